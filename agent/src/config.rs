@@ -20,39 +20,39 @@ pub enum ConfigError {
     /// The file cannot be used.
     #[error("configuration file {}: {why}", path.display())]
     File {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be used.
         why: String,
     },
     /// A key of the file does not exist.
     #[error("{origin}: unknown key {key:?}; `fleetwright-agent --help` lists every key")]
     Unknown {
-        /// Where it was written.
+        /// Source of the key or value.
         origin: Origin,
-        /// The key.
+        /// The unknown key.
         key: String,
     },
     /// A setting has no default and no value.
     #[error("{key} is not set; use --{flag}, {variable} or `{key} = \"…\"` in the configuration file")]
     Missing {
-        /// Key.
+        /// Key in the file.
         key: &'static str,
-        /// Flag.
+        /// Flag of the key.
         flag: &'static str,
-        /// Environment variable.
+        /// Environment variable of the key.
         variable: String,
     },
     /// A value is not allowed.
     #[error("{origin}: {key} is {value:?}; {allowed}")]
     Invalid {
-        /// Where it was written.
+        /// Source of the key or value.
         origin: Origin,
-        /// Key.
+        /// Key in the file.
         key: &'static str,
         /// The value as written.
         value: String,
-        /// What is allowed.
+        /// The allowed values.
         allowed: String,
     },
 }
@@ -80,7 +80,7 @@ pub struct Config {
     pub log_json: bool,
 }
 
-/// The server.
+/// Connection to the server.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServerConfig {
     /// `server.address`.
@@ -93,7 +93,7 @@ pub struct ServerConfig {
 /// restart.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Credentials {
-    /// `server.ca-file`: certificates (PEM) of the authorities that may vouch for the server.
+    /// `server.ca-file`: certificates (PEM) of the authorities of the server's certificate.
     pub ca_file: Option<PathBuf>,
     /// `server.token-file`: the agent's bearer token.
     pub token_file: Option<PathBuf>,
@@ -122,7 +122,7 @@ pub struct KubernetesConfig {
     pub streaming_lists: bool,
 }
 
-/// The agent's own bound on removals.
+/// The agent's bound on removals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GuardConfig {
     /// `guard.removals`; 0 sets no bound.
@@ -131,7 +131,7 @@ pub struct GuardConfig {
     pub window: Duration,
 }
 
-/// A command line, read.
+/// A parsed command line.
 #[derive(Debug, Clone)]
 pub struct Invocation {
     /// Every value with its origin.
@@ -183,7 +183,7 @@ pub enum InvocationError {
 }
 
 impl Config {
-    /// The settings that `layers` amount to.
+    /// Resolves `layers` to settings.
     ///
     /// # Errors
     /// [`ConfigError`] when a setting is missing or not allowed.
@@ -215,11 +215,12 @@ impl Config {
             log_filter: layers.text("log.filter"),
             log_json: layers.text("log.format") == "json",
         };
+        // Rules between settings come last, when each setting is valid by itself.
         config.check(layers)?;
         Ok(config)
     }
 
-    /// Initializes logging once per process. A subscriber that is installed already stays.
+    /// Initializes logging once per process. An existing subscriber is kept.
     pub fn start_log(&self) {
         let filter = tracing_subscriber::EnvFilter::new(&self.log_filter);
         let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
@@ -279,7 +280,7 @@ fn is_loopback(address: &str) -> bool {
     ["127.0.0.1:", "localhost:", "[::1]:"].iter().any(|loopback| host.starts_with(loopback))
 }
 
-/// The settings in force, as a file that would set them, with the origin of each value.
+/// The effective settings in the format of the file, with the origin of each value.
 #[must_use]
 pub fn print(layers: &Layers) -> String {
     let mut text = String::new();

@@ -1,5 +1,5 @@
-//! TLS and token credentials of a connection. The files are read for every connection: tokens last
-//! an hour, certificates some weeks, the agent years.
+//! TLS and token credentials of a connection. The files are read for every connection: tokens are
+//! valid for an hour and certificates for weeks, while the agent runs for longer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,17 +16,17 @@ pub(crate) enum CredentialsError {
     /// A file cannot be read.
     #[error("cannot read {key} from {}: {reason}", path.display())]
     Unreadable {
-        /// Setting.
+        /// Configuration key that names the file.
         key: &'static str,
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Error of the read.
         reason: std::io::Error,
     },
-    /// The token is none.
+    /// The content of the token file is no valid token.
     #[error("the token in {} cannot be sent: it is empty or has invalid characters", path.display())]
     Token {
-        /// Which.
+        /// Path of the token file.
         path: PathBuf,
     },
     /// The certificates cannot be used.
@@ -34,7 +34,7 @@ pub(crate) enum CredentialsError {
     Certificates(String),
 }
 
-/// The endpoint with the certificates of both sides.
+/// Configures TLS on the endpoint, with the certificates of both sides.
 pub(crate) fn encrypt(endpoint: Endpoint, credentials: &Credentials) -> Result<Endpoint, CredentialsError> {
     let Some(ca_file) = &credentials.ca_file else { return Ok(endpoint) };
     let authorities = read("server.ca-file", ca_file)?;

@@ -1,4 +1,5 @@
-//! What many pods share is sent once: shapes, label sets and volume claim sets by the hash of their bytes.
+//! Contents that many pods share are sent once: shapes, label sets and volume claim sets, by the
+//! hash of their bytes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,8 +27,8 @@ pub fn content_hash(content: &[u8]) -> [u8; HASH_BYTES] {
 pub struct Interner {
     /// The key contains the kind, because the protocol defines the three kinds separately.
     sent: BTreeSet<(Kind, [u8; HASH_BYTES])>,
-    /// What was referred to last: pods of one workload follow each other and are alike.
-    shape: Option<Interned<v1::PodShape>>,
+    /// The last content of each kind: consecutive pods of one workload have equal contents.
+    shape: Option<Interned<str>>,
     labels: Option<Interned<v1::LabelSet>>,
 }
 
@@ -35,7 +36,7 @@ pub struct Interner {
 type Interned<T> = (Arc<T>, [u8; HASH_BYTES]);
 
 /// The hash of `content`, if it is the last one again.
-fn matching_hash<T: PartialEq>(last: Option<&Interned<T>>, content: &Arc<T>) -> Option<[u8; HASH_BYTES]> {
+fn matching_hash<T: PartialEq + ?Sized>(last: Option<&Interned<T>>, content: &Arc<T>) -> Option<[u8; HASH_BYTES]> {
     last.filter(|(last, _)| Arc::ptr_eq(last, content) || last == content).map(|(_, hash)| *hash)
 }
 
@@ -53,12 +54,12 @@ impl Interner {
         Self::default()
     }
 
-    /// Forgets all contents: the next snapshot sends them again.
+    /// Removes all contents, so that the next snapshot sends them again.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// How many contents have been sent.
+    /// Number of contents that have been sent.
     #[must_use]
     pub fn len(&self) -> usize {
         self.sent.len()
@@ -77,7 +78,7 @@ impl Interner {
                 record.shape = self.intern_shape(shape, changes);
                 record.labels = self.intern_labels(labels, changes);
                 record.volume_claims = volume_claims
-                    .map(|set| self.intern_content(Kind::VolumeClaimSet, &set, changes).to_vec())
+                    .map(|set| self.intern_content(Kind::VolumeClaimSet, &set.encode_to_vec(), changes).to_vec())
                     .unwrap_or_default();
                 push(changes, Change::Pod(*record));
             }
@@ -90,34 +91,28 @@ impl Interner {
         }
     }
 
-    fn intern_shape(&mut self, shape: Arc<v1::PodShape>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+    fn intern_shape(&mut self, shape: Arc<str>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
         let known = matching_hash(self.shape.as_ref(), &shape);
-        let hash = known.unwrap_or_else(|| self.intern_content(Kind::Shape, &*shape, changes));
+        let hash = known.unwrap_or_else(|| self.intern_content(Kind::Shape, shape.as_bytes(), changes));
         self.shape = Some((shape, hash));
         hash.to_vec()
     }
 
     fn intern_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
         let known = matching_hash(self.labels.as_ref(), &labels);
-        let hash = known.unwrap_or_else(|| self.intern_content(Kind::LabelSet, &*labels, changes));
+        let hash = known.unwrap_or_else(|| self.intern_content(Kind::LabelSet, &labels.encode_to_vec(), changes));
         self.labels = Some((labels, hash));
         hash.to_vec()
     }
 
-    fn intern_content(
-        &mut self,
-        kind: Kind,
-        message: &impl Message,
-        changes: &mut Vec<v1::Change>,
-    ) -> [u8; HASH_BYTES] {
-        let content = message.encode_to_vec();
-        let hash = content_hash(&content);
+    fn intern_content(&mut self, kind: Kind, content: &[u8], changes: &mut Vec<v1::Change>) -> [u8; HASH_BYTES] {
+        let hash = content_hash(content);
         if self.sent.insert((kind, hash)) {
-            let definition = v1::Definition { hash: hash.to_vec(), content };
+            let definition = v1::Definition { hash: hash.to_vec(), content: content.to_vec() };
             push(
                 changes,
                 match kind {
-                    Kind::Shape => Change::DefineShape(definition),
+                    Kind::Shape => Change::DefinePodShape(definition),
                     Kind::LabelSet => Change::DefineLabelSet(definition),
                     Kind::VolumeClaimSet => Change::DefineVolumeClaimSet(definition),
                 },
@@ -136,12 +131,9 @@ mod tests {
     use super::*;
 
     fn pod(name: &str, cpu: &str) -> Record {
-        let request = v1::Quantity { resource: "cpu".into(), amount: cpu.into() };
-        let resources = v1::ResourceRequirements { requests: vec![request], ..Default::default() };
-        let container = v1::Container { resources: Some(resources), ..Default::default() };
         Record::Pod {
             record: Box::new(v1::PodRecord { name: name.into(), ..Default::default() }),
-            shape: Arc::new(v1::PodShape { containers: vec![container], ..Default::default() }),
+            shape: format!(r#"{{"spec":{{"overhead":{{"cpu":"{cpu}"}}}}}}"#).into(),
             labels: Arc::default(),
             volume_claims: None,
         }
@@ -149,7 +141,7 @@ mod tests {
 
     fn kinds(changes: &[v1::Change]) -> Vec<&'static str> {
         let kind = |change: &v1::Change| match change.change {
-            Some(Change::DefineShape(_)) => "shape",
+            Some(Change::DefinePodShape(_)) => "shape",
             Some(Change::DefineLabelSet(_)) => "labels",
             Some(Change::Pod(_)) => "pod",
             _ => "other",

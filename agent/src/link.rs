@@ -18,16 +18,16 @@ use crate::port::{Done, Record};
 use backoff::Backoff;
 use ledger::{Dispatch, Ledger};
 
-/// Bounds of the heartbeat interval, whatever the server requests: the upper one bounds the time
-/// until a dead agent is detected, the lower one the traffic.
+/// Bounds of the heartbeat interval, regardless of the server's request: the upper one limits the
+/// time until the loss of an agent is detected, the lower one the traffic.
 const HEARTBEAT_BOUNDS_MS: (i64, i64) = (100, 60_000);
 
 /// Largest accepted jump of the epoch. Lease takeovers cannot explain a larger one. Servers apply
 /// the same limit to the epoch that an agent reports.
 const MAX_EPOCH_JUMP: u64 = 1 << 32;
 
-/// How long `Hello` may stay unanswered, in milliseconds. A server that has just started accepts a
-/// thousand clusters within a minute or two, and the last ones wait for the others.
+/// Maximum time between `Hello` and `Welcome`, in milliseconds. A server that has just started
+/// accepts a thousand clusters within a minute or two, and the last ones wait for the others.
 const WELCOME_TIMEOUT_MS: i64 = 300_000;
 
 /// Definitions beyond those of the last snapshot after which a new snapshot is cheaper for both
@@ -39,22 +39,22 @@ const DEFINITIONS_BEFORE_REFRESH: usize = 100_000;
 /// one does not: a server that ends the stream as soon as it reads the snapshot would do so again.
 const MIN_STABLE_MS: i64 = 3_000;
 
-/// Largest clock difference from the server that is not logged, in milliseconds. Deadlines travel
+/// Largest clock difference from the server that is not logged, in milliseconds. Deadlines are sent
 /// as remaining time, so execution does not depend on it; but timestamps in the cluster and at the
-/// server disagree.
+/// server differ.
 const MAX_CLOCK_SKEW_MS: i64 = 30_000;
 
-/// What a shell has to do.
+/// An action for the shell.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
     /// Send this message.
     Send(v1::ConnectRequest),
-    /// Observe the cluster again and hand the records to [`Link::send_snapshot`].
+    /// List the cluster and pass the records to [`Link::send_snapshot`].
     TakeSnapshot,
     /// Store this epoch in the cluster before executing later outputs. Close the stream when that
     /// fails.
     RaiseEpoch(u64),
-    /// Carry this out and hand the result to [`Link::finish_instruction`].
+    /// Execute the instruction and pass the result to [`Link::finish_instruction`].
     Execute(Box<v1::Instruction>),
     /// Log that the agent's clock is this many milliseconds ahead of the server's; negative when it
     /// is behind.
@@ -63,19 +63,19 @@ pub enum Output {
     CloseStream(String),
 }
 
-/// The cluster as the agent presents it in `Hello`.
+/// The data about cluster and agent in `Hello`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentIdentity {
     /// Name of the cluster.
     pub cluster_name: String,
-    /// What makes the cluster this one.
+    /// UID of the cluster: that of its `kube-system` namespace.
     pub cluster_uid: String,
     /// Version of the API server; empty when not known.
     pub kubernetes_version: String,
     /// Region; empty when not known.
     pub region: String,
-    /// `agent.karpenter-absent`: the operator states that no Karpenter is active, whatever is
-    /// detected.
+    /// `agent.karpenter-absent`: the operator states that no Karpenter is active, regardless of the
+    /// detection.
     pub karpenter_absent: bool,
 }
 
@@ -131,7 +131,7 @@ impl Link {
         }
     }
 
-    /// A stream is open: the first message.
+    /// A stream was opened; returns its first message.
     pub fn open_stream(&mut self, now: i64) -> v1::ConnectRequest {
         self.phase = Phase::AwaitingWelcome;
         self.snapshot_id = 0;
@@ -148,7 +148,8 @@ impl Link {
         self.stamp_message(connect_request::Message::Hello(hello), now)
     }
 
-    /// The stream is gone, or could not be opened: how many milliseconds to wait before the next attempt.
+    /// The stream ended or could not be opened; returns the delay before the next attempt, in
+    /// milliseconds.
     pub fn close_stream(&mut self) -> u64 {
         self.phase = Phase::Disconnected;
         self.backoff.next_wait_ms()
@@ -224,7 +225,7 @@ impl Link {
         }
     }
 
-    /// Time has passed.
+    /// Processes the passage of time: heartbeats and timeouts.
     pub fn tick(&mut self, now: i64) -> Vec<Output> {
         self.ledger.prune_expired(now);
         if self.phase == Phase::AwaitingWelcome && now.saturating_sub(self.last_sent_at) >= WELCOME_TIMEOUT_MS {
@@ -243,7 +244,8 @@ impl Link {
         vec![Output::Send(self.stamp_message(connect_request::Message::Heartbeat(heartbeat), now))]
     }
 
-    /// How often [`tick`](Self::tick) has to be called for heartbeats to be on time, in milliseconds.
+    /// Maximum interval between calls of [`tick`](Self::tick), in milliseconds, so that heartbeats
+    /// are on time.
     #[must_use]
     pub fn tick_interval_ms(&self) -> u64 {
         u64::try_from(self.heartbeat_ms / 2).unwrap_or(1).max(1)

@@ -20,8 +20,8 @@ pub trait Cluster: Send + Sync + 'static {
     /// [`ClusterError`] when the cluster cannot be listed; the agent retries after a wait.
     fn list_and_watch(&self) -> impl Future<Output = Result<ListWatch, ClusterError>> + Send;
 
-    /// Executes one instruction and returns its result. A state that is reached already is a
-    /// success. May take as long as needed (a drain); other instructions are executed concurrently.
+    /// Executes one instruction and returns its result. A state that already exists is a success.
+    /// There is no time limit (a drain takes hours); other instructions are executed concurrently.
     fn execute_instruction(&self, instruction: v1::Instruction) -> impl Future<Output = Done> + Send;
 
     /// The highest epoch that [`raise_epoch`](Cluster::raise_epoch) stored in this cluster; 0 when
@@ -31,7 +31,7 @@ pub trait Cluster: Send + Sync + 'static {
     /// [`ClusterError`] when it cannot be read; the agent executes no instruction until it can.
     fn highest_epoch(&self) -> impl Future<Output = Result<u64, ClusterError>> + Send;
 
-    /// Stores the highest epoch where it outlives the agent, so that a restarted agent refuses
+    /// Stores the highest epoch where it outlives the agent, so that a restarted agent rejects
     /// servers that lost the cluster. A value below the stored one changes nothing.
     ///
     /// # Errors
@@ -62,21 +62,21 @@ pub struct ListWatch {
 pub enum Record {
     /// A pod. The record's hashes are filled in when it is sent.
     Pod {
-        /// What the pod has for itself.
+        /// The fields that the pod does not share.
         record: Box<v1::PodRecord>,
-        /// What it may share with others.
-        shape: Arc<v1::PodShape>,
-        /// Its labels.
+        /// The JSON of its shape, as [`v1::Definition`] defines it.
+        shape: Arc<str>,
+        /// Labels of the pod.
         labels: Arc<v1::LabelSet>,
-        /// What its volumes name; `None` without volumes that matter.
+        /// The claims and volumes that it mounts; `None` without any that scheduling uses.
         volume_claims: Option<v1::VolumeClaimSet>,
     },
     /// A DaemonSet. The record's hashes are filled in when it is sent.
     DaemonSet {
-        /// Its name.
+        /// The fields that the DaemonSet does not share.
         record: v1::DaemonSetRecord,
-        /// Shape of its template.
-        shape: Arc<v1::PodShape>,
+        /// The JSON of its template's shape.
+        shape: Arc<str>,
         /// Labels of its template.
         labels: Arc<v1::LabelSet>,
     },
@@ -91,7 +91,7 @@ impl Record {
         Self::Plain(Box::new(change))
     }
 
-    /// An object that is gone.
+    /// The removal of an object.
     #[must_use]
     pub fn removed(kind: v1::ObjectKind, namespace: impl Into<String>, name: impl Into<String>) -> Self {
         let removal = v1::Removal { kind: kind.into(), namespace: namespace.into(), name: name.into() };
@@ -102,27 +102,27 @@ impl Record {
 /// The result of an instruction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Done {
-    /// Outcome code.
+    /// Outcome of the instruction.
     pub outcome: v1::Outcome,
     /// Explanation for the operator; empty on success.
     pub detail: String,
 }
 
 impl Done {
-    /// Carried out.
+    /// The result of an executed instruction.
     #[must_use]
     pub fn ok() -> Self {
         Self { outcome: v1::Outcome::Done, detail: String::new() }
     }
 
-    /// Not carried out.
+    /// The result of an instruction that was not executed.
     #[must_use]
     pub fn failed(outcome: v1::Outcome, detail: impl fmt::Display) -> Self {
         Self { outcome, detail: detail.to_string() }
     }
 }
 
-/// Why a cluster did not answer.
+/// Error of a cluster operation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{operation}: {reason}")]
 pub struct ClusterError {

@@ -23,15 +23,15 @@ use crate::error_chain::error_chain;
 use crate::link::{AgentIdentity, Link, Output};
 use crate::port::{Cluster, ClusterError, Done, Record};
 
-/// A server that does not complete a connection in this time is tried again later.
+/// Timeout of a connection to the server; the agent retries later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Interval of HTTP/2 keepalive probes. Without them a network that drops packets is
 /// indistinguishable from an idle server.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// A probe without an answer for this long ends the connection.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Timeout for opening a stream. Keepalive detects a dead peer, but a request lost between two
-/// connections would be awaited for ever.
+/// Timeout for opening a stream. Keepalive detects the loss of a peer, but a request lost between
+/// two connections would never complete.
 const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for sending a message. A server that accepts many clusters at once may read slowly, but
 /// never this slowly.
@@ -45,7 +45,7 @@ const OUTGOING_CAPACITY: usize = 16;
 pub struct Target {
     /// The server, as `http://host:port` or `https://host:port`.
     pub server: String,
-    /// Files by which server and agent know each other, read again for every connection.
+    /// Credential files of the connection, read again for every connection.
     pub credentials: Credentials,
     /// Name of the cluster.
     pub cluster_name: String,
@@ -57,7 +57,7 @@ pub struct Target {
     pub seed: u64,
 }
 
-/// Why an agent cannot run at all. What may pass (no network, no server) is waited for instead.
+/// A permanent error of an agent. After transient errors (no network, no server) the agent retries.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The server's address is none.
@@ -97,6 +97,8 @@ enum DisconnectReason {
 pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<Output = ()>) -> Result<(), RunError> {
     let endpoint = endpoint(&target)?;
     tokio::pin!(stop);
+    // The stored epoch comes first: a link without it would accept a server that has lost the
+    // cluster.
     let epoch = loop {
         match cluster.highest_epoch().await {
             Ok(epoch) => break epoch,
@@ -194,7 +196,7 @@ struct Agent<C> {
     link: Link,
     credentials: Credentials,
     cluster: Arc<C>,
-    /// Instructions that are being carried out, each with its id.
+    /// Instructions that are being executed, each with its id.
     instructions: JoinSet<(String, Done)>,
     /// Changes since the last list.
     changes: Option<mpsc::Receiver<Vec<Record>>>,
@@ -303,7 +305,8 @@ impl<C: Cluster> Agent<C> {
     fn spawn_instruction(&mut self, instruction: v1::Instruction) {
         let cluster = Arc::clone(&self.cluster);
         let id = instruction.id.clone();
-        // A panic in the cluster's code must not leave the instruction without a result for ever.
+        // A panic in the implementation of the cluster must not leave the instruction without a
+        // result.
         let work = tokio::spawn(async move { cluster.execute_instruction(instruction).await });
         self.instructions.spawn(async move {
             let done = work.await.unwrap_or_else(|fault| Done::failed(v1::Outcome::Failed, fault));

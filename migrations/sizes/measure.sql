@@ -19,11 +19,6 @@ SELECT 'cluster/c' || c, 'gone-' || m, 1, 'gone-' || m || '-1', 'launched', 'aws
        now() - random() * interval '24 h', 1, convert_to(repeat('p', 90), 'UTF8')
 FROM generate_series(1, :clusters) c, generate_series(1, 200) m;
 
-INSERT INTO instructions (scope, id, generation, kind, payload, deadline_at, outcome, ended_at)
-SELECT 'cluster/c' || c, i, 1, 'create-claim', convert_to(repeat('payload ', 25), 'UTF8'), now(),
-       CASE WHEN i > 3 THEN 'acked' END, CASE WHEN i > 3 THEN now() - random() * interval '24 h' END
-FROM generate_series(1, :clusters) c, generate_series(1, 300) i;
-
 -- Three days of decisions and of the log, thinned out: 200 a cluster and day.
 SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 2, 3);
 INSERT INTO decisions (scope, number, decided_at, epoch, kind, segment, sample, body)
@@ -36,8 +31,8 @@ FROM generate_series(1, :clusters) c, generate_series(0, 2) d;
 INSERT INTO log_chunks (scope, segment, first_sequence, last_sequence, written_at, bytes)
 SELECT 'cluster/c' || c, 3 - d, n * 10, n * 10 + 9, (now() - d * interval '1 day') - n * interval '5 second', sha512('a')
 FROM generate_series(1, :clusters) c, generate_series(0, 2) d, generate_series(1, 40) n;
--- Ten replicas that have told something in each part of time for a day.
-INSERT INTO rail_shares
+-- Counters of ten replicas in every time bucket of a day.
+INSERT INTO guardrail_counters
 SELECT 'fleetwright-' || p || '/1', n, now() - n * interval '10 s', 100, 1, 0, 1, 10000, 1, 10000
 FROM generate_series(1, 10) p, generate_series(0, 8639) n;
 VACUUM ANALYZE;
@@ -65,9 +60,6 @@ FROM intents LEFT JOIN launch_requests ON state <> 'launched' AND intents.orders
      AND launch_requests.scope = intents.scope
      AND launch_requests.claim = intents.claim AND launch_requests.attempt = intents.attempt
 WHERE intents.scope = 'cluster/c500' AND closed_at IS NULL ORDER BY intents.claim COLLATE "C";
-\echo '== instructions that come back with a lease'
-EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
-SELECT id, payload FROM instructions WHERE scope = 'cluster/c500' AND ended_at IS NULL ORDER BY id;
 \echo '== the last decisions of a cluster'
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT * FROM decisions WHERE scope = 'cluster/c500' AND number < 9223372036854775807 ORDER BY number DESC LIMIT 100;
@@ -92,22 +84,22 @@ WHERE ctid >= '(0,0)'::text::tid AND ctid < '(4096,0)'::text::tid AND closed_at 
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at IS NULL
 UNION ALL SELECT * FROM intents WHERE scope = 'cluster/c500' AND closed_at > now() - interval '1 hour';
-\echo '== tell two parts of time, one of which is there'
+\echo '== write the counters of two time buckets, one of which has a row'
 BEGIN;
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
-INSERT INTO rail_shares (process, machines, part, at, joined, failed, launched, launched_cost, removed, removed_cost)
-SELECT 'fleetwright-1/1', 100, part, now(), 1, 0, 1, 10000, 1, 10000 FROM unnest(ARRAY[0, -1]) AS given (part)
-ON CONFLICT (process, part) DO UPDATE SET machines = excluded.machines, joined = excluded.joined + 1;
+INSERT INTO guardrail_counters (process, machines, bucket, at, joined, failed, launched, launched_cost, removed, removed_cost)
+SELECT 'fleetwright-1/1', 100, bucket, now(), 1, 0, 1, 10000, 1, 10000 FROM unnest(ARRAY[0, -1]) AS given (bucket)
+ON CONFLICT (process, bucket) DO UPDATE SET machines = excluded.machines, joined = excluded.joined + 1;
 ROLLBACK;
-\echo '== hear what nine others saw within ten minutes, and how many machines they have'
+\echo '== read the counters of nine other replicas for ten minutes, and their machine counts'
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT (milliseconds(now()) - milliseconds(at)) / 10000, sum(joined)::bigint, sum(failed)::bigint, sum(launched)::bigint,
        sum(launched_cost)::bigint, sum(removed)::bigint, sum(removed_cost)::bigint
-FROM rail_shares WHERE at > now() - interval '10 min' AND process <> 'fleetwright-1/1' GROUP BY 1 ORDER BY 1 DESC;
+FROM guardrail_counters WHERE at > now() - interval '10 min' AND process <> 'fleetwright-1/1' GROUP BY 1 ORDER BY 1 DESC;
 EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT coalesce(sum(machines), 0)::bigint
-FROM (SELECT DISTINCT ON (process) machines FROM rail_shares
-      WHERE at > now() - interval '1 min' AND process <> 'fleetwright-1/1' ORDER BY process, at DESC, part DESC) AS last;
+FROM (SELECT DISTINCT ON (process) machines FROM guardrail_counters
+      WHERE at > now() - interval '1 min' AND process <> 'fleetwright-1/1' ORDER BY process, at DESC, bucket DESC) AS last;
 \echo '== sizes'
 SELECT relname, n_live_tup AS rows, pg_size_pretty(pg_total_relation_size(relid)) AS with_indexes,
        pg_total_relation_size(relid) / greatest(n_live_tup, 1) AS bytes_a_row

@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use cloud::provider::CloudProvider;
 use engine::control::{Planner, RegionController};
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 use futures::FutureExt;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
@@ -212,7 +212,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
     fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
         let ControlLoop { controller, planner, planning, sessions, store, cloud, lease, region, publisher, .. } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
-        let replica = Replica::new(controller, clock::now().0.unsigned_abs(), region);
+        let replica = Replica::new(controller, clock::now().as_millis().unsigned_abs(), region);
         let (fence, held_leases) = (Arc::new(Fence::new()), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
         Ok(Self {
@@ -235,9 +235,9 @@ impl<C: CloudProvider + 'static> LoopState<C> {
 
     /// When the next tick is due.
     fn wakeup(&self) -> Instant {
-        let wait = self.replica.next_wakeup().map_or(i64::MAX, |due| due.millis_since(clock::now()));
+        let wait = self.replica.next_wakeup().map_or(Millis::MAX, |due| due.duration_since(clock::now()));
         // The cap of one second lets the loop notice a clock that was set.
-        let wait = Duration::from_millis(wait.max(0).unsigned_abs()).min(Duration::from_secs(1));
+        let wait = clock::duration(wait).min(Duration::from_secs(1));
         (Instant::now() + wait).max(self.last_tick + MIN_TICK_INTERVAL)
     }
 
@@ -286,7 +286,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
                 None => None,
             };
             let Some((by, late)) = call.limit() else { return runner.run(call).await };
-            let timeout = Duration::from_millis(by.millis_since(now).unsigned_abs());
+            let timeout = clock::duration(by.duration_since(now));
             let done = tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late);
             traces::record_outcome(&done);
             done

@@ -233,17 +233,17 @@ async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) ->
 fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, clusters: &Clusters) {
     let claims = clusters.claims();
     let known: BTreeSet<&String> = claims.values().collect();
-    let alive: BTreeMap<&String, &v1::Instance> = (ledger.sales.iter().filter(|sale| sale.ended_ms.is_none()))
-        .filter_map(|sale| sale.instance.as_ref())
+    let alive: BTreeMap<&String, &v1::Instance> = (ledger.entries.iter().filter(|entry| entry.ended_ms.is_none()))
+        .filter_map(|entry| entry.instance.as_ref())
         .filter(|instance| instance.state() != v1::InstanceState::ShuttingDown)
         .map(|instance| (&instance.provider_id, instance))
         .collect();
     let mut launched: BTreeMap<String, usize> = BTreeMap::new();
-    for instance in ledger.sales.iter().filter_map(|sale| sale.instance.as_ref()) {
+    for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
         *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
     }
     report.launches = ledger.launches.len();
-    report.launched = ledger.sales.len();
+    report.launched = ledger.entries.len();
     report.alive = alive.len();
     report.leaked = alive.keys().filter(|id| !known.contains(*id)).map(|id| (*id).clone()).collect();
     report.launched_twice = launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect();

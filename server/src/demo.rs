@@ -24,6 +24,7 @@ use std::time::Duration;
 use anyhow::Context;
 use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
 use engine::control;
+use engine::model::Millis;
 
 use crate::auth::authorizer::Authorizer;
 use crate::clouds;
@@ -175,11 +176,11 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
         retention: Retention::default(),
         cloud,
         settings: control::Settings {
-            batch_idle_ms: 500,
-            batch_max_ms: 2_000,
-            retry_ms: 2_000,
-            disruption_pass_ms: 1_000,
-            unavailable_ms: 20_000,
+            batch_idle: Millis::new(500),
+            batch_max: Millis::from_secs(2),
+            retry_delay: Millis::from_secs(2),
+            disruption_pass_interval: Millis::from_secs(1),
+            unavailable_ttl: Millis::from_secs(20),
             // No earlier process has used a number: the agents are as new as the server.
             first_number: 1,
             ..serve::settings()

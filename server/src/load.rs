@@ -317,8 +317,7 @@ async fn wait_until_owned(
         owned.retain(|_, since| filter == SnapshotFilter::Any || *since >= start.clock);
         if owned.len() >= plan.clusters {
             let last = owned.into_values().max().filter(|_| test_bed.is_ours());
-            let by_server =
-                last.map(|last| Duration::from_millis(last.millis_since(start.clock).max(0).unsigned_abs()));
+            let by_server = last.map(|last| clock::duration(last.duration_since(start.clock)));
             let took = by_server.unwrap_or_else(|| start.at.elapsed());
             let meanwhile = UsageSample::collect(test_bed).await?.since(&start.usage, clusters.longest_wait());
             return Ok(Recovery { took, meanwhile });

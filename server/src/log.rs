@@ -44,6 +44,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use engine::control::{ClusterId, Decision};
+use engine::model::{Millis, Timestamp};
 use tracing::warn;
 
 use crate::store::lease::Lease;
@@ -55,9 +56,9 @@ use writer::SegmentWriter;
 /// Engine version, as decisions record it.
 pub(crate) const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
-/// A blob is rewritten after this time, in milliseconds: twice a day, far more often than the store
-/// prunes unused blobs.
-const CONTENT_MS: i64 = 12 * 3_600_000;
+/// A blob is rewritten after this time: twice a day, far more often than the store prunes unused
+/// blobs.
+const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
 
 /// Writer of the decision log, for all clusters of a process.
 #[derive(Debug, Default)]
@@ -68,7 +69,7 @@ pub(crate) struct DecisionLog {
     /// Hashes of catalogues.
     cache: CatalogueCache,
     /// Blobs known to be stored, with the time of their last write.
-    kept: Mutex<BTreeMap<BlobHash, i64>>,
+    kept: Mutex<BTreeMap<BlobHash, Timestamp>>,
 }
 
 impl DecisionLog {
@@ -98,9 +99,9 @@ impl DecisionLog {
         };
         entry.decision.replay = Some(next.replay);
         entry.chunks.push(next.chunk);
-        entry.blobs.extend(self.missing(next.contents, decision.at.0));
+        entry.blobs.extend(self.missing(next.contents, decision.at));
         store.record_decision(lease, &entry).await?;
-        self.mark_stored(&entry.blobs, decision.at.0);
+        self.mark_stored(&entry.blobs, decision.at);
         *writer = next.writer;
         Ok(())
     }
@@ -111,15 +112,16 @@ impl DecisionLog {
     }
 
     /// Blobs that may be missing in the store.
-    fn missing(&self, contents: Vec<writer::SharedContent>, now_ms: i64) -> Vec<Blob> {
+    fn missing(&self, contents: Vec<writer::SharedContent>, now: Timestamp) -> Vec<Blob> {
         let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_kept = |hash: &BlobHash| kept.get(hash).is_some_and(|at| now_ms.saturating_sub(*at) < CONTENT_MS);
+        let is_kept =
+            |hash: &BlobHash| kept.get(hash).is_some_and(|at| now.duration_since(*at) < CONTENT_REWRITE_INTERVAL);
         contents.iter().filter(|content| !is_kept(&content.hash())).map(writer::SharedContent::blob).collect()
     }
 
-    fn mark_stored(&self, blobs: &[Blob], now_ms: i64) {
+    fn mark_stored(&self, blobs: &[Blob], now: Timestamp) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.extend(blobs.iter().map(|blob| (blob.hash, now_ms)));
-        kept.retain(|_, at| now_ms.saturating_sub(*at) < CONTENT_MS);
+        kept.extend(blobs.iter().map(|blob| (blob.hash, now)));
+        kept.retain(|_, at| now.duration_since(*at) < CONTENT_REWRITE_INTERVAL);
     }
 }

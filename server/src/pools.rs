@@ -10,7 +10,7 @@ use engine::cluster::{
     PoolRecord,
 };
 use engine::model::offering::SharedCatalogue;
-use engine::model::{Catalogue, Labels, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
+use engine::model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, ObjectLocation, Options, Problems, Source};
@@ -259,17 +259,17 @@ fn life(name: &Text, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
     Some(DisruptionPolicy {
-        consolidate_after_ms: to_millis(read.disruption.consolidate_after),
+        consolidate_after: finite(read.disruption.consolidate_after),
         policy: policy(&read.disruption),
         budgets: read.disruption.budgets.iter().map(budget).collect(),
-        expire_after_ms: to_millis(read.expire_after),
-        termination_grace_period_ms: read.termination_grace_period_ms,
+        expire_after: finite(read.expire_after),
+        termination_grace_period: read.termination_grace_period,
     })
 }
 
-fn to_millis(lifetime: Lifetime) -> Option<i64> {
+fn finite(lifetime: Lifetime) -> Option<Millis> {
     match lifetime {
-        Lifetime::Millis(millis) => Some(millis),
+        Lifetime::Finite(duration) => Some(duration),
         Lifetime::Never => None,
     }
 }
@@ -295,7 +295,7 @@ fn budget(budget: &karpenter::Budget) -> Budget {
             Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
         },
         reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
-        window: budget.window.map(|(schedule, duration_ms)| BudgetWindow { schedule, duration_ms }),
+        window: budget.window.map(|(schedule, duration)| BudgetWindow { schedule, duration }),
     }
 }
 
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
-        assert_eq!(read[0].disruption.consolidate_after_ms, Some(30_000));
+        assert_eq!(read[0].disruption.consolidate_after, Some(Millis::from_secs(30)));
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");

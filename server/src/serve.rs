@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use engine::control::{self, ClassFacts, GarbageCollectionSettings, RegionController};
+use engine::control::{self, ClassFacts, PlanError, PlanOutcome, RegionController};
 use engine::decide::FailedChecks;
 use engine::input::{PlanningInput, Policy};
-use engine::plan::{Plan, PlanReport};
+use engine::model::Millis;
 use engine::schedule::CompileCache;
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
@@ -139,13 +139,9 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<ServerComponents<C>> {
     // Invalid certificates or an invalid trust file stop the start before a listener opens.
     let (store, own) = connect::open_store(&config).await?;
-    let certificates = config.listen.tls.map(Certificates::read).transpose().map_err(|why| anyhow!(why))?;
+    let certificates = config.listen.tls.map(Certificates::read).transpose()?;
     let certificates = certificates.map(Arc::new);
-    let authorizer = config
-        .listen
-        .trust
-        .map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)
-        .map_err(|why| anyhow!(why))?;
+    let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
     Ok(ServerComponents {
         grpc: config.listen.grpc,
         http: config.listen.http,
@@ -167,16 +163,13 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
                 preferred_terms: config.control.preferred_terms,
                 ..policy()
             },
-            batch_idle_ms: milliseconds(config.control.batch_idle),
-            batch_max_ms: milliseconds(config.control.batch_max),
+            batch_idle: clock::millis(config.control.batch_idle),
+            batch_max: clock::millis(config.control.batch_max),
             plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
-            open_together_ms: milliseconds(config.control.open_together),
+            open_together: clock::millis(config.control.open_together),
             guardrails: config.guardrails,
-            collect: GarbageCollectionSettings {
-                after_ms: collect_after(&config.control),
-                ..GarbageCollectionSettings::default()
-            },
-            hold_after_external_scale_up_ms: milliseconds(config.control.hold_after_external_scale_up),
+            gc_after: gc_after(&config.control),
+            hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),
             class_facts: match config.cloud.provider {
                 Provider::Simulated => ClassFacts::Simulated,
                 Provider::Ec2 => ClassFacts::Unresolved,
@@ -202,7 +195,7 @@ fn region_of(cloud: &CloudConfig, lease: &LeaseConfig) -> Scope {
 
 /// Settings that every controller of this binary shares.
 pub(crate) fn settings() -> control::Settings {
-    let now = clock::now().0.unsigned_abs();
+    let now = clock::now().as_millis().unsigned_abs();
     // Each `RandomState` has random keys from the operating system.
     let random = RandomState::new().hash_one(now);
     control::Settings {
@@ -220,12 +213,8 @@ pub(crate) fn policy() -> Policy {
 }
 
 /// Garbage collection delay; `None` when garbage collection is disabled.
-fn collect_after(config: &ControlConfig) -> Option<i64> {
-    Some(milliseconds(config.collect_after)).filter(|after| *after > 0)
-}
-
-fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+fn gc_after(config: &ControlConfig) -> Option<Millis> {
+    Some(clock::millis(config.collect_after)).filter(|after| *after > Millis::ZERO)
 }
 
 /// Logs and counts plans that failed the plan verifier, which is a scheduler bug.
@@ -241,17 +230,10 @@ fn report_failed_checks(failed: &FailedChecks) {
 }
 
 /// Planner of the control loop; the same as in `fleetwright plan`.
-pub(crate) fn plan(input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
-    match engine::decide::plan_with(input, cache) {
-        Ok(decision) => {
-            report_failed_checks(&decision.failed_checks);
-            Ok((decision.plan, decision.report))
-        }
-        Err(violations) => {
-            let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-            Err(format!("the plan failed the plan verifier: {}", violations.join("; ")))
-        }
-    }
+pub(crate) fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
+    let decision = engine::decide::plan_with(input, cache).map_err(PlanError::Rejected)?;
+    report_failed_checks(&decision.failed_checks);
+    Ok((decision.plan, decision.report))
 }
 
 /// Runs the control loop on a thread of its own, because long planning steps would block a runtime worker and its I/O. The
@@ -293,7 +275,7 @@ impl Server {
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
         // Half the garbage collection delay, so that an orphan is observed twice within it.
-        let listing = components.settings.collect.after_ms.map(|after| Duration::from_millis(after.unsigned_abs() / 2));
+        let listing = components.settings.gc_after.map(|after| clock::duration(after / 2));
         let latencies = Arc::new(Latencies::default());
         let heartbeat = Arc::new(Heartbeat::default());
         let region = components.scope.key();

@@ -33,7 +33,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cloud::provider::CloudEvent;
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 
 use environment::{Environment, ProcessId};
 use event_queue::{AgentMessage, EventQueue, ProcessMessage, SimEvent};
@@ -50,8 +50,8 @@ use virtual_time::VirtualClock;
 const CLOUD_POLL_MS: i64 = 250;
 /// Number of steps at one moment that counts as stuck.
 const STUCK: u32 = 20_000;
-/// Interval of the checks for invariants over time, in milliseconds.
-const CHECK_INTERVAL_MS: i64 = 5_000;
+/// Interval of the checks for invariants over time.
+const CHECK_INTERVAL: Millis = Millis::from_secs(5);
 
 /// One seeded run.
 pub(crate) struct Simulation {
@@ -70,8 +70,8 @@ pub(crate) struct Simulation {
     faults_end: Timestamp,
     /// Bounds on instances launched and removed within a window, if checked.
     rate_bounds: Option<RateBounds>,
-    /// How long empty nodes may exist while none is removed, in milliseconds, if checked.
-    empty_for_ms: Option<i64>,
+    /// How long empty nodes may exist while none is removed, if checked.
+    empty_for: Option<Millis>,
     /// By this moment the system must be at rest.
     end: Timestamp,
 }
@@ -104,18 +104,24 @@ impl Simulation {
             history: CheckHistory::default(),
             violations: BTreeSet::new(),
             steps: 0,
-            last_checked: Timestamp(0),
+            last_checked: Timestamp::from_millis(0),
             needs_listing_history: setup.faults.iter().any(|timed| matches!(timed.fault, Fault::StaleLists { .. })),
-            faults_end: Timestamp(setup.faults_end_ms),
+            faults_end: Timestamp::from_millis(setup.faults_end_ms),
             rate_bounds: setup.rate_bounds,
-            empty_for_ms: setup.empty_for_ms,
-            end: Timestamp(setup.faults_end_ms.saturating_add(setup.rest_within_ms)),
+            empty_for: setup.empty_for,
+            end: Timestamp::from_millis(setup.faults_end_ms) + Millis::new(setup.rest_within_ms),
         }
+    }
+
+    /// Runs to the end and reports.
+    pub(crate) fn run(mut self) -> Report {
+        self.run_to_rest();
+        self.report()
     }
 
     /// Runs until the system is at rest after the last fault, until the deadline for that, or until
     /// an invariant breaks.
-    pub(crate) fn run(mut self) -> Report {
+    fn run_to_rest(&mut self) {
         let mut at_once = 0;
         let mut at_rest = false;
         while let Some(next) = self.next_moment().filter(|next| *next <= self.end) {
@@ -126,7 +132,7 @@ impl Simulation {
                 self.violations.insert(Violation::Stuck { at: next });
             }
             self.step();
-            let checks_due = self.events.now().millis_since(self.last_checked) >= CHECK_INTERVAL_MS;
+            let checks_due = self.events.now().duration_since(self.last_checked) >= CHECK_INTERVAL;
             self.check(checks_due);
             if !self.violations.is_empty() {
                 break;
@@ -145,7 +151,6 @@ impl Simulation {
         if !at_rest && self.violations.is_empty() {
             self.violations.extend(self.violations_at_rest());
         }
-        self.report()
     }
 
     fn next_moment(&self) -> Option<Timestamp> {
@@ -234,7 +239,7 @@ impl Simulation {
         } else if is_running(&self.processes[to.process]) {
             // After a pause, an answer precedes its timeout.
             let late = i64::from(matches!(what, ProcessMessage::Timeout { .. }));
-            let until = Timestamp(self.processes[to.process].paused_until.0.saturating_add(late));
+            let until = self.processes[to.process].paused_until + Millis::new(late);
             self.events.postpone(until, number, SimEvent::DeliverToProcess { to, what });
         }
     }

@@ -15,10 +15,10 @@
 //! is configured; [`retention`] prunes old rows; [`compression`] shrinks rows that repeat each
 //! other.
 //!
-//! Row types: [`lease`] (ownership and cluster identity), [`operations`] (launches, instructions,
-//! disruptions), [`log`] (decisions and their replay data), [`listing`] (instances that a cloud
-//! listed), [`guardrails`] (offerings, freezes, audit), [`counters`] (launches and removals per
-//! process), [`replicas`] (processes on the same store).
+//! Row types: [`lease`] (ownership and cluster identity), [`operations`] (launches), [`log`]
+//! (decisions and their replay data), [`listing`] (instances that a cloud listed), [`guardrails`]
+//! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
+//! (processes on the same store).
 
 pub(crate) mod compression;
 pub(crate) mod connect;
@@ -46,8 +46,8 @@ use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use lease::{Identity, Lease, LeaseOutcome, MAX_EPOCH_JUMP, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
-use log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
-use operations::{AttemptOutcome, DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, RecentAttempt};
+use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use operations::{AttemptOutcome, Intent, RecentAttempt};
 use replicas::ReplicaRow;
 
 /// Why a store operation failed.
@@ -231,8 +231,8 @@ pub trait Store: Archive {
     /// Replaces the observed object counts of a cluster. They are returned with the next lease.
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()>;
 
-    /// Writes a decision with its intents, disruptions and instructions in one transaction, before
-    /// any external call is made.
+    /// Writes a decision with its intents and its replay data in one transaction, before any
+    /// external call is made.
     ///
     /// # Errors
     /// [`StoreError::AttemptRefused`] when another attempt of one of the launches is open.
@@ -258,27 +258,9 @@ pub trait Store: Archive {
     /// exist.
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()>;
 
-    /// Launches of `scope` that are not closed, ordered by NodeClaim.
-    fn open_intents<'a>(&'a self, scope: &'a Scope) -> StoreFuture<'a, Vec<OpenIntent>>;
-
     /// Attempts of `scope` that are open or were closed less than `within` ago, ordered by
     /// NodeClaim and attempt.
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>>;
-
-    /// Writes instructions before they are sent. Existing rows are unchanged.
-    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> StoreFuture<'a, ()>;
-
-    /// Writes the outcomes of instructions. The first outcome is kept.
-    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> StoreFuture<'a, ()>;
-
-    /// Writes the outcomes of disruptions. The first outcome is kept.
-    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> StoreFuture<'a, ()>;
-
-    /// Appends chunks to the decision log. Existing chunks are unchanged.
-    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> StoreFuture<'a, ()>;
-
-    /// Writes blobs by hash; for existing blobs it updates the date of last use.
-    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> StoreFuture<'a, ()>;
 
     /// Deletes rows past their retention and creates the partitions of the coming days. Any replica
     /// calls it periodically.
@@ -355,7 +337,4 @@ pub trait Store: Archive {
 
     /// Checks that the store is reachable.
     fn ping(&self) -> StoreFuture<'_, ()>;
-
-    /// Schema version: the number of the newest applied migration.
-    fn schema_version(&self) -> StoreFuture<'_, i64>;
 }

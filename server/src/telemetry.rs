@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use opentelemetry::global;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{SpanExporter, WithExportConfig, WithTonicConfig};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithTonicConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tonic::transport::ClientTlsConfig;
 use tracing::level_filters::LevelFilter;
 use tracing::warn;
-use tracing_subscriber::filter::Targets;
+use tracing_subscriber::filter::{ParseError, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -41,11 +41,22 @@ impl Drop for Traces {
     }
 }
 
+/// An invalid setting of logging or tracing.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TelemetryError {
+    #[error("log.filter = {filter:?} cannot be read: {error}")]
+    Filter { filter: String, error: ParseError },
+    #[error(
+        "trace.collector = {collector:?} cannot be used: {error}; an address such as http://127.0.0.1:4317 is wanted"
+    )]
+    Collector { collector: String, error: ExporterBuildError },
+}
+
 /// Starts logging. A second call in one process changes nothing.
 ///
 /// # Errors
 /// The filter, when it is invalid.
-pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), String> {
+pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), TelemetryError> {
     install(log_layer(filter, json)?);
     Ok(())
 }
@@ -54,7 +65,11 @@ pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), String> {
 ///
 /// # Errors
 /// The filter or the collector, when it is invalid.
-pub(crate) fn init_logging_and_tracing(filter: &str, json: bool, collector: Option<&str>) -> Result<Traces, String> {
+pub(crate) fn init_logging_and_tracing(
+    filter: &str,
+    json: bool,
+    collector: Option<&str>,
+) -> Result<Traces, TelemetryError> {
     let lines = log_layer(filter, json)?;
     let Some(collector) = collector else {
         install(lines);
@@ -72,9 +87,9 @@ pub(crate) fn init_logging_and_tracing(filter: &str, json: bool, collector: Opti
     Ok(Traces(Some(provider)))
 }
 
-fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, String> {
-    let filter =
-        EnvFilter::try_new(filter).map_err(|error| format!("log.filter = {filter:?} cannot be read: {error}"))?;
+fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
+    let invalid = |error| TelemetryError::Filter { filter: filter.to_owned(), error };
+    let filter = EnvFilter::try_new(filter).map_err(invalid)?;
     let lines = tracing_subscriber::fmt::layer();
     Ok(if json {
         lines.with_writer(std::io::stderr).json().with_filter(filter).boxed()
@@ -88,14 +103,13 @@ fn install(layers: impl Layer<Registry> + Send + Sync) {
     let _already_started = tracing_subscriber::registry().with(layers).try_init();
 }
 
-fn provider(collector: &str) -> Result<SdkTracerProvider, String> {
+fn provider(collector: &str) -> Result<SdkTracerProvider, TelemetryError> {
     let exporter = SpanExporter::builder().with_tonic().with_endpoint(collector);
     let encrypted = collector.starts_with("https://");
     let exporter =
         if encrypted { exporter.with_tls_config(ClientTlsConfig::new().with_enabled_roots()) } else { exporter };
-    let exporter = exporter.build().map_err(|error| {
-        format!("trace.collector = {collector:?} cannot be used: {error}; an address such as http://127.0.0.1:4317 is wanted")
-    })?;
+    let unusable = |error| TelemetryError::Collector { collector: collector.to_owned(), error };
+    let exporter = exporter.build().map_err(unusable)?;
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some();
     let resource = Resource::builder();
     let resource = if named { resource } else { resource.with_service_name(NAME) };

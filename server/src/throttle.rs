@@ -34,11 +34,12 @@ mod tests {
     async fn a_slow_reader_skips_views_but_gets_the_latest() {
         let (publisher, reader) = views::channel();
         let mut paced = Box::pin(throttle_views(reader, Duration::ZERO));
-        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp(0));
+        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp::from_millis(0));
         for at in 1..=3 {
-            publisher.send_replace(Arc::new(FleetView { taken_at: Timestamp(at), ..FleetView::default() }));
+            publisher
+                .send_replace(Arc::new(FleetView { taken_at: Timestamp::from_millis(at), ..FleetView::default() }));
         }
-        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp(3));
+        assert_eq!(paced.next().await.unwrap().taken_at, Timestamp::from_millis(3));
         drop(publisher);
         assert!(paced.next().await.is_none());
     }
@@ -51,7 +52,8 @@ mod tests {
         let begun = std::time::Instant::now();
         for at in 1..=10 {
             let _view = paced.next().await.unwrap();
-            publisher.send_replace(Arc::new(FleetView { taken_at: Timestamp(at), ..FleetView::default() }));
+            publisher
+                .send_replace(Arc::new(FleetView { taken_at: Timestamp::from_millis(at), ..FleetView::default() }));
         }
         // The first comes at once.
         assert!(begun.elapsed() >= 9 * interval, "{:?}", begun.elapsed());

@@ -28,7 +28,7 @@ pub mod tokens;
 
 use jiff::Timestamp;
 
-/// This machine has no control plane: neither a failure nor a success of the tests.
+/// This machine has no control plane, so that the scenarios are skipped.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Unavailable(pub String);

@@ -22,7 +22,7 @@ pub fn installed(test: &str) -> Option<postgres_local::Binaries> {
     found
 }
 
-/// A throw-away server, which ends with this value.
+/// A temporary server, which stops when this value is dropped.
 #[derive(Debug)]
 pub struct Postgres {
     server: LocalPostgres,
@@ -43,13 +43,13 @@ impl Postgres {
         Some(Self { server, psql })
     }
 
-    /// Where it is.
+    /// URL of the server.
     #[must_use]
     pub fn url(&self) -> String {
         self.server.url()
     }
 
-    /// Runs a statement and returns its result: a line for each row, columns separated by bars.
+    /// Runs a statement and returns its result: one line per row, columns separated by `|`.
     ///
     /// # Panics
     /// When `psql` is missing or fails.

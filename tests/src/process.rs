@@ -6,14 +6,14 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How to start the program.
+/// The program with its arguments and environment.
 #[derive(Debug)]
 pub struct Program {
     command: Command,
     input: Vec<u8>,
 }
 
-/// How a process ended.
+/// Result of a process.
 #[derive(Debug)]
 pub struct ExitResult {
     /// Exit status; -1 when a signal ended it.
@@ -24,7 +24,7 @@ pub struct ExitResult {
     pub stderr: String,
 }
 
-/// A process that runs.
+/// A running process.
 #[derive(Debug)]
 pub struct RunningProcess {
     child: Child,
@@ -32,16 +32,16 @@ pub struct RunningProcess {
     stdout_lines: Option<mpsc::Receiver<String>>,
 }
 
-/// What a process is sent.
+/// A signal to a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// It ends without hearing of it.
+    /// SIGKILL: no signal handler runs.
     Kill,
-    /// SIGTERM.
+    /// SIGTERM: the process shuts down.
     Terminate,
-    /// SIGSTOP.
+    /// SIGSTOP: the process is suspended.
     Stop,
-    /// SIGCONT.
+    /// SIGCONT: the process resumes.
     Continue,
 }
 
@@ -67,7 +67,7 @@ impl Program {
         Self { command, input: Vec::new() }
     }
 
-    /// The same in at most `kib` of address space: an allocation beyond it ends the process.
+    /// Limits the address space to `kib` KiB: an allocation beyond it ends the process.
     #[must_use]
     pub fn in_memory(path: &str, kib: u64, arguments: &[&str]) -> Self {
         let script = format!("ulimit -v {kib}; exec \"$0\" \"$@\"");
@@ -76,21 +76,21 @@ impl Program {
         Self::new("/bin/sh", &all)
     }
 
-    /// An environment variable.
+    /// Sets an environment variable.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.command.env(name, value);
         self
     }
 
-    /// What it reads from standard input.
+    /// Sets the content of standard input.
     #[must_use]
     pub fn input(mut self, input: impl Into<Vec<u8>>) -> Self {
         self.input = input.into();
         self
     }
 
-    /// Runs it to its end.
+    /// Runs the program until it exits.
     ///
     /// # Panics
     /// When it cannot be started, or has not ended after `deadline`.
@@ -108,7 +108,7 @@ impl Program {
         ExitResult { status: status.code().unwrap_or(-1), stdout: text(stdout), stderr: text(stderr) }
     }
 
-    /// Starts it and leaves it running.
+    /// Starts the program.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -119,7 +119,7 @@ impl Program {
         RunningProcess { child, stderr_lines, stdout_lines: None }
     }
 
-    /// Starts it and captures its standard output.
+    /// Starts the program and captures its standard output.
     ///
     /// # Panics
     /// When it cannot be started.
@@ -161,13 +161,13 @@ impl RunningProcess {
         stdout_lines.recv_timeout(deadline).unwrap_or_else(|error| panic!("nothing on standard output: {error}"))
     }
 
-    /// Lines of standard error that were not read yet.
+    /// Returns the lines of standard error that were not read yet.
     #[must_use]
     pub fn take_stderr_lines(&self) -> Vec<String> {
         self.stderr_lines.try_iter().collect()
     }
 
-    /// Its number.
+    /// The process id.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.child.id()
@@ -184,7 +184,7 @@ impl RunningProcess {
         assert!(sent.is_ok_and(|status| status.success()), "the process takes signals");
     }
 
-    /// Whether it runs.
+    /// Whether the process is running.
     ///
     /// # Panics
     /// When its status cannot be read.

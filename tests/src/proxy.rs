@@ -18,10 +18,10 @@ struct ProxyState {
     stalled_up_to: u64,
 }
 
-/// The switchboard.
+/// A TCP proxy on a free port of the loopback interface.
 #[derive(Debug)]
 pub struct TcpProxy {
-    /// Where agents connect, as `http://host:port`.
+    /// Address of the proxy, as `http://host:port`.
     pub address: String,
     state: watch::Sender<ProxyState>,
     opened: watch::Receiver<u64>,
@@ -29,7 +29,7 @@ pub struct TcpProxy {
 }
 
 impl TcpProxy {
-    /// One that leads to `to`, at first.
+    /// Starts a proxy with the initial target `to`.
     ///
     /// # Panics
     /// When no port is free.

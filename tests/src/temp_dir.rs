@@ -38,7 +38,7 @@ impl TempDir {
         path.display().to_string()
     }
 
-    /// Where it is.
+    /// Path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path

@@ -1,13 +1,13 @@
-//! Executes instructions: attempts repeat until the API server accepts or permanently refuses.
+//! Executes instructions: attempts repeat until the API server accepts or permanently rejects them.
 //!
 //! Every action reads the present state and writes only what is missing. An interrupted attempt is
 //! therefore completed by the next one, and a repeated instruction changes nothing.
 //!
 //! An instruction about a NodeClaim writes its epoch and generation into an annotation of the claim
 //! ([`INSTRUCTION_ANNOTATION`]), on the version of the object that was read. A restarted agent
-//! recognizes stale instructions by it and needs no other memory; the annotation is deleted with
-//! the claim. Status, finalizers and events of other objects carry no rank: the server computes
-//! them again, and the last write wins.
+//! recognizes stale instructions by it and needs no other state; the annotation is deleted with the
+//! claim. Status, finalizers and events of other objects have no rank: the server computes them
+//! again, and the last write applies.
 
 pub mod claim;
 pub mod drain;
@@ -38,9 +38,9 @@ pub const INSTRUCTION_ANNOTATION: &str = "fleetwright.dev/obeyed";
 /// terminated.
 pub const FINALIZER: &str = "karpenter.sh/termination";
 
-/// How long transient errors are retried. Then the instruction fails, and the server decides again,
-/// perhaps differently. A drain is retried for ever: an unreachable API server must not leave a
-/// Node tainted and undrained.
+/// Duration for which transient errors are retried. Then the instruction fails, and the server
+/// decides again. A drain is retried without limit: an unreachable API server must not leave a Node
+/// tainted and not drained.
 const RETRY_LIMIT: Duration = Duration::from_secs(300);
 
 /// Wait before an object is read again after a conflict.
@@ -50,7 +50,7 @@ const CONFLICT_DELAY: Duration = Duration::from_millis(20);
 /// written by a competing controller, and every round costs the API server.
 const MAX_QUICK_CONFLICTS: u32 = 5;
 
-/// What an attempt amounts to.
+/// Result of one attempt: done, or an error that may be retried.
 pub(crate) type Attempt = Result<Done, ApiError>;
 
 /// Carries out `instruction`.
@@ -76,7 +76,7 @@ pub(crate) async fn execute_instruction(cluster: &Kubernetes, instruction: &v1::
     }
 }
 
-/// How long to wait after `error`, the last of `conflicts` in a row.
+/// Delay after `error`, the last of `conflicts` consecutive conflicts.
 fn retry_delay(error: &ApiError, conflicts: u32, backoff: &mut Backoff) -> Duration {
     if (1..=MAX_QUICK_CONFLICTS).contains(&conflicts) {
         return CONFLICT_DELAY;
@@ -102,7 +102,7 @@ async fn attempt_action(cluster: &Kubernetes, instruction: &v1::Instruction) -> 
     }
 }
 
-/// The API server refused for good.
+/// The result of an instruction that the API server permanently rejects.
 fn failed_instruction(error: &ApiError) -> Done {
     let outcome = if error.kind == ErrorKind::NotFound { v1::Outcome::NotFound } else { v1::Outcome::Failed };
     Done::failed(outcome, error)
@@ -140,9 +140,9 @@ impl Rank {
 
 /// Whether an instruction on a claim may be executed.
 pub(crate) enum Admission {
-    /// It may; this is the claim with its annotation.
+    /// The instruction may be executed; this is the annotated claim.
     Admitted(Value),
-    /// It may not.
+    /// The instruction must not be executed; this is its result.
     Refused(Done),
 }
 

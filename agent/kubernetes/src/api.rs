@@ -1,5 +1,5 @@
-//! Requests to the API server: paths in, JSON out. Nothing is retried here; the caller knows what
-//! an error means.
+//! Requests to the API server: paths in, JSON out. Nothing is retried here, because only the caller
+//! can classify an error.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::error::{ApiError, ErrorKind};
 /// requests take milliseconds.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The name under which the agent's writes appear in `metadata.managedFields`.
+/// Field manager of the agent's writes in `metadata.managedFields`.
 pub const FIELD_MANAGER: &str = "fleetwright-agent";
 
-/// An API server.
+/// A client of one API server.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
@@ -60,7 +60,7 @@ impl Api {
         self.patch_as(FIELD_MANAGER, path, patch).await
     }
 
-    /// The same under another name in `metadata.managedFields`.
+    /// The same with another field manager.
     ///
     /// # Errors
     /// As [`patch`](Self::patch).

@@ -23,14 +23,15 @@ use crate::timestamps::{now_ms, parse_millis};
 /// batching takes longer.
 const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How long a write of Karpenter proves that it is active, in milliseconds: it writes to its pools
-/// every few minutes.
+/// Time for which a write of Karpenter is evidence that it is active, in milliseconds: Karpenter
+/// writes to its pools every few minutes.
 const WRITE_EVIDENCE_MS: i64 = 15 * 60_000;
 
-/// Karpenter.
+/// Name of Karpenter's Deployment, and of Karpenter in records.
 const KARPENTER: &str = "karpenter";
 
-/// Its leader election's Lease (Karpenter: the default name; the namespace is a setting).
+/// Name of Karpenter's leader election Lease (the default; the namespace is a setting of
+/// Karpenter).
 const KARPENTER_LEASE: &str = "karpenter-leader-election";
 
 /// Cluster Autoscaler, and namespace and name of its Lease.
@@ -77,8 +78,8 @@ struct DeploymentSpecJson {
     replicas: Option<i64>,
 }
 
-/// Detects other autoscalers for ever. With `karpenter_absent` the operator states that there is no
-/// Karpenter.
+/// Detects other autoscalers until aborted. With `karpenter_absent` the operator states that there
+/// is no Karpenter.
 pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpenter_absent: bool) {
     let mut overridden = false;
     loop {
@@ -91,7 +92,7 @@ pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpent
                 0,
                 now_ms(),
             )),
-            // The last result is kept: a failed request proves nothing.
+            // The last result is kept: a failed request is no evidence.
             Err(error) => warn!(autoscaler = name, %error, "cannot detect autoscaler"),
         }
         match detect_karpenter(&api, &cache).await {

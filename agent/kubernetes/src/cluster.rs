@@ -1,4 +1,4 @@
-//! A Kubernetes API server behind the agent's port.
+//! Implements the agent's port for a Kubernetes API server.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::watch;
 /// Timeout of the first list; the next attempt waits again.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How an agent conducts itself in its cluster.
+/// Options of an agent in its cluster.
 #[derive(Debug)]
 pub struct ClusterOptions {
     /// Identity of this process, as shown in events.
@@ -37,7 +37,7 @@ pub struct ClusterOptions {
     pub guard: RemovalGuard,
 }
 
-/// A cluster.
+/// A cluster with its watches, for one agent.
 pub struct Kubernetes {
     api: Api,
     identity: Identity,
@@ -65,7 +65,7 @@ impl Kubernetes {
         Self::new(api, identity, epochs, options, cache, watches)
     }
 
-    /// A cluster that these watches show.
+    /// A cluster with this cache and these watches.
     fn new(
         api: Api,
         identity: Identity,
@@ -105,7 +105,7 @@ impl Kubernetes {
         Arc::clone(&self.cache)
     }
 
-    /// Resumes the drains that the previous leader left. Completes when they do.
+    /// Resumes the drains that the previous leader did not complete. Returns when they complete.
     pub async fn resume_drains(self: Arc<Self>) {
         let mut drains = JoinSet::new();
         for (node, annotation) in self.cache.annotated_nodes(drain::DRAIN_ANNOTATION).await {

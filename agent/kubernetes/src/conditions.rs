@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 /// Conditions that `Ready` of a NodeClaim depends on (Karpenter: NodeClaim conditions).
 const DEPENDENTS: [&str; 3] = ["Launched", "Registered", "Initialized"];
 
-/// The root.
+/// The root condition, which aggregates the others.
 const READY: &str = "Ready";
 
 /// The conditions of one object, while they are being changed.
@@ -29,7 +29,7 @@ impl Conditions {
         Self { entries, generation, now }
     }
 
-    /// Sets a condition. Returns whether its status was another before.
+    /// Sets a condition. Returns whether its status has changed.
     pub fn set(&mut self, kind: &str, status: &str, reason: &str, message: &str) -> bool {
         let mut fields = Map::new();
         fields.insert("reason".to_owned(), json!(reason));
@@ -66,7 +66,7 @@ impl Conditions {
         self.entries.iter().find(|entry| text(entry, "type") == kind).map_or("", |entry| text(entry, "status"))
     }
 
-    /// Adds the dependents of a NodeClaim that are missing, and makes `Ready` what they amount to.
+    /// Adds missing dependents of a NodeClaim, and sets `Ready` to their aggregate.
     pub fn aggregate_ready(&mut self) {
         for kind in DEPENDENTS {
             if self.status(kind).is_empty() {

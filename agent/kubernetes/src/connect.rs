@@ -1,4 +1,4 @@
-//! The way to the API server: the pod's service account, or a kubeconfig.
+//! Connects to the API server with the pod's service account or a kubeconfig.
 
 use std::path::PathBuf;
 
@@ -20,9 +20,9 @@ pub enum ConnectError {
     /// The kubeconfig cannot be used.
     #[error("cannot use the kubeconfig {}: {reason}", path.display())]
     Kubeconfig {
-        /// Which.
+        /// Path of the kubeconfig.
         path: PathBuf,
-        /// Why.
+        /// Why it cannot be used.
         reason: String,
     },
     /// Neither a service account nor a kubeconfig exists.
@@ -50,7 +50,7 @@ pub struct Connected {
 /// [`ConnectError`] when settings or files do not suffice.
 pub async fn connect(settings: &KubernetesConfig) -> Result<Connected, ConnectError> {
     let mut config = load_config(settings).await?;
-    // Callers decide about retries: an eviction that a budget refuses is no failed request.
+    // Callers decide about retries: an eviction that a budget rejects is no failed request.
     config.default_retry = false;
     let namespace = settings.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
     let client = Client::try_from(config).map_err(|error| ConnectError::Credentials(error_chain(&error)))?;
@@ -75,7 +75,7 @@ async fn load_config(settings: &KubernetesConfig) -> Result<Config, ConnectError
 /// Reads the identity of the cluster.
 ///
 /// # Errors
-/// [`ApiError`] when the API server does not answer or the role forbids it.
+/// [`ApiError`] when the API server does not respond or the role forbids it.
 pub async fn read_identity(api: &Api) -> Result<Identity, ApiError> {
     let namespace: Value = api.get(&NAMESPACE.one("", "kube-system")).await?;
     let version: Value = api.get("/version").await?;

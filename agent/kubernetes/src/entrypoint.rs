@@ -17,7 +17,7 @@ use crate::api::Api;
 use crate::cluster::ClusterOptions;
 use crate::connect::{Connected, connect, read_identity};
 use crate::epoch::EpochStore;
-use crate::leader::Candidate;
+use crate::leader::{Candidate, LeaseLoss};
 use crate::probe::Probes;
 
 /// Exit code for input that cannot be used.
@@ -62,11 +62,11 @@ enum ExitReason {
     /// A signal requested the shutdown.
     Shutdown,
     /// The lease was lost; another replica may be active.
-    LeaseLost(String),
+    LeaseLost(LeaseLoss),
 }
 
 fn start(config: &Config) -> anyhow::Result<ExitReason> {
-    // The work is little, and every thread more would cost memory.
+    // One thread suffices for the load, and every further thread needs memory.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let reason = runtime.block_on(run(config));
     // Tasks in progress are cancelled at their next await point.
@@ -92,7 +92,7 @@ async fn run(config: &Config) -> anyhow::Result<ExitReason> {
         () = &mut stop => return Ok(ExitReason::Shutdown),
         ready = async {
             let cluster_identity = await_identity(&api).await;
-            // A replica that waits for its turn is as good as the one that works.
+            // A replica that waits for the Lease is ready too.
             if let Some(probes) = &probes {
                 probes.mark_ready();
             }
@@ -121,10 +121,10 @@ async fn run(config: &Config) -> anyhow::Result<ExitReason> {
         guard: RemovalGuard::new(config.guard.removals, config.guard.window),
     };
     let cluster = Arc::new(Kubernetes::start(api, cluster_identity, epochs, options));
-    // It ends with the process at the latest, as everything does.
+    // The task ends with the process.
     tokio::spawn(Arc::clone(&cluster).resume_drains());
     tokio::select! {
-        // A lease that is lost outweighs everything else.
+        // The loss of the lease takes precedence over other results.
         biased;
         why = leadership.hold_lease() => return Ok(ExitReason::LeaseLost(why)),
         ran = agent::run(cluster, target, &mut stop) => ran?,
@@ -153,9 +153,9 @@ fn host_name() -> anyhow::Result<String> {
     name.ok_or_else(|| anyhow::anyhow!("cannot read the host name; set kubernetes.identity to a name for this replica"))
 }
 
-/// An identity that no other process has. Two replicas with one host name or one configured name
-/// would otherwise both consider the Lease their own (client-go: leader election identities). A
-/// restarted process waits until the Lease of its predecessor has expired, unless it was released.
+/// A unique identity of this process. Two replicas with one host name or one configured name would
+/// otherwise both consider the Lease their own (client-go: leader election identities). A restarted
+/// process waits until the Lease of its predecessor has expired, unless it was released.
 fn unique_identity(name: &str) -> String {
     // The keys of a hasher are random, and differ from process to process.
     let random = std::hash::RandomState::new().build_hasher().finish();

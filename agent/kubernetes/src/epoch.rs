@@ -7,10 +7,10 @@ use crate::api::Api;
 use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::resource::LEASE;
 
-/// The annotation.
+/// Annotation of the Lease with the highest accepted epoch, as a decimal number.
 const EPOCH_ANNOTATION: &str = "fleetwright.dev/highest-epoch";
 
-/// Attempts for a Lease that changes concurrently.
+/// Maximum number of attempts to write a Lease that changes concurrently.
 const MAX_ATTEMPTS: usize = 10;
 
 /// Stores the highest epoch.

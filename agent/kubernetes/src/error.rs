@@ -6,7 +6,7 @@ use std::time::Duration;
 use http::StatusCode;
 use serde::Deserialize;
 
-/// What kind of refusal it is.
+/// Kind of the error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// The object or resource does not exist (404).
@@ -23,26 +23,27 @@ pub enum ErrorKind {
     Unauthorized,
     /// The role of the agent does not allow it (403).
     Forbidden,
-    /// The request breaks a rule of the object's kind (400, 422), or any other refusal for good.
+    /// The request violates a rule of the object's kind (400, 422), or is permanently rejected for
+    /// another reason.
     Invalid,
     /// The server has a fault or is starting (5xx).
     Server,
-    /// No response.
+    /// No response was received.
     Unreachable,
 }
 
-/// A request that was not carried out.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub struct ApiError {
     /// The request, such as `PATCH /api/v1/nodes/a`.
     pub operation: String,
-    /// What kind of refusal it is.
+    /// Kind of the error.
     pub kind: ErrorKind,
     /// Message of the API server or of the network.
     pub message: String,
     /// Wait that the server requests (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// The answer names a PodDisruptionBudget as the cause.
+    /// Whether the response names a PodDisruptionBudget as the cause.
     pub budget_refused: bool,
 }
 
@@ -92,7 +93,8 @@ impl ApiError {
         }
     }
 
-    /// The answer was a refusal: its code, its body, and the seconds of its header `Retry-After`.
+    /// An error from an error response: its code, its body, and the seconds of its header
+    /// `Retry-After`.
     pub(crate) fn from_response(operation: String, code: StatusCode, body: &[u8], retry_after: Option<u64>) -> Self {
         let status: Status = serde_json::from_slice(body).unwrap_or_default();
         Self::from_status(operation, code, status, retry_after)
@@ -169,7 +171,7 @@ mod tests {
         let busy = refused(429, r#"{"reason":"TooManyRequests","details":{"retryAfterSeconds":3}}"#, None);
         assert!(!busy.budget_refused);
         assert_eq!(busy.retry_after, Some(Duration::from_secs(3)));
-        // The header outweighs the body.
+        // The header takes precedence over the body.
         assert_eq!(refused(429, "busy", Some(7)).retry_after, Some(Duration::from_secs(7)));
     }
 

@@ -23,11 +23,11 @@ pub struct Candidate {
     pub api: Api,
     /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// Name of this replica.
+    /// Unique name of this replica, written as the holder.
     pub identity: String,
-    /// How long the Lease lasts.
+    /// Duration of the Lease.
     pub duration: Duration,
 }
 
@@ -157,6 +157,23 @@ impl Candidate {
     }
 }
 
+/// Why a replica does not hold the Lease any more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LeaseLoss {
+    /// Another replica holds it.
+    #[error("{0:?} holds the lease")]
+    HeldBy(String),
+    /// It was deleted.
+    #[error("the lease is gone")]
+    Gone,
+    /// The renewals fail.
+    #[error("the lease could not be renewed for {seconds} s")]
+    NotRenewed {
+        /// Time since the last renewal that succeeded.
+        seconds: u64,
+    },
+}
+
 /// The Lease, held.
 pub struct Leadership {
     candidate: Candidate,
@@ -169,7 +186,7 @@ pub struct Leadership {
 impl Leadership {
     /// Renews the Lease until that fails for too long or another replica holds it; returns the
     /// reason.
-    pub async fn hold_lease(&mut self) -> String {
+    pub async fn hold_lease(&mut self) -> LeaseLoss {
         loop {
             tokio::time::sleep(self.candidate.retry_period()).await;
             let left = self.candidate.renew_deadline().saturating_sub(self.renewed.elapsed());
@@ -184,7 +201,7 @@ impl Leadership {
                 Err(_) => {}
             }
             if self.renewed.elapsed() >= self.candidate.renew_deadline() {
-                return format!("the lease could not be renewed for {} s", self.renewed.elapsed().as_secs());
+                return LeaseLoss::NotRenewed { seconds: self.renewed.elapsed().as_secs() };
             }
         }
     }
@@ -210,14 +227,14 @@ impl Leadership {
     }
 
     /// After a conflicting write: whether this replica still holds the Lease.
-    async fn verify_holder(&mut self) -> Result<(), String> {
+    async fn verify_holder(&mut self) -> Result<(), LeaseLoss> {
         match self.candidate.api.get::<Value>(&self.candidate.path()).await {
             Ok(lease) if text_at(&lease, "/spec/holderIdentity") == self.candidate.identity => {
                 text_at(&lease, "/metadata/resourceVersion").clone_into(&mut self.version);
                 Ok(())
             }
-            Ok(lease) => Err(format!("{:?} holds the lease", text_at(&lease, "/spec/holderIdentity"))),
-            Err(error) if error.kind == ErrorKind::NotFound => Err("the lease is gone".to_owned()),
+            Ok(lease) => Err(LeaseLoss::HeldBy(text_at(&lease, "/spec/holderIdentity").to_owned())),
+            Err(error) if error.kind == ErrorKind::NotFound => Err(LeaseLoss::Gone),
             Err(_) => Ok(()),
         }
     }
@@ -303,10 +320,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_renewal_whose_answer_is_lost_is_sent_again_before_the_lease_is_given_up() {
-        assert_eq!(held_lease(&[]).hold_lease().await, "\"other\" holds the lease");
+        let other = || LeaseLoss::HeldBy("other".to_owned());
+        assert_eq!(held_lease(&[]).hold_lease().await, other());
         // The first is sent after 2 s and times out 5 s later; the second is sent 2 s after that,
         // at 9 s of 10.
-        assert_eq!(held_lease(&[0]).hold_lease().await, "\"other\" holds the lease");
-        assert_eq!(held_lease(&[0, 1]).hold_lease().await, "the lease could not be renewed for 10 s");
+        assert_eq!(held_lease(&[0]).hold_lease().await, other());
+        assert_eq!(held_lease(&[0, 1]).hold_lease().await, LeaseLoss::NotRenewed { seconds: 10 });
     }
 }

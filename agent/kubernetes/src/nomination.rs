@@ -21,7 +21,7 @@ use crate::resource::POD;
 
 /// Field manager of nominations in `metadata.managedFields`: distinguishes them from the
 /// scheduler's own, also after a restart of the agent.
-pub const NOMINATION_MANAGER: &str = "fleetwright-agent-hints";
+pub const NOMINATION_MANAGER: &str = "fleetwright-agent-nominations";
 
 /// First minor version of Kubernetes 1 whose scheduler honours external nominations
 /// (NominatedNodeNameForExpectation is on by default from 1.35).
@@ -52,7 +52,7 @@ pub fn is_supported(version: &str) -> bool {
 }
 
 /// Nominates one node for pods. Skips pods that are deleted, bound or nominated otherwise, and pods
-/// whose patch the API server refuses: a nomination is worth less than a prompt registration.
+/// whose patch the API server rejects: a prompt registration is more important than a nomination.
 pub async fn nominate_pods(api: &Api, node: &str, nominations: &[v1::PodNomination]) {
     let mut tasks = JoinSet::new();
     for nomination in nominations {

@@ -26,8 +26,8 @@ use crate::records::ParsedObject;
 /// again.
 const CHANGES_CAPACITY: usize = 1_024;
 
-/// Maximum number of remembered scale-ups of other autoscalers, including those of pods that the
-/// pod watch has not delivered yet.
+/// Maximum number of stored scale-ups of other autoscalers, including those of pods that the pod
+/// watch has not delivered yet.
 const MAX_SCALE_UPS: usize = 20_000;
 
 /// A relist that lacks more than this many objects and more than this percentage of the kind is
@@ -35,7 +35,7 @@ const MAX_SCALE_UPS: usize = 20_000;
 /// long before.
 const RELIST_LOSS_LIMIT: (usize, usize) = (3, 10);
 
-/// Why a kind is not listed yet.
+/// A kind that is not listed yet, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct MissingKind {
     reason: String,
@@ -43,19 +43,19 @@ struct MissingKind {
     optional: bool,
 }
 
-/// What happened to one object.
+/// A change of one object.
 #[derive(Debug)]
 pub enum ObjectChange {
     /// The object was added or modified.
     Applied(ParsedObject),
-    /// It is gone: namespace and name.
+    /// The object was deleted: namespace and name.
     Deleted(String, String),
 }
 
 type Key = (String, String);
 type Kinds = BTreeMap<v1::ObjectKind, BTreeMap<Key, Record>>;
 
-/// The cache.
+/// The records of all watched objects, and one subscriber to their changes.
 #[derive(Debug)]
 pub struct ObjectCache {
     state: Mutex<CacheState>,
@@ -63,8 +63,6 @@ pub struct ObjectCache {
     missing: watch::Sender<BTreeMap<v1::ObjectKind, MissingKind>>,
     /// When Karpenter last wrote to an object, in milliseconds since 1970.
     karpenter_write_ms: AtomicI64,
-    /// [`MUCH_MISSING`], but in tests that show what it is for.
-    relist_loss_limit: (usize, usize),
 }
 
 #[derive(Debug, Default)]
@@ -82,12 +80,7 @@ impl ObjectCache {
     pub fn new(kinds: impl IntoIterator<Item = v1::ObjectKind>) -> Self {
         let not_asked = MissingKind { reason: "not asked yet".to_owned(), optional: false };
         let missing = kinds.into_iter().map(|kind| (kind, not_asked.clone())).collect();
-        Self {
-            state: Mutex::default(),
-            missing: watch::Sender::new(missing),
-            karpenter_write_ms: AtomicI64::new(0),
-            relist_loss_limit: RELIST_LOSS_LIMIT,
-        }
+        Self { state: Mutex::default(), missing: watch::Sender::new(missing), karpenter_write_ms: AtomicI64::new(0) }
     }
 
     /// Every record, and every change after it. Optional kinds that the role forbids are named
@@ -123,6 +116,8 @@ impl ObjectCache {
         let mut before = state.kinds.remove(&kind).unwrap_or_default();
         let there = before.len();
         let mut records = Vec::new();
+        // Objects that exist, readable or not, are taken out of `before`. The remaining ones are
+        // missing in the list.
         for key in unreadable {
             if let Some(held) = before.remove(key) {
                 state.kinds.entry(kind).or_default().insert(key.clone(), held);
@@ -135,7 +130,7 @@ impl ObjectCache {
             }
             records.extend(state.apply_change(kind, ObjectChange::Applied(row)));
         }
-        let (few, percent) = self.relist_loss_limit;
+        let (few, percent) = RELIST_LOSS_LIMIT;
         let gone = before.len();
         let much = gone > few && gone * 100 > percent * there;
         for ((namespace, name), _) in before {
@@ -271,7 +266,7 @@ impl ObjectCache {
     /// Nodes with this annotation and its value, once nodes were listed.
     pub async fn annotated_nodes(&self, annotation: &str) -> Vec<(String, String)> {
         let mut missing = self.missing.subscribe();
-        // The sender lives as long as this cache.
+        // The cache owns the sender, so that the channel stays open.
         let _seen = missing.wait_for(|missing| !missing.contains_key(&v1::ObjectKind::Node)).await;
         let state = self.state();
         let nodes = state.kinds.get(&v1::ObjectKind::Node).into_iter().flat_map(BTreeMap::values);
@@ -370,14 +365,6 @@ fn unseen_kind(kind: v1::ObjectKind, reason: &str) -> Record {
 /// The name of a kind, such as `node pool` for `OBJECT_KIND_NODE_POOL`.
 fn kind_name(kind: v1::ObjectKind) -> String {
     kind.as_str_name().trim_start_matches("OBJECT_KIND_").replace('_', " ").to_lowercase()
-}
-
-#[cfg(test)]
-impl ObjectCache {
-    /// A cache without the loss limit: every missing object of a relist is sent as a removal.
-    fn without_loss_limit(self) -> Self {
-        Self { relist_loss_limit: (usize::MAX, 100), ..self }
-    }
 }
 
 #[cfg(test)]

@@ -11,21 +11,21 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// Questions that are answered at one time; more of them wait in the kernel's queue.
+/// Maximum number of concurrent connections; others wait in the kernel's queue.
 const MAX_CONNECTIONS: usize = 8;
 /// Timeout of a request and of its response.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Maximum length of a request that is read: the path is at its beginning.
 const MAX_REQUEST_BYTES: usize = 1_024;
 
-/// The answers to probes, until the value is dropped.
+/// The probe server, which stops when the value is dropped.
 pub(crate) struct Probes {
     ready: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
 impl Probes {
-    /// Answers at `address`.
+    /// Starts the probe server at `address`.
     ///
     /// # Errors
     /// When the address cannot be listened on.
@@ -40,7 +40,7 @@ impl Probes {
         Ok(Self { ready, task })
     }
 
-    /// The agent is ready.
+    /// Makes `/readyz` succeed.
     pub(crate) fn mark_ready(&self) {
         self.ready.store(true, Ordering::Relaxed);
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_is_healthy_from_the_start_and_ready_when_it_says_so() {
+    async fn an_agent_is_healthy_from_the_start_and_ready_when_marked() {
         // The port is unlikely to be taken in between, and the test fails loudly if it is.
         let address = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let probes = Probes::listen(address).unwrap();

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use agent::Record;
 use fleetwright_proto::v1;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::timestamps::parse_millis;
 use shape::ShapeInterner;
@@ -132,7 +132,7 @@ pub(crate) struct TaintJson {
 }
 
 /// The text of a quantity. Objects of custom kinds may hold a number where the others hold a text.
-#[derive(Debug, Deserialize, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Amount {
     Text(String),

@@ -7,7 +7,7 @@ use fleetwright_proto::v1;
 pub struct Resource {
     /// API group; empty for the core group.
     pub group: &'static str,
-    /// Version.
+    /// API version, without the group.
     pub version: &'static str,
     /// Kind, as in manifests.
     pub kind: &'static str,
@@ -27,44 +27,44 @@ const fn resource(
     Resource { group, version, kind, plural, namespaced }
 }
 
-/// Pod.
+/// `v1 Pod`.
 pub const POD: Resource = resource("", "v1", "Pod", "pods", true);
-/// Node.
+/// `v1 Node`.
 pub const NODE: Resource = resource("", "v1", "Node", "nodes", false);
-/// Namespace.
+/// `v1 Namespace`.
 pub const NAMESPACE: Resource = resource("", "v1", "Namespace", "namespaces", false);
-/// PersistentVolumeClaim.
+/// `v1 PersistentVolumeClaim`.
 pub const CLAIM: Resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
-/// PersistentVolume.
+/// `v1 PersistentVolume`.
 pub const VOLUME: Resource = resource("", "v1", "PersistentVolume", "persistentvolumes", false);
-/// Event of the core group: what Cluster Autoscaler writes.
+/// `v1 Event`, which Cluster Autoscaler writes.
 pub const CORE_EVENT: Resource = resource("", "v1", "Event", "events", true);
-/// Event: what the agent writes.
+/// `events.k8s.io/v1 Event`, which the agent writes.
 pub const EVENT: Resource = resource("events.k8s.io", "v1", "Event", "events", true);
-/// DaemonSet.
+/// `apps/v1 DaemonSet`.
 pub const DAEMON_SET: Resource = resource("apps", "v1", "DaemonSet", "daemonsets", true);
-/// Deployment.
+/// `apps/v1 Deployment`.
 pub const DEPLOYMENT: Resource = resource("apps", "v1", "Deployment", "deployments", true);
-/// StorageClass.
+/// `storage.k8s.io/v1 StorageClass`.
 pub const STORAGE_CLASS: Resource = resource("storage.k8s.io", "v1", "StorageClass", "storageclasses", false);
-/// CSINode.
+/// `storage.k8s.io/v1 CSINode`.
 pub const CSI_NODE: Resource = resource("storage.k8s.io", "v1", "CSINode", "csinodes", false);
-/// VolumeAttachment.
+/// `storage.k8s.io/v1 VolumeAttachment`.
 pub const VOLUME_ATTACHMENT: Resource =
     resource("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", false);
-/// PodDisruptionBudget.
+/// `policy/v1 PodDisruptionBudget`.
 pub const BUDGET: Resource = resource("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", true);
-/// PriorityClass.
+/// `scheduling.k8s.io/v1 PriorityClass`.
 pub const PRIORITY_CLASS: Resource = resource("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", false);
-/// Lease.
+/// `coordination.k8s.io/v1 Lease`.
 pub const LEASE: Resource = resource("coordination.k8s.io", "v1", "Lease", "leases", true);
-/// NodePool.
+/// `karpenter.sh/v1 NodePool`.
 pub const NODE_POOL: Resource = resource("karpenter.sh", "v1", "NodePool", "nodepools", false);
-/// NodeClaim.
+/// `karpenter.sh/v1 NodeClaim`.
 pub const NODE_CLAIM: Resource = resource("karpenter.sh", "v1", "NodeClaim", "nodeclaims", false);
-/// NodeOverlay.
+/// `karpenter.sh/v1alpha1 NodeOverlay`.
 pub const NODE_OVERLAY: Resource = resource("karpenter.sh", "v1alpha1", "NodeOverlay", "nodeoverlays", false);
-/// EC2NodeClass.
+/// `karpenter.k8s.aws/v1 EC2NodeClass`.
 pub const NODE_CLASS: Resource = resource("karpenter.k8s.aws", "v1", "EC2NodeClass", "ec2nodeclasses", false);
 
 impl Resource {
@@ -101,7 +101,7 @@ impl Resource {
     }
 }
 
-/// The resource of a kind of the protocol; `None` for a kind that this agent does not know.
+/// The resource of a kind of the protocol; `None` for a kind that this agent does not support.
 #[must_use]
 pub fn of_kind(kind: v1::ObjectKind) -> Option<Resource> {
     Some(match kind {

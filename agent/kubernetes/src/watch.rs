@@ -1,4 +1,4 @@
-//! The watches: one task for each kind, which lists the kind and follows it for ever.
+//! The watches: one task for each kind, which lists the kind and follows it until aborted.
 //!
 //! With streaming lists (`sendInitialEvents`) the list arrives through the watch, one object at a
 //! time; otherwise in pages. After an error (timeout, restart of the API server, expired
@@ -53,13 +53,13 @@ const ABSENCE_CONFIRMED: Duration = Duration::from_secs(60);
 /// A watch that lasted this long was healthy, also without events: namespaces rarely change. One
 /// that ends sooner without an object (a proxy that cuts the response, an overloaded API server) is
 /// restarted with backoff, as after an error; otherwise the agent would open thousands of watches a
-/// second on an API server in trouble.
+/// second on an overloaded API server.
 const MIN_HEALTHY: Duration = Duration::from_secs(5);
 
 /// Longest wait between two attempts, in milliseconds (client-go: reflector back-off, 30 s).
 const MAX_RETRY_MS: u64 = 30_000;
 
-/// What a watch shows.
+/// The objects of a watch.
 #[derive(Clone, Copy)]
 enum WatchTarget {
     /// Objects for the cache.
@@ -153,9 +153,9 @@ struct Watcher {
     api: Api,
     cache: Arc<ObjectCache>,
     spec: WatchSpec,
-    /// How long one watch lasts.
+    /// Duration of one watch, in seconds.
     timeout_seconds: u64,
-    /// Cleared when the API server refuses streaming lists.
+    /// Cleared when the API server rejects streaming lists.
     supports_streaming_lists: bool,
     shared: ShapeInterner,
     /// The resource version of the cache; `None` before the first list.
@@ -192,7 +192,7 @@ impl Watcher {
         tokio::time::sleep(wait).await;
     }
 
-    /// The watch works: waits are short again.
+    /// Resets the backoff, because the watch is healthy.
     fn mark_progress(&mut self) {
         self.progressed = true;
         self.backoff.reset();
@@ -225,7 +225,7 @@ impl Watcher {
         ended
     }
 
-    /// Decides by the error where to resume and how long to wait.
+    /// Determines from the error where to resume and how long to wait.
     async fn handle_error(&mut self, error: ApiError) {
         let resource = self.spec.resource;
         match error.kind {

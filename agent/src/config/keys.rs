@@ -1,4 +1,4 @@
-//! The keys: name, type, default, meaning, example. Nothing about a key is written anywhere else.
+//! The keys: name, type, default, meaning, example. No other module has data about a key.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::{Arg, ArgAction, Command, value_parser};
 /// Value type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Any text.
+    /// A string without further syntax.
     Text,
     /// Path of a file.
     File,
@@ -24,15 +24,16 @@ pub enum Kind {
 pub struct Key {
     /// `table.key` in the file.
     pub path: &'static str,
-    /// The flag without its dashes. The environment variable is `FLEETWRIGHT_AGENT_` and the flag in capitals.
+    /// The flag without its dashes. The environment variable is `FLEETWRIGHT_AGENT_` and the flag
+    /// in capitals.
     pub flag: &'static str,
-    /// Value type.
+    /// Type of the value.
     pub kind: Kind,
     /// Default value; empty means unset.
     pub default: &'static str,
-    /// A value as one would write it.
+    /// An example value.
     pub example: &'static str,
-    /// What it means.
+    /// The effect of the key.
     pub meaning: &'static str,
 }
 
@@ -238,6 +239,7 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::SetTrue)
                 .help("Print the effective settings and their origins, and exit"),
         );
+    // Flags have no defaults here: a default must not override the environment or the file.
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
         let name = match key.kind {

@@ -1,4 +1,4 @@
-//! Where values come from: defaults, the file, the environment, flags. Later ones win.
+//! Sources of values: defaults, the file, the environment, flags. Later sources take precedence.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,16 +10,16 @@ use std::time::Duration;
 use super::ConfigError;
 use super::keys::{KEYS, Key, Kind, find};
 
-/// Where a value was written.
+/// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
-    /// Nowhere: the default.
+    /// The default of the key.
     Default,
     /// The configuration file.
     File(PathBuf),
     /// An environment variable.
     Environment(String),
-    /// A flag.
+    /// A flag of the command line.
     Flag(&'static str),
 }
 
@@ -48,10 +48,11 @@ impl Default for Layers {
 }
 
 impl Layers {
-    /// Lays the file on top.
+    /// Applies the file.
     ///
     /// # Errors
-    /// [`ConfigError`] when the file cannot be read, is no TOML, or names a key that does not exist.
+    /// [`ConfigError`] when the file cannot be read, is no TOML, or names a key that does not
+    /// exist.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let unusable = |why: String| ConfigError::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
@@ -84,7 +85,7 @@ impl Layers {
         }
     }
 
-    /// Lays one value on top.
+    /// Applies one value.
     pub fn add(&mut self, key: &'static Key, value: String, origin: Origin) {
         self.values.insert(key.path, (value, origin));
     }

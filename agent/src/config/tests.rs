@@ -80,7 +80,7 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
         (&["--client-key", "k"], "belong together"),
         (&["--streaming-lists", "yes"], "true or false"),
     ] {
-        // The command line refuses a repeated flag; here the last pair replaces the first.
+        // The command line rejects a repeated flag; here the last pair replaces the first.
         let all = [&["--server", "http://s:1", "--cluster-name", "blue"], flags].concat();
         let mut layers = Layers::default();
         for pair in all.chunks(2) {

@@ -1,10 +1,10 @@
-//! How long to wait before connecting again.
+//! Delay before the next connection.
 
 /// First wait, in milliseconds: a server that stops has released its leases by then, and another
 /// server acquires them.
 const FIRST_MS: u64 = 250;
-/// Longest wait, in milliseconds. An agent whose server was killed is refused by the others until
-/// that server's leases have expired, and waits at most this long beyond that; a fleet of a
+/// Longest wait, in milliseconds. Other servers reject an agent whose server was killed until that
+/// server's leases have expired, and the agent waits at most this long beyond that; a fleet of a
 /// thousand agents sends a hundred Hellos a second meanwhile.
 const LONGEST_MS: u64 = 10_000;
 
@@ -30,7 +30,7 @@ impl Backoff {
         Self { failures: 0, longest_ms, state: seed }
     }
 
-    /// The connection was stable: the next failure waits the first interval again.
+    /// Resets the backoff after a stable connection: the next failure waits the first interval.
     pub fn reset(&mut self) {
         self.failures = 0;
     }

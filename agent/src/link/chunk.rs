@@ -1,4 +1,4 @@
-//! Long lists of changes are cut into messages that stay far below the size limit.
+//! Splits long lists of changes into messages far below the size limit.
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::snapshot::Part;
@@ -10,7 +10,7 @@ const CHANGES_PER_MESSAGE: usize = 1_000;
 /// kind, a manifest of 1 MiB, the message has half of its maximum size.
 const BYTES_PER_MESSAGE: usize = 1024 * 1024;
 
-/// The parts of a snapshot that holds `changes`.
+/// The parts of a snapshot of `changes`.
 #[must_use]
 pub fn snapshot_parts(changes: Vec<v1::Change>, taken_at_ms: i64) -> Vec<Part> {
     let change_count = changes.len() as u64;

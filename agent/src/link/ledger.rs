@@ -1,4 +1,5 @@
-//! Which instructions are under way and which have a result: what makes it harmless to receive one twice.
+//! Instructions in progress and results, by which an instruction that is received twice is executed
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +7,7 @@ use fleetwright_proto::v1;
 
 use crate::port::Done;
 
-/// How long a result is kept at least, in milliseconds, so that a server that restarted receives it
+/// Minimum retention of a result, in milliseconds, so that a server that restarted receives it
 /// although the instruction's deadline has passed.
 const RESULT_RETENTION_MS: i64 = 10 * 60_000;
 
@@ -15,14 +16,14 @@ const RESULT_RETENTION_MS: i64 = 10 * 60_000;
 /// At about 200 bytes each this is some 2 MB.
 const MAX_ENTRIES: usize = 10_000;
 
-/// What to do about an instruction that has arrived.
+/// The action for a received instruction.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Dispatch {
-    /// Begin it.
+    /// Execute the instruction.
     Execute,
     /// In progress; the result follows.
     InProgress,
-    /// Send this answer; nothing is executed.
+    /// Send this acknowledgement; nothing is executed.
     Reply(v1::Ack),
 }
 
@@ -47,7 +48,7 @@ struct LatestRank {
     keep_until: i64,
 }
 
-/// The memory of instructions.
+/// The instructions and results of one agent.
 #[derive(Debug, Default)]
 pub struct Ledger {
     in_progress: BTreeMap<String, InProgress>,
@@ -60,7 +61,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Judges `instruction` and, when the verdict is [`Dispatch::Execute`], remembers that it is under way.
+    /// Determines the action for `instruction`. With [`Dispatch::Execute`] the instruction is
+    /// registered as in progress.
     pub fn check_instruction(&mut self, instruction: &v1::Instruction, highest_epoch: u64, now: i64) -> Dispatch {
         if instruction.epoch < highest_epoch {
             let why = format!("epoch {} is older than the current epoch {highest_epoch}", instruction.epoch);
@@ -89,8 +91,8 @@ impl Ledger {
         Dispatch::Execute
     }
 
-    /// Records the result of an instruction and returns the answer for the server; `None` when the
-    /// instruction was not in progress.
+    /// Records the result of an instruction and returns the acknowledgement for the server; `None`
+    /// when the instruction was not in progress.
     pub fn finish_instruction(&mut self, id: &str, done: Done, now: i64) -> Option<v1::Ack> {
         let InProgress { epoch, deadline } = self.in_progress.remove(id)?;
         let ack = v1::Ack { instruction_id: id.to_owned(), epoch, outcome: done.outcome.into(), detail: done.detail };
@@ -106,7 +108,7 @@ impl Ledger {
         Some(ack)
     }
 
-    /// Results that are remembered, oldest first.
+    /// Stored results, oldest first.
     #[must_use]
     pub fn results(&self) -> Vec<v1::Ack> {
         self.order.iter().filter_map(|(_, id)| self.results.get(id)).map(|result| result.ack.clone()).collect()
@@ -210,7 +212,8 @@ mod tests {
         for id in ["near", "far"] {
             ledger.finish_instruction(id, Done::ok(), 100).unwrap();
         }
-        // near: 100 + 600,000 is later than its deadline of 1,000. far: its deadline of 3,600,000 is later.
+        // near: 100 + 600,000 is later than its deadline of 1,000. far: its deadline of 3,600,000
+        // is later.
         for (now, expected) in [(600_099, vec!["near", "far"]), (600_100, vec!["far"]), (3_600_000, vec![])] {
             ledger.prune_expired(now);
             let ids: Vec<String> = ledger.results().into_iter().map(|ack| ack.instruction_id).collect();

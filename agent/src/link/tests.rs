@@ -112,7 +112,7 @@ fn results_outlive_the_stream() {
     assert_eq!(words(&link.handle_response(welcome(4), 0)), ["raise 4", "take"]);
     let outputs = words(&link.send_snapshot(Vec::new(), 0));
     assert_eq!(outputs, ["begin 1", "end of 0", "ack 1 OUTCOME_DONE", "ack 2 OUTCOME_FAILED"]);
-    // The server's own repetition is answered, not carried out.
+    // A repeated instruction is acknowledged and not executed.
     assert_eq!(words(&link.handle_response(instruction("2", 4), 0)), ["ack 2 OUTCOME_FAILED"]);
 }
 
@@ -163,7 +163,7 @@ fn a_server_that_ends_the_stream_after_welcome_is_reconnected_with_backoff() {
     assert!(wait_after(&mut link, 90_000, 2_999) <= 500, "one that lived counts as one that came about");
 }
 
-/// One Welcome of a wrong server must not make the agent deaf to the right one for ever.
+/// One Welcome of a wrong server must not make the agent reject the right server permanently.
 #[test]
 fn an_epoch_beyond_the_largest_jump_is_not_stored() {
     // Epoch 3 was accepted: 3 + 2^32 is allowed, one more is not.
@@ -185,7 +185,8 @@ fn an_epoch_beyond_the_largest_jump_is_not_stored() {
     assert_eq!(words(&link.handle_response(welcome(farthest), 0)), [format!("raise {farthest}"), "take".to_owned()]);
 }
 
-/// A drain whose server's clock shows `server` when it has 60 s left to begin and 90 s until pods are deleted.
+/// A drain whose server's clock shows `server` when it has 60 s left to begin and 90 s until pods
+/// are deleted.
 fn drain_sent_at(server: i64, tells_what_is_left: bool) -> v1::ConnectResponse {
     let drain = v1::DrainNode {
         force_at_ms: Some(server + 90_000),

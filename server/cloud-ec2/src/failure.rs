@@ -55,13 +55,13 @@ pub(crate) enum ErrorClass {
     Throttled,
     /// The token was used for another request.
     Mismatch,
-    /// No such instance.
+    /// The instance does not exist.
     NotFound,
-    /// No capacity.
+    /// No override has capacity, quota or addresses.
     InsufficientCapacity,
     /// The outcome is unknown; repeat the request.
     Unclear,
-    /// Rejected.
+    /// EC2 rejected the request; repeating it has the same result.
     Refused,
 }
 

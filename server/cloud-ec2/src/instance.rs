@@ -6,15 +6,15 @@ use engine::model::{CapacityType, Text, Timestamp};
 
 /// Tag of every managed instance, with the value `true`.
 pub(crate) const MANAGED: &str = "fleetwright.dev/managed";
-/// Cluster.
+/// Tag with the name of the cluster.
 pub(crate) const CLUSTER: &str = "fleetwright.dev/cluster";
-/// UID of the cluster.
+/// Tag with the UID of the cluster.
 const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
-/// NodeClaim.
+/// Tag with the name of the NodeClaim.
 pub(crate) const CLAIM: &str = "fleetwright.dev/nodeclaim";
-/// NodePool.
+/// Tag with the name of the NodePool.
 const POOL: &str = "fleetwright.dev/nodepool";
-/// EC2NodeClass.
+/// Tag with the name of the EC2NodeClass.
 const NODE_CLASS: &str = "fleetwright.dev/nodeclass";
 
 /// Tags of an instance. None of them is one that Karpenter selects by: a Karpenter in the same
@@ -55,7 +55,7 @@ pub(crate) fn read(instance: &types::Instance) -> Option<Instance> {
         cluster_uid: tag(CLUSTER_UID),
         claim: tag(CLAIM),
         pool: tag(POOL),
-        launched: Timestamp(instance.launch_time()?.to_millis().ok()?),
+        launched: Timestamp::from_millis(instance.launch_time()?.to_millis().ok()?),
     })
 }
 

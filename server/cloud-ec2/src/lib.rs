@@ -12,8 +12,9 @@
 //! before a spot reclaim is delivered by EventBridge and is not read here; only the end of the
 //! instance is.
 //!
-//! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:TerminateInstances` and
-//! `ec2:DescribeInstances`, and `iam:PassRole` for the role of the template's instance profile.
+//! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`,
+//! `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
+//! template's instance profile.
 //!
 //! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
 //! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),

@@ -1,5 +1,5 @@
-//! What settings add to an order: recorded with it, so that it can be repeated unchanged although
-//! settings have changed.
+//! The parameters that settings add to an order. They are recorded with the order, so that it can
+//! be repeated unchanged after settings have changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,7 +25,7 @@ pub(crate) struct Terms {
 }
 
 impl Terms {
-    /// What `settings` add to `request` at present.
+    /// The parameters that `settings` add to `request` at present.
     pub(crate) fn resolve(request: &LaunchRequest, settings: &Settings) -> Self {
         let zones: BTreeSet<&str> = request.overrides.iter().map(|option| option.zone.as_ref()).collect();
         let of_order = settings.subnets.iter().filter(|(zone, _)| zones.contains(zone.as_str()));
@@ -37,7 +37,7 @@ impl Terms {
         }
     }
 
-    /// The recorded terms of the order; without any, what `settings` add at present.
+    /// The recorded terms of the order; without any, the parameters that `settings` add at present.
     ///
     /// # Errors
     /// [`CloudError::Refused`] when they are unreadable: other terms could launch a second

@@ -8,11 +8,11 @@
 use std::collections::BTreeMap;
 
 use cloud::provider::{CloudEvent, Instance, InstanceState};
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 
-/// Interval of listings, in milliseconds. Instances take tens of seconds to start and stop, and a
-/// listing of some thousand instances costs a few calls.
-pub(crate) const LISTING_INTERVAL_MS: i64 = 10_000;
+/// Interval of listings. Instances take tens of seconds to start and stop, and a listing of some
+/// thousand instances costs a few calls.
+pub(crate) const LISTING_INTERVAL: Millis = Millis::from_secs(10);
 
 /// State of the previous listing.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ impl InstanceWatcher {
     pub(crate) fn is_due(&mut self, now: Timestamp) -> bool {
         let due = now >= self.next;
         if due {
-            self.next = Timestamp(now.0.saturating_add(LISTING_INTERVAL_MS));
+            self.next = now + LISTING_INTERVAL;
         }
         due
     }

@@ -46,7 +46,7 @@ pub struct LaunchRequest {
 pub struct Override {
     /// Instance type name.
     pub instance_type: Text,
-    /// Availability zone.
+    /// Availability zone, such as `us-east-1a`.
     pub zone: Text,
 }
 
@@ -73,7 +73,7 @@ impl From<&LaunchOrder> for LaunchRequest {
 /// Result of a launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOutcome {
-    /// The instance.
+    /// The launched instance.
     pub instance: Instance,
     /// Overrides tried before, without capacity.
     pub unavailable: Vec<Override>,
@@ -84,38 +84,38 @@ pub struct LaunchOutcome {
 pub enum InstanceState {
     /// Launched, not running yet.
     Pending,
-    /// Running.
+    /// Running; its kubelet may join.
     Running,
-    /// Shutting down.
+    /// Shutting down; it does not return to another state.
     ShuttingDown,
-    /// Terminated.
+    /// Terminated; listings may omit it.
     Terminated,
 }
 
-/// An instance.
+/// An instance, as the cloud describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Instance {
-    /// Instance id.
+    /// Instance id, such as `i-0123456789abcdef0`.
     pub id: Text,
     /// `aws:///<zone>/<instance id>`.
     pub provider_id: Text,
     /// Instance type name.
     pub instance_type: Text,
-    /// Availability zone.
+    /// Availability zone, such as `us-east-1a`.
     pub zone: Text,
     /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
-    /// Lifecycle state.
+    /// State at the time of the description.
     pub state: InstanceState,
-    /// Tag: cluster.
+    /// Cluster name, from the tag; empty when absent.
     pub cluster: Text,
-    /// Tag: cluster UID; empty when absent.
+    /// Cluster UID, from the tag; empty when absent.
     pub cluster_uid: Text,
-    /// Tag: NodeClaim.
+    /// NodeClaim name, from the tag; empty when absent.
     pub claim: Text,
-    /// Tag: NodePool.
+    /// NodePool name, from the tag; empty when absent.
     pub pool: Text,
-    /// Launch time.
+    /// Launch time, by the clock of the cloud.
     pub launched: Timestamp,
 }
 
@@ -131,7 +131,7 @@ pub enum CloudError {
     /// No override has capacity. No instance was launched.
     #[error("the cloud has no capacity for any of {} options ({})", .unavailable.len(), list(.unavailable))]
     InsufficientCapacity {
-        /// Tried overrides.
+        /// The overrides that were tried; all of them lack capacity.
         unavailable: Vec<Override>,
     },
     /// Rate limit exceeded. Nothing was done; the same request may be repeated.
@@ -147,19 +147,19 @@ pub enum CloudError {
         "the token {token} was used with other parameters before, and the cloud lists no machine that came of that call"
     )]
     IdempotentParameterMismatch {
-        /// Client token.
+        /// Client token of the request.
         token: Text,
     },
     /// The instance does not exist, or no longer.
     #[error("the cloud knows no instance {id}")]
     NotFound {
-        /// Instance id.
+        /// Id of the instance in the call.
         id: Text,
     },
     /// The instance belongs to another cluster or is not managed. It was not changed.
     #[error("instance {id} belongs to {}, not to cluster {asked:?}: it is left alone", owner_text(.owner))]
     Foreign {
-        /// Instance id.
+        /// Id of the instance in the call.
         id: Text,
         /// Cluster of its tags, with the UID when only that differs; empty when it has none.
         owner: Text,
@@ -169,13 +169,13 @@ pub enum CloudError {
     /// No response. The outcome is unknown; the same request must be repeated.
     #[error("no answer from the cloud to {operation}; the same request must be sent again to learn what came of it")]
     Unknown {
-        /// Operation.
+        /// The call, such as `CreateFleet`.
         operation: Text,
     },
     /// The cloud rejected the request.
     #[error("the cloud refuses {operation}: {code}: {message}")]
     Refused {
-        /// Operation.
+        /// The call, such as `CreateFleet`.
         operation: Text,
         /// Error code of the cloud.
         code: Text,
@@ -210,7 +210,7 @@ impl CloudError {
         match self {
             Self::InsufficientCapacity { unavailable } => {
                 let pair = |option: &Override| (option.instance_type.clone(), option.zone.clone());
-                Some(LaunchFailure::NoCapacity { unavailable: unavailable.iter().map(pair).collect() })
+                Some(LaunchFailure::InsufficientCapacity { unavailable: unavailable.iter().map(pair).collect() })
             }
             Self::IdempotentParameterMismatch { .. } => {
                 Some(refused(&Text::from("IdempotentParameterMismatch"), false))
@@ -230,7 +230,7 @@ pub enum CloudEvent {
     Running(Instance),
     /// The spot instance will be reclaimed.
     Interrupted {
-        /// The instance.
+        /// The instance that will be reclaimed.
         instance: Instance,
         /// Time of the reclaim.
         at: Timestamp,
@@ -242,7 +242,7 @@ pub enum CloudEvent {
 /// The cluster that an instance is tagged with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner<'o> {
-    /// Cluster name.
+    /// Name of the cluster.
     pub cluster: &'o str,
     /// Cluster UID: a rebuilt cluster may have the name of one whose instances still run. Empty
     /// when unknown.

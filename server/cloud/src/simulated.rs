@@ -16,7 +16,7 @@ pub mod seeded_rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::model::offering::SharedCatalogue;
-use engine::model::{CapacityType, MicroUsd, Text, Timestamp};
+use engine::model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
 
 use crate::provider::{
     CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
@@ -27,9 +27,8 @@ pub use fault_profile::{CapacityShortage, FaultProfile, TokenBucket};
 pub use ledger::{Ledger, LedgerEntry};
 pub use seeded_rng::SeededRng;
 
-/// Time between interruption notice and reclaim of a spot instance, in milliseconds (EC2: two
-/// minutes).
-pub const INTERRUPTION_NOTICE_MS: i64 = 120_000;
+/// Time between interruption notice and reclaim of a spot instance (EC2: two minutes).
+pub const INTERRUPTION_NOTICE: Millis = Millis::from_mins(2);
 
 /// A simulated cloud.
 #[derive(Debug)]
@@ -168,7 +167,7 @@ impl SimulatedCloud {
             pool: request.pool.clone(),
             launched: now,
         };
-        let at = |wait: i64| Timestamp(now.0.saturating_add(wait));
+        let at = |wait: i64| now + Millis::new(wait);
         self.event_queue.insert((at(rng.child("boot").between(self.faults.boot_ms)), id.clone(), NextEvent::Boot));
         let spot = request.capacity_type == CapacityType::Spot;
         if spot && rng.child("interrupted").percent(self.faults.interrupted_percent) {
@@ -194,7 +193,7 @@ impl SimulatedCloud {
         let Some(instance) = instance else { return Err(CloudError::NotFound { id: Text::from(id) }) };
         if instance.state != InstanceState::ShuttingDown {
             instance.state = InstanceState::ShuttingDown;
-            let end = Timestamp(now.0.saturating_add(self.faults.shutdown_ms));
+            let end = now + Millis::new(self.faults.shutdown_ms);
             self.event_queue.insert((end, instance.id.clone(), NextEvent::End));
         }
         Ok(())
@@ -225,7 +224,7 @@ impl SimulatedCloud {
 
     /// Instances that are not terminated and that the listing shows already.
     pub fn list_all(&self, now: Timestamp) -> impl Iterator<Item = &Instance> {
-        let shown = Timestamp(now.0.saturating_sub(self.faults.list_lag_ms));
+        let shown = now - Millis::new(self.faults.list_lag_ms);
         let alive = self.instances.values().filter(|instance| instance.state != InstanceState::Terminated);
         let lacking = self.rng.child("lacking lists");
         let percent = self.faults.lacking_lists_percent;
@@ -268,7 +267,7 @@ impl SimulatedCloud {
         &mut self.faults
     }
 
-    /// Ground-truth ledger.
+    /// The ledger of all launches and terminations.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
@@ -300,14 +299,14 @@ impl SimulatedCloud {
                 Some(CloudEvent::Running(instance.clone()))
             }
             NextEvent::Warn if live => {
-                let end = Timestamp(at.0.saturating_add(INTERRUPTION_NOTICE_MS));
+                let end = at + INTERRUPTION_NOTICE;
                 self.event_queue.insert((end, id.clone(), NextEvent::TakeBack));
                 self.ledger.record_interruption(id, at);
                 Some(CloudEvent::Interrupted { instance: instance.clone(), at: end })
             }
             NextEvent::TakeBack if live => {
                 instance.state = InstanceState::ShuttingDown;
-                let end = Timestamp(at.0.saturating_add(self.faults.shutdown_ms));
+                let end = at + Millis::new(self.faults.shutdown_ms);
                 self.event_queue.insert((end, id.clone(), NextEvent::End));
                 None
             }

@@ -108,7 +108,7 @@ pub enum Rule {
     PriceCeiling,
     /// `fleetwright.dev/spot-max-percent`.
     SpotShare,
-    /// `fleetwright.dev/on-node_affinity-min-nodes`.
+    /// `fleetwright.dev/on-demand-min-nodes`.
     OnDemandFloor,
     /// `fleetwright.dev/max-node-vcpu`.
     NodeSize,
@@ -144,7 +144,8 @@ impl fmt::Display for Violation {
 #[must_use]
 pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
     let mut findings = Findings { input, violations: Vec::new() };
-    // Placements and launches come first: they report bad indices, and every later check relies on valid ones.
+    // Placements and launches come first: they report bad indices, and every later check relies on
+    // valid ones.
     let placements = placements::collect(input, plan, &mut findings);
     let launches = launch::Launches::of(input, plan, &mut findings);
     purchase::check(&launches, &mut findings);
@@ -173,7 +174,7 @@ pub(crate) fn daemon_requests(input: &PlanningInput, nodes: Vec<PlannedNode>) ->
     launches.of_node.iter().map(|number| of(number).unwrap_or_default()).collect()
 }
 
-/// Where the free_by_launch of this check write down what they find.
+/// The violations that the rules of this check have found.
 struct Findings<'a> {
     input: &'a PlanningInput,
     violations: Vec<Violation>,

@@ -27,7 +27,7 @@ pub mod record;
 pub mod state;
 mod unannounced_deletion;
 
-pub use assignments::{Assignment, Assignments, NOMINATION_MS, Target};
+pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW, Target};
 pub use auxiliary::{AttachRecord, ProblemRecord};
 pub use condition_digest::ConditionDigest;
 pub use cron::Cron;

@@ -49,9 +49,9 @@ pub use effect::{
     PodNomination, Removal, UnplacedPod,
 };
 pub use event::{Event, Inspection, LaunchFailure, Launched};
-pub use gc::{GarbageCollectionSettings, ListedInstance, Listing};
+pub use gc::{ListedInstance, Listing};
 pub use machine::{LaunchedInstance, Stage};
-pub use planning::{PlanAnswer, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
+pub use planning::{PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
 pub use recovery::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
@@ -60,11 +60,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::cluster::ClusterState;
 use crate::input::{PlanningInput, Policy};
-use crate::model::{Text, Timestamp};
-use crate::plan::{Plan, PlanReport};
+use crate::model::{Millis, Text, Timestamp};
 use crate::schedule::CompileCache;
 use cluster_controller::{ClusterController, Context};
-use guardrails::{GuardrailSettings, Guardrails};
+use guardrails::{DisabledGuards, GuardrailSettings, Guardrails};
 use unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 
 /// Name of a cluster, unique in the fleet.
@@ -76,7 +75,7 @@ pub struct DecisionId(pub u64);
 
 /// Computes a plan from an input. The cache changes the running time, never the result. An error
 /// rejects the whole plan with a reason.
-pub type Planner = fn(&PlanningInput, &mut CompileCache) -> Result<(Plan, PlanReport), String>;
+pub type Planner = fn(&PlanningInput, &mut CompileCache) -> PlanOutcome;
 
 /// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -88,38 +87,38 @@ pub enum ClassFacts {
     Simulated,
 }
 
-/// Settings of the region controller, from the operator and the process. Durations are in
-/// milliseconds.
+/// Settings of the region controller, from the operator and the process.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Policy passed to planning.
     pub policy: Policy,
     /// The batch window closes this long after the last new pod (`BATCH_IDLE_DURATION`).
-    pub batch_idle_ms: i64,
+    pub batch_idle: Millis,
     /// The batch window closes at the latest this long after it opened (`BATCH_MAX_DURATION`).
-    pub batch_max_ms: i64,
+    pub batch_max: Millis,
     /// Maximum number of pods in one plan, 0 for no limit; further pods are planned immediately
     /// afterwards.
     pub plan_pods: usize,
     /// Unplaced pods are planned again after this time at the latest.
-    pub retry_ms: i64,
+    pub retry_delay: Millis,
     /// Minimum time between two passes that look for empty nodes.
-    pub disruption_pass_ms: i64,
+    pub disruption_pass_interval: Millis,
     /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
-    pub launch_timeout_ms: i64,
+    pub launch_timeout: Millis,
     /// Maximum time from instance to registered Node (Karpenter: registration timeout).
-    pub registration_timeout_ms: i64,
+    pub registration_timeout: Millis,
     /// How long the registration of a ready Node waits for the other Nodes of its decision, whose
     /// boot times differ by seconds. 0 registers every Node as soon as it is ready.
-    pub open_together_ms: i64,
+    pub open_together: Millis,
     /// Safety limits of all decisions.
     pub guardrails: GuardrailSettings,
     /// How long an offering is excluded after insufficient capacity.
-    pub unavailable_ms: i64,
-    /// Settings of garbage collection.
-    pub collect: GarbageCollectionSettings,
+    pub unavailable_ttl: Millis,
+    /// Collection period of garbage collection: how long an anomaly must persist before it is
+    /// collected; `None` disables collection.
+    pub gc_after: Option<Millis>,
     /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
-    pub hold_after_external_scale_up_ms: i64,
+    pub hold_after_external_scale_up: Millis,
     /// Source of the resources that EC2NodeClasses select.
     pub class_facts: ClassFacts,
     /// First id of decisions and instructions; greater than every id of earlier processes.
@@ -132,18 +131,18 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: Policy::default(),
-            batch_idle_ms: 1_000,
-            batch_max_ms: 10_000,
+            batch_idle: Millis::from_secs(1),
+            batch_max: Millis::from_secs(10),
             plan_pods: PLAN_PODS,
-            retry_ms: 10_000,
-            disruption_pass_ms: 10_000,
-            launch_timeout_ms: 5 * 60_000,
-            registration_timeout_ms: 15 * 60_000,
-            open_together_ms: 10_000,
+            retry_delay: Millis::from_secs(10),
+            disruption_pass_interval: Millis::from_secs(10),
+            launch_timeout: Millis::from_mins(5),
+            registration_timeout: Millis::from_mins(15),
+            open_together: Millis::from_secs(10),
             guardrails: GuardrailSettings::default(),
-            unavailable_ms: unavailable_offerings::UNAVAILABLE_MS,
-            collect: GarbageCollectionSettings::default(),
-            hold_after_external_scale_up_ms: crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_MS,
+            unavailable_ttl: unavailable_offerings::UNAVAILABLE_TTL,
+            gc_after: Some(Millis::from_mins(1)),
+            hold_after_external_scale_up: crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD,
             class_facts: ClassFacts::default(),
             first_number: 1,
             identity: 0,
@@ -164,6 +163,7 @@ const MAX_CLUSTERS_PER_TICK: usize = 16;
 #[derive(Debug)]
 pub struct RegionController {
     settings: Settings,
+    disabled_guards: DisabledGuards,
     clusters: BTreeMap<ClusterId, ClusterController>,
     /// Next wake-up of each cluster, by time; index of `clusters`.
     wakeups: BTreeSet<(Timestamp, ClusterId)>,
@@ -182,11 +182,27 @@ impl RegionController {
     /// A controller without clusters.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
+        Self::with_disabled_guards(settings, DisabledGuards::default())
+    }
+
+    /// A controller without clusters and without `disabled_guards`, for guard-off tests.
+    fn with_disabled_guards(settings: Settings, disabled_guards: DisabledGuards) -> Self {
         let next_number = settings.first_number;
         let (offerings, guardrails, now) =
             (UnavailableOfferings::default(), Guardrails::default(), Timestamp::default());
         let (clusters, wakeups, due_queue) = (BTreeMap::new(), BTreeSet::new(), VecDeque::new());
-        Self { settings, clusters, wakeups, due_queue, offerings, guardrails, next_number, next_plan: 1, now }
+        Self {
+            settings,
+            disabled_guards,
+            clusters,
+            wakeups,
+            due_queue,
+            offerings,
+            guardrails,
+            next_number,
+            next_plan: 1,
+            now,
+        }
     }
 
     /// Handles one event and returns its effects in the order of execution.
@@ -219,6 +235,7 @@ impl RegionController {
             let controller = self.clusters.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster));
             let mut ctx = Context {
                 settings: &self.settings,
+                disabled_guards: &self.disabled_guards,
                 offerings: &mut self.offerings,
                 guardrails: &mut self.guardrails,
                 next_number: &mut self.next_number,
@@ -227,7 +244,7 @@ impl RegionController {
                 planned: false,
                 now,
             };
-            controller.state.hold_after_external_scale_up(ctx.settings.hold_after_external_scale_up_ms);
+            controller.state.hold_after_external_scale_up(ctx.settings.hold_after_external_scale_up);
             let shadow = controller.is_shadow(&ctx);
             controller.state.set_shadow(shadow);
             let before = view_versions(controller);

@@ -17,7 +17,7 @@ use crate::schedule::{CompileCache, PackingMethod, ScheduleResult, schedule_by};
 #[derive(Debug, Clone)]
 #[must_use = "an unread decision places no pod"]
 pub struct PlannedDecision {
-    /// The plan.
+    /// The plan, which the verifier accepts.
     pub plan: Plan,
     /// The reasons for the plan.
     pub report: PlanReport,

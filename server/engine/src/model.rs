@@ -2,7 +2,7 @@
 //! format.
 //!
 //! Reading order: [`resources`] (exact amounts), [`labels`] and [`requirements`] (matching),
-//! [`taints`], then the objects: [`pod`], [`node`], [`pool`], [`offering`].
+//! [`taints`], [`time`], then the objects: [`pod`], [`node`], [`pool`], [`offering`].
 
 pub mod labels;
 pub mod node;
@@ -13,6 +13,7 @@ pub mod quantity;
 pub mod requirements;
 pub mod resources;
 pub mod taints;
+pub mod time;
 
 pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
 pub use node::{BoundPod, DaemonSet, Node, NodeStage};
@@ -24,20 +25,9 @@ pub use pool::{NodePool, NotReady, OptInRules};
 pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};
+pub use time::{Millis, Timestamp};
 
 use std::sync::Arc;
 
 /// A shared, immutable string. Cloning increments a reference count and copies nothing.
 pub type Text = Arc<str>;
-
-/// A point in time, in milliseconds since 1970-01-01T00:00:00Z.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Timestamp(pub i64);
-
-impl Timestamp {
-    /// Milliseconds from `earlier` to `self`, zero when `earlier` lies in the future.
-    #[must_use]
-    pub fn millis_since(self, earlier: Self) -> i64 {
-        self.0.saturating_sub(earlier.0).max(0)
-    }
-}

@@ -1,10 +1,12 @@
 //! Exponential backoff with jitter: each delay doubles up to a limit, and the jitter prevents
 //! simultaneous retries.
 
-/// Step after the first failure, in milliseconds.
-const FIRST_BACKOFF_MS: i64 = 500;
-/// Longest step, in milliseconds. A recovered cloud or agent is noticed within this time.
-const MAX_BACKOFF_MS: i64 = 30_000;
+use engine::model::Millis;
+
+/// Step after the first failure.
+const FIRST_BACKOFF: Millis = Millis::new(500);
+/// Longest step. A recovered cloud or agent is noticed within this time.
+const MAX_BACKOFF: Millis = Millis::from_secs(30);
 
 /// Capped exponential backoff with jitter by seed.
 #[derive(Debug, Clone, Copy)]
@@ -19,15 +21,14 @@ impl Backoff {
         Self { seed }
     }
 
-    /// Delay of command `id` after `tries` tries, in milliseconds: between half of the step and the
-    /// whole step.
+    /// Delay of command `id` after `tries` tries: between half of the step and the whole step.
     #[must_use]
-    pub fn wait_ms(self, id: u64, tries: u32) -> i64 {
+    pub fn wait(self, id: u64, tries: u32) -> Millis {
         let doublings = tries.saturating_sub(1).min(16);
-        let step = FIRST_BACKOFF_MS.saturating_mul(1 << doublings).min(MAX_BACKOFF_MS);
+        let step = (FIRST_BACKOFF * (1 << doublings)).min(MAX_BACKOFF).get();
         let half = step / 2;
         let spread = mix(self.seed ^ mix(id ^ mix(u64::from(tries)))) % u64::try_from(half + 1).unwrap_or(1);
-        half + i64::try_from(spread).unwrap_or(0)
+        Millis::new(half + i64::try_from(spread).unwrap_or(0))
     }
 }
 
@@ -45,20 +46,20 @@ mod tests {
 
     #[test]
     fn waits_double_and_are_capped() {
-        let backoff = Backoff::new(7);
+        let wait = |id, tries| Backoff::new(7).wait(id, tries).get();
         for id in 0..50 {
             // Steps of 500, 1000, …, 16000, then 30000 ms; each wait is at least half of its step.
-            assert!((250..=500).contains(&backoff.wait_ms(id, 1)));
-            assert!((500..=1000).contains(&backoff.wait_ms(id, 2)));
-            assert!((8_000..=16_000).contains(&backoff.wait_ms(id, 6)));
-            assert!((15_000..=30_000).contains(&backoff.wait_ms(id, 7)));
-            assert!((15_000..=30_000).contains(&backoff.wait_ms(id, 400)));
+            assert!((250..=500).contains(&wait(id, 1)));
+            assert!((500..=1000).contains(&wait(id, 2)));
+            assert!((8_000..=16_000).contains(&wait(id, 6)));
+            assert!((15_000..=30_000).contains(&wait(id, 7)));
+            assert!((15_000..=30_000).contains(&wait(id, 400)));
         }
     }
 
     #[test]
     fn commands_are_not_retried_simultaneously() {
-        let waits: std::collections::BTreeSet<i64> = (0..20).map(|id| Backoff::new(7).wait_ms(id, 5)).collect();
+        let waits: std::collections::BTreeSet<Millis> = (0..20).map(|id| Backoff::new(7).wait(id, 5)).collect();
         assert!(waits.len() > 10, "20 commands wait {} different times", waits.len());
     }
 }

@@ -1,13 +1,12 @@
 //! One command in flight.
 
+use engine::control::Effect;
 use engine::model::Timestamp;
-
-use crate::command::Command;
 
 /// A command and its state.
 #[derive(Debug, Clone)]
 pub(crate) struct InFlight {
-    pub command: Command,
+    pub effect: Effect,
     pub tries: u32,
     pub state: State,
 }

@@ -1,9 +1,9 @@
 //! Executor: effects in flight.
 //!
-//! [`Executor`] turns each [`Effect`] into commands for the store, the cloud or an agent, keeps
-//! them in order, repeats them when no answer arrives, and turns outcomes into [`Event`]s. It makes
-//! no decisions: the controller made them, and a repeated command is the same command. It has no
-//! runtime, no clock and no randomness of its own, so that a simulation runs the production code.
+//! [`Executor`] keeps each [`Effect`] on the store, the cloud or an agent in order, hands it out as
+//! a [`Command`], and repeats it until its outcome is known. It makes no decisions: the controller
+//! made them, and effects and answering events pass unchanged. It has no runtime, no clock and no
+//! randomness of its own, so that a simulation runs the production code.
 //!
 //! Guarantees:
 //! - Commands about one NodeClaim are carried out one after the other, in the order in which they
@@ -23,19 +23,19 @@ mod in_flight;
 use std::collections::{BTreeMap, VecDeque};
 
 use engine::control::{Effect, Event};
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 
 use backoff::Backoff;
-pub use command::{Command, CommandId, Outcome, Step};
+pub use command::{Command, CommandId, Outcome, Retry};
 use command_table::CommandTable;
 use in_flight::{InFlight, State};
 
 /// Cluster and subject of a command.
 type SubjectKey = (Text, Text);
 
-/// Delay between an accepted termination and the next query for its end, in milliseconds. The cloud
-/// usually reports the end earlier.
-const TERMINATION_RECHECK_MS: i64 = 30_000;
+/// Delay between an accepted termination and the next query for its end. The cloud usually reports
+/// the end earlier.
+const TERMINATION_RECHECK_DELAY: Millis = Millis::from_secs(30);
 
 /// Effects in flight.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub struct Executor {
     /// Commands about each subject; the first one is in flight.
     queues: BTreeMap<SubjectKey, VecDeque<CommandId>>,
     /// Accepted terminations: time of the next query, by provider id.
-    terminating: BTreeMap<Text, (Timestamp, Command)>,
+    terminating: BTreeMap<Text, (Timestamp, Effect)>,
     next: u64,
 }
 
@@ -63,40 +63,14 @@ impl Executor {
         }
     }
 
-    /// Starts an effect.
-    pub fn start(&mut self, effect: Effect, now: Timestamp) -> Vec<Step> {
-        let command = match effect {
-            Effect::Plan(request) => return vec![Step::Plan(request)],
-            Effect::PublishView { cluster } => return vec![Step::Publish { cluster }],
-            Effect::Resync { cluster, reason } => return vec![Step::Resync { cluster, reason }],
-            Effect::RecordDecision(decision) => Command::RecordDecision(decision),
-            Effect::ReportFinding { cluster, finding } => return vec![Step::Report { cluster, finding }],
-            Effect::Launch(order) => Command::Launch(order),
-            Effect::Relaunch(planned) => Command::Relaunch(planned),
-            Effect::Describe { cluster, claim, attempt, provider_id } => {
-                Command::Describe { cluster, claim, attempt, provider_id }
-            }
-            Effect::Inspect { cluster, cluster_uid, claim, provider_id } => {
-                Command::Inspect { cluster, cluster_uid, claim, provider_id }
-            }
-            Effect::RecordLaunched { cluster, claim, attempt, provider_id } => {
-                Command::RecordLaunched { cluster, claim, attempt, provider_id }
-            }
-            Effect::CloseLaunch { cluster, claim } => Command::CloseLaunch { cluster, claim },
-            Effect::PersistCounts { cluster, counts } => Command::PersistCounts { cluster, counts },
-            Effect::Instruct { cluster, id, instruction } => Command::Instruct { cluster, id, instruction },
-            Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
-                Command::Terminate { cluster, cluster_uid, claim, provider_id }
-            }
-        };
-        self.enqueue(command, now).into_iter().collect()
-    }
-
-    fn enqueue(&mut self, command: Command, now: Timestamp) -> Option<Step> {
+    /// Starts an effect on the store, the cloud or an agent. `None` while an earlier command about
+    /// the same subject is pending. Plans, snapshot requests, findings and views are neither
+    /// ordered nor repeated: the caller executes these effects itself.
+    pub fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Command> {
         let id = CommandId(self.next);
         self.next += 1;
-        let key = command.subject_key();
-        self.in_flight.add(id, InFlight { command, tries: 0, state: State::Queued });
+        let key = command::subject_key(&effect);
+        self.in_flight.add(id, InFlight { effect, tries: 0, state: State::Queued });
         match key {
             None => self.run(id, now),
             Some(key) => {
@@ -107,40 +81,52 @@ impl Executor {
         }
     }
 
-    fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Step> {
-        let answer_timeout_ms = self.in_flight.get(id)?.command.answer_timeout_ms();
-        let answer_by = Timestamp(now.0.saturating_add(answer_timeout_ms));
+    fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Command> {
+        let answer_timeout = command::answer_timeout(&self.in_flight.get(id)?.effect);
+        let answer_by = now + answer_timeout;
         let entry = self.in_flight.change(id, |entry| {
             entry.tries += 1;
             if entry.tries > 1 {
-                entry.command.mark_repeated();
+                command::mark_repeated(&mut entry.effect);
             }
             entry.state = State::Running { answer_by };
         })?;
-        Some(Step::Run { id, command: entry.command.clone(), answer_by })
+        Some(Command { id, effect: entry.effect.clone(), answer_by })
     }
 
-    /// Processes the outcome of a command. Outcomes of commands that are no longer pending are
-    /// ignored.
-    pub fn outcome(&mut self, id: CommandId, outcome: Outcome, now: Timestamp) -> Vec<Step> {
-        let Some(entry) = self.in_flight.get(id) else { return Vec::new() };
-        if let Outcome::TryAgain { after_ms, .. } = outcome {
-            let wait = self.backoff.wait_ms(id.0, entry.tries).max(after_ms.unwrap_or(0));
-            let until = Timestamp(now.0.saturating_add(wait));
-            self.in_flight.change(id, |entry| entry.state = State::Waiting { until });
-            return Vec::new();
+    /// Processes the outcome of a command. Returns the event for the controller and the command
+    /// that waited for this one. Outcomes of commands that are no longer pending are ignored.
+    pub fn handle_outcome(
+        &mut self,
+        id: CommandId,
+        outcome: Outcome,
+        now: Timestamp,
+    ) -> (Option<Event>, Option<Command>) {
+        let event = match outcome {
+            Ok(event) => event,
+            Err(Retry { after, .. }) => {
+                self.back_off(id, after, now);
+                return (None, None);
+            }
+        };
+        let Some((effect, next)) = self.finish(id, now) else { return (None, None) };
+        if event.is_none()
+            && let Effect::Terminate { provider_id, .. } = &effect
+        {
+            let again = now + TERMINATION_RECHECK_DELAY;
+            self.terminating.insert(provider_id.clone(), (again, effect));
         }
-        let Some(entry) = self.in_flight.remove(id) else { return Vec::new() };
-        if let (Outcome::Begun, Command::Terminate { provider_id, .. }) = (&outcome, &entry.command) {
-            let again = Timestamp(now.0.saturating_add(TERMINATION_RECHECK_MS));
-            self.terminating.insert(provider_id.clone(), (again, entry.command.clone()));
-        }
-        let event = command::event_of(&entry.command, outcome).map(|event| Step::Handle(Box::new(event)));
-        let next = entry.command.subject_key().and_then(|key| self.run_next(&key, id, now));
-        event.into_iter().chain(next).collect()
+        (event, next)
     }
 
-    fn run_next(&mut self, key: &SubjectKey, id: CommandId, now: Timestamp) -> Option<Step> {
+    /// Ends a command. Returns its effect and the command that waited for it.
+    fn finish(&mut self, id: CommandId, now: Timestamp) -> Option<(Effect, Option<Command>)> {
+        let InFlight { effect, .. } = self.in_flight.remove(id)?;
+        let next = command::subject_key(&effect).and_then(|key| self.run_next(&key, id, now));
+        Some((effect, next))
+    }
+
+    fn run_next(&mut self, key: &SubjectKey, id: CommandId, now: Timestamp) -> Option<Command> {
         let queue = self.queues.get_mut(key)?;
         queue.retain(|queued| *queued != id);
         let first = queue.front().copied();
@@ -150,30 +136,45 @@ impl Executor {
         self.run(first?, now)
     }
 
+    fn back_off(&mut self, id: CommandId, after: Option<Millis>, now: Timestamp) {
+        let Some(tries) = self.in_flight.get(id).map(|entry| entry.tries) else { return };
+        let wait = self.backoff.wait(id.0, tries).max(after.unwrap_or_default());
+        let until = now + wait;
+        self.in_flight.change(id, |entry| entry.state = State::Waiting { until });
+    }
+
     /// Drops all commands of `cluster`: another process owns it. Outcomes of calls in flight are
     /// ignored.
     pub fn forget_cluster(&mut self, cluster: &str) {
-        self.in_flight.retain(|entry| entry.command.cluster().as_ref() != cluster);
+        self.in_flight.retain(|entry| entry.effect.cluster().as_ref() != cluster);
         self.queues.retain(|(of, _), _| of.as_ref() != cluster);
-        self.terminating.retain(|_, (_, command)| command.cluster().as_ref() != cluster);
+        self.terminating.retain(|_, (_, effect)| effect.cluster().as_ref() != cluster);
     }
 
-    /// Observes an event from elsewhere: a terminated instance need not be queried again.
-    pub fn observe(&mut self, event: &Event) {
-        if let Event::InstanceGone { provider_id, .. } = event {
-            self.terminating.remove(provider_id);
+    /// Observes an event that agent or cloud sent by itself: an answer to an instruction ends its
+    /// command, and a terminated instance need not be queried again. Returns the command that
+    /// waited for the instruction.
+    pub fn observe(&mut self, event: &Event, now: Timestamp) -> Option<Command> {
+        match event {
+            Event::InstructionAcked { instruction, .. } | Event::InstructionFailed { instruction, .. } => {
+                let id = self.in_flight.id_of(*instruction)?;
+                self.finish(id, now)?.1
+            }
+            Event::InstanceGone { provider_id, .. } => {
+                self.terminating.remove(provider_id);
+                None
+            }
+            _ => None,
         }
     }
 
     /// Repeats commands whose backoff is over or whose answer is late.
-    pub fn tick(&mut self, now: Timestamp) -> Vec<Step> {
-        let mut steps = Vec::new();
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Command> {
         for id in self.in_flight.due(now, |state| matches!(state, State::Running { .. })) {
-            let why = String::from("no answer in time");
-            steps.extend(self.outcome(id, Outcome::TryAgain { after_ms: None, why }, now));
+            self.back_off(id, None, now);
         }
         let due = self.in_flight.due(now, |state| matches!(state, State::Waiting { .. }));
-        steps.extend(due.into_iter().filter_map(|id| self.run(id, now)));
+        let mut commands: Vec<Command> = due.into_iter().filter_map(|id| self.run(id, now)).collect();
         let due_queries: Vec<Text> = self
             .terminating
             .iter()
@@ -181,11 +182,11 @@ impl Executor {
             .map(|(provider_id, _)| provider_id.clone())
             .collect();
         for provider_id in due_queries {
-            if let Some((_, command)) = self.terminating.remove(&provider_id) {
-                steps.extend(self.enqueue(command, now));
+            if let Some((_, effect)) = self.terminating.remove(&provider_id) {
+                commands.extend(self.start(effect, now));
             }
         }
-        steps
+        commands
     }
 
     /// When [`Executor::tick`] is due at the latest.
@@ -193,12 +194,6 @@ impl Executor {
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         let terminating = self.terminating.values().map(|(at, _)| *at);
         terminating.chain(self.in_flight.next_due()).min()
-    }
-
-    /// Whether this command has no outcome yet.
-    #[must_use]
-    pub fn is_pending(&self, id: CommandId) -> bool {
-        self.in_flight.get(id).is_some()
     }
 
     /// Number of commands without an outcome, including queued ones.

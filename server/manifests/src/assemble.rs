@@ -6,7 +6,7 @@
 
 mod drains;
 mod expand;
-mod foreign;
+mod external_pools;
 mod nodes;
 mod owners;
 mod pods;
@@ -43,7 +43,7 @@ use crate::kinds::Kind;
 use crate::notes::Notes;
 use crate::{Captured, InputError, Options};
 
-/// Karpenter's objects.
+/// Karpenter's objects of the input, parsed.
 #[derive(Debug)]
 struct Karpenter {
     pools: Vec<NodePoolManifest>,
@@ -76,16 +76,19 @@ fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
     items.into_iter().flatten().collect()
 }
 
-/// The planning input of `inventory`. Errors go to `problems`; the result is meaningless then.
+/// Builds the planning input of `inventory`. The caller must not use the result when `problems` has
+/// errors.
 pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
     let cluster = Cluster::read(&mut inventory, problems, notes);
     let mut karpenter = Karpenter::read(&inventory, problems, notes);
     let defaults = SpreadDefaults::read(&inventory, &cluster.workloads, options, problems, notes);
     drop(inventory);
     apply_reservations(&mut karpenter.classes, options, notes);
-    let foreign = foreign::set_aside(&mut karpenter.pools, &karpenter.classes, options, notes);
+    let external = external_pools::remove_external_pools(&mut karpenter.pools, &karpenter.classes, options, notes);
     let nothing =
         |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
+    // Each step needs the one before: the region determines the zones, these the offerings, and
+    // these the capacity of NodeClaims without a Node.
     let Some(snapshot) = snapshot(options, problems) else { return nothing(Text::default()) };
     let mut search = Search::new(&snapshot, &cluster, &karpenter.claims, &karpenter.classes, &karpenter.pools);
     search.add_flag(&options.zones);
@@ -97,7 +100,7 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     let zones = search.zones(&region, zones_of_pods(&cluster));
     let needs_zones = !options.allow_no_zones && !karpenter.pools.is_empty();
     if needs_zones && zones.is_empty() && snapshot.zones(&region).is_empty() {
-        problems.add(InputError::of_source("input", region::without_zones(&region, &snapshot)));
+        problems.add(InputError::of_source("input", region::unknown_zones_message(&region, &snapshot)));
         return nothing(region);
     }
     restrict_zones(&mut karpenter.classes, &options.zones);
@@ -106,12 +109,13 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
     pools.iter_mut().for_each(|pool| tighten(pool, options));
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
-    let nodes = nodes.into_iter().map(|node| foreign.release(node)).collect();
+    let nodes = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
     let input = populate(&cluster, nodes, pools, (options, defaults), problems, notes);
     Captured { input, notes: Vec::new(), region: region.to_string() }
 }
 
-/// Machines that are left in reservations, where the operator knows better than the status.
+/// Sets the free instances of capacity reservations to the counts of `--reservation`, which take
+/// precedence over the status.
 fn apply_reservations(classes: &mut [NodeClassManifest], options: &Options, notes: &mut Notes) {
     for (id, count) in &options.reservations {
         let entries = classes.iter_mut().flat_map(|class| &mut class.settings.reservations);
@@ -123,7 +127,7 @@ fn apply_reservations(classes: &mut [NodeClassManifest], options: &Options, note
     }
 }
 
-/// A NodeClass without a status has its subnets in `zones`, when they are given.
+/// Sets `zones` as the subnet zones of every NodeClass that has no status.
 fn restrict_zones(classes: &mut [NodeClassManifest], zones: &[String]) {
     if zones.is_empty() {
         return;
@@ -151,7 +155,7 @@ fn zones_of_pods(cluster: &Cluster) -> impl Iterator<Item = Text> + '_ {
     zones.into_iter()
 }
 
-/// Flags hold for all pools: the smaller machine and the larger number of nodes count.
+/// Applies the flags to `pool`: the lower maximum of vCPUs and the higher minimum of nodes apply.
 fn tighten(pool: &mut NodePool, options: &Options) {
     let rules = &mut pool.rules;
     rules.max_node_vcpu = [rules.max_node_vcpu, options.max_node_vcpu].into_iter().flatten().min();
@@ -179,10 +183,11 @@ fn populate(
         problems,
         pods: Vec::new(),
     };
+    // Pods first: the reader fills the shared tables and counts the pods that budgets select.
     reader.read(&mut nodes);
     let daemons = daemons(cluster, &mut reader);
     let Reader { tables, pods, budgeted_pods, .. } = reader;
-    budgeted_pods.foresee(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
+    budgeted_pods.blocked_drains(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
     PlanningInput {
         shapes: tables.shapes.into_values(),
         label_sets: tables.labels.into_values(),

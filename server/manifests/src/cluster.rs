@@ -1,4 +1,5 @@
-//! The cluster as the input shows it: every Kubernetes object typed and checked, none interpreted yet.
+//! The Kubernetes objects of the input, typed and validated. Their meaning for planning is derived
+//! in `assemble`.
 
 pub mod metadata;
 pub mod node;
@@ -22,7 +23,7 @@ use crate::inventory::{Inventory, Object};
 use crate::kinds::Kind;
 use crate::notes::Notes;
 
-/// Everything about a cluster that is not Karpenter's.
+/// The Kubernetes objects of a cluster, without Karpenter's.
 #[derive(Debug, Default)]
 pub struct Cluster {
     /// Pods, by namespace and name.
@@ -33,25 +34,25 @@ pub struct Cluster {
     pub daemons: Vec<DaemonObject>,
     /// Nodes, by name.
     pub nodes: Vec<NodeObject>,
-    /// Attach limits by node: (driver, volumes).
+    /// Attach limits of the CSINodes, by node name: (CSI driver, number of volumes).
     pub attach_limits: BTreeMap<Text, Vec<(Text, i64)>>,
-    /// Labels of namespaces.
+    /// Labels of namespaces, by name.
     pub namespaces: BTreeMap<Text, Labels>,
-    /// Claims by namespace and name.
+    /// PersistentVolumeClaims, by namespace and name.
     pub claims: BTreeMap<(Text, Text), Claim>,
-    /// Volumes by name.
+    /// PersistentVolumes, by name.
     pub volumes: BTreeMap<Text, Volume>,
-    /// Storage classes by name.
+    /// StorageClasses, by name.
     pub classes: BTreeMap<Text, StorageClass>,
-    /// Disruption budgets.
+    /// PodDisruptionBudgets, by namespace and name.
     pub budgets: Vec<DisruptionBudget>,
-    /// Priority classes by name.
+    /// PriorityClasses, by name.
     pub priorities: BTreeMap<Text, PriorityClass>,
 }
 
 impl Cluster {
-    /// Parses the Kubernetes objects of `inventory`, except Pods: they are most of a captured
-    /// cluster, and each is dropped after parsing.
+    /// Parses the Kubernetes objects of `inventory`. Pods are taken out of it and each is dropped
+    /// after parsing, because they are most of the memory of a captured cluster.
     #[must_use]
     pub fn read(inventory: &mut Inventory, problems: &Problems, notes: &mut Notes) -> Self {
         let pods = inventory.take(Kind::Pod).map(|pod| read_one(&pod, problems, PodObject::read)).collect();
@@ -101,7 +102,7 @@ impl Cluster {
     }
 }
 
-/// Every object of `kind`, read.
+/// Parses every object of `kind`.
 pub fn each<T>(
     inventory: &Inventory,
     kind: Kind,
@@ -116,7 +117,8 @@ fn read_one<T>(object: &Object, problems: &Problems, read: impl Fn(&Object, &Cur
     read(object, &Cursor::root(&object.value, &site))
 }
 
-/// Labels with the canonical spelling of every key beside the one that was written. What is written canonically wins.
+/// Adds the canonical form of every key beside the form that was written. A value under a canonical
+/// key takes precedence.
 #[must_use]
 pub fn with_canonical_keys(mut labels: Labels) -> Labels {
     let canonical = |(key, value): (&Text, &Text)| {

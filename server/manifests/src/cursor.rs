@@ -16,14 +16,14 @@ use serde_json::{Map, Value};
 use crate::document::type_name;
 use crate::{InputError, MAX_ERRORS};
 
-/// Collects what is wrong.
+/// Collects the errors of a run, each once.
 #[derive(Debug, Default)]
 pub struct Problems {
     errors: RefCell<Vec<InputError>>,
 }
 
 impl Problems {
-    /// Adds an error unless it is there already.
+    /// Adds an error unless an equal one was added.
     pub fn add(&self, error: InputError) {
         let mut errors = self.errors.borrow_mut();
         if errors.len() < 100 * MAX_ERRORS && !errors.iter().rev().take(MAX_ERRORS).any(|known| *known == error) {
@@ -37,8 +37,8 @@ impl Problems {
         self.errors.borrow().is_empty()
     }
 
-    /// The errors in order of source, document and field, at most [`MAX_ERRORS`], the last saying
-    /// how many were left out.
+    /// The errors in order of source, document and field, at most [`MAX_ERRORS`]. If there are
+    /// more, the last one has the number of those that are left out.
     #[must_use]
     pub fn into_errors(self) -> Vec<InputError> {
         let mut errors = self.errors.into_inner();
@@ -58,11 +58,11 @@ impl Problems {
 /// The location of an object, and the destination of its errors.
 #[derive(Debug, Clone)]
 pub struct ObjectLocation<'p> {
-    /// Name of the source.
+    /// Name of the source: a path, or `-` for standard input.
     pub source: Text,
-    /// Number of the document.
+    /// Number of the document in the source, from 1.
     pub document: usize,
-    /// `Kind/namespace/name`, when known.
+    /// `Kind/namespace/name` or `Kind/name`, when known.
     pub object: Option<String>,
     /// Destination of errors.
     pub problems: &'p Problems,
@@ -89,13 +89,13 @@ pub struct Cursor<'v> {
 }
 
 impl<'v> Cursor<'v> {
-    /// The object itself.
+    /// A cursor at the object itself.
     #[must_use]
     pub fn root(value: &'v Value, site: &'v ObjectLocation<'v>) -> Self {
         Self { value: Some(value), path: None, site }
     }
 
-    /// The field `key`; absent when this position is.
+    /// The field `key`; absent when this position is absent.
     #[must_use]
     pub fn at(&self, key: &'v str) -> Self {
         let value = self.fields().and_then(|fields| fields.get(key));
@@ -126,7 +126,7 @@ impl<'v> Cursor<'v> {
         self.value
     }
 
-    /// The site, for errors about the object as a whole.
+    /// The location of the object, for errors about the object as a whole.
     #[must_use]
     pub fn site(&self) -> &'v ObjectLocation<'v> {
         self.site
@@ -177,7 +177,7 @@ impl<'v> Cursor<'v> {
         });
     }
 
-    /// Reports that `found` is none of what is `allowed`, and reads as absent.
+    /// Reports that `found` is not among the values `allowed`, and returns `None`.
     pub fn unexpected<T>(&self, found: &str, allowed: &str) -> Option<T> {
         let short: String = found.chars().take(80).collect();
         self.error(format!("found {short:?}, allowed: {allowed}"));
@@ -298,7 +298,7 @@ impl<'v> Cursor<'v> {
             .collect()
     }
 
-    /// The amount of `resource`, in its unit; negative amounts are refused.
+    /// The amount of `resource`, in its unit; a negative amount is an error.
     #[must_use]
     pub fn quantity(&self, resource: &str) -> Option<i64> {
         let written: String = match self.value? {
@@ -327,12 +327,12 @@ impl<'v> Cursor<'v> {
     pub fn timestamp(&self) -> Option<Timestamp> {
         let text = self.str()?;
         match text.parse::<jiff::Timestamp>() {
-            Ok(moment) => Some(Timestamp(moment.as_millisecond())),
+            Ok(moment) => Some(Timestamp::from_millis(moment.as_millisecond())),
             Err(_) => self.unexpected(text, "a moment in RFC 3339, such as 2026-01-31T12:00:00Z"),
         }
     }
 
-    /// The value that the text selects among `allowed` spellings.
+    /// The value of the text in the table `allowed`; an error for another text.
     #[must_use]
     pub fn one_of<T: Copy>(&self, allowed: &[(&str, T)]) -> Option<T> {
         let text = self.str()?;

@@ -1,10 +1,10 @@
 //! Bytes to objects: YAML with many documents, JSON values one after another, `kind: List` and
 //! `kubectl get` dumps.
 //!
-//! A source is cut at `---` lines; every piece is JSON when it begins with a brace, else YAML.
-//! Managed fields and the like are dropped while parsing, and for planning what it never looks at
-//! ([`Detail`]). Size, depth, number of values and alias expansion are bounded, so that hostile or
-//! accidental input ends in an error and not in exhausted memory.
+//! A source is split at `---` lines; a part is JSON when it begins with a brace, else YAML. Managed
+//! fields and similar bookkeeping are dropped while parsing, and for planning also the fields that
+//! planning does not read ([`Detail`]). Size, depth, number of values and alias expansion are
+//! limited, so that hostile input causes an error and does not exhaust memory.
 
 mod split;
 mod tree;
@@ -20,31 +20,34 @@ use self::split::Chunk;
 use self::tree::BoundedSeed;
 use crate::{InputError, MAX_ERRORS, Source};
 
-/// The largest source that is read, in bytes. A dump of the largest clusters stays far below.
+/// Maximum size of a source, in bytes. Captures of the largest clusters are far smaller.
 pub const MAX_SOURCE_BYTES: usize = 256 << 20;
-/// Values (scalars, lists, maps) that all sources together may hold; some 100 bytes of memory each.
+/// Maximum number of values (scalars, lists, maps) of all sources together. A value takes about 100
+/// bytes of memory.
 pub const MAX_VALUES: usize = 4_000_000;
-/// Fields at the top of an object. Kinds have about ten; rubbish that happens to be YAML has any number.
+/// Maximum number of top-level fields of an object. Kinds have about ten; other text that parses as
+/// YAML may have any number.
 const MAX_TOP_FIELDS: usize = 100;
-/// Nesting of lists and maps in YAML. JSON is bounded by `serde_json` at 128.
+/// Maximum nesting of lists and maps in YAML. `serde_json` limits JSON to 128.
 const MAX_DEPTH: usize = 100;
-/// Limit of objects without a kind; each of them will be refused.
-const MAX_STRANGERS: usize = MAX_ERRORS;
-/// Lists within lists that are looked into.
+/// Number of objects without a kind after which parsing of a source ends; each of them is an error.
+const MAX_UNKNOWN_OBJECTS: usize = MAX_ERRORS;
+/// Maximum nesting of `List` objects.
 const MAX_LIST_DEPTH: usize = 4;
 
-/// One object as it was written.
+/// One object of a source, before validation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// Name of the source.
+    /// Name of the source: a path, or `-` for standard input.
     pub source: Text,
-    /// Number of the document in its source, from 1. Objects of one `List` have one number.
+    /// Number of the document in its source, from 1. All objects of a `List` have the number of its
+    /// document.
     pub number: usize,
-    /// The object; a map always.
+    /// The object, always a map.
     pub value: Value,
 }
 
-/// What is left of the value budget; one for all sources of a run.
+/// The remaining number of values; one budget for all sources of a run.
 #[derive(Debug)]
 pub struct ValueBudget(Cell<usize>);
 
@@ -54,19 +57,20 @@ impl Default for ValueBudget {
     }
 }
 
-/// How much of an object is read.
+/// Which fields of an object are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// All but the bookkeeping of API server and kubelet.
+    /// All fields except the bookkeeping of API server and kubelet.
     Whole,
-    /// Of containers and volumes only what planning may look at: the rest is most of a captured cluster.
+    /// Of containers and volumes, only fields that planning reads: the others are most of a
+    /// captured cluster.
     Planning,
 }
 
-/// Reads `source` into objects. Lists are flattened, empty documents are skipped.
+/// Parses `source` into objects. Lists are flattened, empty documents are skipped.
 ///
 /// # Errors
-/// Every document that cannot be read, with the line where known.
+/// One error for each document that cannot be parsed, with the line if known.
 pub fn parse(source: &Source, value_budget: &ValueBudget, detail: Detail) -> Result<Vec<Document>, Vec<InputError>> {
     let refused = |message: String| vec![InputError::of_source(&source.name, message)];
     if source.bytes.len() > MAX_SOURCE_BYTES {
@@ -90,7 +94,7 @@ pub fn parse(source: &Source, value_budget: &ValueBudget, detail: Detail) -> Res
             if let Err(message) = read {
                 errors.push(InputError::of_document(&source.name, number, message));
             }
-            if errors.len() >= MAX_ERRORS || strangers >= MAX_STRANGERS {
+            if errors.len() >= MAX_ERRORS || strangers >= MAX_UNKNOWN_OBJECTS {
                 return if errors.is_empty() { Ok(documents) } else { Err(errors) };
             }
         }
@@ -113,8 +117,8 @@ fn decode(bytes: &[u8]) -> Result<&str, String> {
     Ok(text.strip_prefix('\u{FEFF}').unwrap_or(text))
 }
 
-/// The values of one chunk, each read or refused, one at a time. A chunk of YAML holds one value, a
-/// chunk of JSON any number.
+/// The values of one chunk, each parsed or an error, one at a time. A chunk of YAML holds one
+/// value, a chunk of JSON any number.
 fn parse_chunk<'s>(chunk: Chunk<'s>, lean: BoundedSeed<'s>) -> Box<dyn Iterator<Item = Result<Value, String>> + 's> {
     let Some((line, first)) = chunk.first_line() else { return Box::new(std::iter::empty()) };
     if first.starts_with('{') && !first.starts_with("{{") {
@@ -127,7 +131,8 @@ fn parse_chunk<'s>(chunk: Chunk<'s>, lean: BoundedSeed<'s>) -> Box<dyn Iterator<
     Box::new(parsed.into_iter())
 }
 
-/// Ends with the first value that cannot be read: where the next one would begin is not known.
+/// Ends with the first value that cannot be parsed, because the beginning of the next one is
+/// unknown.
 fn parse_json<'s>(chunk: Chunk<'s>, lean: BoundedSeed<'s>) -> impl Iterator<Item = Result<Value, String>> + 's {
     let mut failed = false;
     split::json_values(&chunk).map_while(move |piece| {
@@ -145,7 +150,8 @@ fn parse_json_value(piece: &Chunk<'_>, lean: BoundedSeed<'_>) -> Result<Value, S
     lean.deserialize(&mut reader).map_err(|error| split::json_message(&error, piece))
 }
 
-/// A short document that begins with a brace and whose first key is bare may be YAML in flow style.
+/// Parses a short document that begins with a brace as YAML in flow style. In JSON the first key is
+/// quoted, and such a document is an error.
 fn flow_yaml(chunk: &Chunk<'_>, lean: BoundedSeed<'_>) -> Result<Value, ()> {
     let quoted = chunk.text.trim_start().trim_start_matches('{').trim_start().starts_with('"');
     if quoted || chunk.text.len() > 64 << 10 { Err(()) } else { parse_yaml(chunk, lean).map_err(|_| ()) }
@@ -201,7 +207,7 @@ fn flatten(
         return Err(format!("found {}, a Kubernetes object is a map with apiVersion and kind", type_name(&value)));
     };
     let Some((version, kind)) = list_of(&map) else {
-        adopt(&mut map, within);
+        inherit_kind(&mut map, within);
         take(map);
         return Ok(());
     };
@@ -215,7 +221,7 @@ fn flatten(
     Ok(())
 }
 
-/// (apiVersion, kind of the items or empty) when `map` is a list.
+/// (apiVersion, kind of the items or empty) when `map` is a `List` object.
 fn list_of(map: &Map<String, Value>) -> Option<(String, String)> {
     let kind = map.get("kind")?.as_str()?.strip_suffix("List")?;
     let named = map.get("metadata").and_then(|metadata| metadata.get("name")).is_some();
@@ -225,8 +231,8 @@ fn list_of(map: &Map<String, Value>) -> Option<(String, String)> {
     (listed && !named).then(|| (version.to_owned(), kind.to_owned()))
 }
 
-/// The items of a typed list (`PodList`) do not repeat their kind.
-fn adopt(map: &mut Map<String, Value>, within: Option<(&str, &str)>) {
+/// Sets apiVersion and kind on an item of a typed list (`PodList`), whose items do not have them.
+fn inherit_kind(map: &mut Map<String, Value>, within: Option<(&str, &str)>) {
     let Some((version, kind)) = within.filter(|(_, kind)| !kind.is_empty()) else { return };
     if !map.contains_key("kind") && !map.contains_key("apiVersion") {
         map.insert("apiVersion".to_owned(), Value::from(version));

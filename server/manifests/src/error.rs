@@ -1,14 +1,14 @@
-//! Errors of the input, for its author.
+//! Errors of the input.
 
 use std::fmt;
 
 /// Maximum number of reported errors.
 pub const MAX_ERRORS: usize = 50;
 
-/// One reason to refuse the input. Printed as one line.
+/// One error of the input, printed as one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InputError {
-    /// The source, as the user knows it.
+    /// Name of the source: a path, or `-` for standard input.
     pub source: String,
     /// The document in the source, from 1; 0 for the source as a whole.
     pub document: usize,
@@ -28,7 +28,7 @@ impl InputError {
         Self::of_document(source, 0, message)
     }
 
-    /// An error about a document that has not become an object.
+    /// An error about a document that is not an object.
     #[must_use]
     pub fn of_document(source: &str, document: usize, message: impl Into<String>) -> Self {
         Self { source: source.to_owned(), document, object: None, path: String::new(), message: message.into() }

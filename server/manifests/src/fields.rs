@@ -22,7 +22,7 @@ pub(crate) use lookup::nearest_step;
 pub use lookup::{FieldMatch, NotFound, lookup};
 pub use render::render;
 
-/// One field.
+/// Documentation of one field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     /// Dotted path inside the object; lists are passed through without an index. Annotations keep
@@ -32,7 +32,7 @@ pub struct Field {
     pub type_name: &'static str,
     /// What an absent field means; empty when absence means nothing is set.
     pub default: &'static str,
-    /// Which values are allowed; empty when the type says it all.
+    /// The allowed values; empty when the type determines them.
     pub allowed: &'static str,
     /// What the field does.
     pub meaning: &'static str,
@@ -49,9 +49,10 @@ pub struct Table {
     pub short_names: &'static [&'static str],
     /// `apiVersion`, empty for what is no Kubernetes object.
     pub api_version: &'static str,
-    /// What the kind is.
+    /// Description of the kind.
     pub meaning: &'static str,
-    /// Its fields; every parent comes before its children. Several slices, so that long kinds may span files.
+    /// The fields, every parent before its children. Several slices, so that long kinds can be
+    /// split into files.
     pub fields: &'static [&'static [Field]],
 }
 
@@ -67,14 +68,15 @@ impl Table {
         fields.iter().flat_map(|part| part.iter()).filter(move |field| parent(field.path) == path)
     }
 
-    /// The field at `path`, upper and lower case alike.
+    /// The field at `path`, without regard to case.
     #[must_use]
     pub fn field(&self, path: &str) -> Option<&'static Field> {
         self.iter().find(|field| field.path.eq_ignore_ascii_case(path))
     }
 }
 
-/// The path of the object that holds the field at `path`. Annotation keys hold dots themselves and are one step.
+/// The path of the object that has the field at `path`. An annotation key, which may have dots, is
+/// one step.
 fn parent(path: &str) -> &str {
     let key = path.find("annotations.fleetwright.dev/").map(|at| at + "annotations".len());
     key.or_else(|| path.rfind('.')).map_or("", |at| &path[..at])

@@ -1,4 +1,4 @@
-//! Which objects a run holds, each once, in an order that does not depend on where they were found.
+//! The objects of a run, each once, in an order that does not depend on sources and documents.
 
 use std::collections::BTreeMap;
 
@@ -11,20 +11,20 @@ use crate::kinds::{Kind, KindRow, ResolvedKind, meaning};
 use crate::notes::Notes;
 use crate::{InputError, syntax};
 
-/// An object of a kind that is read.
+/// An object of a supported kind.
 #[derive(Debug)]
 pub struct Object {
-    /// Name of the source.
+    /// Name of the source: a path, or `-` for standard input.
     pub source: Text,
-    /// Number of the document.
+    /// Number of the document in the source, from 1.
     pub document: usize,
-    /// The kind.
+    /// Kind, group and versions.
     pub row: &'static KindRow,
-    /// Namespace, `default` when none is written; empty for kinds that have none.
+    /// `metadata.namespace`, `default` when it is absent; empty for cluster-scoped kinds.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// The object as it was written.
+    /// The object, not validated.
     pub value: Value,
 }
 
@@ -35,7 +35,7 @@ impl Object {
         title(self.row, &self.namespace, &self.name)
     }
 
-    /// Destination of the object's errors.
+    /// The location of the object, for errors.
     #[must_use]
     pub fn site<'p>(&self, problems: &'p Problems) -> ObjectLocation<'p> {
         ObjectLocation { source: self.source.clone(), document: self.document, object: Some(self.title()), problems }
@@ -53,8 +53,8 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Classifies `documents`: unknown kinds and duplicates become notes, contradictions and
-    /// nameless objects errors.
+    /// Classifies `documents`. Unknown kinds and duplicates become notes; contradictory objects and
+    /// objects without a name become errors.
     #[must_use]
     pub fn new(documents: Vec<Document>, problems: &Problems, notes: &mut Notes) -> Self {
         let mut inventory = Self::default();
@@ -108,13 +108,14 @@ fn place(object: &Object) -> (&str, usize) {
     (&object.source, object.document)
 }
 
-/// Which of two equal objects to keep: one with a status, of the later version.
+/// Rank of a duplicate; the highest is kept. An object with a status has precedence, then the later
+/// resource version.
 fn rank(value: &Value) -> (bool, u64, String) {
     let version = value["metadata"]["resourceVersion"].as_str().and_then(|version| version.parse().ok()).unwrap_or(0);
     (value.get("status").is_some(), version, value["status"].to_string())
 }
 
-/// Equal but for status and the API server's bookkeeping.
+/// Whether two objects are equal apart from status and the API server's bookkeeping.
 fn same_content(one: &Value, other: &Value) -> bool {
     let (Value::Object(one), Value::Object(other)) = (one, other) else { return false };
     let plain = |key: &str| key != "status" && key != "metadata";
@@ -133,7 +134,7 @@ fn metadata(object: &serde_json::Map<String, Value>) -> BTreeMap<&str, &Value> {
         .collect()
 }
 
-/// The object in `document`, when it is of a kind that is read.
+/// The object in `document`, if its kind is supported.
 fn identify(document: Document, problems: &Problems, notes: &mut Notes) -> Option<Object> {
     let guess = document.value.get("kind").and_then(Value::as_str).map(|kind| {
         let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
@@ -167,7 +168,7 @@ fn namespace<'v>(metadata: &Cursor<'v>) -> Option<&'v str> {
     }
 }
 
-/// `namespace/name` or `name` of an object of any kind, without looking for mistakes.
+/// `namespace/name` or `name` of an object of any kind, not validated.
 fn describe(root: &Cursor<'_>) -> String {
     let metadata = root.raw().and_then(|value| value.get("metadata"));
     let part = |key: &str| metadata.and_then(|metadata| metadata.get(key)).and_then(Value::as_str);

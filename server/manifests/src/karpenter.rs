@@ -2,8 +2,8 @@
 //! (`karpenter.k8s.aws`), v1.
 //!
 //! Every parser combines the checks of the API server and of Karpenter's controllers. What the
-//! object's schema refuses is reported through the [`Cursor`](crate::Cursor); what the API server
-//! accepts and Karpenter's own validation refuses makes the object unusable, with the reason
+//! object's schema rejects is reported through the [`Cursor`](crate::Cursor). An object that the
+//! API server accepts and Karpenter's own validation rejects is unusable, with the reason
 //! ([`engine::model::NotReady`]).
 //!
 //! Reading order: [`labels`] (restricted and well-known keys), [`requirements`] and [`taints`]

@@ -1,6 +1,6 @@
 //! The supported kinds, their equivalent versions, and which of them are namespaced.
 
-/// A kind that is read or knowingly left aside.
+/// A kind that is read, or that is known and ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// `v1 Pod`.
@@ -31,7 +31,7 @@ pub enum Kind {
     PodDisruptionBudget,
     /// `scheduling.k8s.io/v1 PriorityClass`.
     PriorityClass,
-    /// `v1 Service`; read for its selector where default spread constraints deduce theirs, else left aside.
+    /// `v1 Service`; read for its selector when default spread constraints are set, else ignored.
     Service,
     /// `batch/v1 CronJob`; its pods are created on schedule.
     CronJob,
@@ -45,10 +45,10 @@ pub enum Kind {
     Ec2NodeClass,
 }
 
-/// What is known of a kind.
+/// Group, name and versions of a kind.
 #[derive(Debug)]
 pub struct KindRow {
-    /// The kind.
+    /// The kind that the row describes.
     pub kind: Kind,
     /// Its API group; empty for the core group.
     pub group: &'static str,
@@ -64,7 +64,7 @@ const fn row(kind: Kind, group: &'static str, name: &'static str, namespaced: bo
     KindRow { kind, group, name, versions: &["v1"], namespaced }
 }
 
-/// All kinds.
+/// The supported kinds.
 pub const KINDS: [KindRow; 20] = [
     row(Kind::Pod, "", "Pod", true),
     row(Kind::Deployment, "apps", "Deployment", true),

@@ -4,8 +4,8 @@
 //!
 //! The meaning of an old object is made explicit: a default that v1 has changed appears as a field,
 //! with a note. Every changed field has a note, every interpretation of a field that is invalid in
-//! its version is a guess that [`Options::strict`] refuses, and what cannot be converted is an
-//! error. A second run over the result changes nothing and notes nothing.
+//! its version is a guess, which [`Options::strict`] rejects, and a field that cannot be converted
+//! is an error. A second run over the result changes nothing and adds no notes.
 //!
 //! Reading order: [`kind`] (classification), `record` (notes and errors), then one module per
 //! object: `provisioner`, `pool`, `class`, `claim`, `workload`; they share `requirements`,
@@ -41,20 +41,20 @@ use crate::{Document, InputError};
 /// Purpose of the conversion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Purpose {
-    /// The result is written: status and the API server's bookkeeping are dropped, everything must
-    /// be convertible.
+    /// The result is written: status and the API server's bookkeeping are dropped, and every field
+    /// must be convertible.
     #[default]
     Convert,
-    /// The result is planned: status is kept, and fields that only launches need may be unknown.
+    /// The result is planned: status is kept, and fields that only launches need may be missing.
     Plan,
 }
 
 /// How to convert.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Options {
-    /// What for.
+    /// Whether the result is written or planned.
     pub purpose: Purpose,
-    /// Refuse what is wrong for its version, even where it is understood.
+    /// Report fields that are invalid for their version as errors, even if they can be interpreted.
     pub strict: bool,
     /// IAM role of the nodes, for classes that name neither role nor instance profile.
     pub node_role: Option<String>,
@@ -65,18 +65,19 @@ pub struct Options {
 /// Result of a conversion.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Converted {
-    /// The objects, in input order; classes created for a pool directly follow it. Objects that are
-    /// not Karpenter's are included.
+    /// The objects, in input order; classes created for a pool directly follow it. Objects of other
+    /// API groups are included.
     pub documents: Vec<Document>,
     /// The changes: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then
-    /// behaviour that differs in v1 without a changed field, a line each.
+    /// one line for each behaviour that differs in v1 without a changed field.
     pub notes: Vec<String>,
 }
 
 /// Converts `documents`.
 ///
 /// # Errors
-/// Everything that cannot be converted; with [`Options::strict`] everything that had to be guessed as well.
+/// Every field that cannot be converted; with [`Options::strict`] also every field whose meaning is
+/// a guess.
 pub fn convert(documents: Vec<Document>, options: &Options) -> Result<Converted, Vec<InputError>> {
     run::Run::new(options).convert(documents)
 }

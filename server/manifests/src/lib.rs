@@ -41,57 +41,58 @@ use self::document::{Detail, ValueBudget};
 use self::inventory::Inventory;
 use self::notes::Notes;
 
-/// One input as the caller opened it.
+/// One input file, or standard input.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Its name as the user knows it: a path, or `-` for standard input.
+    /// A path, or `-` for standard input.
     pub name: String,
-    /// Its content.
+    /// Content: YAML or JSON, in UTF-8.
     pub bytes: Vec<u8>,
 }
 
-/// What the operator decided.
+/// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// The region; `None` looks for it in the input.
+    /// The region; `None` derives it from the input.
     pub region: Option<String>,
-    /// Zones of the region, for NodeClasses that have no status; each must be a zone of the region that is planned in.
+    /// Zones of the region, for NodeClasses that have no status; each must be a zone of the region
+    /// that is planned in.
     pub zones: Vec<String>,
-    /// Whether a region is accepted whose zones neither the catalogue nor the input contains.
-    /// Nothing can be launched there until an EC2NodeClass has subnets in its status, which a
-    /// server may wait for.
+    /// Whether a region is accepted when neither the catalogue nor the input names its zones.
+    /// Nothing can be launched there until an EC2NodeClass has subnets in its status; a server
+    /// starts without them.
     pub allow_no_zones: bool,
-    /// A catalogue in place of the built-in one.
+    /// A catalogue file that replaces the built-in catalogue.
     pub catalogue: Option<Source>,
     /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's
     /// own file, or Karpenter's short form of it. With it, Services are read for their selectors.
     pub scheduler_config: Option<Source>,
-    /// Machines that are left in capacity reservations, by id.
+    /// (id, free instances) of capacity reservations.
     pub reservations: Vec<(String, i64)>,
-    /// Refuse what is understood although it is wrong for its version.
+    /// Report fields that are invalid for their version as errors, even if they can be interpreted.
     pub strict: bool,
-    /// Soft constraints.
+    /// Whether preferences of pods are respected.
     pub preferences: PreferencePolicy,
-    /// `minValues` that cannot be met.
+    /// What happens when `minValues` cannot be met.
     pub min_values: MinValuesPolicy,
-    /// Steps that the search for cheaper packings may take.
+    /// Maximum number of steps of the search for cheaper packings.
     pub search_steps: u64,
     /// Seed of the search.
     pub seed: u64,
-    /// Time by which opt-in delays are evaluated.
+    /// The time of the plan; opt-in delays are evaluated against it.
     pub now: Timestamp,
-    /// No machine with more vCPUs than this, in any pool.
+    /// Maximum number of vCPUs of a launched node, in every pool.
     pub max_node_vcpu: Option<i64>,
-    /// No fewer new nodes than this, in every pool.
+    /// Minimum number of launched nodes, in every pool.
     pub min_nodes: Option<i64>,
 }
 
-/// What was read.
+/// Result of reading.
 #[derive(Debug, Clone)]
 pub struct Captured {
-    /// Input of planning.
+    /// The planning input.
     pub input: PlanningInput,
-    /// What the reader should know, sorted, without doubles.
+    /// Notes for the user, sorted, without duplicates.
     pub notes: Vec<String>,
     /// The region that is planned in.
     pub region: String,
@@ -101,7 +102,7 @@ pub struct Captured {
 /// parsed. The order of sources and documents does not matter.
 ///
 /// # Errors
-/// Everything that an API server would refuse, and every contradiction, in order of source and
+/// Every object that an API server would reject, and every contradiction, in order of source and
 /// document, at most [`MAX_ERRORS`].
 pub fn read<S: Borrow<Source>>(
     sources: impl IntoIterator<Item = S>,
@@ -112,7 +113,7 @@ pub fn read<S: Borrow<Source>>(
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
-    let documents = modernise(documents, options, &problems, &mut notes);
+    let documents = convert_legacy(documents, options, &problems, &mut notes);
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
@@ -125,8 +126,13 @@ pub fn read<S: Borrow<Source>>(
     Ok(captured)
 }
 
-/// Karpenter's older objects as today's.
-fn modernise(documents: Vec<Document>, options: &Options, problems: &Problems, notes: &mut Notes) -> Vec<Document> {
+/// Converts Karpenter's older objects to v1.
+fn convert_legacy(
+    documents: Vec<Document>,
+    options: &Options,
+    problems: &Problems,
+    notes: &mut Notes,
+) -> Vec<Document> {
     let how = legacy::Options { purpose: legacy::Purpose::Plan, strict: options.strict, ..legacy::Options::default() };
     match legacy::convert(documents, &how) {
         Ok(converted) => {

@@ -1,8 +1,8 @@
-//! Notes for the user: one line for each note, with the objects that it concerns.
+//! Notes for the user: one line for each text, with the objects that it concerns.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Objects that one note names; the rest is counted.
+/// Maximum number of objects that a note names; the others are counted.
 const NAMED: usize = 10;
 
 /// Collects notes, grouped by text.
@@ -45,7 +45,7 @@ fn render(what: &str, objects: &BTreeSet<String>) -> String {
     format!("{what}: {}", name(objects))
 }
 
-/// The first of `objects` by name, and how many there are beside them.
+/// The first names of `objects`, and the number of the others.
 #[must_use]
 pub fn name(objects: &BTreeSet<String>) -> String {
     let named: Vec<&str> = objects.iter().take(NAMED).map(String::as_str).collect();

@@ -21,7 +21,7 @@ use self::spread::KeyedSpread;
 use self::volumes::PodVolume;
 use crate::{Cursor, selector, syntax};
 
-/// The scheduler that is planned for.
+/// The only `schedulerName` whose pods are planned.
 pub const DEFAULT_SCHEDULER: &str = "default-scheduler";
 
 /// A pod's specification.
@@ -31,13 +31,13 @@ pub struct PodSpec {
     base: PodShape,
     affinity: Vec<KeyedTerm>,
     spread: Vec<KeyedSpread>,
-    /// `priority`, when a number is there.
+    /// `priority`; `None` when absent.
     pub priority: Option<i32>,
-    /// `priorityClassName`, when one is there.
+    /// `priorityClassName`; `None` when absent.
     pub priority_class: Option<Text>,
     /// `schedulerName`.
     pub scheduler: Text,
-    /// Whether scheduling gates hold the pod.
+    /// Whether the pod has scheduling gates.
     pub gated: bool,
     /// `nodeName`.
     pub node_name: Option<Text>,
@@ -95,6 +95,13 @@ impl PodSpec {
         shape
     }
 
+    /// Whether [`shape`](Self::shape) differs between pods with different labels.
+    #[must_use]
+    pub fn depends_on_labels(&self) -> bool {
+        let by_affinity = |term: &KeyedTerm| !term.match_keys.is_empty() || !term.mismatch_keys.is_empty();
+        self.affinity.iter().any(by_affinity) || self.spread.iter().any(KeyedSpread::depends_on_labels)
+    }
+
     /// Zones that the specification names.
     #[must_use]
     pub fn zones(&self) -> Vec<Text> {
@@ -104,8 +111,8 @@ impl PodSpec {
         self.base.node_selector.get(ZONE).into_iter().chain(listed).cloned().collect()
     }
 
-    /// The same without node affinity. The DaemonSet controller pins every pod of its by the node's
-    /// name; what runs already is not placed again, and one shape for all of them is enough.
+    /// The same without node affinity. The DaemonSet controller sets a node affinity with the
+    /// node's name on each pod; without it all running pods of a DaemonSet share one shape.
     #[must_use]
     pub fn unpinned(&self) -> Self {
         let base = PodShape { node_affinity: Vec::new(), ..self.base.clone() };
@@ -134,15 +141,16 @@ impl PodSpec {
         }
     }
 
-    /// Tolerations.
+    /// `spec.tolerations`.
     #[must_use]
     pub fn tolerations(&self) -> &[engine::model::Toleration] {
         &self.base.tolerations
     }
 }
 
-/// Keys of node selectors are canonical, as those of nodes are. Of two spellings with different
-/// values neither node has both, so the second is kept as an expression.
+/// Rewrites the keys of the node selector to their canonical form, as the keys of nodes are. If two
+/// forms of one key have different values, the second is kept as an expression, so that no node
+/// matches.
 fn canonical_selector(mut shape: PodShape) -> PodShape {
     use engine::model::labels::canonical_key;
     use engine::model::{NodeSelectorTerm, Requirement};
@@ -168,7 +176,7 @@ fn scheduler(at: &Cursor<'_>) -> Text {
     at.at("schedulerName").text().filter(|name| !name.is_empty()).unwrap_or_else(|| DEFAULT_SCHEDULER.into())
 }
 
-/// Names: there, spelt well, no two alike.
+/// Reports containers without a name, invalid names and duplicates.
 fn check_containers(at: &Cursor<'_>) {
     let containers = at.at("containers").required().list();
     if at.at("containers").exists() && containers.is_empty() {
@@ -180,12 +188,12 @@ fn check_containers(at: &Cursor<'_>) {
         if let Some(name) = syntax::dns_label(&name_at)
             && !names.insert(name)
         {
-            name_at.error(format!("{name:?} stands twice; names of containers differ"));
+            name_at.error(format!("{name:?} occurs twice; names of containers differ"));
         }
     }
 }
 
-/// What an API server accepts and no scheduler can serve.
+/// The reason why no scheduler can place the pod, although an API server accepts it.
 fn invalid(at: &Cursor<'_>) -> Option<Text> {
     let claims = at.at("resourceClaims").list();
     let named = claims.first()?.at("name").str().unwrap_or("?");

@@ -13,12 +13,13 @@ const PLUGIN: &str = "PodTopologySpread";
 /// Fields that a default constraint may have.
 const FIELDS: [&str; 6] =
     ["maxSkew", "topologyKey", "whenUnsatisfiable", "minDomains", "nodeAffinityPolicy", "nodeTaintsPolicy"];
-/// Fields that a default constraint must not have, because they are deduced for each pod.
+/// Fields that a default constraint must not have, because they are derived for each pod.
 const DEDUCED: [&str; 2] = ["labelSelector", "matchLabelKeys"];
-/// `defaultingType`: whether the list counts.
+/// Values of `defaultingType`, and whether the list of constraints applies.
 const DEFAULTING: [(&str, bool); 2] = [("List", true), ("System", false)];
 
-/// The default constraints in `source`, without selectors. A configuration that has none is noted.
+/// The default constraints in `source`, without selectors. Adds a note if the configuration has
+/// none.
 pub fn default_constraints(source: &Source, problems: &Problems, notes: &mut Notes) -> Vec<KeyedSpread> {
     let errors = match document::parse(source, &ValueBudget::default(), Detail::Whole) {
         Ok(documents) => match documents.as_slice() {
@@ -53,7 +54,8 @@ fn of_karpenter(root: &Cursor<'_>) -> Vec<KeyedSpread> {
     arguments(&root.at("podTopologySpread").required(), true)
 }
 
-/// Of a `KubeSchedulerConfiguration`, what the profile of the default scheduler sets for its spread plugin.
+/// The constraints that the profile of the default scheduler in a `KubeSchedulerConfiguration` sets
+/// for the plugin PodTopologySpread.
 fn of_kube_scheduler(root: &Cursor<'_>) -> Vec<KeyedSpread> {
     if root.at("kind").one_of(&[("KubeSchedulerConfiguration", ())]).is_none() {
         return Vec::new();
@@ -76,8 +78,8 @@ fn of_kube_scheduler(root: &Cursor<'_>) -> Vec<KeyedSpread> {
     spreads.into_iter().flat_map(|plugin| arguments(&plugin.at("args"), false)).collect()
 }
 
-/// The constraints of the plugin's arguments at `at`. kube-scheduler takes its built-in ones unless
-/// `defaultingType` says `List`; the short form (`listed`) knows nothing else than its list.
+/// The constraints of the plugin's arguments at `at`. kube-scheduler uses its built-in constraints
+/// unless `defaultingType` is `List`; the short form (`listed`) always uses its list.
 fn arguments(at: &Cursor<'_>, listed: bool) -> Vec<KeyedSpread> {
     allow_only(at, &["apiVersion", "kind", "defaultConstraints", "defaultingType"], &[]);
     let listed = at.at("defaultingType").one_of(&DEFAULTING).unwrap_or(listed);
@@ -94,11 +96,11 @@ fn arguments(at: &Cursor<'_>, listed: bool) -> Vec<KeyedSpread> {
     spread::read_items(&items)
 }
 
-/// Reports fields beside those that are `allowed`, as a scheduler that reads its configuration strictly would.
+/// Reports fields that are not `allowed`, as kube-scheduler does in strict decoding.
 fn allow_only(at: &Cursor<'_>, allowed: &[&str], deduced: &[&str]) {
     for (name, field) in at.map() {
         if deduced.contains(&name) && field.exists() {
-            field.error("must be left out: what a default constraint counts is deduced for each pod from its Services and its controller");
+            field.error("must be left out: the selector of a default constraint is derived for each pod from its Services and its controller");
         } else if !allowed.contains(&name) && !deduced.contains(&name) {
             field.error(format!("not a field here, allowed: {}", allowed.join(", ")));
         }

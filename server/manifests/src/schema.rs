@@ -1,8 +1,9 @@
-//! The custom resource definitions: what an API server accepts, defaults and refuses.
+//! The custom resource definitions: what an API server accepts, defaults and rejects.
 //!
-//! Names, versions, fields, types, defaults and rules are Karpenter's (1.14), so that everything
-//! that Karpenter accepts is accepted and stored unchanged. Descriptions come from the tables of
-//! [`fields`](crate::fields): every field of a schema has a line there, and the other way round.
+//! Names, versions, fields, types, defaults and rules are those of Karpenter 1.14, so that every
+//! object that Karpenter accepts is accepted and stored unchanged. Descriptions come from the
+//! tables of [`fields`](crate::fields): every field of a schema has an entry there, and every entry
+//! a field.
 //!
 //! Five differences, all of them compatible:
 //! - Messages are Fleetwright's.

@@ -12,7 +12,7 @@ const OPERATORS: [(&str, SelectorOperator); 4] = [
     ("DoesNotExist", SelectorOperator::DoesNotExist),
 ];
 
-/// The label selector at `at`; `None` when there is none, which selects nothing.
+/// The label selector at `at`; `None` when it is absent, which selects nothing.
 pub fn read(at: &Cursor<'_>) -> Option<LabelSelector> {
     if !at.exists() {
         return None;
@@ -34,7 +34,7 @@ fn expression(at: &Cursor<'_>) -> Option<SelectorTerm> {
     Some(SelectorTerm { key: key?.into(), operator, values: values.into_iter().map(Text::from).collect() })
 }
 
-/// `In` and `NotIn` need values, `Exists` and `DoesNotExist` bar them.
+/// Reports an operator `In` or `NotIn` without values, and `Exists` or `DoesNotExist` with values.
 pub fn check_values(at: &Cursor<'_>, wanted: bool, found: usize) -> Option<()> {
     let operator = at.at("operator").str().unwrap_or_default();
     match (wanted, found) {
@@ -45,7 +45,8 @@ pub fn check_values(at: &Cursor<'_>, wanted: bool, found: usize) -> Option<()> {
     None
 }
 
-/// `matchLabelKeys` or `mismatchLabelKeys` at `at`. They need the selector that they add to.
+/// `matchLabelKeys` or `mismatchLabelKeys` at `at`. An error is reported when there is no selector
+/// to extend.
 pub fn label_keys(at: &Cursor<'_>, selector: Option<&LabelSelector>) -> Vec<Text> {
     let keys: Vec<Text> = at.list().iter().filter_map(|item| syntax::label_key(item).map(Text::from)).collect();
     if !keys.is_empty() && selector.is_none() {
@@ -54,8 +55,8 @@ pub fn label_keys(at: &Cursor<'_>, selector: Option<&LabelSelector>) -> Vec<Text
     keys
 }
 
-/// `selector` with the pod's own values of `keys`: required with `In`, refused with `NotIn`. Keys
-/// that the pod lacks say nothing (Kubernetes: matchLabelKeys).
+/// `selector` with the pod's own values of `keys`: required with `In`, excluded with `NotIn`. Keys
+/// that the pod does not have are ignored (Kubernetes: matchLabelKeys).
 pub fn merge(selector: &mut Option<LabelSelector>, keys: &[Text], operator: SelectorOperator, labels: &Labels) {
     let Some(present) = selector.as_mut().filter(|_| !keys.is_empty()) else { return };
     let mut terms = std::mem::take(&mut present.terms);

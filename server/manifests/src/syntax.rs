@@ -1,4 +1,4 @@
-//! How names, label keys and label values are spelt (apimachinery's validation).
+//! Syntax of names, label keys and label values (apimachinery: validation).
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use engine::model::{Labels, Text};
 
 use crate::Cursor;
 
-/// The message about a label value.
+/// Allowed form of a label value, for messages.
 pub const LABEL_VALUE: &str =
     "nothing, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 const LABEL_KEY: &str = "an optional DNS prefix and a slash, then 1 to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
@@ -64,7 +64,7 @@ pub fn dns_label<'v>(at: &Cursor<'v>) -> Option<&'v str> {
     if is_dns_label(name) { Some(name) } else { at.unexpected(name, DNS_LABEL) }
 }
 
-/// The label key at `at`, which must be there.
+/// The label key at `at`, which is required.
 pub fn label_key<'v>(at: &Cursor<'v>) -> Option<&'v str> {
     let key = at.required_str()?;
     if is_label_key(key) { Some(key) } else { at.unexpected(key, LABEL_KEY) }

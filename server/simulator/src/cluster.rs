@@ -32,12 +32,12 @@ use engine::cluster::{
     ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
     PodPhase, PodRecord,
 };
-use engine::model::{Resources, Text, Timestamp};
+use engine::model::{Millis, Resources, Text, Timestamp};
 
 pub use actions::Answer;
 pub use ledger::ClusterLedger;
 pub use settings::ClusterSettings;
-pub use workload::Workload;
+pub use workload::{Workload, pod_spec};
 
 /// What a watch delivers, or the late answer to an instruction.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,8 @@ pub struct SimulatedCluster {
     daemons: Vec<DaemonRecord>,
     namespaces: BTreeSet<Text>,
     workloads: BTreeMap<Text, workload::WorkloadState>,
+    /// Manifests of pods, by `ReplicaSet/<name>` or `DaemonSet/<name>`.
+    manifests: BTreeMap<Text, Text>,
     /// Pods on each node; derived from `pods`.
     on_node: BTreeMap<Text, BTreeSet<PodKey>>,
     /// Pods without a node; derived from `pods`.
@@ -118,6 +120,7 @@ impl SimulatedCluster {
             daemons: Vec::new(),
             namespaces: BTreeSet::new(),
             workloads: BTreeMap::new(),
+            manifests: BTreeMap::new(),
             on_node: BTreeMap::new(),
             unbound: BTreeSet::new(),
             nominated: BTreeMap::new(),
@@ -143,7 +146,10 @@ impl SimulatedCluster {
     }
 
     /// Adds a DaemonSet; every suitable node gets its pod.
-    pub fn add_daemon(&mut self, daemon: DaemonRecord) {
+    pub fn add_daemon(&mut self, workload: Workload) {
+        let Workload { namespace, name, manifest, shape, labels, .. } = workload;
+        self.manifests.insert(format!("DaemonSet/{name}").into(), manifest);
+        let daemon = DaemonRecord { namespace, name, shape, labels };
         self.add_namespace(&daemon.namespace);
         self.emit(Object::Daemon(daemon.clone()));
         self.daemons.push(daemon);
@@ -211,7 +217,7 @@ impl SimulatedCluster {
 
     fn schedule_event(&mut self, now: Timestamp, wait_ms: i64, event: ClusterEvent) {
         self.sequence += 1;
-        self.event_queue.insert((Timestamp(now.0.saturating_add(wait_ms)), self.sequence, event));
+        self.event_queue.insert((now + Millis::new(wait_ms), self.sequence, event));
     }
 
     fn emit(&mut self, object: Object) {
@@ -226,6 +232,13 @@ impl SimulatedCluster {
         if let Some(node) = self.nodes.get(name).cloned() {
             self.emit(Object::Node(node));
         }
+    }
+
+    /// Manifest of the pods of `workload`, which a pod has as `ReplicaSet/<name>` or
+    /// `DaemonSet/<name>`; empty when there is no such workload.
+    #[must_use]
+    pub fn pod_manifest(&self, workload: &str) -> Text {
+        self.manifests.get(workload).cloned().unwrap_or_default()
     }
 
     /// Pods, by namespace and name.

@@ -1,13 +1,6 @@
-//! Simulation: the production engine with a simulated cloud and simulated clusters on a virtual
-//! clock.
-//!
-//! Reading order: [`cluster`] (a simulated cluster; the demo runs one in each agent process),
-//! [`scenario`] (scale events of its workloads), [`simulation`] (the whole system, by seed, with
-//! invariants).
+//! A simulated Kubernetes cluster. The demo, the load and crash runs, and the simulation of the
+//! whole system run it behind an agent.
 
 pub mod cluster;
-pub mod scenario;
-pub mod simulation;
 
 pub use cluster::SimulatedCluster;
-pub use simulation::Simulation;

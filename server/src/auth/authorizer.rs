@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile};
+use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileError};
 use super::issuer::IssuerKeys;
 use super::tls::Certificates;
 use super::{AuthError, Client, Scope, token};
@@ -74,7 +74,7 @@ impl Authorizer {
     ///
     /// # Errors
     /// The trust file is unreadable or invalid.
-    pub(crate) fn read(path: PathBuf) -> Result<Self, String> {
+    pub(crate) fn read(path: PathBuf) -> Result<Self, TrustFileError> {
         let version = changed_at(&path);
         let current = Current::of(TrustFile::read(&path)?, version);
         Ok(Self::of(Some(path), current))
@@ -135,7 +135,7 @@ impl Authorizer {
                         self.changes.send_modify(|count| *count += 1);
                     }
                     Err(error) => {
-                        warn!(error, "cannot reload trust file; keeping previous version")
+                        warn!(%error, "cannot reload trust file; keeping previous version")
                     }
                 }
             }
@@ -204,7 +204,9 @@ impl Authorizer {
         matches_name(name, chain.first())?;
         let now = SystemTime::now();
         match &self.authorities {
-            Some(authorities) => authorities.verify_until(chain, now, RECHECK_INTERVAL).map_err(AuthError),
+            Some(authorities) => {
+                authorities.verify_until(chain, now, RECHECK_INTERVAL).map_err(|error| AuthError(error.to_string()))
+            }
             None => Ok(now + RECHECK_INTERVAL),
         }
     }

@@ -75,15 +75,15 @@ impl TrustFile {
     ///
     /// # Errors
     /// The file is unreadable or invalid.
-    pub(crate) fn read(path: &Path) -> Result<Self, String> {
-        let file_error = |why: String| format!("trust file {}: {why}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
+    pub(crate) fn read(path: &Path) -> Result<Self, TrustFileError> {
+        let file_error = |why| TrustFileError { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| file_error(error.into()))?;
         let folder = path.parent().unwrap_or_else(|| Path::new(""));
         Self::parse(&text, folder).map_err(file_error)
     }
 
-    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, String> {
-        let mut file: Self = toml::from_str(text).map_err(|error| error.to_string())?;
+    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, TrustError> {
+        let mut file: Self = toml::from_str(text)?;
         for agent in &file.agents {
             agent.check()?;
         }
@@ -102,43 +102,64 @@ impl TrustFile {
     }
 }
 
+/// A trust file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("trust file {}: {why}", path.display())]
+pub(crate) struct TrustFileError {
+    path: PathBuf,
+    why: TrustError,
+}
+
+/// What is wrong with a trust file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrustError {
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    #[error(
+        "[[agents]] of clusters {0:?} and {1:?} trust the same issuer and subject, or the same certificate-name; give \
+         each cluster its own identity"
+    )]
+    SharedIdentity(String, String),
+    #[error("[[agents]] of cluster {0:?}: give either token = {{ issuer = …, subject = … }} or certificate-name")]
+    AgentIdentity(String),
+    #[error(
+        "[[clients]] {0:?}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
+    )]
+    TokenHash(String),
+    #[error("[[clients]] {0:?}: give either token-sha256 or token = {{ issuer = …, subject = … }}")]
+    ClientIdentity(String),
+}
+
 /// Checks that one identity belongs to one cluster.
-fn distinct(agents: &[AgentTrust]) -> Result<(), String> {
+fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
     let mut known = BTreeMap::new();
     for AgentTrust { cluster, token, certificate_name } in agents {
         let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
         if let Some(other) = known.insert((token, certificate_name), cluster).filter(|other| *other != cluster) {
-            return Err(format!(
-                "[[agents]] of clusters {other:?} and {cluster:?} trust the same issuer and subject, or the same \
-                 certificate-name; give each cluster its own identity"
-            ));
+            return Err(TrustError::SharedIdentity(other.clone(), cluster.clone()));
         }
     }
     Ok(())
 }
 
 impl AgentTrust {
-    fn check(&self) -> Result<(), String> {
+    fn check(&self) -> Result<(), TrustError> {
         if self.token.is_some() == self.certificate_name.is_some() {
-            return Err(format!(
-                "[[agents]] of cluster {:?}: give either token = {{ issuer = …, subject = … }} or certificate-name",
-                self.cluster
-            ));
+            return Err(TrustError::AgentIdentity(self.cluster.clone()));
         }
         Ok(())
     }
 }
 
 impl ClientTrust {
-    fn check(&self) -> Result<(), String> {
-        let entry = format!("[[clients]] {:?}", self.name);
+    fn check(&self) -> Result<(), TrustError> {
         match (&self.token_sha256, &self.token) {
             (Some(hash), None) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(()),
-            (Some(_), None) => Err(format!(
-                "{entry}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
-            )),
+            (Some(_), None) => Err(TrustError::TokenHash(self.name.clone())),
             (None, Some(_)) => Ok(()),
-            _ => Err(format!("{entry}: give either token-sha256 or token = {{ issuer = …, subject = … }}")),
+            _ => Err(TrustError::ClientIdentity(self.name.clone())),
         }
     }
 }

@@ -10,6 +10,7 @@ mod jwks_cache;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -26,7 +27,24 @@ const MAX_CONCURRENT_FETCHES: usize = 64;
 
 /// Claim `iss` of an issuer, and the file with the authorities of its address.
 type Source = (String, Option<PathBuf>);
-type FetchKeys = dyn Fn(&str, Option<&Path>) -> Result<JwkSet, String> + Send + Sync;
+type FetchKeys = dyn Fn(&str, Option<&Path>) -> Result<JwkSet, KeySetError> + Send + Sync;
+
+/// Why the keys of an issuer cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum KeySetError {
+    #[error("key set {}: {error}", path.display())]
+    File { path: PathBuf, error: io::Error },
+    #[error("key set {}: {error}", path.display())]
+    FileContent { path: PathBuf, error: serde_json::Error },
+    #[error("certificates {}: {error}", path.display())]
+    Authorities { path: PathBuf, error: io::Error },
+    #[error("GET {address}: {error}")]
+    Request { address: String, error: Box<ureq::Error> },
+    #[error("GET {address}: {error}")]
+    Response { address: String, error: serde_json::Error },
+    #[error("the discovery document names issuer {0:?}")]
+    OtherIssuer(String),
+}
 
 /// Keys of all issuers, by source.
 pub(crate) struct IssuerKeys {
@@ -60,7 +78,7 @@ impl fmt::Debug for IssuerKeys {
 impl IssuerKeys {
     /// Issuers whose keys are fetched by `fetch`.
     pub(super) fn with_fetcher(
-        fetch: impl Fn(&str, Option<&Path>) -> Result<JwkSet, String> + Send + Sync + 'static,
+        fetch: impl Fn(&str, Option<&Path>) -> Result<JwkSet, KeySetError> + Send + Sync + 'static,
     ) -> Self {
         Self { shared: Arc::new(Shared { fetch: Box::new(fetch), known: Mutex::default() }) }
     }
@@ -71,7 +89,7 @@ impl IssuerKeys {
     /// No keys are available, and why.
     pub(crate) async fn keys(&self, issuer: &IssuerTrust, key_id: Option<&str>) -> Result<Arc<JwkSet>, AuthError> {
         if let Some(path) = &issuer.jwks_file {
-            return read(path).map(Arc::new).map_err(AuthError);
+            return read(path).map(Arc::new).map_err(|error| AuthError(error.to_string()));
         }
         let source = (issuer.issuer.clone(), issuer.ca_file.clone());
         match self.look_up(&source, key_id)? {
@@ -138,7 +156,7 @@ impl Shared {
     fn fetch_keys(&self, source: &Source, done: watch::Sender<()>) {
         let result = (self.fetch)(&source.0, source.1.as_deref());
         if let Err(error) = &result {
-            tracing::warn!(issuer = source.0, error, "cannot refresh JWKS; using cached keys");
+            tracing::warn!(issuer = source.0, %error, "cannot refresh JWKS; using cached keys");
         }
         if let Some(entry) = self.known().get_mut(source) {
             entry.cache.record_fetch(result, Instant::now());
@@ -152,10 +170,9 @@ impl Shared {
     }
 }
 
-fn read(path: &Path) -> Result<JwkSet, String> {
-    let file_error = |why: String| format!("key set {}: {why}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
-    serde_json::from_str(&text).map_err(|error| file_error(error.to_string()))
+fn read(path: &Path) -> Result<JwkSet, KeySetError> {
+    let text = std::fs::read_to_string(path).map_err(|error| KeySetError::File { path: path.to_owned(), error })?;
+    serde_json::from_str(&text).map_err(|error| KeySetError::FileContent { path: path.to_owned(), error })
 }
 
 #[cfg(test)]

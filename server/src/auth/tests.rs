@@ -69,7 +69,7 @@ fn a_contradictory_trust_file_is_rejected() {
         ("[[clients]]\nname = 'x'\nscope = 'everything'\ntoken-sha256 = 'abc'\n", "everything"),
     ];
     for (text, expected) in cases {
-        let error = TrustFile::parse(text, Path::new("")).unwrap_err();
+        let error = TrustFile::parse(text, Path::new("")).unwrap_err().to_string();
         assert!(error.contains(expected), "{text}: {error}");
     }
 }

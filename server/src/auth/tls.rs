@@ -11,10 +11,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use futures::Stream;
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
@@ -46,6 +46,34 @@ pub(crate) struct TlsFiles {
     pub(crate) client_ca: Option<PathBuf>,
 }
 
+/// Why the TLS files cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TlsError {
+    #[error("certificates {}: {error}", path.display())]
+    Certificates { path: PathBuf, error: pem::Error },
+    #[error("listen.tls-key {}: {error}", path.display())]
+    Key { path: PathBuf, error: pem::Error },
+    #[error("listen.client-ca {} holds no certificate", path.display())]
+    NoAuthorities { path: PathBuf },
+    #[error("listen.tls-certificate {} and listen.tls-key do not fit: {error}", certificate.display())]
+    Mismatch { certificate: PathBuf, error: rustls::Error },
+    #[error(transparent)]
+    Versions(rustls::Error),
+    #[error(transparent)]
+    Verifier(VerifierBuilderError),
+}
+
+/// Why a client certificate is not accepted.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub(crate) enum CertificateError {
+    #[error("listen.client-ca has no certificate authority")]
+    NoAuthority,
+    #[error("no client certificate presented")]
+    Missing,
+    #[error("the client certificate is invalid: {0}")]
+    Invalid(rustls::Error),
+}
+
 /// Certificates, reloaded from disk.
 #[derive(Debug)]
 pub(crate) struct Certificates {
@@ -68,7 +96,7 @@ impl Certificates {
     ///
     /// # Errors
     /// The unusable file and the cause.
-    pub(crate) fn read(files: TlsFiles) -> Result<Self, String> {
+    pub(crate) fn read(files: TlsFiles) -> Result<Self, TlsError> {
         let current = (files.versions(), files.load()?);
         Ok(Self { files, current: Mutex::new(current) })
     }
@@ -92,7 +120,7 @@ impl Certificates {
                 true
             }
             Err(error) => {
-                warn!(error, "cannot reload certificates; keeping previous ones");
+                warn!(%error, "cannot reload certificates; keeping previous ones");
                 false
             }
         }
@@ -107,14 +135,14 @@ impl Certificates {
         chain: &[CertificateDer<'static>],
         now: SystemTime,
         ahead: Duration,
-    ) -> Result<SystemTime, String> {
-        let verifier = self.loaded().verifier.ok_or("listen.client-ca has no certificate authority")?;
-        let (end, between) = chain.split_first().ok_or("no client certificate presented")?;
+    ) -> Result<SystemTime, CertificateError> {
+        let verifier = self.loaded().verifier.ok_or(CertificateError::NoAuthority)?;
+        let (end, between) = chain.split_first().ok_or(CertificateError::Missing)?;
         let holds = |at: SystemTime| {
             let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             verifier.verify_client_cert(end, between, UnixTime::since_unix_epoch(since)).map(drop)
         };
-        holds(now).map_err(|error| format!("the client certificate is invalid: {error}"))?;
+        holds(now).map_err(CertificateError::Invalid)?;
         if holds(now + ahead).is_ok() {
             return Ok(now + ahead);
         }
@@ -137,21 +165,21 @@ impl TlsFiles {
         [changed_at(&self.certificate), changed_at(&self.key), self.client_ca.as_deref().and_then(changed_at)]
     }
 
-    fn load(&self) -> Result<LoadedTls, String> {
+    fn load(&self) -> Result<LoadedTls, TlsError> {
         let chain = certificates(&self.certificate)?;
-        let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|error| format!("listen.tls-key {}: {error}", self.key.display()))?;
+        let key =
+            PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::Key { path: self.key.clone(), error })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));
-        let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+        let builder = builder.with_safe_default_protocol_versions().map_err(TlsError::Versions)?;
         let verifier = self.client_ca.as_deref().map(|path| client_verifier(path, provider)).transpose()?;
         let builder = match &verifier {
             None => builder.with_no_client_auth(),
             Some(verifier) => builder.with_client_cert_verifier(Arc::clone(verifier)),
         };
-        let mut config = builder.with_single_cert(chain, key).map_err(|error| {
-            format!("listen.tls-certificate {} and listen.tls-key do not fit: {error}", self.certificate.display())
-        })?;
+        let mut config = builder
+            .with_single_cert(chain, key)
+            .map_err(|error| TlsError::Mismatch { certificate: self.certificate.clone(), error })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(LoadedTls { config: Arc::new(config), verifier })
     }
@@ -159,20 +187,19 @@ impl TlsFiles {
 
 /// Verifier for agent certificates by the authorities at `path`. Clients with tokens present no
 /// certificate, so none is required; a presented one must be valid.
-fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, String> {
+fn client_verifier(path: &Path, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     let mut roots = RootCertStore::empty();
     let (good, _) = roots.add_parsable_certificates(certificates(path)?);
     if good == 0 {
-        return Err(format!("listen.client-ca {} holds no certificate", path.display()));
+        return Err(TlsError::NoAuthorities { path: path.to_owned() });
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    verifier.allow_unauthenticated().build().map_err(|error| error.to_string())
+    verifier.allow_unauthenticated().build().map_err(TlsError::Verifier)
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let file_error = |why: String| format!("certificates {}: {why}", path.display());
-    let all = CertificateDer::pem_file_iter(path).map_err(|error| file_error(error.to_string()))?;
-    all.collect::<Result<_, _>>().map_err(|error| file_error(error.to_string()))
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let file_error = |error| TlsError::Certificates { path: path.to_owned(), error };
+    CertificateDer::pem_file_iter(path).map_err(file_error)?.collect::<Result<_, _>>().map_err(file_error)
 }
 
 /// Peer of a connection.

@@ -68,7 +68,7 @@ fn list(flags: &HistoryFlags) -> Result<Status, Failure> {
     let from = flags.since.map(|since| earlier(clock::now(), since));
     let scope = flags.cluster.as_deref().map(Scope::cluster);
     let found = flags.archive.ask(async |store| {
-        let keep = |stored: &StoredDecision| from.is_none_or(|from| stored.decision.decided_at_ms >= from.0);
+        let keep = |stored: &StoredDecision| from.is_none_or(|from| stored.decision.decided_at_ms >= from.as_millis());
         replay_all::read(&*store, scope, flags.limit, keep).await.map_err(failed)
     })?;
     let rows: Vec<Row> = found.into_iter().map(row).collect();
@@ -111,7 +111,7 @@ pub(super) fn unknown(number: u64) -> String {
 }
 
 fn earlier(now: Timestamp, since: Duration) -> Timestamp {
-    Timestamp(now.0.saturating_sub(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    now - clock::millis(since)
 }
 
 fn row(stored: StoredDecision) -> Row {

@@ -67,7 +67,7 @@ pub(crate) fn instance(instance: &Instance) -> v1::Instance {
         cluster_uid: instance.cluster_uid.to_string(),
         claim: instance.claim.to_string(),
         pool: instance.pool.to_string(),
-        launched_ms: instance.launched.0,
+        launched_ms: instance.launched.as_millis(),
     }
 }
 
@@ -89,7 +89,7 @@ pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
         cluster_uid: Text::from(instance.cluster_uid),
         claim: Text::from(instance.claim),
         pool: Text::from(instance.pool),
-        launched: Timestamp(instance.launched_ms),
+        launched: Timestamp::from_millis(instance.launched_ms),
     }
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1
     match outcome {
         Ok(outcome) => v1::LaunchResponse {
             instance: Some(instance(&outcome.instance)),
-            sold_out: outcome.unavailable.iter().map(option).collect(),
+            unavailable: outcome.unavailable.iter().map(option).collect(),
             failure: None,
         },
         Err(error) => v1::LaunchResponse { failure: Some(failure(error)), ..v1::LaunchResponse::default() },
@@ -109,13 +109,13 @@ pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1
 pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<LaunchOutcome, CloudError> {
     check_failure(response.failure)?;
     let instance = response.instance.map(read_instance).ok_or_else(|| unknown("the launch"))?;
-    Ok(LaunchOutcome { instance, unavailable: response.sold_out.into_iter().map(read_option).collect() })
+    Ok(LaunchOutcome { instance, unavailable: response.unavailable.into_iter().map(read_option).collect() })
 }
 
 pub(crate) fn event(event: &CloudEvent) -> v1::Event {
     let (kind, machine, at_ms) = match event {
         CloudEvent::Running(machine) => (v1::EventKind::Running, machine, 0),
-        CloudEvent::Interrupted { instance, at } => (v1::EventKind::Interrupted, instance, at.0),
+        CloudEvent::Interrupted { instance, at } => (v1::EventKind::Interrupted, instance, at.as_millis()),
         CloudEvent::Terminated(machine) => (v1::EventKind::Terminated, machine, 0),
     };
     v1::Event { kind: kind.into(), instance: Some(instance(machine)), at_ms }
@@ -123,7 +123,7 @@ pub(crate) fn event(event: &CloudEvent) -> v1::Event {
 
 /// `None` for an unknown event kind.
 pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
-    let (kind, at) = (event.kind(), Timestamp(event.at_ms));
+    let (kind, at) = (event.kind(), Timestamp::from_millis(event.at_ms));
     let instance = event.instance.map(read_instance)?;
     match kind {
         v1::EventKind::Running => Some(CloudEvent::Running(instance)),
@@ -135,9 +135,9 @@ pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
 
 pub(crate) fn failure(error: &CloudError) -> v1::Failure {
     let kind = match error {
-        CloudError::InsufficientCapacity { unavailable } => {
-            Kind::NoCapacity(v1::NoCapacity { sold_out: unavailable.iter().map(option).collect() })
-        }
+        CloudError::InsufficientCapacity { unavailable } => Kind::InsufficientCapacity(v1::InsufficientCapacity {
+            unavailable: unavailable.iter().map(option).collect(),
+        }),
         CloudError::RequestLimitExceeded { retry_after_ms } => Kind::RetryAfterMs(*retry_after_ms),
         CloudError::IdempotentParameterMismatch { token } => Kind::TokenMismatch(token.to_string()),
         CloudError::NotFound { id } => Kind::NotFound(id.to_string()),
@@ -159,8 +159,8 @@ pub(crate) fn failure(error: &CloudError) -> v1::Failure {
 pub(crate) fn check_failure(failure: Option<v1::Failure>) -> Result<(), CloudError> {
     let Some(failure) = failure else { return Ok(()) };
     Err(match failure.kind {
-        Some(Kind::NoCapacity(short)) => {
-            CloudError::InsufficientCapacity { unavailable: short.sold_out.into_iter().map(read_option).collect() }
+        Some(Kind::InsufficientCapacity(short)) => {
+            CloudError::InsufficientCapacity { unavailable: short.unavailable.into_iter().map(read_option).collect() }
         }
         Some(Kind::RetryAfterMs(retry_after_ms)) => CloudError::RequestLimitExceeded { retry_after_ms },
         Some(Kind::TokenMismatch(token)) => CloudError::IdempotentParameterMismatch { token: Text::from(token) },

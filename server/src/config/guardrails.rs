@@ -1,15 +1,15 @@
 //! The table `rails`: guardrail settings.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use engine::control::guardrails::settings::{
     Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule,
 };
 use engine::control::guardrails::{GuardrailSettings, Mode};
-use engine::model::{MicroUsd, Text};
+use engine::model::{MicroUsd, Millis, Text};
 
 use super::{ConfigError, Layers};
+use crate::clock;
 
 /// Parses the guardrail settings; those without a key keep their default.
 ///
@@ -23,14 +23,14 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
         shadow: clusters(&layers.text("guardrails.shadow-clusters")),
         quarantine: QuarantineRule {
             percent: count(layers, "guardrails.quarantine-percent")?,
-            confirm_ms: millis(layers, "guardrails.quarantine-confirm")?,
-            window_ms: millis(layers, "guardrails.quarantine-window")?,
+            confirm_after: millis(layers, "guardrails.quarantine-confirm")?,
+            window: millis(layers, "guardrails.quarantine-window")?,
             hold_percent: count(layers, "guardrails.quarantine-hold-percent")?,
-            hold_ms: millis(layers, "guardrails.quarantine-hold")?,
+            hold_for: millis(layers, "guardrails.quarantine-hold")?,
             ..base.quarantine
         },
         launches: RateLimitRule {
-            window_ms: millis(layers, "guardrails.launch-window")?,
+            window: millis(layers, "guardrails.launch-window")?,
             cluster: Bound {
                 machines: count(layers, "guardrails.launches-per-cluster")?,
                 usd_per_hour: dollars(layers, "guardrails.launch-dollars-per-cluster")?,
@@ -43,7 +43,7 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
             },
         },
         removals: RateLimitRule {
-            window_ms: millis(layers, "guardrails.removal-window")?,
+            window: millis(layers, "guardrails.removal-window")?,
             cluster: Bound {
                 machines: count(layers, "guardrails.removals-per-cluster")?,
                 percent: count(layers, "guardrails.removal-percent-per-cluster")?,
@@ -57,18 +57,17 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
         },
         launch_backoff: LaunchBackoffRule {
             launches: u32::try_from(layers.number("guardrails.launches-per-pod")?).unwrap_or(u32::MAX),
-            first_wait_ms: millis(layers, "guardrails.pod-wait")?,
+            first_wait: millis(layers, "guardrails.pod-wait")?,
             ..base.launch_backoff
         },
         circuit_breaker: CircuitBreakerRule {
-            window_ms: millis(layers, "guardrails.circuit-breaker-window")?,
+            window: millis(layers, "guardrails.circuit-breaker-window")?,
             engage_percent: count(layers, "guardrails.circuit-breaker-percent")?,
             release_percent: count(layers, "guardrails.circuit-breaker-release-percent")?,
             ..base.circuit_breaker
         },
         removal: base.removal,
-        replacement_wait_ms: millis(layers, "guardrails.replacement-wait")?,
-        keep_replacements: base.keep_replacements,
+        replacement_wait: millis(layers, "guardrails.replacement-wait")?,
     })
 }
 
@@ -82,8 +81,8 @@ fn count(layers: &Layers, path: &'static str) -> Result<usize, ConfigError> {
     Ok(usize::try_from(layers.number(path)?.min(LARGEST)).unwrap_or(usize::MAX))
 }
 
-fn millis(layers: &Layers, path: &'static str) -> Result<i64, ConfigError> {
-    layers.duration(path).map(|wait: Duration| i64::try_from(wait.as_millis()).unwrap_or(i64::MAX))
+fn millis(layers: &Layers, path: &'static str) -> Result<Millis, ConfigError> {
+    layers.duration(path).map(clock::millis)
 }
 
 fn dollars(layers: &Layers, path: &'static str) -> Result<MicroUsd, ConfigError> {

@@ -196,7 +196,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Duration,
         "24h",
         "72h",
-        "Retention of completed launches, instructions and disruptions.",
+        "Retention of closed launches.",
     ),
     key(
         "store.keep-clusters",

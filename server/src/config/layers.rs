@@ -190,9 +190,14 @@ fn as_text(key: &ConfigKey, value: &toml::Value) -> Option<String> {
 ///
 /// # Errors
 /// The valid format.
-pub(crate) fn parse_duration_flag(text: &str) -> Result<Duration, String> {
-    parse_duration(text).ok_or_else(|| format!("{text:?} is not {}", ValueType::Duration.expected()))
+pub(crate) fn parse_duration_flag(text: &str) -> Result<Duration, InvalidDuration> {
+    parse_duration(text).ok_or_else(|| InvalidDuration(text.to_owned()))
 }
+
+/// A text that is no duration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not {expected}", expected = ValueType::Duration.expected())]
+pub(crate) struct InvalidDuration(String);
 
 /// Parses `500ms`, `10s`, `2m`, `1h`.
 fn parse_duration(text: &str) -> Option<Duration> {

@@ -1,23 +1,27 @@
 //! Runs calls to the store and the cloud and turns their results into inputs.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use cloud::provider::{
-    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchRequest, Owner, instance_id,
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use engine::control::guardrails::quarantine::ObjectCounts;
-use engine::control::guardrails::restore::RESTORE_WINDOW_MS;
+use engine::control::guardrails::restore::RESTORE_WINDOW;
 use engine::control::unavailable_offerings::UnavailableOffering;
-use engine::control::{DecidedLaunch, Decision, Inspection, LaunchFailure, LaunchOrder};
-use executor::{Command, Outcome};
+use engine::control::{
+    ClusterId, DecidedLaunch, Decision, Effect, Event, Inspection, LaunchFailure, LaunchOrder, Launched,
+};
+use engine::model::{Millis, Text};
+use executor::{Outcome, Retry};
 use tracing::warn;
 
 use super::counter_sync::CounterUpdate;
 use super::fence::Fence;
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
+use super::region::ListingError;
 use super::replica::{Call, Input};
 use super::{intents, records, region};
+use crate::clock;
 use crate::config::LeaseConfig;
 use crate::log::DecisionLog;
 use crate::store::guardrails::OfferingEntry;
@@ -95,16 +99,16 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                     answer: self.store.remote_counters(&self.process_name(generation), within).await,
                 }
             }
-            Call::RunCommand { id, command, lease, .. } => {
+            Call::RunCommand { command, lease } => {
                 let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
                     Some(lease) => {
                         let (store, cloud) = (&*self.store, &*self.cloud);
                         let command_runner = CommandRunner { store, cloud, fence: &self.fence, log: &self.log, lease };
-                        command_runner.run(command).await
+                        command_runner.run(command.effect).await
                     }
-                    None => retry("the cluster's lease is not held, or may have run out"),
+                    None => Err(retry("the cluster's lease is not held, or may have run out")),
                 };
-                Input::CommandEnded { id, outcome }
+                Input::CommandEnded { id: command.id, outcome }
             }
         }
     }
@@ -137,12 +141,12 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
 
     /// Lists every instance of the region and stores the list for the replicas that own other
     /// clusters. If storing fails, only those replicas miss this listing.
-    async fn list_instances(&self, lease: &Lease) -> Result<Vec<Instance>, String> {
+    async fn list_instances(&self, lease: &Lease) -> Result<Vec<Instance>, ListingError> {
         if !self.fence.allows(lease) {
-            return Err("the region's lease may have run out".to_owned());
+            return Err(ListingError::LeaseExpired);
         }
         let asked = self.fence.now();
-        let all = self.cloud.list_all().await.map_err(|error| error.to_string())?;
+        let all = self.cloud.list_all().await?;
         let rows: Vec<ListedInstanceRow> = all.iter().map(region::to_row).collect();
         if let Err(error) = self.store.put_listing(lease, self.fence.since(asked), &rows).await {
             warn!(%error, "cannot store instance listing for other replicas");
@@ -167,7 +171,7 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
     /// Reads the recent launches of the cluster. If the store fails, the rate limits start empty:
     /// making decisions is worth more than exact limits.
     async fn past_attempts(&self, cluster: &str) -> Vec<RecentAttempt> {
-        let within = Duration::from_millis(RESTORE_WINDOW_MS.unsigned_abs());
+        let within = clock::duration(RESTORE_WINDOW);
         let answer = self.store.recent_attempts(&Scope::cluster(cluster), within).await;
         answer.unwrap_or_else(|error| {
             warn!(%cluster, %error, "cannot read recent launches; rate limits start empty");
@@ -200,56 +204,56 @@ struct CommandRunner<'h, C> {
 }
 
 impl<C: CloudProvider> CommandRunner<'_, C> {
-    async fn run(&self, command: Command) -> Outcome {
-        match command {
-            Command::RecordDecision(decision) => self.record(&decision).await,
-            Command::Launch(order) => self.launch(&order).await,
-            Command::Relaunch(decided) => self.relaunch(&decided).await,
-            Command::Describe { provider_id, .. } => self.describe(&provider_id).await,
-            Command::Inspect { cluster, cluster_uid, provider_id, .. } => {
-                self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await
+    async fn run(&self, effect: Effect) -> Outcome {
+        match effect {
+            Effect::RecordDecision(decision) => self.record(&decision).await,
+            Effect::Launch(order) => self.launch(&order).await,
+            Effect::Relaunch(decided) => self.relaunch(&decided).await,
+            Effect::Describe { cluster, claim, attempt, provider_id } => {
+                self.describe(cluster, claim, attempt, provider_id).await
             }
-            Command::RecordLaunched { claim, attempt, provider_id, .. } => {
+            Effect::Inspect { cluster, cluster_uid, provider_id, .. } => {
+                let found = self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await?;
+                Ok(Some(Event::Inspected { cluster, provider_id, found }))
+            }
+            Effect::RecordLaunched { claim, attempt, provider_id, .. } => {
                 self.settle_launched(&claim, attempt, &provider_id).await
             }
-            Command::CloseLaunch { claim, .. } => self.close(&claim).await,
-            Command::PersistCounts { counts, .. } => self.put_extent(counts).await,
-            Command::Terminate { cluster, cluster_uid, claim, provider_id } => {
-                self.terminate(Owner { cluster: &cluster, uid: &cluster_uid }, &claim, &provider_id).await
+            Effect::CloseLaunch { claim, .. } => self.close(&claim).await,
+            Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
+            Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
+                self.terminate(cluster, &cluster_uid, claim, provider_id).await
             }
-            // Instructions are sent by sessions, which keep them until they are answered.
-            Command::Instruct { .. } => retry("instructions are delivered by sessions, not by the call runner"),
+            // Sessions deliver instructions and keep them until they are answered; the replica and
+            // the loop around it execute the others.
+            Effect::Instruct { .. }
+            | Effect::Plan(_)
+            | Effect::Resync { .. }
+            | Effect::ReportFinding { .. }
+            | Effect::PublishView { .. } => Err(retry("this effect is no call to the store or the cloud")),
         }
     }
 
     async fn record(&self, decision: &Decision) -> Outcome {
         let entry = records::entry(decision, |order| self.cloud.terms(&LaunchRequest::from(order)));
-        match self.log.record(self.store, &self.lease, decision, entry).await {
-            Ok(()) => Outcome::Done,
-            Err(error) => retry(error),
-        }
+        self.log.record(self.store, &self.lease, decision, entry).await.map_err(retry)?;
+        Ok(Some(Event::Recorded { decision: decision.id }))
     }
 
     async fn settle_launched(&self, claim: &str, attempt: u32, provider_id: &str) -> Outcome {
         let settlement = AttemptOutcome::Launched { provider_id: provider_id.to_owned() };
-        match self.store.finish_attempt(&self.lease, claim, attempt, &settlement).await {
-            Ok(()) => Outcome::Done,
-            Err(error) => retry(error),
-        }
+        self.store.finish_attempt(&self.lease, claim, attempt, &settlement).await.map_err(retry)?;
+        Ok(None)
     }
 
     async fn put_extent(&self, extent: ObjectCounts) -> Outcome {
-        match self.store.put_extent(&self.lease, &intents::to_observed_extent(extent)).await {
-            Ok(()) => Outcome::Done,
-            Err(error) => retry(error),
-        }
+        self.store.put_extent(&self.lease, &intents::to_observed_extent(extent)).await.map_err(retry)?;
+        Ok(None)
     }
 
     async fn close(&self, claim: &str) -> Outcome {
-        match self.store.close_intents(&self.lease, &[claim.to_owned()]).await {
-            Ok(()) => Outcome::Done,
-            Err(error) => retry(error),
-        }
+        self.store.close_intents(&self.lease, &[claim.to_owned()]).await.map_err(retry)?;
+        Ok(None)
     }
 
     /// Ends the attempt before, records the next one, and launches it, in this order: the row of an
@@ -258,136 +262,144 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         let order = &decided.machine.launch;
         let ended = AttemptOutcome::Failed { why: "another attempt follows".to_owned() };
         let before = order.attempt.saturating_sub(1);
-        if let Err(error) = self.store.finish_attempt(&self.lease, &order.claim, before, &ended).await {
-            return retry(error);
-        }
+        self.store.finish_attempt(&self.lease, &order.claim, before, &ended).await.map_err(retry)?;
         let intent = intents::encode(decided, |order| self.cloud.terms(&LaunchRequest::from(order)));
         if let Err(error) = self.store.begin_attempt(&self.lease, &intent).await {
-            return begin_failure_outcome(error);
+            return Ok(Some(launch_failed(order, attempt_failure(error)?)));
         }
         if !self.fence.allows(&self.lease) {
-            return retry("the cluster's lease may have run out");
+            return Err(retry("the cluster's lease may have run out"));
         }
         self.launch(order).await
     }
 
-    async fn describe(&self, provider_id: &str) -> Outcome {
-        match self.cloud.describe(instance_id(provider_id)).await {
-            Ok(instance) if instance.state != InstanceState::Terminated => Outcome::Launched {
-                provider_id: instance.provider_id,
-                instance_type: instance.instance_type,
-                zone: instance.zone,
-                capacity_type: instance.capacity_type,
-                unavailable: Vec::new(),
-            },
-            Ok(_) => Outcome::Done,
-            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
-            Err(error) => retry_after(&error),
-        }
+    async fn describe(&self, cluster: ClusterId, claim: Text, attempt: u32, provider_id: Text) -> Outcome {
+        Ok(Some(match self.cloud.describe(instance_id(&provider_id)).await {
+            Ok(instance) if instance.state != InstanceState::Terminated => {
+                let unavailable = Vec::new();
+                launched(cluster, claim, attempt, LaunchOutcome { instance, unavailable })
+            }
+            Ok(_) => Event::InstanceGone { cluster, provider_id },
+            Err(CloudError::NotFound { .. }) => Event::Inspected { cluster, provider_id, found: Inspection::Unknown },
+            Err(error) => return Err(retry_after(&error)),
+        }))
     }
 
     /// Describes one instance and checks whether its tags name `owner`.
-    async fn inspect(&self, owner: Owner<'_>, provider_id: &str) -> Outcome {
+    async fn inspect(&self, owner: Owner<'_>, provider_id: &str) -> Result<Inspection, Retry> {
         match self.cloud.describe(instance_id(provider_id)).await {
-            Ok(instance) if instance.state == InstanceState::Terminated => Outcome::Found(Inspection::Ended),
-            Ok(instance) if instance.owned_by(owner).is_err() => Outcome::Found(Inspection::Foreign),
-            Ok(_) => Outcome::Found(Inspection::Runs),
-            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
-            Err(error) => retry_after(&error),
+            Ok(instance) if instance.state == InstanceState::Terminated => Ok(Inspection::Ended),
+            Ok(instance) if instance.owned_by(owner).is_err() => Ok(Inspection::Foreign),
+            Ok(_) => Ok(Inspection::Runs),
+            Err(CloudError::NotFound { .. }) => Ok(Inspection::Unknown),
+            Err(error) => Err(retry_after(&error)),
         }
     }
 
     async fn launch(&self, order: &LaunchOrder) -> Outcome {
-        let outcome = match self.cloud.launch(&LaunchRequest::from(order)).await {
-            Ok(launched) => Outcome::Launched {
-                provider_id: launched.instance.provider_id,
-                instance_type: launched.instance.instance_type,
-                zone: launched.instance.zone,
-                capacity_type: launched.instance.capacity_type,
-                unavailable: launched
-                    .unavailable
-                    .into_iter()
-                    .map(|option| (option.instance_type, option.zone))
-                    .collect(),
-            },
-            Err(error) => launch_failure_outcome(&error, order.repeats),
-        };
-        self.settle_outcome(order, &outcome).await;
-        outcome
+        match self.cloud.launch(&LaunchRequest::from(order)).await {
+            Ok(outcome) => {
+                let provider_id = outcome.instance.provider_id.to_string();
+                self.settle_outcome(order, &AttemptOutcome::Launched { provider_id }).await;
+                Ok(Some(launched(order.cluster.clone(), order.claim.clone(), order.attempt, outcome)))
+            }
+            Err(error) => {
+                let failure = launch_failure(&error, order.repeats)?;
+                self.settle_outcome(order, &AttemptOutcome::Failed { why: format!("{failure:?}") }).await;
+                Ok(Some(launch_failed(order, failure)))
+            }
+        }
     }
 
     /// Records how a launch ended. If that fails, the row stays open and is reconciled after a
     /// restart.
-    async fn settle_outcome(&self, order: &LaunchOrder, outcome: &Outcome) {
-        let settlement = match outcome {
-            Outcome::Launched { provider_id, .. } => AttemptOutcome::Launched { provider_id: provider_id.to_string() },
-            Outcome::LaunchFailed(failure) => AttemptOutcome::Failed { why: format!("{failure:?}") },
-            _ => return,
-        };
-        if let Err(error) = self.store.finish_attempt(&self.lease, &order.claim, order.attempt, &settlement).await {
+    async fn settle_outcome(&self, order: &LaunchOrder, outcome: &AttemptOutcome) {
+        if let Err(error) = self.store.finish_attempt(&self.lease, &order.claim, order.attempt, outcome).await {
             warn!(cluster = %order.cluster, claim = %order.claim, %error, attempt = order.attempt, "cannot record launch outcome");
         }
     }
 
-    async fn terminate(&self, owner: Owner<'_>, claim: &str, provider_id: &str) -> Outcome {
-        let cluster = owner.cluster;
-        match self.cloud.terminate(instance_id(provider_id), owner).await {
-            Ok(()) => Outcome::Begun,
-            Err(CloudError::NotFound { .. }) => self.confirm_terminated(provider_id).await,
+    async fn terminate(&self, cluster: ClusterId, uid: &str, claim: Text, provider_id: Text) -> Outcome {
+        match self.cloud.terminate(instance_id(&provider_id), Owner { cluster: &cluster, uid }).await {
+            // The termination has begun.
+            Ok(()) => Ok(None),
+            Err(CloudError::NotFound { .. }) => self.confirm_terminated(cluster, provider_id).await,
             Err(foreign @ CloudError::Foreign { .. }) => {
-                warn!(cluster, claim, reason = %foreign, "refusing to terminate instance tagged for another owner");
-                Outcome::Refused(foreign.to_string())
+                warn!(%cluster, %claim, reason = %foreign, "refusing to terminate instance tagged for another owner");
+                Ok(Some(Event::TerminateRefused { cluster, claim, provider_id }))
             }
-            Err(error) => retry_after(&error),
+            Err(error) => Err(retry_after(&error)),
         }
     }
 
     /// Called when terminating an instance returned NotFound: either the cloud confirms that it has
     /// terminated, or the cloud does not know it, which is also the answer of a wrong account.
-    async fn confirm_terminated(&self, provider_id: &str) -> Outcome {
-        match self.cloud.describe(instance_id(provider_id)).await {
-            Ok(instance) if instance.state == InstanceState::Terminated => Outcome::Done,
-            Ok(_) => retry("the cloud reported the instance as missing, but describes it as existing"),
-            Err(CloudError::NotFound { .. }) => Outcome::Found(Inspection::Unknown),
-            Err(error) => retry_after(&error),
+    async fn confirm_terminated(&self, cluster: ClusterId, provider_id: Text) -> Outcome {
+        match self.cloud.describe(instance_id(&provider_id)).await {
+            Ok(instance) if instance.state == InstanceState::Terminated => {
+                Ok(Some(Event::InstanceGone { cluster, provider_id }))
+            }
+            Ok(_) => Err(retry("the cloud reported the instance as missing, but describes it as existing")),
+            Err(CloudError::NotFound { .. }) => {
+                Ok(Some(Event::Inspected { cluster, provider_id, found: Inspection::Unknown }))
+            }
+            Err(error) => Err(retry_after(&error)),
         }
     }
 }
 
-/// Maps a launch error to an outcome. When an earlier call of the same attempt may have taken
-/// effect (`repeats`), a refusal proves nothing: the cloud checks permissions and limits before it
-/// looks up the client token. Such a launch is retried until the cloud answers it or its time is
-/// up.
-fn launch_failure_outcome(error: &CloudError, repeats: bool) -> Outcome {
+/// The event of a launch that produced an instance.
+fn launched(cluster: ClusterId, claim: Text, attempt: u32, outcome: LaunchOutcome) -> Event {
+    let LaunchOutcome { instance, unavailable } = outcome;
+    Event::Launched(Box::new(Launched {
+        cluster,
+        claim,
+        attempt,
+        provider_id: instance.provider_id,
+        instance_type: instance.instance_type,
+        zone: instance.zone,
+        capacity_type: instance.capacity_type,
+        unavailable: unavailable.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
+    }))
+}
+
+fn launch_failed(order: &LaunchOrder, failure: LaunchFailure) -> Event {
+    let (cluster, claim) = (order.cluster.clone(), order.claim.clone());
+    Event::LaunchFailed { cluster, claim, attempt: order.attempt, failure }
+}
+
+/// The definitive failure that a launch error proves. When an earlier call of the same attempt may
+/// have taken effect (`repeats`), a refusal proves nothing: the cloud checks permissions and limits
+/// before it looks up the client token. Such a launch is retried until the cloud answers it or its
+/// time is up.
+fn launch_failure(error: &CloudError, repeats: bool) -> Result<LaunchFailure, Retry> {
     match error.as_launch_failure() {
-        Some(LaunchFailure::Refused { .. }) if repeats => retry_after(error),
-        Some(failure) => Outcome::LaunchFailed(failure),
-        None => retry_after(error),
+        Some(LaunchFailure::Refused { .. }) if repeats => Err(retry_after(error)),
+        Some(failure) => Ok(failure),
+        None => Err(retry_after(error)),
     }
 }
 
-fn retry_after(error: &CloudError) -> Outcome {
-    let after_ms = match error {
-        CloudError::RequestLimitExceeded { retry_after_ms } => Some(*retry_after_ms),
+fn retry_after(error: &CloudError) -> Retry {
+    let after = match error {
+        CloudError::RequestLimitExceeded { retry_after_ms } => Some(Millis::new(*retry_after_ms)),
         _ => None,
     };
-    Outcome::TryAgain { after_ms, why: error.to_string() }
+    Retry { after, why: error.to_string() }
 }
 
-fn retry(why: impl ToString) -> Outcome {
-    Outcome::TryAgain { after_ms: None, why: why.to_string() }
+fn retry(why: impl ToString) -> Retry {
+    Retry { after: None, why: why.to_string() }
 }
 
-/// Maps a failure to record an attempt. If the attempt can never be recorded, the launch fails;
-/// otherwise its NodeClaim would wait for an instance forever.
-fn begin_failure_outcome(error: StoreError) -> Outcome {
+/// The failure of a launch whose attempt can never be recorded; without it the NodeClaim would wait
+/// for an instance forever. Other store errors are retried.
+fn attempt_failure(error: StoreError) -> Result<LaunchFailure, Retry> {
     match error {
-        StoreError::AttemptRefused { .. } => Outcome::LaunchFailed(LaunchFailure::Refused {
-            code: "AttemptRefused".into(),
-            message: error.to_string(),
-            retryable: false,
-        }),
-        other => retry(other),
+        StoreError::AttemptRefused { .. } => {
+            Ok(LaunchFailure::Refused { code: "AttemptRefused".into(), message: error.to_string(), retryable: false })
+        }
+        other => Err(retry(other)),
     }
 }
 
@@ -404,14 +416,39 @@ fn offering_entry(refusal: &UnavailableOffering) -> OfferingEntry {
         instance_type: refusal.instance_type.to_string(),
         zone: refusal.zone.to_string(),
         capacity_type: refusal.capacity_type.as_str().to_owned(),
-        until_ms: refusal.until.0,
+        until_ms: refusal.until.as_millis(),
         reason: "the cloud had no capacity".to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cloud::provider::Override;
+    use engine::model::{CapacityType, Timestamp};
+
     use super::*;
+
+    #[test]
+    fn a_launch_event_contains_the_unavailable_options() {
+        let instance = Instance {
+            id: "i-1".into(),
+            provider_id: "aws:///z/i-1".into(),
+            instance_type: "t.4".into(),
+            zone: "z".into(),
+            capacity_type: CapacityType::Spot,
+            state: InstanceState::Pending,
+            cluster: "c1".into(),
+            cluster_uid: "uid-1".into(),
+            claim: "a".into(),
+            pool: "pool".into(),
+            launched: Timestamp::default(),
+        };
+        let unavailable = vec![Override { instance_type: "t.2".into(), zone: "y".into() }];
+        let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable });
+        let Event::Launched(launched) = event else { panic!("{event:?}") };
+        assert_eq!((&*launched.instance_type, &*launched.zone), ("t.4", "z"));
+        assert_eq!(launched.unavailable, [("t.2".into(), "y".into())]);
+    }
 
     #[test]
     fn an_attempt_that_the_store_rejects_ends_its_launch_and_a_store_failure_does_not() {
@@ -421,13 +458,12 @@ mod tests {
             attempt: 2,
             why: "the attempt before it has not failed".to_owned(),
         };
-        let Outcome::LaunchFailed(LaunchFailure::Refused { message, retryable, .. }) = begin_failure_outcome(refused)
-        else {
+        let Ok(LaunchFailure::Refused { message, retryable, .. }) = attempt_failure(refused) else {
             panic!("the launch must fail, not be retried");
         };
         assert!(!retryable && message.contains("web-1"), "{message}");
         let unreachable = StoreError::Server { what: "begin an attempt", why: "cut".to_owned() };
-        assert!(matches!(begin_failure_outcome(unreachable), Outcome::TryAgain { .. }));
+        assert!(attempt_failure(unreachable).is_err());
     }
 
     #[test]
@@ -437,10 +473,7 @@ mod tests {
             code: "UnauthorizedOperation".into(),
             message: "no permission".to_owned(),
         };
-        assert!(matches!(
-            launch_failure_outcome(&refused, false),
-            Outcome::LaunchFailed(LaunchFailure::Refused { .. })
-        ));
-        assert!(matches!(launch_failure_outcome(&refused, true), Outcome::TryAgain { .. }));
+        assert!(matches!(launch_failure(&refused, false), Ok(LaunchFailure::Refused { .. })));
+        assert!(launch_failure(&refused, true).is_err());
     }
 }

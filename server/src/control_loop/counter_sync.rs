@@ -12,20 +12,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::control::Event;
-use engine::control::guardrails::fleet_counters::{BUCKET_MS, CounterSnapshot, LocalCounters, MachineTotals};
-use engine::model::{MicroUsd, Timestamp};
+use engine::control::guardrails::fleet_counters::{self, BUCKET_LENGTH, CounterSnapshot, LocalCounters, MachineTotals};
+use engine::model::{MicroUsd, Millis, Timestamp};
 use tracing::warn;
 
 use super::replica::Call;
+use crate::clock;
 use crate::store::StoreError;
 use crate::store::counters::{CounterRow, CounterValues, RemoteCounters};
 
 /// Interval between two synchronizations. Decisions within it are invisible to the other replicas.
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 
-/// A replica without changes rewrites its machine count after this long, in milliseconds. The store
-/// counts it for three times as long.
-const MACHINES_REFRESH_MS: i64 = 20_000;
+/// A replica without changes rewrites its machine count after this long. The store counts it for
+/// three times as long.
+const MACHINES_REFRESH: Millis = Millis::from_secs(20);
 
 /// The counters that a process writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl CounterSync {
     /// Begins a synchronization unless one is in flight.
     pub(super) fn begin_sync(&mut self, generation: u64, local: &CounterSnapshot, now: Timestamp) -> Option<Call> {
         let in_flight = std::mem::replace(&mut self.in_flight, true);
-        let within = Duration::from_millis(local.window_ms.max(0).unsigned_abs());
+        let within = clock::duration(local.window);
         (!in_flight).then(|| Call::SyncCounters { generation, update: self.next_update(local, now), within })
     }
 
@@ -62,15 +63,14 @@ impl CounterSync {
 
     /// The changed buckets and the current one; `None` if nothing changed and no refresh is due.
     fn next_update(&mut self, local: &CounterSnapshot, now: Timestamp) -> Option<CounterUpdate> {
-        let running = now.0.div_euclid(BUCKET_MS);
-        let oldest = now.0.saturating_sub(local.window_ms).div_euclid(BUCKET_MS);
+        let running = fleet_counters::bucket_of(now);
+        let oldest = fleet_counters::bucket_of(now - local.window);
         self.acknowledged.retain(|bucket, _| *bucket >= oldest);
         let seen = |bucket: i64| local.buckets.get(&bucket).map(seen).unwrap_or_default();
         let known = local.buckets.keys().chain(self.acknowledged.keys()).copied();
         let mut parts: Vec<i64> = known.filter(|bucket| *bucket >= oldest).collect();
         parts.retain(|bucket| seen(*bucket) != self.acknowledged.get(bucket).copied().unwrap_or_default());
-        let refresh_due =
-            self.acknowledged_at.is_none_or(|at| !(0..MACHINES_REFRESH_MS).contains(&now.millis_since(at)));
+        let refresh_due = self.acknowledged_at.is_none_or(|at| now.duration_since(at) >= MACHINES_REFRESH);
         if parts.is_empty() && !refresh_due {
             return None;
         }
@@ -78,8 +78,8 @@ impl CounterSync {
         parts.sort_unstable();
         parts.dedup();
         let row = |bucket: i64| {
-            let ended = bucket.saturating_add(1).saturating_mul(BUCKET_MS).saturating_sub(1);
-            CounterRow { bucket, ago_ms: now.0.saturating_sub(ended).max(0), seen: seen(bucket) }
+            let ended = Timestamp::default() + BUCKET_LENGTH * bucket.saturating_add(1) - Millis::new(1);
+            CounterRow { bucket, ago_ms: now.duration_since(ended).get(), seen: seen(bucket) }
         };
         let machines = i64::try_from(local.machines).unwrap_or(i64::MAX);
         Some(CounterUpdate { at: now, machines, rows: parts.into_iter().map(row).collect() })
@@ -130,7 +130,7 @@ fn to_event(remote: RemoteCounters, now: Timestamp) -> Event {
         removed: MachineTotals { count: count(seen.removed), cost: MicroUsd(seen.removed_cost) },
     };
     let parts = remote.buckets.into_iter();
-    let parts = parts.map(|(ago, seen)| (Timestamp(now.0.saturating_sub(ago)), share(seen))).collect();
+    let parts = parts.map(|(ago, seen)| (now - Millis::new(ago), share(seen))).collect();
     Event::RemoteCounters { machines: count(remote.machines), parts }
 }
 

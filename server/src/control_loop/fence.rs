@@ -41,8 +41,6 @@ pub(crate) struct Fence {
     clock: Clock,
     /// Epoch and end of validity by lease scope.
     until: Mutex<BTreeMap<String, (u64, ClockReading)>>,
-    /// Disabled in guard-off tests only: a paused process then acts under an expired lease.
-    enabled: bool,
 }
 
 impl fmt::Debug for Fence {
@@ -63,12 +61,7 @@ impl Fence {
 
     /// A fence on these clocks: monotonic and wall clock.
     pub(crate) fn with_clocks(clocks: impl Fn() -> [Duration; 2] + Send + Sync + 'static) -> Self {
-        Self { clock: Box::new(move || ClockReading(clocks())), until: Mutex::default(), enabled: true }
-    }
-
-    /// Disables the fence.
-    pub(crate) fn disabled(self) -> Self {
-        Self { enabled: false, ..self }
+        Self { clock: Box::new(move || ClockReading(clocks())), until: Mutex::default() }
     }
 
     /// The current moment; take it before requesting a lease.
@@ -98,7 +91,7 @@ impl Fence {
     pub(crate) fn allows(&self, lease: &Lease) -> bool {
         let now = self.now();
         let known = |(epoch, until): &(u64, ClockReading)| *epoch == lease.epoch && until.is_after(&now);
-        !self.enabled || self.leases().get(&lease.scope.key()).is_some_and(known)
+        self.leases().get(&lease.scope.key()).is_some_and(known)
     }
 
     fn leases(&self) -> MutexGuard<'_, BTreeMap<String, (u64, ClockReading)>> {
@@ -169,7 +162,10 @@ mod tests {
         assert!(fence.allows(&lease(1)));
         seconds.store(27, Ordering::Relaxed);
         assert!(!fence.allows(&lease(1)));
-        assert!(fence.disabled().allows(&lease(1)), "disabled, it allows an expired lease");
+        // Sabotage: on clocks that stand still, the lease never expires.
+        let stopped = Fence::with_clocks(|| [Duration::from_secs(1_000); 2]);
+        stopped.extend(&lease(1), stopped.now(), DURATION);
+        assert!(stopped.allows(&lease(1)));
     }
 
     #[test]

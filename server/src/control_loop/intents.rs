@@ -12,7 +12,7 @@ use engine::control::{
 };
 use engine::model::taints::Effect;
 use engine::model::{
-    CapacityType, Labels, MicroUsd, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp,
+    CapacityType, Labels, MicroUsd, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -103,7 +103,7 @@ fn claim(decided: &DecidedLaunch) -> StoredClaim {
     let pair = |(key, value): (&Text, &Text)| (key.to_string(), value.to_string());
     StoredClaim {
         decision: decided.decision.0,
-        at: decided.at.0,
+        at: decided.at.as_millis(),
         reason: reason.to_string(),
         pods: pods.iter().map(Text::to_string).collect(),
         pool: claim.pool.to_string(),
@@ -113,8 +113,8 @@ fn claim(decided: &DecidedLaunch) -> StoredClaim {
         startup_taints: taints(&claim.startup_taints),
         requirements: claim.requirements.iter().map(store_requirement).collect(),
         requests: claim.requests.iter().map(|(name, amount)| (name.to_string(), amount)).collect(),
-        expire_after_ms: claim.expire_after_ms,
-        termination_grace_period_ms: claim.termination_grace_period_ms,
+        expire_after_ms: claim.expire_after.map(Millis::get),
+        termination_grace_period_ms: claim.termination_grace_period.map(Millis::get),
     }
 }
 
@@ -165,14 +165,14 @@ pub(super) fn recent_launch(attempt: RecentAttempt, now: Timestamp) -> RecentLau
     let RecentAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
     let order: Option<StoredClaim> = serde_json::from_str(&claim_order).ok();
     let pods = order.map(|order| order.pods.into_iter().map(Text::from).collect()).unwrap_or_default();
-    let ago = |millis: i64| Timestamp(now.0.saturating_sub(millis));
+    let ago = |millis: i64| now - Millis::new(millis);
     RecentLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
 }
 
 fn read_launch(intent: &Intent) -> Option<DecidedLaunch> {
     let request: StoredRequest = serde_json::from_slice(&intent.request).ok()?;
     let claim: StoredClaim = serde_json::from_str(&intent.claim_order).ok()?;
-    let (decision, at) = (DecisionId(claim.decision), Timestamp(claim.at));
+    let (decision, at) = (DecisionId(claim.decision), Timestamp::from_millis(claim.at));
     let (pods, reason) =
         (claim.pods.iter().map(|pod| Text::from(pod.as_str())).collect(), claim.reason.as_str().into());
     let launch = read_order(intent, request)?;
@@ -214,8 +214,8 @@ fn read_claim(name: &str, claim: StoredClaim) -> Option<ClaimOrder> {
         startup_taints: read_taints(claim.startup_taints)?,
         requirements: claim.requirements.into_iter().map(read_requirement).collect::<Option<Requirements>>()?,
         requests: claim.requests.into_iter().map(|(name, amount)| (Text::from(name), amount)).collect::<Resources>(),
-        expire_after_ms: claim.expire_after_ms,
-        termination_grace_period_ms: claim.termination_grace_period_ms,
+        expire_after: claim.expire_after_ms.map(Millis::new),
+        termination_grace_period: claim.termination_grace_period_ms.map(Millis::new),
     })
 }
 

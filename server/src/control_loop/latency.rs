@@ -9,18 +9,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::{ClusterId, Instruction};
-use engine::model::{Text, Timestamp};
+use engine::control::{ClusterId, Effect, Instruction};
+use engine::model::{Millis, Text, Timestamp};
 use executor::Command;
 use rustc_hash::FxHashMap;
 
 use super::replica::{Call, Output};
 use super::steps::StepTimes;
+use crate::clock;
 use crate::histogram::Histogram;
 
-/// A NodeClaim whose order was not sent this many milliseconds after it was due is dropped: its
-/// plan was discarded.
-const GIVE_UP_AFTER_MS: i64 = 600_000;
+/// A NodeClaim whose order was not sent this long after it was due is dropped: its plan was
+/// discarded.
+const GIVE_UP_AFTER: Millis = Millis::from_mins(10);
 
 /// Number of unordered NodeClaims from which on dropped ones are swept.
 const SWEEP_AT: usize = 1_024;
@@ -54,9 +55,10 @@ impl LatencyTracker {
     pub(super) fn observe_outputs(&mut self, outputs: &[Output], now: Timestamp) {
         for output in outputs {
             match output {
-                Output::Call(Call::RunCommand { command: Command::RecordDecision(decision), .. })
-                    if !decision.shadow =>
-                {
+                Output::Call(Call::RunCommand {
+                    command: Command { effect: Effect::RecordDecision(decision), .. },
+                    ..
+                }) if !decision.shadow => {
                     let claims = decision.machines.iter().map(|machine| &machine.claim.name);
                     self.record_decided(&decision.cluster, claims, decision.due, now);
                 }
@@ -86,7 +88,7 @@ impl LatencyTracker {
             self.latencies.decided.observe(elapsed(due, now));
         }
         if self.unordered.len() >= self.sweep_at {
-            self.unordered.retain(|_, due| now.millis_since(*due) < GIVE_UP_AFTER_MS);
+            self.unordered.retain(|_, due| now.duration_since(*due) < GIVE_UP_AFTER);
             self.sweep_at = SWEEP_AT.max(2 * self.unordered.len());
         }
     }
@@ -101,7 +103,7 @@ impl LatencyTracker {
 
 /// Time from `due` to `now`; zero if the clock was set back.
 fn elapsed(due: Timestamp, now: Timestamp) -> Duration {
-    Duration::from_millis(now.millis_since(due).max(0).unsigned_abs())
+    clock::duration(now.duration_since(due))
 }
 
 #[cfg(test)]
@@ -119,17 +121,17 @@ mod tests {
         let latencies = Arc::new(Latencies::default());
         let mut latency_tracker = LatencyTracker::new(Arc::clone(&latencies));
         let (blue, claims) = (ClusterId::from("blue"), [Text::from("a"), Text::from("b")]);
-        let due = Timestamp(1_000);
-        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp(1_010));
+        let due = Timestamp::from_millis(1_000);
+        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(1_010));
         // The store did not answer and the same decision is written again.
-        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp(2_000));
-        latency_tracker.record_decided(&ClusterId::from("green"), claims.iter(), due, Timestamp(1_020));
-        latency_tracker.record_decided(&ClusterId::from("red"), claims[..1].iter(), due, Timestamp(1_040));
+        latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(2_000));
+        latency_tracker.record_decided(&ClusterId::from("green"), claims.iter(), due, Timestamp::from_millis(1_020));
+        latency_tracker.record_decided(&ClusterId::from("red"), claims[..1].iter(), due, Timestamp::from_millis(1_040));
         for (claim, at) in [(&claims[0], 1_030), (&claims[0], 1_035), (&claims[1], 1_040)] {
-            latency_tracker.record_ordered(&blue, claim, Timestamp(at));
+            latency_tracker.record_ordered(&blue, claim, Timestamp::from_millis(at));
         }
-        latency_tracker.record_ordered(&ClusterId::from("red"), &claims[0], Timestamp(1_040));
-        latency_tracker.record_ordered(&ClusterId::from("unknown"), &claims[0], Timestamp(1_040));
+        latency_tracker.record_ordered(&ClusterId::from("red"), &claims[0], Timestamp::from_millis(1_040));
+        latency_tracker.record_ordered(&ClusterId::from("unknown"), &claims[0], Timestamp::from_millis(1_040));
         assert_eq!(counts(&latencies), [true, true]);
     }
 
@@ -138,12 +140,12 @@ mod tests {
         let mut latency_tracker = LatencyTracker::new(Arc::default());
         let blue = ClusterId::from("blue");
         let claims: Vec<Text> = (0..SWEEP_AT - 1).map(|number| Text::from(number.to_string())).collect();
-        latency_tracker.record_decided(&blue, claims.iter(), Timestamp(0), Timestamp(0));
+        latency_tracker.record_decided(&blue, claims.iter(), Timestamp::from_millis(0), Timestamp::from_millis(0));
         latency_tracker.record_decided(
             &blue,
             [Text::from("late")].iter(),
-            Timestamp(GIVE_UP_AFTER_MS),
-            Timestamp(GIVE_UP_AFTER_MS),
+            Timestamp::default() + GIVE_UP_AFTER,
+            Timestamp::default() + GIVE_UP_AFTER,
         );
         assert_eq!(latency_tracker.unordered.len(), 1);
     }

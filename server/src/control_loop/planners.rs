@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use engine::control::{PlanAnswer, PlanRequest, PlanWorker, Planner};
+use engine::control::{PlanAnswer, PlanError, PlanRequest, PlanWorker, Planner};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
@@ -117,7 +117,7 @@ impl Shared {
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request.input))).unwrap_or_else(|_| {
                 error!(%cluster, pods, "planner panicked; plan refused");
                 worker = PlanWorker::new(planner);
-                Err("the planner panicked: this is a bug in fleetwright; report it with the server's log".to_owned())
+                Err(PlanError::Panicked)
             });
             let took = begun.elapsed();
             if took > SLOW_PLAN {

@@ -13,7 +13,7 @@ pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -
     let reasons: Vec<String> = views::reasons(decision).collect();
     let row = DecisionRow {
         number: decision.id.0,
-        decided_at_ms: decision.at.0,
+        decided_at_ms: decision.at.as_millis(),
         kind: kind(decision.kind).to_owned(),
         summary: views::summary(decision),
         report: reasons.join("\n"),

@@ -9,12 +9,13 @@
 
 use std::collections::BTreeMap;
 
-use cloud::provider::{Instance, InstanceState};
+use cloud::provider::{CloudError, Instance, InstanceState};
 use engine::control::{ClusterId, ListedInstance};
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 use tracing::{debug, error, info, warn};
 
 use super::replica::Call;
+use crate::clock;
 use crate::store::StoreError;
 use crate::store::lease::{Lease, LeaseOutcome, Scope};
 use crate::store::listing::{ListedInstanceRow, StoredListing};
@@ -23,9 +24,18 @@ use crate::store::listing::{ListedInstanceRow, StoredListing};
 /// a collection period each, this is longer than throttling or a short network failure.
 const MAX_FAILED_LISTINGS: u32 = 4;
 
-/// How long a replica that could not list leaves the lease to others, in milliseconds: several of
-/// their attempts, which are ten seconds apart.
-const HOLD_OFF_MS: i64 = 120_000;
+/// How long a replica that could not list leaves the lease to others: several of their attempts,
+/// which are ten seconds apart.
+const HOLD_OFF: Millis = Millis::from_mins(2);
+
+/// Why the instances were not listed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListingError {
+    #[error("the region's lease may have run out")]
+    LeaseExpired,
+    #[error(transparent)]
+    Cloud(#[from] CloudError),
+}
 
 /// Instances by owning cluster.
 pub(super) type InstancesByCluster = BTreeMap<ClusterId, Vec<ListedInstance>>;
@@ -150,7 +160,7 @@ impl RegionLister {
         let lease = self.lease.take()?;
         let failed_listings = self.failed_listings;
         warn!(region = %lease.scope, failed_listings, "cannot list instances; releasing region lease to another replica");
-        self.hold_off_until = Some(Timestamp(now.0.saturating_add(HOLD_OFF_MS)));
+        self.hold_off_until = Some(now + HOLD_OFF);
         Some(Call::ReleaseLeases(vec![lease]))
     }
 
@@ -172,14 +182,14 @@ impl RegionLister {
         }
         // The store computed the age after the request, so the cloud was asked no earlier than
         // this.
-        let age = i64::try_from(kept.age.as_millis()).unwrap_or(i64::MAX);
+        let age = clock::millis(kept.age);
         let mut machines: InstancesByCluster = clusters.into_iter().map(|cluster| (cluster, Vec::new())).collect();
         for machine in kept.machines {
             if let Some(listed) = machines.get_mut(machine.cluster.as_str()) {
                 listed.push(from_row(machine));
             }
         }
-        Some((Timestamp(asked.0.saturating_sub(age)), machines))
+        Some((asked - age, machines))
     }
 }
 

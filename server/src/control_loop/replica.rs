@@ -18,10 +18,10 @@ use std::time::Duration;
 use cloud::provider::{CloudEvent, Instance};
 use engine::cluster::Observation;
 use engine::control::{
-    ClusterId, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController,
+    ClusterId, Effect, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController,
 };
-use engine::model::{Text, Timestamp};
-use executor::{Command, CommandId, Executor, Outcome, Step};
+use engine::model::{Millis, Text, Timestamp};
+use executor::{Command, CommandId, Executor, Outcome};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
@@ -30,7 +30,7 @@ use self::events::{concerned_cluster, deadline, to_event};
 use self::handover_wait::HandoverWait;
 use super::counter_sync::{CounterSync, CounterUpdate};
 use super::intents;
-use super::region::{self, InstancesByCluster, RegionLister};
+use super::region::{self, InstancesByCluster, ListingError, RegionLister};
 use crate::session::{AgentHello, SessionEvent};
 use crate::store::StoreError;
 use crate::store::counters::RemoteCounters;
@@ -40,14 +40,14 @@ use crate::store::listing::StoredListing;
 use crate::store::operations::RecentAttempt;
 
 /// Delay between the disconnect of a cluster's agent and the release of its lease to a replica that
-/// requested it, in milliseconds. That replica has requested the lease because the agent connected
-/// there, and re-acquiring a lease discards the request; the delay covers an agent that left the
-/// other replica as well and is reconnecting here.
-const HANDOVER_DELAY_MS: i64 = 500;
+/// requested it. That replica has requested the lease because the agent connected there, and
+/// re-acquiring a lease discards the request; the delay covers an agent that left the other replica
+/// as well and is reconnecting here.
+const HANDOVER_DELAY: Millis = Millis::new(500);
 
-/// Minimum interval between renewals that are caused by lease requests, in milliseconds: a thousand
-/// successive requests take a few renewals.
-const LEASE_REQUEST_INTERVAL_MS: i64 = 250;
+/// Minimum interval between renewals that are caused by lease requests: a thousand successive
+/// requests take a few renewals.
+const LEASE_REQUEST_INTERVAL: Millis = Millis::new(250);
 
 /// Clusters that process a listing in one step. A thousand clusters take tenths of a second, in
 /// which no other decision is made.
@@ -76,7 +76,7 @@ pub(crate) enum Input {
     /// Answer to [`Call::TakeRegionLease`].
     RegionLeaseAnswered(Result<LeaseOutcome, StoreError>),
     /// Answer to [`Call::ListInstances`] requested at `asked`, or why it was not sent.
-    Listed { asked: Timestamp, answer: Result<Vec<Instance>, String> },
+    Listed { asked: Timestamp, answer: Result<Vec<Instance>, ListingError> },
     /// Answer to [`Call::ReadListing`] requested at `asked` about these clusters.
     ListingRead { asked: Timestamp, clusters: Vec<ClusterId>, answer: Result<Option<StoredListing>, StoreError> },
     /// Answer to [`Call::SyncCounters`]: the update that the store acknowledged, and the counters
@@ -139,8 +139,6 @@ pub(crate) struct Replica {
     /// Listed instances that are not yet passed to the controller.
     listings: VecDeque<(ClusterId, Box<Listing>)>,
     listed_at: Timestamp,
-    /// The command that each instruction in flight belongs to.
-    instructed: BTreeMap<InstructionId, CommandId>,
     /// The UID that each cluster's lease was last requested for.
     requested_uids: BTreeMap<ClusterId, Text>,
     /// The last handshake of each cluster's agent.
@@ -198,7 +196,6 @@ impl Replica {
             region: RegionLister::new(region),
             listings: VecDeque::new(),
             listed_at: Timestamp::default(),
-            instructed: BTreeMap::new(),
             requested_uids: BTreeMap::new(),
             handshakes: BTreeMap::new(),
             audited_overrides: BTreeSet::new(),
@@ -288,9 +285,7 @@ impl Replica {
                 self.renew_leases().into_iter().chain(self.region.try_take_lease(now)).map(Output::Call).collect()
             }
             Input::LeaseRequested => {
-                let earliest = self
-                    .renewed_at
-                    .map_or(now, |at| Timestamp(at.0.saturating_add(LEASE_REQUEST_INTERVAL_MS)).max(now));
+                let earliest = self.renewed_at.map_or(now, |at| (at + LEASE_REQUEST_INTERVAL).max(now));
                 self.renew_at = earlier(self.renew_at, earliest);
                 self.region.try_take_lease(now).map(Output::Call).into_iter().collect()
             }
@@ -469,7 +464,7 @@ impl Replica {
         let (mut due, mut next) = (Vec::new(), None);
         for (cluster, lease) in &self.handover_requests {
             let Some(since) = self.agent_absent_since.get(cluster) else { continue };
-            let at = Timestamp(since.0.saturating_add(HANDOVER_DELAY_MS));
+            let at = *since + HANDOVER_DELAY;
             if at > now {
                 next = earlier(next, at);
             } else {
@@ -496,8 +491,6 @@ impl Replica {
         self.agent_absent_since.remove(&cluster);
         self.handover_requests.remove(&cluster);
         self.executor.forget_cluster(&cluster);
-        let executor = &self.executor;
-        self.instructed.retain(|_, command| executor.is_pending(*command));
         let mut outputs = self.handle_event(Event::LeaseReleased { cluster: cluster.clone() }, now);
         outputs.push(Output::Refuse { cluster, reason: "another replica holds the cluster's lease".to_owned() });
         outputs
@@ -507,13 +500,13 @@ impl Replica {
     fn handle_listing(
         &mut self,
         asked: Timestamp,
-        answer: Result<Vec<Instance>, String>,
+        answer: Result<Vec<Instance>, ListingError>,
         now: Timestamp,
     ) -> Vec<Output> {
         let complete = answer.is_ok();
         let given_up = self.region.finish_listing(complete, now).map(Output::Call);
-        let all = answer.unwrap_or_else(|why| {
-            warn!(why, "cannot list instances; skipping this round");
+        let all = answer.unwrap_or_else(|error| {
+            warn!(%error, "cannot list instances; skipping this round");
             Vec::new()
         });
         let machines = region::group_by_cluster(self.leases.keys(), all);
@@ -555,19 +548,8 @@ impl Replica {
         if concerned_cluster(&event).is_some_and(|cluster| !self.leases.contains_key(cluster)) {
             return Vec::new();
         }
-        let steps = match &event {
-            Event::InstructionAcked { instruction, .. } => self.complete_instruction(*instruction, Outcome::Done, now),
-            Event::InstructionFailed { instruction, reason, unmet, .. } => {
-                let outcome = if *unmet { Outcome::Unmet } else { Outcome::Refused };
-                self.complete_instruction(*instruction, outcome(reason.clone()), now)
-            }
-            _ => None,
-        };
-        let steps = steps.unwrap_or_else(|| {
-            self.executor.observe(&event);
-            self.run_controller(event, now)
-        });
-        self.execute_steps(steps, now)
+        let next = self.executor.observe(&event, now);
+        self.run_controller(next, event, now)
     }
 
     fn track_agent(&mut self, event: &Event, now: Timestamp) {
@@ -581,7 +563,7 @@ impl Replica {
                     self.agent_absent_since.insert(cluster.clone(), now);
                 }
                 if self.handover_requests.contains_key(cluster) {
-                    self.hand_over_at = earlier(self.hand_over_at, Timestamp(now.0.saturating_add(HANDOVER_DELAY_MS)));
+                    self.hand_over_at = earlier(self.hand_over_at, now + HANDOVER_DELAY);
                 }
                 self.mark_agent_absent(cluster);
             }
@@ -590,34 +572,29 @@ impl Replica {
         }
     }
 
-    /// `None` if no command waits for that answer.
-    fn complete_instruction(
-        &mut self,
-        instruction: InstructionId,
-        outcome: Outcome,
-        now: Timestamp,
-    ) -> Option<Vec<Step>> {
-        let command = self.instructed.remove(&instruction)?;
-        Some(self.executor.outcome(command, outcome, now))
-    }
-
-    fn run_controller(&mut self, event: Event, now: Timestamp) -> Vec<Step> {
+    /// Passes `event` to the controller. `due` are commands to send before its effects.
+    fn run_controller(&mut self, due: impl IntoIterator<Item = Command>, event: Event, now: Timestamp) -> Vec<Output> {
         let effects = self.controller.handle(event, now);
-        effects.into_iter().flat_map(|effect| self.executor.start(effect, now)).collect()
+        let mut outputs = self.publish_unavailable_offerings();
+        outputs.extend(self.execute(due, effects, now));
+        outputs
     }
 
     fn handle_outcome(&mut self, id: CommandId, outcome: Outcome, now: Timestamp) -> Vec<Output> {
-        if let Outcome::TryAgain { why, .. } = &outcome {
-            debug!(command = id.0, why, "command will be retried");
+        if let Err(retry) = &outcome {
+            debug!(command = id.0, why = retry.why, "command will be retried");
         }
-        let steps = self.executor.outcome(id, outcome, now);
-        self.execute_steps(steps, now)
+        // Offerings that this event makes unavailable are published with the next input.
+        let mut outputs = self.publish_unavailable_offerings();
+        let (event, next) = self.executor.handle_outcome(id, outcome, now);
+        let effects = event.map(|event| self.controller.handle(event, now)).unwrap_or_default();
+        outputs.extend(self.execute(next, effects, now));
+        outputs
     }
 
     fn handle_tick(&mut self, now: Timestamp) -> Vec<Output> {
-        let mut steps = self.executor.tick(now);
-        steps.extend(self.run_controller(Event::Tick, now));
-        let mut outputs = self.execute_steps(steps, now);
+        let due = self.executor.tick(now);
+        let mut outputs = self.run_controller(due, Event::Tick, now);
         outputs.extend(self.deliver_listings(now));
         for (cluster, agent_epoch) in self.handover_wait.take_due(now) {
             self.admission.enqueue(cluster, agent_epoch);
@@ -632,36 +609,45 @@ impl Replica {
         outputs
     }
 
-    fn execute_steps(&mut self, steps: Vec<Step>, now: Timestamp) -> Vec<Output> {
-        let mut queue = VecDeque::from(steps);
-        let mut outputs = Vec::new();
+    fn publish_unavailable_offerings(&mut self) -> Vec<Output> {
         let refusals = self.controller.take_unavailable_offerings();
-        if !refusals.is_empty() {
-            outputs.push(Output::Call(Call::PublishUnavailableOfferings { region: self.region.key(), refusals }));
+        if refusals.is_empty() {
+            return Vec::new();
         }
-        while let Some(step) = queue.pop_front() {
-            match step {
-                Step::Run { id, command: Command::Instruct { cluster, id: number, instruction }, .. } => {
-                    self.instructed.insert(number, id);
-                    let deadline = deadline(&instruction, now);
-                    outputs.push(Output::Instruct { cluster, id: number, instruction, deadline });
-                }
-                Step::Run { id, command, answer_by } => {
-                    let lease = self.lease_for(&command);
-                    outputs.push(Output::Call(Call::RunCommand { id, command, lease, answer_by }));
-                }
-                Step::Plan(request) => outputs.push(Output::Plan(request)),
-                Step::Handle(event) => queue.extend(self.run_controller(*event, now)),
-                Step::Resync { cluster, reason } => outputs.push(Output::Resync { cluster, reason }),
-                Step::Report { cluster, finding } => warn!(%cluster, %finding, "controller warning"),
-                Step::Publish { cluster } => outputs.push(Output::PublishView(cluster)),
-            }
-        }
+        vec![Output::Call(Call::PublishUnavailableOfferings { region: self.region.key(), refusals })]
+    }
+
+    /// Sends `due`, then starts `effects`.
+    fn execute(&mut self, due: impl IntoIterator<Item = Command>, effects: Vec<Effect>, now: Timestamp) -> Vec<Output> {
+        let mut outputs: Vec<Output> = due.into_iter().map(|command| self.send(command, now)).collect();
+        outputs.extend(effects.into_iter().filter_map(|effect| self.start(effect, now)));
         outputs
     }
 
-    fn lease_for(&self, command: &Command) -> Option<Lease> {
-        self.leases.get(command.cluster()).cloned()
+    fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Output> {
+        match effect {
+            Effect::Plan(request) => Some(Output::Plan(request)),
+            Effect::Resync { cluster, reason } => Some(Output::Resync { cluster, reason }),
+            Effect::PublishView { cluster } => Some(Output::PublishView(cluster)),
+            Effect::ReportFinding { cluster, finding } => {
+                warn!(%cluster, %finding, "controller warning");
+                None
+            }
+            effect => self.executor.start(effect, now).map(|command| self.send(command, now)),
+        }
+    }
+
+    fn send(&self, command: Command, now: Timestamp) -> Output {
+        match command.effect {
+            Effect::Instruct { cluster, id, instruction } => {
+                let deadline = deadline(&instruction, now);
+                Output::Instruct { cluster, id, instruction, deadline }
+            }
+            _ => {
+                let lease = self.leases.get(command.effect.cluster()).cloned();
+                Output::Call(Call::RunCommand { command, lease })
+            }
+        }
     }
 }
 

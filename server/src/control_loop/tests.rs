@@ -6,11 +6,10 @@ use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use engine::cluster::{ClusterSnapshot, Observation, PodRecord};
-use engine::control::{Event, Settings, Stage};
+use engine::control::{Event, PlanOutcome, Settings, Stage};
 use engine::input::PlanningInput;
 use engine::model::resources::{CPU, MEMORY, PODS};
-use engine::model::{PodShape, Resources};
-use engine::plan::{Plan, PlanReport};
+use engine::model::{Millis, PodShape, Resources};
 use engine::schedule::CompileCache;
 
 use super::*;
@@ -55,7 +54,7 @@ impl Gate {
 }
 
 /// The production planner; it waits at the gate before it plans greedy pods.
-fn plan_after_gate(gate: &Gate, input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn plan_after_gate(gate: &Gate, input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
     if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
         gate.wait_until_open();
     }
@@ -86,7 +85,7 @@ impl Fixture {
             Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::new(Authorizer::allow_all()));
         let store = Arc::new(MemoryStore::new());
         let heartbeat = Arc::<Heartbeat>::default();
-        let settings = Settings { batch_idle_ms: 1, policy: serve::policy(), ..Settings::default() };
+        let settings = Settings { batch_idle: Millis::new(1), policy: serve::policy(), ..Settings::default() };
         let control = ControlLoop {
             controller: RegionController::new(settings),
             planner,

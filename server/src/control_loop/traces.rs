@@ -14,9 +14,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use engine::control::{ClusterId, Decision, Instruction};
-use engine::model::{Text, Timestamp};
-use executor::{Command, CommandId, Outcome};
+use engine::control::{ClusterId, Decision, Effect, Event, Instruction, LaunchOrder};
+use engine::model::{Millis, Text, Timestamp};
+use executor::CommandId;
 use opentelemetry::trace::{Span as _, SpanKind, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry::{Context, KeyValue, global};
 use tracing::{Span, field, info_span};
@@ -24,9 +24,9 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::replica::{Call, Input};
 
-/// A trace without an instance is dropped after this, in milliseconds: longer than Karpenter's
-/// launch timeout, after which the NodeClaim is deleted.
-const GIVE_UP_AFTER_MS: i64 = 15 * 60_000;
+/// A trace without an instance is dropped after this: longer than Karpenter's launch timeout, after
+/// which the NodeClaim is deleted.
+const GIVE_UP_AFTER: Millis = Millis::from_mins(15);
 
 /// Cluster and name of a NodeClaim.
 type Claim = (ClusterId, Text);
@@ -49,15 +49,12 @@ pub(super) struct Traces {
 impl Traces {
     /// The span that a call runs in.
     pub(super) fn span_for(&mut self, call: &Call, now: Timestamp) -> Span {
-        let Call::RunCommand { id, command, .. } = call else { return Span::none() };
-        match command {
-            Command::RecordDecision(decision) if !decision.machines.is_empty() => self.begin_decision(decision, now),
-            Command::Launch(order) => self.launch(*id, (order.cluster.clone(), order.claim.clone()), order.attempt),
-            Command::Relaunch(decided) => {
-                let order = &decided.machine.launch;
-                self.launch(*id, (order.cluster.clone(), order.claim.clone()), order.attempt)
-            }
-            Command::CloseLaunch { cluster, claim } => {
+        let Call::RunCommand { command, .. } = call else { return Span::none() };
+        match &command.effect {
+            Effect::RecordDecision(decision) if !decision.machines.is_empty() => self.begin_decision(decision, now),
+            Effect::Launch(order) => self.launch(command.id, order),
+            Effect::Relaunch(decided) => self.launch(command.id, &decided.machine.launch),
+            Effect::CloseLaunch { cluster, claim } => {
                 self.claims.remove(&(cluster.clone(), claim.clone()));
                 Span::none()
             }
@@ -80,7 +77,7 @@ impl Traces {
     /// Ends the trace of a launch with a final answer.
     pub(super) fn finish_launch(&mut self, input: &Input) {
         let Input::CommandEnded { id, outcome } = input else { return };
-        if !matches!(outcome, Outcome::TryAgain { .. })
+        if outcome.is_ok()
             && let Some(claim) = self.launches.remove(id)
         {
             self.claims.remove(&claim);
@@ -89,7 +86,7 @@ impl Traces {
 
     /// Begins the trace of a decision with the first try of its record.
     fn begin_decision(&mut self, decision: &Decision, now: Timestamp) -> Span {
-        self.claims.retain(|_, traced| now.millis_since(traced.since) < GIVE_UP_AFTER_MS);
+        self.claims.retain(|_, traced| now.duration_since(traced.since) < GIVE_UP_AFTER);
         let claims = decision.machines.iter().map(|machine| (decision.cluster.clone(), machine.claim.name.clone()));
         let known = claims.clone().find_map(|claim| Some(self.claims.get(&claim)?.decision.clone()));
         let trace = known.unwrap_or_else(|| begin_trace(decision));
@@ -103,7 +100,8 @@ impl Traces {
         span
     }
 
-    fn launch(&mut self, id: CommandId, claim: Claim, attempt: u32) -> Span {
+    fn launch(&mut self, id: CommandId, order: &LaunchOrder) -> Span {
+        let claim = (order.cluster.clone(), order.claim.clone());
         let span = info_span!(
             "launch",
             otel.kind = "client",
@@ -111,7 +109,7 @@ impl Traces {
             otel.status_description = field::Empty,
             cluster = %claim.0,
             k8s.nodeclaim.name = %claim.1,
-            attempt,
+            attempt = order.attempt,
             instance.id = field::Empty,
             instance.r#type = field::Empty,
             zone = field::Empty,
@@ -130,14 +128,14 @@ pub(super) fn record_outcome(input: &Input) {
     let Input::CommandEnded { outcome, .. } = input else { return };
     let span = Span::current();
     match outcome {
-        Outcome::Launched { provider_id, instance_type, zone, .. } => {
-            span.record("instance.id", field::display(provider_id));
-            span.record("instance.type", field::display(instance_type));
-            span.record("zone", field::display(zone));
+        Ok(Some(Event::Launched(launched))) => {
+            span.record("instance.id", field::display(&launched.provider_id));
+            span.record("instance.type", field::display(&launched.instance_type));
+            span.record("zone", field::display(&launched.zone));
         }
-        Outcome::LaunchFailed(failure) => record_error(&span, &format!("{failure:?}")),
-        Outcome::Refused(why) | Outcome::Unmet(why) | Outcome::TryAgain { why, .. } => record_error(&span, why),
-        Outcome::Done | Outcome::Begun | Outcome::Found(_) => {}
+        Ok(Some(Event::LaunchFailed { failure, .. })) => record_error(&span, &format!("{failure:?}")),
+        Err(retry) => record_error(&span, &retry.why),
+        Ok(_) => {}
     }
 }
 
@@ -167,5 +165,5 @@ fn tracer() -> global::BoxedTracer {
 }
 
 fn moment(at: Timestamp) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(at.0.max(0).unsigned_abs())
+    SystemTime::UNIX_EPOCH + Duration::from_millis(at.as_millis().max(0).unsigned_abs())
 }

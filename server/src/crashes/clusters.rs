@@ -9,11 +9,9 @@ use std::time::Duration;
 use agent::Target;
 use cloud::simulated::SeededRng;
 use engine::cluster::PodPhase;
-use engine::model::resources::{CPU, MEMORY, PODS};
-use engine::model::{Labels, PodShape, Resources, Text};
 use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
-use simulator::cluster::{ClusterSettings, Workload};
+use simulator::cluster::{ClusterSettings, Workload, pod_spec};
 use tokio::task::JoinSet;
 
 use super::Plan;
@@ -176,16 +174,7 @@ fn settings(seed: u64) -> ClusterSettings {
 }
 
 fn workload(number: u64) -> Workload {
-    let name = format!("load-{number}");
-    let requests = Resources::from_iter([(CPU, 3_000), (MEMORY, 1 << 30), (PODS, 1)]);
-    let labels = Labels::from([(Text::from("app"), Text::from(name.as_str()))]);
-    Workload {
-        namespace: Text::from("crashes"),
-        name: Text::from(name),
-        shape: Arc::new(PodShape { requests, ..PodShape::default() }),
-        labels: Arc::new(labels),
-        do_not_disrupt: None,
-    }
+    Workload::new("crashes", &format!("load-{number}"), &pod_spec(3_000, 1 << 30))
 }
 
 /// One NodePool of instances with four processors, of which a pod requests three.

@@ -72,7 +72,7 @@ impl SimulatedApi {
     pub(crate) async fn drive(&self) {
         loop {
             let next = self.state().step();
-            let wait = next.map_or(STEP, |at| Duration::from_millis(at.millis_since(clock::now()).unsigned_abs()));
+            let wait = next.map_or(STEP, |at| clock::duration(at.duration_since(clock::now())));
             tokio::select! {
                 () = tokio::time::sleep(wait.min(STEP)) => {}
                 () = self.changed.notified() => {}
@@ -103,7 +103,7 @@ impl State {
                 }
                 None
             }
-            Change::Observed(Observation::Upsert(object)) => encode::object(&object),
+            Change::Observed(Observation::Upsert(object)) => encode::object(&self.cluster, &object),
             Change::Observed(Observation::Delete(key)) => {
                 if let Key::Claim(name) = &key {
                     self.conditions.remove(name);
@@ -125,7 +125,7 @@ impl State {
         });
         let manifests = self.manifests.iter().cloned().map(v1::change::Change::Manifest).map(Record::plain);
         let mut encoder = encode::Encoder::default();
-        manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&object))).collect()
+        manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&self.cluster, &object))).collect()
     }
 
     fn set_conditions(&mut self, claim: Text, conditions: Vec<v1::Condition>) {

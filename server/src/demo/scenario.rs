@@ -1,22 +1,18 @@
 //! The scenario of a simulated cluster: a burst, mixed requirements, a scale-down, and the end. A
 //! step begins when the previous one has ended, so the scenario is as fast as the system.
 
-use std::sync::Arc;
-
-use engine::cluster::{DaemonRecord, PodPhase};
-use engine::model::labels::{ARCH, CAPACITY_TYPE, SelectorOperator, SelectorTerm, ZONE};
-use engine::model::resources::{CPU, MEMORY, PODS};
-use engine::model::{
-    LabelSelector, Labels, PodShape, Resources, SpreadConstraint, Text, Timestamp, Toleration, TolerationOperator,
-};
+use engine::cluster::PodPhase;
+use engine::model::labels::{ARCH, CAPACITY_TYPE, ZONE};
+use engine::model::{Millis, Timestamp};
 use fleetwright_proto::v1;
+use serde_json::json;
 use simulator::SimulatedCluster;
-use simulator::cluster::{ClusterSettings, Workload};
+use simulator::cluster::{ClusterSettings, Workload, pod_spec};
 
 use super::manifests::{self, one_of};
 
 /// Pause after the end of a step.
-const PAUSE_MS: i64 = 2_000;
+const PAUSE: Millis = Millis::from_secs(2);
 
 const GIB: i64 = 1 << 30;
 
@@ -70,7 +66,7 @@ impl Scenario {
         }
         if !has_ended(cluster, step.until) {
             self.ended_since = None;
-        } else if now.millis_since(*self.ended_since.get_or_insert(now)) >= PAUSE_MS {
+        } else if now.duration_since(*self.ended_since.get_or_insert(now)) >= PAUSE {
             (self.step, self.begun, self.ended_since) = (self.step + 1, false, None);
             if self.repeat {
                 self.step %= STEPS.len();
@@ -112,65 +108,28 @@ pub(super) fn settings(seed: u64) -> ClusterSettings {
 }
 
 /// A DaemonSet with a pod on every node.
-pub(super) fn daemon() -> DaemonRecord {
-    let everything =
-        Toleration { key: Text::default(), operator: TolerationOperator::Exists, value: Text::default(), effect: None };
-    let shape = PodShape { tolerations: vec![everything], ..shape(100, GIB / 8) };
-    DaemonRecord {
-        namespace: Text::from("kube-system"),
-        name: Text::from("node-agent"),
-        shape: Arc::new(shape),
-        labels: Arc::new(labels("node-agent")),
-    }
+pub(super) fn daemon() -> Workload {
+    let mut spec = pod_spec(100, GIB / 8);
+    spec["tolerations"] = json!([{"operator": "Exists"}]);
+    Workload::new("kube-system", "node-agent", &spec)
 }
 
 fn workloads() -> [Workload; 4] {
-    let web = shape(500, GIB);
-    let mut cache = shape(1_000, 6 * GIB);
-    cache.spread = vec![over_zones("cache")];
-    let mut build = shape(2_000, 4 * GIB);
-    build.node_selector.insert(Text::from(ARCH), Text::from("arm64"));
-    let mut train = shape(3_000, 6 * GIB);
-    train.node_selector.insert(Text::from(CAPACITY_TYPE), Text::from("spot"));
-    train.tolerations = vec![Toleration {
-        key: Text::from("dedicated"),
-        operator: TolerationOperator::Equal,
-        value: Text::from("batch"),
-        effect: None,
-    }];
-    [workload("web", web), workload("cache", cache), workload("build", build), workload("train", train)]
-}
-
-fn workload(name: &str, shape: PodShape) -> Workload {
-    Workload {
-        namespace: Text::from("shop"),
-        name: Text::from(name),
-        shape: Arc::new(shape),
-        labels: Arc::new(labels(name)),
-        do_not_disrupt: None,
-    }
-}
-
-fn shape(millicores: i64, bytes: i64) -> PodShape {
-    let requests = Resources::from_iter([(CPU, millicores), (MEMORY, bytes), (PODS, 1)]);
-    PodShape { requests, ..PodShape::default() }
-}
-
-fn labels(app: &str) -> Labels {
-    Labels::from([(Text::from("app"), Text::from(app))])
-}
-
-fn over_zones(app: &str) -> SpreadConstraint {
-    let own = SelectorTerm { key: Text::from("app"), operator: SelectorOperator::In, values: vec![Text::from(app)] };
-    SpreadConstraint {
-        topology_key: Text::from(ZONE),
-        max_skew: 1,
-        min_domains: None,
-        hard: true,
-        selector: Some(LabelSelector::new(vec![own])),
-        honor_node_affinity: true,
-        honor_node_taints: false,
-    }
+    let web = pod_spec(500, GIB);
+    let mut cache = pod_spec(1_000, 6 * GIB);
+    cache["topologySpreadConstraints"] = json!([{
+        "maxSkew": 1,
+        "topologyKey": ZONE,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "cache"}},
+    }]);
+    let mut build = pod_spec(2_000, 4 * GIB);
+    build["nodeSelector"] = json!({ARCH: "arm64"});
+    let mut train = pod_spec(3_000, 6 * GIB);
+    train["nodeSelector"] = json!({CAPACITY_TYPE: "spot"});
+    train["tolerations"] = json!([{"key": "dedicated", "operator": "Equal", "value": "batch"}]);
+    [("web", web), ("cache", cache), ("build", build), ("train", train)]
+        .map(|(name, spec)| Workload::new("shop", name, &spec))
 }
 
 /// NodePools and their EC2NodeClass.
@@ -178,12 +137,12 @@ pub(super) fn manifests() -> Vec<v1::ManifestRecord> {
     let pool = |name: &str, arch: &str, paid: &[&str]| {
         let category = one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]);
         let mut pool = manifests::pool(name, &[category, one_of(ARCH, &[arch]), one_of(CAPACITY_TYPE, paid)], "2s");
-        pool["spec"]["limits"] = serde_json::json!({"cpu": "200"});
+        pool["spec"]["limits"] = json!({"cpu": "200"});
         pool
     };
     let mut batch = pool("batch", "amd64", &["spot"]);
     batch["spec"]["template"]["spec"]["taints"] =
-        serde_json::json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]);
+        json!([{"key": "dedicated", "value": "batch", "effect": "NoSchedule"}]);
     manifests::manifests(&[
         pool("general", "amd64", &["spot", "on-demand"]),
         pool("arm", "arm64", &["on-demand"]),

@@ -148,8 +148,8 @@ fn freeze(row: Row) -> Freeze {
         pool,
         by: Text::from(row.order.by),
         reason: Text::from(row.order.reason),
-        since: Timestamp(row.since_ms),
-        until: row.order.until_ms.map(Timestamp),
+        since: Timestamp::from_millis(row.since_ms),
+        until: row.order.until_ms.map(Timestamp::from_millis),
     }
 }
 
@@ -160,7 +160,7 @@ fn refusal(entry: OfferingEntry) -> Option<UnavailableOffering> {
         instance_type: Text::from(entry.instance_type),
         zone: Text::from(entry.zone),
         capacity_type: capacity_types.into_iter().find(|kind| kind.as_str() == entry.capacity_type)?,
-        until: Timestamp(entry.until_ms),
+        until: Timestamp::from_millis(entry.until_ms),
     })
 }
 

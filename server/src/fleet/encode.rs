@@ -23,7 +23,7 @@ pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse 
     let clusters = view.clusters.iter().filter(|(name, _)| wanted(name));
     let decisions = view.decisions().into_iter().filter(|decision| wanted(&decision.cluster));
     v1::WatchResponse {
-        taken_at_ms: view.taken_at.0,
+        taken_at_ms: view.taken_at.as_millis(),
         clusters: clusters.map(|(_, cluster)| cluster_view(cluster)).collect(),
         decisions: decisions.map(decision_message).collect(),
     }
@@ -59,7 +59,7 @@ fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
     v1::Guardrails {
         shadow: guardrails.mode == Mode::Shadow,
         quarantine_reason: reason.to_string(),
-        quarantined_since_ms: since.0,
+        quarantined_since_ms: since.as_millis(),
         freeze_reasons: guardrails.freezes.iter().map(ToString::to_string).collect(),
         circuit_breaker_reason: text(guardrails.circuit_breaker.as_ref()),
         launches_held_reason: text(guardrails.held_launches.as_ref()),
@@ -76,7 +76,7 @@ fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
 fn waiting(removal: &WaitingRemoval) -> v1::WaitingRemoval {
     v1::WaitingRemoval {
         node_claim: removal.claim.to_string(),
-        since_ms: removal.since.0,
+        since_ms: removal.since.as_millis(),
         reason: removal.reason.to_string(),
         release: removal.release.to_string(),
     }
@@ -106,7 +106,7 @@ fn node_view(machine: &MachineView) -> v1::NodeView {
         stage: stage(machine.stage).into(),
         price_micro_usd: instance.map_or(0, |instance| instance.price.0),
         pod_count: number(machine.pods),
-        created_at_ms: machine.since.0,
+        created_at_ms: machine.since.as_millis(),
         note: machine.termination_reason.as_deref().unwrap_or_default().to_owned(),
         ..v1::NodeView::default()
     }
@@ -191,7 +191,7 @@ fn decision_message(decision: &Decision) -> v1::Decision {
     v1::Decision {
         id: decision.id.0,
         cluster_name: decision.cluster.to_string(),
-        decided_at_ms: decision.at.0,
+        decided_at_ms: decision.at.as_millis(),
         kind: kind.into(),
         summary: sentence(decision),
         reasons: launched

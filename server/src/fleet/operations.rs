@@ -1,5 +1,7 @@
 //! Operator commands and their audit log.
 
+use std::time::Duration;
+
 use fleetwright_proto::v1;
 use tonic::{Request, Status};
 use tracing::warn;
@@ -45,12 +47,12 @@ pub(super) async fn freeze(
     }
     let clusters = store.clusters().await.map_err(unavailable)?;
     check_exists(&scope, clusters, |cluster| pools(view, cluster))?;
-    let now = clock::now().0;
-    let until_ms =
-        (request.duration_ms > 0).then(|| now.saturating_add(i64::try_from(request.duration_ms).unwrap_or(i64::MAX)));
+    let now = clock::now();
+    let until = now + clock::millis(Duration::from_millis(request.duration_ms));
+    let until_ms = (request.duration_ms > 0).then_some(until.as_millis());
     let order = FreezeOrder { scope, by, reason, until_ms };
     let id = store.freeze(&order).await.map_err(unavailable)?;
-    Ok(message(&Freeze { id, since_ms: now, order }))
+    Ok(message(&Freeze { id, since_ms: now.as_millis(), order }))
 }
 
 fn scope(scope: v1::FreezeScope) -> Result<FreezeScope, Status> {

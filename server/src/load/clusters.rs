@@ -11,10 +11,10 @@ use engine::cluster::{LaunchedFacts, PodKey};
 use engine::control::{ClaimOrder, Instruction};
 use engine::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use engine::model::resources::{CPU, MEMORY, PODS};
-use engine::model::{Labels, PodShape, Requirements, Resources, Text, Timestamp};
+use engine::model::{Labels, Millis, Requirements, Resources, Text};
 use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
-use simulator::cluster::{ClusterSettings, Workload};
+use simulator::cluster::{ClusterSettings, Workload, pod_spec};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -23,8 +23,8 @@ use crate::clock;
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 
-/// Age of the clusters, in milliseconds: everything in them has settled.
-const AGE_MS: i64 = 3_600_000;
+/// Age of the clusters: everything in them has settled.
+const AGE: Millis = Millis::from_hours(1);
 
 pub(super) struct Clusters {
     all: Vec<Arc<SimulatedApi>>,
@@ -38,7 +38,7 @@ impl Clusters {
         let (bursting, _) = watch::channel(None);
         let mut tasks = JoinSet::new();
         let mut all = Vec::new();
-        let run = clock::now().0;
+        let run = clock::now().as_millis();
         let first = full_cluster(plan);
         for number in 0..plan.clusters {
             let name = format!("load-{run:x}-{number}");
@@ -133,7 +133,7 @@ async fn bursts(api: &SimulatedApi, pattern: ArrivalPattern, mut bursting: watch
 /// A cluster with nodes full of running pods.
 fn full_cluster(plan: &Plan) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::new(settings(plan.seed));
-    let born = Timestamp(clock::now().0 - AGE_MS);
+    let born = clock::now() - AGE;
     for node in 0..plan.nodes {
         let claim = Text::from(format!("base-{node}"));
         for instruction in [create(&claim), launched(&claim, node)] {
@@ -141,7 +141,7 @@ fn full_cluster(plan: &Plan) -> SimulatedCluster {
         }
     }
     // Instances join within a minute; then they are registered and initialized as a server would.
-    let joined = Timestamp(born.0 + 120_000);
+    let joined = born + Millis::from_mins(2);
     drop(cluster.tick(joined));
     let names: Vec<(Text, Text)> =
         cluster.nodes().map(|node| (Text::from(node.name.trim_start_matches("ip-")), node.name.clone())).collect();
@@ -159,7 +159,7 @@ fn full_cluster(plan: &Plan) -> SimulatedCluster {
     }
     let each = 15_000 * i64::try_from(plan.nodes).unwrap_or(0) / i64::try_from(plan.pods.max(1)).unwrap_or(1);
     cluster.scale(&workload("base", each), plan.pods, joined);
-    drop(cluster.tick(Timestamp(joined.0 + 120_000)));
+    drop(cluster.tick(joined + Millis::from_mins(2)));
     cluster
 }
 
@@ -189,8 +189,8 @@ fn create(claim: &Text) -> Instruction {
         startup_taints: Vec::new(),
         requirements: Requirements::new(),
         requests: Resources::new(),
-        expire_after_ms: None,
-        termination_grace_period_ms: None,
+        expire_after: None,
+        termination_grace_period: None,
     })
 }
 
@@ -208,14 +208,7 @@ fn launched(claim: &Text, node: usize) -> Instruction {
 }
 
 fn workload(name: &str, millicores: i64) -> Workload {
-    let requests = Resources::from_iter([(CPU, millicores), (MEMORY, 1 << 28), (PODS, 1)]);
-    Workload {
-        namespace: Text::from("load"),
-        name: Text::from(name),
-        shape: Arc::new(PodShape { requests, ..PodShape::default() }),
-        labels: Arc::new(labels(&[("app", name)])),
-        do_not_disrupt: None,
-    }
+    Workload::new("load", name, &pod_spec(millicores, 1 << 28))
 }
 
 fn labels(pairs: &[(&str, &str)]) -> Labels {

@@ -37,7 +37,7 @@ impl Metrics {
             let line = str::strip_prefix(line, "fleetwright_cluster_synced_timestamp_seconds{cluster=\"")?;
             let (cluster, seconds) = line.split_once("\"} ")?;
             let seconds = seconds.trim().parse::<f64>().ok().filter(|seconds| *seconds > 0.0)?;
-            Some((cluster, Timestamp((seconds * 1_000.0).round() as i64)))
+            Some((cluster, Timestamp::from_millis((seconds * 1_000.0).round() as i64)))
         };
         self.0.lines().filter_map(value)
     }
@@ -176,7 +176,7 @@ mod tests {
         let name = "fleetwright_cluster_synced_timestamp_seconds";
         let synced = format!("{name}{{cluster=\"a\"}} 1763765432.005\n{name}{{cluster=\"b\"}} 0.000\n");
         let metrics = Metrics(histogram.render(DECIDED, "Something.") + &synced);
-        assert_eq!(metrics.synced().collect::<Vec<_>>(), [("a", Timestamp(1_763_765_432_005))]);
+        assert_eq!(metrics.synced().collect::<Vec<_>>(), [("a", Timestamp::from_millis(1_763_765_432_005))]);
         let decided = metrics.durations(DECIDED);
         assert_eq!(decided.0.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));
         assert_eq!(decided.percentile(0.99), 5.0);

@@ -184,7 +184,7 @@ impl TestBed {
             .context("cannot read the simulated cloud's ledger")?
             .into_inner();
         let mut launched: BTreeMap<String, usize> = BTreeMap::new();
-        for instance in ledger.sales.iter().filter_map(|sale| sale.instance.as_ref()) {
+        for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
             *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
         }
         Ok(Some(launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect()))

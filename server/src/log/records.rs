@@ -77,7 +77,7 @@ impl CatalogueRef {
 
 /// Digest of everything that planning reads.
 pub(super) fn digest(now: Timestamp, policy: &BlobHash, hashes: &[RecordHash]) -> [u8; 32] {
-    let head = [b"fleetwright input ", &[FORM][..], &now.0.to_be_bytes(), &policy.0].concat();
+    let head = [b"fleetwright input ", &[FORM][..], &now.as_millis().to_be_bytes(), &policy.0].concat();
     content::hash_all(std::iter::once(head.as_slice()).chain(hashes.iter().map(|hash| hash.as_slice())))
 }
 

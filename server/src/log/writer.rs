@@ -2,8 +2,8 @@
 
 use engine::control::{Decision, DecisionInput};
 use engine::input::Policy;
-use engine::model::Timestamp;
 use engine::model::offering::SharedCatalogue;
+use engine::model::{Millis, Timestamp};
 use engine::plan::{Plan, PlanReport};
 
 use super::catalogue_cache::CatalogueCache;
@@ -13,9 +13,9 @@ use super::records::{self, CatalogueRef, KeyCollision};
 use super::{ENGINE, content};
 use crate::store::log::{Blob, BlobHash, LogChunk, Replay};
 
-/// Maximum duration of a segment, in milliseconds. The store prunes the log by day and relies on
+/// Maximum duration of a segment. The store prunes the log by day and relies on
 /// segments shorter than a day.
-const LONGEST_MS: i64 = 12 * 3_600_000;
+const LONGEST: Millis = Millis::from_hours(12);
 
 /// Maximum size of a segment's later events, in bytes, regardless of its first event: a replay of
 /// the last one reads them all.
@@ -35,7 +35,7 @@ pub(crate) struct SegmentWriter {
 struct Segment {
     number: u64,
     epoch: u64,
-    begun_ms: i64,
+    begun: Timestamp,
     /// Sequence of the last event.
     sequence: u64,
     /// Size of the first event, in bytes.
@@ -124,7 +124,7 @@ impl SegmentWriter {
     fn segment_for(&mut self, epoch: u64, decision: &Decision) -> (Segment, Vec<RecordHash>) {
         let continues = |segment: &Segment| {
             segment.epoch == epoch
-                && decision.at.0.saturating_sub(segment.begun_ms) < LONGEST_MS
+                && decision.at.duration_since(segment.begun) < LONGEST
                 && segment.rest < LARGEST.max(segment.first * SHARE)
         };
         match self.segment.take().filter(continues) {
@@ -134,9 +134,9 @@ impl SegmentWriter {
                 (segment, before)
             }
             None => {
-                let (number, begun_ms) = (decision.id.0, decision.at.0);
+                let (number, begun) = (decision.id.0, decision.at);
                 let hashes = Vec::new();
-                (Segment { number, epoch, begun_ms, sequence: 1, first: 0, rest: 0, hashes }, Vec::new())
+                (Segment { number, epoch, begun, sequence: 1, first: 0, rest: 0, hashes }, Vec::new())
             }
         }
     }
@@ -165,7 +165,7 @@ fn event(
         segment: segment.number,
         first_sequence: segment.sequence,
         last_sequence: segment.sequence,
-        at_ms: decision.at.0,
+        at_ms: decision.at.as_millis(),
         bytes: if segment.sequence == 1 { content::pack(&bytes) } else { content::pack_unless_small(&bytes) },
     }
 }

@@ -30,7 +30,7 @@ use rustc_hash::FxHashMap;
 use super::intern::Interner;
 use super::memory::{MemoryAccount, RetainedMemory, SessionMemory};
 use pools::{Manifest, ManifestKind, Manifests, PoolReader};
-use problems::ProblemTracker;
+use problems::{FieldError, ProblemTracker};
 use shape::DecodedShape;
 use storage::{PodVolumes, Storage};
 use text_pool::TextPool;
@@ -246,7 +246,7 @@ impl Decoder {
         let Some(change) = change.change else { return Ok(Decoded::Ignored) };
         self.account.count(&change)?;
         Ok(match change {
-            Change::DefineShape(definition) => self.define_shape(definition)?,
+            Change::DefinePodShape(definition) => self.define_shape(definition)?,
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,
             Change::DefineVolumeClaimSet(definition) => self.define_volumes(&definition)?,
             Change::Pod(pod) => object(Object::Pod(self.pod(pod)?)),
@@ -311,7 +311,7 @@ impl Decoder {
 
     /// Records whether a storage object could be decoded. An undecodable one counts as absent: pods
     /// that need it stay pending with that reason.
-    fn report_storage(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), String>) -> Decoded {
+    fn report_storage(&mut self, kind: v1::ObjectKind, name: &str, read: Result<(), FieldError>) -> Decoded {
         let reason = read.err().map(|problem| format!("{problem}; pods that need it stay pending"));
         if reason.is_some() {
             self.storage.remove(kind, "", name);

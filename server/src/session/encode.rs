@@ -5,7 +5,7 @@ mod status;
 use engine::cluster::LaunchedFacts;
 use engine::control::{ClaimOrder, Instruction, InstructionId, PodNomination};
 use engine::model::labels::NODEPOOL;
-use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
+use engine::model::{Labels, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::connect_response;
 use fleetwright_proto::v1::instruction::Action;
@@ -14,23 +14,20 @@ use fleetwright_proto::v1::instruction::Action;
 /// modified.
 pub const MANAGED: &str = engine::cluster::external_autoscalers::MANAGED;
 
-/// Deadline of a short instruction, in milliseconds: longer than an agent needs to reconnect after
-/// a restart of its Node, shorter than the registration timeout that would remove the instance
-/// anyway.
-const QUICK_MS: i64 = 10 * 60_000;
+/// Deadline of a short instruction: longer than an agent needs to reconnect after a restart of its
+/// Node, shorter than the registration timeout that would remove the instance anyway.
+const QUICK_TIMEOUT: Millis = Millis::from_mins(10);
 
 /// Deadline of a drain without one of its own. PodDisruptionBudgets may block it for days; the
 /// controller supervises it meanwhile.
-const DRAIN_MS: i64 = 7 * 24 * 3_600_000;
+const DRAIN_TIMEOUT: Millis = Millis::from_hours(7 * 24);
 
 /// Deadline of `instruction`, decided at `now`.
 #[must_use]
 pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
     match instruction {
-        Instruction::Drain { deadline: Some(deadline), .. } => {
-            Timestamp(deadline.0.max(now.0).saturating_add(QUICK_MS))
-        }
-        Instruction::Drain { deadline: None, .. } => Timestamp(now.0.saturating_add(DRAIN_MS)),
+        Instruction::Drain { deadline: Some(deadline), .. } => (*deadline).max(now) + QUICK_TIMEOUT,
+        Instruction::Drain { deadline: None, .. } => now + DRAIN_TIMEOUT,
         Instruction::CreateClaim(_)
         | Instruction::MarkLaunched { .. }
         | Instruction::RegisterNode { .. }
@@ -38,7 +35,7 @@ pub fn deadline_of(instruction: &Instruction, now: Timestamp) -> Timestamp {
         | Instruction::NominatePods { .. }
         | Instruction::DeleteClaim { .. }
         | Instruction::WriteStatus(_)
-        | Instruction::RecordEvent(_) => Timestamp(now.0.saturating_add(QUICK_MS)),
+        | Instruction::RecordEvent(_) => now + QUICK_TIMEOUT,
     }
 }
 
@@ -62,8 +59,8 @@ pub fn instruction(
         id: wire_id.to_owned(),
         epoch,
         generation: id.0,
-        deadline_ms: deadline.0,
-        remaining_ms: Some(deadline.millis_since(now)),
+        deadline_ms: deadline.as_millis(),
+        remaining_ms: Some(deadline.duration_since(now).get()),
         subject: instruction.subject(),
         action: Some(action(instruction, now)),
     }
@@ -95,8 +92,8 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
             Action::DrainNode(v1::DrainNode {
                 node_claim: claim.to_string(),
                 node: node.to_string(),
-                force_at_ms: deadline.map(|at| at.0),
-                force_in_ms: deadline.map(|at| at.millis_since(now)),
+                force_at_ms: deadline.map(|at| at.as_millis()),
+                force_in_ms: deadline.map(|at| at.duration_since(now).get()),
                 reason: reason.to_string(),
                 provider_id: provider_id.to_string(),
                 interruption: *interruption,
@@ -149,8 +146,8 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
         taints: taints(&order.taints),
         startup_taints: taints(&order.startup_taints),
         requests: quantities(&order.requests),
-        termination_grace_period: order.termination_grace_period_ms.map(duration).unwrap_or_default(),
-        expire_after: order.expire_after_ms.map_or_else(|| "Never".to_owned(), duration),
+        termination_grace_period: order.termination_grace_period.map(duration).unwrap_or_default(),
+        expire_after: order.expire_after.map_or_else(|| "Never".to_owned(), duration),
         owner: Some(v1::Owner {
             api_version: "karpenter.sh/v1".to_owned(),
             kind: "NodePool".to_owned(),
@@ -162,8 +159,8 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
 }
 
 /// Whole seconds, as in the API; fractions round up.
-fn duration(millis: i64) -> String {
-    format!("{}s", millis.max(0).unsigned_abs().div_ceil(1_000))
+fn duration(duration: Millis) -> String {
+    format!("{}s", duration.get().max(0).unsigned_abs().div_ceil(1_000))
 }
 
 /// Entries of `spec.requirements`. A requirement with two bounds, or with bounds and excluded
@@ -251,8 +248,8 @@ mod tests {
             startup_taints: Vec::new(),
             requirements: Requirements::new(),
             requests: Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30)]),
-            expire_after_ms: None,
-            termination_grace_period_ms: Some(1_500),
+            expire_after: None,
+            termination_grace_period: Some(Millis::new(1_500)),
         };
         let record = claim(&order);
         assert_eq!(record.expire_after, "Never");
@@ -277,8 +274,15 @@ mod tests {
 
     #[test]
     fn deadlines_are_also_sent_as_durations_and_nodes_with_their_instance() {
-        let drain = drain_of("a", Some(Timestamp(90_000)));
-        let message = instruction("3-7", InstructionId(7), 3, Timestamp(130_000), &drain, Timestamp(100_000));
+        let drain = drain_of("a", Some(Timestamp::from_millis(90_000)));
+        let message = instruction(
+            "3-7",
+            InstructionId(7),
+            3,
+            Timestamp::from_millis(130_000),
+            &drain,
+            Timestamp::from_millis(100_000),
+        );
         assert_eq!((message.deadline_ms, message.remaining_ms), (130_000, Some(30_000)));
         let Some(Action::DrainNode(order)) = message.action else { panic!("no drain") };
         // The deadline had passed ten seconds before.
@@ -290,8 +294,11 @@ mod tests {
     fn a_drain_has_a_deadline_after_its_own() {
         let drain = |deadline| drain_of("a", deadline);
         // 5,000 + 600,000.
-        assert_eq!(deadline_of(&drain(Some(Timestamp(5_000))), Timestamp(1_000)), Timestamp(605_000));
+        assert_eq!(
+            deadline_of(&drain(Some(Timestamp::from_millis(5_000))), Timestamp::from_millis(1_000)),
+            Timestamp::from_millis(605_000)
+        );
         // 1,000 + 7 × 86,400,000.
-        assert_eq!(deadline_of(&drain(None), Timestamp(1_000)), Timestamp(604_801_000));
+        assert_eq!(deadline_of(&drain(None), Timestamp::from_millis(1_000)), Timestamp::from_millis(604_801_000));
     }
 }

@@ -183,11 +183,11 @@ mod tests {
         Instruction::InitializeNode { claim: claim.into(), node: "n".into() }
     }
 
-    const NOW: Timestamp = Timestamp(0);
+    const NOW: Timestamp = Timestamp::from_millis(0);
 
     fn outbox() -> Outbox {
         let mut outbox = Outbox::new("blue".into());
-        assert_eq!(outbox.add(InstructionId(7), initialize("a"), Timestamp(100)), Ok(Vec::new()));
+        assert_eq!(outbox.add(InstructionId(7), initialize("a"), Timestamp::from_millis(100)), Ok(Vec::new()));
         outbox
     }
 
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_reconnecting_agent_does_not_drain_a_node_whose_instance_is_gone() {
         let mut outbox = outbox();
-        let late = Timestamp(1_000_000);
+        let late = Timestamp::from_millis(1_000_000);
         outbox.add(InstructionId(8), drain("b"), late).unwrap();
         let numbers = |events: Vec<Event>| -> Vec<u64> {
             let number = |event| match event {
@@ -266,8 +266,8 @@ mod tests {
     #[test]
     fn an_unacknowledged_instruction_fails_at_its_deadline() {
         let mut outbox = outbox();
-        assert!(outbox.expire(Timestamp(99)).is_empty());
-        assert_eq!(outbox.expire(Timestamp(100)).len(), 1);
+        assert!(outbox.expire(Timestamp::from_millis(99)).is_empty());
+        assert_eq!(outbox.expire(Timestamp::from_millis(100)).len(), 1);
         assert!(outbox.is_empty());
     }
 }

@@ -249,7 +249,8 @@ impl Sessions {
         cancel: &CancellationToken,
     ) -> Result<(), Status> {
         let hello = receive_hello(requests).await?;
-        let cluster = check_cluster_name(&hello.cluster_name).map_err(Status::invalid_argument)?;
+        let cluster = check_cluster_name(&hello.cluster_name);
+        let cluster = cluster.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let expires_at = auth.admit(&self.shared.authorizer, &cluster).await?;
         let handle = self.handle_of(&cluster)?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::cluster::{Key, Object, Observation, ProblemRecord};
 use engine::control::{ClusterId, Event, Instruction, InstructionId};
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::{connect_request, connect_response, snapshot};
 
@@ -20,23 +20,23 @@ use super::outbox::{AckResult, Outbox};
 /// reconnect backoff limits the load.
 const MAX_RESYNCS_PER_STREAM: u32 = 5;
 
-/// Tolerated clock skew between agent and server, in milliseconds, before a problem is reported.
+/// Tolerated clock skew between agent and server before a problem is reported.
 /// Lease durations and drain deadlines are of this order. Message delay looks like an agent clock
 /// that is behind, but is always far shorter.
-const MAX_CLOCK_SKEW_MS: i64 = 30_000;
+const MAX_CLOCK_SKEW: Millis = Millis::from_secs(30);
 
 /// Subject of the problem record for clock skew.
 pub const CLOCK_PROBLEM: &str = "the agent's clock";
 
-/// Settings of every session. Durations are in milliseconds.
+/// Settings of every session.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Maximum interval between two messages of an agent.
+    /// Maximum interval between two messages of an agent, in milliseconds.
     pub heartbeat_ms: u32,
     /// Silence after which an agent counts as disconnected, measured only while the server reads
     /// its messages. Three heartbeats: one may be late, two may be lost while a connection is
     /// replaced.
-    pub silence_ms: i64,
+    pub max_silence: Millis,
     /// Limits on the state that one agent can create.
     pub limits: Limits,
     /// Memory accounting over all sessions of this server.
@@ -47,7 +47,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             heartbeat_ms: 10_000,
-            silence_ms: 30_000,
+            max_silence: Millis::from_secs(30),
             limits: Limits::default(),
             session_memory: SessionMemory::default(),
         }
@@ -128,9 +128,9 @@ impl OpenStream {
     /// that the process was suspended or its clock was set; the gap does not count as silence of
     /// the agent.
     fn observe_clock(&mut self, now: Timestamp, heartbeat_ms: u32) {
-        let unseen = now.millis_since(self.ticked);
-        if unseen > i64::from(heartbeat_ms) {
-            self.silent_since = Timestamp(self.silent_since.0.saturating_add(unseen));
+        let unseen = now.duration_since(self.ticked);
+        if unseen > Millis::new(i64::from(heartbeat_ms)) {
+            self.silent_since = self.silent_since + unseen;
         }
         (self.ticked, self.silent_since) = (now, self.silent_since.min(now));
     }
@@ -176,18 +176,17 @@ impl Session {
     ///
     /// # Errors
     /// The Hello has no cluster UID, or the UID of another cluster with the same name.
-    pub fn check_identity(&self, hello: &v1::Hello) -> Result<(), String> {
+    pub fn check_identity(&self, hello: &v1::Hello) -> Result<(), IdentityError> {
+        let cluster = || self.cluster.clone();
         if hello.cluster_uid.is_empty() {
-            return Err(format!(
-                "the Hello of cluster {} has no cluster UID; it is required to distinguish clusters of the same name",
-                self.cluster
-            ));
+            return Err(IdentityError::MissingUid { cluster: cluster() });
         }
         match &self.uid {
-            Some(known) if *known != hello.cluster_uid => Err(format!(
-                "cluster name {} belongs to the cluster with UID {known}, but this one has UID {}; rename one of them",
-                self.cluster, hello.cluster_uid
-            )),
+            Some(known) if *known != hello.cluster_uid => Err(IdentityError::NameTaken {
+                cluster: cluster(),
+                known: known.clone(),
+                shown: hello.cluster_uid.clone(),
+            }),
             Some(_) | None => Ok(()),
         }
     }
@@ -237,7 +236,7 @@ impl Session {
             epoch,
             heartbeat_interval_ms: self.settings.heartbeat_ms,
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
-            sent_at_ms: now.0,
+            sent_at_ms: now.as_millis(),
         };
         let mut outputs = vec![
             send(connect_response::Message::Welcome(welcome)),
@@ -354,9 +353,9 @@ impl Session {
         let mut outputs: Vec<Output> = self.outbox.expire(now).into_iter().map(notify).collect();
         if let Stream::Open(stream) = &mut self.stream {
             stream.observe_clock(now, self.settings.heartbeat_ms);
-            let silence = now.millis_since(stream.silent_since);
-            if silence >= self.settings.silence_ms {
-                outputs.extend(self.close_stream(format!("no message for {silence} ms")));
+            let silence = now.duration_since(stream.silent_since);
+            if silence >= self.settings.max_silence {
+                outputs.extend(self.close_stream(format!("no message for {} ms", silence.get())));
             }
         }
         outputs
@@ -506,28 +505,59 @@ impl Session {
 
 /// Problem record when the agent's clock (`sent_at_ms`, 0 if unset) differs too much from `now`.
 fn clock_problem(sent_at_ms: i64, now: Timestamp) -> Option<ProblemRecord> {
-    let ahead = sent_at_ms.saturating_sub(now.0);
-    if sent_at_ms == 0 || ahead.saturating_abs() <= MAX_CLOCK_SKEW_MS {
+    let ahead = Timestamp::from_millis(sent_at_ms) - now;
+    let skew = Millis::new(ahead.get().saturating_abs());
+    if sent_at_ms == 0 || skew <= MAX_CLOCK_SKEW {
         return None;
     }
-    let side = if ahead > 0 { "ahead of" } else { "behind" };
-    let reason =
-        format!("it is {} s {side} the server's clock; synchronise both by NTP", ahead.saturating_abs() / 1_000);
-    tracing::warn!(ahead_ms = ahead, "agent clock differs from server clock");
+    let side = if ahead > Millis::ZERO { "ahead of" } else { "behind" };
+    let reason = format!("it is {} s {side} the server's clock; synchronise both by NTP", skew.as_secs());
+    tracing::warn!(ahead_ms = ahead.get(), "agent clock differs from server clock");
     Some(ProblemRecord { about: Text::from(CLOCK_PROBLEM), reason: Text::from(reason) })
 }
 
 /// Validates a cluster name.
 ///
 /// # Errors
-/// The violated rule, as a message for the operator.
-pub fn check_cluster_name(name: &str) -> Result<Text, String> {
+/// [`IdentityError::InvalidName`] with the rule.
+pub fn check_cluster_name(name: &str) -> Result<Text, IdentityError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || !name.chars().all(allowed) {
-        let excerpt: String = name.chars().take(100).collect();
-        return Err(format!("{excerpt:?} is not a valid cluster name: use 1 to 100 letters, digits, '-', '_' and '.'"));
+        return Err(IdentityError::InvalidName { excerpt: name.chars().take(100).collect() });
     }
     Ok(Text::from(name))
+}
+
+/// Why the cluster that an agent names is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdentityError {
+    /// The name is empty, too long, or has other characters.
+    #[error("{excerpt:?} is not a valid cluster name: use 1 to 100 letters, digits, '-', '_' and '.'")]
+    InvalidName {
+        /// The first 100 characters of the name.
+        excerpt: String,
+    },
+    /// The Hello has no UID.
+    #[error(
+        "the Hello of cluster {cluster} has no cluster UID; it is required to distinguish clusters of the same name"
+    )]
+    MissingUid {
+        /// The cluster.
+        cluster: ClusterId,
+    },
+    /// Another cluster has the name.
+    #[error(
+        "cluster name {cluster} belongs to the cluster with UID {known}, but this one has UID {shown}; rename one of \
+         them"
+    )]
+    NameTaken {
+        /// The name.
+        cluster: ClusterId,
+        /// UID of the cluster that has the name.
+        known: String,
+        /// UID in the Hello.
+        shown: String,
+    },
 }
 
 fn send(message: connect_response::Message) -> Output {

@@ -98,7 +98,7 @@ mod tests {
             cluster_uid: text("uid"),
             claim: text("web-1"),
             pool: text("web"),
-            launched: Timestamp(0),
+            launched: Timestamp::from_millis(0),
         })
     }
 

@@ -119,22 +119,22 @@ impl Shared {
         self.advance_time();
         let cloud = self.cloud.cloud();
         let ledger = cloud.ledger();
-        let sale = |entry: &cloud::simulated::LedgerEntry| v1::Sale {
+        let ledger_entry = |entry: &cloud::simulated::LedgerEntry| v1::LedgerEntry {
             instance: Some(wire::instance(cloud.describe(&entry.instance.id).unwrap_or(&entry.instance))),
             token: entry.token.to_string(),
-            ended_ms: entry.ended.map(|ended| ended.0),
+            ended_ms: entry.ended.map(|ended| ended.as_millis()),
             price_micro_usd: entry.price.map_or(0, |price| price.0),
         };
         let log = self.log();
         v1::ReadLedgerResponse {
-            sales: ledger.entries().map(sale).collect(),
+            entries: ledger.entries().map(ledger_entry).collect(),
             launches: log.launches(),
             refused: ledger.refused,
             throttled: ledger.throttled,
             answers_lost: ledger.answers_lost,
             listings_failed: ledger.lists_failed,
             calls: log.calls(),
-            now_ms: clock::now().0,
+            now_ms: clock::now().as_millis(),
         }
     }
 

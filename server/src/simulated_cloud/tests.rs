@@ -46,7 +46,7 @@ async fn a_token_launches_one_instance_and_the_ledger_has_both_calls() {
     let listed = after.list_all().await.unwrap();
     assert_eq!(listed.iter().map(|one| one.cluster_uid.as_ref()).collect::<Vec<_>>(), ["uid-1"]);
     let ledger = client(&address).unwrap().read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner();
-    assert_eq!((ledger.sales.len(), ledger.launches.len()), (1, 2));
+    assert_eq!((ledger.entries.len(), ledger.launches.len()), (1, 2));
     assert!(ledger.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
 }
 

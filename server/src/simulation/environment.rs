@@ -9,7 +9,7 @@ use std::time::Duration;
 use cloud::provider::{CloudError, Instance};
 use cloud::simulated::{CapacityShortage, SeededRng, SimulatedCloud};
 use engine::control::ClusterId;
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 use futures::future::FutureExt;
 
 use super::fault::FaultCounts;
@@ -22,8 +22,8 @@ pub(super) const ZONES: [&str; 2] = ["us-east-1a", "us-east-1b"];
 /// Planning time, least and most, in milliseconds.
 const PLAN_MS: (i64, i64) = (0, 400);
 
-/// A freeze takes effect on every replica within this, in milliseconds, unless the store fails.
-const FREEZE_PROPAGATION_MS: i64 = 1_000;
+/// A freeze takes effect on every replica within this, unless the store fails.
+const FREEZE_PROPAGATION: Millis = Millis::from_secs(1);
 
 /// A fault of store or cloud that lasts for a while; its size has the unit given here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -133,7 +133,7 @@ pub(super) struct Environment {
 impl Environment {
     pub(super) fn new(seed: u64, clock_source: Arc<VirtualClock>, cloud: SimulatedCloud) -> Self {
         let clock = Arc::clone(&clock_source);
-        let since_start = move || Duration::from_millis(clock.now().0.unsigned_abs());
+        let since_start = move || Duration::from_millis(clock.now().as_millis().unsigned_abs());
         Self {
             stores: [MemoryStore::with_clock(since_start.clone()), MemoryStore::with_clock(since_start)],
             wiped: AtomicUsize::new(0),
@@ -215,7 +215,7 @@ impl Environment {
         let mut ledger = self.ledger();
         let (propagated, faulty_until) = (ledger.frozen_since, ledger.store_faulty_until);
         let propagated = propagated.filter(|since| {
-            *since > faulty_until && now.millis_since(*since) > FREEZE_PROPAGATION_MS && now > faulty_until
+            *since > faulty_until && now.duration_since(*since) > FREEZE_PROPAGATION && now > faulty_until
         });
         if ledger.decided.insert((by, number)) && propagated.is_some() {
             ledger.decided_frozen.insert(Text::from(cluster));
@@ -251,7 +251,7 @@ impl Environment {
 }
 
 /// A run is single-threaded and nothing panics while holding a lock.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -268,12 +268,12 @@ impl Environment {
         let now = self.now();
         if let Some(lag) = self.active_fault(EnvironmentFault::StaleLists) {
             self.count_effect("lists stale");
-            let then = now.0.saturating_sub(lag);
+            let then = now - Millis::new(lag);
             let listing_history = locked(&self.listing_history);
-            let old = listing_history.iter().rev().find(|(at, _)| at.0 <= then).map(|(_, list)| list.clone());
+            let old = listing_history.iter().rev().find(|(at, _)| *at <= then).map(|(_, list)| list.clone());
             return Ok(old.unwrap_or_default());
         }
-        let truth = self.truth();
+        let truth = self.existing_instances();
         let Some(percent) = self.active_fault(EnvironmentFault::IncompleteLists) else { return Ok(truth) };
         self.count_effect("lists lacking");
         // The same instances are missing for as long as the fault lasts.
@@ -282,7 +282,7 @@ impl Environment {
     }
 
     /// Every instance that has not terminated.
-    fn truth(&self) -> Vec<Instance> {
+    pub(super) fn existing_instances(&self) -> Vec<Instance> {
         let cloud = self.cloud();
         let alive = cloud.ledger().active().map(|entry| entry.instance.id.clone());
         alive.filter_map(|id| cloud.describe(&id).ok().cloned()).collect()
@@ -290,7 +290,7 @@ impl Environment {
 
     /// Stores the complete listing of this moment.
     pub(super) fn remember_listing(&self) {
-        let truth = self.truth();
+        let truth = self.existing_instances();
         locked(&self.listing_history).push((self.now(), truth));
     }
 }

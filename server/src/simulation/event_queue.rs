@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cloud::simulated::SeededRng;
 use engine::control::ClusterId;
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 use fleetwright_proto::v1;
 use simulator::cluster::Workload;
 
@@ -176,7 +176,7 @@ impl EventQueue {
     }
 
     pub(super) fn schedule_after(&mut self, wait_ms: i64, event: SimEvent) {
-        self.schedule_at(Timestamp(self.now().0.saturating_add(wait_ms)), event);
+        self.schedule_at(self.now() + Millis::new(wait_ms), event);
     }
 
     /// Postpones a due event, keeping its number, so that it stays ahead of later ones.
@@ -203,7 +203,7 @@ impl EventQueue {
 
     pub(super) fn trace(&self, line: impl FnOnce() -> String) {
         if self.trace {
-            eprintln!("{:>9} ms  {}", self.now().0, line());
+            eprintln!("{:>9} ms  {}", self.now().as_millis(), line());
         }
     }
 
@@ -231,7 +231,7 @@ impl EventQueue {
         let latency = self.next_rng().between(CONNECTION_MS);
         let now = self.now();
         let connection = self.connections.get_mut(connection).filter(|connection| !connection.closed)?;
-        let at = Timestamp(now.0.saturating_add(latency)).max(connection.last[direction]).max(connection.held_until);
+        let at = (now + Millis::new(latency)).max(connection.last[direction]).max(connection.held_until);
         connection.last[direction] = at;
         Some(at)
     }

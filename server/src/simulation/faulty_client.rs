@@ -6,16 +6,16 @@
 
 mod store;
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
 
 use cloud::provider::{
-    CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner, instance_id,
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use engine::model::Text;
 use futures::future::FutureExt;
 
-use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId};
+use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId, locked};
 use super::guard::Guard;
 use crate::store::lease::Lease;
 use crate::store::memory::MemoryStore;
@@ -32,6 +32,8 @@ pub(super) struct FaultyClient {
     process_id: ProcessId,
     /// Cloud events that this process has not polled yet.
     events: Mutex<VecDeque<CloudEvent>>,
+    /// Instances that existed at the last listing and that it lacks, while answers by id repeat it.
+    unlisted: Mutex<BTreeSet<Text>>,
     off: Option<Guard>,
 }
 
@@ -43,17 +45,17 @@ impl std::fmt::Debug for FaultyClient {
 
 impl FaultyClient {
     pub(super) fn new(environment: Arc<Environment>, process_id: ProcessId, off: Option<Guard>) -> Self {
-        Self { environment, process_id, events: Mutex::default(), off }
+        Self { environment, process_id, events: Mutex::default(), unlisted: Mutex::default(), off }
     }
 
     /// Queues a cloud event for this process.
     pub(super) fn push_event(&self, event: CloudEvent) {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).push_back(event);
+        locked(&self.events).push_back(event);
     }
 
     /// Whether events are queued.
     pub(super) fn has_events(&self) -> bool {
-        !self.events.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+        !locked(&self.events).is_empty()
     }
 
     fn call_store<'a, T: Send + 'a>(
@@ -101,6 +103,16 @@ impl FaultyClient {
             ledger.late_writes.insert(Text::from(cluster));
         }
         answer
+    }
+
+    /// Records what `list` lacks. With the guard `inspection` off, an answer by id repeats the
+    /// listing; with `lists` off as well, because a failed listing does no harm otherwise.
+    fn record_unlisted(&self, list: &[Instance]) {
+        if matches!(self.off, Some(Guard::Lists | Guard::Inspection)) {
+            let existing = self.environment.existing_instances().into_iter().map(|instance| instance.id);
+            let is_listed = |id: &Text| list.iter().any(|instance| instance.id == *id);
+            *locked(&self.unlisted) = existing.filter(|id| !is_listed(id)).collect();
+        }
     }
 
     fn record_call(&self, cluster: &Text, what: CloudAction) {
@@ -167,7 +179,9 @@ impl CloudProvider for FaultyClient {
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
         self.reach_cloud().await?;
-        self.environment.cloud().describe(id).cloned()
+        let instance = self.environment.cloud().describe(id).cloned()?;
+        let unlisted = locked(&self.unlisted).contains(id);
+        Ok(if unlisted { Instance { state: InstanceState::Terminated, ..instance } } else { instance })
     }
 
     async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
@@ -177,12 +191,17 @@ impl CloudProvider for FaultyClient {
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         self.reach_cloud().await?;
-        let list = self.environment.listing()?;
+        let list = match self.environment.listing() {
+            // Without the guard, what was read before the failure counts as the whole listing.
+            Err(_) if self.off == Some(Guard::Lists) => Vec::new(),
+            list => list?,
+        };
+        self.record_unlisted(&list);
         self.environment.delay(CLOUD_MS).await;
         Ok(list)
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
-        Ok(self.events.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect())
+        Ok(locked(&self.events).drain(..).collect())
     }
 }

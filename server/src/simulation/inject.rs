@@ -1,6 +1,6 @@
 //! Fault injection.
 
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 use futures::future::FutureExt;
 
 use super::Simulation;
@@ -26,7 +26,7 @@ impl Simulation {
     }
 
     fn until(&self, for_ms: i64) -> Timestamp {
-        Timestamp(self.events.now().0.saturating_add(for_ms))
+        self.events.now() + Millis::new(for_ms)
     }
 
     /// Applies a fault; returns whether it had a target.

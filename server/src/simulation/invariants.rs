@@ -8,19 +8,19 @@ use cloud::provider::InstanceState;
 use cloud::simulated::LedgerEntry;
 use engine::cluster::{ClaimRecord, PodPhase};
 use engine::model::resources::NODES;
-use engine::model::{Resources, Text, Timestamp};
+use engine::model::{Millis, Resources, Text, Timestamp};
 
 use super::environment::{CloudAction, CloudCall};
 use super::setup::{BUDGET, RateBounds};
 use super::{SimCluster, Simulation};
 
-/// An instance without a NodeClaim must be gone after this, in milliseconds: two rounds of garbage
-/// collection, the cloud's own time, and what faults add to both.
-const COLLECTION_BOUND_MS: i64 = 20 * 60_000;
+/// An instance without a NodeClaim must be gone after this: two rounds of garbage collection, the
+/// cloud's own time, and what faults add to both.
+const COLLECTION_BOUND: Millis = Millis::from_mins(20);
 
-/// A process may not know of a deleted NodeClaim for so long, in milliseconds: a connection is cut
-/// for a minute at most.
-const DELETION_UNSEEN_MS: i64 = 90_000;
+/// A process may not know of a deleted NodeClaim for so long: a connection is cut for a minute at
+/// most.
+const DELETION_UNSEEN_FOR: Millis = Millis::from_secs(90);
 
 /// A broken invariant; names are those of cluster and object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -125,7 +125,7 @@ impl fmt::Display for Violation {
                 write!(
                     f,
                     "{instance} of {cluster} has run for {} min without a NodeClaim or a drain",
-                    COLLECTION_BOUND_MS / 60_000
+                    COLLECTION_BOUND.as_mins()
                 )
             }
             Self::FencedCall { cluster, what } => {
@@ -169,7 +169,7 @@ impl fmt::Display for Violation {
             Self::DrainedInUse { cluster, claim } => {
                 write!(f, "the node of {cluster}/{claim} is drained without cause under its pods")
             }
-            Self::Stuck { at } => write!(f, "time does not advance beyond {} ms", at.0),
+            Self::Stuck { at } => write!(f, "time does not advance beyond {} ms", at.as_millis()),
             Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
             Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
             Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
@@ -252,7 +252,7 @@ impl Simulation {
     fn over_rate_bounds(&self, rate_bounds: RateBounds) -> Vec<Violation> {
         let now = self.events.now();
         let lately = |moments: &[Timestamp]| {
-            moments.iter().filter(|moment| now.millis_since(**moment) < rate_bounds.window_ms).count()
+            moments.iter().filter(|moment| now.duration_since(**moment) < rate_bounds.window).count()
         };
         let mut over = Vec::new();
         for sim_cluster in &self.sim_clusters {
@@ -329,7 +329,7 @@ impl Simulation {
     fn may_query_removed_claim(&self, sim_cluster: &SimCluster, claim: &Text) -> bool {
         let Some(at) = sim_cluster.ledger.removed_claims.get(claim) else { return false };
         let asked = self.history.launch_called.contains(&(sim_cluster.name.clone(), claim.clone()));
-        asked || self.events.now().millis_since(*at) < DELETION_UNSEEN_MS
+        asked || self.events.now().duration_since(*at) < DELETION_UNSEEN_FOR
     }
 
     fn record_launch_order(&mut self, call: CloudCall) {
@@ -342,7 +342,7 @@ impl Simulation {
 
     /// One node is removed at a time; the others wait.
     fn check_empty_nodes(&mut self) {
-        let Some(bound_ms) = self.empty_for_ms else { return };
+        let Some(bound) = self.empty_for else { return };
         let now = self.events.now();
         for sim_cluster in &self.sim_clusters {
             let nodes: Vec<Text> = sim_cluster.cluster.empty_nodes().cloned().collect();
@@ -352,7 +352,7 @@ impl Simulation {
                 continue;
             }
             let since = *self.history.empty.entry(sim_cluster.name.clone()).or_insert(now);
-            if now.millis_since(since) >= bound_ms {
+            if now.duration_since(since) >= bound {
                 self.violations.insert(Violation::EmptyTooLong { cluster: sim_cluster.name.clone(), nodes });
             }
         }
@@ -366,7 +366,7 @@ impl Simulation {
         self.history.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
         for (cluster, instance) in unclaimed {
             let since = *self.history.unclaimed.entry(instance.clone()).or_insert(now);
-            if now.millis_since(since) >= COLLECTION_BOUND_MS {
+            if now.duration_since(since) >= COLLECTION_BOUND {
                 self.violations.insert(Violation::Unclaimed { cluster, instance });
             }
         }

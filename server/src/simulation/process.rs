@@ -7,12 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use engine::cluster::Observation;
 use engine::control::guardrails::settings::CircuitBreakerRule;
 use engine::control::{
-    self, ClusterId, Decision, DecisionKind, Event, LaunchFailure, PlanRequest, PlanWorker, Planner, RegionController,
+    self, ClusterId, Decision, DecisionKind, Effect, Event, LaunchFailure, PlanRequest, PlanWorker, Planner,
+    RegionController,
 };
-use engine::model::{Text, Timestamp};
-use executor::{Command, CommandId, Outcome};
+use engine::model::{Millis, Text, Timestamp};
+use executor::CommandId;
 
 use super::environment::{LaunchEnd, ProcessId};
 use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
@@ -42,7 +44,7 @@ const RENEW_MS: i64 = LEASE_MS / 3;
 /// Listing interval: half of the garbage collection delay, as in a server.
 const LIST_MS: i64 = 30_000;
 /// Retry interval for reading freezes.
-const ASK_AGAIN_MS: i64 = 1_000;
+const ASK_AGAIN_AFTER: Millis = Millis::from_secs(1);
 /// Start value of the monotonic clock: no clock is ever set back beyond its start.
 const EPOCH_MS: i64 = 1_000_000_000;
 /// Minimum interval between two ticks.
@@ -79,7 +81,7 @@ impl Process {
         Self {
             number,
             generation: 0,
-            paused_until: Timestamp(0),
+            paused_until: Timestamp::from_millis(0),
             kill_after: None,
             pause_after: None,
             offset_ms: 0,
@@ -100,14 +102,14 @@ impl Process {
 
     /// The time by this host's clock.
     pub(super) fn clock(&self, now: Timestamp) -> Timestamp {
-        Timestamp(now.0.saturating_add(self.offset_ms))
+        now + Millis::new(self.offset_ms)
     }
 
     /// When the process acts without receiving a message.
     pub(super) fn next_wakeup(&self) -> Option<Timestamp> {
         let server = self.server.as_ref()?;
-        let due = Timestamp(server.replica.next_wakeup()?.0.saturating_sub(self.offset_ms));
-        Some(due.max(Timestamp(server.last_woke.0.saturating_add(LEAST_WAIT_MS))).max(self.paused_until))
+        let due = server.replica.next_wakeup()? - Millis::new(self.offset_ms);
+        Some(due.max(server.last_woke + Millis::new(LEAST_WAIT_MS)).max(self.paused_until))
     }
 
     pub(super) fn start(&mut self, process_config: &ProcessConfig, events: &mut EventQueue) {
@@ -164,6 +166,8 @@ pub(super) struct Server {
     circuit_breaker: CircuitBreakerRule,
     /// It ignores changed freezes (guard `freezes` off).
     ignores_freezes: bool,
+    /// An operator confirms every snapshot at once (guard `quarantine` off).
+    confirms_snapshots: bool,
     /// End of its last pause.
     pub(super) paused_until: Timestamp,
 }
@@ -173,18 +177,11 @@ impl Server {
         let (process_id, clock) = (machine.id(), machine.clock(events.now()));
         let identity =
             process_config.seed ^ ((process_id.process as u64) << 48) ^ (u64::from(process_id.generation) << 32);
-        let first_number = clock.0.unsigned_abs().saturating_add(1).saturating_mul(1000);
+        let first_number = clock.as_millis().unsigned_abs().saturating_add(1).saturating_mul(1000);
         // Identity and numbers differ in each generation, as those of a restarted server do.
         let settings = control::Settings { identity, first_number, ..process_config.settings.clone() };
         let cloud_client = Arc::new(FaultyClient::new(Arc::clone(&events.environment), process_id, process_config.off));
-        let (clock_source, shared_offset) =
-            (Arc::clone(&events.environment.clock_source), Arc::clone(&machine.shared_offset));
-        let fence = Fence::with_clocks(move || {
-            let runs = clock_source.now().0.saturating_add(EPOCH_MS);
-            [runs, runs.saturating_add(shared_offset.load(Ordering::Relaxed))]
-                .map(|at| Duration::from_millis(at.unsigned_abs()))
-        });
-        let fence = if process_config.off == Some(Guard::Fence) { fence.disabled() } else { fence };
+        let fence = fence(machine, process_config.off, events);
         let duration = Duration::from_millis(LEASE_MS.unsigned_abs());
         let lease = LeaseConfig { owner: faulty_client::owner(process_id.process), duration };
         Self {
@@ -218,7 +215,8 @@ impl Server {
             launches: BTreeMap::new(),
             circuit_breaker: process_config.settings.guardrails.circuit_breaker,
             ignores_freezes: process_config.off == Some(Guard::Freezes),
-            paused_until: Timestamp(0),
+            confirms_snapshots: process_config.off == Some(Guard::Quarantine),
+            paused_until: Timestamp::from_millis(0),
         }
     }
 
@@ -292,7 +290,7 @@ impl Server {
             loop {
                 match change_feed::read_freezes(&*cloud_client).await {
                     Ok(event) => break Input::Session(event),
-                    Err(_) => clock_source.sleep(ASK_AGAIN_MS).await,
+                    Err(_) => clock_source.sleep(ASK_AGAIN_AFTER.get()).await,
                 }
             }
         });
@@ -332,7 +330,14 @@ impl Server {
                         events.send_to_agent(connection, AgentMessage::Received { connection, response });
                     }
                 }
-                SessionOutput::Notify(event) => self.handle_input(Input::Session(event), clock, offset_ms, events),
+                SessionOutput::Notify(event) => {
+                    let snapshot_of = snapshot_cluster(&event);
+                    self.handle_input(Input::Session(event), clock, offset_ms, events);
+                    if let Some(cluster) = snapshot_of.filter(|_| self.confirms_snapshots) {
+                        let confirmed = SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster });
+                        self.handle_input(Input::Session(confirmed), clock, offset_ms, events);
+                    }
+                }
                 SessionOutput::Close(reason) => {
                     events.trace(|| {
                         format!("server {} closes the stream of {cluster}: {reason}", self.process_id.process)
@@ -398,7 +403,7 @@ impl Server {
         }
         let voluntary = decision.kind != DecisionKind::Interruption;
         let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
-        if voluntary && acts && events.now().millis_since(self.paused_until) > ASK_AGAIN_MS {
+        if voluntary && acts && events.now().duration_since(self.paused_until) > ASK_AGAIN_AFTER {
             events.environment.check_frozen_decision(self.process_id, &decision.cluster, decision.id.0);
         }
     }
@@ -420,7 +425,7 @@ impl Server {
         };
         let known = |outcome: &LaunchEnd| outcome.by == self.process_id || visible(outcome.published_at);
         let lately =
-            |outcome: &&LaunchEnd| outcome.failed && now.millis_since(outcome.at) < self.circuit_breaker.window_ms / 2;
+            |outcome: &&LaunchEnd| outcome.failed && now.duration_since(outcome.at) < self.circuit_breaker.window / 2;
         let own = outcomes.iter().filter(lately).filter(|outcome| outcome.by == self.process_id);
         let places: BTreeSet<&ClusterId> = own.map(|outcome| &outcome.cluster).collect();
         let others = outcomes.iter().filter(lately).any(|outcome| outcome.by != self.process_id && known(outcome));
@@ -434,11 +439,10 @@ impl Server {
         counts: impl Fn(&LaunchEnd) -> bool,
         now: Timestamp,
     ) -> bool {
-        let CircuitBreakerRule { window_ms, least, .. } = self.circuit_breaker;
-        let within = |outcome: &LaunchEnd, within_ms: i64| now.millis_since(outcome.at) < within_ms;
-        let failed = outcomes.iter().filter(|one| one.failed && within(one, window_ms / 2) && known(one)).count();
-        let went_well =
-            outcomes.iter().filter(|one| !one.failed && within(one, window_ms * 3 / 2) && counts(one)).count();
+        let CircuitBreakerRule { window, least, .. } = self.circuit_breaker;
+        let within = |outcome: &LaunchEnd, wait: Millis| now.duration_since(outcome.at) < wait;
+        let failed = outcomes.iter().filter(|one| one.failed && within(one, window / 2) && known(one)).count();
+        let went_well = outcomes.iter().filter(|one| !one.failed && within(one, window * 3 / 2) && counts(one)).count();
         failed >= least && failed >= 3 * went_well
     }
 
@@ -455,9 +459,12 @@ impl Server {
             }
         };
         match input {
-            Input::CommandEnded { outcome: Outcome::Launched { .. }, .. } => ended(false),
+            Input::CommandEnded { outcome: Ok(Some(Event::Launched(_))), .. } => ended(false),
             // Insufficient capacity is no failure.
-            Input::CommandEnded { outcome: Outcome::LaunchFailed(LaunchFailure::Refused { .. }), .. } => ended(true),
+            Input::CommandEnded {
+                outcome: Ok(Some(Event::LaunchFailed { failure: LaunchFailure::Refused { .. }, .. })),
+                ..
+            } => ended(true),
             Input::CountersSynced { acknowledged, answer } => {
                 let mine = |one: &&mut LaunchEnd| one.by == by && one.at < self.synced_at && one.published_at.is_none();
                 if acknowledged.is_some() {
@@ -472,12 +479,13 @@ impl Server {
     }
 
     fn call(&mut self, call: Call, offset_ms: i64, events: &mut EventQueue) {
-        if let Call::RunCommand { id, command, .. } = &call {
-            if matches!(command, Command::Launch(_) | Command::Relaunch(_)) {
-                self.launches.insert(*id, command.cluster().clone());
+        if let Call::RunCommand { command, .. } = &call {
+            let effect = &command.effect;
+            if matches!(effect, Effect::Launch(_) | Effect::Relaunch(_)) {
+                self.launches.insert(command.id, effect.cluster().clone());
             }
-            events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(command)));
-            if let Command::RecordDecision(decision) = command {
+            events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(effect)));
+            if let Effect::RecordDecision(decision) = effect {
                 self.check_decision(decision, events);
             }
         }
@@ -488,9 +496,9 @@ impl Server {
         let runner = Arc::clone(&self.runner);
         let task = self.spawn_task(events, async move { runner.run(call).await });
         if let Some((by, late)) = limit {
-            let by = Timestamp(by.0.saturating_sub(offset_ms));
+            let by = by - Millis::new(offset_ms);
             let late = ProcessMessage::Timeout { task, late: Box::new(late) };
-            events.send_process(by.millis_since(events.now()), self.process_id, late);
+            events.send_process(by.duration_since(events.now()).get(), self.process_id, late);
         }
     }
 
@@ -515,10 +523,34 @@ impl Server {
                 self.handle_input(input, clock, offset_ms, events);
             }
             Err(at) => {
-                let wait = at.millis_since(events.now());
+                let wait = at.duration_since(events.now()).get();
                 events.send_process(wait, self.process_id, ProcessMessage::Resume { task });
             }
         }
+    }
+}
+
+/// The fence of a process. Without its guard its clocks stand still, so that no lease expires.
+fn fence(machine: &Process, off: Option<Guard>, events: &EventQueue) -> Fence {
+    if off == Some(Guard::Fence) {
+        return Fence::with_clocks(|| [Duration::ZERO; 2]);
+    }
+    let (clock_source, shared_offset) =
+        (Arc::clone(&events.environment.clock_source), Arc::clone(&machine.shared_offset));
+    Fence::with_clocks(move || {
+        let runs = clock_source.now().as_millis().saturating_add(EPOCH_MS);
+        [runs, runs.saturating_add(shared_offset.load(Ordering::Relaxed))]
+            .map(|at| Duration::from_millis(at.unsigned_abs()))
+    })
+}
+
+/// The cluster of which `event` is a snapshot.
+fn snapshot_cluster(event: &SessionEvent) -> Option<ClusterId> {
+    match event {
+        SessionEvent::ClusterEvent(Event::Observed { cluster, observation: Observation::Snapshot(_) }) => {
+            Some(cluster.clone())
+        }
+        _ => None,
     }
 }
 
@@ -527,21 +559,21 @@ fn region() -> Scope {
     Scope::Region { account: "simulation".to_owned(), region: "here".to_owned() }
 }
 
-fn summarize(command: &Command) -> String {
-    match command {
-        Command::RecordDecision(decision) => {
+fn summarize(effect: &Effect) -> String {
+    match effect {
+        Effect::RecordDecision(decision) => {
             format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.machines.len())
         }
-        Command::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
-        Command::Terminate { cluster, claim, provider_id, .. } => {
+        Effect::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
+        Effect::Terminate { cluster, claim, provider_id, .. } => {
             format!("terminate {provider_id}, {claim} of {cluster}")
         }
-        Command::Instruct { cluster, id, .. } => format!("instruct {} in {cluster}", id.0),
-        Command::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
-        Command::Describe { cluster, provider_id, .. } => format!("describe {provider_id} of {cluster}"),
-        Command::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
-        Command::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
-        Command::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
-        Command::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
+        Effect::Relaunch(decided) => format!("launch {} again", decided.machine.launch.token),
+        Effect::Describe { cluster, provider_id, .. } => format!("describe {provider_id} of {cluster}"),
+        Effect::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
+        Effect::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
+        Effect::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
+        Effect::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
+        other => format!("{other:?}"),
     }
 }

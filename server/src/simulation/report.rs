@@ -35,7 +35,7 @@ impl Simulation {
         let cloud = self.events.environment.cloud();
         Report {
             seed: self.seed,
-            ended_ms: self.events.now().0,
+            ended_ms: self.events.now().as_millis(),
             steps: self.steps,
             faults: self.events.faults.clone(),
             effects: self.events.environment.ledger().effects.clone(),

@@ -3,7 +3,7 @@
 
 use engine::control::guardrails::settings::{Bound, QuarantineRule, RateLimitRule};
 use engine::model::resources::{CPU, NODES};
-use engine::model::{MicroUsd, Resources};
+use engine::model::{MicroUsd, Millis, Resources};
 
 use super::fault::{Fault, ListGap, TimedFault};
 use super::guard::Guard;
@@ -16,11 +16,11 @@ const STEPS: u64 = 80;
 
 /// Two instances within five minutes, launched or removed. One minute allows for the delay between
 /// decision and action.
-const RATE_BOUNDS: RateBounds = RateBounds { window_ms: 4 * MINUTE, launches: 2, removals: 1 };
-const RATE_WINDOW_MS: i64 = 5 * MINUTE;
+const RATE_BOUNDS: RateBounds = RateBounds { window: Millis::from_mins(4), launches: 2, removals: 1 };
+const RATE_WINDOW: Millis = Millis::from_mins(5);
 
 /// `consolidateAfter` of 30 s, and a minute in which three servers start.
-const EMPTY_FOR_MS: i64 = 90_000;
+const EMPTY_FOR: Millis = Millis::from_secs(90);
 
 fn at(at_ms: i64, fault: Fault) -> TimedFault {
     TimedFault { at_ms, fault }
@@ -108,7 +108,7 @@ impl Setup {
     /// the restart of a server.
     pub(super) fn restarting(seed: u64, off: Option<Guard>) -> Self {
         let kills = (1..36).map(|number| kill(number * 20_000)).collect();
-        let mut setup = Self { empty_for_ms: Some(EMPTY_FOR_MS), ..Self::sized(seed, (1, 1), off, kills) };
+        let mut setup = Self { empty_for: Some(EMPTY_FOR), ..Self::sized(seed, (1, 1), off, kills) };
         // So few pods end between two generations that any snapshot may lack them.
         let usual = QuarantineRule::default();
         let quarantine = &mut setup.process_config.settings.guardrails.quarantine;
@@ -120,15 +120,16 @@ impl Setup {
     /// small.
     fn with_sensitive_breaker(mut self) -> Self {
         let settings = &mut self.process_config.settings;
-        settings.unavailable_ms = 20_000;
-        (settings.guardrails.circuit_breaker.least, settings.guardrails.circuit_breaker.window_ms) = (2, 2 * MINUTE);
+        settings.unavailable_ttl = Millis::from_secs(20);
+        (settings.guardrails.circuit_breaker.least, settings.guardrails.circuit_breaker.window) =
+            (2, Millis::from_mins(2));
         self
     }
 
     /// The run with rate limits small enough to take effect.
     fn with_rate_bounds(mut self, off: Option<Guard>) -> Self {
         let bound = |machines| Bound { machines, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
-        let rule = |machines| RateLimitRule { window_ms: RATE_WINDOW_MS, cluster: bound(machines), fleet: bound(0) };
+        let rule = |machines| RateLimitRule { window: RATE_WINDOW, cluster: bound(machines), fleet: bound(0) };
         let kept = off != Some(Guard::RateLimits);
         let guardrails = &mut self.process_config.settings.guardrails;
         guardrails.launches = rule(if kept { RATE_BOUNDS.launches } else { 0 });

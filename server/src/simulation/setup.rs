@@ -1,23 +1,20 @@
 //! Setup of a run: small clusters, a small catalogue, a few workloads, all by seed.
 
-use std::sync::Arc;
-
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
-use engine::cluster::{Budget, BudgetLimit, DaemonRecord, DisruptionPolicy, PoolMeta, PoolRecord};
-use engine::control::{Planner, Settings};
+use engine::cluster::{Budget, BudgetLimit, DisruptionPolicy, PoolMeta, PoolRecord};
+use engine::control::{PlanOutcome, Planner, Settings};
 use engine::input::PlanningInput;
-use engine::model::labels::{ARCH, INSTANCE_TYPE, OS};
+use engine::model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS};
 use engine::model::offering::SharedCatalogue;
 use engine::model::resources::{CPU, MEMORY, NODES, PODS};
 use engine::model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, OptInRules, PodShape, Requirement,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Millis, NodePool, Offering, OptInRules, Requirement,
     Requirements, Resources, Text,
 };
-use engine::plan::{Plan, PlanReport};
 use engine::schedule::CompileCache;
+use serde_json::json;
 use simulator::SimulatedCluster;
-use simulator::cluster::{ClusterSettings, Workload};
-use simulator::scenario;
+use simulator::cluster::{ClusterSettings, Workload, pod_spec};
 
 use super::environment::ZONES;
 use super::fault::{self, TimedFault};
@@ -46,7 +43,7 @@ const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
 pub(super) struct RateBounds {
     /// Window length. It is shorter than the guardrail's, because the delay between decision and
     /// action varies.
-    pub(super) window_ms: i64,
+    pub(super) window: Millis,
     pub(super) launches: usize,
     pub(super) removals: usize,
 }
@@ -65,8 +62,8 @@ pub(crate) struct Setup {
     pub(super) rest_within_ms: i64,
     /// Bounds on launches and removals, if checked.
     pub(super) rate_bounds: Option<RateBounds>,
-    /// How long empty nodes may exist while none is removed, in milliseconds, if checked.
-    pub(super) empty_for_ms: Option<i64>,
+    /// How long empty nodes may exist while none is removed, if checked.
+    pub(super) empty_for: Option<Millis>,
 }
 
 impl Setup {
@@ -101,7 +98,7 @@ impl Setup {
         let sim_cluster = |number: usize| {
             let name = Text::from(format!("c{number}"));
             let mut cluster = SimulatedCluster::new(settings(seed * 10 + number as u64, off));
-            cluster.add_daemon(daemon());
+            cluster.add_daemon(Workload::new("kube-system", "agentd", &pod_spec(50, GIB / 8)));
             cluster.set_min_running(&Text::from("web"), WEB_LEAST);
             SimCluster::new(number, name, cluster, pools.clone(), off)
         };
@@ -124,7 +121,7 @@ impl Setup {
             faults_end_ms: BUSY_MS.max(last),
             rest_within_ms: REST_WITHIN_MS,
             rate_bounds: None,
-            empty_for_ms: None,
+            empty_for: None,
         }
     }
 
@@ -167,22 +164,15 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
     settings.guardrails.quarantine.free_machines = 0;
     settings.guardrails.quarantine.free_pods = 0;
     match off {
-        Some(Guard::Quarantine) => {
-            settings.guardrails.quarantine.percent = 0;
-            settings.collect.accept_absence = true;
-        }
-        Some(Guard::Losses) => settings.guardrails.quarantine.window_ms = 0,
+        // An operator also confirms every snapshot (`process`).
+        Some(Guard::Quarantine) => settings.guardrails.quarantine.percent = 0,
+        Some(Guard::Losses) => settings.guardrails.quarantine.window = Millis::ZERO,
+        // Any loss is accepted when the agent repeats it after a while, without a second source.
         Some(Guard::SecondWitness) => {
-            settings.guardrails.quarantine.hold_percent = 100;
-            settings.guardrails.quarantine.second_source = false;
+            settings.guardrails.quarantine.hold_percent = 0;
+            settings.guardrails.quarantine.hold_for = settings.guardrails.quarantine.confirm_after;
         }
-        Some(Guard::GarbageCollection) => settings.collect.after_ms = None,
-        // A failed listing does no harm while missing instances are described by id.
-        Some(Guard::Lists) => {
-            settings.collect.accept_partial = true;
-            settings.guardrails.removal.second_source = false;
-        }
-        Some(Guard::Inspection) => settings.guardrails.removal.second_source = false,
+        Some(Guard::GarbageCollection) => settings.gc_after = None,
         Some(Guard::CircuitBreaker) => settings.guardrails.circuit_breaker.engage_percent = 0,
         _ => {}
     }
@@ -193,7 +183,7 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
 fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
     match off {
         Some(Guard::Limits) => record.pool.limits = Resources::new(),
-        Some(Guard::Emptiness) => record.disruption.consolidate_after_ms = None,
+        Some(Guard::Emptiness) => record.disruption.consolidate_after = None,
         Some(Guard::Budgets) => {
             record.disruption.budgets = vec![Budget { limit: BudgetLimit::Percent(100), ..budget() }]
         }
@@ -203,7 +193,7 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
 }
 
 /// A planner that never plans.
-fn plan_nothing(_: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn plan_nothing(_: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     Ok(Default::default())
 }
 
@@ -212,9 +202,9 @@ fn scale_events_of(seed: u64) -> Vec<(i64, Workload, usize)> {
     let rng = SeededRng::new(seed).child("beats");
     let count = |name: &str, from: i64, to: i64| usize::try_from(rng.child(name).between((from, to))).unwrap_or(1);
     let moment = |name: &str, from: i64, to: i64| rng.child(name).between((from * MINUTE, to * MINUTE));
-    let web = scenario::workload("web", 250, GIB / 2, None);
-    let batch = scenario::workload("batch", 1000, 2 * GIB, Some("spot"));
-    let steady = scenario::workload("steady", 500, GIB, Some("on-demand"));
+    let web = workload("web", 250, GIB / 2, None);
+    let batch = workload("batch", 1000, 2 * GIB, Some("spot"));
+    let steady = workload("steady", 500, GIB, Some("on-demand"));
     vec![
         (moment("web", 0, 1), web.clone(), count("web", 3, 9)),
         (moment("batch", 0, 3), batch.clone(), count("batch", 1, 4)),
@@ -223,6 +213,15 @@ fn scale_events_of(seed: u64) -> Vec<(i64, Workload, usize)> {
         (moment("no batch", 4, 7), batch, 0),
         (moment("less web", 6, 8), web, count("less web", 2, 3)),
     ]
+}
+
+/// A workload with CPU in millicores, memory in bytes, and optionally a required capacity type.
+pub(super) fn workload(name: &str, cpu: i64, memory: i64, capacity_type: Option<&str>) -> Workload {
+    let mut spec = pod_spec(cpu, memory);
+    if let Some(value) = capacity_type {
+        spec["nodeSelector"] = json!({ CAPACITY_TYPE: value });
+    }
+    Workload::new("default", name, &spec)
 }
 
 fn budget() -> Budget {
@@ -251,19 +250,12 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
         catalogue: SharedCatalogue::clone(catalogue),
         rules: OptInRules::default(),
     };
-    let disruption =
-        DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: vec![budget()], ..DisruptionPolicy::default() };
+    let disruption = DisruptionPolicy {
+        consolidate_after: Some(Millis::from_secs(30)),
+        budgets: vec![budget()],
+        ..DisruptionPolicy::default()
+    };
     PoolRecord { pool, disruption, revision: Text::from("1"), meta: PoolMeta::default() }
-}
-
-fn daemon() -> DaemonRecord {
-    let requests = Resources::from_iter([(CPU, 50), (MEMORY, GIB / 8), (PODS, 1)]);
-    DaemonRecord {
-        namespace: Text::from("kube-system"),
-        name: Text::from("agentd"),
-        shape: Arc::new(PodShape { requests, ..PodShape::default() }),
-        labels: Arc::new(Labels::new()),
-    }
 }
 
 /// `a.2` with 2 vCPU and 8 GiB at 0.10 an hour, and its multiples; spot at a third; two zones.

@@ -8,7 +8,7 @@ use cloud::provider::InstanceState;
 use cloud::simulated::LedgerEntry;
 use engine::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use engine::control::{ClusterId, Instruction};
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 use fleetwright_proto::v1;
 use simulator::SimulatedCluster;
 use simulator::cluster::{Answer, Change};
@@ -29,13 +29,13 @@ const CONNECT_TIMEOUT_MS: i64 = 5_000;
 /// More NodeClaims than this removed by force look like an agent's fault and need the operator's
 /// release.
 const RELEASE_THRESHOLD: usize = 2;
-/// The operator releases a cluster only if its agent has shown the true state for this long, in
-/// milliseconds: a snapshot in flight may be older.
-const VIEW_SETTLED_MS: i64 = 4 * 60_000;
+/// The operator releases a cluster only if its agent has shown the true state for this long: a
+/// snapshot in flight may be older.
+const VIEW_SETTLED_AFTER: Millis = Millis::from_mins(4);
 
-/// A pod that has run for this long, in milliseconds, ran when the drain of its node was decided:
-/// an instruction may be delayed for so long.
-const PODS_SETTLED_MS: i64 = 3 * 60_000;
+/// A pod that has run for this long ran when the drain of its node was decided: an instruction may
+/// be delayed for so long.
+const PODS_SETTLED_AFTER: Millis = Millis::from_mins(3);
 
 /// Ground truth of one cluster for the checkers.
 #[derive(Debug, Default)]
@@ -113,12 +113,12 @@ impl SimCluster {
             agent: None,
             generation: 0,
             stored_epoch: 0,
-            cut_off_until: Timestamp(0),
+            cut_off_until: Timestamp::from_millis(0),
             offset_ms: 0,
             empty_view: false,
             list_gaps: Vec::new(),
             partitions: 0,
-            view_unchanged_since: Timestamp(0),
+            view_unchanged_since: Timestamp::from_millis(0),
             attempts: 0,
             ledger: ClusterLedger::default(),
             off,
@@ -126,7 +126,7 @@ impl SimCluster {
     }
 
     fn clock(&self, now: Timestamp) -> i64 {
-        now.0.saturating_add(self.offset_ms)
+        (now + Millis::new(self.offset_ms)).as_millis()
     }
 
     pub(super) fn connection(&self) -> Option<usize> {
@@ -304,7 +304,7 @@ impl SimCluster {
 
     /// The objects of a kind.
     fn objects(&self, kind: ListGap) -> Vec<(Key, Record)> {
-        let record = |key: Key, object: Object| encode::object(&object).map(|seen| (key, seen));
+        let record = |key: Key, object: Object| encode::object(&self.cluster, &object).map(|seen| (key, seen));
         let (pods, nodes, claims) = (self.cluster.pods(), self.cluster.nodes(), self.cluster.claims());
         match kind {
             ListGap::Pods | ListGap::Workloads => {
@@ -355,7 +355,9 @@ impl SimCluster {
 
     /// Whether the agent's view matches the cluster, and has for long enough.
     pub(super) fn agent_view_is_true(&self, now: Timestamp) -> bool {
-        !self.empty_view && self.list_gaps.is_empty() && now.millis_since(self.view_unchanged_since) >= VIEW_SETTLED_MS
+        !self.empty_view
+            && self.list_gaps.is_empty()
+            && now.duration_since(self.view_unchanged_since) >= VIEW_SETTLED_AFTER
     }
 
     /// The records of a snapshot. They include all earlier changes.
@@ -374,7 +376,7 @@ impl SimCluster {
         let objects = objects.filter(|object| kind_of(object).is_none_or(|kind| !self.covers(kind)));
         let objects = objects.map(|object| self.as_served(object));
         let pools = self.pools.iter().filter(|_| !self.covers(ListGap::Pools));
-        pools.map(manifest).chain(objects.filter_map(|object| encode::object(&object))).collect()
+        pools.map(manifest).chain(objects.filter_map(|object| encode::object(&self.cluster, &object))).collect()
     }
 
     /// Advances the cluster; the agent sends what changed.
@@ -387,7 +389,7 @@ impl SimCluster {
                 Change::Drained { claim } => drained_instructions.extend(self.take_drain_waiters(&claim)),
                 Change::Observed(Observation::Upsert(object)) => {
                     let shown = kind_of(&object).is_none_or(|kind| !self.covers(kind));
-                    seen.extend(shown.then(|| encode::object(&self.as_served(*object))).flatten());
+                    seen.extend(shown.then(|| encode::object(&self.cluster, &self.as_served(*object))).flatten());
                 }
                 // A watch that saw the object before sends its deletion although the list lacked
                 // it.
@@ -499,7 +501,8 @@ impl SimCluster {
 
     /// Whether pods have been running for long on the instance of `claim`.
     fn is_in_use(&self, claim: &Text, now: Timestamp) -> bool {
-        let settled = |pod: &PodRecord| pod.started.is_some_and(|started| now.millis_since(started) >= PODS_SETTLED_MS);
+        let settled =
+            |pod: &PodRecord| pod.started.is_some_and(|started| now.duration_since(started) >= PODS_SETTLED_AFTER);
         self.cluster.running_for(claim).any(settled)
     }
 

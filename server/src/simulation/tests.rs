@@ -1,5 +1,6 @@
 mod incidents;
 mod kept;
+mod one_server;
 mod sabotage;
 
 use super::fault::TimedFault;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 
 /// No sleep is pending.
 const NEVER: i64 = i64::MAX;
@@ -29,33 +29,33 @@ impl VirtualClock {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        Timestamp(self.now.load(Ordering::Relaxed))
+        Timestamp::from_millis(self.now.load(Ordering::Relaxed))
     }
 
     pub(super) fn set(&self, now: Timestamp) {
-        self.now.store(now.0, Ordering::Relaxed);
+        self.now.store(now.as_millis(), Ordering::Relaxed);
     }
 
     /// A sleep of `millis`.
     pub(super) fn sleep(self: &Arc<Self>, millis: i64) -> Sleep {
-        Sleep { clock_source: Arc::clone(self), until: self.now().0.saturating_add(millis) }
+        Sleep { clock_source: Arc::clone(self), until: self.now() + Millis::new(millis) }
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Sleep {
     clock_source: Arc<VirtualClock>,
-    until: i64,
+    until: Timestamp,
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<()> {
-        if self.clock_source.now().0 >= self.until {
+        if self.clock_source.now() >= self.until {
             return Poll::Ready(());
         }
-        self.clock_source.until.store(self.until, Ordering::Relaxed);
+        self.clock_source.until.store(self.until.as_millis(), Ordering::Relaxed);
         Poll::Pending
     }
 }
@@ -79,7 +79,7 @@ impl<T> Task<T> {
         clock_source.until.store(NEVER, Ordering::Relaxed);
         match self.0.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(result) => Ok(result),
-            Poll::Pending => Err(Timestamp(clock_source.until.load(Ordering::Relaxed))),
+            Poll::Pending => Err(Timestamp::from_millis(clock_source.until.load(Ordering::Relaxed))),
         }
     }
 }
@@ -97,11 +97,11 @@ mod tests {
             inner.sleep(5).await;
             inner.now()
         });
-        assert_eq!(task.poll_now(&clock_source), Err(Timestamp(10)));
-        clock_source.set(Timestamp(12));
+        assert_eq!(task.poll_now(&clock_source), Err(Timestamp::from_millis(10)));
+        clock_source.set(Timestamp::from_millis(12));
         // The second sleep begins when the first is noticed: at 12, for 5 ms.
-        assert_eq!(task.poll_now(&clock_source), Err(Timestamp(17)));
-        clock_source.set(Timestamp(17));
-        assert_eq!(task.poll_now(&clock_source), Ok(Timestamp(17)));
+        assert_eq!(task.poll_now(&clock_source), Err(Timestamp::from_millis(17)));
+        clock_source.set(Timestamp::from_millis(17));
+        assert_eq!(task.poll_now(&clock_source), Ok(Timestamp::from_millis(17)));
     }
 }

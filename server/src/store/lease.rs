@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::StoreError;
-use super::operations::{DisruptionRow, InstructionRow, OpenIntent};
+use super::operations::OpenIntent;
 
 /// Largest accepted distance between an agent's epoch and the last issued one. After the loss of a
 /// database an agent is ahead of the store, but no server issued an epoch further ahead than this.
@@ -121,10 +121,6 @@ pub struct OpenOperations {
     /// Launches that are not closed, by NodeClaim: without outcome, or failed and not abandoned, or
     /// launched with the NodeClaim still present.
     pub intents: Vec<OpenIntent>,
-    /// Instructions without outcome, by id.
-    pub instructions: Vec<InstructionRow>,
-    /// Disruptions without outcome, by id.
-    pub disruptions: Vec<DisruptionRow>,
     /// Last written object counts of the cluster.
     pub extent: Option<ObservedExtent>,
 }

@@ -9,7 +9,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::lease::Scope;
-use super::operations::{DisruptionRow, InstructionRow, Intent};
+use super::operations::Intent;
 
 /// Hash of a blob; the log defines the hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,10 +39,6 @@ pub struct Entry {
     pub decision: DecisionRow,
     /// Intents of the decision.
     pub intents: Vec<Intent>,
-    /// Disruptions that begin with it.
-    pub disruptions: Vec<DisruptionRow>,
-    /// Instructions that are sent at once.
-    pub instructions: Vec<InstructionRow>,
     /// Referenced blobs that may be missing in the store.
     pub blobs: Vec<Blob>,
     /// Log events up to the decision.
@@ -150,14 +146,14 @@ pub struct LogSegment {
 pub struct Retention {
     /// Decisions and their log. Whole days are dropped, so rows may stay up to a day longer.
     pub log: Duration,
-    /// Launches, instructions and disruptions, after their end.
+    /// Launches, after they are closed.
     pub ended: Duration,
     /// Leases of clusters without a holder, with their open operations.
     pub clusters: Duration,
 }
 
 impl Default for Retention {
-    /// Two weeks of log for incident reviews. One day of ended operations, which only incident
+    /// Two weeks of log for incident reviews. One day of closed launches, which only incident
     /// reviews read. Ninety days of a cluster without an agent, which may have been switched off
     /// for a quarter.
     fn default() -> Self {
@@ -169,7 +165,7 @@ impl Default for Retention {
 /// Number of pruned rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
-    /// Launches, instructions and disruptions.
+    /// Closed launches.
     pub ended: u64,
     /// Days of decisions and log, and rows outside a day partition.
     pub log: u64,

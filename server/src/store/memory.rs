@@ -21,12 +21,10 @@ use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
-use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
-use super::operations::{
-    AttemptOutcome, DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, OpenIntent, RecentAttempt,
-};
+use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::replicas::ReplicaRow;
-use super::{Archive, Store, StoreError, StoreFuture, postgres};
+use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
 
 /// Time since 1970, or since the epoch of a simulation.
@@ -42,12 +40,9 @@ pub struct MemoryStore {
 /// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
 #[derive(Debug, Default)]
 struct Tables {
-    unfenced: bool,
     leases: BTreeMap<Scope, leases::LeaseRow>,
     extents: BTreeMap<Scope, ObservedExtent>,
     intents: BTreeMap<Scope, BTreeMap<(String, u32), operations::IntentRow>>,
-    instructions: operations::OperationTable<InstructionRow>,
-    disruptions: operations::OperationTable<DisruptionRow>,
     decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     segments: BTreeMap<(Scope, u64), LogSegment>,
     blobs: BTreeMap<BlobHash, (Blob, i64)>,
@@ -69,7 +64,7 @@ impl fmt::Debug for MemoryStore {
 
 impl Default for MemoryStore {
     fn default() -> Self {
-        Self::with_clock(|| Duration::from_millis(clock::now().0.unsigned_abs()))
+        Self::with_clock(|| Duration::from_millis(clock::now().as_millis().unsigned_abs()))
     }
 }
 
@@ -88,15 +83,6 @@ impl MemoryStore {
             changes: watch::Sender::new(Changes::default()),
             tables: Mutex::new(Tables::default()),
         }
-    }
-
-    /// A store that accepts writes of replicas that have lost their lease. It demonstrates what
-    /// fencing prevents.
-    #[must_use]
-    pub fn unfenced() -> Self {
-        let store = Self::new();
-        store.tables().unfenced = true;
-        store
     }
 
     /// No code panics while it holds the lock, and every change is atomic, so a poisoned lock holds
@@ -217,35 +203,8 @@ impl Store for MemoryStore {
         resolved(self.tables().close_intents(lease, claims, self.now()))
     }
 
-    fn open_intents<'a>(&'a self, scope: &'a Scope) -> StoreFuture<'a, Vec<OpenIntent>> {
-        resolved(Ok(self.tables().open_intents(scope)))
-    }
-
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         resolved(Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
-    }
-
-    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> StoreFuture<'a, ()> {
-        resolved(self.tables().insert_instructions(lease, rows))
-    }
-
-    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> StoreFuture<'a, ()> {
-        let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
-        resolved(self.tables().end_instructions(lease, &ends, self.now()))
-    }
-
-    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> StoreFuture<'a, ()> {
-        let ends = ends.iter().map(|end| end.id).collect::<Vec<_>>();
-        resolved(self.tables().end_disruptions(lease, &ends, self.now()))
-    }
-
-    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> StoreFuture<'a, ()> {
-        resolved(self.tables().append_log(lease, chunks))
-    }
-
-    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> StoreFuture<'a, ()> {
-        self.tables().put_blobs(blobs, self.now());
-        resolved(Ok(()))
     }
 
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
@@ -357,9 +316,5 @@ impl Store for MemoryStore {
 
     fn ping(&self) -> StoreFuture<'_, ()> {
         resolved(Ok(()))
-    }
-
-    fn schema_version(&self) -> StoreFuture<'_, i64> {
-        resolved(Ok(postgres::newest_schema()))
     }
 }

@@ -1,5 +1,5 @@
-//! Operations in flight: launches, instructions, disruptions. They are written before the external
-//! call, so that a successor knows what may have happened.
+//! Operations in flight: launches. They are written before the external call, so that a successor
+//! knows what may have happened.
 
 /// An attempt to launch an instance, written before the cloud is called.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,54 +63,4 @@ pub struct RecentAttempt {
     pub begun_ago_ms: i64,
     /// Time since it was closed, if it is.
     pub closed_ago_ms: Option<i64>,
-}
-
-/// An instruction to an agent, written before it is sent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InstructionRow {
-    /// Id, unique in its cluster.
-    pub id: u64,
-    /// Generation of the object.
-    pub generation: u64,
-    /// Instruction kind, for operators.
-    pub kind: String,
-    /// Encoded instruction.
-    pub payload: Vec<u8>,
-    /// Latest start, in milliseconds since 1970.
-    pub deadline_ms: i64,
-}
-
-/// Outcome of an instruction.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct InstructionEnd {
-    /// Id of the row.
-    pub id: u64,
-    /// Outcome reported by the agent, or the timeout.
-    pub outcome: String,
-}
-
-/// Instances being removed, and their replacements.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DisruptionRow {
-    /// Id, unique in its cluster.
-    pub id: u64,
-    /// Disruption kind: empty, drifted, underused.
-    pub kind: String,
-    /// NodeClaims to delete.
-    pub claims: Vec<String>,
-    /// NodeClaims to launch before.
-    pub replacements: Vec<String>,
-    /// Further state for a successor, as text.
-    pub detail: String,
-    /// Start time, in milliseconds since 1970.
-    pub begun_ms: i64,
-}
-
-/// Outcome of a disruption.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DisruptionEnd {
-    /// Id of the row.
-    pub id: u64,
-    /// Outcome text.
-    pub outcome: String,
 }

@@ -40,15 +40,11 @@ use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
-use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision};
-use super::operations::{
-    AttemptOutcome, DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, RecentAttempt,
-};
+use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::replicas::ReplicaRow;
 use super::{Archive, Store, StoreError, StoreFuture};
 use retry::retry;
-
-pub(crate) use schema::newest as newest_schema;
 
 /// Timeout for getting a connection from the pool.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -249,32 +245,8 @@ impl Store for PostgresStore {
         retry(move || self.close(lease, claims))
     }
 
-    fn open_intents<'a>(&'a self, scope: &'a Scope) -> StoreFuture<'a, Vec<OpenIntent>> {
-        retry(move || self.read_intents(scope))
-    }
-
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         retry(move || self.read_recent_attempts(scope, within))
-    }
-
-    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> StoreFuture<'a, ()> {
-        retry(move || self.insert_instructions(lease, rows))
-    }
-
-    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_instruction_ends(lease, ends))
-    }
-
-    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_disruption_ends(lease, ends))
-    }
-
-    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> StoreFuture<'a, ()> {
-        retry(move || self.append(lease, chunks))
-    }
-
-    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> StoreFuture<'a, ()> {
-        retry(move || self.insert_blobs(blobs))
     }
 
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
@@ -374,10 +346,6 @@ impl Store for PostgresStore {
             sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await.map_err(database("reach PostgreSQL"))?;
             Ok(())
         })
-    }
-
-    fn schema_version(&self) -> StoreFuture<'_, i64> {
-        retry(move || schema::found(&self.pool))
     }
 }
 

@@ -47,7 +47,8 @@ pub(crate) async fn run(
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use super::super::log::{Blob, BlobHash};
+    use super::super::lease::{LeaseOutcome, Scope};
+    use super::super::log::{Blob, BlobHash, Entry};
     use super::super::memory::MemoryStore;
     use super::super::{Archive, Store};
     use super::*;
@@ -67,7 +68,10 @@ mod tests {
         let months = move || Duration::from_secs(60 * 86_400 * asked.fetch_add(1, Ordering::Relaxed));
         let store = Arc::new(MemoryStore::with_clock(months));
         let blob = Blob { hash: BlobHash([7; 32]), kind: "policy".to_owned(), bytes: vec![1] };
-        store.put_blobs(std::slice::from_ref(&blob)).await.unwrap();
+        let answer = store.acquire_lease(&Scope::cluster("blue"), "a", 0, Duration::ZERO).await.unwrap();
+        let LeaseOutcome::Granted { lease, .. } = answer else { panic!("{answer:?}") };
+        let entry = Entry { blobs: vec![blob.clone()], ..Entry::default() };
+        store.record_decision(&lease, &entry).await.unwrap();
         let stop = CancellationToken::new();
         let kept = Arc::clone(&store) as Arc<dyn Store>;
         let keeper = tokio::spawn(run(kept, Retention::default(), Duration::ZERO, stop.clone()));

@@ -28,16 +28,13 @@ pub(crate) fn summary(decision: &Decision) -> String {
 
 /// Summary of what shadow mode prevented.
 fn in_shadow(decision: &Decision) -> String {
-    let would = decision.notes.iter().filter(|note| note.starts_with("would "));
     let unschedulable = decision.unplaced.len();
     let rest =
         if unschedulable == 0 { String::new() } else { format!("; {} unschedulable", count(unschedulable, "pod")) };
-    match would.clone().count() {
-        0 => format!("shadow: would change nothing{rest}"),
-        1 => format!("shadow: {}{rest}", would.map(String::as_str).collect::<String>()),
-        many => {
-            format!("shadow: {} and {} similar{rest}", would.map(String::as_str).next().unwrap_or(""), many - 1)
-        }
+    match decision.would.as_slice() {
+        [] => format!("shadow: would change nothing{rest}"),
+        [only] => format!("shadow: {only}{rest}"),
+        [first, others @ ..] => format!("shadow: {first} and {} similar{rest}", others.len()),
     }
 }
 
@@ -74,7 +71,7 @@ fn count(number: usize, noun: &str) -> String {
 pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
     let machines = decision.machines.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
     let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
-    let would = decision.notes.iter().filter(|_| decision.shadow).cloned();
+    let would = decision.would.iter().chain(decision.notes.iter().filter(|_| decision.shadow)).cloned();
     machines.chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))
 }
 

@@ -125,7 +125,7 @@ pub(super) fn cluster(view: &ClusterView) -> impl Serialize + '_ {
 
 fn fleet_of(view: &FleetView, machines: bool) -> FleetJson<'_> {
     FleetJson {
-        taken_at_ms: view.taken_at.0,
+        taken_at_ms: view.taken_at.as_millis(),
         usd_per_hour: view.cost().to_string(),
         clusters: view.clusters.values().map(|cluster| cluster_entry(cluster, machines)).collect(),
         decisions: view.decisions().into_iter().map(decision_entry).collect(),
@@ -148,7 +148,7 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> ClusterJson<'_> {
         problems: cluster.problems.iter().map(|problem| format!("{}: {}", problem.about, problem.reason)).collect(),
         left_pools: cluster.unmanaged_pools.iter().map(|(name, reason)| UnmanagedPoolJson { name, reason }).collect(),
         planning: cluster.planning.map(|plan| PlanningJson {
-            since_ms: plan.since.0,
+            since_ms: plan.since.as_millis(),
             pods: plan.pods,
             left: plan.left,
         }),
@@ -180,7 +180,7 @@ fn machine_entry(machine: &MachineView) -> MachineJson<'_> {
         name: machine.node.as_ref().unwrap_or(&machine.claim),
         pool: &machine.pool,
         stage: machine.stage.as_str(),
-        since_ms: machine.since.0,
+        since_ms: machine.since.as_millis(),
         instance_type: instance.map_or("", |instance| &instance.instance_type),
         zone: instance.map_or("", |instance| &instance.zone),
         capacity_type: instance.map_or("", |instance| instance.capacity_type.as_str()),
@@ -195,7 +195,7 @@ fn decision_entry(decision: &Decision) -> DecisionJson<'_> {
     DecisionJson {
         cluster: &decision.cluster,
         id: decision.id.0,
-        at_ms: decision.at.0,
+        at_ms: decision.at.as_millis(),
         kind: match decision.kind {
             DecisionKind::Provision => "provision",
             DecisionKind::Empty => "empty",

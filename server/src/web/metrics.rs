@@ -104,7 +104,7 @@ const GAUGES: [Gauge; 25] = [
 ];
 
 fn seconds(at: Timestamp) -> String {
-    format!("{}.{:03}", at.0.div_euclid(1_000), at.0.rem_euclid(1_000))
+    format!("{}.{:03}", at.as_millis().div_euclid(1_000), at.as_millis().rem_euclid(1_000))
 }
 
 /// Renders every gauge of every cluster.

@@ -7,20 +7,20 @@ use fleetwright_proto::v1;
 use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
-use fleetwright_proto::v1::connect_response::Message as Heard;
+use fleetwright_proto::v1::connect_response::Message as Response;
 use fleetwright_proto::v1::instruction::Action;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-/// Changes that travel in one message.
+/// Number of changes in one message.
 const CHUNK: usize = 100;
 
 /// A connected fake agent.
 #[derive(Debug)]
 pub(super) struct Agent {
-    say: mpsc::Sender<v1::ConnectRequest>,
+    requests: mpsc::Sender<v1::ConnectRequest>,
     /// When the creation of NodeClaims was requested.
     ordered: mpsc::UnboundedReceiver<Instant>,
     sequence: u64,
@@ -30,33 +30,35 @@ impl Agent {
     /// Connects as `cluster`, which has one NodePool and these objects.
     ///
     /// # Panics
-    /// When the server refuses the connection.
+    /// When the server rejects the connection.
     pub(super) async fn join(address: &str, cluster: &str, objects: Vec<v1::Change>) -> Self {
         let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
         let channel = channel.expect("the server accepts connections");
-        let (say, said) = mpsc::channel(4);
+        let (requests, outgoing) = mpsc::channel(4);
         let hello = v1::Hello {
             cluster_name: cluster.to_owned(),
             cluster_uid: format!("uid of {cluster}"),
             ..v1::Hello::default()
         };
-        say.send(request(Message::Hello(hello))).await.expect("nothing was said yet");
-        let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(said)).await;
-        let mut heard = answer.expect("the server talks to agents").into_inner();
-        let welcome = heard.message().await.expect("the server goes on").and_then(|answer| answer.message);
-        assert!(matches!(welcome, Some(Heard::Welcome(_))), "{cluster}: {welcome:?}");
+        requests.send(request(Message::Hello(hello))).await.expect("the channel is empty");
+        let answer = AgentServiceClient::new(channel).connect(ReceiverStream::new(outgoing)).await;
+        let mut responses = answer.expect("the server accepts the stream").into_inner();
+        let welcome = responses.message().await.expect("the server responds").and_then(|answer| answer.message);
+        assert!(matches!(welcome, Some(Response::Welcome(_))), "{cluster}: {welcome:?}");
         let all = manifests().into_iter().chain(objects).collect();
         for part in chunk::snapshot_parts(all, 1) {
             let snapshot = v1::Snapshot { id: 1, part: Some(part) };
-            say.send(request(Message::Snapshot(snapshot))).await.expect("the server listens");
+            requests.send(request(Message::Snapshot(snapshot))).await.expect("the server listens");
         }
-        let (tell, ordered) = mpsc::unbounded_channel();
-        let answers = say.clone();
+        let (orders, ordered) = mpsc::unbounded_channel();
+        // Every instruction is acknowledged, as an agent does; only the creation of NodeClaims is
+        // measured.
+        let answers = requests.clone();
         tokio::spawn(async move {
-            while let Ok(Some(answer)) = heard.message().await {
-                let Some(Heard::Instruction(instruction)) = answer.message else { continue };
+            while let Ok(Some(answer)) = responses.message().await {
+                let Some(Response::Instruction(instruction)) = answer.message else { continue };
                 if matches!(instruction.action, Some(Action::CreateNodeClaim(_))) {
-                    let _no_receiver = tell.send(Instant::now());
+                    let _no_receiver = orders.send(Instant::now());
                 }
                 let (instruction_id, epoch) = (instruction.id, instruction.epoch);
                 let ack = v1::Ack { instruction_id, epoch, outcome: v1::Outcome::Done.into(), detail: String::new() };
@@ -65,15 +67,15 @@ impl Agent {
                 }
             }
         });
-        Self { say, ordered, sequence: 0 }
+        Self { requests, ordered, sequence: 0 }
     }
 
     /// Sends these changes; returns whether the stream is still open.
-    pub(super) async fn show(&mut self, changes: Vec<v1::Change>) -> bool {
+    pub(super) async fn send_changes(&mut self, changes: Vec<v1::Change>) -> bool {
         for some in changes.chunks(CHUNK) {
             self.sequence += 1;
             let delta = v1::Delta { sequence: self.sequence, changes: some.to_vec() };
-            if self.say.send(request(Message::Delta(delta))).await.is_err() {
+            if self.requests.send(request(Message::Delta(delta))).await.is_err() {
                 return false;
             }
         }

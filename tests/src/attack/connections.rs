@@ -15,29 +15,30 @@ use super::{number, word};
 
 /// Bound on the memory of all sessions, beyond that of honest agents.
 const MAX_EXTRA_MEMORY: u64 = 512 << 20;
-/// The 95th of a hundred decisions may be twice as late as in quiet, or so many milliseconds later.
+/// Bound on the p95 latency of decisions: twice that without attackers, or so many milliseconds
+/// more.
 const MAX_EXTRA_LATENCY_MS: f64 = 100.0;
 /// Sampling interval of the server's memory.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How many, for how long.
+/// Size and duration of the attack.
 #[derive(Debug, Clone, Copy)]
 struct AttackPlan {
     seconds: u64,
     connections: u64,
-    /// Priority of the attackers, as `nice` counts it.
+    /// Priority of the attackers, in the units of `nice`.
     nice: u64,
     timing: bool,
 }
 
-/// What a kind of attackers got done.
+/// Progress of the attackers of one kind.
 #[derive(Debug, Clone, Copy, Default)]
 struct AttackProgress {
     connections: u64,
     messages: u64,
 }
 
-/// One kind of attacker, or none.
+/// Measurements during one kind of attack, or without any.
 #[derive(Debug)]
 struct Measurements {
     peak: u64,
@@ -45,7 +46,7 @@ struct Measurements {
     lost_streams: Vec<String>,
 }
 
-/// Attacks and judges.
+/// `attack connections`: prints a line for each kind of attacker, and fails beyond the bounds.
 pub(super) fn main(words: &[&str]) -> ExitCode {
     let plan = AttackPlan {
         seconds: number(words, "--seconds", 60),
@@ -69,7 +70,7 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
     }
 }
 
-/// Bounds that were passed.
+/// Runs the attacks and returns the bounds that were exceeded.
 fn attack(plan: AttackPlan, kinds: &[AttackKind]) -> anyhow::Result<Vec<String>> {
     let program = std::env::current_exe()?.display().to_string();
     let test_bed = TestBed::start(&program)?;
@@ -108,7 +109,7 @@ fn parse_progress(output: &str) -> AttackProgress {
     parsed.map(|(connections, messages)| AttackProgress { connections, messages }).unwrap_or_default()
 }
 
-/// Attackers at low priority. Each ends by itself when its time is over.
+/// Starts the attackers at low priority. Each exits when its time is over.
 fn start_attackers(program: &str, test_bed: &TestBed, kind: AttackKind, plan: AttackPlan) -> anyhow::Result<Child> {
     let (seconds, connections) = (plan.seconds.to_string(), plan.connections.to_string());
     let arguments = ["hostile", kind.name(), "--seconds", &seconds, "--connections", &connections];
@@ -131,7 +132,7 @@ fn start_attackers(program: &str, test_bed: &TestBed, kind: AttackKind, plan: At
     command.spawn().context("attackers cannot be started")
 }
 
-/// Looks on for so many seconds.
+/// Measures the server for so many seconds.
 fn watch(test_bed: &TestBed, config: &Arc<ClientConfig>, seconds: u64) -> anyhow::Result<Measurements> {
     let before = Decisions::of(&scrape(test_bed, config)?);
     let end = Instant::now() + Duration::from_secs(seconds);

@@ -1,4 +1,4 @@
-//! Asking `/healthz` all the time, as a kubelet would, with a connection for each question.
+//! Polls `/healthz` continuously, as a kubelet does, with a connection for each request.
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Between two questions.
+/// Delay between two requests.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// Timeout of a response.
@@ -47,7 +47,7 @@ impl Probe {
     }
 }
 
-/// The answer to a GET.
+/// The response to a GET request.
 pub(super) fn get(address: &str, path: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

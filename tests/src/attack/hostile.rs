@@ -1,4 +1,4 @@
-//! The attackers, each kind in a process of its own. Every loop ends with the attack.
+//! The attackers, each kind in a separate process. Every loop ends with the attack.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -30,16 +30,17 @@ use tower::{Service, ServiceExt};
 
 use super::{metrics, number, word};
 
-/// What a hostile peer does.
+/// Kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AttackKind {
-    /// Encrypted, without a credential: many streams on each connection, and messages that are announced and not ended.
+    /// TLS without credentials: many streams on each connection, with messages that are announced
+    /// and never completed.
     Streams,
-    /// With valid credentials: an endless series of definitions.
+    /// Valid credentials: an endless series of definitions.
     Flood,
-    /// Heads of requests that do not end.
+    /// HTTP request heads that are never completed.
     SlowHead,
-    /// Idle connections.
+    /// Connections that send nothing.
     Silent,
     /// Unsigned tokens of an issuer that does not respond.
     Tokens,
@@ -71,7 +72,8 @@ struct Target {
     done: AttackProgress,
 }
 
-/// Progress of the attackers: an attack that does not take place proves nothing.
+/// Progress of the attackers. Without progress the attack did not take place, and the run proves
+/// nothing.
 #[derive(Debug, Default)]
 struct AttackProgress {
     connections: AtomicU64,
@@ -88,13 +90,13 @@ impl AttackProgress {
     }
 }
 
-/// Streams of one connection without a credential.
+/// Streams of one connection without credentials.
 const STREAMS: usize = 64;
-/// What is announced on each of them, and not ended.
+/// Announced length of the message on each of them, in bytes.
 const ANNOUNCED: u32 = 4 << 20;
 /// Definitions in one message.
 const DEFINITIONS: u64 = 1_000;
-/// A hostile peer whose connection was closed opens the next one after this.
+/// Delay before an attacker whose connection was closed opens another.
 const AGAIN: Duration = Duration::from_millis(500);
 
 pub(super) fn main(words: &[&str]) -> ExitCode {
@@ -126,12 +128,12 @@ async fn all(kind: AttackKind, target: Arc<Target>, connections: u64) {
     for number in 0..connections {
         peers.spawn(again(kind, Arc::clone(&target), number));
     }
-    let tell = tokio::spawn(print_progress(Arc::clone(&target)));
+    let progress = tokio::spawn(print_progress(Arc::clone(&target)));
     let _over = tokio::time::timeout(left, async { while peers.join_next().await.is_some() {} }).await;
-    tell.abort();
+    progress.abort();
 }
 
-/// A line each quarter of a second; the process that started this one reads the last.
+/// Prints a line of progress every quarter of a second; the parent process reads the last one.
 async fn print_progress(target: Arc<Target>) {
     loop {
         tokio::time::sleep(Duration::from_millis(250)).await;
@@ -189,8 +191,8 @@ async fn streams(target: &Arc<Target>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The header of a large message and all but its end, in small chunks that cost the attacker
-/// nothing.
+/// The header of a large message and all but its last bytes, in small chunks that need little
+/// memory here.
 fn most_of_a_message() -> Body {
     const PIECE: usize = 16 * 1024;
     let [a, b, c, d] = ANNOUNCED.to_be_bytes();
@@ -207,30 +209,30 @@ async fn stream(
     token: &str,
     cluster: &str,
 ) -> anyhow::Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>)> {
-    let (say, said) = mpsc::channel(4);
+    let (requests, outgoing) = mpsc::channel(4);
     let hello = v1::Hello { cluster_name: cluster.into(), cluster_uid: "evil".into(), ..v1::Hello::default() };
-    say.send(request(Message::Hello(hello))).await?;
-    let mut request = Request::new(ReceiverStream::new(said));
+    requests.send(request(Message::Hello(hello))).await?;
+    let mut request = Request::new(ReceiverStream::new(outgoing));
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse()?);
     let mut client = AgentServiceClient::new(channel(target).await?);
-    Ok((say, client.connect(request).await?.into_inner()))
+    Ok((requests, client.connect(request).await?.into_inner()))
 }
 
 fn request(message: Message) -> v1::ConnectRequest {
     v1::ConnectRequest { message: Some(message) }
 }
 
-/// Hello, and as soon as it is welcome a snapshot of definitions that does not end.
+/// Sends Hello and, after Welcome, a snapshot of definitions that never ends.
 async fn flood(target: &Target, number: u64) -> anyhow::Result<()> {
-    let (say, mut heard) = stream(target, &target.hostile_token, "evil").await?;
+    let (requests, mut heard) = stream(target, &target.hostile_token, "evil").await?;
     heard.message().await?.context("no Welcome")?;
     let part = |part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) }));
-    say.send(part(Part::Begin(v1::SnapshotBegin::default()))).await?;
+    requests.send(part(Part::Begin(v1::SnapshotBegin::default()))).await?;
     let listen = tokio::spawn(async move { while let Ok(Some(_)) = heard.message().await {} });
     for index in 0..u32::MAX {
         let first = (number << 40) | (u64::from(index) * DEFINITIONS);
         let changes = (first..first + DEFINITIONS).map(label_set).collect();
-        let sent = say.send(part(Part::Chunk(v1::SnapshotChunk { changes, index }))).await;
+        let sent = requests.send(part(Part::Chunk(v1::SnapshotChunk { changes, index }))).await;
         if sent.is_err() || Instant::now() > target.end {
             break;
         }
@@ -257,8 +259,8 @@ async fn forged_token(target: &Target) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Holds a connection as long as the server permits: idle ones to both listeners in turn,
-/// unfinished request heads to the HTTP listener.
+/// Keeps a connection open as long as the server permits: idle connections to both listeners
+/// alternately, incomplete request heads to the HTTP listener.
 async fn held(kind: AttackKind, target: Arc<Target>, number: u64) -> anyhow::Result<()> {
     let address = if kind == AttackKind::Silent && number.is_multiple_of(2) { &target.grpc } else { &target.http };
     let mut wire = TcpStream::connect(address).await?;

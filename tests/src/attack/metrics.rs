@@ -31,7 +31,7 @@ impl Decisions {
         Self(text.lines().filter_map(bucket).collect())
     }
 
-    /// Those after `before`.
+    /// The decisions after `before`.
     pub(super) fn since(&self, before: &Self) -> Self {
         let earlier = |at: usize| before.0.get(at).map_or(0, |(_, count)| *count);
         Self(self.0.iter().enumerate().map(|(at, (bound, count))| (*bound, count - earlier(at))).collect())
@@ -41,7 +41,8 @@ impl Decisions {
         self.0.last().map_or(0, |(_, count)| *count)
     }
 
-    /// The bound of the bucket with the 95th of a hundred, in milliseconds; `None` without decisions.
+    /// Upper bound of the bucket with the 95th percentile, in milliseconds; `None` without
+    /// decisions.
     pub(super) fn p95_ms(&self) -> Option<f64> {
         let wanted = (self.count() * 95).div_ceil(100);
         let found = self.0.iter().find(|(_, count)| *count >= wanted && wanted > 0);
@@ -49,12 +50,12 @@ impl Decisions {
     }
 }
 
-/// Encrypts a connection of a runtime.
+/// A TLS connector that accepts the authorities in `ca`.
 pub(super) fn connector(ca: &str) -> anyhow::Result<TlsConnector> {
     Ok(TlsConnector::from(trusting_config(Path::new(ca))?))
 }
 
-/// A TLS client that trusts the authorities in this file.
+/// Configuration of a TLS client that accepts the authorities in the file `ca`.
 pub(super) fn trusting_config(ca: &Path) -> anyhow::Result<Arc<ClientConfig>> {
     let mut roots = RootCertStore::empty();
     for authority in CertificateDer::pem_file_iter(ca)? {
@@ -103,7 +104,7 @@ mod tests {
     use super::Decisions;
 
     #[test]
-    fn the_95th_of_a_hundred_is_found_in_what_came_since() {
+    fn the_95th_percentile_is_that_of_later_values() {
         let text = |low: u64, mid: u64, all: u64| {
             let name = "fleetwright_decision_latency_seconds_bucket";
             format!("{name}{{le=\"0.01\"}} {low}\n{name}{{le=\"0.1\"}} {mid}\n{name}{{le=\"+Inf\"}} {all}\n")

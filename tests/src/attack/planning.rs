@@ -1,5 +1,5 @@
-//! One cluster's pods are as expensive to plan as a tenant can make them: each has a shape of its
-//! own with many contradictory preferences. Measures the effect on another cluster of the server
+//! The pods of one cluster are as expensive to plan as a tenant can make them: each has a different
+//! shape with many contradictory preferences. Measures the effect on another cluster of the server
 //! and on the health endpoint.
 
 use std::fmt;
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
+use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::agent::{Agent, change};
@@ -16,7 +17,7 @@ use super::number;
 use crate::{Program, RunningProcess};
 use prost::Message;
 
-/// Rounds of the innocent cluster before the attack begins.
+/// Pods of the other cluster that are measured before the attack begins.
 const ROUNDS: usize = 5;
 
 /// Timeout for the NodeClaim of a pod of the other cluster.
@@ -28,23 +29,23 @@ const LATER: Duration = Duration::from_secs(2);
 /// Bounds on the response time of the health endpoint: for 99 of 100 responses, and for all.
 const HEALTH: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// Interval at which the planning of the greedy pods is polled; at least this many polls lie
+/// Interval at which the planning of the expensive pods is polled; at least this many polls are
 /// between two waves.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
-const LOOKS_PER_WAVE: usize = 30;
+const POLLS_PER_WAVE: usize = 30;
 
 /// Log messages of a lost or endangered lease.
 const LEASE_LOSS_MESSAGES: [&str; 4] =
     ["lost cluster lease", "skipping lease renewal", "cannot renew leases", "lease is not held"];
 
-/// How large the attack is.
+/// Size of the attack.
 #[derive(Debug, Clone, Copy)]
 pub struct Settings {
-    /// Greedy pods.
+    /// Number of expensive pods in a wave.
     pub pods: usize,
-    /// Preferred node terms of each, and preferred pod terms.
+    /// Number of preferred node terms of each pod, and of preferred pod terms.
     pub terms: usize,
-    /// How long it lasts at least, in seconds.
+    /// Minimum duration, in seconds.
     pub seconds: u64,
 }
 
@@ -54,12 +55,12 @@ impl Default for Settings {
     }
 }
 
-/// What the attack led to.
+/// Result of the attack.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Figures, one a line.
+    /// Figures, one per line.
     pub figures: Vec<String>,
-    /// Bounds that were broken.
+    /// Bounds that were exceeded.
     pub broken: Vec<String>,
 }
 
@@ -88,17 +89,17 @@ pub(super) fn main(words: &[&str]) -> ExitCode {
 /// Runs the attack on a server started as `program` with the arguments `first` before its own.
 ///
 /// # Panics
-/// When the server cannot be started, does not respond, or does not plan the greedy pods.
+/// When the server cannot be started, does not respond, or does not plan the expensive pods.
 #[must_use]
 pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
-    // Bounds on memory have an attack of their own.
+    // `attack connections` tests the bounds on memory.
     let memory = ["--session-memory", "4096", "--session-memory-total", "8192"];
     let listen = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let arguments = [&["serve"][..], &listen, &memory].concat();
     let server = Program::new(program, &[first, &arguments].concat()).start();
     let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
     let address = |scheme: &str| {
-        let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+        let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
         rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
     };
     let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
@@ -107,26 +108,27 @@ pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
 }
 
 async fn attack(server: &RunningProcess, grpc: &str, http: &str, settings: &Settings) -> Outcome {
-    let mut innocent = Agent::join(grpc, "innocent", definitions()).await;
+    let mut other_cluster = Agent::join(grpc, "other", definitions()).await;
     let mut number = 0;
     let mut usual = Vec::new();
     for _ in 0..ROUNDS {
-        usual.push(order(&mut innocent, &mut number).await);
+        usual.push(order(&mut other_cluster, &mut number).await);
     }
     usual.sort_unstable();
+    // The usual latency is measured before the attack, on the same server.
     let probe = Probe::start(http);
     let begun = Instant::now();
     let end = begun + Duration::from_secs(settings.seconds);
-    let greedy = tokio::spawn(run_greedy_cluster(grpc.to_owned(), http.to_owned(), *settings, end));
+    let expensive = tokio::spawn(run_expensive_cluster(grpc.to_owned(), http.to_owned(), *settings, end));
     let mut later = Vec::new();
     while Instant::now() < end {
-        later.push(order(&mut innocent, &mut number).await);
+        later.push(order(&mut other_cluster, &mut number).await);
     }
     let lasted = begun.elapsed();
     later.sort_unstable();
-    let (waves, planning, looks) = greedy.await.unwrap_or_default();
+    let (waves, planning, polls) = expensive.await.unwrap_or_default();
     let health = probe.end();
-    assert!(planning > 0, "in {looks} looks no plan for the greedy pods was under way: nothing was attacked");
+    assert!(planning > 0, "in {polls} polls no plan for the expensive pods was under way: nothing was attacked");
     let lapsed: Vec<String> = server
         .take_stderr_lines()
         .into_iter()
@@ -138,7 +140,7 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, settings: &Sett
         &health,
         &lapsed,
         &format!(
-            "{} greedy pods with {} + {} preferred terms, {waves} times in {:.0} s; in {planning} of {looks} looks a plan for them was under way",
+            "{} expensive pods with {} + {} preferred terms, {waves} times in {:.0} s; in {planning} of {polls} polls a plan for them was under way",
             settings.pods,
             settings.terms,
             settings.terms,
@@ -147,23 +149,23 @@ async fn attack(server: &RunningProcess, grpc: &str, http: &str, settings: &Sett
     )
 }
 
-/// Sends waves of greedy pods until `end`, each when the previous one is planned. Returns the
+/// Sends waves of expensive pods until `end`, each when the previous one is planned. Returns the
 /// number of waves, of polls during planning, and of polls.
-async fn run_greedy_cluster(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
-    let mut agent = Agent::join(&grpc, "greedy", make_greedy_pods(0, settings).await).await;
-    let (mut waves, mut planning, mut looks) = (1, 0, 0);
+async fn run_expensive_cluster(grpc: String, http: String, settings: Settings, end: Instant) -> (usize, usize, usize) {
+    let mut agent = Agent::join(&grpc, "expensive", build_expensive_pods(0, settings).await).await;
+    let (mut waves, mut planning, mut polls) = (1, 0, 0);
     while Instant::now() < end {
         tokio::time::sleep(POLL_INTERVAL).await;
-        looks += 1;
-        if plans(&http, "greedy") {
+        polls += 1;
+        if plans(&http, "expensive") {
             planning += 1;
-        } else if looks % LOOKS_PER_WAVE == 0 {
-            let pods = make_greedy_pods(waves, settings).await;
-            assert!(agent.show(pods).await, "the server has ended the greedy agent's stream");
+        } else if polls % POLLS_PER_WAVE == 0 {
+            let pods = build_expensive_pods(waves, settings).await;
+            assert!(agent.send_changes(pods).await, "the server has ended the expensive agent's stream");
             waves += 1;
         }
     }
-    (waves, planning, looks)
+    (waves, planning, polls)
 }
 
 fn check_bounds(
@@ -179,9 +181,9 @@ fn check_bounds(
     };
     let figures = vec![
         about.to_owned(),
-        format!("innocent pod ordered, usually: median {:?}, at worst {:?}", at(usual, 50), most(usual)),
+        format!("pod of the other cluster ordered, before: median {:?}, at worst {:?}", at(usual, 50), most(usual)),
         format!(
-            "innocent pod ordered, beside it: median {:?}, at worst {:?} of {}",
+            "pod of the other cluster ordered, during: median {:?}, at worst {:?} of {}",
             at(later, 50),
             most(later),
             later.len()
@@ -189,9 +191,10 @@ fn check_bounds(
         format!("/healthz: p99 {:?}, at worst {:?} of {}", at(health, 99), most(health), health.len()),
         format!("leases lapsed: {}", lapsed.len()),
     ];
+    // Bounds are relative to the usual latency, because the machine of the test is unknown.
     let mut broken: Vec<String> = lapsed.to_vec();
     if most(later) > at(usual, 50) + LATER {
-        broken.push(format!("an innocent pod was ordered {LATER:?} later than usual"));
+        broken.push(format!("a pod of the other cluster was ordered {LATER:?} later than usual"));
     }
     if at(health, 99) > HEALTH[0] || most(health) > HEALTH[1] {
         broken.push(format!("/healthz took longer than {HEALTH:?}"));
@@ -200,13 +203,13 @@ fn check_bounds(
 }
 
 /// Time until the server requests a NodeClaim for one more pod of the other cluster.
-async fn order(innocent: &mut Agent, number: &mut usize) -> Duration {
+async fn order(other_cluster: &mut Agent, number: &mut usize) -> Duration {
     *number += 1;
     let name = format!("web-{number}");
-    if !innocent.show(vec![pod("default", &name, &web(), &labels("web"))]).await {
+    if !other_cluster.send_changes(vec![pod("default", &name, &web(), &labels("web"))]).await {
         return TIMEOUT;
     }
-    innocent.time_until_ordered(TIMEOUT).await.unwrap_or(TIMEOUT)
+    other_cluster.time_until_ordered(TIMEOUT).await.unwrap_or(TIMEOUT)
 }
 
 /// Whether a plan for `cluster` is in progress, according to the fleet API.
@@ -218,45 +221,38 @@ fn definitions() -> Vec<v1::Change> {
     vec![define_shape(&web()), define_labels(&labels("web"))]
 }
 
-/// A pod that requires a node without others of its kind.
-fn web() -> v1::PodShape {
-    let apart = v1::PodAffinityTerm {
-        topology_key: "kubernetes.io/hostname".to_owned(),
-        selector: Some(selector("web")),
-        ..v1::PodAffinityTerm::default()
-    };
-    let affinity = v1::Affinity { required_pod_anti_affinity: vec![apart], ..v1::Affinity::default() };
-    v1::PodShape { affinity: Some(affinity), ..asks(500) }
+/// The shape of a pod that requires a node without others of its kind.
+fn web() -> Value {
+    let apart = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": selector("web") });
+    shape(500, json!({ "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [apart] } }))
 }
 
-fn asks(millicores: usize) -> v1::PodShape {
-    let quantity = |resource: &str, amount: String| v1::Quantity { resource: resource.to_owned(), amount };
-    let requests = vec![quantity("cpu", format!("{millicores}m")), quantity("memory", "256Mi".to_owned())];
-    let resources = Some(v1::ResourceRequirements { requests, limits: Vec::new() });
-    let container = v1::Container { name: "main".to_owned(), resources, ..v1::Container::default() };
-    v1::PodShape { containers: vec![container], ..v1::PodShape::default() }
+fn shape(millicores: usize, affinity: Value) -> Value {
+    let requests = json!({ "cpu": format!("{millicores}m"), "memory": "256Mi" });
+    let container = json!({ "name": "main", "resources": { "requests": requests } });
+    json!({ "spec": { "containers": [container], "affinity": affinity } })
 }
 
 /// The same, while the other cluster's agent continues.
-async fn make_greedy_pods(wave: usize, settings: Settings) -> Vec<v1::Change> {
-    tokio::task::spawn_blocking(move || greedy_pods(wave, &settings)).await.unwrap_or_default()
+async fn build_expensive_pods(wave: usize, settings: Settings) -> Vec<v1::Change> {
+    tokio::task::spawn_blocking(move || expensive_pods(wave, &settings)).await.unwrap_or_default()
 }
 
-/// Greedy pods of one wave; those of the wave before are gone.
-fn greedy_pods(wave: usize, settings: &Settings) -> Vec<v1::Change> {
-    let name = |wave: usize, at: usize| format!("greedy-{wave}-{at}");
+/// The expensive pods of one wave, and the removal of those of the wave before.
+fn expensive_pods(wave: usize, settings: &Settings) -> Vec<v1::Change> {
+    let name = |wave: usize, at: usize| format!("expensive-{wave}-{at}");
     let gone = |at: usize| {
         change(Change::Removal(v1::Removal {
             kind: v1::ObjectKind::Pod.into(),
-            namespace: "greedy".to_owned(),
+            namespace: "expensive".to_owned(),
             name: name(wave.saturating_sub(1), at),
         }))
     };
     let before = (0..settings.pods).filter(|_| wave > 0).map(gone);
     let apps = (0..APPS).map(|at| define_labels(&labels(&format!("a{at}"))));
     let pods = (0..settings.pods).flat_map(|at| {
-        let shape = greedy(wave * settings.pods + at, settings.terms);
-        [define_shape(&shape), pod("greedy", &name(wave, at), &shape, &labels(&format!("a{}", at % APPS)))]
+        let shape = expensive_shape(wave * settings.pods + at, settings.terms);
+        [define_shape(&shape), pod("expensive", &name(wave, at), &shape, &labels(&format!("a{}", at % APPS)))]
     });
     before.chain(apps).chain(pods).collect()
 }
@@ -265,8 +261,9 @@ const APPS: usize = 97;
 const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 const FAMILIES: [&str; 12] = ["m5", "c5", "r5", "m6i", "c6i", "r6i", "m7g", "c7g", "r7g", "t3", "m6a", "c6a"];
 
-fn greedy(at: usize, terms: usize) -> v1::PodShape {
-    let weight = |term: usize| i32::try_from((at * 7 + term * 13) % 100 + 1).unwrap_or(1);
+fn expensive_shape(at: usize, terms: usize) -> Value {
+    const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+    let weight = |term: usize| (at * 7 + term * 13) % 100 + 1;
     let expression = |term: usize| {
         let (key, operator, value) = match term % 4 {
             0 => ("karpenter.k8s.aws/instance-family", "NotIn", FAMILIES[(at + term) % FAMILIES.len()].to_owned()),
@@ -274,33 +271,25 @@ fn greedy(at: usize, terms: usize) -> v1::PodShape {
             2 => ("karpenter.k8s.aws/instance-cpu", "Gt", ((at + term) % 32).to_string()),
             _ => ("karpenter.k8s.aws/instance-memory", "Lt", (65_536 + 1_024 * ((at + term) % 64)).to_string()),
         };
-        v1::Expression { key: key.to_owned(), operator: operator.to_owned(), values: vec![value] }
+        json!({ "key": key, "operator": operator, "values": [value] })
     };
-    let preferred_node_affinity = (0..terms).map(|term| {
-        let node = v1::NodeSelectorTerm { match_expressions: vec![expression(term)], match_fields: Vec::new() };
-        v1::PreferredNodeTerm { weight: weight(term), term: Some(node) }
-    });
+    let node =
+        |term: usize| json!({ "weight": weight(term), "preference": { "matchExpressions": [expression(term)] } });
     let near = |term: usize| {
         let key = ["topology.kubernetes.io/zone", "kubernetes.io/hostname"][term % 2];
-        let term_of = v1::PodAffinityTerm {
-            topology_key: key.to_owned(),
-            selector: Some(selector(&format!("a{}", (at + 31 * term) % APPS))),
-            ..v1::PodAffinityTerm::default()
-        };
-        v1::PreferredPodTerm { weight: weight(term + 50), term: Some(term_of) }
+        let selector = selector(&format!("a{}", (at + 31 * term) % APPS));
+        json!({ "weight": weight(term + 50), "podAffinityTerm": { "topologyKey": key, "labelSelector": selector } })
     };
-    let affinity = v1::Affinity {
-        preferred_node_affinity: preferred_node_affinity.collect(),
-        preferred_pod_affinity: (0..terms / 2).map(near).collect(),
-        preferred_pod_anti_affinity: (terms / 2..terms).map(near).collect(),
-        ..v1::Affinity::default()
-    };
-    v1::PodShape { affinity: Some(affinity), ..asks(100 + at % 1_900) }
+    let affinity = json!({
+        "nodeAffinity": { PREFERRED: (0..terms).map(node).collect::<Value>() },
+        "podAffinity": { PREFERRED: (0..terms / 2).map(near).collect::<Value>() },
+        "podAntiAffinity": { PREFERRED: (terms / 2..terms).map(near).collect::<Value>() },
+    });
+    shape(100 + at % 1_900, affinity)
 }
 
-fn selector(app: &str) -> v1::LabelSelector {
-    let pair = v1::StringPair { key: "app".to_owned(), value: app.to_owned() };
-    v1::LabelSelector { match_labels: vec![pair], match_expressions: Vec::new() }
+fn selector(app: &str) -> Value {
+    json!({ "matchLabels": { "app": app } })
 }
 
 fn labels(app: &str) -> v1::LabelSet {
@@ -311,9 +300,9 @@ fn hash(content: &[u8]) -> Vec<u8> {
     Sha256::digest(content)[..16].to_vec()
 }
 
-fn define_shape(shape: &v1::PodShape) -> v1::Change {
-    let content = shape.encode_to_vec();
-    change(Change::DefineShape(v1::Definition { hash: hash(&content), content }))
+fn define_shape(shape: &Value) -> v1::Change {
+    let content = shape.to_string().into_bytes();
+    change(Change::DefinePodShape(v1::Definition { hash: hash(&content), content }))
 }
 
 fn define_labels(labels: &v1::LabelSet) -> v1::Change {
@@ -321,12 +310,12 @@ fn define_labels(labels: &v1::LabelSet) -> v1::Change {
     change(Change::DefineLabelSet(v1::Definition { hash: hash(&content), content }))
 }
 
-fn pod(namespace: &str, name: &str, shape: &v1::PodShape, labels: &v1::LabelSet) -> v1::Change {
+fn pod(namespace: &str, name: &str, shape: &Value, labels: &v1::LabelSet) -> v1::Change {
     change(Change::Pod(v1::PodRecord {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: format!("uid of {name}"),
-        shape: hash(&shape.encode_to_vec()),
+        shape: hash(shape.to_string().as_bytes()),
         labels: hash(&labels.encode_to_vec()),
         phase: v1::PodPhase::Pending.into(),
         scheduled_reason: "Unschedulable".to_owned(),

@@ -18,8 +18,8 @@ pub(super) const HONEST_CLUSTERS: usize = 10;
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// SHA-256 of `looker`, as `printf %s looker | sha256sum` prints it.
-const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
+/// SHA-256 of the token `looker`, as `printf %s looker | sha256sum` prints it.
+const VIEWER_DIGEST: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
 
 /// Disables rate limits: the honest load varies for many minutes and must be served all the time.
 const UNBOUNDED: [&str; 16] = [
@@ -45,12 +45,12 @@ const UNBOUNDED: [&str; 16] = [
 #[derive(Debug)]
 pub(super) struct TestBed {
     folder: TempDir,
-    /// The server's log.
+    /// The server process; its standard error is the log.
     pub(super) server: RunningProcess,
     agents: Vec<RunningProcess>,
-    /// Where agents connect, `127.0.0.1:port`.
+    /// gRPC address, `127.0.0.1:port`.
     pub(super) grpc: String,
-    /// Where the page is.
+    /// HTTP address.
     pub(super) http: String,
     /// An issuer that accepts connections and never responds.
     _hanging: TcpListener,
@@ -66,7 +66,7 @@ impl TestBed {
         let (certificate, key) =
             (folder.write_file("tls.crt", server.certificate), folder.write_file("tls.key", server.key));
         let hanging = TcpListener::bind("127.0.0.1:0")?;
-        let mut trust = format!("[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{LOOKER}'\n");
+        let mut trust = format!("[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{VIEWER_DIGEST}'\n");
         for cluster in (0..HONEST_CLUSTERS).map(honest).chain(["evil".to_owned()]) {
             trust.push_str(&issue(&folder, &cluster)?);
         }
@@ -83,7 +83,7 @@ impl TestBed {
         let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let at = |scheme: &str| {
             let rest = line.split(scheme).nth(1).and_then(|rest| rest.split([';', '/', ' ', '"']).next());
-            rest.map(str::to_owned).context("the server tells its addresses")
+            rest.map(str::to_owned).context("the server logs its addresses")
         };
         let (grpc, http) = (at("grpc://")?, at("http://")?);
         let mut test_bed = Self { folder, server, agents: Vec::new(), grpc, http, _hanging: hanging };
@@ -106,18 +106,18 @@ impl TestBed {
         Program::new(program, &[&arguments[..], &more].concat()).start()
     }
 
-    /// Disconnects that honest agents have logged since the last call.
+    /// Disconnects that the honest agents have logged since the last call.
     pub(super) fn lost_streams(&self) -> Vec<String> {
         let all = self.agents.iter().flat_map(RunningProcess::take_stderr_lines);
         all.filter(|line| line.contains("disconnected from the server")).collect()
     }
 
-    /// A file of the ground.
+    /// Path of a file of the test bed.
     pub(super) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// The same as text.
+    /// The same path as text.
     pub(super) fn text(&self, name: &str) -> String {
         self.path(name).display().to_string()
     }
@@ -127,7 +127,7 @@ fn honest(number: usize) -> String {
     format!("honest-{number}")
 }
 
-/// Trust in an issuer with one key, which signs the token in the file `cluster`.
+/// Configuration of an issuer with one key, which signs the token in the file `cluster`.
 fn issue(folder: &TempDir, cluster: &str) -> anyhow::Result<String> {
     let issuer = format!("https://{cluster}.example");
     let public = sign(folder, cluster, &issuer)?;

@@ -3,10 +3,10 @@
 use anyhow::Context;
 use serde_json::Value;
 
-/// One request that was answered.
+/// One request with its response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AuditedRequest {
-    /// User name.
+    /// Name of the user, such as `system:serviceaccount:NAMESPACE:NAME`.
     pub user: String,
     /// Verb, for example `list`.
     pub verb: String,
@@ -14,15 +14,15 @@ pub struct AuditedRequest {
     pub group: String,
     /// Resource with its subresource, for example `pods/eviction`.
     pub resource: String,
-    /// Where; empty for cluster-wide requests.
+    /// Namespace of the object; empty for cluster-wide requests.
     pub namespace: String,
-    /// Which object; empty for lists.
+    /// Name of the object; empty for lists.
     pub name: String,
-    /// HTTP status of the answer.
+    /// HTTP status of the response.
     pub code: i64,
-    /// Whether RBAC forbade it. Admission refuses with the same status for other reasons.
+    /// Whether RBAC forbade it. Admission uses the same status for other reasons.
     pub forbidden: bool,
-    /// How a refusal is worded.
+    /// Message of a rejection.
     pub message: String,
 }
 
@@ -34,10 +34,11 @@ impl AuditedRequest {
     }
 }
 
-/// Reads a log of one JSON event a line. A last line without an end is still being written, and left out.
+/// Parses a log of one JSON event per line. An incomplete last line is still being written, and
+/// omitted.
 ///
 /// # Errors
-/// When a whole line is no event.
+/// When a complete line is no event.
 pub fn parse_audit_log(log: &str) -> anyhow::Result<Vec<AuditedRequest>> {
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     whole.lines().map(|line| parse_event(line).with_context(|| format!("no audit event: {line}"))).collect()
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_tells_who_asked_what_and_how_it_was_answered() {
+    fn an_event_has_the_user_the_request_and_the_response() {
         let line = r#"{"verb":"create","user":{"username":"system:serviceaccount:a:b"},"objectRef":{"resource":"pods","namespace":"n","name":"p","subresource":"eviction","apiVersion":"v1"},"responseStatus":{"code":429},"annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
         let read = parse_audit_log(&format!("{line}\n{{\"verb\":\"cr")).unwrap();
         assert_eq!(read.len(), 1);

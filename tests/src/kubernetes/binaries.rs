@@ -19,7 +19,7 @@ use super::source::ASSETS;
 
 /// From start to ready: some seconds on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
-/// Poll interval.
+/// Interval at which readiness is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Runs a program that ends when standard input closes, however this process ends; its ports are
 /// free when the guard process has ended.
@@ -58,7 +58,7 @@ impl Binaries {
         self.clients.len() == CLIENT_PROGRAMS.len()
     }
 
-    /// Starts them on the data in `home`, and waits until clients can connect; returns the
+    /// Starts the binaries on the data in `home`, and waits until clients can connect; returns the
     /// processes.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Binaries {
     fn run(&self, program: &str, flags: Vec<String>, log: &Path) -> anyhow::Result<Child> {
         let log = File::options().create(true).append(true).open(log).context("cannot write the log")?;
         let mut command = Command::new("/bin/sh");
-        command.args(["-c", CLEANUP_GUARD, "leash"]).arg(self.folder.join(program)).args(flags);
+        command.args(["-c", CLEANUP_GUARD, "guard"]).arg(self.folder.join(program)).args(flags);
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         command.spawn().with_context(|| format!("cannot start {program}"))
     }
@@ -99,7 +99,7 @@ fn free_address() -> anyhow::Result<String> {
     Ok(TcpListener::bind("127.0.0.1:0").context("no free port")?.local_addr()?.to_string())
 }
 
-/// The API server's port: the one that it had, else a free one.
+/// The API server's port: the previous one of this folder, else a free one.
 fn port(home: &Path) -> anyhow::Result<u16> {
     let kept = home.join("port");
     if let Ok(port) = fs::read_to_string(&kept) {
@@ -118,7 +118,7 @@ fn etcd_flags(home: &Path, store: &str) -> anyhow::Result<Vec<String>> {
         format!("--listen-client-urls={store}"),
         format!("--advertise-client-urls={store}"),
         format!("--listen-peer-urls={peers}"),
-        // What is lost with the machine was a test's.
+        // The data of a test need not survive a crash of the machine.
         "--unsafe-no-fsync=true".to_owned(),
         "--log-level=error".to_owned(),
     ])
@@ -143,7 +143,8 @@ fn api_server_flags(home: &Path, port: u16, store: &str, audit_log: &Path) -> an
         format!("--client-ca-file={}", pki("ca.crt")),
         format!("--tls-cert-file={}", pki("apiserver.crt")),
         format!("--tls-private-key-file={}", pki("apiserver.key")),
-        // The issuer is an address that answers, so that others can discover its keys and verify tokens.
+        // The issuer is a reachable address, so that other programs can discover its keys and
+        // verify tokens.
         format!("--service-account-issuer={url}"),
         format!("--service-account-jwks-uri={url}/openid/v1/jwks"),
         format!("--service-account-key-file={}", pki("service-accounts.pub")),
@@ -198,7 +199,7 @@ async fn wait_until_ready(client: &Client, pods: bool) -> anyhow::Result<()> {
     loop {
         let answer = match pods {
             false => client.request_text(http::Request::get("/readyz").body(Vec::new())?).await.map(drop),
-            // Pods are refused before it exists.
+            // The API server rejects pods before this account exists.
             true => Api::<ServiceAccount>::namespaced(client.clone(), "default").get("default").await.map(drop),
         };
         match answer {

@@ -1,4 +1,4 @@
-//! A certificate authority, and the certificate that a server presents.
+//! A certificate authority, and the certificates that servers present.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -15,7 +15,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 /// Timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
-/// Signs certificates.
+/// A certificate authority with its own key.
 pub struct CertificateAuthority {
     pem: String,
     issuer: Issuer<'static, KeyPair>,
@@ -24,9 +24,9 @@ pub struct CertificateAuthority {
 /// A certificate and its key, in PEM.
 #[derive(Debug, Clone)]
 pub struct IssuedCertificate {
-    /// The certificate.
+    /// The certificate, in PEM.
     pub certificate: String,
-    /// Its key.
+    /// The private key, in PEM.
     pub key: String,
 }
 
@@ -53,7 +53,7 @@ impl CertificateAuthority {
     /// A certificate for these DNS names and addresses.
     ///
     /// # Errors
-    /// When one of them is none.
+    /// When a name is neither a DNS name nor an address.
     pub fn issue_certificate(&self, names: &[&str]) -> anyhow::Result<IssuedCertificate> {
         let params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         self.sign(&params)
@@ -80,7 +80,7 @@ impl CertificateAuthority {
 }
 
 impl IssuedCertificate {
-    /// The certificate in the form in which it travels.
+    /// The certificate in DER, as it is sent in a handshake.
     ///
     /// # Errors
     /// When it is no PEM.

@@ -27,7 +27,7 @@ const SCENARIO_KINDS: [(&str, &str); 11] = [
     ("coordination.k8s.io/v1", "Lease"),
 ];
 
-/// Deletes until nothing is left.
+/// Deletes objects until none is left.
 ///
 /// # Errors
 /// When an object is not deleted in time.
@@ -47,7 +47,8 @@ pub(super) async fn delete_scenario_objects(cluster: &Cluster) -> anyhow::Result
     Ok(())
 }
 
-/// An existing cluster may have nodes and pods of its own, which are spared.
+/// Whether an object belongs to a scenario. An existing cluster may have other nodes and pods,
+/// which are not deleted.
 fn belongs_to_scenario(kind: &str, object: &DynamicObject) -> bool {
     let provider = object.data.pointer("/spec/providerID").and_then(Value::as_str).unwrap_or_default();
     match (object.namespace().as_deref(), kind) {

@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 /// Field manager of the tests' writes.
 const WRITER: &str = "e2e";
-/// Poll interval.
+/// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How the names of all namespaces begin that scenarios make.
+/// Prefix of the names of all namespaces that scenarios create.
 pub const NAMESPACE_PREFIX: &str = "e2e-";
 
 /// One namespace of a cluster, and the cluster's own objects.
@@ -22,7 +22,7 @@ pub const NAMESPACE_PREFIX: &str = "e2e-";
 pub struct Cluster {
     /// The administrator's client.
     pub client: Client,
-    /// Where the scenario's pods are.
+    /// Namespace of the scenario's pods.
     pub namespace: String,
 }
 
@@ -39,7 +39,7 @@ where
         let last = match poll().await {
             Ok(Poll::Ready(found)) => return Ok(found),
             Ok(Poll::Pending(now)) => now,
-            // The API server may be away: that is no answer.
+            // The API server may be unavailable: the poll is repeated.
             Err(error) => format!("{error:#}"),
         };
         if Instant::now() > end {
@@ -49,25 +49,25 @@ where
     }
 }
 
-/// What a look found.
+/// Result of a poll.
 #[derive(Debug)]
 pub enum Poll<T> {
-    /// What was waited for.
+    /// The awaited value.
     Ready(T),
-    /// The present state.
+    /// The present state, for the message of a timeout.
     Pending(String),
 }
 
 /// [`Poll::Ready`] when they are equal.
-pub fn poll_equal<T: PartialEq + std::fmt::Debug>(seen: T, wanted: &T) -> Poll<T> {
-    if seen == *wanted { Poll::Ready(seen) } else { Poll::Pending(format!("{seen:?}, not {wanted:?}")) }
+pub fn poll_equal<T: PartialEq + std::fmt::Debug>(seen: T, expected: &T) -> Poll<T> {
+    if seen == *expected { Poll::Ready(seen) } else { Poll::Pending(format!("{seen:?}, not {expected:?}")) }
 }
 
 impl Cluster {
-    /// The namespace of the scenario `name`, made if absent.
+    /// The namespace of the scenario `name`, created if absent.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn with_namespace(client: &Client, name: &str) -> anyhow::Result<Self> {
         let cluster = Self { client: client.clone(), namespace: format!("{NAMESPACE_PREFIX}{name}") };
         let named = json!({ "name": cluster.namespace });
@@ -99,7 +99,7 @@ impl Cluster {
     /// Server-side apply.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn apply(&self, object: Value) -> anyhow::Result<DynamicObject> {
         let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (kind, name) = (text("/kind"), text("/metadata/name"));
@@ -114,7 +114,7 @@ impl Cluster {
     /// Applies a Deployment of pods with these requests.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn deploy(&self, name: &str, replicas: u32, cpu: &str, memory: &str, pod: Value) -> anyhow::Result<()> {
         let mut spec = json!({
             "terminationGracePeriodSeconds": 5,
@@ -142,28 +142,28 @@ impl Cluster {
     /// A merge patch of one object.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn patch(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<()> {
         let objects = self.objects(api_version, kind);
         let changed = objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
         changed.map(drop).with_context(|| format!("cannot change {kind} {name}"))
     }
 
-    /// Another number of replicas.
+    /// Changes the number of replicas.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn scale(&self, deployment: &str, replicas: u32) -> anyhow::Result<()> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
-        let wanted = json!({ "spec": { "replicas": replicas } });
-        let scaled = deployments.patch_scale(deployment, &PatchParams::default(), &Patch::Merge(wanted)).await;
+        let expected = json!({ "spec": { "replicas": replicas } });
+        let scaled = deployments.patch_scale(deployment, &PatchParams::default(), &Patch::Merge(expected)).await;
         scaled.map(drop).with_context(|| format!("cannot scale {deployment} to {replicas}"))
     }
 
     /// Ready pods and all pods, according to the Deployments' status.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// When the API server does not respond.
     pub async fn ready_pods(&self) -> anyhow::Result<(i32, i32)> {
         let deployments = Api::<Deployment>::namespaced(self.client.clone(), &self.namespace);
         let status = deployments.list(&ListParams::default()).await?.items.into_iter().filter_map(|one| one.status);
@@ -183,7 +183,7 @@ impl Cluster {
     /// All nodes.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// When the API server does not respond.
     pub async fn nodes(&self) -> anyhow::Result<Vec<Node>> {
         Ok(Api::<Node>::all(self.client.clone()).list(&ListParams::default()).await?.items)
     }
@@ -191,26 +191,26 @@ impl Cluster {
     /// The pods of the namespace.
     ///
     /// # Errors
-    /// When the API server does not answer.
+    /// When the API server does not respond.
     pub async fn pods(&self) -> anyhow::Result<Vec<Pod>> {
         Ok(Api::<Pod>::namespaced(self.client.clone(), &self.namespace).list(&ListParams::default()).await?.items)
     }
 
-    /// Waits for exactly `wanted` nodes, and returns them.
+    /// Waits for exactly `expected` nodes, and returns them.
     ///
     /// # Errors
     /// When that does not happen in time.
-    pub async fn wait_until_nodes(&self, wanted: usize, timeout: Duration) -> anyhow::Result<Vec<Node>> {
+    pub async fn wait_until_nodes(&self, expected: usize, timeout: Duration) -> anyhow::Result<Vec<Node>> {
         let poll = || async move {
             let nodes = self.nodes().await?;
             let names = || nodes.iter().map(ResourceExt::name_any).collect::<Vec<_>>().join(" ");
-            Ok(if nodes.len() == wanted {
+            Ok(if nodes.len() == expected {
                 Poll::Ready(nodes)
             } else {
                 Poll::Pending(format!("{}: {}", nodes.len(), names()))
             })
         };
-        wait_until(&format!("{wanted} nodes"), timeout, poll).await
+        wait_until(&format!("{expected} nodes"), timeout, poll).await
     }
 
     /// Waits until the object does not exist.
@@ -231,13 +231,13 @@ impl Cluster {
                 Some(object) => Poll::Pending(format!("finalizers {:?}", object.finalizers())),
             })
         };
-        wait_until(&format!("{kind} {name} is gone"), timeout, poll).await
+        wait_until(&format!("{kind} {name} does not exist"), timeout, poll).await
     }
 
-    /// Deletes one object; one that is gone already is no error.
+    /// Deletes one object; a missing object is no error.
     ///
     /// # Errors
-    /// When the API server refuses.
+    /// When the API server rejects the request.
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<()> {
         match self.objects(api_version, kind).delete(name, &DeleteParams::default()).await {
             Err(kube::Error::Api(refused)) if refused.code == 404 => Ok(()),

@@ -32,18 +32,18 @@ pub struct ControlPlane {
 struct OwnControlPlane {
     implementation: Implementation,
     folder: TempDir,
-    /// The processes, each after those that it needs.
+    /// The processes, each after its dependencies.
     running: Vec<Child>,
     /// Bytes of the audit log that were written while it was starting.
     starting: Vec<std::ops::Range<usize>>,
 }
 
-/// What is started.
+/// The program or programs that are started.
 #[derive(Debug)]
 enum Implementation {
-    /// The program in `tests/control-plane`: everything in one process.
+    /// The program in `tests/control-plane`: all components in one process.
     Program(PathBuf),
-    /// A process each.
+    /// Binaries: one process for each component.
     Binaries(Binaries),
 }
 
@@ -90,7 +90,7 @@ impl ControlPlane {
         }
     }
 
-    /// Audit log of service accounts outside kube-system, one JSON event a line; empty for an
+    /// Audit log of service accounts outside kube-system, one JSON event per line; empty for an
     /// existing cluster. Requests during startup are omitted: until its roles are loaded, the API
     /// server forbids everything.
     ///
@@ -124,7 +124,7 @@ impl ControlPlane {
         own.kill_processes().context("cannot kill the control plane")
     }
 
-    /// Starts it again with what it had: data, keys, port.
+    /// Starts it again with the same data, keys and port.
     ///
     /// # Errors
     /// When it does not become ready.
@@ -167,7 +167,7 @@ impl OwnControlPlane {
         let log = File::options().create(true).append(true).open(self.log()).context("cannot write the log")?;
         let mut command = Command::new(program);
         command.arg("--dir").arg(home).arg("--audit-log").arg(self.audit_log()).args(["--node-grace", NODE_GRACE]);
-        // It ends when its standard input closes, and only this process holds the other end.
+        // It exits when its standard input closes, and only this process has the other end.
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log).spawn()?;
         let ready = first_line(&mut child, TIMEOUT);
         if ready.is_some_and(|line| line.starts_with("READY ")) {
@@ -182,7 +182,7 @@ impl OwnControlPlane {
         for mut child in self.running.drain(..).rev() {
             match self.implementation {
                 Implementation::Program(_) => child.kill()?,
-                // Each is on a leash of standard input, which ends after it.
+                // A guard process kills each when standard input closes, and exits after it.
                 Implementation::Binaries(_) => drop(child.stdin.take()),
             }
             child.wait()?;
@@ -204,7 +204,7 @@ impl Drop for OwnControlPlane {
     }
 }
 
-/// The first line on standard output; `None` when it ends or `patience` does.
+/// The first line on standard output; `None` at its end or after `timeout`.
 fn first_line(child: &mut Child, timeout: Duration) -> Option<String> {
     let stdout = child.stdout.take()?;
     let (sender, receiver) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! What `deploy/` has for a cluster: definitions, roles, and the identity that the agent gets from them.
+//! Applies the objects of `deploy/` to a cluster: custom resource definitions, roles, and the
+//! agent's service account.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,7 +15,7 @@ use super::tokens::request_token;
 
 /// Timeout for the definitions to be established.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the agent's tokens are good: longer than any run.
+/// Lifetime of the agent's tokens, in seconds: longer than any run.
 const TOKEN_SECONDS: i64 = 4 * 3600;
 
 /// All objects in the files of `deploy/<folder>`, by file name.
@@ -48,7 +49,7 @@ pub fn parse_manifest(text: &str) -> anyhow::Result<Vec<Value>> {
 /// Applies the custom resource definitions and waits until the API server serves them.
 ///
 /// # Errors
-/// When the API server refuses one.
+/// When the API server rejects a definition.
 pub async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
     for definition in objects("crds")? {
         let name = definition.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -69,7 +70,7 @@ pub async fn install_crds(cluster: &Cluster) -> anyhow::Result<()> {
 /// token issuer readable without an account, as they are on EKS.
 ///
 /// # Errors
-/// When the API server refuses an object.
+/// When the API server rejects an object.
 pub async fn apply_rbac(cluster: &Cluster) -> anyhow::Result<()> {
     for object in objects("agent")? {
         cluster.apply(object).await?;
@@ -91,7 +92,7 @@ pub async fn apply_rbac(cluster: &Cluster) -> anyhow::Result<()> {
 /// Creates the service account `name` with the agent's roles, except for one resource.
 ///
 /// # Errors
-/// When the API server refuses a role.
+/// When the API server rejects a role.
 pub async fn account_without(client: &Client, name: &str, resource: &str) -> anyhow::Result<()> {
     let cluster = Cluster::with_namespace(client, "stage").await?;
     let metadata = json!({ "name": name, "namespace": AGENT.0 });

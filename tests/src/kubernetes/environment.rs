@@ -42,7 +42,7 @@ pub struct Options {
     pub server: String,
     /// URL of the server's database; in memory when absent.
     pub database: Option<String>,
-    /// Name of the service account that the agent has in its namespace; its own when absent.
+    /// Name of the agent's service account in its namespace; that of `deploy/` when absent.
     pub account: Option<&'static str>,
     /// Delays of machines and kubelets.
     pub timing: KubeletTiming,
@@ -53,23 +53,23 @@ pub struct Options {
 /// TLS and authentication settings, as environment variables.
 #[derive(Debug, Clone, Default)]
 pub struct Credentials {
-    /// Of the server.
+    /// Settings of the server.
     pub server: Vec<(&'static str, String)>,
-    /// Of the agent.
+    /// Settings of the agent.
     pub agent: Vec<(&'static str, String)>,
 }
 
-/// A cluster, a cloud, a server, an agent.
+/// A cluster, a simulated cloud, a server and an agent.
 pub struct Environment {
     /// Operations on the cluster.
     pub cluster: Cluster,
     /// The simulated cloud's ledger.
     pub ledger: LedgerClient,
-    /// Where the server listens for agents and programs.
+    /// gRPC address of the server.
     pub grpc: String,
-    /// The server.
+    /// The server process.
     pub server: Process,
-    /// The agent.
+    /// The agent process.
     pub agent: Process,
     /// The fake kubelets.
     pub kubelets: Arc<Kubelets>,
@@ -90,7 +90,7 @@ impl Environment {
         Ok(environment)
     }
 
-    /// The same before server and agent are started.
+    /// The same without starting server and agent.
     ///
     /// # Errors
     /// When the cluster cannot be emptied, or the cloud does not start.
@@ -139,10 +139,11 @@ impl Environment {
         format!("server:\n{}\nagent:\n{}", self.server.log_tail(), self.agent.log_tail())
     }
 
-    /// A NodePool without limits whose nodes may be of these kinds, and the NodeClass that it names.
+    /// A NodePool without limits whose nodes may be of these kinds, and the NodeClass that it
+    /// names.
     ///
     /// # Errors
-    /// When the API server refuses either.
+    /// When the API server rejects either.
     pub async fn apply_pool(&self, name: &str, requirements: Value, disruption: Value) -> anyhow::Result<()> {
         self.cluster.apply(node_class()).await?;
         let mut disrupted = json!({ "consolidationPolicy": "WhenEmpty", "consolidateAfter": "0s",
@@ -163,10 +164,11 @@ impl Environment {
         self.cluster.apply(pool).await.map(drop)
     }
 
-    /// Waits until what is paid for is what the cluster has as nodes, machine by machine; returns how many.
+    /// Waits until the instances that incur cost are exactly the nodes of the cluster; returns
+    /// their number.
     ///
     /// # Errors
-    /// When the two differ for longer than `patience`.
+    /// When the two differ for longer than `timeout`.
     pub async fn wait_until_ledger_matches_cluster(&self, timeout: Duration) -> anyhow::Result<usize> {
         let poll = || async {
             let paid = self.ledger.read_ledger().await?.paid_ids();
@@ -195,7 +197,7 @@ fn log_folder(environment: &str, folder: &TempDir) -> anyhow::Result<PathBuf> {
         return Ok(folder.path().to_owned());
     };
     let kept = PathBuf::from(kept).join(environment);
-    // Logs of an earlier run would be taken for those of this one.
+    // Logs of an earlier run could be mistaken for those of this one.
     let _none_yet = std::fs::remove_dir_all(&kept);
     std::fs::create_dir_all(&kept).with_context(|| format!("cannot make the folder {}", kept.display()))?;
     Ok(kept)
@@ -223,7 +225,8 @@ fn node_class() -> Value {
     })
 }
 
-/// Every environment's cloud has its own seed, so that instance names differ between environments.
+/// The cloud of every environment has a different seed, so that instance names differ between
+/// environments.
 fn cloud(program: &Path, log: PathBuf) -> Process {
     static SEED: AtomicU32 = AtomicU32::new(1);
     let seed = SEED.fetch_add(1, Ordering::Relaxed).to_string();

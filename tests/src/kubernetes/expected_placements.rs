@@ -9,7 +9,7 @@ use fleetwright_proto::v1::{WatchRequest, WatchResponse};
 use tokio::task::JoinHandle;
 use tonic::transport::Endpoint;
 
-/// Least time between two views, in milliseconds.
+/// Minimum interval between two views, in milliseconds.
 const INTERVAL_MS: u32 = 100;
 
 /// Records the node that each pending pod was first assigned to. Ends when it is dropped.
@@ -20,10 +20,10 @@ pub struct ExpectedPlacements {
 }
 
 impl ExpectedPlacements {
-    /// Begins to watch the server at `address`. A view shows 200 waiting pods at most.
+    /// Begins to watch the server at `address`. A view has at most 200 pending pods.
     ///
     /// # Errors
-    /// When the server does not answer.
+    /// When the server does not respond.
     pub async fn watch(address: &str) -> anyhow::Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{address}"))?.connect_lazy();
         let request = WatchRequest { cluster_name: String::new(), min_interval_ms: INTERVAL_MS };

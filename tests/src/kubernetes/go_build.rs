@@ -80,12 +80,14 @@ fn parse_version(message: &str) -> Option<Version> {
 fn cache_folder() -> anyhow::Result<PathBuf> {
     let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let base = given("XDG_CACHE_HOME").or_else(|| given("HOME").map(|home| home.join(".cache")));
-    let folder = base.context("neither XDG_CACHE_HOME nor HOME says where to keep the program")?.join("fleetwright");
+    let folder = base
+        .context("neither XDG_CACHE_HOME nor HOME is set, so there is no folder for the program")?
+        .join("fleetwright");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
     Ok(folder)
 }
 
-/// A name for everything that the program is made of.
+/// Hash of all inputs of the program.
 fn fingerprint(source: &Path, go: &str) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     let mut add = |part: &[u8]| {
@@ -181,14 +183,16 @@ mod tests {
     }
 
     #[test]
-    fn a_go_that_is_too_old_is_passed_over_and_none_is_said_to_be_missing() {
+    fn a_go_that_is_too_old_is_ignored_and_a_missing_go_is_reported() {
         let (old, fit, none) = (go("1.26.7"), go("1.26.8"), crate::TempDir::new());
         let path = std::env::join_paths([none.path(), old.path(), fit.path()]).unwrap();
         assert_eq!(find_go(&path, none.path()).unwrap().path, fit.path().join("go"));
         assert_eq!(find_go(old.path().as_os_str(), fit.path()).unwrap().path, fit.path().join("go"));
-        let said = |path: &Path| find_go(path.as_os_str(), none.path()).err().unwrap().to_string();
-        assert!(said(old.path()).contains("Go 1.26.8 or newer; there is") && said(old.path()).contains("go1.26.7"));
-        assert!(said(none.path()).contains("no Go on the PATH"));
+        let message = |path: &Path| find_go(path.as_os_str(), none.path()).err().unwrap().to_string();
+        assert!(
+            message(old.path()).contains("Go 1.26.8 or newer; there is") && message(old.path()).contains("go1.26.7")
+        );
+        assert!(message(none.path()).contains("no Go on the PATH"));
     }
 
     #[test]

@@ -56,11 +56,11 @@ pub struct Kubelets {
 /// Machines whose kubelets run, by Node name.
 type RunningKubelets = Arc<Mutex<BTreeMap<String, RunningKubelet>>>;
 
-/// A kubelet that runs.
+/// A running kubelet.
 #[derive(Debug)]
 struct RunningKubelet {
     task: JoinHandle<()>,
-    /// Of the machine.
+    /// IP address of the machine.
     address: String,
 }
 
@@ -92,7 +92,7 @@ impl Kubelets {
         running.insert(id, RunningKubelet { task, address });
     }
 
-    /// A machine is gone from the cloud.
+    /// Stops the kubelet of a machine that the cloud has terminated.
     pub fn lose_machine(&self, id: &str) {
         let Some(kubelet) = lock(&self.running).remove(id) else { return };
         kubelet.task.abort();

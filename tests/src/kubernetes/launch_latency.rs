@@ -24,11 +24,11 @@ pub struct LaunchLatency {
 /// Percentiles, in milliseconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Percentiles {
-    /// How many were measured.
+    /// Number of measurements.
     pub count: usize,
-    /// Half of them were not longer.
+    /// Median, in milliseconds.
     pub p50: i64,
-    /// 99 % of them were not longer.
+    /// 99th percentile, in milliseconds.
     pub p99: i64,
 }
 
@@ -81,7 +81,7 @@ impl Percentiles {
     /// `None` for an empty list.
     fn of(mut waits: Vec<i64>) -> Option<Self> {
         waits.sort_unstable();
-        // The smallest wait that so many of all waits do not exceed.
+        // The smallest wait that the given percentage of the waits do not exceed.
         let at = |percent: usize| waits.get((waits.len() * percent).div_ceil(100).saturating_sub(1)).copied();
         Some(Self { count: waits.len(), p50: at(50)?, p99: at(99)? })
     }
@@ -97,7 +97,7 @@ fn is_unschedulable(pod: &Pod) -> bool {
 mod tests {
     use super::*;
 
-    /// Of 1 to 200, 100 is not exceeded by half and 198 by 99 %.
+    /// Of 1 to 200, the median is 100 and the 99th percentile is 198.
     #[test]
     fn percentiles_are_values_that_were_measured() {
         let percentiles = Percentiles::of((1..=200).rev().collect()).unwrap();

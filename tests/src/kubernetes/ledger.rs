@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use fleetwright_proto::simulation::v1::{
-    InstanceState, InterruptRequest, ReadLedgerRequest, ReadLedgerResponse, Sale, SetFaultProfileRequest,
+    InstanceState, InterruptRequest, LedgerEntry, ReadLedgerRequest, ReadLedgerResponse, SetFaultProfileRequest,
 };
 use tonic::transport::{Channel, Endpoint};
 
@@ -27,7 +27,7 @@ impl LedgerClient {
     /// The cloud at `address`.
     ///
     /// # Errors
-    /// When the address is none.
+    /// When the address is invalid.
     pub fn connect(address: &str) -> anyhow::Result<Self> {
         let endpoint = Endpoint::from_shared(address.to_owned())?.connect_timeout(Duration::from_secs(10));
         // The ledger of a whole run exceeds the default message size.
@@ -38,18 +38,18 @@ impl LedgerClient {
     /// Reads the ledger.
     ///
     /// # Errors
-    /// When the cloud does not answer.
+    /// When the cloud does not respond.
     pub async fn read_ledger(&self) -> anyhow::Result<Ledger> {
         let response = self
             .cloud
             .clone()
             .read_ledger(ReadLedgerRequest {})
             .await
-            .context("the simulated cloud's book cannot be read")?;
+            .context("the simulated cloud's ledger cannot be read")?;
         Ok(Ledger { response: response.into_inner() })
     }
 
-    /// Announces the end of a spot machine, two minutes ahead.
+    /// Interrupts a spot instance, with two minutes' notice.
     ///
     /// # Errors
     /// When the cloud does not answer, or the machine is no spot machine that is up.
@@ -63,33 +63,33 @@ impl LedgerClient {
     /// Changes the fault profile.
     ///
     /// # Errors
-    /// When the cloud does not answer.
-    pub async fn set_faults(&self, weather: SetFaultProfileRequest) -> anyhow::Result<()> {
-        self.cloud.clone().set_fault_profile(weather).await.context("the simulated cloud takes no weather")?;
+    /// When the cloud does not respond.
+    pub async fn set_faults(&self, faults: SetFaultProfileRequest) -> anyhow::Result<()> {
+        self.cloud.clone().set_fault_profile(faults).await.context("the simulated cloud rejects the fault profile")?;
         Ok(())
     }
 }
 
 impl Ledger {
-    /// Machines that are up or coming up.
-    pub fn running(&self) -> impl Iterator<Item = &Sale> {
+    /// Instances that are pending or running.
+    pub fn running(&self) -> impl Iterator<Item = &LedgerEntry> {
         let running_states = [InstanceState::Pending, InstanceState::Running];
         self.response
-            .sales
+            .entries
             .iter()
-            .filter(move |sale| sale.instance.as_ref().is_some_and(|one| running_states.contains(&one.state())))
+            .filter(move |entry| entry.instance.as_ref().is_some_and(|one| running_states.contains(&one.state())))
     }
 
-    /// Machines that are paid for.
-    pub fn paid(&self) -> impl Iterator<Item = &Sale> {
-        self.response.sales.iter().filter(|sale| sale.ended_ms.is_none())
+    /// Instances that incur cost.
+    pub fn paid(&self) -> impl Iterator<Item = &LedgerEntry> {
+        self.response.entries.iter().filter(|entry| entry.ended_ms.is_none())
     }
 
     /// Ids of the machines that are paid for, by id.
     #[must_use]
     pub fn paid_ids(&self) -> Vec<String> {
         let mut ids: Vec<String> =
-            self.paid().filter_map(|sale| sale.instance.as_ref()).map(|one| one.id.clone()).collect();
+            self.paid().filter_map(|entry| entry.instance.as_ref()).map(|one| one.id.clone()).collect();
         ids.sort_unstable();
         ids
     }
@@ -97,14 +97,15 @@ impl Ledger {
     /// Number of launched machines.
     #[must_use]
     pub fn launch_count(&self) -> usize {
-        self.response.sales.len()
+        self.response.entries.len()
     }
 
     /// NodeClaims with more than one launched machine.
     #[must_use]
     pub fn double_launches(&self) -> Vec<String> {
         let mut counts = BTreeMap::<&str, usize>::new();
-        for claim in self.response.sales.iter().filter_map(|sale| sale.instance.as_ref()).map(|one| one.claim.as_str())
+        for claim in
+            self.response.entries.iter().filter_map(|entry| entry.instance.as_ref()).map(|one| one.claim.as_str())
         {
             *counts.entry(claim).or_default() += 1;
         }
@@ -114,7 +115,7 @@ impl Ledger {
     /// What the machines that are paid for cost, in dollars an hour.
     #[must_use]
     pub fn dollars_an_hour(&self) -> f64 {
-        let micros: i64 = self.paid().map(|sale| sale.price_micro_usd).sum();
+        let micros: i64 = self.paid().map(|entry| entry.price_micro_usd).sum();
         // The precision of f64 suffices for cents.
         micros as f64 / 1e6
     }

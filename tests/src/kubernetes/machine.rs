@@ -14,18 +14,19 @@ pub struct Machine {
     pub id: String,
     /// `aws:///<zone>/<instance id>`.
     pub provider_id: String,
-    /// What a kubelet and the cloud's controller write: architecture, operating system, type, zone, region.
+    /// What a kubelet and the cloud's controller write: architecture, operating system, type, zone,
+    /// region.
     pub labels: BTreeMap<String, String>,
     /// Whether its kubelet registers with the taint `karpenter.sh/unregistered`. Machines of other
     /// autoscalers do not.
     pub unregistered: bool,
-    /// What it has.
+    /// Capacity of the machine.
     pub capacity: BTreeMap<String, String>,
-    /// What the kubelet leaves of it for pods.
+    /// Allocatable resources.
     pub allocatable: BTreeMap<String, String>,
 }
 
-/// The machines that can be had in a region.
+/// The instance types of a region.
 #[derive(Debug)]
 pub struct Types {
     region: String,
@@ -33,7 +34,7 @@ pub struct Types {
 }
 
 impl Types {
-    /// Those of the built-in catalogue, as a NodeClass without settings runs them.
+    /// The types of the built-in catalogue, for a NodeClass without settings.
     ///
     /// # Errors
     /// When the catalogue is damaged.
@@ -47,7 +48,7 @@ impl Types {
     /// The machine `id` of this type in `zone`.
     ///
     /// # Errors
-    /// When the catalogue does not know the type.
+    /// When the catalogue does not have the type.
     pub fn machine(&self, id: &str, instance_type: &str, zone: &str) -> anyhow::Result<Machine> {
         let entry = self.types.get(instance_type);
         let entry = entry.with_context(|| format!("no type {instance_type} in the catalogue of {}", self.region))?;
@@ -71,12 +72,12 @@ impl Types {
         })
     }
 
-    /// The price of a type in a zone, in micro-dollars an hour, if that is for sale.
+    /// The price of a type in a zone, in micro-dollars per hour; `None` when it is not offered.
     #[must_use]
     pub fn price(&self, instance_type: &str, zone: &str, capacity_type: &str) -> Option<i64> {
-        let sold = self.types.get(instance_type)?.offerings.iter();
-        let mut sold = sold.filter(|one| &*one.zone == zone && one.capacity_type.as_str() == capacity_type);
-        sold.next().map(|one| one.price.0)
+        let offerings = self.types.get(instance_type)?.offerings.iter();
+        let mut offerings = offerings.filter(|one| &*one.zone == zone && one.capacity_type.as_str() == capacity_type);
+        offerings.next().map(|one| one.price.0)
     }
 }
 

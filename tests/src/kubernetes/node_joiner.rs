@@ -1,4 +1,4 @@
-//! Machines of the simulated cloud become nodes of the cluster, and cease to be.
+//! Starts a kubelet for every instance of the simulated cloud, and stops it when the instance ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,14 +18,14 @@ const PERIOD: Duration = Duration::from_millis(300);
 pub struct NodeJoiner(JoinHandle<()>);
 
 impl NodeJoiner {
-    /// Starts kubelets for the running instances in the ledger, and loses those of all others.
+    /// Starts kubelets for the running instances in the ledger, and stops those of all others.
     #[must_use]
     pub fn start(ledger: LedgerClient, types: Types, kubelets: Arc<Kubelets>) -> Self {
         Self(tokio::spawn(async move {
             loop {
                 // A failed request changes nothing.
                 if let Ok(ledger) = ledger.read_ledger().await {
-                    let instances = ledger.response.sales.iter().filter_map(|sale| sale.instance.as_ref());
+                    let instances = ledger.response.entries.iter().filter_map(|entry| entry.instance.as_ref());
                     instances.for_each(|instance| sync_instance(instance, &types, &kubelets));
                 }
                 tokio::time::sleep(PERIOD).await;
@@ -40,7 +40,8 @@ fn sync_instance(instance: &Instance, types: &Types, kubelets: &Kubelets) {
     } else if !kubelets.is_alive(&instance.id)
         && let Ok(machine) = types.machine(&instance.id, &instance.instance_type, &instance.zone)
     {
-        // A type that the catalogue does not know never joins, as a machine whose kubelet fails.
+        // An instance of a type that the catalogue does not have never joins, like an instance
+        // whose kubelet fails.
         kubelets.boot_machine(machine);
     }
 }

@@ -12,7 +12,7 @@ use anyhow::{Context, bail, ensure};
 /// Poll interval of the restart watcher.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// A program with everything that it is started with.
+/// A program with its arguments, environment and log.
 #[derive(Debug)]
 pub struct Process {
     name: &'static str,
@@ -36,7 +36,7 @@ impl StartCommand {
         let log = File::options().create(true).append(true).open(&self.log).context("cannot write a log")?;
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).env_clear().envs(self.variables.iter().cloned());
-        // Its standard input ends with this process: what knows of that ends as well.
+        // Its standard input closes when this process ends, so that programs that read it exit too.
         command.stdin(Stdio::piped()).stdout(log.try_clone()?).stderr(log);
         command.spawn().with_context(|| format!("cannot start {}", self.program.display()))
     }
@@ -89,16 +89,16 @@ impl Process {
         self
     }
 
-    /// Several of them.
+    /// Sets several environment variables.
     #[must_use]
     pub fn envs(self, variables: impl IntoIterator<Item = (&'static str, String)>) -> Self {
         variables.into_iter().fold(self, |process, (name, value)| process.env(name, value))
     }
 
-    /// Starts it.
+    /// Starts the process.
     ///
     /// # Errors
-    /// When it runs already or cannot be started.
+    /// When it is already running or cannot be started.
     pub fn start(&mut self) -> anyhow::Result<()> {
         ensure!(lock(&self.running).is_none(), "{} runs already", self.name);
         *lock(&self.running) = Some(self.start.spawn()?);
@@ -115,10 +115,10 @@ impl Process {
         lock(&self.running).as_ref().map(Child::id)
     }
 
-    /// Kills it (SIGKILL).
+    /// Kills the process (SIGKILL).
     ///
     /// # Errors
-    /// When it does not run, or has exited by itself.
+    /// When it is not running.
     pub fn kill(&mut self) -> anyhow::Result<()> {
         let mut child = self.take_child().with_context(|| format!("{} does not run", self.name))?;
         if let Some(status) = child.try_wait()? {
@@ -158,7 +158,7 @@ impl Process {
             }
             let status = self.ended()?;
             if status.is_some() || Instant::now() > end {
-                bail!("{} has not said {words:?} ({status:?}); its last words:\n{}", self.name, self.log_tail());
+                bail!("{} has not logged {words:?} ({status:?}); the end of its log:\n{}", self.name, self.log_tail());
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
@@ -171,7 +171,7 @@ impl Process {
         log.lines().filter(|line| words.iter().all(|word| line.contains(word))).count()
     }
 
-    /// The end of its log.
+    /// The last lines of its log.
     #[must_use]
     pub fn log_tail(&self) -> String {
         const LAST: usize = 25;

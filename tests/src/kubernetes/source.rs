@@ -12,15 +12,16 @@ use super::binaries::Binaries;
 /// Variable with the kubeconfig of a cluster that the tests may fill and empty, for example a kind
 /// cluster. `KUBECONFIG` is never used: it may name a cluster in use.
 pub const EXISTING_CLUSTER: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
-/// Names a folder with `etcd` and `kube-apiserver`, and perhaps with `kube-scheduler` and `kube-controller-manager`.
+/// Variable that names a folder with `etcd` and `kube-apiserver`, and optionally `kube-scheduler`
+/// and `kube-controller-manager`.
 pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// Source of a control plane.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Source {
-    /// A cluster that runs, by its kubeconfig.
+    /// A running cluster, by its kubeconfig.
     ExistingCluster(PathBuf),
-    /// Binaries.
+    /// Published binaries in a folder.
     Binaries(Binaries),
     /// The program in `tests/control-plane`.
     OwnProgram,
@@ -62,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_is_given_comes_before_binaries_and_these_before_the_program() {
+    fn an_existing_cluster_precedes_binaries_and_these_precede_the_program() {
         let here = folder(&["etcd", "kube-apiserver", "kubeconfig"]);
         let (path, kubeconfig) = (here.path().display().to_string(), here.path().join("kubeconfig"));
         let given = (EXISTING_CLUSTER, kubeconfig.to_str().unwrap());
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn binaries_without_a_scheduler_are_taken_and_known_to_be_less() {
+    fn binaries_without_a_scheduler_are_used_and_recognized() {
         let whole = folder(&["etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager"]);
         for (folder, is_whole) in [
             (whole, true),
@@ -86,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_and_cannot_be_used_is_an_error_and_nothing_else_is_tried() {
+    fn an_unusable_source_is_an_error_and_no_other_is_tried() {
         let empty = folder(&["etcd"]);
         let path = empty.path().display().to_string();
         let error = found(&[(ASSETS, &path)]).unwrap_err().to_string();

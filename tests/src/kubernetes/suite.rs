@@ -18,17 +18,17 @@ use super::cluster::Cluster;
 use super::control_plane::ControlPlane;
 use super::{Unavailable, deploy};
 
-/// What a scenario returns: the figures that it is about.
+/// Result of a scenario: its figures, as text.
 pub type ScenarioResult = anyhow::Result<String>;
 /// A running scenario.
 pub type ScenarioFuture = Pin<Box<dyn Future<Output = ScenarioResult> + Send>>;
 
-/// One scenario.
+/// A scenario of the suite and its requirements.
 #[derive(Debug, Clone, Copy)]
 pub struct Scenario {
-    /// A sentence with underscores.
+    /// Name: a sentence with underscores.
     pub name: &'static str,
-    /// Timeout.
+    /// Time after which the scenario fails.
     pub limit: Duration,
     /// Whether it needs a control plane that it may kill and whose audit log it can read.
     pub needs_own: bool,
@@ -42,13 +42,13 @@ pub struct Scenario {
     pub run: fn(Arc<TestBed>) -> ScenarioFuture,
 }
 
-/// What scenarios run on.
+/// The control plane and the programs that scenarios use.
 pub struct TestBed {
     /// The control plane. A scenario that kills it holds the lock.
     pub control_plane: tokio::sync::Mutex<ControlPlane>,
     /// The administrator's client.
     pub client: kube::Client,
-    /// What is tested.
+    /// The programs under test.
     pub programs: Programs,
 }
 
@@ -79,7 +79,7 @@ impl TestBed {
 /// Applies the agent's prerequisites; returns the administrator's client.
 ///
 /// # Errors
-/// When the API server refuses an object.
+/// When the API server rejects an object.
 pub async fn prepare_cluster(control_plane: &ControlPlane) -> anyhow::Result<kube::Client> {
     let config =
         kube::config::Kubeconfig::read_from(control_plane.kubeconfig()).context("cannot read the kubeconfig")?;
@@ -97,7 +97,7 @@ pub async fn prepare_cluster(control_plane: &ControlPlane) -> anyhow::Result<kub
 #[error("{0}")]
 pub struct Skip(pub String);
 
-/// What became of a scenario.
+/// Outcome of a scenario.
 #[derive(Debug, PartialEq, Eq)]
 enum Outcome {
     Passed(String),
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_fails_the_suite_and_what_was_skipped_does_not() {
+    fn a_failed_scenario_fails_the_suite_and_a_skipped_one_does_not() {
         let skipped = || Outcome::Skipped(String::new());
         let failed =
             |outcomes: &[Outcome]| format!("{:?}", summarize(outcomes, 0)) != format!("{:?}", ExitCode::SUCCESS);

@@ -18,10 +18,11 @@ use p256::elliptic_curve::rand_core::OsRng;
 use p256::pkcs8::{DecodePrivateKey, EncodePrivateKey};
 use serde_json::{Value, json};
 
-/// A token that the API server grants to the account, for these audiences (its own for none) and so many seconds.
+/// A token that the API server grants to the account, for these audiences (its own for none) and so
+/// many seconds.
 ///
 /// # Errors
-/// When it grants none.
+/// When the API server grants no token.
 pub async fn request_token(
     client: &Client,
     (namespace, name): (&str, &str),
@@ -83,7 +84,7 @@ impl Signer {
         Ok(encode(&self.header, &claims, &self.key)?)
     }
 
-    /// The sample again, under the name of the API server's key and signed by another.
+    /// A copy of the sample that names the API server's key and is signed by another key.
     ///
     /// # Errors
     /// When it cannot be signed.

@@ -23,11 +23,11 @@ fn a_hundred_hostile_connections_of_each_kind_disturb_no_honest_agent() {
 }
 
 /// The latency bounds are for an idle machine; here only service to the other cluster during the
-/// planning of the greedy pods, and unbroken leases, are verified.
+/// planning of the expensive pods, and unbroken leases, are verified.
 #[test]
-fn three_hundred_greedy_pods_keep_no_other_cluster_from_its_machines() {
+fn three_hundred_expensive_pods_delay_no_instance_of_another_cluster() {
     let outcome = run(PROGRAM, &[], &Settings { pods: 300, terms: 50, seconds: 10 });
-    let said = |what: &str| outcome.figures.iter().any(|line| line.contains(what));
-    assert!(said("leases lapsed: 0"), "{outcome}");
+    let has_figure = |what: &str| outcome.figures.iter().any(|line| line.contains(what));
+    assert!(has_figure("leases lapsed: 0"), "{outcome}");
     assert!(!outcome.figures.iter().any(|line| line.contains("at worst 120s")), "an order that never came:\n{outcome}");
 }

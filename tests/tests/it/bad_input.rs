@@ -1,13 +1,13 @@
-//! Input that is not what it should be: a clear message, exit status 2, never a panic, memory bounded.
+//! Invalid input: a clear message, exit status 2, no panic, and bounded memory.
 
 use e2e::{ExitResult, Program, TempDir};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-/// Address space in KiB while 100 MB are refused: ten times the input.
+/// Address space in KiB while 100 MB are rejected: ten times the input.
 const ADDRESS_SPACE_KIB: u64 = 1024 * 1024;
 
-/// How large garbage is.
+/// Size of the invalid input, in bytes.
 const GARBAGE_BYTES: usize = 100_000_000;
 
 fn plan(content: impl AsRef<[u8]>) -> (ExitResult, String) {
@@ -16,7 +16,8 @@ fn plan(content: impl AsRef<[u8]>) -> (ExitResult, String) {
     (fleetwright(&["plan", "-f", &path]), path)
 }
 
-/// Asserts a refusal of one line with all of `words`, the file's name among them.
+/// Asserts that `plan` rejects `content` with one line that contains all of `words` and the file
+/// name.
 fn refused(content: &str, words: &[&str]) {
     let (ended, path) = plan(content);
     assert_eq!(ended.status, 2, "{content}\n{}", ended.stderr);
@@ -85,7 +86,7 @@ fn an_empty_folder() {
     assert!(ended.stderr.contains("no *.yaml, *.yml or *.json file"), "{}", ended.stderr);
 }
 
-/// Refused within [`ADDRESS_SPACE_KIB`], in one message.
+/// Asserts that `plan` rejects `content` within [`ADDRESS_SPACE_KIB`], with one message.
 fn refused_in_bounded_memory(name: &str, content: impl AsRef<[u8]>) {
     let folder = TempDir::new();
     let path = folder.write_file(name, content);

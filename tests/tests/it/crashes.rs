@@ -11,8 +11,8 @@ use crate::PROGRAM;
 /// A kill takes some seconds; generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(900);
 
-/// It drops every connection of the database, so it uses a PostgreSQL of its own and never an
-/// existing one.
+/// Runs `simulate crashes`. It drops every connection of the database, so it uses a separate
+/// PostgreSQL and never an existing one.
 fn crashes(test: &str, arguments: &[&str]) -> Option<ExitResult> {
     let all = ["simulate", "crashes", "-o", "json"];
     let program = Program::new(PROGRAM, &[&all[..], arguments].concat());
@@ -21,28 +21,28 @@ fn crashes(test: &str, arguments: &[&str]) -> Option<ExitResult> {
 }
 
 #[test]
-fn twenty_kills_leak_no_machine_and_buy_none_twice() {
-    let test = "twenty_kills_leak_no_machine_and_buy_none_twice";
+fn twenty_kills_leak_no_instance_and_launch_none_twice() {
+    let test = "twenty_kills_leak_no_instance_and_launch_none_twice";
     let Some(ended) = crashes(test, &["--times", "20", "--cut-every", "10"]) else { return };
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
-    for said in
+    for expected in
         ["\"kills\": 20", "\"leaked\": []", "\"doubled\": []", "\"databaseCuts\": 2", "\"nodeClaimsRemoved\": 3"]
     {
-        assert!(ended.stdout.contains(said), "{said} is missing in:\n{}", ended.stdout);
+        assert!(ended.stdout.contains(expected), "{expected} is missing in:\n{}", ended.stdout);
     }
 }
 
 #[test]
-fn with_a_cloud_that_ignores_tokens_the_same_kills_buy_machines_twice() {
-    let test = "with_a_cloud_that_ignores_tokens_the_same_kills_buy_machines_twice";
+fn with_a_cloud_that_ignores_tokens_the_same_kills_launch_instances_twice() {
+    let test = "with_a_cloud_that_ignores_tokens_the_same_kills_launch_instances_twice";
     let Some(ended) = crashes(test, &["--times", "6", "--cut-every", "0", "--without-tokens"]) else { return };
     assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
     assert!(!ended.stdout.contains("\"doubled\": []"), "{}", ended.stdout);
 }
 
 #[test]
-fn without_collection_the_same_kills_leave_machines_that_nobody_has() {
-    let test = "without_collection_the_same_kills_leave_machines_that_nobody_has";
+fn without_garbage_collection_the_same_kills_leak_instances() {
+    let test = "without_garbage_collection_the_same_kills_leak_instances";
     let Some(ended) = crashes(test, &["--times", "1", "--cut-every", "0", "--without-collection"]) else { return };
     assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
     assert!(!ended.stdout.contains("\"leaked\": []"), "{}", ended.stdout);

@@ -11,50 +11,51 @@ use e2e::Program;
 use crate::hostile::{SeededRng, start};
 use crate::{PROGRAM, TIMEOUT};
 
-/// Times that it is repeated.
+/// Number of repetitions.
 const REPEATS: u64 = 60;
-/// A snapshot and the first results, which the simulated cluster sends within seconds.
+/// Number of recorded bytes: a snapshot and the first results, which the simulated cluster sends
+/// within seconds.
 const ENOUGH: usize = 20_000;
-/// For a server that leaves a spoiled connection open.
+/// Read timeout, for a server that keeps a corrupted connection open.
 const LISTEN: Duration = Duration::from_millis(200);
 
 /// Records the bytes of one connection from an agent to the server, until there are enough.
 fn record(server: &str) -> Vec<u8> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
-    let agent = ["simulated-agent", "--server", &address, "--cluster-name", "stranger", "--seed", "2", "--log", "warn"];
+    let agent = ["simulated-agent", "--server", &address, "--cluster-name", "recorded", "--seed", "2", "--log", "warn"];
     let agent = Program::new(PROGRAM, &agent).start();
     let (mut from, _) = listener.accept().expect("the agent connects");
     let to = TcpStream::connect(server).expect("the server listens");
-    let said = Arc::new(Mutex::new(Vec::new()));
-    let kept = Arc::clone(&said);
+    let recorded_bytes = Arc::new(Mutex::new(Vec::new()));
+    let recording = Arc::clone(&recorded_bytes);
     let (mut answers, mut back) = (to.try_clone().expect("a handle"), from.try_clone().expect("a handle"));
     let mut onward = to.try_clone().expect("a handle");
     thread::spawn(move || std::io::copy(&mut answers, &mut back));
     thread::spawn(move || {
         let mut buffer = [0; 4096];
         while let Ok(read @ 1..) = from.read(&mut buffer) {
-            kept.lock().expect("nobody panics with it").extend_from_slice(&buffer[..read]);
+            recording.lock().expect("no holder of the lock panics").extend_from_slice(&buffer[..read]);
             if onward.write_all(&buffer[..read]).is_err() {
                 return;
             }
         }
     });
     let end = Instant::now() + TIMEOUT;
-    while said.lock().expect("nobody panics with it").len() < ENOUGH {
-        assert!(Instant::now() < end, "an agent says more than that");
+    while recorded_bytes.lock().expect("no holder of the lock panics").len() < ENOUGH {
+        assert!(Instant::now() < end, "the agent sends too few bytes");
         thread::park_timeout(Duration::from_millis(20));
     }
     drop(agent);
     drop(to.shutdown(Shutdown::Both));
-    said.lock().expect("nobody panics with it").clone()
+    recorded_bytes.lock().expect("no holder of the lock panics").clone()
 }
 
 /// Sends a prefix; then nothing, or the rest with a few bytes changed.
 fn repeat(server: &str, recorded: &[u8], seed: u64) {
-    let mut dice = SeededRng(seed);
-    let mut at = |most: usize| usize::try_from(dice.roll(most as u64)).unwrap_or(0);
-    // Every fourth time in the middle of the first message, where HTTP/2 has just begun.
+    let mut rng = SeededRng(seed);
+    let mut at = |most: usize| usize::try_from(rng.roll(most as u64)).unwrap_or(0);
+    // One in four is cut in the first 600 bytes, where HTTP/2 begins.
     let cut = if seed.is_multiple_of(4) { at(600) } else { at(recorded.len()) };
     let mut bytes = recorded.to_vec();
     match at(3) {
@@ -66,7 +67,7 @@ fn repeat(server: &str, recorded: &[u8], seed: u64) {
         }
     }
     let Ok(mut stream) = TcpStream::connect(server) else { return };
-    // The server may hang up in the middle of it.
+    // The server may close the connection before all bytes are sent.
     drop(stream.write_all(&bytes));
     drop(stream.set_read_timeout(Some(LISTEN)));
     let mut buffer = [0; 4096];
@@ -74,7 +75,7 @@ fn repeat(server: &str, recorded: &[u8], seed: u64) {
 }
 
 #[test]
-fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
+fn a_truncated_corrupted_or_repeated_stream_disturbs_no_other_session() {
     let (server, address) = start();
     let agent = ["simulated-agent", "--server", &address, "--cluster-name", "good", "--seed", "1", "--log", "info"];
     let agent = Program::new(PROGRAM, &agent).start();
@@ -87,8 +88,8 @@ fn a_conversation_that_is_cut_off_spoiled_or_repeated_disturbs_nobody() {
             thread::spawn(move || (part..REPEATS).step_by(4).for_each(|seed| repeat(&plain, &recorded, seed)))
         })
         .collect();
-    repeats.into_iter().for_each(|one| one.join().expect("whoever speaks badly does not panic"));
-    assert_eq!(server.stop(TIMEOUT), 0, "the server ends in good order");
+    repeats.into_iter().for_each(|one| one.join().expect("the repeating thread does not panic"));
+    assert_eq!(server.stop(TIMEOUT), 0, "the server shuts down in order");
     let ended = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
-    assert!(ended.contains("server is shutting down"), "the first parting is the server's end: {ended}");
+    assert!(ended.contains("server is shutting down"), "the first disconnect is the shutdown of the server: {ended}");
 }

@@ -3,7 +3,7 @@
 use crate::fleetwright;
 
 #[test]
-fn a_demo_ends_well_by_the_books_of_cloud_and_clusters() {
+fn a_demo_succeeds_by_the_ledgers_of_cloud_and_clusters() {
     let ended = fleetwright(&["demo", "--for", "60s", "--seed", "1", "--clusters", "2"]);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
     assert!(ended.stdout.contains("every pod ran and every empty node was removed"), "{}", ended.stdout);

@@ -8,7 +8,7 @@ use rcgen::{CertificateParams, KeyPair};
 
 use crate::{PROGRAM, TIMEOUT};
 
-/// The agent.
+/// Path of the agent program.
 const AGENT: &str = env!("CARGO_BIN_EXE_fleetwright-e2e-agent");
 
 fn deploy(path: &str) -> PathBuf {
@@ -41,7 +41,7 @@ fn named_in(path: &str) -> Vec<(String, String)> {
 #[test]
 fn every_setting_in_deploy_is_one_of_the_programs() {
     let of_server = [variables("server/server.env"), named_in("server/deployment.yaml")].concat();
-    // Eight settings, and the database's address out of a Secret.
+    // Eight settings, and the URL of the database from a Secret.
     assert_eq!(of_server.len(), 8 + 1, "{of_server:?}");
     let of_agent = variables("agent/run/agent.env");
     assert_eq!(of_agent.len(), 8, "{of_agent:?}");

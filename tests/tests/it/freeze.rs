@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::serve::get;
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-/// A server: the process, its gRPC address as a URL, its HTTP address.
+/// Starts a server: the process, its gRPC address as a URL, its HTTP address.
 fn server() -> (RunningProcess, String, String) {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
@@ -31,12 +31,12 @@ fn cluster(http: &str) -> Value {
     fleet["clusters"][0].clone()
 }
 
-/// Waits until the server's view of the cluster is as `wanted`.
-fn wait_for(http: &str, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+/// Waits until `matches` accepts the server's view of the cluster.
+fn wait_for(http: &str, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
         let seen = cluster(http);
-        if wanted(&seen) {
+        if matches(&seen) {
             return seen;
         }
         assert!(Instant::now() < end, "waited for {what}; the cluster is\n{seen:#}");
@@ -51,7 +51,7 @@ fn run(arguments: &[&str]) -> String {
 }
 
 #[test]
-fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
+fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
     let (server, grpc, http) = server();
     let output = run(&["freeze", "--server", &grpc, "--reason", "moving the network"]);
     assert_eq!(output, "frozen: fleet (freeze 1)\n");
@@ -91,7 +91,7 @@ fn a_frozen_cluster_buys_nothing_until_it_is_thawed_and_both_are_on_record() {
 }
 
 #[test]
-fn orders_that_make_no_sense_are_refused_with_what_to_do() {
+fn invalid_freezes_are_rejected_with_a_remedy() {
     let (server, grpc, _http) = server();
     let ended = fleetwright(&["freeze", "--server", &grpc, "--reason", " "]);
     assert_eq!(ended.status, 2);

@@ -23,7 +23,7 @@ use crate::{PROGRAM, TIMEOUT};
 use recorder::{Recorder, open_stream};
 
 /// Timeout of one stream; the server ends most of them at once.
-const CONVERSATION: Duration = Duration::from_secs(3);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// An issuer with one key, and the token of its cluster's agent.
 fn issue(folder: &TempDir, cluster: &str) -> (String, String) {
@@ -41,7 +41,7 @@ fn issue(folder: &TempDir, cluster: &str) -> (String, String) {
     (encode(&Header::new(Algorithm::ES256), &claims, &key).expect("a token"), trusted)
 }
 
-/// A server that trusts `good` and `evil`, each for itself.
+/// A server that authenticates the agents of `good` and `evil`, each for its own cluster.
 struct TestServer {
     _folder: TempDir,
     server: RunningProcess,
@@ -79,30 +79,30 @@ async fn run_stream(
     server: &TestServer,
     messages: Vec<v1::ConnectRequest>,
 ) -> (Vec<v1::ConnectResponse>, Option<Status>) {
-    let (say, saying) = tokio::sync::mpsc::channel(messages.len().max(1));
+    let (requests, outgoing) = tokio::sync::mpsc::channel(messages.len().max(1));
     let mut messages = messages.into_iter();
     for first in messages.by_ref().take(1) {
-        say.send(first).await.expect("room for a message");
+        requests.send(first).await.expect("the channel has capacity");
     }
-    let mut responses = match open_stream(&server.address, &server.evil, ReceiverStream::new(saying)).await {
+    let mut responses = match open_stream(&server.address, &server.evil, ReceiverStream::new(outgoing)).await {
         Ok(responses) => responses,
         Err(status) => return (Vec::new(), Some(status)),
     };
     let mut answers = Vec::new();
     loop {
-        match tokio::time::timeout(CONVERSATION, responses.message()).await {
+        match tokio::time::timeout(STREAM_TIMEOUT, responses.message()).await {
             Ok(Ok(Some(answer))) => answers.push(answer),
             Ok(Ok(None)) | Err(_) => return (answers, None),
             Ok(Err(status)) => return (answers, Some(status)),
         }
         for one in messages.by_ref() {
             // A stream that the server has ended accepts no more messages.
-            drop(say.send(one).await);
+            drop(requests.send(one).await);
         }
     }
 }
 
-/// Waits until what was recorded is enough.
+/// Waits until `enough` accepts the recorded messages.
 async fn wait_until(what: &str, recorder: &Recorder, enough: impl Fn(&[v1::ConnectRequest]) -> bool) {
     let end = tokio::time::Instant::now() + TIMEOUT;
     while !enough(&recorder.messages()) {
@@ -133,7 +133,7 @@ fn has_machine(change: &v1::Change) -> bool {
 fn deleted(messages: &[v1::ConnectRequest]) -> Vec<v1::Change> {
     let mut kept = changes(messages);
     kept.retain(|change| {
-        matches!(&change.change, Some(Change::NodeClaim(_) | Change::DefineShape(_) | Change::DefineLabelSet(_)))
+        matches!(&change.change, Some(Change::NodeClaim(_) | Change::DefinePodShape(_) | Change::DefineLabelSet(_)))
     });
     for change in &mut kept {
         if let Some(Change::NodeClaim(claim)) = &mut change.change {
@@ -143,7 +143,7 @@ fn deleted(messages: &[v1::ConnectRequest]) -> Vec<v1::Change> {
     kept
 }
 
-/// What was recorded, in the name of `evil`.
+/// The recorded messages, with `evil` as the cluster.
 fn renamed(messages: &[v1::ConnectRequest]) -> Vec<v1::ConnectRequest> {
     let mut messages = messages.to_vec();
     for one in &mut messages {
@@ -179,7 +179,7 @@ async fn attack(server: &TestServer, recorded: &[v1::ConnectRequest]) {
     }
     let (_, status) = run_stream(server, vec![other]).await;
     assert_eq!(status.map(|status| status.code()), Some(Code::AlreadyExists));
-    // In its own name, and the deltas twice: their numbers are those of the first time.
+    // In its own name, with every delta sent twice under the same sequence number.
     let again = recorded.iter().filter(|one| matches!(one.message, Some(Message::Delta(_)))).cloned();
     let twice = renamed(recorded).into_iter().chain(again).collect();
     let (responses, status) = run_stream(server, twice).await;
@@ -190,7 +190,7 @@ async fn attack(server: &TestServer, recorded: &[v1::ConnectRequest]) {
     assert!(responses.iter().any(resync), "{status:?} {responses:?}");
 }
 
-/// Answers, in the name of `evil`, to every instruction that the other cluster may have had.
+/// Acknowledgements, in the name of `evil`, of every instruction that the other cluster may have.
 fn answers_of_others() -> Vec<v1::ConnectRequest> {
     let ids = (0..4).flat_map(|epoch| (0..200).map(move |number| format!("{epoch}-{number}")));
     let ack = |instruction_id| v1::Ack {
@@ -204,7 +204,7 @@ fn answers_of_others() -> Vec<v1::ConnectRequest> {
 
 /// Presents the other cluster's instances as its own, all deleted by a user, and acknowledges the
 /// other's instructions.
-async fn give_back_what_is_anothers(server: &TestServer, recorded: &[v1::ConnectRequest]) {
+async fn present_instances_of_another_cluster(server: &TestServer, recorded: &[v1::ConnectRequest]) {
     let parts = chunk::snapshot_parts(deleted(recorded), 1).into_iter();
     let snapshot = parts.map(|part| request(Message::Snapshot(v1::Snapshot { id: 1, part: Some(part) })));
     let messages = [hello("evil")].into_iter().chain(snapshot).chain(answers_of_others()).collect();
@@ -215,7 +215,7 @@ async fn give_back_what_is_anothers(server: &TestServer, recorded: &[v1::Connect
 }
 
 #[test]
-fn what_another_cluster_has_said_moves_nothing_of_it() {
+fn replayed_messages_of_another_cluster_change_nothing_of_it() {
     let server = start();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -225,7 +225,7 @@ fn what_another_cluster_has_said_moves_nothing_of_it() {
         let lives = |messages: &[v1::ConnectRequest]| acks(messages) > 0 && changes(messages).iter().any(has_machine);
         wait_until("a machine", &recorder, lives).await;
         let recorded = recorder.messages();
-        give_back_what_is_anothers(&server, &recorded).await;
+        present_instances_of_another_cluster(&server, &recorded).await;
         attack(&server, &recorded).await;
         let before = acks(&recorder.messages());
         wait_until("more answers of the good agent", &recorder, |messages| acks(messages) > before).await;

@@ -1,6 +1,6 @@
-//! A short run of `fleetwright simulate load`: whatever happens to the servers, every cluster has
-//! an owner, every pod runs in the end, and no instance is launched twice. Durations are not
-//! asserted. Skipped without PostgreSQL.
+//! A short run of `fleetwright simulate load`: after servers are killed, every cluster has an
+//! owner, every pod runs, and no instance is launched twice. Durations are not asserted. Skipped
+//! without PostgreSQL.
 
 use std::time::Duration;
 
@@ -29,23 +29,23 @@ const SMALL: [&str; 13] = [
 ];
 
 #[test]
-fn eight_clusters_whose_only_server_is_killed_lose_no_pod_and_buy_nothing_twice() {
-    if installed("eight_clusters_whose_only_server_is_killed_lose_no_pod_and_buy_nothing_twice").is_none() {
+fn eight_clusters_whose_only_server_is_killed_lose_no_pod_and_launch_nothing_twice() {
+    if installed("eight_clusters_whose_only_server_is_killed_lose_no_pod_and_launch_nothing_twice").is_none() {
         return;
     }
     let all = ["simulate", "load", "-o", "json"];
     let program = Program::new(PROGRAM, &[&all[..], &SMALL[..]].concat());
     let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT);
     assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
-    let said = [
+    let all_expected = [
         "\"clustersUnowned\": 0",
         "\"burstPodsWaiting\": 0",
         "\"doubled\": []",
         "\"well\": true",
         "killed and started again",
     ];
-    for said in said {
-        assert!(ended.stdout.contains(said), "{said} is missing in:\n{}", ended.stdout);
+    for expected in all_expected {
+        assert!(ended.stdout.contains(expected), "{expected} is missing in:\n{}", ended.stdout);
     }
-    assert!(ended.stderr.contains("owned again"), "each phase is told when it ends:\n{}", ended.stderr);
+    assert!(ended.stderr.contains("owned again"), "the end of each phase is logged:\n{}", ended.stderr);
 }

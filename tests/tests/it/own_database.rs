@@ -1,5 +1,5 @@
-//! `fleetwright serve` without a configured database: it runs one of its own, which survives a kill
-//! of the server.
+//! `fleetwright serve` without a configured database: it runs a local PostgreSQL process, whose
+//! data survive a kill of the server.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ fn serve(data: &str) -> RunningProcess {
     Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_MEMORY", "false").start()
 }
 
-/// The process of the PostgreSQL below the server.
+/// Id of the PostgreSQL process that the server started.
 fn postmaster(data: &Path) -> Option<u32> {
     let file = std::fs::read_to_string(data.join("postgres/data/postmaster.pid")).ok()?;
     file.lines().next()?.trim().parse().ok()
@@ -26,8 +26,8 @@ fn data_in(folder: &TempDir) -> PathBuf {
 
 /// A server that receives SIGTERM as soon as it has a database, long before it accepts connections.
 #[test]
-fn a_server_that_is_asked_to_stop_while_it_starts_ends_in_order() {
-    if installed("a_server_that_is_asked_to_stop_while_it_starts_ends_in_order").is_none() {
+fn a_server_that_is_stopped_while_it_starts_shuts_down_in_order() {
+    if installed("a_server_that_is_stopped_while_it_starts_shuts_down_in_order").is_none() {
         return;
     }
     let folder = TempDir::new();
@@ -74,8 +74,8 @@ fn its_own_database_is_adopted_after_a_kill_started_after_a_crash_and_stopped_in
 }
 
 #[test]
-fn a_folder_of_somebody_else_is_refused_and_left_alone() {
-    if installed("a_folder_of_somebody_else_is_refused_and_left_alone").is_none() {
+fn a_folder_of_another_owner_is_rejected_and_unchanged() {
+    if installed("a_folder_of_another_owner_is_rejected_and_unchanged").is_none() {
         return;
     }
     let folder = TempDir::new();

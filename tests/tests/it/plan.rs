@@ -1,4 +1,4 @@
-//! `fleetwright plan`: the contract as a user meets it.
+//! `fleetwright plan`: output, exit status and flags, as users see them.
 
 use e2e::{Program, TempDir};
 use serde_json::Value;
@@ -61,7 +61,7 @@ fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
 }
 
 #[test]
-fn keys_stand_in_the_order_of_the_contract() {
+fn keys_are_in_the_order_of_the_contract() {
     let folder = TempDir::new();
     let _pool = folder.write_file("pool.yaml", POOL);
     let (_, plan) = plan_json(&folder);
@@ -70,7 +70,7 @@ fn keys_stand_in_the_order_of_the_contract() {
 }
 
 #[test]
-fn a_pod_that_no_machine_can_hold_ends_with_1_and_says_why() {
+fn a_pod_that_fits_no_machine_ends_with_1_and_a_reason() {
     let folder = TempDir::new();
     let _pool = folder.write_file("pool.yaml", POOL);
     let _pod = folder.write_file("pod.yaml", pod("huge", "100000"));
@@ -122,7 +122,7 @@ fn timings_are_one_line_of_json_on_standard_error() {
 }
 
 #[test]
-fn flags_of_later_versions_are_refused_by_name() {
+fn flags_of_later_versions_are_rejected_by_name() {
     for flag in ["--disrupt", "--repack", "--compare=karpenter", "--min-nodes=2"] {
         let ended = fleetwright(&["plan", "-f", "-", flag]);
         let name = flag.split('=').next().unwrap_or(flag);
@@ -132,7 +132,7 @@ fn flags_of_later_versions_are_refused_by_name() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn a_closed_output_pipe_is_no_error() {
     let script = "\"$0\" catalogue export | head -c 10";
     let ended = Program::new("/bin/sh", &["-c", script, PROGRAM]).env("PATH", "/usr/bin:/bin").run(TIMEOUT);
     assert_eq!((ended.status, ended.stderr.as_str()), (0, ""));

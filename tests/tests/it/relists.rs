@@ -25,7 +25,7 @@ impl Server {
         let process = process.env("FLEETWRIGHT_LEASE_OWNER", "the-only-one").start();
         let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
             rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
         };
         Self { grpc: format!("http://{}", address("grpc://")), http: address("http://"), process }
@@ -40,7 +40,7 @@ impl Server {
         fleet["clusters"][0].clone()
     }
 
-    /// Why the cluster is quarantined.
+    /// The reason of the cluster's quarantine; `None` without one.
     fn quarantine_reason(&self) -> Option<String> {
         self.cluster()["guardrails"]["quarantine"].as_str().map(str::to_owned)
     }
@@ -71,8 +71,8 @@ async fn relist(agent: &mut FakeAgent, server: &Server, hidden: &[Kind], output:
 }
 
 #[test]
-fn relists_that_lack_pods_nodes_claims_or_everything_cost_no_machine_before_and_after_a_restart() {
-    let test = "relists_that_lack_pods_nodes_claims_or_everything_cost_no_machine_before_and_after_a_restart";
+fn relists_that_lack_pods_nodes_claims_or_everything_remove_no_instance_before_and_after_a_restart() {
+    let test = "relists_that_lack_pods_nodes_claims_or_everything_remove_no_instance_before_and_after_a_restart";
     let Some(postgres) = Postgres::start(test) else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -117,11 +117,11 @@ async fn second_cluster_takes_the_name(server: &Server, agent: &mut FakeAgent) {
     agent.disconnect();
     let mut other = FakeAgent::new("shop", "uid-2");
     other.connect(&server.grpc).await;
-    let refusal = other.wait_until("a refusal", |other| other.refusal.clone()).await;
+    let rejection = other.wait_until("a rejection", |other| other.rejection.clone()).await;
     let output = ["belongs to the cluster with UID uid-1", "fleetwright clusters accept-uid shop uid-2"];
     assert!(
-        output.iter().all(|output| refusal.message().contains(output)),
-        "{refusal}: {}",
+        output.iter().all(|output| rejection.message().contains(output)),
+        "{rejection}: {}",
         server.process.take_stderr_lines().join("\n")
     );
     let ended = fleetwright(&["clusters", "accept-uid", "shop", "uid-2", "--server", &server.grpc]);
@@ -132,6 +132,6 @@ async fn second_cluster_takes_the_name(server: &Server, agent: &mut FakeAgent) {
     let audit: Value = serde_json::from_str(&output).expect("the audit as JSON");
     assert_eq!((&audit[0]["what"], &audit[0]["scope"]), (&Value::from("accept-uid"), &Value::from("cluster/shop")));
     agent.connect(&server.grpc).await;
-    let refusal = agent.wait_until("a refusal of the former cluster", |agent| agent.refusal.clone()).await;
-    assert!(refusal.message().contains("uid-2"), "{refusal}");
+    let rejection = agent.wait_until("a rejection of the former cluster", |agent| agent.rejection.clone()).await;
+    assert!(rejection.message().contains("uid-2"), "{rejection}");
 }

@@ -21,7 +21,7 @@ use crate::serve::get;
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 use fake_cluster::{FakeCluster, NAME, UID};
 
-/// Poll interval.
+/// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 struct Server {
@@ -35,7 +35,7 @@ impl Server {
         let process = Program::new(PROGRAM, &["serve", "--config", settings]).start();
         let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
             rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
         };
         let grpc = address("grpc://").parse().expect("an address");
@@ -64,10 +64,11 @@ impl Environment {
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
             let _inside = runtime.enter();
-            Channel::from_shared(address.clone()).expect("the cloud tells an address").connect_lazy()
+            Channel::from_shared(address.clone()).expect("the cloud logs its address").connect_lazy()
         };
         let client = SimulatedCloudServiceClient::new(channel);
-        let bought = (0..machines).map(|n| launch_instance(&runtime, client.clone(), n)).collect();
+        // Instances exist before the server starts, so that its first listing has them.
+        let instances = (0..machines).map(|n| launch_instance(&runtime, client.clone(), n)).collect();
         let folder = TempDir::new();
         let settings = folder.write_file("fleetwright.toml", settings(&address));
         let server = Server::start(&settings);
@@ -75,7 +76,7 @@ impl Environment {
             freeze(&server);
         }
         let proxy = TcpProxy::start(server.grpc);
-        let cluster = FakeCluster::new(bought);
+        let cluster = FakeCluster::new(instances);
         let target = Target {
             server: proxy.address.clone(),
             credentials: agent::config::Credentials::default(),
@@ -110,37 +111,39 @@ impl Environment {
     }
 
     fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
-        self.runtime.block_on(self.client.clone().set_fault_profile(faults)).expect("the cloud takes weather");
+        self.runtime
+            .block_on(self.client.clone().set_fault_profile(faults))
+            .expect("the cloud accepts the fault profile");
     }
 
     fn ledger(&self) -> v1::ReadLedgerResponse {
         self.runtime
             .block_on(self.client.clone().read_ledger(v1::ReadLedgerRequest {}))
-            .expect("the cloud shows its book")
+            .expect("the cloud returns its ledger")
             .into_inner()
     }
 
-    /// Calls of this name that the cloud has had.
+    /// Number of calls of this method that the cloud has received.
     fn calls(&self, name: &str) -> u64 {
         self.ledger().calls.get(name).copied().unwrap_or(0)
     }
 
-    /// Waits for so many further calls of this name.
+    /// Waits for so many further calls of this method.
     fn wait_for_calls(&self, name: &str, more: u64) {
-        let wanted = self.calls(name) + more;
+        let matches = self.calls(name) + more;
         let end = Instant::now() + TIMEOUT;
-        while self.calls(name) < wanted {
+        while self.calls(name) < matches {
             assert!(Instant::now() < end, "waited for {more} more {name}");
             std::thread::park_timeout(POLL_INTERVAL);
         }
     }
 
-    /// Waits until the server's view of the cluster is as `wanted`.
-    fn wait_until(&self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until `matches` accepts the server's view of the cluster.
+    fn wait_until(&self, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + TIMEOUT;
         loop {
             let view = shown(&self.server.http);
-            if wanted(&view) {
+            if matches(&view) {
                 return view;
             }
             let logged = self.server.process.take_stderr_lines().join("\n");
@@ -194,8 +197,8 @@ fn launch_instance(runtime: &Runtime, mut client: SimulatedCloudServiceClient<Ch
         overrides: vec![v1::Override { instance_type: "m5.large".to_owned(), zone: "us-east-1a".to_owned() }],
         reservation: String::new(),
     };
-    let bought = runtime.block_on(client.launch(request)).expect("the cloud answers").into_inner();
-    bought.instance.expect("a machine")
+    let instances = runtime.block_on(client.launch(request)).expect("the cloud answers").into_inner();
+    instances.instance.expect("a machine")
 }
 
 /// Frequent lists, and a short delay of garbage collection.
@@ -228,16 +231,18 @@ fn losses(environment: &Environment) -> (usize, usize, u64) {
 }
 
 #[test]
-fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
+fn listings_that_lack_instances_remove_none_of_them_also_across_a_restart() {
     let mut environment = Environment::start(20, false);
     environment.cluster.mark_not_ready(0..10);
+    // Both percentages exceed the share of missing instances at which the server distrusts a
+    // listing.
     for percent in [100, 70] {
         let lacking = Some(percent);
         environment.set_faults(v1::SetFaultProfileRequest {
             lacking_lists_percent: lacking,
             ..v1::SetFaultProfileRequest::default()
         });
-        let cluster = environment.wait_until(&format!("the doubt at {percent} %"), |cluster| {
+        let cluster = environment.wait_until(&format!("the distrusted listing at {percent} %"), |cluster| {
             !cluster["guardrails"]["listingDoubted"].is_null()
         });
         let output = cluster["guardrails"]["listingDoubted"].as_str().unwrap_or_default();
@@ -247,8 +252,9 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
         environment.restart(false);
-        environment
-            .wait_until("the doubt of the next server", |cluster| !cluster["guardrails"]["listingDoubted"].is_null());
+        environment.wait_until("the distrusted listing of the next server", |cluster| {
+            !cluster["guardrails"]["listingDoubted"].is_null()
+        });
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
     }
@@ -256,12 +262,12 @@ fn listings_that_lack_machines_cost_none_of_them_also_over_a_restart() {
         lacking_lists_percent: Some(0),
         ..v1::SetFaultProfileRequest::default()
     });
-    environment.wait_until("the end of the doubt", |cluster| cluster["guardrails"]["listingDoubted"].is_null());
+    environment.wait_until("a trusted listing", |cluster| cluster["guardrails"]["listingDoubted"].is_null());
     assert_eq!(losses(&environment), no_losses());
 }
 
 #[test]
-fn machines_whose_nodes_are_not_shown_any_more_wait_with_their_pods() {
+fn instances_whose_nodes_disappear_are_kept_with_their_pods() {
     let mut environment = Environment::start(6, false);
     environment.cluster.hide_nodes(0..3);
     environment.cluster.delete_claims(0..3, true);
@@ -274,13 +280,13 @@ fn machines_whose_nodes_are_not_shown_any_more_wait_with_their_pods() {
     environment.wait_until("the same with the next server", held);
     environment.wait_for_calls("List", 3);
     assert_eq!(losses(&environment), no_losses());
-    // They are shown again, and drained like any others.
+    // The Nodes exist again, and are drained like others.
     environment.cluster.show_nodes();
     environment.wait_until_drained(3);
 }
 
 #[test]
-fn a_nodepool_that_is_deleted_under_a_freeze_waits_for_a_person_and_then_leaves_by_its_budget() {
+fn a_nodepool_deleted_during_a_freeze_waits_for_an_operator_and_is_then_removed_by_its_budget() {
     let mut environment = Environment::start(30, true);
     environment.cluster.delete_claims(0..30, true);
     let cluster = environment
@@ -299,7 +305,7 @@ fn a_nodepool_that_is_deleted_under_a_freeze_waits_for_a_person_and_then_leaves_
 }
 
 #[test]
-fn a_nodepool_that_is_deleted_takes_its_nodes_along_by_its_budget_only() {
+fn nodes_of_a_nodepool_deleted_by_an_operator_are_removed_by_its_budget_only() {
     let environment = Environment::start(30, false);
     environment.cluster.delete_claims(0..30, true);
     environment.wait_until_drained(3);

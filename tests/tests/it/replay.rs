@@ -41,7 +41,7 @@ fn serve(url: &str) -> (RunningProcess, String) {
     (server, grpc)
 }
 
-/// A server decides for a cluster until it has decided often enough, and ends.
+/// Runs a server with one cluster until it has made enough decisions.
 fn decide(url: &str, cluster: &str) {
     let (server, grpc) = serve(url);
     let script = ["simulated-agent", "--server", &grpc, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
@@ -56,7 +56,7 @@ fn decide(url: &str, cluster: &str) {
 }
 
 /// A server that made no decision itself returns the decisions in the database.
-fn a_server_tells_the_same(url: &str, cluster: &str, first: &str) {
+fn a_server_returns_the_same_decisions(url: &str, cluster: &str, first: &str) {
     let (server, grpc) = serve(url);
     for question in [
         &["history", "--cluster", cluster, "-o", "json"][..],
@@ -99,7 +99,7 @@ fn a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_foun
     let whole = ask(url, &["history", &first]);
     assert!(whole.stdout.contains("an hour; no plan costs less than $"), "{}", whole.stdout);
 
-    a_server_tells_the_same(url, &cluster, &first);
+    a_server_returns_the_same_decisions(url, &cluster, &first);
 
     let folder = TempDir::new();
     let file = folder.write_file("extra.yaml", POOL_OF_SPOT);
@@ -107,9 +107,9 @@ fn a_servers_decisions_are_replayed_from_its_database_and_a_change_there_is_foun
     assert_eq!(otherwise.status, 0, "{}", otherwise.stderr);
     let compared: Value = serde_json::from_str(&otherwise.stdout).unwrap();
     let dollars = |which: &str| compared[which]["costPerHour"].as_f64().unwrap();
-    let said = compared["costPerHourDifference"].as_f64().unwrap();
+    let difference = compared["costPerHourDifference"].as_f64().unwrap();
     // Both are sums of whole micro-dollars: they agree to less than half of one.
-    assert!((dollars("otherwise") - dollars("then") - said).abs() < 5e-7, "{compared:#}");
+    assert!((dollars("otherwise") - dollars("then") - difference).abs() < 5e-7, "{compared:#}");
 
     // One byte in the middle of the event that the first decision depends on.
     let changed = postgres.query(&format!(

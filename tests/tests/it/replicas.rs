@@ -16,10 +16,10 @@ use crate::fleetwright;
 use crate::serve::get;
 use environment::{Environment, fleet_of};
 
-/// Longer than any test: a lease that changes its owner before then was released.
+/// Lease duration longer than any test: a lease that changes its owner before then was released.
 const FOR_EVER: Duration = Duration::from_secs(600);
 
-/// Short enough to wait for.
+/// Lease duration short enough to wait for.
 const SHORT: Duration = Duration::from_secs(6);
 
 /// Prints a figure; no assertion depends on it.
@@ -27,7 +27,7 @@ fn figure(text: &str) {
     let _ = writeln!(std::io::stderr(), "figure: {text}");
 }
 
-/// A launch is on its way: the cloud has it, and the server has no answer.
+/// A launch call that the cloud has received and not answered.
 fn in_flight(ledger: &v1::ReadLedgerResponse) -> Option<v1::LaunchCall> {
     let open = |call: &&v1::LaunchCall| call.answered_us.is_none() && !call.instance.is_empty();
     ledger.launches.iter().find(open).cloned()
@@ -35,34 +35,34 @@ fn in_flight(ledger: &v1::ReadLedgerResponse) -> Option<v1::LaunchCall> {
 
 /// Kills the first server during a launch, and waits until the second has repeated the request.
 /// Returns the environment and the launch.
-fn killed_while_buying(test: &str, cloud: &[&str]) -> Option<(Environment, v1::LaunchCall)> {
+fn kill_during_launch(test: &str, cloud: &[&str]) -> Option<(Environment, v1::LaunchCall)> {
     let environment = Environment::start(test, SHORT, cloud)?;
     environment.set_faults(v1::SetFaultProfileRequest {
         answer_ms: Some(v1::Span { least: 2_000, most: 2_000 }),
         ..v1::SetFaultProfileRequest::default()
     });
     let agent = environment.agent("shop");
-    let call = environment.wait_until_ledger("a launch on its way", in_flight);
+    let call = environment.wait_until_ledger("a launch in progress", in_flight);
     environment.first.signal(Signal::Kill);
     environment.proxy.set_target(environment.second.grpc);
     let before = environment.lease("cluster/shop");
-    // Every look is dated by the database's clock, as leases are.
+    // Every poll has a time by the database's clock, as leases do.
     let after = environment.wait_until_lease("cluster/shop", |lease| {
         if lease.now < before.expires {
             assert_eq!((&lease.owner, lease.epoch), (&before.owner, before.epoch), "it had not expired");
         }
         lease.epoch > before.epoch
     });
-    assert_ne!(after.owner, before.owner, "two servers by one file have names of their own");
-    figure(&format!("taken over at most {:.1} s after the lease had expired", after.now - before.expires));
+    assert_ne!(after.owner, before.owner, "two servers with one configuration have different names");
+    figure(&format!("lease acquired at most {:.1} s after its expiry", after.now - before.expires));
     let again = |ledger: &v1::ReadLedgerResponse| {
         let of_claim =
             ledger.launches.iter().filter(|other| other.cluster == call.cluster && other.claim == call.claim);
         let mut again = of_claim.filter(|other| other.answered_us.is_some() && other.number > call.number);
         again.next_back().cloned()
     };
-    let again = environment.wait_until_ledger("the launch asked for again", again);
-    assert_eq!(again.token, call.token, "whoever does not know how an attempt ended repeats it");
+    let again = environment.wait_until_ledger("the repeated launch", again);
+    assert_eq!(again.token, call.token, "a server without the outcome of an attempt repeats its request");
     drop(agent);
     Some((environment, again))
 }
@@ -70,20 +70,20 @@ fn killed_while_buying(test: &str, cloud: &[&str]) -> Option<(Environment, v1::L
 #[test]
 fn a_killed_server_is_succeeded_when_its_lease_has_expired_and_its_launches_are_completed_once() {
     let test = "a_killed_server_is_succeeded_when_its_lease_has_expired_and_its_launches_are_completed_once";
-    let Some((environment, again)) = killed_while_buying(test, &[]) else { return };
+    let Some((environment, again)) = kill_during_launch(test, &[]) else { return };
     assert_eq!(environment.double_launches(), Vec::<String>::new());
     let second = environment.second.lines();
     assert!(
         second.iter().any(|line| line.contains("shop") && line.contains("holds the cluster's lease")),
-        "it was refused first"
+        "its first request was rejected"
     );
-    assert!(!again.instance.is_empty(), "the same token gives the same machine");
+    assert!(!again.instance.is_empty(), "the same token gives the same instance");
 }
 
 #[test]
-fn in_a_cloud_that_ignores_tokens_the_same_succession_buys_a_machine_twice() {
-    let test = "in_a_cloud_that_ignores_tokens_the_same_succession_buys_a_machine_twice";
-    let Some((environment, again)) = killed_while_buying(test, &["--ignore-tokens"]) else { return };
+fn in_a_cloud_that_ignores_tokens_the_same_succession_launches_an_instance_twice() {
+    let test = "in_a_cloud_that_ignores_tokens_the_same_succession_launches_an_instance_twice";
+    let Some((environment, again)) = kill_during_launch(test, &["--ignore-tokens"]) else { return };
     assert!(
         environment.double_launches().contains(&format!("{}/{}", again.cluster, again.claim)),
         "{:?}",
@@ -121,24 +121,26 @@ fn a_server_that_is_stopped_hands_over_long_before_its_leases_would_have_expired
 }
 
 #[test]
-fn what_the_cloud_refuses_one_server_the_other_does_not_ask_for() {
-    let test = "what_the_cloud_refuses_one_server_the_other_does_not_ask_for";
+fn offerings_unavailable_to_one_server_are_not_requested_by_the_other() {
+    let test = "offerings_unavailable_to_one_server_are_not_requested_by_the_other";
     let Some(environment) = Environment::start(test, FOR_EVER, &[]) else { return };
     environment
         .set_faults(v1::SetFaultProfileRequest { no_capacity: Some(true), ..v1::SetFaultProfileRequest::default() });
     let cluster = environment.agent("shop");
-    environment.wait_until_fleet(&environment.first, "offerings that are sold out", |fleet| {
+    environment.wait_until_fleet(&environment.first, "unavailable offerings", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["soldOut"].as_u64() > Some(0))
     });
     // A frozen fleet requests nothing, so the second server learned the offerings from the first.
     let second = format!("http://{}", environment.second.grpc);
-    let frozen = fleetwright(&["freeze", "--server", &second, "--reason", "it is to ask for nothing"]);
+    let frozen = fleetwright(&["freeze", "--server", &second, "--reason", "no launch is expected"]);
     assert_eq!(frozen.status, 0, "{}", frozen.stderr);
     environment.proxy.set_target(environment.second.grpc);
     let bank = environment.agent("bank");
-    environment.wait_until_fleet(&environment.second, "what the first server was refused", |fleet| {
-        fleet_of(fleet, "bank").is_some_and(|bank| bank["soldOut"].as_u64() > Some(0))
-    });
+    environment.wait_until_fleet(
+        &environment.second,
+        "the offerings that the first server found unavailable",
+        |fleet| fleet_of(fleet, "bank").is_some_and(|bank| bank["soldOut"].as_u64() > Some(0)),
+    );
     let asked = environment.ledger().launches.into_iter().filter(|call| call.cluster == "bank").count();
     assert_eq!(asked, 0);
     assert_ne!(environment.lease("cluster/shop").owner, environment.lease("cluster/bank").owner);
@@ -146,8 +148,8 @@ fn what_the_cloud_refuses_one_server_the_other_does_not_ask_for() {
 }
 
 #[test]
-fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_back() {
-    let test = "a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_back";
+fn a_paused_server_that_resumes_after_its_lease_was_acquired_by_another_makes_no_call() {
+    let test = "a_paused_server_that_resumes_after_its_lease_was_acquired_by_another_makes_no_call";
     let Some(mut environment) = Environment::start(test, SHORT, &[]) else { return };
     // The cloud accepts one call in three seconds, so that a launch is always in progress.
     environment.set_faults(v1::SetFaultProfileRequest {
@@ -155,11 +157,11 @@ fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_bac
         ..v1::SetFaultProfileRequest::default()
     });
     let agent = environment.agent("shop");
-    let turned_away = |ledger: &v1::ReadLedgerResponse| {
+    let throttled_call = |ledger: &v1::ReadLedgerResponse| {
         let last = ledger.launches.last()?;
         (last.instance.is_empty() && last.answered_us.is_some()).then(|| last.token.clone())
     };
-    let pending = environment.wait_until_ledger("a launch that is to be sent again", turned_away);
+    let pending = environment.wait_until_ledger("a throttled launch", throttled_call);
     environment.first.signal(Signal::Stop);
     let before = environment.lease("cluster/shop");
     let sent: BTreeSet<String> = environment.ledger().launches.into_iter().map(|call| call.token).collect();
@@ -170,24 +172,22 @@ fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_bac
         ..v1::SetFaultProfileRequest::default()
     });
     environment.wait_until_lease("cluster/shop", |lease| lease.epoch > before.epoch);
-    let sold = |ledger: &v1::ReadLedgerResponse| ledger.sales.iter().any(|sale| sale.token == pending).then_some(());
-    environment.wait_until_ledger("the successor's launch", sold);
-    environment.wait_until_fleet(&environment.second, "every pod on a machine", |fleet| {
+    let launched =
+        |ledger: &v1::ReadLedgerResponse| ledger.entries.iter().any(|entry| entry.token == pending).then_some(());
+    environment.wait_until_ledger("the successor's launch", launched);
+    environment.wait_until_fleet(&environment.second, "no pending pods", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pending"] == 0 && cluster["connected"] == true)
     });
 
     let calls = environment.ledger().launches.len();
     environment.first.signal(Signal::Continue);
-    let stepped_back = environment.first.wait_for_line(&["lost cluster lease", "shop"]);
-    assert!(stepped_back.contains(&format!("epoch={}", before.epoch)), "{stepped_back}");
-    environment.wait_until_fleet(&environment.first, "nothing that the woken server decides for", |fleet| {
+    let lost_lease = environment.first.wait_for_line(&["lost cluster lease", "shop"]);
+    assert!(lost_lease.contains(&format!("epoch={}", before.epoch)), "{lost_lease}");
+    environment.wait_until_fleet(&environment.first, "no cluster of the resumed server", |fleet| {
         fleet_of(fleet, "shop").is_none()
     });
     let late: Vec<v1::LaunchCall> = environment.ledger().launches.split_off(calls);
-    assert!(
-        late.iter().all(|call| !sent.contains(&call.token)),
-        "the woken server went on with its launches: {late:?}"
-    );
+    assert!(late.iter().all(|call| !sent.contains(&call.token)), "the resumed server continued its launches: {late:?}");
     assert_eq!(environment.double_launches(), Vec::<String>::new());
     let after = environment.lease("cluster/shop");
     assert_eq!((after.epoch > before.epoch, after.owner != before.owner), (true, true));
@@ -196,9 +196,9 @@ fn a_paused_server_that_wakes_up_after_its_succession_calls_nobody_and_steps_bac
 }
 
 #[test]
-fn an_agent_whose_wire_hangs_goes_to_another_server_once_and_its_cluster_with_it() {
-    let test = "an_agent_whose_wire_hangs_goes_to_another_server_once_and_its_cluster_with_it";
-    // Renewed every ten seconds, when lease requests are handled as well.
+fn an_agent_with_a_stalled_connection_and_its_cluster_move_to_another_server_once() {
+    let test = "an_agent_with_a_stalled_connection_and_its_cluster_move_to_another_server_once";
+    // The lease is renewed every ten seconds; lease requests are handled at the same time.
     let Some(environment) = Environment::start(test, Duration::from_secs(30), &[]) else { return };
     let agent = environment.agent("shop");
     let before = environment.wait_until_lease("cluster/shop", |_| true);
@@ -207,13 +207,13 @@ fn an_agent_whose_wire_hangs_goes_to_another_server_once_and_its_cluster_with_it
     });
     environment.proxy.set_target(environment.second.grpc);
     environment.proxy.stall_connections();
-    let hung = environment.database_now();
+    let stalled_at = environment.database_now();
     let mut seen = Vec::new();
     let after = environment.wait_until_lease("cluster/shop", |lease| {
         seen.push((lease.epoch, lease.owner.clone()));
         lease.epoch > before.epoch
     });
-    figure(&format!("an agent whose wire hung was decided for elsewhere after {:.0} s", after.now - hung));
+    figure(&format!("the cluster of an agent with a stalled connection moved after {:.0} s", after.now - stalled_at));
     seen.dedup();
     // The lease moved once: from the owner that lost the agent to the server that the agent
     // reached.
@@ -223,12 +223,12 @@ fn an_agent_whose_wire_hangs_goes_to_another_server_once_and_its_cluster_with_it
     environment.wait_until_fleet(&environment.second, "the cluster", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["connected"] == true)
     });
-    // Drops the stalled connections, so that nothing is taken for the agent.
+    // Drops the stalled connections, so that no other connection is mistaken for that of the agent.
     environment.proxy.drop_connections();
-    environment.wait_until_fleet(&environment.second, "an agent that is back", |fleet| {
+    environment.wait_until_fleet(&environment.second, "a reconnected agent", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["connected"] == true)
     });
     let last = environment.lease("cluster/shop");
-    assert_eq!(last.owner, after.owner, "the first server has taken nothing back");
+    assert_eq!(last.owner, after.owner, "the first server has not acquired the lease again");
     drop(agent);
 }

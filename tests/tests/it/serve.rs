@@ -8,7 +8,7 @@ use e2e::{Program, TempDir};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-/// One HTTP request without any library: what a browser on the same machine would get.
+/// Sends one HTTP request without a library and returns the whole response.
 pub(crate) fn get(address: &str, path: &str) -> String {
     ask(address, path).unwrap_or_else(|error| panic!("{address}{path}: {error}"))
 }
@@ -23,7 +23,7 @@ fn ask(address: &str, path: &str) -> io::Result<String> {
 }
 
 #[test]
-fn it_serves_the_page_health_and_metrics_and_ends_when_asked() {
+fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let line = server.wait_for_line(&["dashboard", "http://"], TIMEOUT);
@@ -57,7 +57,7 @@ fn the_configuration_in_force_is_printed_without_secrets() {
 }
 
 #[test]
-fn an_unknown_key_is_refused_with_the_nearest_one() {
+fn an_unknown_key_is_rejected_with_the_nearest_one() {
     let folder = TempDir::new();
     let file = folder.write_file("fleetwright.toml", "[clud]\nseed = 7\n");
     let ended = fleetwright(&["serve", "--config", &file]);
@@ -66,7 +66,7 @@ fn an_unknown_key_is_refused_with_the_nearest_one() {
 }
 
 #[test]
-fn an_address_in_use_is_told() {
+fn an_address_in_use_is_an_error() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let ended = fleetwright(&["serve", "--listen-grpc", &address, "--listen-http", "127.0.0.1:0"]);

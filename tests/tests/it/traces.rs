@@ -54,7 +54,7 @@ fn spans_of_a_demo() -> Vec<Span> {
 }
 
 #[test]
-fn every_decision_that_buys_is_one_trace_from_its_first_pod_to_the_ids_of_its_machines() {
+fn every_decision_that_launches_is_one_trace_from_its_first_pod_to_the_ids_of_its_instances() {
     let spans = spans_of_a_demo();
     let decisions: BTreeMap<&[u8], &Span> =
         spans.iter().filter(|span| span.name == "decision").map(|span| (&*span.span_id, span)).collect();
@@ -63,8 +63,8 @@ fn every_decision_that_buys_is_one_trace_from_its_first_pod_to_the_ids_of_its_ma
     let mut steps: BTreeMap<&[u8], BTreeMap<&str, usize>> = BTreeMap::new();
     let mut machines = BTreeSet::new();
     for span in spans.iter().filter(|span| span.name != "decision") {
-        // The exporter's own transport would appear as spans of other names without a decision.
-        let decision = decisions.get(&*span.parent_span_id).unwrap_or_else(|| panic!("nobody's: {span:?}"));
+        // Spans of the exporter's own transport would have other names and no decision.
+        let decision = decisions.get(&*span.parent_span_id).unwrap_or_else(|| panic!("no decision: {span:?}"));
         assert_eq!(span.trace_id, decision.trace_id, "{span:?}");
         assert!(decision.start_time_unix_nano <= span.start_time_unix_nano, "begins before its decision: {span:?}");
         assert!(span.end_time_unix_nano <= decision.end_time_unix_nano, "ends after its decision: {span:?}");
@@ -76,7 +76,7 @@ fn every_decision_that_buys_is_one_trace_from_its_first_pod_to_the_ids_of_its_ma
         let count = |step: &str| steps.get(step).copied().unwrap_or(0);
         assert!(count("gather") == 1 && count("record") >= 1, "{decision:?}: {steps:?}");
     }
-    // A plan that does not hold any more when it is written down is carried no further, so not each has them all.
+    // A plan that is outdated when it is recorded is not executed, so some decisions lack steps.
     let whole = |steps: &&BTreeMap<&str, usize>| steps.keys().eq(&["create", "gather", "launch", "record"]);
     assert!(steps.values().any(|steps| whole(&steps)), "{steps:?}");
     // Thirty pods with three kinds of requirements need at least one instance of each.

@@ -11,11 +11,11 @@ use serde_json::json;
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
-/// SHA-256 of `looker` and of `operator`, as `printf %s looker | sha256sum` prints them.
-const LOOKER: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
+/// SHA-256 of the tokens `looker` and `operator`, as `printf %s looker | sha256sum` prints them.
+const VIEWER_DIGEST: &str = "d133efd9800e396abbeb9de0cc7a6f873d58159121a0fc587f8a2ec1208ad50a";
 const OPERATOR: &str = "06e55b633481f7bb072957eabcf110c972e86691c3cfedabe088024bffe42f23";
 
-/// Trust in an issuer that has one key, which signs the token in the file `cluster`.
+/// Configuration of an issuer with one key, which signs the token in the file `cluster`.
 fn issue(folder: &TempDir, cluster: &str) -> String {
     let key = EncodingKey::from_ec_der(&KeyPair::generate().expect("a key").serialize_der());
     let public = Jwk::from_encoding_key(&key, Algorithm::ES256).expect("its public half");
@@ -46,7 +46,7 @@ impl SecuredServer {
         let trust = folder.write_file(
             "auth.toml",
             format!(
-                "[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{LOOKER}'\n\
+                "[[clients]]\nname = 'looker'\nscope = 'read'\ntoken-sha256 = '{VIEWER_DIGEST}'\n\
                  [[clients]]\nname = 'operator'\nscope = 'admin'\ntoken-sha256 = '{OPERATOR}'\n{}{}",
                 issue(&folder, "till"),
                 issue(&folder, "shop"),
@@ -77,7 +77,7 @@ impl SecuredServer {
     }
 }
 
-/// A certificate that vouches for itself, and its key, in PEM.
+/// A self-signed certificate and its key, in PEM.
 fn certificate() -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let certificate = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters of a certificate");
@@ -86,19 +86,19 @@ fn certificate() -> (String, String) {
 }
 
 #[test]
-fn whoever_shows_no_good_token_is_refused_and_orders_are_on_record_under_a_name() {
+fn clients_without_a_valid_token_are_rejected_and_commands_are_audited_by_name() {
     let guarded = SecuredServer::start();
     let freeze = ["freeze", "--reason", "a test"];
-    for (token, said) in [
+    for (token, expected) in [
         (None, "no bearer token was sent"),
         (Some("stranger"), "has no client with this token"),
         (Some("looker"), "looker has scope read; this needs scope operate"),
     ] {
         let ended = guarded.as_client(token, &freeze);
         assert_eq!(ended.status, 2, "{token:?}: {}", ended.stderr);
-        assert!(ended.stderr.contains(said), "{token:?}: {}", ended.stderr);
+        assert!(ended.stderr.contains(expected), "{token:?}: {}", ended.stderr);
         let logged = guarded.server.wait_for_line(&["client rejected", "/fleetwright.v1.FleetService/Freeze"], TIMEOUT);
-        assert!(!logged.contains("stranger"), "the log never repeats what was shown: {logged}");
+        assert!(!logged.contains("stranger"), "the log never contains a token: {logged}");
     }
     let ended = guarded.as_client(Some("operator"), &freeze);
     assert_eq!(ended.status, 0, "{}", ended.stderr);
@@ -116,7 +116,7 @@ fn whoever_shows_no_good_token_is_refused_and_orders_are_on_record_under_a_name(
     assert_eq!(guarded.server.stop(TIMEOUT), 0);
 }
 
-/// An agent that trusts the server's certificate and presents the token in this file.
+/// An agent that accepts the server's certificate and presents the token in this file.
 fn agent(guarded: &SecuredServer, cluster: &str, token: Option<&str>) -> RunningProcess {
     let path = |name: &str| guarded.folder.path().join(name).display().to_string();
     let (authorities, token) = (path("tls.crt"), token.map(path));
@@ -129,7 +129,7 @@ fn agent(guarded: &SecuredServer, cluster: &str, token: Option<&str>) -> Running
 }
 
 #[test]
-fn an_agent_speaks_for_nobody_until_it_shows_a_token_of_its_cluster() {
+fn an_agent_is_rejected_until_it_presents_a_token_of_its_cluster() {
     let guarded = SecuredServer::start();
     // Without a token and with a client's token authentication fails. The agent of `till` is
     // authenticated, but not authorized for `shop`.
@@ -137,7 +137,7 @@ fn an_agent_speaks_for_nobody_until_it_shows_a_token_of_its_cluster() {
         let agent = agent(&guarded, "shop", token);
         let output = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
         assert!(output.contains("not authorized for this cluster"), "{token:?}: {output}");
-        assert!(!output.contains("till.example"), "a stranger hears nothing of issuers: {output}");
+        assert!(!output.contains("till.example"), "the message to the agent names no issuer: {output}");
         let logged = guarded.server.wait_for_line(&["agent rejected"], TIMEOUT);
         assert!(logged.contains("reason="), "{logged}");
     }
@@ -150,7 +150,7 @@ fn an_agent_speaks_for_nobody_until_it_shows_a_token_of_its_cluster() {
 }
 
 #[test]
-fn an_address_that_others_reach_is_refused_without_protection() {
+fn a_public_address_is_rejected_without_protection() {
     let ended = fleetwright(&["serve", "--listen-grpc", "0.0.0.0:0", "--listen-http", "127.0.0.1:0"]);
     assert_eq!(ended.status, 2, "{}", ended.stderr);
     assert!(ended.stderr.contains("is not a loopback address"), "{}", ended.stderr);

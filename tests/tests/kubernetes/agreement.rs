@@ -1,4 +1,4 @@
-//! kube-scheduler binds the pods, and knows only the nominations of the plan.
+//! kube-scheduler binds the pods. Of the plan it has only the nominations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,7 +20,8 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// nodes register.
 const GOAL: usize = 98;
 
-/// Plans of different texture: many small pods, few large ones, pods that must spread. 60 to 160 pods each.
+/// Plans of different texture: many small pods, few large ones, pods that must spread. 60 to 160
+/// pods each.
 const PLANS: [&[(&str, u32, &str, &str)]; 3] = [
     &[("small", 120, "300m", "400Mi")],
     &[("large", 30, "3", "6Gi"), ("middle", 60, "700m", "1Gi"), ("tiny", 60, "100m", "128Mi")],
@@ -32,13 +33,13 @@ const PLANS: [&[(&str, u32, &str, &str)]; 3] = [
 const COMPARED: usize = 1;
 
 /// A service account that may do everything except nominate.
-const SILENT: &str = "e2e-without-hints";
+const WITHOUT_NOMINATIONS: &str = "e2e-without-nominations";
 
 /// Result of one plan.
 #[derive(Debug, Default, Clone, Copy)]
 struct Outcome {
     pods: usize,
-    /// Pods on the very machine that they were planned for.
+    /// Pods on the machine that they were planned for.
     where_planned: usize,
     /// The same, with replicas of one workload interchangeable: as many of a kind on a node as
     /// planned.
@@ -88,17 +89,17 @@ impl Outcome {
 
 /// Every plan with the agent's own account, and one plan with an account that may not nominate.
 pub(super) async fn plans_are_carried_out(test_bed: Arc<TestBed>) -> ScenarioResult {
-    deploy::account_without(&test_bed.client, SILENT, "pods/status").await?;
+    deploy::account_without(&test_bed.client, WITHOUT_NOMINATIONS, "pods/status").await?;
     let (mut with, mut output) = (Outcome::default(), Vec::new());
     for number in 0..PLANS.len() {
         let outcome = run(&test_bed, number, None).await?;
         output.push(outcome.output(&format!("plan {number}")));
         with = with.and(outcome);
     }
-    let without = run(&test_bed, COMPARED, Some(SILENT)).await?;
+    let without = run(&test_bed, COMPARED, Some(WITHOUT_NOMINATIONS)).await?;
     let met = if with.as_planned * 100 >= with.pods * GOAL { "met" } else { "missed" };
     output.extend([
-        without.output(&format!("plan {COMPARED} without hints")),
+        without.output(&format!("plan {COMPARED} without nominations")),
         with.output("all plans"),
         format!("goal of {GOAL} % where planned: {met}"),
     ]);
@@ -114,7 +115,7 @@ async fn run(test_bed: &TestBed, number: usize, account: Option<&'static str>) -
     let timing =
         KubeletTiming { boot: (Duration::from_millis(300), Duration::from_secs(6)), ..KubeletTiming::default() };
     let options = Options { account, timing, ..Options::default() };
-    let name = account.map_or("hints", |_| "no-hints");
+    let name = account.map_or("nominations", |_| "no-nominations");
     let environment = Environment::start(test_bed, &format!("{name}-{number}"), options).await?;
     one_plan(&environment, PLANS[number]).await.with_context(|| environment.log_tails())
 }
@@ -150,7 +151,7 @@ async fn one_plan(environment: &Environment, plan: &[(&str, u32, &str, &str)]) -
     let (expected, ledger) = (watched.expected(), environment.ledger.read_ledger().await?);
     ensure!(expected.len() == pods as usize, "the server planned {} of {pods} pods", expected.len());
     let planned_nodes = expected.values().collect::<BTreeSet<_>>().len();
-    let instances = ledger.response.sales.iter().filter_map(|sale| sale.instance.as_ref());
+    let instances = ledger.response.entries.iter().filter_map(|entry| entry.instance.as_ref());
     let claims: BTreeMap<&str, &str> = instances.map(|one| (one.id.as_str(), one.claim.as_str())).collect();
     let mut actual: BTreeMap<String, String> = BTreeMap::new();
     for pod in environment.cluster.pods().await? {
@@ -165,7 +166,8 @@ async fn one_plan(environment: &Environment, plan: &[(&str, u32, &str, &str)]) -
     Ok(Outcome { pods, where_planned, as_planned, planned_nodes, nodes, dollars, seconds })
 }
 
-/// How many pods of each workload are on each machine. The name of a replica begins with that of its Deployment.
+/// Number of pods of each workload on each machine. The name of a replica begins with the name of
+/// its Deployment.
 fn by_kind(places: &BTreeMap<String, String>) -> BTreeMap<(String, String), usize> {
     let mut counts = BTreeMap::new();
     for (pod, claim) in places {

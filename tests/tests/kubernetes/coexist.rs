@@ -19,7 +19,7 @@ const TIMEOUT: Duration = Duration::from_secs(90);
 /// The Lease of Karpenter's leader election.
 const LEASE: &str = "karpenter-leader-election";
 
-/// A namespace of its own, as in many installations of Karpenter.
+/// A separate namespace, as in many installations of Karpenter.
 const NAMESPACE: &str = "karpenter";
 
 fn leases(cluster: &Cluster) -> Api<DynamicObject> {
@@ -53,7 +53,7 @@ pub(super) async fn karpenter(test_bed: Arc<TestBed>) -> ScenarioResult {
     let mut environment = environment;
     environment.start_processes().await?;
     let output = run_karpenter(&environment).await;
-    // Whatever happened: the next scenario has no Karpenter.
+    // Also after a failure: the next scenario must not find a Karpenter.
     let _gone_already = leases(&environment.cluster).delete(LEASE, &DeleteParams::default()).await;
     let _gone_already = deployments(&environment.cluster).delete("karpenter", &DeleteParams::default()).await;
     output.with_context(|| environment.log_tails())
@@ -88,10 +88,10 @@ async fn run_karpenter(environment: &Environment) -> ScenarioResult {
     environment.cluster.deploy("one", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "annotated" } })).await?;
     environment.cluster.deploy("two", 2, "1500m", "1Gi", json!({ "nodeSelector": { "pool": "plain" } })).await?;
     // The pods are planned, and each pool states why it is excluded.
-    nothing_is_bought(environment, "its Lease karpenter/karpenter-leader-election is renewed").await?;
-    // Without its Lease it is known by its Deployment.
+    verify_no_launch(environment, "its Lease karpenter/karpenter-leader-election is renewed").await?;
+    // Without a Lease, Karpenter is recognized by its Deployment.
     leases(&environment.cluster).delete(LEASE, &DeleteParams::default()).await?;
-    nothing_is_bought(environment, "Deployment karpenter/karpenter has 1 replicas").await?;
+    verify_no_launch(environment, "Deployment karpenter/karpenter has 1 replicas").await?;
     for pool in ["annotated", "plain"] {
         let finalizers =
             environment.cluster.objects("karpenter.sh/v1", "NodePool").get(pool).await?.finalizers().to_vec();
@@ -102,13 +102,13 @@ async fn run_karpenter(environment: &Environment) -> ScenarioResult {
     environment.cluster.apply(program(0)).await?;
     environment.cluster.wait_until_ready(4, TIMEOUT).await?;
     Ok(format!(
-        "nothing bought beside a live Karpenter; all pods run {:.1} s after it is gone",
+        "nothing launched beside a live Karpenter; all pods run {:.1} s after it is removed",
         start.elapsed().as_secs_f64()
     ))
 }
 
 /// Events of the pending pods name Karpenter with this evidence, and no instance was requested.
-async fn nothing_is_bought(environment: &Environment, evidence: &str) -> anyhow::Result<()> {
+async fn verify_no_launch(environment: &Environment, evidence: &str) -> anyhow::Result<()> {
     let output = || async {
         let events = environment.cluster.at(Some(&environment.cluster.namespace), "events.k8s.io/v1", "Event");
         let events = events.list(&Default::default()).await?.items;
@@ -116,16 +116,16 @@ async fn nothing_is_bought(environment: &Environment, evidence: &str) -> anyhow:
         let names = |note: &&str| note.contains("Karpenter is active in this cluster") && note.contains(evidence);
         Ok(if notes.iter().any(names) { Poll::Ready(()) } else { Poll::Pending(notes.join("\n")) })
     };
-    wait_until("pools are left to Karpenter", TIMEOUT, output).await?;
+    wait_until("pools are unmanaged", TIMEOUT, output).await?;
     let launches = environment.ledger.read_ledger().await?.response.launches.len();
-    ensure!(launches == 0, "{launches} launches were asked for beside a live Karpenter");
+    ensure!(launches == 0, "{launches} launches were requested beside a live Karpenter");
     let claims =
         environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?.items.len();
-    ensure!(claims == 0, "{claims} NodeClaims were made beside a live Karpenter");
+    ensure!(claims == 0, "{claims} NodeClaims were created beside a live Karpenter");
     Ok(())
 }
 
-/// Pods with a scale-up of Cluster Autoscaler are left to it; its node joins, and Fleetwright
+/// Pods that Cluster Autoscaler scales up for are not planned; its node joins, and Fleetwright
 /// launches none.
 pub(super) async fn cluster_autoscaler(test_bed: Arc<TestBed>) -> ScenarioResult {
     let mut environment = Environment::prepare_environment(&test_bed, "cluster-autoscaler", Options::default()).await?;
@@ -149,26 +149,27 @@ async fn run_cluster_autoscaler(environment: &Environment) -> ScenarioResult {
         Ok(if pool.data["status"].is_object() { Poll::Ready(()) } else { Poll::Pending("no status".to_owned()) })
     };
     wait_until("the pool has a status", TIMEOUT, accepted).await?;
-    // The node of the other's: m5.large leaves 1930 millicores, enough for both.
+    // The node of Cluster Autoscaler: m5.large has 1930 allocatable millicores, enough for both
+    // pods.
     let mut machine = Types::builtin(REGION)?.machine("i-asg", "m5.large", "us-east-1a")?;
     machine.unregistered = false;
     environment.kubelets.boot_machine(machine);
     environment.cluster.wait_until_ready(2, TIMEOUT).await?;
     let node = environment.cluster.wait_until_nodes(1, TIMEOUT).await?.remove(0);
-    ensure!(node.finalizers().is_empty(), "a node of another's was given finalizers {:?}", node.finalizers());
+    ensure!(node.finalizers().is_empty(), "a node of another autoscaler was given finalizers {:?}", node.finalizers());
     let ours: Vec<&String> = node.labels().keys().filter(|key| key.starts_with("karpenter.sh/")).collect();
-    ensure!(ours.is_empty(), "a node of another's was given labels {ours:?}");
+    ensure!(ours.is_empty(), "a node of another autoscaler was given labels {ours:?}");
     let launches = environment.ledger.read_ledger().await?.response.launches.len();
     ensure!(launches == 0, "{launches} launches were asked for beside Cluster Autoscaler's");
     // Pods without its scale-up event are planned.
     environment.cluster.deploy("more", 1, "1500m", "1Gi", json!({})).await?;
     environment.cluster.wait_until_ready(3, TIMEOUT).await?;
-    let sold = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(sold == 1, "{sold} machines were sold for one pod");
-    Ok("two pods left to Cluster Autoscaler: no launch; its node untouched; a third pod: one machine".to_owned())
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 1, "{launched} instances were launched for one pod");
+    Ok("two pods of Cluster Autoscaler: no launch; its node untouched; a third pod: one machine".to_owned())
 }
 
-/// As Cluster Autoscaler writes it.
+/// The event that Cluster Autoscaler writes.
 fn triggered_scale_up(pod: &Pod) -> Value {
     let (name, namespace) = (pod.name_any(), pod.namespace());
     json!({

@@ -1,4 +1,5 @@
-//! The custom resource definitions of `deploy/crds` on a real API server, by the tables in `tests/fixtures/crds`.
+//! The custom resource definitions of `deploy/crds` on a real API server, by the tables in
+//! `tests/fixtures/crds`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// The tables, from this package.
+/// Path of the tables, relative to this package.
 const FIXTURES: &str = "fixtures/crds";
 
 /// The parser of the tables, shared with the tests without an API server.
@@ -23,7 +24,7 @@ const FIXTURES: &str = "fixtures/crds";
 #[path = "../../../server/manifests/tests/schema/cases.rs"]
 mod cases;
 
-/// What an API server writes into objects that leave it out (Karpenter: defaults of the schemas).
+/// Fields that an API server adds to objects without them (Karpenter: defaults of the schemas).
 const FILLED_IN: &[(&str, &str)] = &[
     (
         "spec.disruption",
@@ -106,7 +107,7 @@ fn by_default(path: &str, value: &Value) -> bool {
         .any(|(known, default)| *known == path && serde_json::from_str(default).ok().as_ref() == Some(value))
 }
 
-/// Valid objects are stored as they were sent, with Karpenter's defaults for what they leave out.
+/// Valid objects are stored unchanged, with Karpenter's defaults for absent fields.
 pub(super) const STORED: Scenario = Scenario {
     name: "valid_objects_are_stored_as_they_were_sent",
     limit: Duration::from_secs(60),
@@ -117,7 +118,7 @@ pub(super) const STORED: Scenario = Scenario {
     run: |test_bed| Box::pin(valid_objects_are_stored_as_they_were_sent(test_bed)),
 };
 
-/// Invalid objects are refused, each for the reason in the tables.
+/// Invalid objects are rejected, each for the reason in the tables.
 pub(super) const REFUSED: Scenario = Scenario {
     name: "invalid_objects_are_refused_with_a_reason",
     limit: Duration::from_secs(120),
@@ -139,7 +140,7 @@ async fn valid_objects_are_stored_as_they_were_sent(test_bed: Arc<TestBed>) -> S
         let mut found = Vec::new();
         beside(&object["spec"], &stored["spec"], "spec", &mut found).with_context(|| what.clone())?;
         found.retain(|(path, value)| !by_default(path, value));
-        ensure!(found.is_empty(), "{what}: nobody wrote {found:?}");
+        ensure!(found.is_empty(), "{what}: unexpected fields {found:?}");
     }
     status_is_stored(&cluster).await?;
     Ok(format!("{} objects accepted and stored unchanged", accepted.len()))
@@ -156,7 +157,7 @@ async fn status_is_stored(cluster: &Cluster) -> anyhow::Result<()> {
     let stored = serde_json::to_value(stored.context("the status is refused")?)?;
     let mut found = Vec::new();
     beside(&status(), &stored["status"], "status", &mut found)?;
-    ensure!(found.is_empty(), "nobody wrote {found:?}");
+    ensure!(found.is_empty(), "unexpected fields {found:?}");
     Ok(())
 }
 
@@ -171,9 +172,9 @@ async fn invalid_objects_are_refused_with_a_reason(test_bed: Arc<TestBed>) -> Sc
             false => objects.create(&TRIED, &named(case.object.clone(), "case")?).await,
         };
         match tried {
-            Err(kube::Error::Api(status)) if status.message.contains(&case.says) => {}
-            Err(other) => bail!("{}: expected {:?}, got {other}", case.place, case.says),
-            Ok(_) => bail!("{}: accepted; expected {:?}", case.place, case.says),
+            Err(kube::Error::Api(status)) if status.message.contains(&case.message) => {}
+            Err(other) => bail!("{}: expected {:?}, got {other}", case.place, case.message),
+            Ok(_) => bail!("{}: accepted; expected {:?}", case.place, case.message),
         }
     }
     Ok(format!("{} objects refused, each with its reason", refused.len()))

@@ -49,8 +49,8 @@ async fn one_pod(cluster: &Cluster) -> anyhow::Result<(Pod, String)> {
 /// The NodeClaim of the machine that became `node`.
 async fn claim_of(environment: &Environment, node: &str) -> anyhow::Result<String> {
     let ledger = environment.ledger.read_ledger().await?;
-    let mut instances = ledger.response.sales.iter().filter_map(|sale| sale.instance.as_ref());
-    Ok(instances.find(|one| one.id == node).context("a node that nobody sold")?.claim.clone())
+    let mut instances = ledger.response.entries.iter().filter_map(|entry| entry.instance.as_ref());
+    Ok(instances.find(|one| one.id == node).context("a node without a launched instance")?.claim.clone())
 }
 
 async fn clear(environment: &Environment) -> anyhow::Result<()> {
@@ -60,7 +60,7 @@ async fn clear(environment: &Environment) -> anyhow::Result<()> {
     environment.ensure_no_double_launches().await
 }
 
-/// A budget without disruptions holds the drain; one that allows a pod releases it.
+/// A budget without disruptions blocks the drain; a budget that allows a disruption unblocks it.
 pub(super) async fn budget_holds_and_releases(test_bed: Arc<TestBed>) -> ScenarioResult {
     let environment = Environment::start(&test_bed, "budget", Options::default()).await?;
     run_budget_holds_and_releases(&test_bed, &environment).await.with_context(|| environment.log_tails())
@@ -73,7 +73,7 @@ async fn run_budget_holds_and_releases(test_bed: &TestBed, environment: &Environ
     let (pod, node) = one_pod(&environment.cluster).await?;
     let start = Instant::now();
     environment.cluster.delete("v1", "Node", &node).await?;
-    // Twice, so that the agent is known to have tried again.
+    // Two rejections, so that the agent has retried.
     let refused = wait_until_eviction_is_refused(test_bed, &pod, 2).await?;
     let counted = wait_until_event_is_counted_up(environment, &node).await?;
     let held = start.elapsed();
@@ -84,13 +84,14 @@ async fn run_budget_holds_and_releases(test_bed: &TestBed, environment: &Environ
     environment.cluster.wait_until_ready(4, TIMEOUT).await?;
     let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 4, "{nodes} nodes for four pods");
-    // The replacement is empty while the budget holds, and present when the pod is evicted.
-    let sold = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(sold == 5, "4 machines and 1 replacement make 5, and {sold} were sold");
+    // The replacement is empty while the budget blocks the drain, and exists when the pod is
+    // evicted.
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 5, "4 machines and 1 replacement make 5, and {launched} were launched");
     clear(environment).await?;
     Ok(format!(
         "{refused} evictions refused at first, the Event about it counted up to {counted} within {:.1} s; budget released, node \
-         gone after {:.1} s",
+         removed after {:.1} s",
         held.as_secs_f64(),
         released.as_secs_f64()
     ))
@@ -105,7 +106,8 @@ fn budget(cluster: &Cluster, unavailable: u32) -> Value {
     })
 }
 
-/// Waits until the controller has observed the budget; before that it refuses every eviction.
+/// Waits until the disruption controller has observed the budget; before that every eviction is
+/// rejected.
 async fn wait_until_budget_counts(cluster: &Cluster) -> anyhow::Result<()> {
     let budgets = cluster.objects("policy/v1", "PodDisruptionBudget");
     let poll = || async {
@@ -116,8 +118,8 @@ async fn wait_until_budget_counts(cluster: &Cluster) -> anyhow::Result<()> {
     wait_until("the budget counts four pods", TIMEOUT, poll).await
 }
 
-/// Repeated refusals are one Event whose count increases every two minutes, as Karpenter's. Returns
-/// the count.
+/// Waits until the count of the Event about rejected evictions increases, which it does every two
+/// minutes, as Karpenter's. Returns the count.
 async fn wait_until_event_is_counted_up(environment: &Environment, node: &str) -> anyhow::Result<i64> {
     // Events about objects without a namespace are written here.
     let events = environment.cluster.at(Some("default"), "events.k8s.io/v1", "Event");
@@ -134,7 +136,7 @@ async fn wait_until_event_is_counted_up(environment: &Environment, node: &str) -
     wait_until("an Event about the drain is counted up", REPEATED, poll).await
 }
 
-/// Returns how often it was, at least `times`.
+/// Waits until the eviction was rejected `times` times; returns the number of rejections.
 async fn wait_until_eviction_is_refused(test_bed: &TestBed, pod: &Pod, times: usize) -> anyhow::Result<usize> {
     let poll = || async {
         let events = test_bed.audit().await?;
@@ -146,7 +148,8 @@ async fn wait_until_eviction_is_refused(test_bed: &TestBed, pod: &Pod, times: us
     wait_until("evictions are refused", TIMEOUT, poll).await
 }
 
-/// `kubectl delete node`, then `kubectl delete nodeclaim`: each drains, ends its machine, and is replaced.
+/// `kubectl delete node`, then `kubectl delete nodeclaim`: each is drained, terminated and
+/// replaced.
 pub(super) async fn deleted_by_hand(test_bed: Arc<TestBed>) -> ScenarioResult {
     let environment = Environment::start(&test_bed, "by-hand", Options::default()).await?;
     run_deleted_by_hand(&test_bed, &environment).await.with_context(|| environment.log_tails())
@@ -168,10 +171,10 @@ async fn run_deleted_by_hand(test_bed: &TestBed, environment: &Environment) -> S
         environment.cluster.wait_until_ready(4, TIMEOUT).await?;
         let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
         ensure!(nodes == 4, "{nodes} nodes for four pods");
-        output.push(format!("{kind} deleted: drained and gone after {:.1} s", gone.as_secs_f64()));
+        output.push(format!("{kind} deleted: drained and removed after {:.1} s", gone.as_secs_f64()));
     }
-    let sold = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(sold == 6, "4 machines and 2 replacements make 6, and {sold} were sold");
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 6, "4 machines and 2 replacements make 6, and {launched} were launched");
     clear(environment).await?;
     Ok(output.join("; "))
 }
@@ -204,17 +207,17 @@ async fn run_interruption(environment: &Environment) -> ScenarioResult {
     let ready = start.elapsed();
     let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
     ensure!(nodes == 4, "{nodes} nodes for four pods");
-    let sold = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(sold == 5, "4 machines and 1 replacement make 5, and {sold} were sold");
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 5, "4 machines and 1 replacement make 5, and {launched} were launched");
     clear(environment).await?;
     Ok(format!(
-        "node gone {:.1} s after the warning, four pods ready after {:.1} s",
+        "node removed {:.1} s after the warning, four pods ready after {:.1} s",
         gone.as_secs_f64(),
         ready.as_secs_f64()
     ))
 }
 
-/// A budget that never allows anything holds a drain until the deadline of its NodeClaim, and no longer.
+/// A budget that never allows an eviction blocks a drain until the deadline of its NodeClaim.
 pub(super) async fn deadline(test_bed: Arc<TestBed>) -> ScenarioResult {
     let environment = Environment::start(&test_bed, "deadline", Options::default()).await?;
     run_deadline(&test_bed, &environment).await.with_context(|| environment.log_tails())
@@ -238,7 +241,7 @@ async fn run_deadline(test_bed: &TestBed, environment: &Environment) -> Scenario
     environment.cluster.delete("policy/v1", "PodDisruptionBudget", "web").await?;
     clear(environment).await?;
     Ok(format!(
-        "{refused} evictions refused; node gone {:.1} s after it was deleted, by force after 8 s",
+        "{refused} evictions refused; node removed {:.1} s after it was deleted, by force after 8 s",
         gone.as_secs_f64()
     ))
 }

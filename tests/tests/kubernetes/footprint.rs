@@ -18,7 +18,7 @@ const DEPLOYMENTS: usize = 50;
 const PODS_EACH: u32 = 100;
 /// Number of deployments that are scaled to zero and back: 500 pods are removed and 500 created.
 const RENEWED: usize = 5;
-/// Busy machines need long for so many objects.
+/// Busy machines need minutes for so many objects.
 const TIMEOUT: Duration = Duration::from_secs(900);
 /// Interval of the CPU measurement, in an idle cluster.
 const STEADY: Duration = Duration::from_secs(60);
@@ -110,15 +110,16 @@ async fn wait_until_calm(agent: u32) -> anyhow::Result<()> {
 
 /// CPU time of a process so far, user and system.
 fn cpu_ticks(process: u32) -> anyhow::Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).context("the agent's process is gone")?;
-    // The name in brackets may have blanks; behind it, utime and stime are the 12th and 13th fields.
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).context("the agent's process has ended")?;
+    // The name in brackets may have blanks; behind it, utime and stime are the 12th and 13th
+    // fields.
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let at = |index: usize| -> anyhow::Result<u64> { Ok(fields.get(index).context("no such field")?.parse()?) };
     Ok(at(11)? + at(12)?)
 }
 
 fn memory_kib(process: u32, key: &str) -> anyhow::Result<u64> {
-    let status = fs::read_to_string(format!("/proc/{process}/status")).context("the agent's process is gone")?;
+    let status = fs::read_to_string(format!("/proc/{process}/status")).context("the agent's process has ended")?;
     let line = status.lines().find(|line| line.starts_with(key)).with_context(|| format!("no {key}"))?;
     Ok(line.split_whitespace().nth(1).context("no figure")?.parse()?)
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Three m5.large have 1930 millicores each for pods: six pods of 900 fill them, two on each.
-pub(super) async fn machines_join_run_pods_and_leave(test_bed: Arc<TestBed>) -> ScenarioResult {
+pub(super) async fn machines_register_run_pods_and_stop(test_bed: Arc<TestBed>) -> ScenarioResult {
     let cluster = Cluster::with_namespace(&test_bed.client, "stage").await?;
     let timing = KubeletTiming { forgotten: Duration::from_millis(200), ..KubeletTiming::default() };
     let (types, kubelets) = (Types::builtin("us-east-1")?, Kubelets::new(test_bed.client.clone(), timing));
@@ -30,6 +30,7 @@ pub(super) async fn machines_join_run_pods_and_leave(test_bed: Arc<TestBed>) -> 
     };
     let joined = wait_until("three nodes ready", TIMEOUT, joined).await?;
     ensure!(cluster.ready_pods().await?.0 == 0, "pods run in spite of the registration taint");
+    // The registration taint excludes pods until it is removed here, as the agent does.
     for node in cluster.nodes().await? {
         ensure!(taints(&node).contains(&"karpenter.sh/unregistered"), "{:?}", taints(&node));
         let untaint = json!({ "spec": { "taints": null } });
@@ -38,15 +39,15 @@ pub(super) async fn machines_join_run_pods_and_leave(test_bed: Arc<TestBed>) -> 
     cluster.wait_until_ready(6, TIMEOUT).await?;
     let running = start.elapsed();
     cluster.delete("apps/v1", "Deployment", "six").await?;
-    let gone = || async {
+    let no_pods = || async {
         let left = cluster.pods().await?.len();
         Ok(if left == 0 { Poll::Ready(()) } else { Poll::Pending(format!("{left} pods")) })
     };
-    wait_until("no pods", TIMEOUT, gone).await?;
+    wait_until("no pods", TIMEOUT, no_pods).await?;
     ["i-1", "i-2", "i-3"].into_iter().for_each(|id| kubelets.lose_machine(id));
     cluster.wait_until_nodes(0, TIMEOUT).await?;
     Ok(format!(
-        "three nodes ready after {joined:.1?}, six pods after {running:.1?}, all gone after {:.1?}",
+        "three nodes ready after {joined:.1?}, six pods after {running:.1?}, all removed after {:.1?}",
         start.elapsed()
     ))
 }

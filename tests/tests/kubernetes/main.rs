@@ -42,8 +42,8 @@ fn main() -> ExitCode {
     suite::run(
         &programs,
         &[
-            scenario("machines_join_run_pods_and_leave_as_kubelets_do", |s| {
-                Box::pin(kubelets::machines_join_run_pods_and_leave(s))
+            scenario("fake_kubelets_register_run_pods_and_stop", |s| {
+                Box::pin(kubelets::machines_register_run_pods_and_stop(s))
             }),
             crds::STORED,
             crds::REFUSED,
@@ -53,34 +53,34 @@ fn main() -> ExitCode {
             },
             agent::MACHINE,
             agent::DEADLINE,
-            agent::PICTURES,
-            agent::OUTLIVE,
+            agent::SNAPSHOTS,
+            agent::RESTARTED_API_SERVER,
             agent::REPLICAS,
             agent::EPOCHS,
-            scenario("500_pods_come_and_go", |s| Box::pin(scale::up_and_down(s))),
-            on_its_own("a_budget_holds_a_drain_and_releases_it", |s| Box::pin(drain::budget_holds_and_releases(s))),
-            on_its_own("a_deadline_ends_a_drain_that_a_budget_holds", |s| Box::pin(drain::deadline(s))),
+            scenario("500_pods_are_created_and_deleted", |s| Box::pin(scale::up_and_down(s))),
+            on_its_own("a_budget_blocks_a_drain_until_it_is_raised", |s| Box::pin(drain::budget_holds_and_releases(s))),
+            on_its_own("a_deadline_ends_a_drain_that_a_budget_blocks", |s| Box::pin(drain::deadline(s))),
             scenario("a_node_or_a_claim_deleted_by_hand_is_drained_and_replaced", |s| {
                 Box::pin(drain::deleted_by_hand(s))
             }),
             scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
             scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
             scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),
-            on_its_own("the_api_server_is_killed_and_comes_back", |s| Box::pin(restart::of_the_api_server(s))),
-            scenario("a_live_karpenter_keeps_its_pools", |s| Box::pin(coexist::karpenter(s))),
-            scenario("pods_that_cluster_autoscaler_buys_for_are_left_to_it", |s| {
+            on_its_own("the_api_server_is_killed_and_restarted", |s| Box::pin(restart::of_the_api_server(s))),
+            scenario("pools_of_a_live_karpenter_are_unmanaged", |s| Box::pin(coexist::karpenter(s))),
+            scenario("pods_that_cluster_autoscaler_scales_up_for_are_not_planned", |s| {
                 Box::pin(coexist::cluster_autoscaler(s))
             }),
-            scenario("kube_scheduler_carries_plans_out", |s| Box::pin(agreement::plans_are_carried_out(s))),
-            on_its_own("an_agent_speaks_for_one_cluster_by_its_accounts_token", |s| {
-                Box::pin(trust::tokens::speak_for_one_cluster(s))
+            scenario("kube_scheduler_binds_pods_as_planned", |s| Box::pin(agreement::plans_are_carried_out(s))),
+            on_its_own("an_agent_is_authenticated_for_one_cluster_by_its_accounts_token", |s| {
+                Box::pin(trust::tokens::authenticate_one_cluster(s))
             }),
-            on_its_own("an_agent_speaks_for_one_cluster_by_its_certificate", |s| {
-                Box::pin(trust::certificates::speak_for_one_cluster(s))
+            on_its_own("an_agent_is_authenticated_for_one_cluster_by_its_certificate", |s| {
+                Box::pin(trust::certificates::authenticate_one_cluster(s))
             }),
             Scenario {
                 only_by_name: true,
-                ..scenario("the_agent_stays_small", |s| Box::pin(footprint::of_the_agent(s)))
+                ..scenario("the_agents_memory_and_cpu_are_bounded", |s| Box::pin(footprint::of_the_agent(s)))
             },
             Scenario {
                 needs_all: true,

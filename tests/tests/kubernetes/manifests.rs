@@ -12,10 +12,11 @@ use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use kube::api::{Patch, PatchParams, ValidationDirective};
 use serde_json::{Map, Value, json};
 
-/// What is applied as it is; every other folder with manifests has a kustomization.
+/// Folders whose manifests are applied unchanged; every other folder with manifests has a
+/// kustomization.
 const PLAIN: [&str; 2] = ["crds", "agent"];
 const KUSTOMIZED: [&str; 2] = ["agent/run", "server"];
-/// All that the kustomizations use of kustomize.
+/// The fields of kustomize that the kustomizations use.
 const FIELDS: [&str; 6] = ["apiVersion", "kind", "namespace", "resources", "configMapGenerator", "images"];
 
 /// A dry run with strict validation, of each object as `kubectl apply --server-side` sends it.
@@ -62,7 +63,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
 }
 
-/// What `kubectl kustomize deploy/<folder>` prints: the resources in their namespace, and a ConfigMap of the settings.
+/// The output of `kubectl kustomize deploy/<folder>`: the resources in their namespace, and a
+/// ConfigMap of the settings.
 fn kustomized(folder: &str) -> anyhow::Result<Vec<Value>> {
     let path = root().join(folder);
     let about = read(&path.join("kustomization.yaml"))?;
@@ -95,7 +97,8 @@ fn generated(path: &Path, generator: &Value) -> anyhow::Result<Value> {
     Ok(json!({ "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": generator["name"] }, "data": data }))
 }
 
-/// An image that the kustomization names and no container has would stay as it is.
+/// Verifies that a container uses every image of the kustomization; an unused entry would replace
+/// nothing.
 fn images_are_used(folder: &str, about: &Value, objects: &[Value]) -> anyhow::Result<()> {
     let containers = objects.iter().filter_map(|object| object.pointer("/spec/template/spec/containers")?.as_array());
     let used: BTreeSet<&str> = containers.flatten().filter_map(|container| container["image"].as_str()).collect();
@@ -105,7 +108,7 @@ fn images_are_used(folder: &str, about: &Value, objects: &[Value]) -> anyhow::Re
     Ok(())
 }
 
-/// New manifests are tested as well.
+/// Verifies that every manifest in `deploy/` is tested.
 fn everything_is_looked_at() -> anyhow::Result<()> {
     let mut looked_at = BTreeSet::new();
     for folder in PLAIN {
@@ -120,7 +123,7 @@ fn everything_is_looked_at() -> anyhow::Result<()> {
     }
     let all = manifests(&root(), true)?;
     let left: Vec<&PathBuf> = all.symmetric_difference(&looked_at).collect();
-    ensure!(left.is_empty(), "nobody looks at {left:?}");
+    ensure!(left.is_empty(), "no test covers {left:?}");
     Ok(())
 }
 

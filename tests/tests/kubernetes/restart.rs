@@ -30,7 +30,7 @@ enum CrashPoint {
     Joined,
 }
 
-/// In the order in which a machine reaches them.
+/// The crash points in the order in which a machine reaches them.
 const CRASH_POINTS: [CrashPoint; 4] =
     [CrashPoint::Pending, CrashPoint::Claimed, CrashPoint::Launched, CrashPoint::Joined];
 
@@ -88,6 +88,7 @@ async fn kill_at_every_point(environment: &mut Environment, target: Target) -> S
     one_kind(environment).await?;
     let start = Instant::now();
     for (done, crash_point) in CRASH_POINTS.into_iter().enumerate() {
+        // One machine more for each crash point, so that exactly one machine is in progress.
         let machines = done + 1;
         environment.cluster.scale("web", u32::try_from(machines)?).await?;
         wait_until_crash_point(environment, crash_point, machines).await?;
@@ -99,7 +100,7 @@ async fn kill_at_every_point(environment: &mut Environment, target: Target) -> S
             .with_context(|| format!("{crash_point:?}"))?;
         let nodes =
             environment.wait_until_ledger_matches_cluster(TIMEOUT).await.with_context(|| format!("{crash_point:?}"))?;
-        ensure!(nodes == machines, "{nodes} nodes for {machines} pods after a death at {crash_point:?}");
+        ensure!(nodes == machines, "{nodes} nodes for {machines} pods after a kill at {crash_point:?}");
     }
     let up = start.elapsed();
     environment.cluster.scale("web", 0).await?;
@@ -118,9 +119,13 @@ async fn kill_at_every_point(environment: &mut Environment, target: Target) -> S
     wait_until_nothing_is_paid(environment).await?;
     environment.ensure_no_double_launches().await?;
     let launched = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(launched == CRASH_POINTS.len(), "{launched} machines were sold where {} were needed", CRASH_POINTS.len());
+    ensure!(
+        launched == CRASH_POINTS.len(),
+        "{launched} instances were launched where {} were needed",
+        CRASH_POINTS.len()
+    );
     Ok(format!(
-        "killed at {CRASH_POINTS:?} and while draining: {launched} machines sold for {} pods, none doubled, none left; up after {:.1} s",
+        "killed at {CRASH_POINTS:?} and while draining: {launched} instances launched for {} pods, none doubled, none left; up after {:.1} s",
         CRASH_POINTS.len(),
         up.as_secs_f64()
     ))
@@ -133,7 +138,8 @@ pub(super) async fn of_the_agent(test_bed: Arc<TestBed>) -> ScenarioResult {
     result.with_context(|| environment.log_tails())
 }
 
-/// `kill -9` of the server; what it knows is in its database, what exists is in cluster and cloud.
+/// `kill -9` of the server. Its state is in the database, and objects and instances are in cluster
+/// and cloud.
 pub(super) async fn of_the_server(test_bed: Arc<TestBed>) -> ScenarioResult {
     let skip = || Skip("needs PostgreSQL's server programs, and finds none".to_owned());
     let postgres = LocalPostgres::temporary()?.ok_or_else(skip)?;
@@ -170,7 +176,7 @@ async fn run_of_the_api_server(test_bed: &TestBed, environment: &Environment) ->
     wait_until_nothing_is_paid(environment).await?;
     environment.ensure_no_double_launches().await?;
     let launched = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(launched == 3, "{launched} machines were sold where 3 were needed");
+    ensure!(launched == 3, "{launched} instances were launched where 3 were needed");
     let claims = environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&ListParams::default()).await?.items;
     ensure!(claims.is_empty(), "left: {:?}", claims.iter().map(ResourceExt::name_any).collect::<Vec<_>>());
     Ok(format!(

@@ -21,7 +21,7 @@ const KINDS: [(&str, u32, &str, &str); 5] = [
     ("reserved", 40, "500m", "4Gi"),
 ];
 
-/// Constraint of each kind of pod, beside its requests.
+/// Constraint of each kind of pod, in addition to its requests.
 fn constraint(kind: &str) -> Value {
     let selector = json!({ "matchLabels": { "app": kind } });
     match kind {
@@ -48,9 +48,9 @@ pub(super) async fn pools(environment: &Environment) -> anyhow::Result<()> {
     ]);
     // Longer than the binding of pods takes on a busy machine: a node that is empty for that long
     // is not needed.
-    let patient = json!({ "consolidateAfter": "30s" });
-    environment.apply_pool("default", any.clone(), patient.clone()).await?;
-    environment.apply_pool("reserved", any, patient).await?;
+    let disruption = json!({ "consolidateAfter": "30s" });
+    environment.apply_pool("default", any.clone(), disruption.clone()).await?;
+    environment.apply_pool("reserved", any, disruption).await?;
     let template = json!({ "metadata": { "labels": { "reserved": "yes" } },
                            "spec": { "taints": [{ "key": "reserved", "value": "yes", "effect": "NoSchedule" }] } });
     let pools = environment.cluster.objects("karpenter.sh/v1", "NodePool");
@@ -75,15 +75,16 @@ async fn run(environment: &Environment) -> ScenarioResult {
         cluster.deploy(kind, pods, cpu, memory, constraint(kind)).await?;
     }
     cluster.wait_until_ready(500, TIMEOUT).await?;
+    // The ledger is read before pods are deleted: it has the launches and the cost of all pods.
     let (up, ledger) = (start.elapsed(), environment.ledger.read_ledger().await?);
     let nodes = cluster.nodes().await?.len();
     ensure!(
         ledger.running().count() == nodes,
-        "{} machines are up and there are {nodes} nodes",
+        "{} instances are running and there are {nodes} nodes",
         ledger.running().count()
     );
-    let wait = waits.wait_until_launch(&cluster.pods().await?, &ledger).context("no pod was seen to wait")?;
-    let (sold, cost) = (ledger.launch_count(), ledger.dollars_an_hour());
+    let wait = waits.wait_until_launch(&cluster.pods().await?, &ledger).context("no pod was unschedulable")?;
+    let (launched, cost) = (ledger.launch_count(), ledger.dollars_an_hour());
     let start = Instant::now();
     for (kind, ..) in KINDS {
         cluster.scale(kind, 0).await?;
@@ -93,7 +94,7 @@ async fn run(environment: &Environment) -> ScenarioResult {
     let down = start.elapsed();
     environment.ensure_no_double_launches().await?;
     Ok(format!(
-        "500 pods ready after {:.1} s on {nodes} nodes ({sold} machines sold, {cost:.2} $/h); all gone after {:.1} s, 30 of them by consolidateAfter\n\
+        "500 pods ready after {:.1} s on {nodes} nodes ({launched} instances launched, {cost:.2} $/h); all removed after {:.1} s, 30 of them by consolidateAfter\n\
          unschedulable to launch call, {} pods: p50 {} ms, p99 {} ms",
         up.as_secs_f64(),
         down.as_secs_f64(),

@@ -20,18 +20,18 @@ use serde_json::json;
 pub(super) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Server log message of an accepted agent.
-const LET_IN: &str = "acquired cluster lease";
-/// Server log message of a refused agent.
-const REFUSED: &str = "agent rejected";
+const ADMITTED: &str = "acquired cluster lease";
+/// Server log message of a rejected agent.
+const REJECTED: &str = "agent rejected";
 
-/// Files by which server and agents know each other.
+/// Files with the credentials of server and agents.
 pub(super) struct Files {
     folder: TempDir,
     pub(super) authority: CertificateAuthority,
 }
 
 impl Files {
-    /// An authority, a certificate of the server by it, and a trust file.
+    /// Creates a certificate authority, a certificate of the server, and the file `auth.toml`.
     pub(super) fn new(trust: &str) -> anyhow::Result<Self> {
         let files = Self { folder: TempDir::new(), authority: CertificateAuthority::new("fleetwright e2e")? };
         files.write("ca.crt", files.authority.pem())?;
@@ -40,12 +40,12 @@ impl Files {
         Ok(files)
     }
 
-    /// A fresh certificate for the server's address.
+    /// Issues a new certificate for the server's address.
     pub(super) fn certify_server(&self) -> anyhow::Result<()> {
         self.certify("server", &self.authority, "127.0.0.1")
     }
 
-    /// A certificate in `<file>.crt` and its key in `<file>.key`.
+    /// Issues a certificate in `<file>.crt` with its key in `<file>.key`.
     pub(super) fn certify(&self, file: &str, by: &CertificateAuthority, name: &str) -> anyhow::Result<()> {
         let made = by.issue_certificate(&[name])?;
         self.write(&format!("{file}.key"), &made.key)?;
@@ -75,7 +75,8 @@ impl Files {
         ]
     }
 
-    /// Settings with which an agent trusts the server and presents the token in this file.
+    /// Settings with which an agent accepts the server's certificate and presents the token in this
+    /// file.
     pub(super) fn with_token(&self, token: &str) -> Vec<(&'static str, String)> {
         vec![("FLEETWRIGHT_AGENT_CA_FILE", self.text("ca.crt")), ("FLEETWRIGHT_AGENT_TOKEN_FILE", self.text(token))]
     }
@@ -89,8 +90,8 @@ impl Files {
         ]
     }
 
-    /// A second agent with a lease of its own and the rights of `kubeconfig`, which connects as
-    /// `cluster` with the credentials `shown`. Its log has the name `name`.
+    /// Starts a second agent with a separate lease and the rights of `kubeconfig`, which connects
+    /// as `cluster` with the credentials `shown`. `name` is the name of its log.
     pub(super) fn start_impostor(
         &self,
         test_bed: &TestBed,
@@ -110,12 +111,12 @@ impl Files {
 }
 
 /// Waits until the server's log has `times` lines with all of `words`.
-pub(super) async fn wait_until_said(environment: &Environment, words: &[&str], times: usize) -> anyhow::Result<()> {
+pub(super) async fn wait_until_logged(environment: &Environment, words: &[&str], times: usize) -> anyhow::Result<()> {
     let poll = || async {
-        let said = environment.server.count_lines(words);
-        Ok(if said >= times { Poll::Ready(()) } else { Poll::Pending(format!("{said} of {times} times")) })
+        let count = environment.server.count_lines(words);
+        Ok(if count >= times { Poll::Ready(()) } else { Poll::Pending(format!("{count} of {times} times")) })
     };
-    wait_until(&format!("the server says {words:?}"), TIMEOUT, poll).await
+    wait_until(&format!("the server logs {words:?}"), TIMEOUT, poll).await
 }
 
 /// m5.large has 1930 millicores for pods, so every pod of 1500 millicores needs a node of its own.
@@ -128,7 +129,8 @@ pub(super) async fn one_kind(environment: &Environment) -> anyhow::Result<()> {
     environment.cluster.deploy("web", 0, "1500m", "1Gi", json!({})).await
 }
 
-/// So many pods run on as many machines: server and agent understand each other.
+/// Scales to so many pods and waits until they run on as many machines, which requires an admitted
+/// agent.
 pub(super) async fn wait_until_served(environment: &Environment, pods: u32) -> anyhow::Result<()> {
     environment.cluster.scale("web", pods).await?;
     environment.cluster.wait_until_ready(i32::try_from(pods)?, TIMEOUT).await?;

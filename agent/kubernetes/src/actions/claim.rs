@@ -5,7 +5,7 @@ use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
-use super::guard::{RemovalTarget, is_managed, is_ready};
+use super::guard::{RemovalTarget, check_removal, is_managed, is_ready};
 use super::{Admission, Attempt, FINALIZER, INSTRUCTION_ANNOTATION, Rank, admit_instruction, stale_instruction};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
@@ -58,6 +58,7 @@ fn manifest(record: &v1::NodeClaimRecord, owner: Option<Value>, rank: Rank) -> V
         "nodeClassRef": { "group": class.group, "kind": class.kind, "name": class.name },
         "requirements": record.requirements.iter().map(requirement).collect::<Vec<_>>(),
     });
+    // Empty fields are omitted, as Karpenter omits them.
     if !record.requests.is_empty() {
         spec["resources"] = json!({ "requests": amounts_of(&record.requests) });
     }
@@ -105,8 +106,8 @@ pub(super) fn taint(taint: &v1::Taint) -> Value {
     }
 }
 
-/// Writes the launched instance. Existing labels win: the NodePool's own were written when the
-/// claim was created (Karpenter: launch).
+/// Writes the launched instance. Existing labels take precedence: those of the NodePool were
+/// written when the claim was created (Karpenter: launch).
 pub(super) async fn mark_launched(cluster: &Kubernetes, rank: Rank, action: &v1::MarkLaunched) -> Attempt {
     let claim = match admit_instruction(cluster, rank, &action.node_claim).await? {
         Admission::Admitted(claim) => claim,
@@ -165,7 +166,7 @@ pub(super) async fn delete_claim(cluster: &Kubernetes, rank: Rank, action: &v1::
         let node: Option<Value> = ok_if_not_found(cluster.api().get(&NODE.one("", &action.node)).await)?;
         if let Some(node) = node {
             let target = RemovalTarget { claim: &action.node_claim, provider_id: &action.provider_id };
-            match cluster.guard().check_removal(&node, claim.as_ref(), target) {
+            match check_removal(&node, claim.as_ref(), target) {
                 Some(why) => warn!(node = action.node, claim = action.node_claim, why, "node not deleted"),
                 None => {
                     // The removal of a Node whose kubelet does not report is not rate limited.
@@ -198,7 +199,7 @@ async fn delete_object(cluster: &Kubernetes, resource: Resource, object: &Value)
         "finalizers": finalizers,
     } });
     if text_at(&deleted, "/metadata/uid").is_empty() {
-        // Without finalizers the API server answers with a Status: the object is gone.
+        // Without finalizers the API server responds with a Status: the object is deleted.
         return Ok(());
     }
     ok_if_not_found(cluster.api().patch(&path, &patch).await)?;
@@ -232,6 +233,7 @@ mod tests {
             expire_after: "720h".into(),
             ..v1::NodeClaimRecord::default()
         };
+        // Epoch 3 and generation 9 are the annotation; absent fields of the record are absent here.
         let expected = json!({
             "apiVersion": "karpenter.sh/v1", "kind": "NodeClaim",
             "metadata": {

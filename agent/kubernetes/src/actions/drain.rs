@@ -23,7 +23,7 @@ use tracing::{info, warn};
 
 use super::claim::write_status;
 use super::event::EventSpec;
-use super::guard::{RemovalTarget, check_forced_deletion, owns};
+use super::guard::{RemovalTarget, check_forced_deletion, check_removal, owns};
 use super::{Admission, Attempt, Rank, admit_claim};
 use crate::cluster::Kubernetes;
 use crate::conditions::Conditions;
@@ -38,9 +38,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Minimum duration of a drain, also without pods: the scheduler may be binding a pod that it
 /// placed before it observed the taint (Karpenter: minimum drain time).
 const MIN_DRAIN_MS: i64 = 5_000;
-/// First and longest wait after an eviction that was refused (Karpenter: eviction queue).
+/// First and longest delay after a rejected eviction (Karpenter: eviction queue).
 const EVICTION_BACKOFF_MS: (i64, i64) = (100, 10_000);
-/// The least time for which evictions that follow one another are spread when the API server is busy.
+/// Minimum delay between evictions when the API server is busy.
 const BUSY_WAIT: Duration = Duration::from_secs(1);
 
 /// Annotation of a Node that is drained: the parameters of the drain, as JSON.
@@ -121,10 +121,10 @@ fn encode_annotation(rank: Rank, action: &v1::DrainNode) -> String {
     json!(note).to_string()
 }
 
-/// What a drain remembers between two looks.
+/// State of a drain between two polls.
 #[derive(Debug, Default)]
 struct EvictionBackoff {
-    /// Pods whose eviction was refused: until when they are left alone, and how long that is.
+    /// Pods whose eviction was rejected: the time of the next attempt, and the present delay.
     refused: BTreeMap<String, (i64, i64)>,
 }
 
@@ -163,7 +163,7 @@ async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, res
             Admission::Admitted(claim) => Some(claim),
             Admission::Refused(done) => return Ok(done),
         },
-        // A node without a claim is drained all the same.
+        // A node without a claim is drained too.
         None => None,
     };
     let Some(node) = node else { return Ok(Done::ok()) };
@@ -189,7 +189,7 @@ fn guard_refusal(
     resumed: bool,
 ) -> Result<Option<Done>, ApiError> {
     let target = RemovalTarget { claim: &action.node_claim, provider_id: &action.provider_id };
-    if let Some(why) = cluster.guard().check_removal(node, claim, target) {
+    if let Some(why) = check_removal(node, claim, target) {
         return Ok(Some(Done::failed(v1::Outcome::NotFound, why)));
     }
     if resumed && claim.is_some_and(|claim| !owns(claim, node)) {
@@ -345,7 +345,7 @@ impl Drain<'_> {
             Err(error) => error,
         };
         match error.kind {
-            // It is gone, or another pod has its name.
+            // The pod does not exist, or another pod has its name.
             ErrorKind::NotFound | ErrorKind::Conflict => Ok(()),
             ErrorKind::TooMany if !error.budget_refused && error.retry_after.is_some() => {
                 tokio::time::sleep(error.retry_after.unwrap_or(BUSY_WAIT)).await;
@@ -444,7 +444,7 @@ impl Drain<'_> {
         self.record_event(&spec, text_at(&self.node, "/metadata/uid")).await
     }
 
-    /// An event that cannot be written holds up no drain.
+    /// A failed write of an event does not delay the drain.
     async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
         if let Err(error) = self.cluster.record_event(spec, uid).await {
             warn!(%error, "cannot write event");

@@ -20,7 +20,8 @@ const MAX_SERIES: usize = 1_000;
 /// A series ends after this long without the event (Kubernetes: the API server ends a series after
 /// 6 minutes).
 const SERIES_TIMEOUT: Duration = Duration::from_secs(6 * 60);
-/// The same event is not counted up more often than this (Karpenter: events of one reason are two minutes apart).
+/// Minimum interval between increments of an event's count (Karpenter: events of one reason are two
+/// minutes apart).
 const MIN_INTERVAL: Duration = Duration::from_secs(120);
 /// Maximum length of a note in bytes (events.k8s.io/v1).
 const MAX_NOTE_BYTES: usize = 1_024;
@@ -56,7 +57,7 @@ enum EventWrite {
     Skip,
 }
 
-/// Writes events and remembers their series.
+/// Writes events and counts their series.
 #[derive(Debug, Default)]
 pub struct EventRecorder {
     known: Mutex<BTreeMap<EventSpec, Series>>,
@@ -162,7 +163,7 @@ fn resource_by_kind(kind: &str) -> Option<Resource> {
     kinds.into_iter().find(|resource| resource.kind == kind)
 }
 
-/// Carries out a `RecordEvent`. An object that is gone needs no event.
+/// Executes a `RecordEvent`. A deleted object needs no event.
 pub(super) async fn record_event(cluster: &Kubernetes, action: &v1::RecordEvent) -> Attempt {
     let Some(resource) = resource::of_kind(action.kind()) else {
         return Ok(Done::failed(v1::Outcome::Unsupported, format!("no events are written about {}", action.kind)));

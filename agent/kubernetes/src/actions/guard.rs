@@ -3,7 +3,7 @@
 //!
 //! A Node is drained and deleted only if it belongs to a managed NodeClaim and not to the control
 //! plane, and, except for interruptions and Nodes that are not Ready, at a bounded rate. The server
-//! has tighter limits of its own; these are configured in the cluster, out of the server's reach.
+//! has lower limits; these are configured in the cluster, where the server cannot change them.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -26,19 +26,17 @@ const CONTROL_PLANE: [&str; 2] = ["node-role.kubernetes.io/control-plane", "node
 /// a little from message to message.
 const DEADLINE_JITTER_MS: i64 = 30_000;
 
-/// The agent's own bounds.
+/// The agent's bounds on removals.
 #[derive(Debug)]
 pub struct RemovalGuard {
-    /// Nodes in `window`; 0 sets no bound.
+    /// Maximum number of removed Nodes in `window`; 0 sets no bound.
     removals: usize,
     window: Duration,
-    /// Always, but in tests that show what it is for.
-    only_ours: bool,
-    /// The Nodes that were begun to be removed within the window, by UID, oldest first.
+    /// Nodes whose removal began within the window, by UID, oldest first.
     begun: Mutex<VecDeque<(Instant, String)>>,
 }
 
-/// Which Node a server means.
+/// The Node that an instruction names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RemovalTarget<'o> {
     /// Name of the NodeClaim.
@@ -51,48 +49,13 @@ impl RemovalGuard {
     /// At most `removals` Nodes in `window`; 0 sets no bound.
     #[must_use]
     pub fn new(removals: usize, window: Duration) -> Self {
-        Self { removals, window, only_ours: true, begun: Mutex::default() }
+        Self { removals, window, begun: Mutex::default() }
     }
 
-    /// Why `node` must not be drained or deleted as the Node of the NodeClaim `target`, whose
-    /// object is `claim` if it exists; `None` when it may.
-    pub(crate) fn check_removal(
-        &self,
-        node: &Value,
-        claim: Option<&Value>,
-        target: RemovalTarget<'_>,
-    ) -> Option<String> {
-        let name = text_at(node, "/metadata/name");
-        let provider_id = text_at(node, "/spec/providerID");
-        let named = !target.provider_id.is_empty() && !provider_id.is_empty();
-        if named && target.provider_id != provider_id {
-            return Some(format!(
-                "Node {name} is another machine: its provider id is {provider_id}, and {} is meant",
-                target.provider_id
-            ));
-        }
-        if !self.only_ours {
-            return None;
-        }
-        let label = |key: &str| node.pointer("/metadata/labels").and_then(|labels| labels.get(key));
-        if CONTROL_PLANE.iter().any(|key| label(key).is_some()) {
-            return Some(format!("Node {name} belongs to the control plane, which this agent never removes"));
-        }
-        let ours = match claim {
-            Some(claim) => is_managed(claim) && (owns(claim, node) || is_machine_of(claim, provider_id)),
-            // The NodeClaim was deleted by force: the Node's owner reference or its NodePool label
-            // must match.
-            None => was_owned_by(node, target.claim) || (named && label("karpenter.sh/nodepool").is_some()),
-        };
-        (!ours).then(|| {
-            format!("Node {name} is not the machine of NodeClaim {}, so this agent does not remove it", target.claim)
-        })
-    }
-
-    /// Counts the removal of the Node with this UID, once however often it is begun.
+    /// Counts the removal of the Node with this UID once, also when it is begun repeatedly.
     ///
     /// # Errors
-    /// When so many were begun that this one has to wait, and how long.
+    /// When the bound is reached; the error has the remaining wait.
     pub(crate) fn count_removal(&self, node: &Value) -> Result<(), ApiError> {
         let (uid, name, now) = (text_at(node, "/metadata/uid"), text_at(node, "/metadata/name"), Instant::now());
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
@@ -121,8 +84,35 @@ impl RemovalGuard {
     }
 }
 
-/// Why the drain `action` must not be executed on a Node whose annotation records the deadline
-/// `recorded`; `None` when it may. Pods are deleted past their budgets at once only on an
+/// The reason why `node` must not be drained or deleted as the Node of the NodeClaim `target`,
+/// whose object is `claim` if it exists; `None` when it may.
+pub(crate) fn check_removal(node: &Value, claim: Option<&Value>, target: RemovalTarget<'_>) -> Option<String> {
+    let name = text_at(node, "/metadata/name");
+    let provider_id = text_at(node, "/spec/providerID");
+    let named = !target.provider_id.is_empty() && !provider_id.is_empty();
+    if named && target.provider_id != provider_id {
+        return Some(format!(
+            "Node {name} is another machine: its provider id is {provider_id}, and {} is meant",
+            target.provider_id
+        ));
+    }
+    let label = |key: &str| node.pointer("/metadata/labels").and_then(|labels| labels.get(key));
+    if CONTROL_PLANE.iter().any(|key| label(key).is_some()) {
+        return Some(format!("Node {name} belongs to the control plane, which this agent never removes"));
+    }
+    let ours = match claim {
+        Some(claim) => is_managed(claim) && (owns(claim, node) || is_machine_of(claim, provider_id)),
+        // The NodeClaim was deleted by force: the Node's owner reference or its NodePool label must
+        // match.
+        None => was_owned_by(node, target.claim) || (named && label("karpenter.sh/nodepool").is_some()),
+    };
+    (!ours).then(|| {
+        format!("Node {name} is not the machine of NodeClaim {}, so this agent does not remove it", target.claim)
+    })
+}
+
+/// The reason why the drain `action` must not be executed on a Node whose annotation records the
+/// deadline `recorded`; `None` when it may. Pods are deleted past their budgets at once only on an
 /// interruption, under a termination grace period of the NodeClaim, or when the deadline was
 /// recorded on the Node before.
 pub(crate) fn check_forced_deletion(
@@ -170,14 +160,6 @@ fn was_owned_by(node: &Value, claim: &str) -> bool {
 }
 
 #[cfg(test)]
-impl RemovalGuard {
-    /// A guard without limits: shows what the limits prevent.
-    pub(crate) fn disabled() -> Self {
-        Self { only_ours: false, ..Self::new(0, Duration::ZERO) }
-    }
-}
-
-#[cfg(test)]
 mod tests {
     use serde_json::json;
 
@@ -201,7 +183,7 @@ mod tests {
     }
 
     fn refused(node: &Value, claim: Option<&Value>) -> bool {
-        RemovalGuard::new(1, Duration::from_secs(1)).check_removal(node, claim, TARGET).is_some()
+        check_removal(node, claim, TARGET).is_some()
     }
 
     #[test]
@@ -222,8 +204,6 @@ mod tests {
     fn a_node_whose_name_passed_to_another_instance_is_not_removed() {
         let reborn = node("aws:///z/i-2", json!({ "karpenter.sh/nodepool": "p" }), "c");
         assert!(refused(&reborn, Some(&claim("true"))) && refused(&reborn, None));
-        // Even with the guard off: it is not what the server means.
-        assert!(RemovalGuard::disabled().check_removal(&reborn, None, TARGET).is_some());
     }
 
     #[test]
@@ -244,7 +224,8 @@ mod tests {
         assert_eq!(may("c"), Err(Some(Duration::from_secs(500))));
         tokio::time::advance(Duration::from_secs(500)).await;
         assert_eq!(may("c"), Ok(()));
-        assert!((0..9_999).all(|number| RemovalGuard::disabled().count_removal(&node(&number.to_string())).is_ok()));
+        let unbounded = RemovalGuard::new(0, Duration::from_secs(600));
+        assert!((0..9_999).all(|number| unbounded.count_removal(&node(&number.to_string())).is_ok()));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// is retried as any other.
 const MAX_READS: u32 = 5;
 
-/// Annotations of a NodeClaim that Fleetwright uses itself; they are not copied to the Node.
+/// Prefix of annotations that Fleetwright uses on NodeClaims; they are not copied to the Node.
 const OWN_PREFIX: &str = "fleetwright.dev/";
 
 /// Registers a Node. The Node's metadata and taints are written first, then the nominations, and
@@ -89,6 +89,8 @@ fn registration_patch(node: &Value, claim: &Value, action: &v1::RegisterNode) ->
     if metadata.is_empty() && !taints_change {
         return None;
     }
+    // Lists replace the Node's lists as a whole, so the patch applies only to the version that was
+    // read.
     metadata.insert("resourceVersion".to_owned(), json!(node.pointer("/metadata/resourceVersion")));
     let mut patch = json!({ "metadata": metadata });
     if taints_change {
@@ -136,7 +138,8 @@ async fn remove_unregistered_taint(cluster: &Kubernetes, path: &str, mut node: V
     Ok(())
 }
 
-/// The patch that opens `node`; `None` when it is open.
+/// The patch that removes the unregistered taint of `node` and labels it as registered; `None` when
+/// both are done.
 fn registered_patch(node: &Value) -> Option<Value> {
     let registered = text_at(node, "/metadata/labels/karpenter.sh~1registered") == "true";
     let mut taints = list_at(node, "/spec/taints");
@@ -152,7 +155,7 @@ fn registered_patch(node: &Value) -> Option<Value> {
     })
 }
 
-/// Puts a Node into service.
+/// Labels a Node as initialized.
 pub(super) async fn initialize_node(cluster: &Kubernetes, rank: Rank, action: &v1::InitializeNode) -> Attempt {
     let claim = match admit_instruction(cluster, rank, &action.node_claim).await? {
         Admission::Admitted(claim) => claim,

@@ -1,4 +1,4 @@
-//! Status, finalizers, annotations and labels of objects that users own. Never their spec.
+//! Writes status, finalizers, annotations and labels of objects that users own, never their spec.
 
 use agent::Done;
 use fleetwright_proto::v1;
@@ -12,7 +12,7 @@ use crate::fields::{map_of, texts_at};
 use crate::resource;
 use crate::timestamps::now_rfc3339;
 
-/// Writes the parts that differ. An object that does not exist is a success.
+/// Writes the parts that differ. A missing object is a success.
 pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject) -> Attempt {
     let kind = action.kind();
     let writable = [v1::ObjectKind::NodePool, v1::ObjectKind::Ec2NodeClass, v1::ObjectKind::NodeClaim];
@@ -33,6 +33,7 @@ pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject)
     };
     let path = resource.one("", &action.name);
     let Some(object) = ok_if_not_found(cluster.api().get::<Value>(&path).await)? else { return Ok(Done::ok()) };
+    // Metadata first: the patch returns the version that the status patch must apply to.
     let object = match metadata_patch(&object, action) {
         Some(patch) => match ok_if_not_found(cluster.api().patch(&path, &patch).await)? {
             Some(object) => object,
@@ -48,7 +49,7 @@ pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject)
     Ok(Done::ok())
 }
 
-/// The patch of finalizers, annotations and labels; `None` when they are as they should be.
+/// The patch of finalizers, annotations and labels; `None` when the object has them.
 fn metadata_patch(object: &Value, action: &v1::WriteObject) -> Option<Value> {
     let mut metadata = Map::new();
     let before = texts_at(object, "/metadata/finalizers");
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_what_is_there_is_not_written() {
+    fn an_unchanged_status_is_not_written() {
         let ready = json!({ "type": "Ready", "status": "True", "reason": "Ready" });
         assert_eq!(patch(json!({ "nodes": 2, "conditions": [ready] })), None);
         assert_eq!(patch(json!({ "imageID": null })), None);

@@ -95,7 +95,7 @@ async fn a_foreign_scale_up_is_published_with_its_pod_in_either_order() {
     cache.record_scale_up("n", "c", "u-c", 7);
     cache.apply_changes(POD, vec![ObjectChange::Applied(pod("c", ""))]);
     assert_eq!(published(&mut observed), [["a wanted at 5"], ["c wanted at 7"]]);
-    // It is kept over further changes of the pod, and deleted with it.
+    // The scale-up is kept across changes of the pod, and deleted with it.
     cache.apply_changes(POD, vec![ObjectChange::Applied(pod("a", "n1"))]);
     assert_eq!(published(&mut observed), [["a wanted at 5"]]);
     cache.apply_changes(POD, vec![ObjectChange::Deleted("n".into(), "a".into()), ObjectChange::Applied(pod("a", ""))]);
@@ -119,7 +119,8 @@ async fn an_autoscaler_is_published_when_it_starts_and_stops_and_not_when_it_ren
 
 /// Published removals when a relist of `there` pods returns `left` of them; `None` for a new
 /// snapshot.
-async fn published_by_relist(cache: ObjectCache, there: usize, left: usize) -> Option<usize> {
+async fn published_by_relist(there: usize, left: usize) -> Option<usize> {
+    let cache = ObjectCache::new([POD]);
     let pods = |count: usize| (0..count).map(|number| pod(&format!("p{number:05}"), "")).collect::<Vec<_>>();
     cache.replace_objects(POD, pods(there), &[]);
     let mut observed = cache.list_and_watch(TIMEOUT).await.unwrap();
@@ -132,7 +133,7 @@ async fn published_by_relist(cache: ObjectCache, there: usize, left: usize) -> O
 
 #[tokio::test(start_paused = true)]
 async fn a_relist_that_lacks_many_objects_is_a_new_snapshot_and_no_removals() {
-    let removals = async |there, left| published_by_relist(ObjectCache::new([POD]), there, left).await;
+    let removals = published_by_relist;
     assert_eq!(removals(200, 0).await, None, "nothing is left of 200");
     assert_eq!(removals(200, 100).await, None);
     // 10 % of 200 are 20.
@@ -143,8 +144,12 @@ async fn a_relist_that_lacks_many_objects_is_a_new_snapshot_and_no_removals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sabotage_without_the_relist_loss_limit_two_hundred_removals_are_published() {
-    assert_eq!(published_by_relist(ObjectCache::new([POD]).without_loss_limit(), 200, 0).await, Some(200));
+async fn sabotage_as_single_changes_which_have_no_loss_limit_two_hundred_removals_are_published() {
+    let (cache, names) = (ObjectCache::new([POD]), (0..200).map(|number| format!("p{number}")));
+    cache.replace_objects(POD, names.clone().map(|name| pod(&name, "")).collect(), &[]);
+    let mut observed = cache.list_and_watch(TIMEOUT).await.unwrap();
+    cache.apply_changes(POD, names.map(|name| ObjectChange::Deleted("n".to_owned(), name)).collect());
+    assert_eq!(published(&mut observed).iter().map(Vec::len).sum::<usize>(), 200);
 }
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
-use super::shape::{ContainerStatusJson, Resizing, ShapeInterner, SpecJson, shape, volumes};
+use super::shape::{ContainerStatusJson, ResizeJson, ShapeInterner, SpecJson, resize, volumes};
 use super::{ConditionJson, Meta, ParsedObject};
 use crate::nomination::NOMINATION_MANAGER;
 use crate::timestamps::parse_millis;
@@ -56,13 +56,10 @@ impl StatusJson {
 /// When the text is no JSON, or a field has a type that the API does not define.
 pub fn parse(json: &str, shared: &mut ShapeInterner) -> serde_json::Result<ParsedObject> {
     let PodJson { metadata, spec, status } = serde_json::from_str(json)?;
-    let resizing = Resizing {
-        containers: &status.container_statuses,
-        init_containers: &status.init_container_statuses,
-        infeasible: status.resize_is_infeasible(),
-    };
+    let infeasible = status.resize_is_infeasible();
+    let resize = resize(&spec, &status.container_statuses, &status.init_container_statuses, infeasible);
     let record_change = Record::Pod {
-        shape: shared.shape(shape(&spec, &resizing)),
+        shape: shared.shape(&spec, resize)?,
         labels: shared.labels(&metadata.labels),
         volume_claims: volumes(&spec.volumes),
         record: Box::new(v1::PodRecord {
@@ -139,7 +136,7 @@ pub fn parse_daemon_set(json: &str, shared: &mut ShapeInterner) -> serde_json::R
     };
     let record_change = Record::DaemonSet {
         record,
-        shape: shared.shape(shape(&template.spec, &Resizing::default())),
+        shape: shared.shape(&template.spec, ResizeJson::default())?,
         labels: shared.labels(&template.metadata.labels),
     };
     Ok(metadata.into_parsed(record_change))

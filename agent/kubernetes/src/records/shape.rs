@@ -1,4 +1,7 @@
 //! Contents that pods may share: the part of their spec that scheduling uses, and their labels.
+//!
+//! A shape leaves the cluster as JSON, which is written from the parsed structures: a field that
+//! has no place here is in no shape.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,9 +10,9 @@ use agent::intern::{HASH_BYTES, content_hash};
 use fleetwright_proto::v1;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Amounts, pairs, quantities};
+use super::{Amounts, pairs};
 
 /// Entries beyond twice the living ones after which the dead are swept out.
 const SWEEP_SLACK: usize = 1_000;
@@ -17,25 +20,26 @@ const SWEEP_SLACK: usize = 1_000;
 /// Equal shapes and equal label sets are held once.
 #[derive(Debug, Default)]
 pub struct ShapeInterner {
-    shapes: WeakInterner<v1::PodShape>,
+    shapes: WeakInterner<str>,
     labels: WeakInterner<v1::LabelSet>,
 }
 
 #[derive(Debug)]
-struct WeakInterner<T> {
+struct WeakInterner<T: ?Sized> {
     known: FxHashMap<[u8; HASH_BYTES], Weak<T>>,
     sweep_at: usize,
 }
 
-impl<T> Default for WeakInterner<T> {
+impl<T: ?Sized> Default for WeakInterner<T> {
     fn default() -> Self {
         Self { known: FxHashMap::default(), sweep_at: SWEEP_SLACK }
     }
 }
 
-impl<T: Message> WeakInterner<T> {
-    fn intern(&mut self, value: T) -> Arc<T> {
-        let hash = content_hash(&value.encode_to_vec());
+impl<T: ?Sized> WeakInterner<T> {
+    /// The value with this content; `new` makes it when it is not held.
+    fn intern(&mut self, content: &[u8], new: impl FnOnce() -> Arc<T>) -> Arc<T> {
+        let hash = content_hash(content);
         if let Some(known) = self.known.get(&hash).and_then(Weak::upgrade) {
             return known;
         }
@@ -43,183 +47,255 @@ impl<T: Message> WeakInterner<T> {
             self.known.retain(|_, held| held.strong_count() > 0);
             self.sweep_at = 2 * self.known.len() + SWEEP_SLACK;
         }
-        let value = Arc::new(value);
+        let value = new();
         self.known.insert(hash, Arc::downgrade(&value));
         value
     }
 }
 
 impl ShapeInterner {
-    pub(super) fn shape(&mut self, shape: v1::PodShape) -> Arc<v1::PodShape> {
-        self.shapes.intern(shape)
+    /// The shape of pods with this spec, as [`v1::Definition`] defines it.
+    pub(super) fn shape(&mut self, spec: &SpecJson, status: ResizeJson) -> serde_json::Result<Arc<str>> {
+        let json = serde_json::to_string(&ShapeJson { spec, status })?;
+        Ok(self.shapes.intern(json.as_bytes(), || Arc::from(json.as_str())))
     }
 
     pub(super) fn labels(&mut self, labels: &BTreeMap<String, String>) -> Arc<v1::LabelSet> {
-        self.labels.intern(v1::LabelSet { labels: pairs(labels) })
+        let set = v1::LabelSet { labels: pairs(labels) };
+        self.labels.intern(&set.encode_to_vec(), || Arc::new(set))
     }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct SpecJson {
-    pub(crate) node_name: String,
-    pub(crate) priority_class_name: String,
-    pub(crate) termination_grace_period_seconds: Option<i64>,
-    pub(crate) tolerations: Vec<TolerationJson>,
-    pub(crate) volumes: Vec<VolumeJson>,
-    containers: Vec<ContainerJson>,
-    init_containers: Vec<ContainerJson>,
-    resources: Option<ResourcesJson>,
-    overhead: Amounts,
-    node_selector: BTreeMap<String, String>,
-    affinity: Option<AffinityJson>,
-    topology_spread_constraints: Vec<SpreadJson>,
-    priority: i32,
-    preemption_policy: String,
-    scheduler_name: String,
-    scheduling_gates: Vec<NamedJson>,
-    host_network: bool,
-    runtime_class_name: String,
-    resource_claims: Vec<NamedJson>,
-    os: NamedJson,
+/// The spec in a shape of [`ShapeInterner::shape`].
+pub(crate) fn parse_spec(shape: &str) -> serde_json::Result<SpecJson> {
+    #[derive(Deserialize)]
+    struct Shape {
+        spec: SpecJson,
+    }
+    serde_json::from_str::<Shape>(shape).map(|shape| shape.spec)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NamedJson {
-    name: String,
+#[derive(Serialize)]
+struct ShapeJson<'s> {
+    spec: &'s SpecJson,
+    #[serde(skip_serializing_if = "is_default")]
+    status: ResizeJson,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct ContainerJson {
-    name: String,
-    resources: ResourcesJson,
-    ports: Vec<PortJson>,
-    restart_policy: String,
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(super) struct ResourcesJson {
-    requests: Amounts,
-    limits: Amounts,
+/// Declares structures whose fields leave the cluster, except those marked with `skip_serializing`.
+/// A field with its default value is omitted and the others have a fixed order: equal specs are
+/// equal texts.
+macro_rules! sent {
+    ($(
+        $(#[$attribute:meta])*
+        $visibility:vis struct $name:ident {
+            $($(#[$field_attribute:meta])* $field_visibility:vis $field:ident: $kind:ty,)*
+        }
+    )*) => {$(
+        $(#[$attribute])*
+        #[derive(Debug, Default, PartialEq, Deserialize, Serialize)]
+        #[serde(default, rename_all = "camelCase")]
+        $visibility struct $name {
+            $(
+                $(#[$field_attribute])*
+                #[serde(skip_serializing_if = "is_default")]
+                $field_visibility $field: $kind,
+            )*
+        }
+    )*};
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PortJson {
-    host_port: u32,
-    #[serde(rename = "hostIP")]
-    host_ip: String,
-    protocol: String,
+sent! {
+    pub(crate) struct SpecJson {
+        #[serde(skip_serializing)]
+        pub(crate) node_name: String,
+        #[serde(skip_serializing)]
+        pub(crate) volumes: Vec<VolumeJson>,
+        pub(crate) priority_class_name: String,
+        pub(crate) termination_grace_period_seconds: Option<i64>,
+        pub(crate) tolerations: Vec<TolerationJson>,
+        containers: Vec<ContainerJson>,
+        init_containers: Vec<ContainerJson>,
+        resources: Option<ResourcesJson>,
+        overhead: Amounts,
+        node_selector: BTreeMap<String, String>,
+        affinity: Option<AffinityJson>,
+        topology_spread_constraints: Vec<SpreadJson>,
+        priority: i32,
+        preemption_policy: String,
+        scheduler_name: String,
+        scheduling_gates: Vec<NamedJson>,
+        host_network: bool,
+        runtime_class_name: String,
+        resource_claims: Vec<NamedJson>,
+        os: NamedJson,
+    }
+
+    struct NamedJson {
+        name: String,
+    }
+
+    struct ContainerJson {
+        name: String,
+        resources: ResourcesJson,
+        #[serde(deserialize_with = "host_ports")]
+        ports: Vec<PortJson>,
+        restart_policy: String,
+    }
+
+    pub(super) struct ResourcesJson {
+        requests: Amounts,
+        limits: Amounts,
+    }
+
+    struct PortJson {
+        container_port: u32,
+        host_port: u32,
+        #[serde(rename = "hostIP")]
+        host_ip: String,
+        protocol: String,
+    }
+
+    pub(crate) struct TolerationJson {
+        pub(crate) key: String,
+        pub(crate) operator: String,
+        pub(crate) value: String,
+        pub(crate) effect: String,
+        pub(crate) toleration_seconds: Option<i64>,
+    }
+
+    struct SpreadJson {
+        max_skew: i32,
+        topology_key: String,
+        when_unsatisfiable: String,
+        label_selector: Option<SelectorJson>,
+        min_domains: Option<i32>,
+        node_affinity_policy: String,
+        node_taints_policy: String,
+        match_label_keys: Vec<String>,
+    }
+
+    struct AffinityJson {
+        node_affinity: NodeAffinityJson,
+        pod_affinity: PodAffinityJson,
+        pod_anti_affinity: PodAffinityJson,
+    }
+
+    struct NodeAffinityJson {
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Option<NodeSelectorJson>,
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Vec<PreferredNodeJson>,
+    }
+
+    struct PodAffinityJson {
+        #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
+        required: Vec<PodTermJson>,
+        #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
+        preferred: Vec<PreferredPodJson>,
+    }
+
+    /// `nodeSelectorTerms`, as pods and PersistentVolumes have them.
+    pub(super) struct NodeSelectorJson {
+        node_selector_terms: Vec<NodeTermJson>,
+    }
+
+    struct NodeTermJson {
+        match_expressions: Vec<ExpressionJson>,
+        match_fields: Vec<ExpressionJson>,
+    }
+
+    struct PreferredNodeJson {
+        weight: i32,
+        // An empty term is allowed and an absent one is not.
+        preference: Option<NodeTermJson>,
+    }
+
+    struct PreferredPodJson {
+        weight: i32,
+        pod_affinity_term: PodTermJson,
+    }
+
+    struct PodTermJson {
+        topology_key: String,
+        label_selector: Option<SelectorJson>,
+        namespaces: Vec<String>,
+        namespace_selector: Option<SelectorJson>,
+        match_label_keys: Vec<String>,
+        mismatch_label_keys: Vec<String>,
+    }
+
+    /// A selector on labels. An absent one selects nothing, an empty one everything.
+    pub(super) struct SelectorJson {
+        match_labels: BTreeMap<String, String>,
+        match_expressions: Vec<ExpressionJson>,
+    }
+
+    struct ExpressionJson {
+        key: String,
+        operator: String,
+        values: Vec<String>,
+    }
+
+    /// What an in-place resize adds to a shape: `status.resize`, and resources that differ from the
+    /// requests.
+    pub(super) struct ResizeJson {
+        container_statuses: Vec<ContainerStatusJson>,
+        init_container_statuses: Vec<ContainerStatusJson>,
+        resize: String,
+    }
+
+    /// Resources allocated to a container and in use by it, beside its requests.
+    pub(super) struct ContainerStatusJson {
+        name: String,
+        allocated_resources: Amounts,
+        resources: ResourcesJson,
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct TolerationJson {
-    pub(crate) key: String,
-    pub(crate) operator: String,
-    pub(crate) value: String,
-    pub(crate) effect: String,
-    pub(crate) toleration_seconds: Option<i64>,
+/// Ports that name a host port. The container's own port does not leave the cluster: a manifest
+/// requires one, and the host port takes its place.
+fn host_ports<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<PortJson>, D::Error> {
+    let mut ports = Vec::<PortJson>::deserialize(deserializer)?;
+    ports.retain(|port| port.host_port != 0);
+    ports.iter_mut().for_each(|port| port.container_port = port.host_port);
+    Ok(ports)
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct SpreadJson {
-    max_skew: i32,
-    topology_key: String,
-    when_unsatisfiable: String,
-    label_selector: Option<SelectorJson>,
-    min_domains: Option<i32>,
-    node_affinity_policy: String,
-    node_taints_policy: String,
-    match_label_keys: Vec<String>,
+/// The resize of a pod, from the statuses of its containers and whether its node refuses it.
+pub(super) fn resize(
+    spec: &SpecJson,
+    statuses: &[ContainerStatusJson],
+    init_statuses: &[ContainerStatusJson],
+    infeasible: bool,
+) -> ResizeJson {
+    ResizeJson {
+        container_statuses: differing(&spec.containers, statuses),
+        init_container_statuses: differing(&spec.init_containers, init_statuses),
+        resize: if infeasible { "Infeasible".to_owned() } else { String::new() },
+    }
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct AffinityJson {
-    node_affinity: NodeAffinityJson,
-    pod_affinity: PodAffinityJson,
-    pod_anti_affinity: PodAffinityJson,
+/// The resources of the statuses that differ from the requests, in the order of the containers.
+fn differing(containers: &[ContainerJson], statuses: &[ContainerStatusJson]) -> Vec<ContainerStatusJson> {
+    let of_one = |container: &ContainerJson| {
+        let status = statuses.iter().find(|status| status.name == container.name)?;
+        let other = |amounts: &Amounts| {
+            if *amounts == container.resources.requests { Amounts::new() } else { amounts.clone() }
+        };
+        let allocated_resources = other(&status.allocated_resources);
+        let resources = ResourcesJson { requests: other(&status.resources.requests), ..ResourcesJson::default() };
+        let differs = !allocated_resources.is_empty() || !resources.requests.is_empty();
+        differs.then(|| ContainerStatusJson { name: container.name.clone(), allocated_resources, resources })
+    };
+    containers.iter().filter_map(of_one).collect()
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct NodeAffinityJson {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Option<NodeSelectorJson>,
-    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-    preferred: Vec<PreferredNodeJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PodAffinityJson {
-    #[serde(rename = "requiredDuringSchedulingIgnoredDuringExecution")]
-    required: Vec<PodTermJson>,
-    #[serde(rename = "preferredDuringSchedulingIgnoredDuringExecution")]
-    preferred: Vec<PreferredPodJson>,
-}
-
-/// `nodeSelectorTerms`, as pods and PersistentVolumes have them.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct NodeSelectorJson {
-    node_selector_terms: Vec<NodeTermJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct NodeTermJson {
-    match_expressions: Vec<ExpressionJson>,
-    match_fields: Vec<ExpressionJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct PreferredNodeJson {
-    weight: i32,
-    preference: NodeTermJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PreferredPodJson {
-    weight: i32,
-    pod_affinity_term: PodTermJson,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodTermJson {
-    topology_key: String,
-    label_selector: Option<SelectorJson>,
-    namespaces: Vec<String>,
-    namespace_selector: Option<SelectorJson>,
-    match_label_keys: Vec<String>,
-    mismatch_label_keys: Vec<String>,
-}
-
-/// A selector on labels.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct SelectorJson {
-    match_labels: BTreeMap<String, String>,
-    match_expressions: Vec<ExpressionJson>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ExpressionJson {
-    key: String,
-    operator: String,
-    values: Vec<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct VolumeJson {
     pub(crate) name: String,
@@ -228,78 +304,34 @@ pub(crate) struct VolumeJson {
     pub(crate) csi: Option<DriverJson>,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct ClaimNameJson {
     pub(crate) claim_name: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct EphemeralJson {
     volume_claim_template: TemplateJson,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 struct TemplateJson {
     spec: TemplateSpecJson,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TemplateSpecJson {
     storage_class_name: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub(crate) struct DriverJson {
     driver: String,
-}
-
-/// Resources allocated to a container and in use by it, beside its requests.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(super) struct ContainerStatusJson {
-    name: String,
-    allocated_resources: Amounts,
-    resources: ResourcesJson,
-}
-
-/// What a pod's status adds to its shape.
-#[derive(Debug, Default)]
-pub(super) struct Resizing<'s> {
-    pub(super) containers: &'s [ContainerStatusJson],
-    pub(super) init_containers: &'s [ContainerStatusJson],
-    pub(super) infeasible: bool,
-}
-
-pub(super) fn shape(spec: &SpecJson, resizing: &Resizing<'_>) -> v1::PodShape {
-    let list = |containers: &[ContainerJson], statuses: &[ContainerStatusJson]| {
-        containers.iter().map(|one| container(one, statuses.iter().find(|status| status.name == one.name))).collect()
-    };
-    v1::PodShape {
-        containers: list(&spec.containers, resizing.containers),
-        init_containers: list(&spec.init_containers, resizing.init_containers),
-        resources: spec.resources.as_ref().map(requirements),
-        overhead: quantities(&spec.overhead),
-        node_selector: pairs(&spec.node_selector),
-        affinity: spec.affinity.as_ref().map(affinity),
-        tolerations: spec.tolerations.iter().map(toleration).collect(),
-        topology_spread_constraints: spec.topology_spread_constraints.iter().map(spread).collect(),
-        priority: spec.priority,
-        priority_class_name: spec.priority_class_name.clone(),
-        preemption_policy: spec.preemption_policy.clone(),
-        scheduler_name: spec.scheduler_name.clone(),
-        scheduling_gates: names(&spec.scheduling_gates),
-        host_network: spec.host_network,
-        runtime_class_name: spec.runtime_class_name.clone(),
-        resource_claims: names(&spec.resource_claims),
-        termination_grace_period_seconds: spec.termination_grace_period_seconds,
-        resize_infeasible: resizing.infeasible,
-        os: spec.os.name.clone(),
-    }
 }
 
 /// The volumes that scheduling uses; `None` without any.
@@ -332,81 +364,6 @@ pub(super) fn node_selector(selector: &NodeSelectorJson) -> v1::NodeSelector {
     v1::NodeSelector { terms: selector.node_selector_terms.iter().map(node_term).collect() }
 }
 
-fn container(container: &ContainerJson, status: Option<&ContainerStatusJson>) -> v1::Container {
-    let requests = &container.resources.requests;
-    let other = |amounts: &Amounts| if amounts == requests { Vec::new() } else { quantities(amounts) };
-    let port = |port: &PortJson| v1::HostPort {
-        host_ip: port.host_ip.clone(),
-        protocol: port.protocol.clone(),
-        host_port: port.host_port,
-    };
-    v1::Container {
-        name: container.name.clone(),
-        resources: Some(requirements(&container.resources)),
-        host_ports: container.ports.iter().filter(|port| port.host_port != 0).map(port).collect(),
-        restart_policy: container.restart_policy.clone(),
-        allocated: status.map(|status| other(&status.allocated_resources)).unwrap_or_default(),
-        actuated: status.map(|status| other(&status.resources.requests)).unwrap_or_default(),
-    }
-}
-
-fn requirements(resources: &ResourcesJson) -> v1::ResourceRequirements {
-    v1::ResourceRequirements { requests: quantities(&resources.requests), limits: quantities(&resources.limits) }
-}
-
-fn toleration(toleration: &TolerationJson) -> v1::Toleration {
-    v1::Toleration {
-        key: toleration.key.clone(),
-        operator: toleration.operator.clone(),
-        value: toleration.value.clone(),
-        effect: toleration.effect.clone(),
-        toleration_seconds: toleration.toleration_seconds,
-    }
-}
-
-fn spread(spread: &SpreadJson) -> v1::TopologySpreadConstraint {
-    v1::TopologySpreadConstraint {
-        max_skew: spread.max_skew,
-        topology_key: spread.topology_key.clone(),
-        when_unsatisfiable: spread.when_unsatisfiable.clone(),
-        selector: spread.label_selector.as_ref().map(selector),
-        min_domains: spread.min_domains,
-        node_affinity_policy: spread.node_affinity_policy.clone(),
-        node_taints_policy: spread.node_taints_policy.clone(),
-        match_label_keys: spread.match_label_keys.clone(),
-    }
-}
-
-fn affinity(affinity: &AffinityJson) -> v1::Affinity {
-    let node = &affinity.node_affinity;
-    let preferred_node =
-        |one: &PreferredNodeJson| v1::PreferredNodeTerm { weight: one.weight, term: Some(node_term(&one.preference)) };
-    let preferred_pod = |one: &PreferredPodJson| v1::PreferredPodTerm {
-        weight: one.weight,
-        term: Some(pod_term(&one.pod_affinity_term)),
-    };
-    let (with, without) = (&affinity.pod_affinity, &affinity.pod_anti_affinity);
-    v1::Affinity {
-        required_node_affinity: node.required.as_ref().map(node_selector),
-        preferred_node_affinity: node.preferred.iter().map(preferred_node).collect(),
-        required_pod_affinity: with.required.iter().map(pod_term).collect(),
-        preferred_pod_affinity: with.preferred.iter().map(preferred_pod).collect(),
-        required_pod_anti_affinity: without.required.iter().map(pod_term).collect(),
-        preferred_pod_anti_affinity: without.preferred.iter().map(preferred_pod).collect(),
-    }
-}
-
-fn pod_term(term: &PodTermJson) -> v1::PodAffinityTerm {
-    v1::PodAffinityTerm {
-        topology_key: term.topology_key.clone(),
-        selector: term.label_selector.as_ref().map(selector),
-        namespaces: term.namespaces.clone(),
-        namespace_selector: term.namespace_selector.as_ref().map(selector),
-        match_label_keys: term.match_label_keys.clone(),
-        mismatch_label_keys: term.mismatch_label_keys.clone(),
-    }
-}
-
 fn node_term(term: &NodeTermJson) -> v1::NodeSelectorTerm {
     v1::NodeSelectorTerm {
         match_expressions: expressions(&term.match_expressions),
@@ -421,8 +378,4 @@ fn expressions(expressions: &[ExpressionJson]) -> Vec<v1::Expression> {
         values: one.values.clone(),
     };
     expressions.iter().map(expression).collect()
-}
-
-fn names(named: &[NamedJson]) -> Vec<String> {
-    named.iter().map(|one| one.name.clone()).collect()
 }

@@ -104,7 +104,7 @@ fn a_pod_says_what_the_protocol_asks_for() {
             "deletionTimestamp": "2026-01-01T00:00:30Z", "labels": { "b": "2", "a": "1" },
             "ownerReferences": [{ "apiVersion": "v1", "kind": "ConfigMap", "name": "no", "uid": "x" },
                 { "apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "o1", "controller": true }],
-            "managedFields": [{ "manager": "fleetwright-agent-hints" }],
+            "managedFields": [{ "manager": "fleetwright-agent-nominations" }],
         },
         "spec": {
             "nodeName": "", "priority": 100, "terminationGracePeriodSeconds": 5, "schedulerName": "default-scheduler",
@@ -135,24 +135,56 @@ fn a_pod_says_what_the_protocol_asks_for() {
     assert!(record.nominated_by_agent && record.nominated_node_name == "n1" && !record.ready);
     assert_eq!(labels.labels.iter().map(|pair| pair.key.as_str()).collect::<Vec<_>>(), ["a", "b"]);
     assert_eq!(volume_claims, None);
-    assert!(shape.resize_infeasible);
-    assert_eq!((shape.priority, shape.termination_grace_period_seconds), (100, Some(5)));
-    let container = &shape.containers[0];
-    assert_eq!(
-        container.host_ports,
-        [v1::HostPort { host_ip: "10.0.0.1".into(), protocol: "UDP".into(), host_port: 81 }]
+    // Only the port with a host port is there, and no defaults. The allocated resources exceed the
+    // request; the resources in use equal it and are not repeated.
+    let expected = json!({
+        "spec": {
+            "terminationGracePeriodSeconds": 5,
+            "containers": [{ "name": "c",
+                "resources": { "requests": { "cpu": "500m", "memory": "1Gi" }, "limits": { "cpu": "1" } },
+                "ports": [{ "containerPort": 81, "hostPort": 81, "hostIP": "10.0.0.1", "protocol": "UDP" }] }],
+            "affinity": { "podAntiAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": [
+                { "topologyKey": "kubernetes.io/hostname", "labelSelector": {} }] } },
+            "topologySpreadConstraints": [{ "maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 3 }],
+            "priority": 100, "schedulerName": "default-scheduler",
+        },
+        "status": {
+            "containerStatuses": [{ "name": "c", "allocatedResources": { "cpu": "500m", "memory": "2Gi" } }],
+            "resize": "Infeasible",
+        },
+    });
+    assert_eq!(*shape, *expected.to_string());
+}
+
+#[test]
+fn equal_specs_have_equal_shapes_and_other_specs_have_others() {
+    let shape = |spec: &str| {
+        let text = format!(r#"{{"spec":{spec}}}"#);
+        match pod::parse(&text, &mut ShapeInterner::default()).unwrap().record {
+            Record::Pod { shape, .. } => shape.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let one = shape(
+        r#"{"nodeSelector":{"b":"2","a":""},"containers":[{"name":"c","image":"x:1","ports":[{"containerPort":80,"hostPort":81}]}]}"#,
     );
-    let amounts =
-        |list: &[v1::Quantity]| list.iter().map(|one| format!("{}={}", one.resource, one.amount)).collect::<Vec<_>>();
-    assert_eq!(amounts(&container.resources.as_ref().unwrap().requests), ["cpu=500m", "memory=1Gi"]);
-    // Allocated exceeds requested; the actual resources equal the request and are not repeated.
-    assert_eq!(
-        (amounts(&container.allocated), container.actuated.len()),
-        (vec!["cpu=500m".to_owned(), "memory=2Gi".to_owned()], 0)
+    // Other order of the fields, written defaults, and fields that no decision uses.
+    let same = shape(
+        r#"{"containers":[{"ports":[{"hostPort":81,"containerPort":8080,"name":"p"},{"containerPort":9}],"image":"x:2","name":"c",
+            "resources":{},"restartPolicy":""}],"initContainers":[],"hostNetwork":false,"priority":0,"affinity":null,
+            "tolerations":[],"volumes":[{"name":"v","secret":{}}],"nodeName":"n","nodeSelector":{"a":"","b":"2"}}"#,
     );
-    let term = &shape.affinity.as_ref().unwrap().required_pod_anti_affinity[0];
-    assert_eq!((term.selector.clone(), term.namespace_selector.clone()), (Some(v1::LabelSelector::default()), None));
-    assert_eq!(shape.topology_spread_constraints[0].min_domains, Some(3));
+    assert_eq!(one, same);
+    assert_eq!(
+        one,
+        r#"{"spec":{"containers":[{"name":"c","ports":[{"containerPort":81,"hostPort":81}]}],"nodeSelector":{"a":"","b":"2"}}}"#
+    );
+    // Absent and empty differ where Kubernetes distinguishes them.
+    let spread =
+        |selector: &str| shape(&format!(r#"{{"topologySpreadConstraints":[{{"labelSelector":{selector}}}]}}"#));
+    assert_ne!(spread("null"), spread("{}"));
+    let preferred = r#"{"affinity":{"nodeAffinity":{"preferredDuringSchedulingIgnoredDuringExecution":[{"weight":1,"preference":{}}]}}}"#;
+    assert_eq!(shape(preferred), format!(r#"{{"spec":{preferred}}}"#));
 }
 
 #[test]
@@ -162,8 +194,8 @@ fn a_nomination_by_another_manager_is_not_ours() {
         let Record::Pod { record, .. } = parse_with(pod::parse, &object).record else { panic!("no pod") };
         record.nominated_by_agent
     };
-    assert!(pod("fleetwright-agent-hints", "n1"));
-    assert!(!pod("kube-scheduler", "n1") && !pod("fleetwright-agent-hints", ""));
+    assert!(pod("fleetwright-agent-nominations", "n1"));
+    assert!(!pod("kube-scheduler", "n1") && !pod("fleetwright-agent-nominations", ""));
 }
 
 #[test]

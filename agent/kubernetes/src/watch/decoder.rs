@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// No object of the API is larger than 3 MiB (etcd holds 1.5 MiB, and JSON is longer than what it holds).
+/// No object of the API is larger than 3 MiB (etcd holds 1.5 MiB, and JSON is longer than what it
+/// holds).
 const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 
 /// Kind of a watch event.
@@ -13,7 +14,7 @@ const MAX_LINE_BYTES: usize = 8 * 1024 * 1024;
 pub(super) enum EventKind {
     /// The object was added or modified.
     Added,
-    /// It is gone.
+    /// The object was deleted.
     Deleted,
     /// No object: the watch has reached this resource version.
     Bookmark { version: String, end_of_initial: bool },
@@ -21,7 +22,7 @@ pub(super) enum EventKind {
     Error,
 }
 
-/// One line.
+/// One line of a watch, decoded.
 #[derive(Debug)]
 pub(super) struct WatchEvent {
     pub(super) kind: EventKind,
@@ -29,7 +30,7 @@ pub(super) struct WatchEvent {
 }
 
 impl WatchEvent {
-    /// The resource version up to which everything is known after this line.
+    /// The resource version that the watch has reached with this line.
     pub(super) fn version(&self) -> String {
         match &self.kind {
             EventKind::Bookmark { version, .. } => version.clone(),
@@ -38,7 +39,7 @@ impl WatchEvent {
     }
 }
 
-/// What names an object.
+/// Namespace, name and version of an object.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectName {
     pub(super) namespace: String,
@@ -59,7 +60,7 @@ pub(super) enum DecodeError {
     InvalidEvent(serde_json::Error),
 }
 
-/// Cuts a stream into lines.
+/// Splits a stream into lines.
 #[derive(Debug, Default)]
 pub(super) struct EventDecoder {
     /// The beginning of an incomplete line.

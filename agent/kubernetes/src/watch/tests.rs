@@ -55,7 +55,7 @@ const NO_STREAMS: &str =
 const NO_SUCH_KIND: &str =
     r#"{"kind":"Status","code":404,"reason":"NotFound","message":"the server could not find it"}"#;
 
-/// A watch of namespaces on an API server that answers by `script`, in order, and then not any
+/// A watch of namespaces on an API server that responds by `script`, in order, and then not any
 /// more.
 struct WatchHarness {
     cache: Arc<ObjectCache>,
@@ -71,7 +71,7 @@ impl WatchHarness {
     fn new(script: Vec<Answer>) -> Self {
         let script = Mutex::new(VecDeque::from(script));
         Self::serve(move |path| {
-            // A watch that ends is begun again; this one waits for ever.
+            // A watch that ends is restarted; this one never ends.
             let Some(answer) = script.lock().unwrap().pop_front() else { return answer("", SILENT, &[]) };
             assert!(path.contains(answer.to), "{path} is asked, not {}", answer.to);
             answer
@@ -89,6 +89,8 @@ impl WatchHarness {
             let answer = answer_to(&path);
             let mut look = look.subscribe();
             async move {
+                // Responses to a resumed watch wait until the test has listed the cache, so that
+                // they arrive as changes.
                 if path.contains("&resourceVersion=") {
                     look.wait_for(|looked| *looked).await.map_err(std::io::Error::other)?;
                 }
@@ -218,7 +220,7 @@ async fn an_api_server_that_does_not_stream_lists_is_asked_for_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_api_server_is_left_alone_for_as_long_as_it_says() {
+async fn a_busy_api_server_is_asked_again_after_the_requested_wait() {
     let harness = WatchHarness::new(vec![
         Answer { retry_after: Some("7"), ..answer("watch=1", 429, &["{}"]) },
         answer("sendInitialEvents=true", 200, &[&all_there(5)]),
@@ -260,7 +262,7 @@ async fn a_kind_denied_for_a_minute_by_a_ready_api_server_is_removed() {
     assert_eq!(seen, ["a"]);
     assert_eq!(events(&changes.recv().await.unwrap()), ["-a"]);
     let after = harness.begun.elapsed();
-    // The last wait before belief is at most 30 s, the longest that grows.
+    // The last wait before the removal is accepted is at most 30 s, the longest backoff.
     assert!((Duration::from_secs(60)..Duration::from_secs(91)).contains(&after), "{after:?}");
 }
 

@@ -14,7 +14,8 @@ pub struct PoolsAndCatalogue {
 /// Restricts the EC2 instance types.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// amd64, families c, m and r, generation above 2, on-demand, three zones, no metal: Karpenter's getting-started pool.
+    /// amd64, families c, m and r, generation above 2, on-demand, three zones, no metal:
+    /// Karpenter's getting-started pool.
     pub getting_started: bool,
     /// linux, on-demand: the minimum that most pools require.
     pub linux: bool,
@@ -23,7 +24,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Any type.
+    /// Every type that the region offers.
     pub const ANY: Self = Self { getting_started: false, linux: false, most_vcpu: None };
     /// The getting-started pool with types of at most 64 vCPU.
     pub const MODEST: Self = Self { getting_started: true, linux: false, most_vcpu: Some(64) };

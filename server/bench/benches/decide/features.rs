@@ -51,7 +51,7 @@ impl Feature {
     }
 }
 
-/// Every feature.
+/// The features of all modules, in the order of the table.
 fn all() -> Vec<Feature> {
     [nodes::all(), between::all(), pools::all(), cluster::all()].into_iter().flatten().collect()
 }

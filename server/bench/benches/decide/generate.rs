@@ -97,7 +97,7 @@ fn template(rng: &mut SeededRng, rule: Rule) -> PodTemplate {
     PodTemplate { cpu, memory, rule, label, selects }
 }
 
-/// SplitMix64.
+/// The SplitMix64 generator (Steele, Lea, Flood 2014).
 struct SeededRng(u64);
 
 impl SeededRng {

@@ -1,7 +1,7 @@
 //! Growth of time with size.
 
-/// The exponent of the power law through `points` (size, time), by least squares on logarithms. `None` with fewer than
-/// three sizes.
+/// The exponent of the power law through `points` (size, time), by least squares on logarithms.
+/// `None` with fewer than three sizes.
 pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     if points.len() < 3 || points.iter().any(|(size, time)| *size <= 0.0 || *time <= 0.0) {
         return None;

@@ -1,7 +1,7 @@
 //! `cargo bench -p fleetwright-bench`: one table of the cost of deciding, and the cost of the
 //! plans.
 //!
-//! Every case runs in a process of its own, so that its peak memory is its own. Reading order:
+//! Every case runs in a separate process, so that its peak memory is measured alone. Reading order:
 //! `cases` (what is measured) and the origin of its pods (`template`, `generate`, `trace`,
 //! `catalogue`, `existing_cluster`); `workload` (pods and pools as manifests, and as a planning
 //! input); `measure` (one case in this process), `subprocess` (one case in a process of its own),
@@ -34,8 +34,8 @@ use crate::cases::Case;
 /// Measure decisions: time, memory, cost and distance from the lower bound.
 #[derive(Debug, Clone, Parser)]
 struct Flags {
-    /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); rows that need them are
-    /// left out without it
+    /// Folder of traces (openb_pods_default.csv.gz, karp_diverse_*.csv.gz); without it, rows that
+    /// need them are omitted
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     data: Option<PathBuf>,
     /// `features` measures one feature at a time against a plain input, and fails where one costs
@@ -52,16 +52,17 @@ struct Flags {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// Baseline: a program that implements the plan contract, run on the same files
-    #[arg(long = "rival", env = "KARPENTER_REF", value_name = "PROGRAM")]
+    #[arg(long, env = "KARPENTER_REF", value_name = "PROGRAM")]
     baseline: Option<PathBuf>,
     /// Cases with more pods than this are not run on the baseline
-    #[arg(long = "rival-pods", value_name = "PODS", default_value_t = 1_000)]
+    #[arg(long, value_name = "PODS", default_value_t = 1_000)]
     baseline_pods: usize,
     /// The fleetwright program compared with the baseline; by default the one built by `cargo build
     /// --release`
     #[arg(long, env = "FLEETWRIGHT", value_name = "PROGRAM")]
     fleetwright: Option<PathBuf>,
-    /// Write the manifests of the chosen cases to this folder, one folder a case, and measure nothing
+    /// Write the manifests of the chosen cases to this folder, one folder a case, and measure
+    /// nothing
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// Measure this one case in this process and print JSON

@@ -21,7 +21,7 @@ pub struct Measurement {
     pub pods: usize,
     /// Distinct shapes among them.
     pub shapes: usize,
-    /// Unschedulable pods.
+    /// Number of pods that the plan does not place.
     pub unplaced: usize,
     /// Machines to launch.
     pub nodes: usize,
@@ -51,11 +51,11 @@ pub struct Measurement {
 /// CPU milliseconds of several runs.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Spread {
-    /// Minimum.
+    /// Minimum of the runs.
     pub least: f64,
-    /// Median.
+    /// Median of the runs.
     pub median: f64,
-    /// Maximum.
+    /// Maximum of the runs.
     pub most: f64,
 }
 

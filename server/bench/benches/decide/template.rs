@@ -21,7 +21,7 @@ pub struct PodTemplate {
 /// A constraint between pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rule {
-    /// None.
+    /// No constraint.
     Plain,
     /// Required spread over zones, skew 1.
     ZoneSpread,

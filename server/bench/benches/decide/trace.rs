@@ -23,7 +23,7 @@ pub enum TraceFilter {
 
 /// Allocatable CPU of a machine of 64 vCPU, in milli-cores: 64,000 less the kubelet's 230
 /// (Karpenter AWS: kube-reserved).
-const LARGEST_ROOM: u32 = 63_770;
+const LARGEST_ALLOCATABLE_CPU: u32 = 63_770;
 
 /// Pods of the Alibaba GPU cluster trace of 2023 against Karpenter's getting-started pool.
 pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> Result<Workload> {
@@ -32,7 +32,7 @@ pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> R
         let cpu = number(row, "cpu_milli")?;
         let wanted = match pick {
             TraceFilter::CpuOnly => number(row, "num_gpu")? == 0,
-            TraceFilter::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ROOM,
+            TraceFilter::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ALLOCATABLE_CPU,
         };
         if wanted {
             templates.push(PodTemplate::plain(cpu, number(row, "memory_mib")?));

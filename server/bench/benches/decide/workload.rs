@@ -21,7 +21,7 @@ pub struct Workload {
     pub setup: PoolsAndCatalogue,
     /// Whether preferences are evaluated.
     pub preferences: PreferencePolicy,
-    /// Distinct pods.
+    /// The distinct pods.
     templates: Vec<PodTemplate>,
     /// The template of each pod, by index.
     pods: Vec<u32>,

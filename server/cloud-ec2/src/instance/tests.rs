@@ -22,7 +22,10 @@ fn a_listed_instance_has_its_tags_and_a_removed_tag_is_empty() {
     let machine = read(&listed(InstanceStateName::Running).build()).unwrap();
     assert_eq!(machine.provider_id.as_ref(), "aws:///eu-west-1a/i-1");
     assert_eq!((machine.cluster.as_ref(), machine.pool.as_ref(), machine.claim.as_ref()), ("c1", "web", ""));
-    assert_eq!((machine.capacity_type, machine.launched), (CapacityType::OnDemand, Timestamp(1_700_000_000_123)));
+    assert_eq!(
+        (machine.capacity_type, machine.launched),
+        (CapacityType::OnDemand, Timestamp::from_millis(1_700_000_000_123))
+    );
 }
 
 #[test]

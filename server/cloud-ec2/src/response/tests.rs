@@ -30,7 +30,10 @@ fn read(instances: Vec<CreateFleetInstance>, errors: Vec<CreateFleetError>) -> R
     let answer = CreateFleetOutput::builder().set_instances(Some(instances)).set_errors(Some(errors)).build();
     let request = order(CapacityType::Spot, &options());
     let terms = Terms::resolve(&request, &settings());
-    outcome(&answer, RequestContext { request: &request, offered: &options(), terms: &terms, now: Timestamp(5) })
+    outcome(
+        &answer,
+        RequestContext { request: &request, offered: &options(), terms: &terms, now: Timestamp::from_millis(5) },
+    )
 }
 
 #[test]
@@ -38,7 +41,10 @@ fn an_instance_has_the_order_s_names_and_the_override_s_zone() {
     let outcome = read(vec![machine("i-1", "c5.large", "eu-west-1a")], Vec::new()).unwrap();
     let machine = &outcome.instance;
     assert_eq!(machine.provider_id.as_ref(), "aws:///eu-west-1a/i-1");
-    assert_eq!((machine.claim.as_ref(), machine.pool.as_ref(), machine.launched), ("web-abcde", "web", Timestamp(5)));
+    assert_eq!(
+        (machine.claim.as_ref(), machine.pool.as_ref(), machine.launched),
+        ("web-abcde", "web", Timestamp::from_millis(5))
+    );
     assert_eq!((machine.state, machine.capacity_type), (InstanceState::Pending, CapacityType::Spot));
     assert_eq!(outcome.unavailable, []);
 }

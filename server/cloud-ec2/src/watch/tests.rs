@@ -15,7 +15,7 @@ fn machine(id: &str, state: InstanceState) -> Instance {
         cluster_uid: text("uid-1"),
         claim: text("web-abcde"),
         pool: text("web"),
-        launched: Timestamp(0),
+        launched: Timestamp::from_millis(0),
     }
 }
 
@@ -72,6 +72,6 @@ fn a_relisted_instance_is_reported_again() {
 #[test]
 fn a_listing_is_due_every_ten_seconds() {
     let mut watch = InstanceWatcher::default();
-    let due = [0, 1, 9_999, 10_000, 19_999, 25_000].map(|at| watch.is_due(Timestamp(at)));
+    let due = [0, 1, 9_999, 10_000, 19_999, 25_000].map(|at| watch.is_due(Timestamp::from_millis(at)));
     assert_eq!(due, [true, false, false, true, false, true]);
 }

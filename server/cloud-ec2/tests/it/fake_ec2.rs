@@ -19,7 +19,7 @@ pub(crate) type Form = BTreeMap<String, String>;
 /// HTTP status and body.
 type Answer = (StatusCode, String);
 
-/// An instance.
+/// An instance of the fake, with its form parameters.
 #[derive(Debug, Clone)]
 struct Machine {
     instance_type: String,

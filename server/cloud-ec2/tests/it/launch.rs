@@ -154,7 +154,7 @@ async fn an_internal_error_and_a_lost_connection_are_unknown_outcomes() {
         matches!(&internal, CloudError::Unknown { operation } if operation.contains("InternalError")),
         "{internal}"
     );
-    // The port of a closed listener refuses connections.
+    // Connections to the port of a closed listener are rejected.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let lost = adapter(format!("http://{closed}")).launch(&order("web-abcde")).await.unwrap_err();
     assert!(matches!(&lost, CloudError::Unknown { operation } if operation.starts_with("CreateFleet")), "{lost}");

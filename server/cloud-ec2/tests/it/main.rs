@@ -11,7 +11,7 @@ use engine::model::{CapacityType, Text, Timestamp};
 use fake_ec2::FakeEc2;
 
 /// Time of all calls in these tests: 2026-01-02T03:04:05Z.
-const NOW: Timestamp = Timestamp(1_767_323_045_000);
+const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_000);
 
 fn option(instance_type: &str, zone: &str) -> Override {
     Override { instance_type: Text::from(instance_type), zone: Text::from(zone) }

@@ -40,7 +40,7 @@ pub enum CatalogueError {
     /// The embedded data is damaged.
     #[error("the built-in catalogue is damaged in {file}, line {line}; this build cannot be used, install it again")]
     Damaged {
-        /// Embedded file.
+        /// Name of the embedded file.
         file: &'static str,
         /// Line of the data, from 1.
         line: usize,
@@ -53,9 +53,9 @@ pub enum CatalogueError {
     Field {
         /// Path of the field, with the type's name if known.
         at: String,
-        /// Found value.
+        /// The value in the file.
         found: String,
-        /// Allowed values.
+        /// The values that the field may have.
         allowed: String,
     },
 }
@@ -70,8 +70,8 @@ impl Snapshot {
         read::parse(bytes)
     }
 
-    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known zones, capacity and
-    /// overhead as the default NodeClass has them.
+    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known
+    /// zones, capacity and overhead as the default NodeClass has them.
     #[must_use]
     pub fn export(&self) -> Value {
         write::export(self)

@@ -181,7 +181,7 @@ fn assumed_zones(
     zones.dedup();
     tally.notes.insert(if zones.is_empty() {
         format!(
-            "the catalogue has no zones in {}, and the input names none: nothing can be bought there",
+            "the catalogue has no zones in {}, and the input names none: nothing can be launched there",
             region_options.region
         )
     } else {

@@ -64,11 +64,11 @@ impl PriceChange {
 pub struct Overlay {
     /// `metadata.name`.
     pub name: Text,
-    /// 0 to 10,000; higher wins.
+    /// 0 to 10,000; the higher weight takes precedence.
     pub weight: i64,
     /// Requirements on instance type and offering.
     pub requirements: Requirements,
-    /// Price change.
+    /// Price change; `None` leaves prices unchanged.
     pub price: Option<PriceChange>,
     /// Resources added to instances; never cpu, memory, ephemeral-storage or pods.
     pub capacity: Resources,

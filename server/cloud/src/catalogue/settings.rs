@@ -16,7 +16,7 @@ pub enum AmiFamily {
     /// Amazon Linux 2023.
     #[default]
     Al2023,
-    /// Bottlerocket.
+    /// Bottlerocket, in the variant of the instance type.
     Bottlerocket,
     /// The user's own images and user data.
     Custom,
@@ -54,7 +54,8 @@ impl AmiFamily {
         }
     }
 
-    /// The family named in `spec.amiFamily`, or by the part of an alias before the `@` (`al2023@latest`).
+    /// The family named in `spec.amiFamily`, or by the part of an alias before the `@`
+    /// (`al2023@latest`).
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|family| family.as_str().eq_ignore_ascii_case(name))
@@ -71,7 +72,8 @@ impl AmiFamily {
         }
     }
 
-    /// Whether kube-reserved memory follows the pods that the network interfaces allow, whatever `maxPods` says.
+    /// Whether kube-reserved memory depends on the pods that the network interfaces allow,
+    /// regardless of `maxPods`.
     pub(super) fn reserves_by_interfaces(self) -> bool {
         matches!(self, Self::Al2 | Self::Al2023 | Self::Custom)
     }
@@ -175,13 +177,14 @@ pub struct NodeClassSettings {
 /// Region, and the operator's settings for all its instance types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionOptions<'a> {
-    /// The region.
+    /// Name of the region, such as `us-east-1`.
     pub region: &'a str,
     /// Zones named by the input; used only where the snapshot has no zones for the region.
     pub extra_zones: &'a [Text],
     /// Prices of types without another price (a NodeOverlay that prices a preview type).
     pub preview_prices: BTreeMap<Text, MicroUsd>,
-    /// Spot price in thousandths of the on-demand price where neither a spot price nor the region's own share is known.
+    /// Spot price in thousandths of the on-demand price where neither a spot price nor the region's
+    /// own share is known.
     pub spot_per_mille: i64,
     /// Whether a pool permits spot; otherwise spot estimates get no note.
     pub spot_wanted: bool,

@@ -5,7 +5,7 @@ use engine::model::quantity::{self, QuantityError};
 /// A value of `evictionHard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Threshold {
-    /// Bytes.
+    /// An amount, in bytes.
     Bytes(i64),
     /// A share of the capacity, in millionths.
     Millionths(i64),
@@ -29,7 +29,8 @@ impl Threshold {
     /// Reads `5%`, `7.5%` or `200Mi`.
     ///
     /// # Errors
-    /// [`ThresholdError`] when the text is neither a percentage between 0 and 100 nor an amount of at least 0.
+    /// [`ThresholdError`] when the text is neither a percentage between 0 and 100 nor an amount of
+    /// at least 0.
     pub fn parse(text: &str) -> Result<Self, ThresholdError> {
         let Some(percent) = text.strip_suffix('%') else {
             let bytes = quantity::parse("memory", text)?;

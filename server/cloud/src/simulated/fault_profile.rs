@@ -19,7 +19,7 @@ pub struct FaultProfile {
     pub shutdown_ms: i64,
     /// No offering has capacity.
     pub no_capacity: bool,
-    /// Scripted shortages.
+    /// Offerings that never have capacity.
     pub shortages: Vec<CapacityShortage>,
     /// Share of offerings without capacity at any time, in percent; the affected ones change.
     pub shortage_percent: u32,
@@ -73,7 +73,7 @@ impl FaultProfile {
         capacity_type: CapacityType,
         now: Timestamp,
     ) -> bool {
-        let slot = u64::try_from(now.0.div_euclid(SHORTAGE_MS)).unwrap_or(0);
+        let slot = u64::try_from(now.as_millis().div_euclid(SHORTAGE_MS)).unwrap_or(0);
         let rng = rng.child("shortage").child(&option.instance_type).child(&option.zone).child(capacity_type.as_str());
         self.no_capacity
             || self.shortages.iter().any(|shortage| shortage.covers(option, capacity_type))
@@ -84,9 +84,9 @@ impl FaultProfile {
 /// Offerings without capacity. `None` matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CapacityShortage {
-    /// Instance type.
+    /// Name of the instance type.
     pub instance_type: Option<Text>,
-    /// Availability zone.
+    /// Name of the availability zone.
     pub zone: Option<Text>,
     /// Spot, on-demand or reserved.
     pub capacity_type: Option<CapacityType>,
@@ -113,7 +113,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// No limit.
+    /// A bucket that never rejects a call.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(1, 0)
@@ -122,7 +122,7 @@ impl TokenBucket {
     /// A burst of `burst` calls, and one more every `refill_ms` milliseconds.
     #[must_use]
     pub fn new(burst: i64, refill_ms: i64) -> Self {
-        Self { burst, refill_ms, left: burst.saturating_mul(1000), since: Timestamp(0) }
+        Self { burst, refill_ms, left: burst.saturating_mul(1000), since: Timestamp::from_millis(0) }
     }
 
     /// Takes one token, or returns the delay until one is available, in milliseconds.
@@ -130,7 +130,7 @@ impl TokenBucket {
         if self.refill_ms == 0 {
             return Ok(());
         }
-        let refilled = now.millis_since(self.since).saturating_mul(1000) / self.refill_ms;
+        let refilled = (now.duration_since(self.since) * 1000).get() / self.refill_ms;
         self.left = self.left.saturating_add(refilled).min(self.burst.saturating_mul(1000));
         self.since = self.since.max(now);
         if self.left >= 1000 {

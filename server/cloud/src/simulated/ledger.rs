@@ -18,7 +18,7 @@ pub struct LedgerEntry {
     pub price: Option<MicroUsd>,
     /// Time of the interruption notice, if it was reclaimed.
     pub interrupted: Option<Timestamp>,
-    /// Termination time.
+    /// Time of the termination; `None` while the instance exists.
     pub ended: Option<Timestamp>,
 }
 
@@ -28,11 +28,11 @@ pub struct Ledger {
     entries: BTreeMap<Text, LedgerEntry>,
     /// Launches without capacity.
     pub refused: u64,
-    /// Rate-limited calls.
+    /// Calls that the rate limit rejected.
     pub throttled: u64,
     /// Launches with a lost response.
     pub answers_lost: u64,
-    /// Failed listings.
+    /// Listings that failed.
     pub lists_failed: u64,
 }
 
@@ -86,7 +86,7 @@ impl Ledger {
     #[must_use]
     pub fn spent(&self, now: Timestamp) -> MicroUsd {
         let cost = |entry: &LedgerEntry| {
-            let millis = entry.ended.unwrap_or(now).millis_since(entry.instance.launched);
+            let millis = entry.ended.unwrap_or(now).duration_since(entry.instance.launched).get();
             let whole = i128::from(entry.price.map_or(0, |price| price.0)) * i128::from(millis) / 3_600_000;
             i64::try_from(whole).unwrap_or(i64::MAX)
         };

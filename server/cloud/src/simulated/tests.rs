@@ -25,8 +25,8 @@ fn cloud(faults: FaultProfile) -> SimulatedCloud {
 #[test]
 fn one_token_launches_one_instance_however_often_it_is_sent() {
     let mut cloud = cloud(FaultProfile::default());
-    let first = cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
-    let again = cloud.launch(&request("t", &["m5.large"]), Timestamp(9)).unwrap();
+    let first = cloud.launch(&request("t", &["m5.large"]), Timestamp::from_millis(0)).unwrap();
+    let again = cloud.launch(&request("t", &["m5.large"]), Timestamp::from_millis(9)).unwrap();
     assert_eq!(first.instance.id, again.instance.id);
     assert_eq!(cloud.ledger().launched_count(), 1);
 }
@@ -35,7 +35,7 @@ fn one_token_launches_one_instance_however_often_it_is_sent() {
 fn a_cloud_that_ignores_tokens_launches_twice() {
     let mut cloud = cloud(FaultProfile { ignore_tokens: true, ..FaultProfile::default() });
     for _ in 0..2 {
-        cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
+        cloud.launch(&request("t", &["m5.large"]), Timestamp::from_millis(0)).unwrap();
     }
     assert_eq!(cloud.ledger().duplicate_launches(), [(Text::from("c1"), Text::from("pool-abcde"))]);
 }
@@ -43,8 +43,8 @@ fn a_cloud_that_ignores_tokens_launches_twice() {
 #[test]
 fn a_token_with_other_parameters_is_refused() {
     let mut cloud = cloud(FaultProfile::default());
-    cloud.launch(&request("t", &["m5.large"]), Timestamp(0)).unwrap();
-    let other = cloud.launch(&request("t", &["c5.large"]), Timestamp(1));
+    cloud.launch(&request("t", &["m5.large"]), Timestamp::from_millis(0)).unwrap();
+    let other = cloud.launch(&request("t", &["c5.large"]), Timestamp::from_millis(1));
     assert_eq!(other, Err(CloudError::IdempotentParameterMismatch { token: Text::from("t") }));
     assert_eq!(cloud.ledger().launched_count(), 1);
 }
@@ -53,7 +53,7 @@ fn a_token_with_other_parameters_is_refused() {
 fn the_first_option_with_capacity_is_launched_and_earlier_ones_are_reported() {
     let short = CapacityShortage { instance_type: Some(Text::from("m5.large")), ..CapacityShortage::default() };
     let mut cloud = cloud(FaultProfile { shortages: vec![short], ..FaultProfile::default() });
-    let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp(0)).unwrap();
+    let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp::from_millis(0)).unwrap();
     assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
     assert_eq!(outcome.unavailable, request("t", &["m5.large"]).overrides);
 }
@@ -63,7 +63,7 @@ fn without_capacity_nothing_is_launched() {
     let mut cloud = cloud(FaultProfile { no_capacity: true, ..FaultProfile::default() });
     let wanted = request("t", &["m5.large"]);
     assert_eq!(
-        cloud.launch(&wanted, Timestamp(0)),
+        cloud.launch(&wanted, Timestamp::from_millis(0)),
         Err(CloudError::InsufficientCapacity { unavailable: wanted.overrides.clone() })
     );
     assert_eq!((cloud.ledger().launched_count(), cloud.ledger().refused), (0, 1));
@@ -72,25 +72,28 @@ fn without_capacity_nothing_is_launched() {
 #[test]
 fn calls_beyond_the_rate_limit_get_a_retry_delay() {
     let mut cloud = cloud(FaultProfile { calls: TokenBucket::new(2, 500), ..FaultProfile::default() });
-    assert!(cloud.launch(&request("a", &["x"]), Timestamp(0)).is_ok());
-    assert!(cloud.launch(&request("b", &["x"]), Timestamp(0)).is_ok());
-    let third = cloud.launch(&request("c", &["x"]), Timestamp(0));
+    assert!(cloud.launch(&request("a", &["x"]), Timestamp::from_millis(0)).is_ok());
+    assert!(cloud.launch(&request("b", &["x"]), Timestamp::from_millis(0)).is_ok());
+    let third = cloud.launch(&request("c", &["x"]), Timestamp::from_millis(0));
     // The bucket is empty and gets one call per 500 ms; one is added for rounding.
     assert_eq!(third, Err(CloudError::RequestLimitExceeded { retry_after_ms: 501 }));
-    assert!(cloud.launch(&request("c", &["x"]), Timestamp(501)).is_ok());
+    assert!(cloud.launch(&request("c", &["x"]), Timestamp::from_millis(501)).is_ok());
 }
 
 #[test]
 fn a_spot_instance_gets_a_notice_two_minutes_before_its_end() {
     let faults = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
     let mut cloud = cloud(faults);
-    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
-    assert!(matches!(cloud.tick(Timestamp(10)).as_slice(), [CloudEvent::Running(_)]));
-    assert!(cloud.interrupt(&id, Timestamp(1_000)));
-    let warned = cloud.tick(Timestamp(1_000));
-    assert!(matches!(warned.as_slice(), [CloudEvent::Interrupted { at: Timestamp(121_000), .. }]), "{warned:?}");
-    assert!(cloud.tick(Timestamp(121_004)).is_empty());
-    assert!(matches!(cloud.tick(Timestamp(121_005)).as_slice(), [CloudEvent::Terminated(_)]));
+    let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
+    assert!(matches!(cloud.tick(Timestamp::from_millis(10)).as_slice(), [CloudEvent::Running(_)]));
+    assert!(cloud.interrupt(&id, Timestamp::from_millis(1_000)));
+    let warned = cloud.tick(Timestamp::from_millis(1_000));
+    assert!(
+        matches!(warned.as_slice(), [CloudEvent::Interrupted { at, .. }] if at.as_millis() == 121_000),
+        "{warned:?}"
+    );
+    assert!(cloud.tick(Timestamp::from_millis(121_004)).is_empty());
+    assert!(matches!(cloud.tick(Timestamp::from_millis(121_005)).as_slice(), [CloudEvent::Terminated(_)]));
     assert_eq!(cloud.ledger().active().count(), 0);
 }
 
@@ -101,27 +104,30 @@ fn a_repeated_request_finds_the_instance_of_a_lost_response() {
     while cloud.ledger().launched_count() == 0 {
         tries += 1;
         assert!(tries < 100, "half of the lost responses come after the launch");
-        assert!(matches!(cloud.launch(&request("t", &["x"]), Timestamp(0)), Err(CloudError::Unknown { .. })));
+        assert!(matches!(
+            cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)),
+            Err(CloudError::Unknown { .. })
+        ));
     }
     cloud.faults_mut().lost_answers_percent = 0;
-    let found = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap();
+    let found = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap();
     assert_eq!(cloud.ledger().entries().map(|entry| &entry.instance.id).collect::<Vec<_>>(), [&found.instance.id]);
 }
 
 #[test]
 fn an_instance_is_terminated_for_its_own_cluster_only() {
     let mut cloud = cloud(FaultProfile::default());
-    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
+    let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
     let anew = Owner { cluster: "c1", uid: "uid-2" };
     for stranger in [Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "", uid: "uid-1" }, anew] {
-        let refused = cloud.terminate_owned(stranger, &id, Timestamp(10)).unwrap_err();
+        let refused = cloud.terminate_owned(stranger, &id, Timestamp::from_millis(10)).unwrap_err();
         assert!(matches!(&refused, CloudError::Foreign { id: of, .. } if *of == id), "{refused}");
         assert!(refused.to_string().contains("belongs to cluster \"c1"), "{refused}");
-        assert_eq!(cloud.list("c1", Timestamp(10)).count(), 1);
+        assert_eq!(cloud.list("c1", Timestamp::from_millis(10)).count(), 1);
     }
-    let message = cloud.terminate_owned(anew, &id, Timestamp(10)).unwrap_err().to_string();
+    let message = cloud.terminate_owned(anew, &id, Timestamp::from_millis(10)).unwrap_err().to_string();
     assert!(message.contains("cluster \"c1 (UID uid-1)\", not to cluster \"c1 (UID uid-2)\""), "{message}");
-    cloud.terminate_owned(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp(10)).unwrap();
+    cloud.terminate_owned(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp::from_millis(10)).unwrap();
     assert_eq!(cloud.describe(&id).unwrap().state, InstanceState::ShuttingDown);
 }
 
@@ -132,9 +138,9 @@ fn an_instance_or_a_caller_without_a_uid_is_foreign() {
     {
         let token = format!("t-{tagged}-{asked}");
         let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&token, &["x"]) };
-        let id = cloud.launch(&order, Timestamp(0)).unwrap().instance.id;
-        assert!(cloud.terminate_owned(Owner { cluster: "c2", uid: asked }, &id, Timestamp(10)).is_err());
-        let ended = cloud.terminate_owned(Owner { cluster: "c1", uid: asked }, &id, Timestamp(10));
+        let id = cloud.launch(&order, Timestamp::from_millis(0)).unwrap().instance.id;
+        assert!(cloud.terminate_owned(Owner { cluster: "c2", uid: asked }, &id, Timestamp::from_millis(10)).is_err());
+        let ended = cloud.terminate_owned(Owner { cluster: "c1", uid: asked }, &id, Timestamp::from_millis(10));
         assert_eq!(ended.is_ok(), ours, "{tagged:?} {asked:?}");
     }
 }
@@ -142,12 +148,12 @@ fn an_instance_or_a_caller_without_a_uid_is_foreign() {
 #[test]
 fn a_termination_is_reported_once_at_its_end() {
     let mut cloud = cloud(FaultProfile { shutdown_ms: 100, boot_ms: (60, 60), ..FaultProfile::default() });
-    let id = cloud.launch(&request("t", &["x"]), Timestamp(0)).unwrap().instance.id;
-    cloud.terminate(&id, Timestamp(10)).unwrap();
-    cloud.terminate(&id, Timestamp(50)).unwrap();
-    let events = cloud.tick(Timestamp(110));
+    let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
+    cloud.terminate(&id, Timestamp::from_millis(10)).unwrap();
+    cloud.terminate(&id, Timestamp::from_millis(50)).unwrap();
+    let events = cloud.tick(Timestamp::from_millis(110));
     // It would have booted at 60, but was shutting down since 10; it is terminated at 10 + 100.
     assert!(matches!(events.as_slice(), [CloudEvent::Terminated(_)]), "{events:?}");
-    assert!(matches!(cloud.terminate(&id, Timestamp(200)), Err(CloudError::NotFound { .. })));
-    assert_eq!(cloud.list("c1", Timestamp(200)).count(), 0);
+    assert!(matches!(cloud.terminate(&id, Timestamp::from_millis(200)), Err(CloudError::NotFound { .. })));
+    assert_eq!(cloud.list("c1", Timestamp::from_millis(200)).count(), 0);
 }

@@ -1,8 +1,8 @@
-//! The resource cover: weights for each group's resources under which no machine is value more than
-//! its price.
+//! The resource cover: weights for each group's resources under which the value of no machine
+//! exceeds its price.
 //!
 //! With such weights, the value of all pods is at most the cost of their machines, hence a lower
-//! bound. On a machine, a unit of a resource can serve one group only, so it is value at most the
+//! bound. On a machine, a unit of a resource can serve one group only, so its value is at most the
 //! highest weight among the groups that may use the machine. The linear program finds good weights;
 //! [`Cover::of`] then shrinks them until integer arithmetic proves them.
 

@@ -17,7 +17,7 @@ pub(super) struct Simplex {
 }
 
 impl Simplex {
-    /// Rows with `need`, each covered by a column of its own that gives one unit at `unit_cost`.
+    /// Rows with `need`, each covered by a separate column that gives one unit at `unit_cost`.
     pub(super) fn new(need: Vec<f64>, unit_cost: Vec<f64>) -> Self {
         let rows = need.len();
         let unit = |at: usize| (0..rows).map(|column| if column == at { 1.0 } else { 0.0 }).collect();

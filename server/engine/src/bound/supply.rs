@@ -31,7 +31,7 @@ pub(super) struct FreeCapacity {
 
 /// All priced and free capacity.
 pub(super) struct Supply {
-    /// Cheapest first.
+    /// Priced machines, cheapest first.
     pub(super) columns: Vec<Column>,
     pub(super) free: Vec<FreeCapacity>,
 }

@@ -40,7 +40,8 @@ pub(super) fn check<'a>(
             new: plan.nodes.iter().zip(&launches.of_node).filter_map(|(n, l)| Some((n, launch(l)?))).collect(),
             static_nodes: launches.of_static.iter().filter_map(launch).collect(),
         };
-        // The rules are independent of each other; every one sees existing and planned nodes together.
+        // The rules are independent of each other; every one sees existing and planned nodes
+        // together.
         zone_balance(input, plan, &pool_nodes, findings);
         safe_architectures(input, &pool_nodes, findings);
         spot_fallback(input, &pool_nodes, findings);
@@ -69,7 +70,8 @@ fn zone_balance(input: &PlanningInput, plan: &Plan, pool_nodes: &PoolNodes<'_, '
     for zone in existing.chain(launched.filter_map(|launch| launch.node.zones.first())) {
         *counts.entry(zone).or_insert(0) += 1;
     }
-    // All planned nodes are in `counts` before the first check, so the order of the plan does not matter.
+    // All planned nodes are in `counts` before the first check, so the order of the plan does not
+    // matter.
     let counted = super::topology::counted_beyond_nodes(input);
     for (node, launch) in &pool_nodes.new {
         let [zone] = &*node.zones else {
@@ -175,14 +177,14 @@ fn names_architecture(shape: &PodShape) -> bool {
 /// On-demand is allowed only for pods that have waited long enough, cannot use spot, or are
 /// excluded from spot by other opt-in rules.
 fn spot_fallback(input: &PlanningInput, pool_nodes: &PoolNodes<'_, '_>, findings: &mut Findings<'_>) {
-    let Some(wait) = pool_nodes.pool.rules.spot_fallback_after_ms else { return };
+    let Some(wait) = pool_nodes.pool.rules.spot_fallback_after else { return };
     let pool_allows =
         pool_nodes.pool.requirements.get(CAPACITY_TYPE).is_none_or(|r| r.has(CapacityType::Spot.as_str()));
     if !pool_allows {
         return;
     }
     let still_waiting = |(_, pod, shape): &(u32, &Pod, &PodShape)| {
-        let waited = pod.created.is_none_or(|created| input.now.millis_since(created) >= wait);
+        let waited = pod.created.is_none_or(|created| input.now.duration_since(created) >= wait);
         !waited && allows_spot(shape)
     };
     let early = |node: &PlannedNode| {

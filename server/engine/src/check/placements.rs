@@ -71,7 +71,8 @@ pub(super) fn collect<'a>(input: &'a PlanningInput, plan: &'a Plan, findings: &m
             findings.report_node(Rule::Placement, &node.name, "no pod is placed on it".to_owned());
         }
     }
-    // Every list has been counted once this ends, so a count other than 1 is a missing or duplicate pod.
+    // Every list has been counted once this ends, so a count other than 1 is a missing or duplicate
+    // pod.
     plan.unschedulable.iter().for_each(|pod| place(*pod, UNPLACED, findings));
     for (pod, times) in times_placed.iter().enumerate().filter(|(_, times)| **times != 1) {
         findings.report_pod(Rule::Placement, host_number(pod), None, &format!("is in {times} places instead of one"));

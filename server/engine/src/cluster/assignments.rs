@@ -6,11 +6,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PodKey;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-/// How long kube-scheduler may take to bind a pod once its node is initialized, in milliseconds:
-/// twice Karpenter's longest batch window (Karpenter: nomination).
-pub const NOMINATION_MS: i64 = 20_000;
+/// How long kube-scheduler may take to bind a pod once its node is initialized: twice Karpenter's
+/// longest batch window (Karpenter: nomination).
+pub const NOMINATION_WINDOW: Millis = Millis::from_secs(20);
 
 /// Target of an assignment.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

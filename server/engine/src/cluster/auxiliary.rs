@@ -7,7 +7,7 @@ use super::node_class::ClassRecord;
 use super::pdb::PodBudgetRecord;
 use super::record::{PodKey, PodRecord};
 use super::state::ClusterState;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// An object that the agent or the server cannot read or watch. Decisions for the rest of the cluster are unaffected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,8 +40,8 @@ pub(super) struct AuxiliaryRecords {
     pub(super) attach: BTreeMap<Text, Vec<(Text, i64)>>,
     /// Pending pods for which Cluster Autoscaler triggered a scale-up, by time; index of `pods`.
     pub(super) external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
-    /// How long such pods are not planned, in milliseconds.
-    pub(super) hold_ms: Option<i64>,
+    /// How long such pods are not planned.
+    pub(super) hold_for: Option<Millis>,
     /// Decisions are recorded and not executed, so that nothing is launched twice beside an active Karpenter.
     pub(super) shadow: bool,
 }

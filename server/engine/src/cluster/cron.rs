@@ -18,6 +18,26 @@ pub struct Cron {
     both_days: bool,
 }
 
+/// Why a text is no schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CronError {
+    /// It has another number of fields than five, and is no macro.
+    #[error("{0} fields, allowed: five (minute, hour, day of month, month, day of week) or a macro such as @daily")]
+    FieldCount(usize),
+    /// A field is invalid.
+    #[error("{what} {field:?}, allowed: {least} to {most}, ranges, steps, lists and *")]
+    Field {
+        /// Name of the field.
+        what: &'static str,
+        /// Its content.
+        field: String,
+        /// The smallest number allowed.
+        least: u32,
+        /// The largest number allowed.
+        most: u32,
+    },
+}
+
 const MONTHS: [&str; 12] = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
 const WEEKDAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
 
@@ -32,7 +52,7 @@ impl Cron {
     ///
     /// # Errors
     /// What is invalid, and what is allowed.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, CronError> {
         let text = text.trim();
         let expanded = match text.to_ascii_lowercase().as_str() {
             "@yearly" | "@annually" => "0 0 1 1 *",
@@ -44,10 +64,7 @@ impl Cron {
         };
         let fields: Vec<&str> = expanded.split_ascii_whitespace().collect();
         let [minute, hour, day, month, weekday] = fields[..] else {
-            return Err(format!(
-                "{} fields, allowed: five (minute, hour, day of month, month, day of week) or a macro such as @daily",
-                fields.len()
-            ));
+            return Err(CronError::FieldCount(fields.len()));
         };
         let open = |field: &str| field.split(',').any(|part| matches!(part, "*" | "?" | "*/1" | "?/1"));
         Ok(Self {
@@ -63,14 +80,14 @@ impl Cron {
     /// The first time after `after` at which the schedule fires; `None` when it never does.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let first = after.0.div_euclid(MINUTE_MS).checked_add(1)?;
+        let first = after.as_millis().div_euclid(MINUTE_MS).checked_add(1)?;
         let today = first.div_euclid(DAY_MINUTES);
         let earliest = first.rem_euclid(DAY_MINUTES);
         for day in today..today.checked_add(HORIZON_DAYS)? {
             let from = if day == today { earliest } else { 0 };
             let hit = (from..DAY_MINUTES).filter(|_| self.fires_on(day)).find(|minute| self.fires_at(*minute));
             if let Some(minute) = hit {
-                return Some(Timestamp((day.checked_mul(DAY_MINUTES)? + minute).checked_mul(MINUTE_MS)?));
+                return Some(Timestamp::from_millis((day.checked_mul(DAY_MINUTES)? + minute).checked_mul(MINUTE_MS)?));
             }
         }
         None
@@ -108,8 +125,8 @@ fn has(set: u64, member: i64) -> bool {
 }
 
 /// The members of one field, such as `0,30`, `9-17/2`, `*/15` or `mon-fri`.
-fn parse_field(field: &str, what: &str, least: u32, most: u32, names: &[&str]) -> Result<u64, String> {
-    let wrong = || format!("{what} {field:?}, allowed: {least} to {most}, ranges, steps, lists and *");
+fn parse_field(field: &str, what: &'static str, least: u32, most: u32, names: &[&str]) -> Result<u64, CronError> {
+    let wrong = || CronError::Field { what, field: field.to_owned(), least, most };
     let mut members = 0;
     for part in field.split(',') {
         let (range, step) = part.split_once('/').map_or((part, None), |(range, step)| (range, Some(step)));
@@ -145,7 +162,7 @@ mod tests {
     const DAY: i64 = 24 * HOUR;
 
     fn next(schedule: &str, after: i64) -> Option<i64> {
-        Cron::parse(schedule).unwrap().next_after(Timestamp(after)).map(|at| at.0)
+        Cron::parse(schedule).unwrap().next_after(Timestamp::from_millis(after)).map(|at| at.as_millis())
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! maximum age.
 
 use super::cron::Cron;
-use crate::model::Timestamp;
+use crate::model::{Millis, Timestamp};
 
 /// Which nodes consolidation may remove (`spec.disruption.consolidationPolicy`). Empty nodes are
 /// removed under each.
@@ -68,15 +68,15 @@ pub struct Budget {
 pub struct BudgetWindow {
     /// When a window begins, in UTC.
     pub schedule: Cron,
-    /// Duration of a window, in milliseconds.
-    pub duration_ms: i64,
+    /// Duration of a window.
+    pub duration: Millis,
 }
 
 impl BudgetWindow {
     /// Whether `now` is within a window (Karpenter: budgets). The end of a window is excluded.
     #[must_use]
     pub fn contains(&self, now: Timestamp) -> bool {
-        let since = Timestamp(now.0.saturating_sub(self.duration_ms));
+        let since = now - self.duration;
         self.schedule.next_after(since).is_some_and(|hit| hit <= now)
     }
 }
@@ -97,31 +97,30 @@ impl Budget {
 }
 
 /// The disruption settings of a NodePool, beside the [`NodePool`](crate::model::NodePool) that scheduling looks at.
-/// Durations are in milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DisruptionPolicy {
     /// Minimum time without pod events before a node is consolidated; `None` is `Never`.
-    pub consolidate_after_ms: Option<i64>,
+    pub consolidate_after: Option<Millis>,
     /// Which nodes consolidation may remove.
     pub policy: ConsolidationPolicy,
     /// Limits on simultaneously removed nodes. Without an entry there is no limit.
     pub budgets: Vec<Budget>,
     /// Maximum age of a node; `None` is `Never`.
-    pub expire_after_ms: Option<i64>,
+    pub expire_after: Option<Millis>,
     /// Maximum duration of a drain before pods are deleted regardless of budgets; `None` has no
     /// limit.
-    pub termination_grace_period_ms: Option<i64>,
+    pub termination_grace_period: Option<Millis>,
 }
 
 impl Default for DisruptionPolicy {
     /// The defaults of Karpenter's API: consolidate at once, one budget of 10 %, expiry after 30 days.
     fn default() -> Self {
         Self {
-            consolidate_after_ms: Some(0),
+            consolidate_after: Some(Millis::ZERO),
             policy: ConsolidationPolicy::default(),
             budgets: vec![Budget { limit: BudgetLimit::Percent(10), reasons: None, window: None }],
-            expire_after_ms: Some(720 * 3_600_000),
-            termination_grace_period_ms: None,
+            expire_after: Some(Millis::from_hours(720)),
+            termination_grace_period: None,
         }
     }
 }
@@ -148,7 +147,7 @@ impl DisruptionPolicy {
     /// When a node with its last pod event at `since` becomes consolidatable; `None` is never.
     #[must_use]
     pub fn consolidatable_from(&self, since: Timestamp) -> Option<Timestamp> {
-        self.consolidate_after_ms.map(|wait| Timestamp(since.0.saturating_add(wait)))
+        self.consolidate_after.map(|wait| since + wait)
     }
 }
 
@@ -168,11 +167,21 @@ mod tests {
     fn a_share_of_nodes_rounds_up() {
         // 10 % of 11 nodes is 1.1, rounded up 2; one of them is gone already.
         assert_eq!(
-            policy_of(vec![budget(BudgetLimit::Percent(10))]).allowance(DisruptionReason::Empty, 11, 1, Timestamp(0)),
+            policy_of(vec![budget(BudgetLimit::Percent(10))]).allowance(
+                DisruptionReason::Empty,
+                11,
+                1,
+                Timestamp::from_millis(0)
+            ),
             1
         );
         assert_eq!(
-            policy_of(vec![budget(BudgetLimit::Percent(0))]).allowance(DisruptionReason::Empty, 11, 0, Timestamp(0)),
+            policy_of(vec![budget(BudgetLimit::Percent(0))]).allowance(
+                DisruptionReason::Empty,
+                11,
+                0,
+                Timestamp::from_millis(0)
+            ),
             0
         );
     }
@@ -181,15 +190,15 @@ mod tests {
     fn the_tightest_budget_for_the_reason_applies() {
         let drift = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Nodes(0)) };
         let both = policy_of(vec![budget(BudgetLimit::Nodes(3)), drift]);
-        assert_eq!(both.allowance(DisruptionReason::Empty, 100, 0, Timestamp(0)), 3);
-        assert_eq!(both.allowance(DisruptionReason::Drifted, 100, 0, Timestamp(0)), 0);
+        assert_eq!(both.allowance(DisruptionReason::Empty, 100, 0, Timestamp::from_millis(0)), 3);
+        assert_eq!(both.allowance(DisruptionReason::Drifted, 100, 0, Timestamp::from_millis(0)), 0);
     }
 
     #[test]
     fn without_a_budget_there_is_no_limit_and_an_unreadable_one_allows_none() {
-        assert_eq!(policy_of(vec![]).allowance(DisruptionReason::Empty, 5, 5, Timestamp(0)), usize::MAX);
+        assert_eq!(policy_of(vec![]).allowance(DisruptionReason::Empty, 5, 5, Timestamp::from_millis(0)), usize::MAX);
         let odd = Budget { reasons: Some(vec![DisruptionReason::Drifted]), ..budget(BudgetLimit::Unreadable) };
-        assert_eq!(policy_of(vec![odd]).allowance(DisruptionReason::Empty, 5, 0, Timestamp(0)), 0);
+        assert_eq!(policy_of(vec![odd]).allowance(DisruptionReason::Empty, 5, 0, Timestamp::from_millis(0)), 0);
     }
 
     #[test]
@@ -197,10 +206,12 @@ mod tests {
         // 5 January 2026 is a Monday; 09:00 UTC is 1,767,603,600 s after the epoch. From Monday to Friday, 9:00 to 17:00.
         let monday_nine = 1_767_603_600_000;
         let schedule = Cron::parse("0 9 * * mon-fri").unwrap();
-        let window = Some(BudgetWindow { schedule, duration_ms: 8 * 3_600_000 });
+        let window = Some(BudgetWindow { schedule, duration: Millis::from_hours(8) });
         let policy_of =
             policy_of(vec![Budget { window, ..budget(BudgetLimit::Nodes(0)) }, budget(BudgetLimit::Nodes(2))]);
-        let at = |millis: i64| policy_of.allowance(DisruptionReason::Empty, 10, 0, Timestamp(monday_nine + millis));
+        let at = |millis: i64| {
+            policy_of.allowance(DisruptionReason::Empty, 10, 0, Timestamp::from_millis(monday_nine + millis))
+        };
         assert_eq!([at(-1), at(0), at(8 * 3_600_000 - 1), at(8 * 3_600_000)], [2, 0, 0, 2]);
         // Saturday, five days later.
         assert_eq!(at(5 * 86_400_000), 2);

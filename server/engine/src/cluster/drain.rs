@@ -2,7 +2,7 @@
 //! blocks it; until it ends, the assignments of its pods are extended while they are still
 //! feasible.
 
-use super::assignments::{NOMINATION_MS, Target};
+use super::assignments::{NOMINATION_WINDOW, Target};
 use super::record::{NodeRecord, PodKey};
 use super::state::ClusterState;
 use crate::model::taints::first_untolerated;
@@ -15,7 +15,7 @@ impl ClusterState {
     pub fn extend_assignments(&mut self, now: Timestamp) {
         let kept: Vec<PodKey> =
             self.assignments.expiring_by(now).filter(|pod| self.may_keep_assignment(pod)).cloned().collect();
-        let until = Timestamp(now.0.saturating_add(NOMINATION_MS));
+        let until = now + NOMINATION_WINDOW;
         for pod in kept {
             self.assignments.extend_until(&pod, until);
         }
@@ -25,7 +25,7 @@ impl ClusterState {
     /// needs the capacity.
     pub(super) fn release_assignment(&mut self, pod: &PodKey, former_node: Option<&Text>, now: Timestamp) {
         if former_node.is_some_and(|node| self.is_node_leaving(node)) {
-            self.assignments.hand_to_successor(pod, Timestamp(now.0.saturating_add(NOMINATION_MS)));
+            self.assignments.hand_to_successor(pod, now + NOMINATION_WINDOW);
         } else {
             self.assignments.remove(pod);
         }

@@ -2,11 +2,12 @@
 
 use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-/// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it, in milliseconds. Longer than a node
-/// usually takes to join, shorter than Cluster Autoscaler's own timeout (`--max-node-provision-time`, 15 minutes).
-pub const EXTERNAL_SCALE_UP_MS: i64 = 5 * 60_000;
+/// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it. Longer than
+/// a node usually takes to join, shorter than Cluster Autoscaler's own timeout
+/// (`--max-node-provision-time`, 15 minutes).
+pub const EXTERNAL_SCALE_UP_HOLD: Millis = Millis::from_mins(5);
 
 /// Name of Karpenter in an [`AutoscalerRecord`].
 pub const KARPENTER: &str = "karpenter";
@@ -26,9 +27,9 @@ pub struct AutoscalerRecord {
 }
 
 impl ClusterState {
-    /// Sets how long a pod is not planned after Cluster Autoscaler triggered a scale-up for it, in milliseconds.
-    pub fn hold_after_external_scale_up(&mut self, hold_ms: i64) {
-        self.auxiliary.hold_ms = Some(hold_ms);
+    /// Sets how long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
+    pub fn hold_after_external_scale_up(&mut self, hold_for: Millis) {
+        self.auxiliary.hold_for = Some(hold_for);
     }
 
     /// Sets shadow mode: decisions are recorded and not executed, so an active Karpenter does not exclude NodePools.
@@ -36,22 +37,22 @@ impl ClusterState {
         self.auxiliary.shadow = shadow;
     }
 
-    fn hold_ms(&self) -> i64 {
-        self.auxiliary.hold_ms.unwrap_or(EXTERNAL_SCALE_UP_MS)
+    fn hold_for(&self) -> Millis {
+        self.auxiliary.hold_for.unwrap_or(EXTERNAL_SCALE_UP_HOLD)
     }
 
     /// When the hold of `pod` after a Cluster Autoscaler scale-up ends; `None` when it is not held at `now`.
     #[must_use]
     pub fn external_hold_until(&self, pod: &PodRecord, now: Timestamp) -> Option<Timestamp> {
-        let until = Timestamp(pod.external_scale_up?.0.saturating_add(self.hold_ms()));
+        let until = pod.external_scale_up? + self.hold_for();
         (until > now).then_some(until)
     }
 
     /// When the next hold after a Cluster Autoscaler scale-up ends; the pod is planned then if it is still pending.
     #[must_use]
     pub fn next_hold_expiry(&self, now: Timestamp) -> Option<Timestamp> {
-        let hold = self.hold_ms();
-        let until = |at: &Timestamp| Timestamp(at.0.saturating_add(hold));
+        let hold = self.hold_for();
+        let until = |at: &Timestamp| *at + hold;
         self.auxiliary.external_scale_ups.iter().map(|(at, _)| until(at)).find(|until| *until > now)
     }
 

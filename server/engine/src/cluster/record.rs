@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use super::DisruptionPolicy;
 use super::condition_digest::ConditionDigest;
-use crate::model::{Labels, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives};
+use crate::model::{
+    Labels, Millis, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
+};
 
 /// Namespace and name of a pod.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,8 +55,8 @@ pub enum Scheduling {
 pub enum DoNotDisrupt {
     /// While it runs.
     Always,
-    /// For this many milliseconds from its start; a pod that has not started is protected.
-    ForMillis(i64),
+    /// For this long from its start; a pod that has not started is protected.
+    For(Millis),
 }
 
 /// A pod.
@@ -195,8 +197,8 @@ impl PodRecord {
         }
         match (self.do_not_disrupt, self.started) {
             (None, _) => false,
-            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::ForMillis(_)), None) => true,
-            (Some(DoNotDisrupt::ForMillis(wait)), Some(start)) => now.millis_since(start) < wait,
+            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::For(_)), None) => true,
+            (Some(DoNotDisrupt::For(wait)), Some(start)) => now.duration_since(start) < wait,
         }
     }
 }
@@ -267,8 +269,8 @@ pub struct ClaimRecord {
     pub initialized_at: Option<Timestamp>,
     /// Digest of `status.conditions`.
     pub condition_digest: ConditionDigest,
-    /// `spec.terminationGracePeriod` in milliseconds.
-    pub termination_grace_period_ms: Option<i64>,
+    /// `spec.terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
 }
 
 /// Facts of a launched instance, for its NodeClaim.

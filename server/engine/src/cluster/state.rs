@@ -105,7 +105,7 @@ impl ClusterState {
             self.delete(key, now);
         }
         self.auxiliary = AuxiliaryRecords {
-            hold_ms: self.auxiliary.hold_ms,
+            hold_for: self.auxiliary.hold_for,
             shadow: self.auxiliary.shadow,
             external_scale_ups: std::mem::take(&mut self.auxiliary.external_scale_ups),
             ..AuxiliaryRecords::default()

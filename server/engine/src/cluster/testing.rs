@@ -7,8 +7,8 @@ use super::{Budget, BudgetLimit, ClusterState, DisruptionPolicy, Object, Observa
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use crate::model::pool::OptInRules;
 use crate::model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, PodShape, Requirements, Resources,
-    Text, Timestamp,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Millis, NodePool, Offering, PodShape, Requirements,
+    Resources, Text, Timestamp,
 };
 
 pub(crate) fn text(value: &str) -> Text {
@@ -57,8 +57,11 @@ pub(crate) fn pool() -> PoolRecord {
         catalogue: Arc::new(Catalogue { types: vec![instance_type(2), instance_type(4)], offering_keys: Vec::new() }),
         rules: OptInRules::default(),
     };
-    let disruption =
-        DisruptionPolicy { consolidate_after_ms: Some(30_000), budgets: Vec::new(), ..DisruptionPolicy::default() };
+    let disruption = DisruptionPolicy {
+        consolidate_after: Some(Millis::from_secs(30)),
+        budgets: Vec::new(),
+        ..DisruptionPolicy::default()
+    };
     PoolRecord { pool, disruption, revision: text("1"), meta: PoolMeta::default() }
 }
 
@@ -113,12 +116,18 @@ pub(crate) fn pod(name: &str, millis: i64) -> PodRecord {
 /// The pod, running on the node of `machine`.
 pub(crate) fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
     let node = Some(Text::from(format!("n-{machine}")));
-    PodRecord { node, phase: PodPhase::Running, scheduling: Scheduling::Unseen, started: Some(Timestamp(0)), ..pod }
+    PodRecord {
+        node,
+        phase: PodPhase::Running,
+        scheduling: Scheduling::Unseen,
+        started: Some(Timestamp::from_millis(0)),
+        ..pod
+    }
 }
 
 pub(crate) fn observe(state: &mut ClusterState, at: i64, objects: impl IntoIterator<Item = Object>) {
     for object in objects {
-        state.apply(Observation::upsert(object), Timestamp(at));
+        state.apply(Observation::upsert(object), Timestamp::from_millis(at));
     }
 }
 

@@ -9,7 +9,7 @@ fn key(name: &str) -> PodKey {
 }
 
 fn names(state: &ClusterState) -> (Vec<Text>, Vec<Text>) {
-    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     (input.pods.into_iter().map(|pod| pod.name).collect(), input.nodes.into_iter().map(|node| node.name).collect())
 }
 
@@ -17,7 +17,7 @@ fn names(state: &ClusterState) -> (Vec<Text>, Vec<Text>) {
 fn pods_of_one_shape_are_interned_once_even_in_separate_allocations() {
     let mut state = initialized_cluster(pool(), &[]);
     observe(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100)), Object::Pod(pod("c", 200))]);
-    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(input.shapes.iter().map(|shape| &shape.requests).collect::<Vec<_>>(), [&cpu(100), &cpu(200)]);
     assert_eq!(input.pods.iter().map(|pod| pod.shape).collect::<Vec<_>>(), [0, 0, 1]);
 }
@@ -30,7 +30,7 @@ fn an_assigned_pod_is_not_planned_again_and_uses_capacity_of_its_machine() {
     state.assume_claim(coming);
     state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
     assert_eq!(names(&state), (vec![text("b")], vec![text("m0")]));
-    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(input.nodes[0].stage, NodeStage::InFlight);
     assert_eq!(input.nodes[0].pods.iter().map(|pod| &pod.name).collect::<Vec<_>>(), [&text("a")]);
 }
@@ -40,20 +40,20 @@ fn an_assignment_follows_its_machine_from_claim_to_node_and_ends_with_the_bindin
     let mut state = initialized_cluster(pool(), &["m0"]);
     observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
     state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
-    let assigned = state.planning_input(&Policy::default(), Timestamp(0));
+    let assigned = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!((assigned.pods.len(), assigned.nodes[0].pods.len()), (0, 1));
     observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("a", 100)))]);
     assert_eq!(state.assignments.iter().count(), 0);
-    assert_eq!(state.planning_input(&Policy::default(), Timestamp(1)).nodes[0].pods.len(), 1);
+    assert_eq!(state.planning_input(&Policy::default(), Timestamp::from_millis(1)).nodes[0].pods.len(), 1);
 }
 
 #[test]
 fn a_pod_with_an_expired_assignment_is_planned_again() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
-    state.assignments.assign(key("a"), Target::Node(text("n-m0")), Some(Timestamp(20)));
-    assert!(!state.assignments.expire(Timestamp(19)));
-    assert!(state.assignments.expire(Timestamp(20)));
+    state.assignments.assign(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(20)));
+    assert!(!state.assignments.expire(Timestamp::from_millis(19)));
+    assert!(state.assignments.expire(Timestamp::from_millis(20)));
     assert_eq!(names(&state).0, [text("a")]);
 }
 
@@ -63,7 +63,7 @@ fn pods_of_a_terminating_machine_are_planned_before_their_eviction() {
     let daemon = PodRecord { daemon: Some(text("kube-system/agent")), ..bound_to("m0", pod("agent", 10)) };
     observe(&mut state, 0, [Object::Pod(bound_to("m0", pod("a", 100))), Object::Pod(daemon)]);
     state.mark_for_deletion(&text("m0"));
-    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(
         input.pods.iter().map(|pod| (&pod.name, pod.moved_from.clone())).collect::<Vec<_>>(),
         [(&text("a"), Some(text("n-m0")))]
@@ -82,7 +82,9 @@ fn startup_taints_block_no_pod_until_the_node_is_initialized() {
     let mut young = NodeRecord { taints: vec![startup.clone(), not_ready.clone(), own.clone()], ..node("m0") };
     young.labels.remove(INITIALIZED);
     observe(&mut state, 0, [Object::Claim(claimed), Object::Node(young.clone())]);
-    let taints = |state: &ClusterState| state.planning_input(&Policy::default(), Timestamp(0)).nodes[0].taints.clone();
+    let taints = |state: &ClusterState| {
+        state.planning_input(&Policy::default(), Timestamp::from_millis(0)).nodes[0].taints.clone()
+    };
     assert_eq!(taints(&state), std::slice::from_ref(&own));
     young.labels.insert(text(INITIALIZED), text("true"));
     observe(&mut state, 0, [Object::Node(young)]);
@@ -98,7 +100,7 @@ fn an_initializing_node_has_the_resources_of_its_claim_that_it_does_not_report_y
     young.labels.remove(INITIALIZED);
     young.labels.remove(REGISTERED);
     observe(&mut state, 0, [Object::Claim(claimed), Object::Node(young)]);
-    let input = state.planning_input(&Policy::default(), Timestamp(0));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(input.nodes[0].allocatable.get("nvidia.com/gpu"), 4);
     assert_eq!(input.nodes[0].stage, NodeStage::Registered);
 }
@@ -110,7 +112,7 @@ fn a_snapshot_removes_objects_that_it_lacks() {
     let pods = vec![bound_to("m1", pod("b", 100))];
     let snapshot =
         ClusterSnapshot { pods, nodes: vec![node("m1")], claims: vec![claim("m1")], ..ClusterSnapshot::default() };
-    state.apply(Observation::Snapshot(Box::new(snapshot)), Timestamp(1));
+    state.apply(Observation::Snapshot(Box::new(snapshot)), Timestamp::from_millis(1));
     assert!(state.is_synced() && state.pools().next().is_none());
     assert_eq!(state.nodes().map(|node| &node.name).collect::<Vec<_>>(), [&text("n-m1")]);
     assert_eq!(state.pods_on(&text("n-m1")).count(), 1);
@@ -144,10 +146,10 @@ fn the_demand_is_indexed_and_equals_a_scan_of_all_pods() {
     );
     state.mark_for_deletion(&text("m0"));
     let names = |state: &ClusterState| -> Vec<Text> {
-        state.demand(Timestamp(0)).into_iter().map(|pod| pod.key.name.clone()).collect()
+        state.demand(Timestamp::from_millis(0)).into_iter().map(|pod| pod.key.name.clone()).collect()
     };
     let walked = |state: &ClusterState| -> Vec<Text> {
-        let pods = state.pods().filter(|pod| state.is_demand(pod, Timestamp(0)));
+        let pods = state.pods().filter(|pod| state.is_demand(pod, Timestamp::from_millis(0)));
         pods.map(|pod| pod.key.name.clone()).collect()
     };
     assert_eq!(names(&state), [text("b"), text("leaves"), text("waits")]);
@@ -160,8 +162,8 @@ fn the_demand_is_indexed_and_equals_a_scan_of_all_pods() {
         1,
         [Object::Pod(PodRecord { phase: PodPhase::Succeeded, ..bound_to("m1", pod("stays", 100)) })],
     );
-    state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp(1));
-    state.apply(Observation::Delete(Key::Pod(key("nominated"))), Timestamp(1));
+    state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp::from_millis(1));
+    state.apply(Observation::Delete(Key::Pod(key("nominated"))), Timestamp::from_millis(1));
     assert_eq!(names(&state), [text("gated"), text("leaves")]);
     assert_eq!(names(&state), walked(&state));
     assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (3, 5, 0));
@@ -171,7 +173,7 @@ fn the_demand_is_indexed_and_equals_a_scan_of_all_pods() {
 #[test]
 fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {
     let claimed = |name: &str, event: Option<i64>, since: Option<i64>| {
-        let (last_pod_event, initialized_at) = (event.map(Timestamp), since.map(Timestamp));
+        let (last_pod_event, initialized_at) = (event.map(Timestamp::from_millis), since.map(Timestamp::from_millis));
         ClaimRecord { last_pod_event, initialized_at, ..claim(name) }
     };
     let picture = || ClusterSnapshot {
@@ -184,17 +186,17 @@ fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {
         ],
         nodes: ["m0", "m1", "m2", "m3", "m4"].map(node).into(),
         pods: vec![
-            PodRecord { started: Some(Timestamp(200_000)), ..bound_to("m0", pod("a", 1)) },
-            PodRecord { started: Some(Timestamp(700_000)), ..bound_to("m4", pod("b", 1)) },
+            PodRecord { started: Some(Timestamp::from_millis(200_000)), ..bound_to("m0", pod("a", 1)) },
+            PodRecord { started: Some(Timestamp::from_millis(700_000)), ..bound_to("m4", pod("b", 1)) },
         ],
         pools: vec![pool()],
         ..ClusterSnapshot::default()
     };
     let mut state = ClusterState::default();
     let mut show = |picture, at| {
-        state.apply(Observation::Snapshot(Box::new(picture)), Timestamp(at));
+        state.apply(Observation::Snapshot(Box::new(picture)), Timestamp::from_millis(at));
         ["m0", "m1", "m2", "m3", "m4"]
-            .map(|name| state.last_pod_event(&Text::from(format!("n-{name}"))).map_or(-1, |t| t.0))
+            .map(|name| state.last_pod_event(&Text::from(format!("n-{name}"))).map_or(-1, |t| t.as_millis()))
     };
     // Without either fact, or with a time in the future, the first observation counts; b started on m4 after the claim's time.
     assert_eq!(show(picture(), 1_000_000), [400_000, 300_000, 1_000_000, 1_000_000, 700_000]);

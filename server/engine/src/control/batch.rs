@@ -12,7 +12,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// Pending pods that are planned together.
 #[derive(Debug, Clone, Default)]
@@ -38,9 +38,9 @@ impl BatchWindow {
 
     /// When the window closes; `None` while it is not open.
     #[must_use]
-    pub fn closes_at(&self, idle_ms: i64, max_ms: i64) -> Option<Timestamp> {
+    pub fn closes_at(&self, idle: Millis, max: Millis) -> Option<Timestamp> {
         let opened = self.opened?;
-        Some(Timestamp(self.latest.0.saturating_add(idle_ms).min(opened.0.saturating_add(max_ms))))
+        Some((self.latest + idle).min(opened + max))
     }
 
     /// Closes the window; returns when it was opened.
@@ -54,17 +54,17 @@ mod tests {
     use super::*;
 
     fn add(window: &mut BatchWindow, uid: &str, at: i64) {
-        window.add_pod(&Text::from(uid), Timestamp(at));
+        window.add_pod(&Text::from(uid), Timestamp::from_millis(at));
     }
 
     #[test]
     fn each_pod_extends_the_window_once() {
         let mut window = BatchWindow::default();
-        assert_eq!(window.closes_at(1000, 10_000), None);
+        assert_eq!(window.closes_at(Millis::from_secs(1), Millis::from_secs(10)), None);
         add(&mut window, "a", 0);
         add(&mut window, "b", 900);
         add(&mut window, "b", 1800);
-        assert_eq!(window.closes_at(1000, 10_000), Some(Timestamp(1900)));
+        assert_eq!(window.closes_at(Millis::from_secs(1), Millis::from_secs(10)), Some(Timestamp::from_millis(1900)));
     }
 
     #[test]
@@ -75,7 +75,7 @@ mod tests {
         }
         // The last pod is added at 9.5 s; one idle second later would be 10.5 s, but the window
         // opened at 0.
-        assert_eq!(window.closes_at(1000, 10_000), Some(Timestamp(10_000)));
+        assert_eq!(window.closes_at(Millis::from_secs(1), Millis::from_secs(10)), Some(Timestamp::from_millis(10_000)));
     }
 
     #[test]
@@ -84,6 +84,6 @@ mod tests {
         add(&mut window, "a", 0);
         window.close();
         add(&mut window, "a", 5000);
-        assert_eq!(window.closes_at(1000, 10_000), Some(Timestamp(6000)));
+        assert_eq!(window.closes_at(Millis::from_secs(1), Millis::from_secs(10)), Some(Timestamp::from_millis(6000)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::batch::BatchWindow;
 use super::gc::GarbageCollector;
-use super::guardrails::{ClusterGuardrails, Guardrails, GuardrailsView};
+use super::guardrails::{ClusterGuardrails, DisabledGuards, Guardrails, GuardrailsView};
 use super::machine::{Machine, Stage};
 use super::nomination::{NominationRetries, RegistrationGate};
 use super::planning::PlanNumber;
@@ -15,7 +15,7 @@ use super::recovery::{Finding, Recovery};
 use super::status_reporter::{StatusReporter, drain_blocked_message};
 use super::unavailable_offerings::UnavailableOfferings;
 use super::view::{ClusterView, InstanceAnomalies, MAX_ASSUMED_SHOWN, MachineView, PlanningView};
-use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings};
+use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings, UnplacedPod};
 use crate::cluster::{ClusterState, PodKey, Target};
 use crate::model::{MicroUsd, Text, Timestamp};
 
@@ -25,6 +25,7 @@ const RECENT_DECISIONS: usize = 20;
 /// What all clusters of the region share, and the output of the current event.
 pub(super) struct Context<'c> {
     pub settings: &'c Settings,
+    pub disabled_guards: &'c DisabledGuards,
     pub offerings: &'c mut UnavailableOfferings,
     pub guardrails: &'c mut Guardrails,
     pub next_number: &'c mut u64,
@@ -47,10 +48,6 @@ impl Context<'_> {
         let number = *self.next_plan;
         *self.next_plan += 1;
         PlanNumber(number)
-    }
-
-    pub fn after(&self, millis: i64) -> Timestamp {
-        Timestamp(self.now.0.saturating_add(millis))
     }
 }
 
@@ -85,9 +82,9 @@ pub(super) struct ClusterController {
     pub pending_instructions: BTreeMap<InstructionId, Text>,
     /// Last decisions, latest first.
     pub recent_decisions: VecDeque<Arc<Decision>>,
-    /// Summary of unplaced pods, one for each plan of a planning round; an unchanged summary is not
+    /// Unplaced pods with their reasons, for each plan of a planning round; unchanged ones are not
     /// recorded again.
-    pub last_unplaced: Vec<String>,
+    pub last_unplaced: Vec<Vec<UnplacedPod>>,
     /// The plan in progress.
     pub pending_plan: Option<PendingPlan>,
     /// Position in the demand: which pods the next plan takes.
@@ -227,7 +224,7 @@ impl ClusterController {
             pods,
             blocked: self.drain_blocker(machine, now),
             node,
-            termination_reason: machine.termination_reason.clone(),
+            termination_reason: machine.termination_reason.as_ref().map(|reason| Text::from(reason.to_string())),
         }
     }
 }

@@ -6,7 +6,7 @@ use super::guardrails::quarantine::ObjectCounts;
 use super::status::{EventOrder, StatusOrder};
 use super::{ClusterId, DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
 use crate::cluster::{LaunchedFacts, PodKey};
-use crate::model::{CapacityType, Labels, MicroUsd, Requirements, Resources, Taint, Text, Timestamp};
+use crate::model::{CapacityType, Labels, MicroUsd, Millis, Requirements, Resources, Taint, Text, Timestamp};
 use crate::plan::Reason;
 
 /// An operation to execute, answered by [`Event`](super::Event)s.
@@ -111,6 +111,29 @@ pub enum Effect {
         /// The target cluster.
         cluster: ClusterId,
     },
+}
+
+impl Effect {
+    /// The cluster that the effect concerns.
+    #[must_use]
+    pub fn cluster(&self) -> &ClusterId {
+        match self {
+            Self::Plan(request) => &request.cluster,
+            Self::RecordDecision(decision) => &decision.cluster,
+            Self::Launch(order) => &order.cluster,
+            Self::Relaunch(decided) => &decided.machine.launch.cluster,
+            Self::Instruct { cluster, .. }
+            | Self::Terminate { cluster, .. }
+            | Self::Resync { cluster, .. }
+            | Self::Describe { cluster, .. }
+            | Self::Inspect { cluster, .. }
+            | Self::CloseLaunch { cluster, .. }
+            | Self::RecordLaunched { cluster, .. }
+            | Self::PersistCounts { cluster, .. }
+            | Self::ReportFinding { cluster, .. }
+            | Self::PublishView { cluster } => cluster,
+        }
+    }
 }
 
 /// Id of an instruction, unique and increasing within one controller.
@@ -253,10 +276,10 @@ pub struct ClaimOrder {
     pub requirements: Requirements,
     /// Sum of the requests of pods and daemons.
     pub requests: Resources,
-    /// `spec.expireAfter` in milliseconds; `None` is `Never`.
-    pub expire_after_ms: Option<i64>,
-    /// `spec.terminationGracePeriod` in milliseconds.
-    pub termination_grace_period_ms: Option<i64>,
+    /// `spec.expireAfter`; `None` is `Never`.
+    pub expire_after: Option<Millis>,
+    /// `spec.terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
 }
 
 /// An instance to launch. A retry with unknown outcome sends the identical order.
@@ -326,7 +349,7 @@ pub struct Decision {
     pub due: Timestamp,
     /// Its purpose.
     pub kind: DecisionKind,
-    /// It is recorded only; the notes say what would have been executed.
+    /// It is recorded only, in shadow mode.
     pub shadow: bool,
     /// Version of the cluster state that it was made from.
     pub state_version: u64,
@@ -342,6 +365,8 @@ pub struct Decision {
     pub new_cost: MicroUsd,
     /// Lower bound of the price per hour of any plan for the same pods.
     pub lower_bound: MicroUsd,
+    /// What would have been executed without shadow mode, one sentence each.
+    pub would: Vec<String>,
     /// Warnings about consequences that may surprise.
     pub notes: Vec<String>,
     /// Input of its plan, to be recorded with it; `None` for decisions without a plan.

@@ -133,8 +133,8 @@ pub enum Event {
     LaunchHistoryLoaded {
         /// The cluster that the event concerns.
         cluster: ClusterId,
-        /// Launches of the last [`RESTORE_WINDOW_MS`](super::guardrails::restore::RESTORE_WINDOW_MS)
-        /// milliseconds, and all that are not closed.
+        /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::restore::RESTORE_WINDOW), and
+        /// all that are not closed.
         past: Vec<RecentLaunch>,
     },
     /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
@@ -209,7 +209,7 @@ pub struct Launched {
 pub enum LaunchFailure {
     /// Insufficient capacity for these (instance type, zone) in the order's capacity type; for all
     /// options of the order when empty.
-    NoCapacity {
+    InsufficientCapacity {
         /// Options that were tried.
         unavailable: Vec<(Text, Text)>,
     },

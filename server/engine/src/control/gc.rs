@@ -15,34 +15,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_controller::{ClusterController, Context};
-use super::guardrails::removal::HoldCause;
+use super::guardrails::removal::{HoldCause, ListingLoss};
 use super::instance_inspection::ListingSuspicion;
 use super::machine::Stage;
 use super::recovery::{Finding, LaunchState};
 use super::{Effect, machine::Machine};
-use crate::model::{Text, Timestamp};
-
-/// Settings of garbage collection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct GarbageCollectionSettings {
-    /// Collection period: how long an anomaly must persist before it is collected, in milliseconds;
-    /// `None` disables collection.
-    pub after_ms: Option<i64>,
-    /// Whether incomplete listings are evaluated. For guard-off tests.
-    pub accept_partial: bool,
-    /// Whether instances count as orphaned although the snapshot shows no or few objects. For
-    /// guard-off tests.
-    pub accept_absence: bool,
-    /// Whether an orphaned instance with a Node is drained before termination. `false` for
-    /// guard-off tests.
-    pub drain_orphans: bool,
-}
-
-impl Default for GarbageCollectionSettings {
-    fn default() -> Self {
-        Self { after_ms: Some(60_000), accept_partial: false, accept_absence: false, drain_orphans: true }
-    }
-}
+use crate::model::{Millis, Text, Timestamp};
 
 /// Instances of one cluster, as listed by the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,10 +86,10 @@ impl GarbageCollector {
         self.suspicion.as_ref().filter(|_| !self.confirmed)
     }
 
-    /// Distrusts listings; returns whether the reason is new.
-    pub fn mark_suspicious(&mut self, reason: Text, now: Timestamp) -> bool {
+    /// Distrusts listings; returns whether the loss is new.
+    pub fn mark_suspicious(&mut self, loss: ListingLoss, now: Timestamp) -> bool {
         let since = self.suspicion.as_ref().map_or(now, |doubt| doubt.since);
-        let doubt = ListingSuspicion { since, reason };
+        let doubt = ListingSuspicion { since, loss };
         self.suspicion.replace(doubt.clone()) != Some(doubt)
     }
 
@@ -135,9 +113,9 @@ impl GarbageCollector {
         self.inspected_at.get(provider_id).copied()
     }
 
-    /// Records an inspection, and removes those older than `kept_ms`.
-    pub fn record_inspection(&mut self, provider_id: Text, kept_ms: i64, now: Timestamp) {
-        self.inspected_at.retain(|_, at| now.millis_since(*at) < kept_ms);
+    /// Records an inspection, and removes those older than `kept_for`.
+    pub fn record_inspection(&mut self, provider_id: Text, kept_for: Millis, now: Timestamp) {
+        self.inspected_at.retain(|_, at| now.duration_since(*at) < kept_for);
         self.inspected_at.insert(provider_id, now);
     }
 
@@ -177,8 +155,8 @@ impl GarbageCollector {
     }
 
     /// Fingerprint of the anomalies in the view.
-    pub fn view_version(&self) -> (Option<Text>, (usize, usize)) {
-        (self.suspicion().map(|doubt| doubt.reason.clone()), self.counts())
+    pub fn view_version(&self) -> (Option<ListingLoss>, (usize, usize)) {
+        (self.suspicion().map(|doubt| doubt.loss.clone()), self.counts())
     }
 
     /// Number of orphaned instances, and of foreign instances.
@@ -190,23 +168,21 @@ impl GarbageCollector {
 impl ClusterController {
     /// Evaluates a listing of the cluster's instances.
     pub fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
-        let GarbageCollectionSettings { after_ms, accept_partial, .. } = ctx.settings.collect;
-        let Some(after_ms) = after_ms else { return };
-        let whole = listing.complete || accept_partial;
+        let Some(after) = ctx.settings.gc_after else { return };
         let held = self.guardrails.quarantine.is_some() || self.is_shadow(ctx);
-        if held || !whole || !self.is_ready() || listing.requested_at < self.gc.since {
+        if held || !listing.complete || !self.is_ready() || listing.requested_at < self.gc.since {
             return;
         }
-        let trusted = self.check_listing(listing, after_ms, ctx);
+        let trusted = self.check_listing(listing, after, ctx);
         if self.recovery.is_pending() {
-            return self.exclude_ended_launches(listing, after_ms, trusted, ctx);
+            return self.exclude_ended_launches(listing, after, trusted, ctx);
         }
-        self.inspect_missing(listing, after_ms, trusted, ctx);
+        self.inspect_missing(listing, after, trusted, ctx);
         if !trusted {
             return;
         }
-        self.collect_orphans(listing, after_ms, ctx);
-        self.terminate_unclaimed(listing, after_ms, ctx);
+        self.collect_orphans(listing, after, ctx);
+        self.terminate_unclaimed(listing, after, ctx);
     }
 
     /// Excludes launches whose instance has ended from the check for missing NodeClaims, which
@@ -216,7 +192,7 @@ impl ClusterController {
     ///
     /// A suspicious listing proves nothing: each instance is inspected, and the cloud must state
     /// that it has ended.
-    fn exclude_ended_launches(&mut self, listing: &Listing, after_ms: i64, trusted: bool, ctx: &mut Context<'_>) {
+    fn exclude_ended_launches(&mut self, listing: &Listing, after: Millis, trusted: bool, ctx: &mut Context<'_>) {
         if !listing.complete || self.state.synced_since().is_none_or(|since| listing.requested_at < since) {
             return;
         }
@@ -240,7 +216,7 @@ impl ClusterController {
         let known = &self.gc.missing;
         let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.requested_at);
         let missing: BTreeMap<Text, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
-        let due = missing.iter().filter(|(_, since)| listing.requested_at.millis_since(**since) >= after_ms);
+        let due = missing.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
         let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.missing = missing;
         if !due.is_empty() {
@@ -251,7 +227,7 @@ impl ClusterController {
 
     /// Terminates orphaned instances; those that have a Node are adopted first, so that they are
     /// drained.
-    fn collect_orphans(&mut self, listing: &Listing, after_ms: i64, ctx: &mut Context<'_>) {
+    fn collect_orphans(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
         let mut orphans = BTreeMap::new();
         for instance in listing.instances.iter().filter(|instance| !instance.terminating) {
             if instance.cluster_uid != self.uid {
@@ -259,7 +235,7 @@ impl ClusterController {
             } else if !self.is_owned(instance) {
                 let since = self.gc.orphans.get(&instance.provider_id).copied().unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
-                let due = listing.requested_at.millis_since(since) >= after_ms;
+                let due = listing.requested_at.duration_since(since) >= after;
                 if due && !self.snapshot_suspicious(1, 1, ctx) && !self.most_nodes_vanished(ctx) {
                     self.collect_orphan(instance, since, ctx);
                 }
@@ -274,7 +250,7 @@ impl ClusterController {
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
         // While every Node is missing, an instance without a Node counts as in use.
         let in_use = has_node || self.may_have_hidden_node(ctx);
-        if in_use && !terminating && ctx.settings.collect.drain_orphans {
+        if in_use && !terminating {
             self.adopt_orphan(instance, since, ctx);
         } else {
             self.terminate_orphan(instance, ctx);
@@ -309,10 +285,10 @@ impl ClusterController {
     /// Inspects instances that the listing lacks: immediately while listings are suspicious,
     /// otherwise after the collection period. The answers are handled by
     /// [`ClusterController::handle_inspection`].
-    fn inspect_missing(&mut self, listing: &Listing, after_ms: i64, trusted: bool, ctx: &mut Context<'_>) {
+    fn inspect_missing(&mut self, listing: &Listing, after: Millis, trusted: bool, ctx: &mut Context<'_>) {
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let lacks = |machine: &&Machine| {
-            self.should_be_listed(machine, listing.requested_at, after_ms) && !listed.contains(&machine.provider_id)
+            self.should_be_listed(machine, listing.requested_at, after) && !listed.contains(&machine.provider_id)
         };
         let missing: BTreeMap<Text, Timestamp> = (self.machines.values().filter(lacks))
             .map(|machine| {
@@ -320,8 +296,7 @@ impl ClusterController {
                 (machine.claim.clone(), since)
             })
             .collect();
-        let due =
-            missing.iter().filter(|(_, since)| !trusted || listing.requested_at.millis_since(**since) >= after_ms);
+        let due = missing.iter().filter(|(_, since)| !trusted || listing.requested_at.duration_since(**since) >= after);
         let due: Vec<(Text, Text)> =
             due.filter_map(|(claim, _)| Some((claim.clone(), self.machines.get(claim)?.provider_id.clone()))).collect();
         self.guardrails.waiting_removals.retain(HoldCause::Missing, |claim| missing.contains_key(claim));
@@ -333,17 +308,12 @@ impl ClusterController {
         };
         self.guardrails.waiting_removals.retain(HoldCause::Foreign, is_foreign);
         self.gc.missing = missing;
-        if ctx.settings.guardrails.removal.second_source {
-            return self.inspect_instances(due, ctx);
-        }
-        for (_, provider_id) in due {
-            self.handle_instance_gone(&provider_id, ctx);
-        }
+        self.inspect_instances(due, ctx);
     }
 
     /// Whether a listing requested at `requested_at` must contain the machine's instance.
-    fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after_ms: i64) -> bool {
-        let old = asked.millis_since(machine.since) >= after_ms;
+    fn should_be_listed(&self, machine: &Machine, asked: Timestamp, after: Millis) -> bool {
+        let old = asked.duration_since(machine.since) >= after;
         match machine.stage {
             Stage::Planned | Stage::Creating | Stage::Launching | Stage::Deleting => false,
             Stage::Terminating => !machine.provider_id.is_empty(),

@@ -1,8 +1,12 @@
 //! Guardrails: limits that every decision must pass before it takes effect.
 //!
 //! A guardrail never plans. It inspects a decision and lets it pass, holds it with a reason, or
-//! holds all decisions of the cluster. Each guardrail is a value with pure functions, is switched
-//! off by its own setting, and has a test that fails while it is off:
+//! holds all decisions of the cluster. Each guardrail is a value with pure functions and has a test
+//! that fails while it is off. It is switched off by its own setting or by an operator's
+//! confirmation; `replacement` has neither, and only a test disables it (`disabled_guards`). A
+//! reason is a value ([`HoldReason`], [`QuarantineReason`],
+//! [`RemovalRefusal`](removal::RemovalRefusal)) and is compared as one; its `Display` is the
+//! sentence for operators. The guardrails:
 //!
 //! - [`quarantine`] holds everything in a cluster whose agent reported too large a loss, until a
 //!   later snapshot and a second source confirm it or the operator releases it.
@@ -45,9 +49,11 @@
 //! reports them.
 
 pub mod circuit_breaker;
+mod disabled_guards;
 mod enforcement;
 pub mod fleet_counters;
 pub mod freeze;
+mod hold;
 pub mod launch_backoff;
 pub mod mode;
 pub mod persisted_counts;
@@ -64,7 +70,11 @@ mod snapshot_acceptance;
 pub mod unannounced_deletions;
 pub mod view;
 
+pub(super) use disabled_guards::DisabledGuards;
+#[cfg(test)]
+pub(super) use disabled_guards::Guard;
 pub use freeze::Freeze;
+pub use hold::{Hold, HoldReason};
 pub use mode::Mode;
 pub use settings::GuardrailSettings;
 pub use view::GuardrailsView;
@@ -78,21 +88,12 @@ use circuit_breaker::CircuitBreaker;
 use freeze::Freezes;
 use launch_backoff::LaunchBackoff;
 use persisted_counts::PersistedCounts;
-use quarantine::Quarantine;
+use quarantine::{Quarantine, QuarantineReason};
 use rate_limits::RateLimits;
 use removal::HeldRemovals;
 use restore::RecentLaunch;
+use shadow::ShadowContent;
 use unannounced_deletions::UnannouncedDeletions;
-
-/// A hold on launches or removals.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
-    /// Sentence for operators; unchanged as long as the cause is.
-    pub reason: Text,
-    /// When capacity under the limit returns if no event comes first; `None` when only an event can
-    /// end the hold.
-    pub until: Option<Timestamp>,
-}
 
 /// Guardrail state of the fleet.
 #[derive(Debug, Default)]
@@ -113,8 +114,8 @@ impl Guardrails {
     /// Advances the clock; returns whether that changes what the whole fleet may do.
     pub fn advance(&mut self, settings: &GuardrailSettings, now: Timestamp) -> bool {
         self.now = now;
-        self.launches.expire(settings.launches.window_ms, now);
-        self.removals.expire(settings.removals.window_ms, now);
+        self.launches.expire(settings.launches.window, now);
+        self.removals.expire(settings.removals.window, now);
         let breaker = self.circuit_breaker.evaluate(&settings.circuit_breaker, now);
         self.freezes.expire(now) || breaker
     }
@@ -148,12 +149,12 @@ pub(super) struct ClusterGuardrails {
     /// Last known disruption policies of deleted NodePools.
     pub former_disruption_policies: BTreeMap<Text, DisruptionPolicy>,
     /// Content of the last shadow decisions: launches, removals.
-    pub last_shadow_decisions: [String; 2],
+    pub last_shadow_decisions: [ShadowContent; 2],
 }
 
 impl ClusterGuardrails {
     /// Changes whenever the guardrail part of the cluster's view does.
-    pub fn view_fingerprint(&self) -> (Option<Text>, Option<Text>, Option<Text>, u64) {
+    pub fn view_fingerprint(&self) -> (Option<QuarantineReason>, Option<HoldReason>, Option<HoldReason>, u64) {
         let reason = |held: &Option<Hold>| held.as_ref().map(|held| held.reason.clone());
         let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
         (quarantine, reason(&self.held_launches), reason(&self.held_removals), self.waiting_removals.version())

@@ -9,11 +9,11 @@
 use std::collections::BTreeSet;
 
 use super::cluster_controller::{ClusterController, Context};
-use super::guardrails::removal::{Evidence, HoldCause, evaluate_removal};
+use super::guardrails::removal::{Evidence, HoldCause, ListingLoss, RemovalRefusal, evaluate_removal};
 use super::machine::Stage;
 use super::recovery::{Finding, LaunchState};
 use super::{Effect, Inspection, Listing};
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
 const MAX_INSPECTIONS: usize = 10;
@@ -21,34 +21,33 @@ const MAX_INSPECTIONS: usize = 10;
 /// inspection found no ended instance: all clusters may be affected at once, and the cloud allows
 /// few calls a second.
 const MAX_INSPECTIONS_IF_SUSPICIOUS: usize = 2;
-/// Minimum time between two inspections of the same instance, in milliseconds.
-const INSPECT_AGAIN_MS: i64 = 30_000;
-/// How long the time of an inspection is kept, in milliseconds.
-const INSPECTION_KEPT_MS: i64 = 3_600_000;
-/// Time until a refused termination is retried, in milliseconds.
-const REFUSED_AGAIN_MS: i64 = 300_000;
-/// Time until a call is retried for an instance that the cloud does not know but that has a Node,
-/// in milliseconds.
-const UNKNOWN_AGAIN_MS: i64 = 60_000;
+/// Minimum time between two inspections of the same instance.
+const INSPECTION_INTERVAL: Millis = Millis::from_secs(30);
+/// How long the time of an inspection is kept.
+const INSPECTION_RETENTION: Millis = Millis::from_hours(1);
+/// Time until a refused termination is retried.
+const REFUSED_RETRY_DELAY: Millis = Millis::from_mins(5);
+/// Time until a call is retried for an instance that the cloud does not know but that has a Node.
+const UNKNOWN_RETRY_DELAY: Millis = Millis::from_mins(1);
 
 /// Why listings of the cloud are not trusted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ListingSuspicion {
     /// When they became suspicious.
     pub since: Timestamp,
-    /// The reason, one sentence.
-    pub reason: Text,
+    /// What they lack.
+    pub loss: ListingLoss,
 }
 
 impl ClusterController {
     /// Compares a listing with the instances known to run; returns whether it is trusted.
-    pub fn check_listing(&mut self, listing: &Listing, after_ms: i64, ctx: &mut Context<'_>) -> bool {
+    pub fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
         let rule = ctx.settings.guardrails.quarantine;
         let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
-        let known = self.known_to_run(listing.requested_at, after_ms);
+        let known = self.known_to_run(listing.requested_at, after);
         let lacking = known.iter().filter(|id| !listed.contains(id)).count();
         let lacks = lacking > rule.free_machines && lacking * 100 > rule.percent * known.len();
-        if !lacks || rule.percent == 0 || !ctx.settings.guardrails.removal.second_source {
+        if !lacks || rule.percent == 0 {
             self.gc.clear_suspicion();
             return true;
         }
@@ -56,12 +55,8 @@ impl ClusterController {
             return true;
         }
         let (missing, of) = (lacking, known.len());
-        let reason = format!(
-            "the cloud's listing lacks {missing} of {of} instances known to run: listings are ignored until one \
-             contains them, the cloud states for each id that it has ended, or an operator runs `{}`",
-            self.confirm_command()
-        );
-        if self.gc.mark_suspicious(Text::from(reason), ctx.now) {
+        let loss = ListingLoss { cluster: self.cluster.clone(), missing, of };
+        if self.gc.mark_suspicious(loss, ctx.now) {
             self.report_finding(Finding::ListingLacks { missing, of }, ctx);
         }
         false
@@ -69,14 +64,14 @@ impl ClusterController {
 
     /// Provider ids of instances that a listing requested at `requested_at` must contain,
     /// regardless of their Nodes, without those that have ended as the cloud stated.
-    fn known_to_run(&self, asked: Timestamp, after_ms: i64) -> BTreeSet<Text> {
+    fn known_to_run(&self, asked: Timestamp, after: Millis) -> BTreeSet<Text> {
         let runs = |stage: Stage| {
             matches!(
                 stage,
                 Stage::Launched | Stage::Registered | Stage::Initialized | Stage::Draining | Stage::Launching
             )
         };
-        let old = |since: Timestamp| asked.millis_since(since) >= after_ms;
+        let old = |since: Timestamp| asked.duration_since(since) >= after;
         let machines = self.machines.values().filter(|m| runs(m.stage) && !m.provider_id.is_empty() && old(m.since));
         let left = self.recovery.launches().iter().filter_map(|launch| match &launch.state {
             LaunchState::Launched { provider_id } => Some(provider_id),
@@ -90,13 +85,14 @@ impl ClusterController {
     /// least recently inspected first.
     pub fn inspect_instances(&mut self, mut missing: Vec<(Text, Text)>, ctx: &mut Context<'_>) {
         let known = &self.gc;
-        missing
-            .retain(|(_, id)| known.last_inspected(id).is_none_or(|at| ctx.now.millis_since(at) >= INSPECT_AGAIN_MS));
+        missing.retain(|(_, id)| {
+            known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL)
+        });
         missing.sort_by_key(|(_, id)| known.last_inspected(id));
         let inconclusive = self.gc.suspicion().is_some() && !self.gc.inspections_find_ended();
         let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
         for (claim, provider_id) in missing.into_iter().take(most) {
-            self.gc.record_inspection(provider_id.clone(), INSPECTION_KEPT_MS, ctx.now);
+            self.gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
             self.request_inspection(claim, provider_id, ctx);
         }
     }
@@ -149,14 +145,14 @@ impl ClusterController {
             // A terminating machine was counted against the limits when its removal was decided.
             (circumstances.frozen, circumstances.capped) = (None, None);
         }
-        let verdict = evaluate_removal(&ctx.settings.guardrails.removal, evidence, facts, &circumstances);
-        if self.apply_gate_decision(HoldCause::Missing, claim, &verdict, ctx.now) {
+        let verdict = evaluate_removal(evidence, facts, &circumstances);
+        if self.apply_gate_decision(HoldCause::Missing, claim, verdict, ctx.now) {
             if evidence == Evidence::Unknown && !stage.is_terminating() {
                 self.count_removal(claim, ctx);
             }
             self.delete_gone_machine(claim, ctx);
         } else if matches!(stage, Stage::Launching | Stage::Terminating) {
-            self.schedule_cloud_retry(claim, UNKNOWN_AGAIN_MS, ctx);
+            self.schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx);
         }
     }
 
@@ -170,29 +166,19 @@ impl ClusterController {
             machine.termination_refused = true;
         }
         self.hold_foreign(&claim, provider_id, ctx);
-        self.schedule_cloud_retry(&claim, REFUSED_AGAIN_MS, ctx);
+        self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
     }
 
     fn hold_foreign(&mut self, claim: &Text, provider_id: &Text, ctx: &mut Context<'_>) {
-        let reason = format!("the tags of instance {provider_id} do not name cluster {}", self.cluster);
-        let release = format!(
-            "until the tags are restored (fleetwright.dev/cluster={}, fleetwright.dev/cluster-uid={}, \
-             fleetwright.dev/managed=true), or the instance has ended",
-            self.cluster, self.uid
-        );
-        self.guardrails.waiting_removals.hold(
-            HoldCause::Foreign,
-            claim,
-            Text::from(reason),
-            Text::from(release),
-            ctx.now,
-        );
+        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
+        let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
+        self.guardrails.waiting_removals.hold(HoldCause::Foreign, claim, refusal, ctx.now);
     }
 
     /// Schedules a retry of the cloud call for `claim`.
-    fn schedule_cloud_retry(&mut self, claim: &Text, after_ms: i64, ctx: &Context<'_>) {
+    fn schedule_cloud_retry(&mut self, claim: &Text, after: Millis, ctx: &Context<'_>) {
         if let Some(machine) = self.machines.get_mut(claim) {
-            machine.retry_cloud_at = Some(ctx.after(after_ms));
+            machine.retry_cloud_at = Some(ctx.now + after);
         }
     }
 

@@ -7,21 +7,19 @@
 use std::collections::BTreeSet;
 
 use super::cluster_controller::{ClusterController, Context};
-use super::machine::{LaunchedInstance, Machine, Stage};
+use super::machine::{LaunchedInstance, Machine, Stage, TerminationReason};
 use super::{DecidedLaunch, Effect, Instruction, InstructionId, LaunchFailure, Launched, order};
-use crate::cluster::assignments::NOMINATION_MS;
+use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
-use crate::model::{CapacityType, Text, Timestamp};
+use crate::model::{CapacityType, Millis, Text, Timestamp};
 
 /// Maximum launch attempts for one NodeClaim, each with its own token.
 const MAX_ATTEMPTS: u32 = 3;
 /// How long the controller waits to observe the effect of an acknowledged instruction before it
-/// sends the instruction again, in milliseconds.
-const OBSERVE_MS: i64 = 5_000;
-/// Termination reason of a NodeClaim without available launch option.
-pub(super) const NO_CAPACITY: &str = "the cloud has no capacity for any launch option";
+/// sends the instruction again.
+const OBSERVATION_WAIT: Millis = Millis::from_secs(5);
 
 impl ClusterController {
     /// Adds machines for launched NodeClaims of this server that the cluster shows.
@@ -51,7 +49,7 @@ impl ClusterController {
     /// Advances all machines as far as the observed state permits. Initialized machines, the large
     /// majority, are skipped unless their deletion was requested.
     pub fn advance_machines(&mut self, ctx: &mut Context<'_>) {
-        self.update_registration_gate(ctx.settings.open_together_ms, ctx.now);
+        self.update_registration_gate(ctx.settings.open_together, ctx.now);
         let deleted = self.state.claims_being_deleted();
         let moves = |machine: &Machine| machine.stage != Stage::Initialized || deleted.contains(&machine.claim);
         let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
@@ -66,26 +64,25 @@ impl ClusterController {
 
     fn advance_machine(&mut self, claim: &Text, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
-        let elapsed = ctx.now.millis_since(machine.since);
+        let elapsed = ctx.now.duration_since(machine.since);
         let free = machine.pending_instruction.is_none() && machine.not_before <= ctx.now;
         match machine.stage {
-            Stage::Launching if machine.termination_reason.is_none() && elapsed >= ctx.settings.launch_timeout_ms => {
-                let minutes = ctx.settings.launch_timeout_ms / 60_000;
-                let reason = format!("no instance was launched within {minutes} minutes");
+            Stage::Launching if machine.termination_reason.is_none() && elapsed >= ctx.settings.launch_timeout => {
+                let minutes = ctx.settings.launch_timeout.as_mins();
                 ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
-                self.begin_termination(claim, &Text::from(reason), None, ctx);
+                self.begin_termination(claim, TerminationReason::LaunchTimeout { minutes }, None, ctx);
             }
             Stage::Launched => self.advance_launched(claim, elapsed, free, ctx),
             Stage::Registered => self.advance_registered(claim, free, ctx),
             Stage::Draining if free => self.drain_node(claim, ctx),
-            Stage::Deleting if free => self.delete_claim(claim, &Text::default(), ctx),
+            Stage::Deleting if free => self.delete_claim(claim, None, ctx),
             Stage::Launching | Stage::Terminating => self.retry_cloud_call(claim, ctx),
             _ => {}
         }
     }
 
-    fn advance_launched(&mut self, claim: &Text, elapsed: i64, free: bool, ctx: &mut Context<'_>) {
+    fn advance_launched(&mut self, claim: &Text, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {
         let node = self.state.node_of_claim(claim);
         match node {
             Some(node) if node.is_registered() => {
@@ -111,18 +108,17 @@ impl ClusterController {
                 );
             }
             // A registered Node that is not observed any more is no registration timeout.
-            None if elapsed >= ctx.settings.registration_timeout_ms => {
+            None if elapsed >= ctx.settings.registration_timeout => {
                 if self.machines.get(claim).is_some_and(|machine| machine.not_before > ctx.now) {
                     return;
                 }
                 if !self.may_terminate_without_node(claim, ctx) {
                     return self.retry_later(claim, ctx);
                 }
-                let minutes = ctx.settings.registration_timeout_ms / 60_000;
-                let reason = format!("the node did not register within {minutes} minutes");
+                let minutes = ctx.settings.registration_timeout.as_mins();
                 ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
-                self.begin_termination(claim, &Text::from(reason), None, ctx);
+                self.begin_termination(claim, TerminationReason::RegistrationTimeout { minutes }, None, ctx);
             }
             _ => {}
         }
@@ -132,7 +128,7 @@ impl ClusterController {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
             self.enter_stage(claim, Stage::Initialized, ctx.now);
-            self.state.assignments.expire_claim_at(claim, ctx.after(NOMINATION_MS));
+            self.state.assignments.expire_claim_at(claim, ctx.now + NOMINATION_WINDOW);
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
             let node = node.name.clone();
             self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
@@ -159,11 +155,11 @@ impl ClusterController {
             return;
         };
         machine.pending_instruction = None;
-        let observe_ms = if machine.stage == Stage::Launched { 0 } else { OBSERVE_MS };
-        machine.not_before = Timestamp(ctx.now.0.saturating_add(observe_ms));
+        let wait = if machine.stage == Stage::Launched { Millis::ZERO } else { OBSERVATION_WAIT };
+        machine.not_before = ctx.now + wait;
         let (stage, terminating) = (machine.stage, machine.termination_reason.is_some());
         match stage {
-            Stage::Creating if terminating => self.delete_claim(&claim, &Text::default(), ctx),
+            Stage::Creating if terminating => self.delete_claim(&claim, None, ctx),
             Stage::Creating => {
                 self.enter_stage(&claim, Stage::Launching, ctx.now);
                 self.launch_instance(&claim, ctx);
@@ -185,7 +181,7 @@ impl ClusterController {
             return;
         }
         let Some(claim) = self.pending_instructions.remove(&id) else { return };
-        let again = ctx.after(ctx.settings.retry_ms);
+        let again = ctx.now + ctx.settings.retry_delay;
         let Some(machine) = self.machines.get_mut(&claim).filter(|machine| machine.pending_instruction == Some(id))
         else {
             return;
@@ -265,13 +261,13 @@ impl ClusterController {
             return;
         }
         // Insufficient capacity of one offering is no evidence about others, so it is not counted.
-        if !matches!(failure, LaunchFailure::NoCapacity { .. }) {
+        if !matches!(failure, LaunchFailure::InsufficientCapacity { .. }) {
             ctx.guardrails.circuit_breaker.record_failure(&self.cluster, now);
         }
         match failure {
-            LaunchFailure::NoCapacity { unavailable } => {
+            LaunchFailure::InsufficientCapacity { unavailable } => {
                 self.record_unavailable(claim, unavailable, ctx);
-                self.delete_claim(claim, &Text::from(NO_CAPACITY), ctx);
+                self.delete_claim(claim, Some(TerminationReason::InsufficientCapacity), ctx);
                 self.window.extend(now);
             }
             LaunchFailure::Refused { retryable: true, .. }
@@ -282,10 +278,10 @@ impl ClusterController {
                 ctx.effects.extend(again);
             }
             LaunchFailure::Refused { code, message, .. } => {
-                let reason = format!("the cloud rejected the launch: {code}: {message}");
-                self.delete_claim(claim, &Text::from(reason.as_str()), ctx);
-                self.last_error = Some(reason);
-                self.retry_at = Some(ctx.after(ctx.settings.retry_ms));
+                let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
+                self.last_error = Some(reason.to_string());
+                self.delete_claim(claim, Some(reason), ctx);
+                self.retry_at = Some(ctx.now + ctx.settings.retry_delay);
             }
         }
     }
@@ -295,7 +291,7 @@ impl ClusterController {
         let order = &planned.launch;
         let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
         let unavailable = if unavailable.is_empty() { all() } else { unavailable };
-        let until = ctx.after(ctx.settings.unavailable_ms);
+        let until = ctx.now + ctx.settings.unavailable_ttl;
         for (instance_type, zone) in unavailable {
             ctx.offerings.mark_unavailable(instance_type, zone, order.capacity_type, until);
         }
@@ -312,7 +308,7 @@ impl ClusterController {
     /// evidence.
     pub fn delete_gone_machine(&mut self, claim: &Text, ctx: &mut Context<'_>) {
         if self.machines.get(claim).is_some_and(|machine| machine.stage != Stage::Deleting) {
-            self.delete_claim(claim, &Text::from("the instance is gone"), ctx);
+            self.delete_claim(claim, Some(TerminationReason::InstanceGone), ctx);
             self.window.extend(ctx.now);
         }
     }

@@ -100,8 +100,8 @@ fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: 
         startup_taints: pool.startup_taints.clone(),
         requirements,
         requests: node.requests.clone(),
-        expire_after_ms: disruption.and_then(|disruption| disruption.expire_after_ms),
-        termination_grace_period_ms: disruption.and_then(|disruption| disruption.termination_grace_period_ms),
+        expire_after: disruption.and_then(|disruption| disruption.expire_after),
+        termination_grace_period: disruption.and_then(|disruption| disruption.termination_grace_period),
     }
 }
 
@@ -178,7 +178,7 @@ fn expected_claim_for<'k>(
         allocatable: allocatable.unwrap_or_default(),
         ours: true,
         created: Some(now),
-        termination_grace_period_ms: order.termination_grace_period_ms,
+        termination_grace_period: order.termination_grace_period,
         ..ClaimRecord::default()
     }
 }

@@ -16,17 +16,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_controller::{ClusterController, Context};
-use super::machine::{Machine, Stage};
+use super::machine::{Machine, Stage, TerminationReason};
 use super::recovery::Finding;
 use super::{ListedInstance, Listing};
 use crate::cluster::{ClaimRecord, Key, Observation};
 use crate::model::labels::NODEPOOL;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// Fewer machines than this may lose their NodeClaims without making the snapshot suspicious.
 const MIN_SUSPICIOUS_MACHINES: usize = 3;
-/// Termination reason of such a machine.
-const REMOVED: &str = "its NodeClaim was removed while the instance runs";
 
 impl ClusterController {
     /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
@@ -101,12 +99,12 @@ impl ClusterController {
         let most = missing >= MIN_SUSPICIOUS_MACHINES && missing * 2 > of;
         let held = missing > 0 && (most || self.state.has_no_objects());
         let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
-        held && !vouched && !ctx.settings.collect.accept_absence
+        held && !vouched
     }
 
     /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
     /// collection period.
-    pub fn terminate_unclaimed(&mut self, listing: &Listing, after_ms: i64, ctx: &mut Context<'_>) {
+    pub fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
         let up = listing.instances.iter().filter(|instance| !instance.terminating);
         let up: BTreeSet<&Text> = up.map(|instance| &instance.provider_id).collect();
         let stays = |machine: &&Machine| machine.termination_reason.is_none() && up.contains(&machine.provider_id);
@@ -117,14 +115,14 @@ impl ClusterController {
             .map(|claim| (Text::clone(claim), known.get(*claim).copied().unwrap_or(listing.requested_at)))
             .collect();
         let (missing, of) = (claimless.len(), staying.len());
-        let due = claimless.iter().filter(|(_, since)| listing.requested_at.millis_since(**since) >= after_ms);
+        let due = claimless.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
         let due: Vec<Text> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.unclaimed = claimless;
         if !due.is_empty() && self.snapshot_suspicious(missing, of, ctx) {
             return self.report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx);
         }
         let due_now: BTreeSet<Text> = due.iter().cloned().collect();
-        self.terminate_deleted_by_hand(due, &due_now, &Text::from(REMOVED), ctx);
+        self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
     }
 
     /// Reports a finding about missing NodeClaims, once while it is unchanged.

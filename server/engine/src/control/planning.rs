@@ -11,6 +11,7 @@ pub(super) mod demand_cursor;
 pub(super) mod pending_plan;
 
 use super::{ClusterId, Planner};
+use crate::check::Violation;
 use crate::input::PlanningInput;
 use crate::plan::{Plan, PlanReport};
 use crate::schedule::CompileCache;
@@ -41,8 +42,24 @@ impl PlanRequest {
     }
 }
 
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Every plan that the planner found breaks these rules.
+    #[error("the plan failed the plan verifier: {}", joined(.0))]
+    Rejected(Vec<Violation>),
+    /// The planner panicked.
+    #[error("the planner panicked: this is a bug in fleetwright; report it with the server's log")]
+    Panicked,
+}
+
+fn joined(violations: &[Violation]) -> String {
+    let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
+}
+
 /// A plan with its report, or why there is none.
-pub type PlanOutcome = Result<(Plan, PlanReport), String>;
+pub type PlanOutcome = Result<(Plan, PlanReport), PlanError>;
 
 /// The answer to a plan request.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::{
     UnplacedPod,
 };
 use crate::cluster::PodKey;
-use crate::cluster::assignments::{NOMINATION_MS, Target};
+use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
 use crate::model::{NodeStage, Resources, Text, Timestamp};
@@ -30,7 +30,7 @@ impl ClusterController {
         if self.pending_plan.is_some() {
             return None;
         }
-        let closed = self.window.closes_at(ctx.settings.batch_idle_ms, ctx.settings.batch_max_ms);
+        let closed = self.window.closes_at(ctx.settings.batch_idle, ctx.settings.batch_max);
         let rest = self.demand_cursor.has_more().then_some(ctx.now);
         closed.into_iter().chain(self.retry_at).chain(rest).min()
     }
@@ -93,8 +93,8 @@ impl ClusterController {
                 self.apply_plan(basis, &plan, report, held, (due, since, version), ctx);
                 self.begin_replaced_drains(&drains, ctx);
             }
-            Err(reason) => {
-                self.last_error = Some(reason);
+            Err(error) => {
+                self.last_error = Some(error.to_string());
                 self.retry_at = Some(retry_at(pending_plan.since, ctx));
             }
         }
@@ -143,11 +143,10 @@ impl ClusterController {
         if !placed.is_empty() {
             self.nomination_retries.schedule(ctx.now);
         }
-        let said = unplaced_summary(&unplaced);
         let number = self.demand_cursor.plan_index();
         self.last_unplaced.truncate(number + 1);
-        self.last_unplaced.resize(number + 1, String::new());
-        let before = std::mem::replace(&mut self.last_unplaced[number], said);
+        self.last_unplaced.resize(number + 1, Vec::new());
+        let before = std::mem::replace(&mut self.last_unplaced[number], unplaced.clone());
         if machines.is_empty() && placed.is_empty() && before == self.last_unplaced[number] {
             return;
         }
@@ -165,6 +164,7 @@ impl ClusterController {
             unplaced,
             new_cost: report.new_cost,
             lower_bound: report.lower_bound,
+            would: Vec::new(),
             notes: report.notes,
             basis: Some(Arc::new(basis)),
         };
@@ -194,7 +194,7 @@ impl ClusterController {
     }
 
     fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(Text, Text)> {
-        let soon = Timestamp(now.0.saturating_add(NOMINATION_MS));
+        let soon = now + NOMINATION_WINDOW;
         let mut placed = Vec::new();
         for (pod, node) in &plan.placements {
             let node = &input.nodes[*node as usize];
@@ -281,8 +281,8 @@ impl ClusterController {
 /// When unplaced pods are planned again after a plan requested at `since`. The pause grows with the
 /// duration of the plan, which bounds the share of time spent on planning.
 fn retry_at(since: Timestamp, ctx: &Context<'_>) -> Timestamp {
-    let took = ctx.now.millis_since(since).max(0);
-    ctx.after(ctx.settings.retry_ms.max(took.saturating_mul(PAUSE_FACTOR)))
+    let took = ctx.now.duration_since(since);
+    ctx.now + ctx.settings.retry_delay.max(took * PAUSE_FACTOR)
 }
 
 fn key_of(input: &PlanningInput, pod: u32) -> PodKey {
@@ -298,15 +298,4 @@ fn unplaced_pods(input: &PlanningInput, report: &PlanReport) -> Vec<UnplacedPod>
             reasons: entry.reasons.clone(),
         })
         .collect()
-}
-
-fn unplaced_summary(unplaced: &[UnplacedPod]) -> String {
-    unplaced.iter().fold(String::new(), |mut text, pod| {
-        text.push_str(&pod.pod);
-        for reason in &pod.reasons {
-            text.push_str(reason.code.as_str());
-            text.push_str(&reason.message);
-        }
-        text
-    })
 }

@@ -21,16 +21,16 @@
 use std::collections::BTreeSet;
 
 use super::cluster_controller::{ClusterController, Context};
-use super::machine::{Machine, Stage};
+use super::machine::{Machine, Stage, TerminationReason};
 use super::{ClusterId, DecisionId, Effect, Instruction, PlannedMachine, order};
 use crate::cluster::assignments::Target;
 use crate::cluster::{ClaimRecord, PodKey};
-use crate::model::{MicroUsd, Text, Timestamp};
+use crate::model::{MicroUsd, Millis, Text, Timestamp};
 
-/// How long a client token is reused after its first use, in milliseconds. EC2 keeps tokens for at
-/// least a day; after half of that a repeated launch might launch a second instance, so the first
-/// one is garbage-collected instead.
-const TOKEN_LIFE_MS: i64 = 12 * 3_600_000;
+/// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
+/// after half of that a repeated launch might launch a second instance, so the first one is
+/// garbage-collected instead.
+const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
 
 /// Taint of a Node that is being drained.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -246,7 +246,7 @@ impl ClusterController {
             }
             (LaunchState::Failed { why }, planned) => {
                 self.insert_recovered(&claim, attempt, planned, ctx.now);
-                self.delete_claim(&claim, &Text::from(format!("the launch failed: {why}")), ctx);
+                self.delete_claim(&claim, Some(TerminationReason::LaunchFailed(why)), ctx);
             }
             (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
             (LaunchState::Open, None) => self.report_finding(Finding::UnreadableLaunch { claim }, ctx),
@@ -268,7 +268,7 @@ impl ClusterController {
     fn recover_open_launch(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, ctx: &mut Context<'_>) {
         let seen = self.state.is_claim_observed(&claim);
         let wanted = self.reassign_pods(&claim, &decided.machine.pods, ctx.now);
-        let fresh = ctx.now.millis_since(decided.at) < TOKEN_LIFE_MS;
+        let fresh = ctx.now.duration_since(decided.at) < TOKEN_LIFETIME;
         let planned = decided.machine.clone();
         let id = decided.decision;
         self.insert_recovered(&claim, attempt, Some(decided), ctx.now);
@@ -280,7 +280,7 @@ impl ClusterController {
         let may_have_gone_out = seen && fresh && here;
         let still_wanted = wanted && fresh && here && self.is_still_valid(id, &planned, ctx);
         if !may_have_gone_out && !still_wanted {
-            self.delete_claim(&claim, &Text::from("it was not launched before the takeover, and no pod needs it"), ctx);
+            self.delete_claim(&claim, Some(TerminationReason::NotLaunched), ctx);
             self.window.extend(ctx.now);
         } else if seen {
             self.enter_stage(&claim, Stage::Launching, ctx.now);
@@ -362,7 +362,7 @@ impl ClusterController {
                 ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
             let drain_deadline = self.state.node_of_claim(&claim).and_then(|node| node.drain_deadline);
-            self.begin_termination(&claim, &Text::from("its removal began before the takeover"), drain_deadline, ctx);
+            self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover, drain_deadline, ctx);
         }
     }
 

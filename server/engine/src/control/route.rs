@@ -1,7 +1,7 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
 use super::cluster_controller::{ClusterController, Context};
-use super::guardrails::quarantine::CONFIRMATION_MS;
+use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
 use crate::model::Timestamp;
@@ -20,7 +20,7 @@ impl ClusterController {
                 }
             }
             Event::QuarantineReleased { .. } => {
-                self.operator_confirmed_until = Some(ctx.after(CONFIRMATION_MS));
+                self.operator_confirmed_until = Some(ctx.now + CONFIRMATION_TTL);
                 if let Some(observation) = self.release_quarantine() {
                     self.apply_accepted(observation, ctx);
                 } else if self.state.is_synced() {
@@ -139,9 +139,8 @@ impl ClusterController {
         }
         self.request_plan_if_due(ctx);
         if self.changed_since_pass {
-            let earliest = self
-                .last_pass
-                .map_or(ctx.now, |last| Timestamp(last.0.saturating_add(ctx.settings.disruption_pass_ms)).max(ctx.now));
+            let earliest =
+                self.last_pass.map_or(ctx.now, |last| (last + ctx.settings.disruption_pass_interval).max(ctx.now));
             self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
         }
         self.remove_empty_nodes(ctx);
@@ -156,12 +155,13 @@ impl ClusterController {
         let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
         let decisions = [plan, self.next_pass, report].into_iter().flatten().filter(|_| self.is_ready());
         let machines = self.machines.values().filter_map(|machine| {
-            let after = |millis: i64| Timestamp(machine.since.0.saturating_add(millis));
             let again =
                 (machine.pending_instruction.is_none() && machine.not_before > ctx.now).then_some(machine.not_before);
             let limit = match machine.stage {
-                Stage::Launching if machine.termination_reason.is_none() => Some(after(settings.launch_timeout_ms)),
-                Stage::Launched => Some(after(settings.registration_timeout_ms)).filter(|limit| *limit > ctx.now),
+                Stage::Launching if machine.termination_reason.is_none() => {
+                    Some(machine.since + settings.launch_timeout)
+                }
+                Stage::Launched => Some(machine.since + settings.registration_timeout).filter(|limit| *limit > ctx.now),
                 _ => None,
             };
             let opens = self.registration_gate.get(&machine.claim).copied();

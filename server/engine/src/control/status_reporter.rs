@@ -20,19 +20,19 @@ use super::cluster_controller::{ClusterController, Context};
 use super::machine::Stage;
 use super::status::{ObjectRef, StatusOrder, StatusPatch};
 use super::{DecisionId, Effect, Instruction, InstructionId};
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 pub(super) use events::{EventRecorder, drain_blocked_message};
 pub(super) use health::RegistrationHealth;
 use pod_events::PendingPodEvents;
 use zones::ZoneCache;
 
-/// Minimum time between two passes, in milliseconds.
-const PASS_INTERVAL_MS: i64 = 1_000;
-/// Minimum time between two passes over NodeClaims that are up to date, in milliseconds.
-const FULL_PASS_INTERVAL_MS: i64 = 10_000;
-/// Delay before a failed write is retried, in milliseconds.
-const WRITE_RETRY_MS: i64 = 60_000;
+/// Minimum time between two passes.
+const PASS_INTERVAL: Millis = Millis::from_secs(1);
+/// Minimum time between two passes over NodeClaims that are up to date.
+const FULL_PASS_INTERVAL: Millis = Millis::from_secs(10);
+/// Delay before a failed write is retried.
+const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
 
 /// The last status written to one object.
 #[derive(Debug)]
@@ -82,19 +82,17 @@ impl StatusReporter {
 
     /// When the next pass or retry is due.
     pub(super) fn next_pass(&self, now: Timestamp) -> Option<Timestamp> {
-        let after = |last: Option<Timestamp>, wait: i64| {
-            last.map_or(now, |last| Timestamp(last.0.saturating_add(wait)).max(now))
-        };
-        let pass = self.dirty.then(|| after(self.last_pass, PASS_INTERVAL_MS));
-        let whole = self.full_pass_dirty.then(|| after(self.last_full_pass, FULL_PASS_INTERVAL_MS));
-        let pod_event = self.pod_events.next_due().map(|at| at.max(after(self.last_pass, PASS_INTERVAL_MS)));
+        let after = |last: Option<Timestamp>, wait: Millis| last.map_or(now, |last| (last + wait).max(now));
+        let pass = self.dirty.then(|| after(self.last_pass, PASS_INTERVAL));
+        let whole = self.full_pass_dirty.then(|| after(self.last_full_pass, FULL_PASS_INTERVAL));
+        let pod_event = self.pod_events.next_due().map(|at| at.max(after(self.last_pass, PASS_INTERVAL)));
         [pass, whole, self.next_retry, pod_event].into_iter().flatten().min()
     }
 
     /// Begins a pass; a full one, if that is due.
     fn begin_pass(&mut self, now: Timestamp) {
         (self.dirty, self.last_pass) = (false, Some(now));
-        if self.last_full_pass.is_none_or(|last| now.millis_since(last) >= FULL_PASS_INTERVAL_MS) {
+        if self.last_full_pass.is_none_or(|last| now.duration_since(last) >= FULL_PASS_INTERVAL) {
             (self.full_pass_dirty, self.last_full_pass) = (false, Some(now));
             self.up_to_date.clear();
         }
@@ -171,7 +169,7 @@ impl ClusterController {
                 self.write(subject, patch, ctx);
             }
         }
-        self.status_reporter.pod_events.postpone(ctx.now, ctx.after(FULL_PASS_INTERVAL_MS));
+        self.status_reporter.pod_events.postpone(ctx.now, ctx.now + FULL_PASS_INTERVAL);
         self.record_events(ctx);
     }
 
@@ -194,7 +192,7 @@ impl ClusterController {
 
     /// Records the answer to a write; returns whether `id` was a status write.
     pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
-        self.status_reporter.complete_write(id, failed.then(|| ctx.after(WRITE_RETRY_MS)))
+        self.status_reporter.complete_write(id, failed.then(|| ctx.now + WRITE_RETRY_DELAY))
     }
 }
 

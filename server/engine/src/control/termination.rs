@@ -4,19 +4,18 @@
 use std::collections::BTreeSet;
 
 use super::cluster_controller::{ClusterController, Context};
-use super::machine::Stage;
+use super::machine::{Stage, TerminationReason};
 use super::recovery::Finding;
 use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
 use crate::disrupt::{EmptyNodes, empty_nodes};
-use crate::model::{CapacityType, MicroUsd, Text, Timestamp};
+use crate::model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
 
-/// Time between the announcement and the end of a spot instance, in milliseconds (EC2: two
-/// minutes).
-const INTERRUPTION_NOTICE_MS: i64 = 120_000;
-/// For this long a Node on which the API server listed pods does not count as empty, in
-/// milliseconds, unless the agent observes a pod event there. An agent that misses the pods does so
-/// until its watch restarts, and each attempt costs the API server a list.
-pub const OCCUPIED_MS: i64 = 10 * 60_000;
+/// Time between the announcement and the end of a spot instance (EC2: two minutes).
+const INTERRUPTION_NOTICE: Millis = Millis::from_mins(2);
+/// For this long a Node on which the API server listed pods does not count as empty, unless the
+/// agent observes a pod event there. An agent that misses the pods does so until its watch
+/// restarts, and each attempt costs the API server a list.
+pub const OCCUPIED_FOR: Millis = Millis::from_mins(10);
 
 impl ClusterController {
     /// Runs the pass for empty nodes when it is due, and decides their removal.
@@ -34,7 +33,7 @@ impl ClusterController {
         self.status_reporter.mark_dirty();
         self.changed_since_pass = false;
         self.last_pass = Some(ctx.now);
-        let soon = (held_by_budget > 0).then(|| ctx.after(ctx.settings.disruption_pass_ms));
+        let soon = (held_by_budget > 0).then(|| ctx.now + ctx.settings.disruption_pass_interval);
         self.next_pass = [next_check, soon].into_iter().flatten().min();
         let removals = self.limit_removals(removals, ctx);
         if self.is_shadow(ctx) {
@@ -70,6 +69,7 @@ impl ClusterController {
             unplaced: Vec::new(),
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
+            would: Vec::new(),
             notes: Vec::new(),
             basis: None,
         }
@@ -92,7 +92,8 @@ impl ClusterController {
                 if let Some(machine) = self.machines.get_mut(&removal.claim) {
                     machine.stage_if_occupied = Some(machine.stage);
                 }
-                self.begin_termination(&removal.claim, &removal.reason, None, ctx);
+                let reason = TerminationReason::Decided(removal.reason.clone());
+                self.begin_termination(&removal.claim, reason, None, ctx);
             } else {
                 ctx.guardrails.removals.remove(&self.cluster, &removal.claim);
             }
@@ -112,7 +113,7 @@ impl ClusterController {
         if let Some(instance) =
             machine.instance.as_ref().filter(|instance| instance.capacity_type == CapacityType::Spot)
         {
-            let until = ctx.after(ctx.settings.unavailable_ms);
+            let until = ctx.now + ctx.settings.unavailable_ttl;
             ctx.offerings.mark_unavailable(
                 instance.instance_type.clone(),
                 instance.zone.clone(),
@@ -131,7 +132,8 @@ impl ClusterController {
         if let Some(machine) = self.machines.get_mut(&claim) {
             machine.interrupted = true;
         }
-        self.begin_termination(&claim, reason, Some(ctx.after(INTERRUPTION_NOTICE_MS)), ctx);
+        let reason = TerminationReason::Decided(reason.clone());
+        self.begin_termination(&claim, reason, Some(ctx.now + INTERRUPTION_NOTICE), ctx);
     }
 
     /// Begins the termination of `claim` in any stage. `deadline` is when its pods are deleted
@@ -139,7 +141,7 @@ impl ClusterController {
     pub fn begin_termination(
         &mut self,
         claim: &Text,
-        reason: &Text,
+        reason: TerminationReason,
         deadline: Option<Timestamp>,
         ctx: &mut Context<'_>,
     ) {
@@ -147,10 +149,10 @@ impl ClusterController {
         if machine.stage.is_terminating() {
             return;
         }
-        machine.termination_reason = Some(reason.clone());
+        machine.termination_reason = Some(reason);
         let stage = machine.stage;
-        let grace = self.state.claim(claim).and_then(|claim| claim.termination_grace_period_ms);
-        let by_grace = grace.map(|grace| ctx.after(grace));
+        let grace = self.state.claim(claim).and_then(|claim| claim.termination_grace_period);
+        let by_grace = grace.map(|grace| ctx.now + grace);
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.drain_deadline = [deadline, by_grace].into_iter().flatten().min();
         }
@@ -179,7 +181,7 @@ impl ClusterController {
     /// unless the snapshot is suspicious.
     pub fn drain_node(&mut self, claim: &Text, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
-        let (deadline, reason) = (machine.drain_deadline, machine.termination_reason.clone().unwrap_or_default());
+        let (deadline, reason) = (machine.drain_deadline, machine.termination_message());
         let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
         let only_if_empty = machine.stage_if_occupied.is_some();
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
@@ -215,7 +217,7 @@ impl ClusterController {
 
     /// Checks the obstacle again after the retry time.
     pub fn retry_later(&mut self, claim: &Text, ctx: &Context<'_>) {
-        let again = ctx.after(ctx.settings.retry_ms);
+        let again = ctx.now + ctx.settings.retry_delay;
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = again;
         }
@@ -231,9 +233,11 @@ impl ClusterController {
     }
 
     /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
-    pub fn delete_claim(&mut self, claim: &Text, reason: &Text, ctx: &mut Context<'_>) {
+    /// `reason` is needed for a machine that is not terminating.
+    pub fn delete_claim(&mut self, claim: &Text, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
-        let reason = machine.termination_reason.get_or_insert_with(|| reason.clone()).clone();
+        machine.termination_reason = machine.termination_reason.take().or(reason);
+        let reason = machine.termination_message();
         let provider_id = machine.provider_id.clone();
         machine.enter_stage(Stage::Deleting, ctx.now);
         self.state.mark_for_deletion(claim);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Deref;
 
+use super::guardrails::DisabledGuards;
 use super::{Effect, Event, PlanRequest, PlanWorker, Planner, RegionController, Settings};
 use crate::model::Timestamp;
 
@@ -19,7 +20,17 @@ pub(crate) struct SynchronousController {
 
 impl SynchronousController {
     pub fn new(settings: Settings, planner: Planner) -> Self {
-        let (controller, worker) = (RegionController::new(settings), PlanWorker::new(planner));
+        Self::with_disabled_guards(settings, planner, DisabledGuards::default())
+    }
+
+    /// A controller with its planner, without `disabled_guards`.
+    pub(in crate::control) fn with_disabled_guards(
+        settings: Settings,
+        planner: Planner,
+        disabled_guards: DisabledGuards,
+    ) -> Self {
+        let controller = RegionController::with_disabled_guards(settings, disabled_guards);
+        let worker = PlanWorker::new(planner);
         Self { controller, worker, stalled: false, waiting: VecDeque::new() }
     }
 

@@ -5,13 +5,13 @@ use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use crate::input::PlanningInput;
-use crate::model::{CapacityType, Labels, MicroUsd, Resources, Taint, Timestamp};
+use crate::model::{CapacityType, Labels, MicroUsd, Millis, Resources, Taint, Timestamp};
 use crate::plan::PlannedNode;
 use crate::plan::{Plan, PlanReport};
 use crate::schedule::CompileCache;
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is available.
-pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     let types = &input.pools[0].catalogue.types;
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let Some(kind) = types.iter().position(|kind| kind.offerings[0].available) else {
@@ -36,11 +36,11 @@ pub(super) fn one_machine(input: &PlanningInput, _: &mut CompileCache) -> Result
 
 pub(super) fn controller_with(snapshot: ClusterSnapshot) -> SynchronousController {
     // Each Node is registered as soon as it is ready; the registration gate has its own tests.
-    let settings = Settings { open_together_ms: 0, ..Settings::default() };
+    let settings = Settings { open_together: Millis::ZERO, ..Settings::default() };
     let mut controller = SynchronousController::new(settings, one_machine);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
-    controller.handle(Event::Tick, Timestamp(1_000));
+    controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     controller
 }
 
@@ -49,7 +49,7 @@ fn controller() -> SynchronousController {
 }
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
 }
 
 fn see_pod(controller: &mut SynchronousController, at: i64, pod: PodRecord) -> Vec<Effect> {
@@ -85,22 +85,22 @@ pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
 /// The decision for the pod `a`, seen at 2 s and planned at 3 s.
 fn decision_for_a(controller: &mut SynchronousController) -> Decision {
     see_pod(controller, 2_000, pod("a", 500));
-    let effects = controller.handle(Event::Tick, Timestamp(3_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
     decided(&effects)[0].clone()
 }
 
 /// The decision for `pod` alone.
 pub(super) fn see_and_plan(controller: &mut SynchronousController, pod: PodRecord) -> Decision {
     see_pod(controller, 2_000, pod);
-    decided(&controller.handle(Event::Tick, Timestamp(3_000)))[0].clone()
+    decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_000)))[0].clone()
 }
 
 fn recorded(controller: &mut SynchronousController, decision: &Decision, at: i64) -> Vec<Effect> {
-    controller.handle(Event::Recorded { decision: decision.id }, Timestamp(at))
+    controller.handle(Event::Recorded { decision: decision.id }, Timestamp::from_millis(at))
 }
 
 fn acked(controller: &mut SynchronousController, instruction: InstructionId, at: i64) -> Vec<Effect> {
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(at))
+    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at))
 }
 
 /// The order for `a`, with its NodeClaim created at 5 s.
@@ -112,7 +112,7 @@ pub(super) fn order_for_a(controller: &mut SynchronousController) -> LaunchOrder
 }
 
 fn no_capacity(order: &LaunchOrder) -> Event {
-    let failure = LaunchFailure::NoCapacity { unavailable: Vec::new() };
+    let failure = LaunchFailure::InsufficientCapacity { unavailable: Vec::new() };
     Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
 }
 
@@ -120,9 +120,9 @@ fn no_capacity(order: &LaunchOrder) -> Event {
 fn a_pod_is_planned_when_its_window_closes_and_not_before() {
     let mut controller = controller();
     assert_eq!(decided(&see_pod(&mut controller, 2_000, pod("a", 500))).len(), 0);
-    assert_eq!(controller.next_wakeup(), Some(Timestamp(3_000)));
-    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(2_999))).len(), 0);
-    let effects = controller.handle(Event::Tick, Timestamp(3_000));
+    assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(3_000)));
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(2_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
     assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
 }
 
@@ -156,7 +156,7 @@ fn a_decision_whose_pool_changes_while_it_is_recorded_is_planned_again() {
     let changed = crate::cluster::PoolRecord { revision: text("2"), ..pool() };
     observe(&mut controller, 3_500, Observation::upsert(Object::Pool(changed)));
     assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
-    let effects = controller.handle(Event::Tick, Timestamp(5_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(5_000));
     assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
 }
 
@@ -166,7 +166,7 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     order_for_a(&mut controller);
     see_pod(&mut controller, 6_000, pod("a", 500));
     see_pod(&mut controller, 6_000, pod("b", 500));
-    let effects = controller.handle(Event::Tick, Timestamp(7_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
     assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/b")]);
 }
 
@@ -175,16 +175,16 @@ fn an_unavailable_offering_is_not_planned_for_three_minutes() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     assert_eq!(order.options[0].instance_type.as_ref(), "t.2");
-    let effects = controller.handle(no_capacity(&order), Timestamp(6_000));
+    let effects = controller.handle(no_capacity(&order), Timestamp::from_millis(6_000));
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
-    let effects = controller.handle(Event::Tick, Timestamp(7_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
     assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
     // Insufficient capacity at 6 s, so available again at 186 s.
     see_pod(&mut controller, 184_000, pod("b", 1));
-    let before = controller.handle(Event::Tick, Timestamp(185_000));
+    let before = controller.handle(Event::Tick, Timestamp::from_millis(185_000));
     assert_eq!(decided(&before)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
     see_pod(&mut controller, 186_000, pod("c", 1));
-    let after = controller.handle(Event::Tick, Timestamp(187_000));
+    let after = controller.handle(Event::Tick, Timestamp::from_millis(187_000));
     assert_eq!(decided(&after)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.2");
 }
 
@@ -192,10 +192,10 @@ fn an_unavailable_offering_is_not_planned_for_three_minutes() {
 fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
     let mut controller = controller();
     see_pod(&mut controller, 2_000, pod("a", 500));
-    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp(2_500));
-    assert!(controller.handle(Event::Tick, Timestamp(60_000)).is_empty());
+    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp::from_millis(2_500));
+    assert!(controller.handle(Event::Tick, Timestamp::from_millis(60_000)).is_empty());
     assert_eq!(controller.next_wakeup(), None);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(60_000));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(60_000));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let effects = observe(&mut controller, 60_000, Observation::Snapshot(Box::new(snapshot)));
     assert_eq!(decided(&effects).len(), 1, "the window of 2 s has been due since 3 s");
@@ -211,10 +211,10 @@ fn only_a_definitive_failure_begins_an_attempt_which_has_its_own_token() {
         attempt,
         failure: LaunchFailure::Refused { code: text("Odd"), message: String::from("odd"), retryable },
     };
-    let effects = controller.handle(refused(1, true), Timestamp(6_000));
+    let effects = controller.handle(refused(1, true), Timestamp::from_millis(6_000));
     assert_eq!((orders(&effects)[0].attempt, orders(&effects)[0].token.to_string()), (2, format!("{}-2", order.claim)));
-    assert!(controller.handle(refused(1, true), Timestamp(6_100)).is_empty(), "the first attempt is over");
-    let effects = controller.handle(refused(2, false), Timestamp(6_200));
+    assert!(controller.handle(refused(1, true), Timestamp::from_millis(6_100)).is_empty(), "the first attempt is over");
+    let effects = controller.handle(refused(2, false), Timestamp::from_millis(6_200));
     assert!(orders(&effects).is_empty());
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
 }
@@ -224,7 +224,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     // Ordered at 5 s; after the launch timeout of five minutes the pod is planned again.
-    controller.handle(Event::Tick, Timestamp(305_000));
+    controller.handle(Event::Tick, Timestamp::from_millis(305_000));
     let launched = Launched {
         cluster: text("c"),
         claim: order.claim,
@@ -235,7 +235,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
     };
-    let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp(306_000));
+    let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp::from_millis(306_000));
     let terminated =
         |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.ends_with("i-late"));
     assert!(effects.iter().any(terminated), "{effects:?}");
@@ -259,7 +259,7 @@ fn a_machine_whose_pool_is_deleted_before_the_launch_keeps_its_expected_capacity
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     observe(&mut controller, 5_500, Observation::Delete(Key::Pool(text("p"))));
-    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
     let sent = instructions(&effects);
     let [(_, Instruction::MarkLaunched { facts, .. })] = sent.as_slice() else { panic!("{sent:?}") };
     assert_eq!(facts.capacity.get("cpu"), 2_000, "a NodeClaim without capacity is never initialized");
@@ -270,9 +270,9 @@ fn a_machine_whose_pool_is_deleted_before_the_launch_keeps_its_expected_capacity
 fn options_that_failed_before_the_launch_succeeded_are_unavailable() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
-    controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp(6_000));
+    controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp::from_millis(6_000));
     see_pod(&mut controller, 7_000, pod("b", 1));
-    let effects = controller.handle(Event::Tick, Timestamp(8_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(8_000));
     assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
 
@@ -291,7 +291,7 @@ fn a_node_is_registered_with_nominations_of_its_pending_pods() {
     see_pod(&mut controller, 2_000, pod("c", 500));
     see_pod(&mut controller, 2_000, pod("d", 500));
     let order = order_for_a(&mut controller);
-    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
     acked(&mut controller, instructions(&effects)[0].0, 6_100);
     // b is bound elsewhere, c is deleted, kube-scheduler nominated d by preemption; only a still waits for this node.
     see_pod(&mut controller, 7_000, bound_to("m9", pod("b", 500)));
@@ -308,9 +308,10 @@ fn a_node_is_registered_with_nominations_of_its_pending_pods() {
 fn with_slow_node() -> (SynchronousController, crate::cluster::NodeRecord) {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
-    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp(6_000));
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
     acked(&mut controller, instructions(&effects)[0].0, 6_100);
-    let slow = crate::cluster::NodeRecord { ready: false, created: Some(Timestamp(8_000)), ..young_node() };
+    let slow =
+        crate::cluster::NodeRecord { ready: false, created: Some(Timestamp::from_millis(8_000)), ..young_node() };
     let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(slow.clone())));
     assert!(instructions(&effects).is_empty(), "{effects:?}");
     (controller, slow)
@@ -330,10 +331,10 @@ fn a_node_is_registered_with_its_nominations_when_it_becomes_ready() {
 #[test]
 fn a_node_that_stays_not_ready_is_registered_after_half_a_minute() {
     let (mut controller, _) = with_slow_node();
-    assert!(!lets_in(&controller.handle(Event::Tick, Timestamp(37_999))));
+    assert!(!lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(37_999))));
     // Created at 8 s; the gate waits 30 s at most.
-    assert!(controller.next_wakeup().is_some_and(|at| at <= Timestamp(38_000)));
-    assert!(lets_in(&controller.handle(Event::Tick, Timestamp(38_000))));
+    assert!(controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(38_000)));
+    assert!(lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(38_000))));
 }
 
 #[test]
@@ -356,8 +357,8 @@ fn with_machine() -> SynchronousController {
 fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     let mut controller = with_machine();
     // Initialized at 0; consolidateAfter is 30 s.
-    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(29_999))).len(), 0);
-    let effects = controller.handle(Event::Tick, Timestamp(30_000));
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(29_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
     let decision = decided(&effects)[0].clone();
     assert_eq!((decision.kind, decision.removals[0].claim.as_ref()), (DecisionKind::Empty, "m0"));
     let effects = recorded(&mut controller, &decision, 30_100);
@@ -366,7 +367,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     let effects = acked(&mut controller, sent[0].0, 31_000);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
     let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
-    let effects = controller.handle(gone, Timestamp(40_000));
+    let effects = controller.handle(gone, Timestamp::from_millis(40_000));
     let sent = instructions(&effects);
     assert!(
         matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
@@ -378,7 +379,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
 #[test]
 fn a_pod_bound_while_a_removal_is_recorded_keeps_the_node() {
     let mut controller = with_machine();
-    let effects = controller.handle(Event::Tick, Timestamp(30_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
     let decision = decided(&effects)[0].clone();
     see_pod(&mut controller, 30_050, bound_to("m0", pod("a", 500)));
     assert!(instructions(&recorded(&mut controller, &decision, 30_100)).is_empty());
@@ -390,11 +391,11 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
     see_pod(&mut controller, 2_000, bound_to("m0", pod("a", 500)));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
     let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
-    controller.handle(event, Timestamp(10_000));
-    let effects = controller.handle(Event::Tick, Timestamp(11_000));
+    controller.handle(event, Timestamp::from_millis(10_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(11_000));
     let sent = instructions(&effects);
     assert!(
-        matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: Some(Timestamp(130_000)), .. })]),
+        matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: Some(at), .. })] if at.as_millis() == 130_000),
         "{sent:?}"
     );
     let decision = decided(&effects)[0];
@@ -425,7 +426,7 @@ fn a_deleted_node_claim_is_drained_terminated_and_removed() {
         let effects = acked(&mut controller, sent[0].0, 3_000);
         assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
         let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
-        let effects = controller.handle(gone, Timestamp(4_000));
+        let effects = controller.handle(gone, Timestamp::from_millis(4_000));
         let sent = instructions(&effects);
         assert!(
             matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(_), .. })]),
@@ -441,24 +442,24 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
     let mut controller = controller();
     see_pod(&mut controller, 2_000, pod("a", 500));
     observe(&mut controller, 2_100, Observation::Delete(Key::Pod(pod("a", 500).key)));
-    assert!(decided(&controller.handle(Event::Tick, Timestamp(3_000))).is_empty());
+    assert!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_000))).is_empty());
 }
 
 /// Connects clusters `c0` to `c2`, each with a pod pending from 2 s on; their windows close at 3 s.
 fn three_that_wait() -> SynchronousController {
     let mut controller = SynchronousController::new(Settings::default(), one_machine);
     for cluster in ["c2", "c0", "c1"].map(text) {
-        controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp(0));
+        controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp::from_millis(0));
         let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
         let observation = Observation::Snapshot(Box::new(snapshot));
-        controller.handle(Event::Observed { cluster: cluster.clone(), observation }, Timestamp(0));
+        controller.handle(Event::Observed { cluster: cluster.clone(), observation }, Timestamp::from_millis(0));
     }
-    while controller.next_wakeup().is_some_and(|at| at <= Timestamp(1_500)) {
-        controller.handle(Event::Tick, Timestamp(1_500));
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(1_500)) {
+        controller.handle(Event::Tick, Timestamp::from_millis(1_500));
     }
     for (cluster, at) in [("c1", 2_002), ("c2", 2_000), ("c0", 2_001)] {
         let observation = Observation::upsert(Object::Pod(pod("a", 500)));
-        controller.handle(Event::Observed { cluster: text(cluster), observation }, Timestamp(at));
+        controller.handle(Event::Observed { cluster: text(cluster), observation }, Timestamp::from_millis(at));
     }
     controller
 }
@@ -467,8 +468,8 @@ fn three_that_wait() -> SynchronousController {
 fn one_tick_plans_for_one_cluster_the_longest_due_first() {
     let mut controller = three_that_wait();
     let mut planned = Vec::new();
-    while controller.next_wakeup().is_some_and(|at| at <= Timestamp(3_010)) {
-        let effects = controller.handle(Event::Tick, Timestamp(3_010));
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(3_010)) {
+        let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
         let decisions = decided(&effects);
         assert!(decisions.len() <= 1, "{decisions:?}");
         planned.extend(decisions.iter().map(|decision| decision.cluster.clone()));
@@ -480,9 +481,9 @@ fn one_tick_plans_for_one_cluster_the_longest_due_first() {
 #[test]
 fn a_cluster_released_while_queued_is_not_advanced() {
     let mut controller = three_that_wait();
-    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp(3_010))).len(), 1);
-    controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp(3_010));
-    let effects = controller.handle(Event::Tick, Timestamp(3_010));
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_010))).len(), 1);
+    controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp::from_millis(3_010));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
     let clusters: Vec<&ClusterId> = decided(&effects).into_iter().map(|decision| &decision.cluster).collect();
     assert_eq!(clusters, [&text("c1")]);
     assert!(!controller.clusters().any(|cluster| **cluster == *"c0"));

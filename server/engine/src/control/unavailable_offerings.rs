@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use crate::model::offering::SharedCatalogue;
-use crate::model::{CapacityType, Offering, Text, Timestamp};
+use crate::model::{CapacityType, Millis, Offering, Text, Timestamp};
 
-/// How long an offering is excluded after insufficient capacity, in milliseconds (Karpenter's AWS
-/// provider: three minutes).
-pub const UNAVAILABLE_MS: i64 = 180_000;
+/// How long an offering is excluded after insufficient capacity (Karpenter's AWS provider: three
+/// minutes).
+pub const UNAVAILABLE_TTL: Millis = Millis::from_mins(3);
 
 /// An offering of the account and region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -131,7 +131,12 @@ mod tests {
 
     fn offering(zone: &str, until: i64) -> UnavailableOffering {
         let (instance_type, zone) = (Text::from("m5.large"), Text::from(zone));
-        UnavailableOffering { instance_type, zone, capacity_type: CapacityType::Spot, until: Timestamp(until) }
+        UnavailableOffering {
+            instance_type,
+            zone,
+            capacity_type: CapacityType::Spot,
+            until: Timestamp::from_millis(until),
+        }
     }
 
     fn mark(cache: &mut UnavailableOfferings, zone: &str, until: i64) {
@@ -146,7 +151,7 @@ mod tests {
         mark(&mut cache, "a", 150);
         assert_eq!(cache.take_unpublished(), [offering("a", 100)]);
         assert_eq!(cache.take_unpublished(), []);
-        cache.expire(Timestamp(150));
+        cache.expire(Timestamp::from_millis(150));
         mark(&mut cache, "a", 300);
         assert_eq!(cache.take_unpublished(), [offering("a", 300)]);
     }
@@ -157,7 +162,7 @@ mod tests {
         mark(&mut cache, "a", 200);
         let _published = cache.take_unpublished();
         cache.merge_remote(vec![offering("a", 100), offering("b", 100)]);
-        cache.expire(Timestamp(100));
+        cache.expire(Timestamp::from_millis(100));
         let is_unavailable = |zone: &str| cache.is_unavailable(&"m5.large".into(), &zone.into(), CapacityType::Spot);
         assert!(is_unavailable("a"), "until 200, the later expiry");
         assert!(!is_unavailable("b"), "its exclusion ended at 100");

@@ -14,7 +14,7 @@ use crate::input::PlanningInput;
 use crate::plan::Plan;
 use crate::schedule::{PackingMethod, ScheduleResult};
 
-/// Maximum rounds of removal. Most faults are gone after one or two; each round costs a check.
+/// Maximum rounds of removal. Most faults are resolved after one or two; each round costs a check.
 const MAX_ROUNDS: u32 = 24;
 /// Rounds in which an overcommitted machine loses its pods one by one, so that only those that do
 /// not fit are removed.

@@ -5,7 +5,7 @@
 //! and charges a volume once for each pod that mounts it. A pod left out for such a reason fits the
 //! finished plan and is placed here: on a node, on a machine of the plan with the launch options
 //! that carry the pod too, or on a new machine. Each trial is a whole plan that the check accepts
-//! or refuses. Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
+//! or rejects. Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
 //! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
 mod machines;
@@ -48,7 +48,7 @@ pub(super) fn place_unscheduled(input: &PlanningInput, plan: Plan, most_work: us
 /// Unschedulable pods grouped by what the check sees of them, higher priority first, then by their
 /// first pod.
 fn kinds(input: &PlanningInput, plan: &Plan) -> Vec<Vec<u32>> {
-    let waits = input.pools.iter().any(|pool| pool.rules.spot_fallback_after_ms.is_some());
+    let waits = input.pools.iter().any(|pool| pool.rules.spot_fallback_after.is_some());
     let mut kinds: BTreeMap<_, Vec<u32>> = BTreeMap::new();
     for at in &plan.unschedulable {
         let Some(pod) = input.pods.get(*at as usize) else { continue };
@@ -64,7 +64,7 @@ fn kinds(input: &PlanningInput, plan: &Plan) -> Vec<Vec<u32>> {
     kinds
 }
 
-/// Properties that machines share if a refusal on one applies to all.
+/// Properties that machines share if a rejection on one applies to all.
 type MachineSignature = (u32, CapacityType, Option<Text>, Vec<u32>, Vec<Text>, Vec<(u32, u32, Option<u32>)>);
 
 struct Retry<'i> {
@@ -73,7 +73,7 @@ struct Retry<'i> {
     machines: MachineTrials<'i>,
     /// Capacity left on each existing node, DaemonSets not subtracted.
     free: Vec<Resources>,
-    /// Units left.
+    /// Remaining work; [`MAX_WORK`] defines the unit.
     work: usize,
     /// Cost of a check, without the machines of the plan.
     each_check: usize,
@@ -294,7 +294,7 @@ impl<'i> Retry<'i> {
 enum TrialResult {
     Accepted,
     Refused,
-    /// Refused by a rule that fewer launch options in the same zones violate too.
+    /// Rejected by a rule that fewer launch options in the same zones violate too.
     RefusedInZones,
 }
 
@@ -347,6 +347,8 @@ mod tests {
             attach_limits: Vec::new(),
             created: None,
         };
+        // The node has free capacity for the pod: 2,000 of 2,000 millicores, and the pod requests
+        // 1,000.
         let pod = Pod {
             namespace: text("default"),
             name: text("web"),

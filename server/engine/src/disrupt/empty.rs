@@ -95,7 +95,7 @@ fn consolidatable_at(state: &ClusterState, pool: &PoolRecord, node: &NodeRecord)
 }
 
 fn removal(node: &NodeRecord, claim: &Text, pool: &PoolRecord) -> Removal {
-    let waited = pool.disruption.consolidate_after_ms.unwrap_or(0) / 1000;
+    let waited = pool.disruption.consolidate_after.unwrap_or_default().as_secs();
     let reason = format!(
         "node {} holds only DaemonSet pods and had no pod event for {waited} s, the consolidateAfter of NodePool {}",
         node.name, pool.pool.name

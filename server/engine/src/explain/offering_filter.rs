@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use crate::model::labels::{CAPACITY_TYPE, ZONE};
 use crate::model::resources::CPU;
-use crate::model::{CapacityType, InstanceType, MicroUsd, NodePool, Offering, Requirement, Requirements, Text};
+use crate::model::{CapacityType, InstanceType, MicroUsd, Millis, NodePool, Offering, Requirement, Requirements, Text};
 use crate::plan::PlannedNode;
 
 use super::pod_requirements::{IgnoredRule, PodRequirements};
@@ -66,7 +66,7 @@ pub(super) struct OfferingFilter<'w> {
     availability: bool,
     ceilings: bool,
     share: bool,
-    wait: Option<i64>,
+    wait: Option<Millis>,
     /// The node is already launched: reservation and spot share already count it.
     pub already_launched: bool,
 }
@@ -190,16 +190,16 @@ fn labels_agree(instance: &InstanceType, offering: &Offering, wanted: &Wanted<'_
     stated && wanted.present.iter().all(there)
 }
 
-/// Remaining milliseconds of the wait before on-demand is open (`spot-fallback-after`); `None` if
+/// Remaining time of the wait before on-demand is open (`spot-fallback-after`); `None` if
 /// it is open.
 pub(super) fn remaining_spot_wait(
     snapshot: &PlanSnapshot<'_>,
     pod_reqs: &PodRequirements<'_>,
     pool: u32,
-) -> Option<i64> {
-    let wait = snapshot.input.pools[pool as usize].rules.spot_fallback_after_ms?;
-    let left = wait - snapshot.input.now.millis_since(pod_reqs.created?);
-    (left > 0).then_some(left)
+) -> Option<Millis> {
+    let wait = snapshot.input.pools[pool as usize].rules.spot_fallback_after?;
+    let left = wait - snapshot.input.now.duration_since(pod_reqs.created?);
+    (left > Millis::ZERO).then_some(left)
 }
 
 /// Usage of a pool by capacity type.

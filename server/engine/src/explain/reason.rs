@@ -71,6 +71,7 @@ impl Describer<'_> {
 
     /// Describes an obstacle in one sentence.
     pub(super) fn describe(&self, blocked: &Blocked) -> String {
+        // In the order of the checks, as the variants of `Blocked`.
         match blocked {
             Blocked::NotReady(NotReady::NodeClass(why)) => {
                 format!("EC2NodeClass {}: {why}", self.nodepool().node_class)
@@ -284,7 +285,7 @@ impl Describer<'_> {
             }
             Rejection::SpotShare => format!("{offers} kept off spot by the NodePool's share"),
             Rejection::SpotWait => {
-                let left = remaining_spot_wait(self.snapshot, self.pod_reqs, self.pool).unwrap_or(0);
+                let left = remaining_spot_wait(self.snapshot, self.pod_reqs, self.pool).unwrap_or_default();
                 format!("{offers} on demand for which it waits another {} (spot-fallback-after)", duration(left))
             }
         }

@@ -178,7 +178,8 @@ pub(super) fn fits_if(
 /// Pairs of relaxations. The second obstacle becomes visible only after the first is removed, so
 /// second candidates are computed with the first relaxation applied.
 fn pairs(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, singles: &BTreeSet<Relaxation>) -> Vec<String> {
-    // A pair is tried once, in whichever order its members appear; its sentences have the order of the variants.
+    // A pair is tried once, in whichever order its members appear; its sentences have the order of
+    // the variants.
     let mut tried = BTreeSet::new();
     let mut sentences = Vec::new();
     for one in singles {
@@ -260,8 +261,8 @@ fn relaxations_for(
     blocked: &Blocked,
     into: &mut BTreeSet<Relaxation>,
 ) {
-    // Only relaxations that act on this obstacle are added; the label relaxations may act on any obstacle that
-    // depends on the chosen types.
+    // Only relaxations that act on this obstacle are added; the label relaxations may act on any
+    // obstacle that depends on the chosen types.
     let ignore = Relaxation::Ignore;
     match blocked {
         Blocked::NotReady(_) => drop(into.insert(ignore(IgnoredRule::Ready(pool)))),

@@ -64,7 +64,7 @@ pub enum Outcome {
         /// Number of existing nodes that do not fit, by reason.
         rejected: BTreeMap<ReasonCode, usize>,
     },
-    /// Unschedulable.
+    /// The pod is unschedulable.
     Unplaced {
         /// Reasons, one per pool or without a pool.
         reasons: Vec<Reason>,
@@ -205,6 +205,8 @@ fn price_difference(other: MicroUsd, chosen: MicroUsd) -> String {
 
 impl fmt::Display for PodReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The placement comes first, then the rejected nodes, then the runner-up: each sentence
+        // explains the one before.
         match &self.outcome {
             Outcome::Existing(existing) => self.write_existing(f, existing),
             Outcome::New { node, machine, other_pods, rejected } => {

@@ -152,6 +152,8 @@ impl<'a> PlanSnapshot<'a> {
     fn place_pods(&mut self, except: Option<u32>) {
         let mut counter = GroupCounter::default();
         let input = self.input;
+        // Bound pods first, then planned ones, as the plan places them. Terminating pods use
+        // capacity and are counted by no rule.
         for (at, node) in (0_u32..).zip(&input.nodes) {
             let load = &mut self.loads[at as usize];
             for pod in node.pods.iter().filter(|pod| !pod.leaving) {
@@ -216,7 +218,8 @@ impl<'a> PlanSnapshot<'a> {
             }
             most
         };
-        // Equal nodes share their options. The options outlive the cache, so their address identifies them.
+        // Equal nodes share their options. The options outlive the cache, so their address
+        // identifies them.
         let mut known: FxHashMap<(u32, *const u32), Resources> = FxHashMap::default();
         let mut most = |(node, load): (&PlannedNode, &Load)| {
             let key = (node.pool, node.types.as_ptr());
@@ -477,7 +480,8 @@ fn used(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> Resources {
         used.add(&Resources::from_iter([(NODES, 1 - node.capacity.get(NODES))]));
     }
     let ours = |node: &&PlannedNode| input.pools[node.pool as usize].name == pool.name;
-    // Equal nodes share their options. The options outlive the cache, so their address identifies them.
+    // Equal nodes share their options. The options outlive the cache, so their address identifies
+    // them.
     let mut known: FxHashMap<*const u32, Resources> = FxHashMap::default();
     for node in plan.nodes.iter().chain(&plan.static_nodes).filter(ours) {
         let largest = known.entry(node.types.as_ptr()).or_insert_with(|| largest_of(pool, &node.types));

@@ -49,11 +49,11 @@ pub(super) struct Topology {
     pub alternatives: Vec<Alternative>,
     /// Hard spread constraints.
     pub spread: Vec<Spread>,
-    /// Required affinity.
+    /// Domains with matching pods, for each required affinity term.
     pub affinity: Vec<MatchingDomains>,
     /// No placed pod matches all affinity terms, but the pod itself does: it may be the first.
     pub may_be_first: bool,
-    /// Required anti-affinity.
+    /// Domains with matching pods, for each required anti-affinity term.
     pub anti: Vec<MatchingDomains>,
     /// Domains excluded by the anti-affinity of other pods: (key, value) and one of those pods.
     pub conflicting_pods: BTreeMap<(Text, Text), String>,

@@ -63,7 +63,7 @@ pub fn unschedulable_among(input: &PlanningInput, plan: &Plan, pods: BTreeSet<u3
 
 /// The kind of a pod. Creation time counts only if some pool waits for spot.
 fn kind<'i>(input: &'i PlanningInput, pod: &'i Pod, matches: &mut SelectorMatches<'_>) -> Kind<'i> {
-    let waits = input.pools.iter().any(|pool| pool.rules.spot_fallback_after_ms.is_some());
+    let waits = input.pools.iter().any(|pool| pool.rules.spot_fallback_after.is_some());
     let created = pod.created.filter(|_| waits);
     (pod.shape, matches.of_pod(pod), pod.volumes, &pod.namespace, created, pod.invalid.as_ref())
 }
@@ -152,6 +152,7 @@ fn no_affinity_target(
     pod_reqs: &PodRequirements<'_>,
     topology: &Topology,
 ) -> Option<Reason> {
+    // The first pod of a group that selects itself needs no target, so it is excluded here.
     let none_match = topology.affinity.iter().all(|rule| rule.domains.is_empty());
     if topology.affinity.is_empty() || !none_match || topology.may_be_first {
         return None;

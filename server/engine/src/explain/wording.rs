@@ -1,7 +1,7 @@
 //! Formats amounts, lists, labels and prices for messages.
 
 use crate::model::resources::{CPU, counts_bytes};
-use crate::model::{Effect, LabelSelector, Resources, SelectorOperator, SelectorTerm, Taint, Text};
+use crate::model::{Effect, LabelSelector, Millis, Resources, SelectorOperator, SelectorTerm, Taint, Text};
 
 /// Formats an available amount, rounded down if it is long (`7.91`, `200m`, `12.44Gi`).
 pub(super) fn amount(resource: &str, value: i64) -> String {
@@ -30,7 +30,8 @@ fn format_amount(resource: &str, value: i64, up: bool) -> String {
     value.to_string()
 }
 
-/// `value` / `unit` with as many decimals as `steps` (a power of ten) allows, without trailing zeros.
+/// `value` / `unit` with as many decimals as `steps` (a power of ten) allows, without trailing
+/// zeros.
 fn decimal(value: i64, unit: i64, steps: i64, up: bool) -> String {
     let (value, unit, steps) = (i128::from(value), i128::from(unit), i128::from(steps));
     let scaled = (value * steps + if up { unit - 1 } else { 0 }) / unit;
@@ -86,7 +87,8 @@ pub(super) fn excludes_pods(effect: Effect) -> bool {
     effect != Effect::PreferNoSchedule
 }
 
-/// `app=web, tier In [a, b]`; `any pod` for the selector without terms, `no pod` for the absent one.
+/// `app=web, tier In [a, b]`; `any pod` for the selector without terms, `no pod` for the absent
+/// one.
 pub(super) fn selector(selector: Option<&LabelSelector>) -> String {
     match selector {
         None => "no pod".to_owned(),
@@ -108,8 +110,8 @@ fn term(term: &SelectorTerm) -> String {
 }
 
 /// `4h`, `3m20s`, `45s`; rounded up to whole seconds.
-pub(super) fn duration(millis: i64) -> String {
-    let seconds = (millis + 999) / 1000;
+pub(super) fn duration(duration: Millis) -> String {
+    let seconds = (duration + Millis::new(999)).as_secs();
     let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
     let text: String = parts.iter().filter(|(n, _)| *n > 0).map(|(n, unit)| format!("{n}{unit}")).collect();
     if text.is_empty() { "0s".to_owned() } else { text }
@@ -138,7 +140,7 @@ pub(super) fn closest_match<'k>(wanted: &str, known: impl IntoIterator<Item = &'
     })
 }
 
-/// Levenshtein distance.
+/// Levenshtein distance of `a` and `b`, in characters.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -191,9 +193,9 @@ mod tests {
 
     #[test]
     fn durations_are_short() {
-        assert_eq!(duration(200_000), "3m20s");
-        assert_eq!(duration(3_600_000), "1h");
-        assert_eq!(duration(1), "1s");
-        assert_eq!(duration(0), "0s");
+        assert_eq!(duration(Millis::from_secs(200)), "3m20s");
+        assert_eq!(duration(Millis::from_hours(1)), "1h");
+        assert_eq!(duration(Millis::new(1)), "1s");
+        assert_eq!(duration(Millis::ZERO), "0s");
     }
 }

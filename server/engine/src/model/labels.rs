@@ -52,7 +52,7 @@ pub enum SelectorOperator {
 /// One condition of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SelectorTerm {
-    /// Label key.
+    /// Key of the label that is compared.
     pub key: Text,
     /// Comparison with `values`.
     pub operator: SelectorOperator,

@@ -36,17 +36,18 @@ pub struct Node {
     pub allocatable: Resources,
     /// Total resources; count against NodePool limits.
     pub capacity: Resources,
-    /// Lifecycle stage.
+    /// Stage of the node's lifecycle.
     pub stage: NodeStage,
     /// Pods that use its resources: bound, and assigned by nomination.
     pub pods: Vec<BoundPod>,
     /// Attach limit per CSI driver; unlisted drivers have no limit.
     pub attach_limits: Vec<(Text, i64)>,
-    /// Creation time.
+    /// `metadata.creationTimestamp`; `None` when unknown.
     pub created: Option<Timestamp>,
 }
 
-/// A pod on a node. Shape and labels are indices into [`PlanningInput`](crate::input::PlanningInput).
+/// A pod on a node. Shape and labels are indices into
+/// [`PlanningInput`](crate::input::PlanningInput).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BoundPod {
     /// Namespace of the object.
@@ -75,7 +76,8 @@ pub struct DaemonSet {
     pub namespace: Text,
     /// Name, unique in the namespace.
     pub name: Text,
-    /// Index into `PlanningInput::shapes`. Its tolerations include those that the DaemonSet controller adds.
+    /// Index into `PlanningInput::shapes`. Its tolerations include those that the DaemonSet
+    /// controller adds.
     pub shape: u32,
     /// Index into `PlanningInput::label_sets`.
     pub labels: u32,

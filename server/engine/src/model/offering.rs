@@ -24,9 +24,9 @@ impl fmt::Display for MicroUsd {
 pub enum CapacityType {
     /// Capacity reservations, which are paid for already.
     Reserved,
-    /// Spot.
+    /// Spot capacity, which the cloud may reclaim.
     Spot,
-    /// On-demand.
+    /// On-demand capacity, at a fixed price.
     OnDemand,
 }
 
@@ -56,7 +56,7 @@ pub struct Reservation {
 pub struct Offering {
     /// `topology.kubernetes.io/zone`.
     pub zone: Text,
-    /// Capacity type.
+    /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
     /// Price per hour; 0 for reserved capacity.
     pub price: MicroUsd,

@@ -31,7 +31,7 @@ pub struct PodShape {
     pub preferred_pod_anti_affinity: Vec<Weighted<PodAffinityTerm>>,
     /// Topology spread constraints, hard and soft.
     pub spread: Vec<SpreadConstraint>,
-    /// Tolerations.
+    /// `spec.tolerations`, with those that controllers add.
     pub tolerations: Vec<Toleration>,
     /// Host ports of ordinary containers, sorted.
     pub host_ports: Vec<HostPort>,
@@ -55,7 +55,8 @@ impl PodShape {
 pub struct NodeSelectorTerm {
     /// `matchExpressions` as written (keys canonical), one requirement per entry.
     pub expressions: Vec<Requirement>,
-    /// `matchFields` on `metadata.name`: the node's name must be in all of these sets (`In`, negated for `NotIn`).
+    /// `matchFields` on `metadata.name`: the node's name must be in all of these sets (`In`,
+    /// negated for `NotIn`).
     pub names: Vec<Requirement>,
 }
 
@@ -140,10 +141,11 @@ pub struct VolumeAlternatives {
     pub blocked: Option<Text>,
 }
 
-/// A pod to place. Shape, labels and volumes are indices into [`PlanningInput`](crate::input::PlanningInput).
+/// A pod to place. Shape, labels and volumes are indices into
+/// [`PlanningInput`](crate::input::PlanningInput).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Pod {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Text,
     /// Name, unique in the namespace.
     pub name: Text,

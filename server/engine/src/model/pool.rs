@@ -1,7 +1,7 @@
 //! NodePools: allowed instance types, requirements and limits.
 
 use super::offering::{MicroUsd, SharedCatalogue};
-use super::{Labels, Requirements, Resources, Taint, Text};
+use super::{Labels, Millis, Requirements, Resources, Taint, Text};
 
 /// Reason why a pool is excluded from planning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -12,10 +12,10 @@ pub enum NotReady {
     NodePool(Text),
 }
 
-/// A NodePool.
+/// A NodePool with its class and catalogue, as planning uses it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePool {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
     /// Name of the NodeClass.
     pub node_class: Text,
@@ -53,8 +53,8 @@ pub struct OptInRules {
     /// `safe-architectures`: architectures of new nodes for pods without an architecture
     /// constraint.
     pub safe_architectures: Vec<Text>,
-    /// `spot-fallback-after`, in milliseconds.
-    pub spot_fallback_after_ms: Option<i64>,
+    /// `spot-fallback-after`.
+    pub spot_fallback_after: Option<Millis>,
     /// `max-price-per-vcpu`, per vCPU and hour.
     pub max_price_per_vcpu: Option<MicroUsd>,
     /// `max-node-price`, per hour.

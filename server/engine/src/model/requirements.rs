@@ -16,9 +16,9 @@ pub enum Operator {
     In,
     /// None of the values; an absent label matches.
     NotIn,
-    /// Any value.
+    /// The label is present, with any value.
     Exists,
-    /// No value.
+    /// The label is absent.
     DoesNotExist,
     /// An integer greater than the value.
     Gt,

@@ -53,7 +53,7 @@ impl BitSet {
         result
     }
 
-    /// Indices, ascending.
+    /// The contained indices, ascending.
     pub(super) fn iter(&self) -> impl Iterator<Item = usize> {
         self.0.iter().enumerate().flat_map(|(at, word)| {
             let mut rest = *word;

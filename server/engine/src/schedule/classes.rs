@@ -13,7 +13,7 @@ use super::topology::{GroupId, GroupSpec, KeyId, NodeFilter, Topology};
 use crate::input::{PlanningInput, PreferencePolicy};
 use crate::model::labels::ARCH;
 use crate::model::{
-    NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, SpreadConstraint, Text,
+    Millis, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, SpreadConstraint, Text,
 };
 
 /// Alternatives of one pod beyond which further ones are not tried. A product of terms and volumes
@@ -106,7 +106,7 @@ pub(super) fn split_into_classes(
     let rules = register_rules(input, selector_index, topology, fits);
     let mut by_key: FxHashMap<ClassKey, usize> = FxHashMap::default();
     let mut by_pod: FxHashMap<(u32, &str, u32, Option<u32>), usize> = FxHashMap::default();
-    let waiting = input.pools.iter().any(|pool| pool.rules.spot_fallback_after_ms.is_some());
+    let waiting = input.pools.iter().any(|pool| pool.rules.spot_fallback_after.is_some());
     let mut classes: Vec<Class> = Vec::new();
     // `by_pod` avoids computing the key of a pod whose class depends on its indices alone.
     for (index, pod) in (0_u32..).zip(&input.pods) {
@@ -151,10 +151,10 @@ fn key_of(input: &PlanningInput, pod: &Pod, selector_index: &SelectorIndex<'_>, 
 
 /// Pools whose spot wait has not elapsed for this pod (plan contract §4).
 fn spot_wait_pools(input: &PlanningInput, pod: &Pod) -> Vec<u32> {
-    let waits = |after: i64| pod.created.is_some_and(|created| input.now.millis_since(created) < after);
+    let waits = |after: Millis| pod.created.is_some_and(|created| input.now.duration_since(created) < after);
     (0_u32..)
         .zip(&input.pools)
-        .filter(|(_, pool)| pool.rules.spot_fallback_after_ms.is_some_and(waits))
+        .filter(|(_, pool)| pool.rules.spot_fallback_after.is_some_and(waits))
         .map(|(at, _)| at)
         .collect()
 }
@@ -251,7 +251,8 @@ impl RuleBuilder<'_, '_> {
         self.add_rule(GroupSpec { key, predicate, filter, anti: false }, rule, preference);
     }
 
-    /// The keys of the hard spread constraints, apart from `own` and the hostname, which every node has.
+    /// The keys of the hard spread constraints, apart from `own` and the hostname, which every node
+    /// has.
     fn other_keys(&mut self, own: KeyId) -> Vec<KeyId> {
         let hard = self.shape.spread.iter().filter(|constraint| constraint.hard);
         let mut keys: Vec<KeyId> = hard.map(|constraint| self.topology.key_id(&constraint.topology_key)).collect();

@@ -156,7 +156,8 @@ impl<'i> Packing<'_, 'i> {
                 continue;
             }
             let Some(fit) = self.joined_fit(class, cohort, pins, preferences, &counted) else { continue };
-            // Where charges reserve options, each machine changes the limits of the next: one at a time.
+            // Where charges reserve options, each machine changes the limits of the next: one at a
+            // time.
             let one_by_one = self.reserves_options(self.cohorts[cohort].pool);
             loop {
                 let each = self.cohort_cap(class, cohort, fit, preferences).min(left);

@@ -21,7 +21,7 @@ type ClassQuery = (u32, PreferenceSet, bool);
 /// Scope and number of events; the possible domains, and the number of certain ones.
 type PresentDomains = ((ScopeId, usize), (Rc<[DomainId]>, usize));
 
-/// Cached results.
+/// Domains and fits that were computed for rules and classes.
 #[derive(Debug, Default)]
 pub(super) struct DomainCache {
     eligible: FxHashMap<ScopeId, Rc<[DomainId]>>,

@@ -316,7 +316,8 @@ fn requests_in(
     requests_of(packing.problem.input, pods, supply, &packing.fits, (parts.first_option, slot, labels))
 }
 
-/// Requests of `pods`, and of the DaemonSets of type `instance_type` launched in `slot` with `labels`.
+/// Requests of `pods`, and of the DaemonSets of type `instance_type` launched in `slot` with
+/// `labels`.
 pub(super) fn requests_of(
     input: &PlanningInput,
     pods: &[u32],

@@ -56,11 +56,11 @@ impl PreferenceSet {
 /// Which machines a placement may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
-    /// Existing nodes.
+    /// Existing nodes of the input only.
     ExistingNodes,
     /// Machines that the plan launches anyway.
     Cohorts,
-    /// New machines.
+    /// Machines that no placed pod requires yet.
     NewMachines,
 }
 
@@ -181,7 +181,8 @@ impl<'p, 'i> Packing<'p, 'i> {
         }
         let mut left = count;
         let launchable = self.problem.supplies.iter().flatten().any(|supply| supply.may_hold(&needs.request));
-        // Strict modes first: one shared machine where affinity requires it, existing nodes, no tainted nodes.
+        // Strict modes first: one shared machine where affinity requires it, existing nodes, no
+        // tainted nodes.
         for whole in [true, false] {
             if whole && !self.must_share_machine(class) {
                 continue;

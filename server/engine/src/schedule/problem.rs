@@ -96,7 +96,7 @@ fn tiers(pools: &[NodePool]) -> Vec<Vec<u32>> {
 
 /// Subtracts the requests of DaemonSets from every instance type that they match. All their terms
 /// count, and their tolerations include `PreferNoSchedule` (Karpenter core §3.14; L30: terms are
-/// judged independently).
+/// evaluated independently).
 pub(super) fn charge_daemons(
     input: &PlanningInput,
     at: u32,

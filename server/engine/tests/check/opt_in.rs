@@ -2,7 +2,7 @@
 
 use engine::check::Rule;
 use engine::model::labels::{ARCH, ZONE};
-use engine::model::{CapacityType, MicroUsd, Offering, Operator, PodShape, Requirement, Timestamp};
+use engine::model::{CapacityType, MicroUsd, Millis, Offering, Operator, PodShape, Requirement, Timestamp};
 
 use crate::fixture::{Fixture, LARGE, SMALL, affinity_term, plain, requiring, reserved, text};
 
@@ -83,20 +83,20 @@ fn pods_without_an_architecture_get_a_safe_one() {
 fn a_pod_waits_for_spot_before_it_falls_back() {
     // Created at 1,000 ms, checked at 60,999 ms with a wait of one minute: 1 ms short.
     let mut fixture = small_machines(&["a"]);
-    fixture.pool().rules.spot_fallback_after_ms = Some(60_000);
+    fixture.pool().rules.spot_fallback_after = Some(Millis::from_mins(1));
     fixture.assert_clean();
-    fixture.input.pods[0].created = Some(Timestamp(1_000));
-    fixture.input.now = Timestamp(60_999);
+    fixture.input.pods[0].created = Some(Timestamp::from_millis(1_000));
+    fixture.input.now = Timestamp::from_millis(60_999);
     fixture.assert_breaks(Rule::SpotFallback);
-    fixture.input.now = Timestamp(61_000);
+    fixture.input.now = Timestamp::from_millis(61_000);
     fixture.assert_clean();
 }
 
 #[test]
 fn a_pod_excluded_from_spot_by_the_floor_does_not_wait() {
     let mut fixture = small_machines(&["a"]);
-    fixture.pool().rules.spot_fallback_after_ms = Some(60_000);
-    fixture.input.pods[0].created = Some(Timestamp(0));
+    fixture.pool().rules.spot_fallback_after = Some(Millis::from_mins(1));
+    fixture.input.pods[0].created = Some(Timestamp::from_millis(0));
     fixture.pool().rules.on_demand_min_nodes = Some(1);
     fixture.assert_clean();
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, ZONE};
 use engine::model::{
-    CapacityType, DaemonSet, Effect, HostPort, Labels, MicroUsd, NotReady, Operator, Requirement, Reservation,
+    CapacityType, DaemonSet, Effect, HostPort, Labels, MicroUsd, Millis, NotReady, Operator, Requirement, Reservation,
     Resources, Timestamp, VolumeAlternatives,
 };
 use engine::plan::ReasonCode;
@@ -193,11 +193,11 @@ fn a_ceiling_that_leaves_only_small_types_is_reported_as_a_size_obstacle() {
 #[test]
 fn waiting_for_spot_names_the_time_left() {
     let mut general = pool("general");
-    general.rules.spot_fallback_after_ms = Some(600_000);
+    general.rules.spot_fallback_after = Some(Millis::from_mins(10));
     let mut fixture = Fixture::new().pool(general).pod("web", selecting(asks(500, 1), ZONE, "b"));
-    fixture.input.now = Timestamp(1_000_000);
+    fixture.input.now = Timestamp::from_millis(1_000_000);
     // Created 400 s before: 600 − 400 = 200 s are left. Spot is available in a only.
-    fixture.input.pods[0].created = Some(Timestamp(600_000));
+    fixture.input.pods[0].created = Some(Timestamp::from_millis(600_000));
     let explanation = fixture.only();
     assert_eq!(explanation.reasons[0].1, ReasonCode::NoOffering);
     let wait = "3 offerings on demand for which it waits another 3m20s (spot-fallback-after)";

@@ -15,12 +15,12 @@ fn ten_thousand_failed_replicas_share_one_explanation() {
 #[test]
 fn pods_with_different_waiting_times_get_separate_explanations() {
     let mut general = pool("general");
-    general.rules.spot_fallback_after_ms = Some(60_000);
+    general.rules.spot_fallback_after = Some(engine::model::Millis::from_mins(1));
     let shape = crate::fixture::selecting(asks(500, 1), "topology.kubernetes.io/zone", "b");
     let mut fixture = Fixture::new().pool(general).pods(2, "web", shape);
-    fixture.input.now = engine::model::Timestamp(60_000);
-    fixture.input.pods[0].created = Some(engine::model::Timestamp(30_000));
-    fixture.input.pods[1].created = Some(engine::model::Timestamp(40_000));
+    fixture.input.now = engine::model::Timestamp::from_millis(60_000);
+    fixture.input.pods[0].created = Some(engine::model::Timestamp::from_millis(30_000));
+    fixture.input.pods[1].created = Some(engine::model::Timestamp::from_millis(40_000));
     let left: Vec<bool> = fixture
         .explained()
         .iter()

@@ -147,7 +147,8 @@ pub struct Case {
 
 impl Case {
     pub fn input(&self) -> PlanningInput {
-        let mut input = PlanningInput { volume_sets: volumes(), now: Timestamp(600_000), ..PlanningInput::default() };
+        let mut input =
+            PlanningInput { volume_sets: volumes(), now: Timestamp::from_millis(600_000), ..PlanningInput::default() };
         input.policy = Policy {
             preferences: if self.ignore_preferences { PreferencePolicy::Ignore } else { PreferencePolicy::Respect },
             min_values: if self.best_effort { MinValuesPolicy::BestEffort } else { MinValuesPolicy::Strict },
@@ -400,7 +401,7 @@ fn pod(at: usize, case: &PodCase, shapes: usize) -> Pod {
         shape: (case.shape % shapes) as u32,
         labels: case.app as u32,
         volumes: case.volumes,
-        created: case.recently_created.then_some(Timestamp(599_000)),
+        created: case.recently_created.then_some(Timestamp::from_millis(599_000)),
         workload: text(&format!("ReplicaSet/{app}")),
         moved_from: None,
         invalid: None,

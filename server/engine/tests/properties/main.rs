@@ -52,7 +52,7 @@ pub fn violations_of(case: &Case) -> Vec<String> {
 pub fn settled_cases() -> impl Strategy<Value = Case> {
     cases().prop_map(|mut case| {
         for pool in &mut case.pools {
-            (pool.min_types, pool.rules.spot_fallback_after_ms) = (None, None);
+            (pool.min_types, pool.rules.spot_fallback_after) = (None, None);
             pool.rules.safe_architectures.clear();
         }
         let open = |daemon: &cases::DaemonCase| {

@@ -2,7 +2,7 @@
 //! and shrinking ends at few parts.
 
 use engine::model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
-use engine::model::{CapacityType, MicroUsd, NodeStage, Operator, OptInRules};
+use engine::model::{CapacityType, MicroUsd, Millis, NodeStage, Operator, OptInRules};
 use proptest::bool::weighted;
 use proptest::collection::vec;
 use proptest::option;
@@ -149,14 +149,14 @@ pub fn types() -> impl Strategy<Value = TypeCase> {
 }
 
 fn rules() -> impl Strategy<Value = OptInRules> {
-    let switches = (weighted(0.15), option::weighted(0.1, Just(600_000_i64)), weighted(0.1));
+    let switches = (weighted(0.15), option::weighted(0.1, Just(Millis::from_mins(10))), weighted(0.1));
     let prices = (option::weighted(0.1, 20..60_i64), option::weighted(0.1, 50..150_i64));
     let shares = (option::weighted(0.15, select(&[0_i64, 40, 50, 80][..])), option::weighted(0.15, 1..3_i64));
     (switches, prices, shares, option::weighted(0.1, 2..5_i64)).prop_map(|(switches, prices, shares, vcpu)| {
         OptInRules {
             zone_balance: switches.0,
             safe_architectures: if switches.2 { vec!["amd64".into()] } else { Vec::new() },
-            spot_fallback_after_ms: switches.1,
+            spot_fallback_after: switches.1,
             max_price_per_vcpu: prices.0.map(|price| MicroUsd(price * 1000)),
             max_node_price: prices.1.map(|price| MicroUsd(price * 1000)),
             spot_max_percent: shares.0,

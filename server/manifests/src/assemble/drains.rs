@@ -1,8 +1,8 @@
-//! Drains that cannot end: disruption budgets that never allow an eviction, and pods under two
-//! budgets. Reported early, because consolidation, drift and upgrades would stop at such a node.
+//! Drains that cannot end: disruption budgets that never allow an eviction, and pods that two
+//! budgets select. The plan reports them because consolidation, drift and upgrades cannot remove
+//! such a node.
 //!
-//! Judged by the specs and the desired number of pods, not by the number of healthy pods at
-//! present.
+//! The specs and the desired number of pods decide, not the present number of healthy pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use crate::cluster::pods::PodObject;
 use crate::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};
 use crate::notes;
 
-/// Pods of one namespace: their number by workload title and labels.
+/// Number of pods of one namespace, by workload title (`Kind/namespace/name`) and labels.
 type Members = BTreeMap<String, BTreeMap<Labels, i64>>;
 
 /// Pods that run or will run, in namespaces that have a disruption budget.
@@ -21,7 +21,7 @@ pub struct BudgetedPods {
     namespaces: BTreeMap<Text, Members>,
 }
 
-/// What a budget guards.
+/// Pods that a budget selects: their number and the titles of their workloads.
 #[derive(Debug, Default)]
 struct ProtectedPods {
     pods: i64,
@@ -29,7 +29,7 @@ struct ProtectedPods {
 }
 
 impl BudgetedPods {
-    /// No pods yet; `budgets` determine which ones are counted.
+    /// Counts no pods yet. Only pods in namespaces of `budgets` will be counted.
     #[must_use]
     pub fn new(budgets: &[DisruptionBudget]) -> Self {
         Self { namespaces: budgets.iter().map(|budget| (budget.namespace.clone(), Members::new())).collect() }
@@ -56,13 +56,13 @@ impl BudgetedPods {
         }
     }
 
-    /// What will block a drain, a sentence each.
+    /// One message for each budget, or set of budgets, that blocks every drain.
     #[must_use]
-    pub fn foresee(&self, budgets: &[DisruptionBudget]) -> Vec<String> {
+    pub fn blocked_drains(&self, budgets: &[DisruptionBudget]) -> Vec<String> {
         let blocked = budgets.iter().filter_map(|budget| {
-            let floor = budget.floor?;
+            let threshold = budget.threshold?;
             let guarded = self.guarded(budget);
-            (guarded.pods > 0 && floor.keeps_all(guarded.pods)).then(|| blocked(budget, floor, &guarded))
+            (guarded.pods > 0 && threshold.blocks_all(guarded.pods)).then(|| blocked(budget, threshold, &guarded))
         });
         blocked.chain(self.twice_guarded(budgets)).collect()
     }
@@ -83,7 +83,8 @@ impl BudgetedPods {
         guarded
     }
 
-    /// The eviction API refuses pods that more than one budget selects, whatever the budgets allow.
+    /// One message for each set of budgets that select the same pods: the eviction API rejects the
+    /// eviction of a pod that more than one budget selects.
     fn twice_guarded(&self, budgets: &[DisruptionBudget]) -> impl Iterator<Item = String> {
         let mut groups: BTreeMap<BTreeSet<String>, BTreeSet<String>> = BTreeMap::new();
         for namespace in self.namespaces.keys() {
@@ -110,16 +111,16 @@ fn written(budget: &DisruptionBudget) -> String {
     format!("PodDisruptionBudget/{}/{}", budget.namespace, budget.name)
 }
 
-fn blocked(budget: &DisruptionBudget, floor: BudgetThreshold, guarded: &ProtectedPods) -> String {
+fn blocked(budget: &DisruptionBudget, threshold: BudgetThreshold, guarded: &ProtectedPods) -> String {
     let ProtectedPods { pods, titles } = guarded;
     let pods = if *pods == 1 { "its only pod go".to_owned() } else { format!("one of its {pods} pods go") };
-    let (field, advice) = advice(floor, guarded.pods);
+    let (field, advice) = advice(threshold, guarded.pods);
     format!("{} will block every drain: {field} never lets {pods} ({}); {advice}", written(budget), notes::name(titles))
 }
 
-/// The floor as it is written, and what to do about it where it guards `pods`.
-fn advice(floor: BudgetThreshold, pods: i64) -> (String, String) {
-    match floor {
+/// The threshold as it is written in the budget, and how to change it when it selects `pods` pods.
+fn advice(threshold: BudgetThreshold, pods: i64) -> (String, String) {
+    match threshold {
         BudgetThreshold::MaxUnavailable(amount) => {
             (format!("maxUnavailable: {amount}"), "raise it to 1 or more".to_owned())
         }

@@ -1,4 +1,4 @@
-//! Replicas that a workload still lacks.
+//! Replicas that a workload desires and that have no pod in the input.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,26 +12,27 @@ use crate::kinds::Kind;
 use crate::pod::DEFAULT_SCHEDULER;
 use crate::pod::volumes::PodVolume;
 
-/// How many pods `workload` lacks beside those that it owns.
+/// Number of desired pods of `workload` beyond those that it owns.
 fn lacking(workload: &Workload, owned: &WorkloadPods) -> i64 {
-    let wanted = workload.job.map_or(workload.replicas, |job| wanted_of_job(workload.replicas, job, owned));
-    if workload.meta.deleting { 0 } else { (wanted - owned.live.len() as i64).max(0) }
+    let desired = workload.job.map_or(workload.replicas, |job| desired_of_job(workload.replicas, job, owned));
+    if workload.meta.deleting { 0 } else { (desired - owned.live.len() as i64).max(0) }
 }
 
-/// A Job without completions is done when one pod has ended well.
-fn wanted_of_job(parallelism: i64, job: JobProgress, owned: &WorkloadPods) -> i64 {
+/// Number of pods that a Job desires at a time. A Job without completions is complete when one pod
+/// has succeeded.
+fn desired_of_job(parallelism: i64, job: JobProgress, owned: &WorkloadPods) -> i64 {
     let done = job.succeeded.max(owned.succeeded);
     let left = match job.completions {
         Some(completions) => completions - done,
         None if done > 0 => 0,
         None => parallelism,
     };
-    if job.rests { 0 } else { parallelism.min(left).max(0) }
+    if job.inactive { 0 } else { parallelism.min(left).max(0) }
 }
 
 impl Reader<'_> {
-    /// Adds the replicas that workloads lack beside those they own. `taken` are the names of pods,
-    /// by namespace and name.
+    /// Adds the missing replicas of every workload. `taken` has the (namespace, name) of every pod;
+    /// the names of new replicas are added.
     pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, taken: &mut BTreeSet<(Text, Text)>) {
         let none = WorkloadPods::default();
         let cluster = self.cluster;
@@ -47,14 +48,15 @@ impl Reader<'_> {
             }
             let labels = self.replica_labels(workload);
             self.budgeted_pods.add(&workload.meta.namespace, &title, &labels, count);
-            if !self.is_left_aside(workload, &title, count) {
+            if !self.is_template_excluded(workload, &title, count) {
                 self.add_replicas(workload, &title, &labels, (owned, count), taken);
             }
         }
     }
 
-    /// Templates that are gated, bound by name, or for another scheduler are not expanded.
-    fn is_left_aside(&mut self, workload: &Workload, title: &str, count: i64) -> bool {
+    /// Whether the template is gated, names a node, or belongs to another scheduler, so that its
+    /// replicas are not planned. Adds a note.
+    fn is_template_excluded(&mut self, workload: &Workload, title: &str, count: i64) -> bool {
         let spec = &workload.template.spec;
         let object = format!("{} ({count} replicas)", place(workload, title));
         if spec.node_name.is_some() {
@@ -62,7 +64,7 @@ impl Reader<'_> {
         } else if spec.gated {
             self.notes.add("gated pods wait for their scheduling gates and are not planned", &object);
         } else if spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
-            self.notes.add(&format!("pods of another scheduler ({}) are left to it", spec.scheduler), &object);
+            self.notes.add(&format!("pods of another scheduler ({}) are not planned", spec.scheduler), &object);
         } else {
             return false;
         }
@@ -85,6 +87,7 @@ impl Reader<'_> {
         planned.workload = title.clone();
         let own_volumes = !workload.claims.is_empty()
             || workload.template.spec.volumes.iter().any(|volume| matches!(volume, PodVolume::Ephemeral { .. }));
+        // Replicas without volumes of their own share one volume set, which is computed once.
         if !own_volumes {
             planned.volumes = self.replica_volumes(workload, "", &[]);
         }
@@ -103,8 +106,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Labels of the template and those that controllers add: a Job its name, a Deployment the hash of its only active
-    /// ReplicaSet.
+    /// Labels of the template, and those that controllers add: the name of a Job, and the template
+    /// hash of the only active ReplicaSet of a Deployment.
     fn replica_labels(&self, workload: &Workload) -> Labels {
         let mut labels = workload.template.labels.clone();
         let name = &workload.meta.name;
@@ -142,14 +145,14 @@ fn place(workload: &Workload, title: &str) -> String {
     }
 }
 
-/// Ordinals of a StatefulSet that no live pod has; endless for other workloads, which have none.
+/// Ordinals of a StatefulSet that no active pod has; none for other workloads.
 fn missing_ordinals<'w>(workload: &'w Workload, owned: &'w WorkloadPods) -> impl Iterator<Item = i64> + 'w {
     let last = if workload.kind == Kind::StatefulSet { workload.first_ordinal + workload.replicas } else { 0 };
     let name = |ordinal: i64| Text::from(format!("{}-{ordinal}", workload.meta.name));
     (workload.first_ordinal..last).filter(move |ordinal| !owned.live.contains(&name(*ordinal)))
 }
 
-/// The name of the next replica: that of its ordinal, else the next number that is free.
+/// Name of the next replica: by its ordinal if that name is free, else by the next free number.
 fn free_name(workload: &Workload, ordinal: Option<i64>, next: &mut i64, taken: &mut BTreeSet<(Text, Text)>) -> Text {
     let named = |number: i64| (workload.meta.namespace.clone(), Text::from(format!("{}-{number}", workload.meta.name)));
     if let Some(ordinal) = ordinal {
@@ -167,7 +170,7 @@ fn free_name(workload: &Workload, ordinal: Option<i64>, next: &mut i64, taken: &
     }
 }
 
-/// The claims that a StatefulSet makes for a replica.
+/// The (name, spec) of the PersistentVolumeClaims that a StatefulSet creates for a replica.
 fn claims_of(workload: &Workload, ordinal: Option<i64>, name: &str) -> Vec<(Text, ClaimSpec)> {
     let pod = ordinal.map_or_else(|| name.to_owned(), |ordinal| format!("{}-{ordinal}", workload.meta.name));
     workload.claims.iter().map(|(claim, spec)| (format!("{claim}-{pod}").into(), spec.clone())).collect()

@@ -12,7 +12,7 @@ use crate::notes::Notes;
 
 /// The taint of nodes that Karpenter is removing.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
-/// Taints that go away by themselves while a node starts (Karpenter: known ephemeral taints).
+/// Taints that controllers remove while a node starts (Karpenter: known ephemeral taints).
 const EPHEMERAL: [(&str, Effect); 5] = [
     ("node.kubernetes.io/not-ready", Effect::NoSchedule),
     ("node.kubernetes.io/not-ready", Effect::NoExecute),
@@ -62,10 +62,11 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
     let ours = pool.is_some() || claim.is_some();
     let is = |label: &str| labels.get(label).is_some_and(|value| value.as_ref() == "true");
     let initialized = !ours || is(INITIALIZED);
-    let going = object.meta.deleting
+    let deleting = object.meta.deleting
         || claim.is_some_and(|claim| claim.deleted.is_some())
         || object.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
-    let stage = match (going, initialized) {
+    // Deletion takes precedence: a node that is being removed accepts no pods in any stage.
+    let stage = match (deleting, initialized) {
         (true, _) => NodeStage::Deleting,
         (false, true) => NodeStage::Initialized,
         (false, false) => NodeStage::Registered,
@@ -76,10 +77,10 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
         _ if initialized => object.taints.clone(),
         _ => lasting(&object.taints, startup),
     };
-    let promised = claim.filter(|_| !initialized);
-    let fill = |own: &Resources, promised: Option<&Resources>| filled(own.clone(), promised);
-    let allocatable = fill(&object.allocatable, promised.map(|claim| &claim.allocatable));
-    let capacity = fill(&object.capacity, promised.map(|claim| &claim.capacity));
+    let starting_claim = claim.filter(|_| !initialized);
+    let fill = |own: &Resources, of_claim: Option<&Resources>| filled(own.clone(), of_claim);
+    let allocatable = fill(&object.allocatable, starting_claim.map(|claim| &claim.allocatable));
+    let capacity = fill(&object.capacity, starting_claim.map(|claim| &claim.capacity));
     Node {
         name: object.meta.name.clone(),
         pool: pool.filter(|_| ours),
@@ -95,9 +96,10 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
     }
 }
 
-/// What is missing or zero on a node that is not initialised is taken from its NodeClaim.
-fn filled(mut own: Resources, promised: Option<&Resources>) -> Resources {
-    for (name, amount) in promised.map(Resources::iter).into_iter().flatten() {
+/// Resources of a node that is not initialized: amounts that are missing or zero come from its
+/// NodeClaim.
+fn filled(mut own: Resources, of_claim: Option<&Resources>) -> Resources {
+    for (name, amount) in of_claim.map(Resources::iter).into_iter().flatten() {
         if own.get(name) == 0 {
             own.set(name.clone(), amount);
         }
@@ -110,7 +112,7 @@ fn startup_taints<'a>(claim: Option<&'a NodeClaimManifest>, pool: Option<&Text>,
     claim.map(|claim| claim.startup_taints.as_slice()).or_else(of_pool).unwrap_or_default()
 }
 
-/// Taints that will still be there when the node is initialised. Taints match by key and effect.
+/// Taints that the node will still have when it is initialized. Taints match by key and effect.
 fn lasting(taints: &[Taint], startup: &[Taint]) -> Vec<Taint> {
     let passes = |taint: &&Taint| {
         let ephemeral = EPHEMERAL.iter().any(|(key, effect)| taint.key.as_ref() == *key && taint.effect == *effect);
@@ -120,18 +122,20 @@ fn lasting(taints: &[Taint], startup: &[Taint]) -> Vec<Taint> {
     taints.iter().filter(passes).cloned().collect()
 }
 
-/// The node that `claim` promises.
+/// The node that will join for `claim`; `None`, with a note, when its resources are unknown or the
+/// claim is being deleted.
 fn in_flight(claim: &NodeClaimManifest, pools: &[NodePool], notes: &mut Notes) -> Option<Node> {
     if claim.deleted.is_some() {
-        notes.add("NodeClaims without a Node are being deleted and give no room", &claim.name);
+        notes.add("NodeClaims without a Node are being deleted and provide no capacity", &claim.name);
         return None;
     }
-    let mut labels = promised_labels(claim);
+    let mut labels = claim_labels(claim);
     let (mut allocatable, mut capacity) = (claim.allocatable.clone(), claim.capacity.clone());
+    // Without a status the instance has not been launched; its type determines capacity and labels.
     if allocatable.is_empty() {
         let Some(machine) = machine_of(&labels, claim.pool.as_ref(), pools) else {
             notes.add(
-                "NodeClaims have neither status.allocatable nor one known instance type, and give no room",
+                "NodeClaims have neither status.allocatable nor one known instance type, and provide no capacity",
                 &claim.name,
             );
             return None;
@@ -154,8 +158,9 @@ fn in_flight(claim: &NodeClaimManifest, pools: &[NodePool], notes: &mut Notes) -
     })
 }
 
-/// Labels of the claim, what its requirements leave no choice about, and its own name as host name.
-fn promised_labels(claim: &NodeClaimManifest) -> Labels {
+/// Labels of the claim, the labels whose value its requirements determine, and its own name as host
+/// name.
+fn claim_labels(claim: &NodeClaimManifest) -> Labels {
     let mut labels = with_canonical_keys(claim.labels.clone());
     let requirements: Requirements = claim.requirements.iter().cloned().collect();
     add_fixed(&mut labels, &requirements);
@@ -173,7 +178,7 @@ fn add_fixed(labels: &mut Labels, requirements: &Requirements) {
     }
 }
 
-/// The type that the labels name, from the catalogue of the claim's pool.
+/// The instance type that the labels name, from the catalogue of the claim's pool.
 fn machine_of<'p>(labels: &Labels, pool: Option<&Text>, pools: &'p [NodePool]) -> Option<&'p InstanceType> {
     let name = labels.get(INSTANCE_TYPE)?;
     let pool = pools.iter().find(|known| Some(&known.name) == pool)?;

@@ -1,4 +1,5 @@
-//! Owners of pods: through ReplicaSets to Deployments.
+//! Workloads that own pods. A pod of a ReplicaSet belongs to the Deployment that owns the
+//! ReplicaSet.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +9,10 @@ use crate::cluster::pods::PodObject;
 use crate::cluster::workload::Workload;
 use crate::kinds::Kind;
 
-/// A name in a namespace.
+/// (namespace, name).
 type Key = (Text, Text);
 
-/// Resolves owners.
+/// Finds the workload of a pod.
 #[derive(Debug, Default)]
 pub struct Owners {
     deployments: BTreeSet<Key>,
@@ -20,7 +21,7 @@ pub struct Owners {
 }
 
 impl Owners {
-    /// Answers from the `workloads` of the input.
+    /// Indexes the Deployments and ReplicaSets among `workloads`.
     #[must_use]
     pub fn new(workloads: &[Workload]) -> Self {
         let mut owners = Self::default();
@@ -47,7 +48,7 @@ impl Owners {
         format!("{}/{}", owner.kind, owner.name).into()
     }
 
-    /// The Deployment of the input behind the ReplicaSet `name`; for a ReplicaSet outside the
+    /// The Deployment of the input that owns the ReplicaSet `name`; for a ReplicaSet outside the
     /// input, the Deployment whose name precedes the template hash. A ReplicaSet without a
     /// Deployment in the input is its own owner.
     fn deployment(&self, pod: &PodObject, name: &Text) -> Option<Text> {
@@ -61,7 +62,7 @@ impl Owners {
         self.deployments.contains(&(namespace.clone(), deployment.clone())).then_some(deployment)
     }
 
-    /// Whether `workload` makes its pods for a Deployment of the input.
+    /// Whether `workload` is a ReplicaSet of a Deployment of the input, which expands it.
     #[must_use]
     pub fn expands_elsewhere(&self, workload: &Workload) -> bool {
         let deployment = workload.meta.owned_by("Deployment").filter(|_| workload.kind == Kind::ReplicaSet);

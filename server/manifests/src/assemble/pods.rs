@@ -1,4 +1,4 @@
-//! Pods of the input: bound, promised, left aside or to be planned.
+//! Pods of the input: bound, nominated, excluded or to be planned.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::kinds::Kind;
 use crate::notes::Notes;
 use crate::pod::{DEFAULT_SCHEDULER, PodSpec};
 
-/// Pods that one run plans at most.
+/// Maximum number of pods that one run plans.
 const MOST_PODS: i64 = 1_000_000;
 
 /// Pods of one workload in the input.
@@ -29,38 +29,38 @@ const MOST_PODS: i64 = 1_000_000;
 pub struct WorkloadPods {
     /// Names of pods that run or will run.
     pub live: BTreeSet<Text>,
-    /// Pods that ended well.
+    /// Number of pods that succeeded.
     pub succeeded: i64,
 }
 
 /// (namespace, `Kind/name`).
 pub type WorkloadKey = (Text, Text);
 
-/// Turns the cluster's pods and workloads into the engine's.
+/// Converts the cluster's pods and workloads to the engine's.
 #[derive(Debug)]
 pub struct Reader<'c> {
-    /// Everything that was read.
+    /// The objects of the input, except Karpenter's.
     pub cluster: &'c Cluster,
-    /// Resolves owners.
+    /// Finds the workload of each pod.
     pub owners: Owners,
-    /// What volumes ask for.
+    /// Derives node requirements from volumes.
     pub volumes: Volumes<'c>,
     /// Default topology spread constraints.
     pub defaults: SpreadDefaults<'c>,
     /// Pods that run or will run, for the disruption budgets.
     pub budgeted_pods: BudgetedPods,
-    /// Shared tables.
+    /// Shapes, label sets and volume sets, each stored once.
     pub tables: Tables,
-    /// What the reader should know.
+    /// Notes for the user.
     pub notes: &'c mut Notes,
-    /// What is wrong.
+    /// Errors of the input.
     pub problems: &'c Problems,
     /// Pods to plan, so far.
     pub pods: Vec<Pod>,
 }
 
 impl Reader<'_> {
-    /// Classifies every pod, then adds the replicas that workloads lack. Running pods are placed on
+    /// Classifies every pod, then adds the missing replicas of workloads. Bound pods are added to
     /// `nodes`.
     pub fn read(&mut self, nodes: &mut [Node]) {
         let cluster = self.cluster;
@@ -69,14 +69,14 @@ impl Reader<'_> {
         let mut taken = BTreeSet::new();
         for pod in &cluster.pods {
             taken.insert((pod.meta.namespace.clone(), pod.meta.name.clone()));
-            let moved = !pod.finished && self.sort_out(pod, &index, nodes);
+            let moved = !pod.finished && self.classify(pod, &index, nodes);
             let workload = self.owners.workload(pod);
-            let lives = pod.is_active() || moved;
-            if lives {
+            let occupies = pod.is_active() || moved;
+            if occupies {
                 self.budgeted_pods.add_pod(pod, &workload);
             }
             let owned = owned.entry((pod.meta.namespace.clone(), workload)).or_default();
-            if lives {
+            if occupies {
                 owned.live.insert(pod.meta.name.clone());
             }
             owned.succeeded += i64::from(pod.succeeded);
@@ -88,7 +88,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether `count` more pods may be planned; reports it when not.
+    /// Whether `count` more pods may be planned; reports an error when they exceed the maximum.
     pub fn allow(&mut self, count: i64, workload: &Workload) -> bool {
         let fits = self.pods.len() as i64 + count <= MOST_PODS;
         if !fits {
@@ -103,8 +103,9 @@ impl Reader<'_> {
         fits
     }
 
-    /// Deals with one pod that has not ended. Answers whether it is planned although it may be terminating.
-    fn sort_out(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+    /// Classifies one pod that has not finished. Returns whether it was bound to a node that is
+    /// being removed and is planned again.
+    fn classify(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
         if let Some(name) = &pod.spec.node_name {
             let Some(node) = index.get(name).and_then(|at| nodes.get_mut(*at)) else {
                 let what = format!("pods run on Node/{name}, which is not in the input, and are not looked at");
@@ -116,23 +117,23 @@ impl Reader<'_> {
         if pod.meta.deleting
             || pod.mirror
             || pod.meta.owned_by("DaemonSet").is_some()
-            || self.promised(pod, index, nodes)
+            || self.place_nominated(pod, index, nodes)
         {
             return false;
         }
-        if !self.left_aside(pod) {
+        if !self.is_excluded(pod) {
             self.plan(pod, None);
         }
         false
     }
 
-    /// Places `pod` on its nominated node, if that node still accepts it.
-    fn promised(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+    /// Places `pod` on its nominated node, unless that node is missing or being removed.
+    fn place_nominated(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
         let Some(name) = &pod.nominated else { return false };
         let node = index.get(name).and_then(|at| nodes.get_mut(*at)).filter(|node| node.stage != NodeStage::Deleting);
         let Some(node) = node else {
             self.notes.add(
-                "pods are nominated for a node that is gone or going, and are planned as if they were not",
+                "pods are nominated for a node that is missing or being removed, and are planned again",
                 &pod.meta.title(),
             );
             return false;
@@ -140,28 +141,31 @@ impl Reader<'_> {
         let bound = self.bound(pod, false);
         node.pods.push(bound);
         self.notes.add(
-            "pods are promised to a node (status.nominatedNodeName); they take room there and are not planned again",
+            "pods are nominated for a node (status.nominatedNodeName); they use its capacity and are not planned again",
             &pod.meta.title(),
         );
         true
     }
 
-    fn left_aside(&mut self, pod: &PodObject) -> bool {
+    fn is_excluded(&mut self, pod: &PodObject) -> bool {
         if pod.spec.gated {
             self.notes.add("gated pods wait for their scheduling gates and are not planned", &pod.meta.title());
         } else if pod.spec.scheduler.as_ref() != DEFAULT_SCHEDULER {
             self.notes
-                .add(&format!("pods of another scheduler ({}) are left to it", pod.spec.scheduler), &pod.meta.title());
+                .add(&format!("pods of another scheduler ({}) are not planned", pod.spec.scheduler), &pod.meta.title());
         } else {
             return false;
         }
         true
     }
 
-    /// Places `pod` on its node; when the node is being removed and the pod can move, it is planned
-    /// as well.
+    /// Places `pod` on its node. When the node is being removed and the pod can move, the pod is
+    /// planned as well.
     fn bind(&mut self, pod: &PodObject, node: &mut Node) -> bool {
-        let leaving = node.stage == NodeStage::Deleting && pod.is_movable() && !self.held(pod) && !self.left_aside(pod);
+        let leaving = node.stage == NodeStage::Deleting
+            && pod.is_movable()
+            && !self.is_eviction_blocked(pod)
+            && !self.is_excluded(pod);
         let bound = self.bound(pod, leaving);
         node.pods.push(bound);
         if leaving {
@@ -170,14 +174,15 @@ impl Reader<'_> {
         leaving
     }
 
-    /// Whether do-not-disrupt or a disruption budget keeps `pod` where it is (Karpenter: currently reschedulable pods).
-    fn held(&mut self, pod: &PodObject) -> bool {
+    /// Whether do-not-disrupt or a disruption budget prevents the eviction of `pod` (Karpenter:
+    /// currently reschedulable pods). Adds a note.
+    fn is_eviction_blocked(&mut self, pod: &PodObject) -> bool {
         let guards = self
             .cluster
             .budgets
             .iter()
             .filter(|budget| budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels));
-        let blocking: Vec<_> = guards.filter(|budget| !(budget.frees_unhealthy && pod.unready)).collect();
+        let blocking: Vec<_> = guards.filter(|budget| !(budget.evicts_unhealthy && pod.unready)).collect();
         let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks()));
         if pod.do_not_disrupt || blocked {
             let why = if pod.do_not_disrupt { "karpenter.sh/do-not-disrupt" } else { "a PodDisruptionBudget" };
@@ -203,7 +208,7 @@ impl Reader<'_> {
         self.pods.push(planned);
     }
 
-    /// Claims that the pod's StatefulSet made for it.
+    /// The (name, spec) of the PersistentVolumeClaims that the pod's StatefulSet created for it.
     fn claims(&self, pod: &PodObject) -> Vec<(Text, ClaimSpec)> {
         let Some(owner) = pod.meta.owned_by("StatefulSet") else { return Vec::new() };
         let mut workloads = self.cluster.workloads.iter();

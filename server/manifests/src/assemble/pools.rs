@@ -18,9 +18,9 @@ use crate::notes::Notes;
 /// Sources of catalogues.
 #[derive(Debug, Clone, Copy)]
 pub struct CatalogueSource<'s> {
-    /// InstanceTypeInfo about machines.
+    /// Instance types and prices.
     pub snapshot: &'s Snapshot,
-    /// The region.
+    /// The region that is planned in.
     pub region: &'s str,
     /// Zones that the input names.
     pub zones: &'s [Text],
@@ -62,30 +62,34 @@ fn catalogues(
     let allows_spot = |pool: &NodePoolManifest| {
         pool.requirements.get(CAPACITY_TYPE).is_none_or(|allowed| allowed.has(CapacityType::Spot.as_str()))
     };
-    let market = RegionOptions {
+    let region_options = RegionOptions {
         extra_zones: catalogue_source.zones,
         spot_wanted: pools.iter().any(allows_spot),
         ..RegionOptions::new(catalogue_source.region)
     };
-    let base = unchanged(catalogue_source, &market, settings, notes);
+    let base = unchanged(catalogue_source, &region_options, settings, notes);
     if overlays.is_empty() {
         return base;
     }
-    let sides = |base: &[SharedCatalogue]| {
+    let resolve = |base: &[SharedCatalogue]| {
         let pairs: Vec<_> =
             pools.iter().zip(base).map(|(pool, catalogue)| (&pool.requirements, catalogue.as_ref())).collect();
         resolve_overlays(&pairs, &overlays)
     };
-    let mut settled = sides(&base);
-    let previews = preview_prices(&settled);
+    // Twice: overlays may price types that no catalogue prices, and such a type is an offering only
+    // after the catalogue was built again with its price.
+    let mut resolved = resolve(&base);
+    let previews = preview_prices(&resolved);
     let base = match previews.is_empty() {
         true => base,
-        false => unchanged(catalogue_source, &RegionOptions { preview_prices: previews, ..market }, settings, notes),
+        false => {
+            unchanged(catalogue_source, &RegionOptions { preview_prices: previews, ..region_options }, settings, notes)
+        }
     };
-    settled = sides(&base);
-    settled.notes.iter().for_each(|note| notes.line(note.clone()));
+    resolved = resolve(&base);
+    resolved.notes.iter().for_each(|note| notes.line(note.clone()));
     let change = |(pool, catalogue): (&NodePoolManifest, SharedCatalogue)| {
-        let changed = apply_overlays(&catalogue, &pool.requirements, &settled.overlays);
+        let changed = apply_overlays(&catalogue, &pool.requirements, &resolved.overlays);
         if changed == *catalogue { catalogue } else { Arc::new(changed) }
     };
     pools.iter().zip(base).map(change).collect()
@@ -94,7 +98,7 @@ fn catalogues(
 /// A catalogue for each of `settings`, before overlays; equal settings share one.
 fn unchanged(
     catalogue_source: CatalogueSource<'_>,
-    market: &RegionOptions<'_>,
+    region_options: &RegionOptions<'_>,
     settings: &[NodeClassSettings],
     notes: &mut Notes,
 ) -> Vec<SharedCatalogue> {
@@ -105,7 +109,7 @@ fn unchanged(
             catalogues.push(catalogue.clone());
             continue;
         }
-        let one = build(catalogue_source.snapshot, market, settings);
+        let one = build(catalogue_source.snapshot, region_options, settings);
         one.notes.iter().for_each(|note| notes.line(note.clone()));
         let catalogue = Arc::new(one.catalogue);
         built.push((settings, catalogue.clone()));
@@ -132,7 +136,7 @@ fn usable(overlays: &[NodeOverlayManifest], notes: &mut Notes) -> Vec<Overlay> {
     usable
 }
 
-/// A millionth of a percent is a hundredth of a millionth of the whole.
+/// Converts the unit: a millionth of a percent is a hundredth of a millionth of the price.
 fn price_change(written: Written) -> PriceChange {
     match written {
         Written::Absolute(micros) => PriceChange::Set(MicroUsd(micros)),

@@ -1,4 +1,5 @@
-//! Priorities: a number in the pod, else its class, else the default class (Kubernetes: priority admission).
+//! Priorities: a number in the pod, else its class, else the default class (Kubernetes: priority
+//! admission).
 
 use std::collections::BTreeMap;
 

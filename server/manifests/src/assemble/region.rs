@@ -1,4 +1,4 @@
-//! Which region the input is in, and which zones it names.
+//! Finds the region of the input and the zones that the input names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,20 +13,20 @@ use crate::fields::nearest_step;
 use crate::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
 use crate::notes::Notes;
 
-/// The region when nothing names one.
+/// Assumed region when neither input nor catalogue determines one.
 const FALLBACK: &str = "us-east-1";
 
-/// Region names found, each with one place that contains it.
-type Witnesses = BTreeMap<Text, String>;
+/// Regions found in the input, each with the first object that names it.
+type RegionEvidence = BTreeMap<Text, String>;
 
 /// Finds the region in the input.
 #[derive(Debug)]
 pub struct Search<'s> {
     snapshot: &'s Snapshot,
-    /// Named by machines and subnets, which are somewhere.
-    facts: Witnesses,
-    /// From the requirements of pools.
-    wishes: Witnesses,
+    /// Named by nodes, NodeClaims, subnets and `--zones`. They apply even when `--region` is set.
+    of_objects: RegionEvidence,
+    /// Named by the requirements of NodePools. They apply only without `--region`.
+    of_requirements: RegionEvidence,
     zones: BTreeSet<Text>,
 }
 
@@ -40,74 +40,79 @@ impl<'s> Search<'s> {
         classes: &[NodeClassManifest],
         pools: &[NodePoolManifest],
     ) -> Self {
-        let mut search = Self { snapshot, facts: Witnesses::new(), wishes: Witnesses::new(), zones: BTreeSet::new() };
+        let mut search = Self {
+            snapshot,
+            of_objects: RegionEvidence::new(),
+            of_requirements: RegionEvidence::new(),
+            zones: BTreeSet::new(),
+        };
         for node in &cluster.nodes {
-            search.see_labels(&node.meta.labels, &format!("Node/{}", node.meta.name));
+            search.add_labels(&node.meta.labels, &format!("Node/{}", node.meta.name));
         }
         for claim in claims {
-            search.see_labels(&with_canonical_keys(claim.labels.clone()), &format!("NodeClaim/{}", claim.name));
+            search.add_labels(&with_canonical_keys(claim.labels.clone()), &format!("NodeClaim/{}", claim.name));
         }
         for class in classes {
             for zone in class.settings.zones.iter().flatten() {
-                search.see_zone(&zone.name, &format!("a subnet of EC2NodeClass/{}", class.name), true);
+                search.add_zone(&zone.name, &format!("a subnet of EC2NodeClass/{}", class.name), true);
             }
         }
         for pool in pools {
-            search.see_requirements(&pool.requirements, &format!("NodePool/{}", pool.name));
+            search.add_requirements(&pool.requirements, &format!("NodePool/{}", pool.name));
         }
         search
     }
 
-    /// Takes in the zones of `--zones`.
+    /// Adds the zones of `--zones`.
     pub fn add_flag(&mut self, zones: &[String]) {
         for zone in zones {
-            self.see_zone(&Text::from(zone.as_str()), &format!("{zone} of --zones"), true);
+            self.add_zone(&Text::from(zone.as_str()), &format!("{zone} of --zones"), true);
         }
     }
 
-    fn see_labels(&mut self, labels: &Labels, place: &str) {
+    fn add_labels(&mut self, labels: &Labels, place: &str) {
         match labels.get(REGION) {
             Some(region) => {
-                self.facts.entry(region.clone()).or_insert_with(|| place.to_owned());
+                self.of_objects.entry(region.clone()).or_insert_with(|| place.to_owned());
                 self.zones.extend(labels.get(ZONE).cloned());
             }
             None => {
                 if let Some(zone) = labels.get(ZONE) {
-                    self.see_zone(zone, place, true);
+                    self.add_zone(zone, place, true);
                 }
             }
         }
     }
 
-    fn see_zone(&mut self, zone: &Text, place: &str, fact: bool) {
+    fn add_zone(&mut self, zone: &Text, place: &str, is_fact: bool) {
         self.zones.insert(zone.clone());
         if let Some(region) = self.region_of(zone) {
-            let witnesses = if fact { &mut self.facts } else { &mut self.wishes };
-            witnesses.entry(region).or_insert_with(|| place.to_owned());
+            let evidence = if is_fact { &mut self.of_objects } else { &mut self.of_requirements };
+            evidence.entry(region).or_insert_with(|| place.to_owned());
         }
     }
 
-    fn see_requirements(&mut self, requirements: &Requirements, place: &str) {
+    fn add_requirements(&mut self, requirements: &Requirements, place: &str) {
         let values = |key: &str| requirements.get(key).and_then(|r| r.finite_values()).cloned().unwrap_or_default();
         for region in values(REGION) {
-            self.wishes.entry(region).or_insert_with(|| place.to_owned());
+            self.of_requirements.entry(region).or_insert_with(|| place.to_owned());
         }
         for zone in values(ZONE) {
-            self.see_zone(&zone, place, false);
+            self.add_zone(&zone, place, false);
         }
     }
 
-    /// The region that has `zone`: as the catalogue says, else by the spelling of zones of EC2 (`us-east-1a`,
-    /// `us-west-2-lax-1a`).
+    /// The region of `zone`: from the catalogue, else from the form of EC2 zone names
+    /// (`us-east-1a`, `us-west-2-lax-1a`).
     fn region_of(&self, zone: &str) -> Option<Text> {
-        self.snapshot.region_of_zone(zone).cloned().or_else(|| spelt_region(zone))
+        self.snapshot.region_of_zone(zone).cloned().or_else(|| parse_region(zone))
     }
 
     /// The region; contradictions are reported.
     pub fn region(&self, wanted: Option<&Text>, problems: &Problems, notes: &mut Notes) -> Text {
-        let mut found = self.facts.clone();
+        let mut found = self.of_objects.clone();
         if wanted.is_none() {
-            for (region, place) in &self.wishes {
+            for (region, place) in &self.of_requirements {
                 found.entry(region.clone()).or_insert_with(|| place.clone());
             }
         }
@@ -148,8 +153,8 @@ impl<'s> Search<'s> {
     }
 }
 
-/// Reports that no zone of `region` is known, and how to state them.
-pub fn without_zones(region: &str, snapshot: &Snapshot) -> String {
+/// Error message: no zone of `region` is known, and where to name zones.
+pub fn unknown_zones_message(region: &str, snapshot: &Snapshot) -> String {
     let known: Vec<&str> = snapshot.regions().iter().map(|known| known.name.as_ref()).collect();
     let remedy = format!(
         "name zones with --zones {region}a,{region}b, in status.subnets of an EC2NodeClass, or in a zone requirement of a NodePool"
@@ -163,7 +168,7 @@ pub fn without_zones(region: &str, snapshot: &Snapshot) -> String {
 }
 
 /// The region in the name of a zone: words up to the first number, without the letter after it.
-fn spelt_region(zone: &str) -> Option<Text> {
+fn parse_region(zone: &str) -> Option<Text> {
     let digit = zone.find(|c: char| c.is_ascii_digit())?;
     let number = zone[digit..].find(|c: char| !c.is_ascii_digit()).map(|end| digit + end)?;
     let words = zone[..digit].strip_suffix('-')?;
@@ -189,7 +194,7 @@ mod tests {
             ("zone1", None),
             ("us-east-1", None),
         ] {
-            assert_eq!(spelt_region(zone).as_deref(), region, "{zone}");
+            assert_eq!(parse_region(zone).as_deref(), region, "{zone}");
         }
     }
 }

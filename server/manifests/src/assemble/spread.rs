@@ -1,7 +1,7 @@
 //! Default topology spread: pods that declare no constraint get those of the scheduler's
-//! configuration. What they count is deduced for each pod from the Services that select it and from
-//! the controller that owns it; a pod without either gets none (Kubernetes: cluster-level default
-//! constraints).
+//! configuration. The selector is derived for each pod from the Services that select the pod and
+//! from the controller that owns it; a pod without either gets no constraint (Kubernetes:
+//! cluster-level default constraints).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use crate::{Options, scheduler, syntax};
 /// A controller in one namespace: kind and name.
 type Controller<'p> = (Kind, &'p str);
 
-/// The default constraints, and what their selectors are deduced from.
+/// The default constraints, and the objects that their selectors are derived from.
 #[derive(Debug, Default)]
 pub struct SpreadDefaults<'c> {
     constraints: Vec<KeyedSpread>,
@@ -34,7 +34,8 @@ pub struct SpreadDefaults<'c> {
 }
 
 impl<'c> SpreadDefaults<'c> {
-    /// Reads the configuration that `options` name, and the Services of `inventory` when there are constraints.
+    /// Reads the configuration that `options` name, and the Services of `inventory` when there are
+    /// constraints.
     #[must_use]
     pub fn read(
         inventory: &Inventory,
@@ -62,12 +63,13 @@ impl<'c> SpreadDefaults<'c> {
         Self { constraints, services, controllers: workloads.iter().filter_map(selector).collect() }
     }
 
-    /// Whether `spec` is to be spread by default.
+    /// Whether the default constraints apply to `spec`.
     fn applies_to(&self, spec: &PodSpec) -> bool {
         !self.constraints.is_empty() && !spec.declares_spread()
     }
 
-    /// What a pod with `labels` counts by default; `None` when nothing determines it.
+    /// The selector of the default constraints for a pod with `labels`; `None` when no Service
+    /// selects the pod and no controller owns it.
     fn selector(&self, namespace: &str, labels: &Labels, controller: Option<Controller<'_>>) -> Option<LabelSelector> {
         let equal = |(key, value): (&Text, &Text)| SelectorTerm {
             key: key.clone(),
@@ -79,7 +81,8 @@ impl<'c> SpreadDefaults<'c> {
         let mut terms: Vec<SelectorTerm> = services.flatten().map(equal).collect();
         let known = controller.and_then(|(kind, name)| self.controllers.get(&(kind, namespace, name)));
         terms.extend(known.into_iter().flat_map(|selector| selector.terms.iter().cloned()));
-        // The scheduler sees the ReplicaSet, whose selector is the Deployment's with the hash of the template.
+        // kube-scheduler uses the selector of the ReplicaSet: the Deployment's selector and the
+        // hash of the template.
         let of_deployment = known.is_some() && controller.is_some_and(|(kind, _)| kind == Kind::Deployment);
         terms.extend(labels.get_key_value(HASH).filter(|_| of_deployment).map(equal));
         (!terms.is_empty()).then(|| LabelSelector::new(terms))

@@ -6,7 +6,7 @@ use std::hash::Hash;
 use engine::model::{Labels, PodShape, VolumeAlternatives};
 use rustc_hash::FxHashMap;
 
-/// Values stored once each, by index in order of arrival.
+/// Values, each stored once, by index in order of insertion.
 #[derive(Debug)]
 pub struct Table<T> {
     values: Vec<T>,
@@ -20,7 +20,7 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
-    /// The index of `value`.
+    /// Returns the index of `value`, which is added if it is new.
     pub fn index(&mut self, value: T) -> u32 {
         if let Some(index) = self.indices.get(&value) {
             return *index;

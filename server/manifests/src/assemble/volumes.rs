@@ -10,39 +10,40 @@ use crate::cluster::Cluster;
 use crate::cluster::storage::{ClaimSpec, EBS_DRIVER, StorageClass, Volume};
 use crate::pod::volumes::PodVolume;
 
-/// Combinations of several volumes' alternatives that are kept.
+/// Maximum number of combinations of several volumes' alternatives.
 const MOST_ALTERNATIVES: usize = 512;
 
-/// Answers for all pods of a cluster.
+/// Derives the node requirements of volumes, for all pods of a cluster.
 #[derive(Debug)]
 pub struct Volumes<'c> {
     cluster: &'c Cluster,
-    /// Host names of nodes that stay; volumes of other hosts can be mounted nowhere, as far as their host name goes.
+    /// Host names of nodes that are not being removed.
     hosts: BTreeSet<Text>,
     default_class: Option<&'c StorageClass>,
-    /// Where objects are searched for; for messages.
+    /// "input" or "cluster", for messages about missing objects.
     place: &'static str,
 }
 
 /// The pod that uses the volumes.
 #[derive(Debug, Clone, Copy)]
 pub struct VolumeUser<'p> {
-    /// Namespace.
+    /// Namespace of the pod and of its claims.
     pub namespace: &'p Text,
-    /// Name.
+    /// Name of the pod.
     pub name: &'p str,
-    /// Claims that a StatefulSet makes for it: (name of the claim, what it will be).
+    /// Claims that a StatefulSet creates for the pod: (name of the claim, its spec).
     pub templates: &'p [(Text, ClaimSpec)],
 }
 
-/// Requirements of one volume: alternatives, and what is attached.
+/// Requirements of one volume: alternatives for the node, and (CSI driver, volume) if it is
+/// attached.
 struct VolumeRequirement {
     alternatives: Vec<Requirements>,
     attachment: Option<(Text, Text)>,
 }
 
 impl<'c> Volumes<'c> {
-    /// Answers from the claims, volumes and classes of `cluster`.
+    /// Uses the claims, volumes and storage classes of the input `cluster`.
     #[must_use]
     pub fn new(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
         let defaults = cluster.classes.values().filter(|class| class.is_default);
@@ -50,9 +51,10 @@ impl<'c> Volumes<'c> {
         Self { cluster, hosts, default_class, place: "input" }
     }
 
-    /// The same for a cluster that is connected: what is missing is missing there.
+    /// The same for a connected cluster: messages about missing objects name the cluster instead of
+    /// the input.
     #[must_use]
-    pub fn of_a_live_cluster(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
+    pub fn of_connected_cluster(cluster: &'c Cluster, hosts: BTreeSet<Text>) -> Self {
         Self { place: "cluster", ..Self::new(cluster, hosts) }
     }
 
@@ -77,7 +79,7 @@ impl<'c> Volumes<'c> {
         all
     }
 
-    /// What is attached to the node of a pod that runs there already; nothing else about its volumes matters.
+    /// Attachments of a bound pod: its volumes constrain only the attach limits of its node.
     #[must_use]
     pub fn attached(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> VolumeAlternatives {
         VolumeAlternatives { any_of: Vec::new(), blocked: None, ..self.of(pod, volumes) }
@@ -111,6 +113,7 @@ impl<'c> Volumes<'c> {
         };
         let key = (pod.namespace.clone(), name);
         let title = format!("PersistentVolumeClaim/{}/{}", key.0, key.1);
+        // An existing claim takes precedence over its template, which may have changed since.
         let Some(claim) = self.cluster.claims.get(&key) else {
             let template = template.ok_or_else(|| format!("{title} is not in the {}", self.place))?;
             return self.unbound(&title, &key, template);
@@ -159,9 +162,9 @@ impl<'c> Volumes<'c> {
         volume.terms.iter().map(place).collect()
     }
 
-    /// A volume on the disk of a node that stays is on that node. One of a removed node does not
-    /// constrain the host any more (Karpenter drops the host name of such volumes in every case;
-    /// kube-scheduler never does).
+    /// Whether `requirements` name a node that is not being removed. A volume on the disk of such a
+    /// node can be mounted only there. A volume of a removed node no longer constrains the host
+    /// (Karpenter drops the host name of such volumes in every case; kube-scheduler never does).
     fn names_a_host(&self, requirements: &Requirements) -> bool {
         let hosts = requirements.get(HOSTNAME).and_then(Requirement::finite_values);
         hosts.is_some_and(|hosts| hosts.iter().any(|host| self.hosts.contains(host)))
@@ -173,7 +176,9 @@ impl<'c> Volumes<'c> {
                 format!("{title} names no storage class, and no StorageClass of the {} is the default", self.place)
             })?,
             Some(name) if name.is_empty() => {
-                return Err(format!("{title} is not bound and wants no storage class, so nothing provisions it"));
+                return Err(format!(
+                    "{title} is not bound and has an empty storageClassName, so nothing provisions it"
+                ));
             }
             Some(name) => self
                 .cluster
@@ -181,7 +186,7 @@ impl<'c> Volumes<'c> {
                 .get(name)
                 .ok_or_else(|| format!("{title} names StorageClass/{name}, which is not in the {}", self.place))?,
         };
-        if !class.waits {
+        if !class.waits_for_consumer {
             return Err(format!(
                 "{title} is not bound, and StorageClass/{} binds at once (volumeBindingMode Immediate), before any pod is placed",
                 class.name

@@ -5,29 +5,29 @@ use engine::model::{Labels, Text, Timestamp};
 use crate::inventory::Object;
 use crate::{Cursor, syntax};
 
-/// The controller of an object.
+/// The owner reference of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Owner {
-    /// Its kind.
+    /// `ownerReferences[].kind`.
     pub kind: Text,
-    /// Its name.
+    /// `ownerReferences[].name`.
     pub name: Text,
 }
 
-/// Name, labels, owner, life.
+/// Name, labels, owner and times of an object.
 #[derive(Debug, Clone)]
 pub struct Metadata {
-    /// Namespace; empty for kinds that have none.
+    /// `metadata.namespace`; empty for cluster-scoped kinds.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Labels.
+    /// `metadata.labels`.
     pub labels: Labels,
-    /// The owner that controls the object.
+    /// The controlling owner, else the first owner.
     pub owner: Option<Owner>,
     /// `creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// Whether a `deletionTimestamp` is there.
+    /// Whether a `deletionTimestamp` is set.
     pub deleting: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes and what their CSI drivers can attach.
+//! Nodes, and the attach limits of their CSI drivers.
 
 use engine::model::labels::HOSTNAME;
 use engine::model::{Resources, Taint, Text};
@@ -9,10 +9,10 @@ use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::tolerations;
 
-/// A Node.
+/// A Node of the input.
 #[derive(Debug)]
 pub struct NodeObject {
-    /// Name, labels (canonical keys and host name included), life.
+    /// Name, labels (with canonical keys and the host name) and times.
     pub meta: Metadata,
     /// `spec.providerID`.
     pub provider_id: Option<Text>,

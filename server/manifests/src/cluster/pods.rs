@@ -1,4 +1,4 @@
-//! Pods.
+//! Pods of the input.
 
 use engine::model::Text;
 
@@ -7,16 +7,16 @@ use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::PodSpec;
 
-/// A pod that exists.
+/// A Pod of the input.
 #[derive(Debug)]
 pub struct PodObject {
-    /// Name, labels, owner.
+    /// Name, labels, owner and times.
     pub meta: Metadata,
-    /// Specification.
+    /// The fields of `spec` that scheduling uses.
     pub spec: PodSpec,
-    /// Succeeded or Failed: occupies no capacity and is not restarted.
+    /// `status.phase` is Succeeded or Failed: the pod occupies no capacity.
     pub finished: bool,
-    /// Succeeded.
+    /// `status.phase` is Succeeded.
     pub succeeded: bool,
     /// `status.nominatedNodeName`.
     pub nominated: Option<Text>,
@@ -25,7 +25,7 @@ pub struct PodObject {
     /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays, and its clock is not
     /// evaluated here.
     pub do_not_disrupt: bool,
-    /// A static pod's mirror.
+    /// The pod is the mirror of a static pod.
     pub mirror: bool,
 }
 
@@ -49,7 +49,7 @@ impl PodObject {
         }
     }
 
-    /// Runs or will run: neither finished nor on its way out.
+    /// Whether the pod runs or will run: it is neither finished nor terminating.
     #[must_use]
     pub fn is_active(&self) -> bool {
         !self.finished && !self.meta.deleting

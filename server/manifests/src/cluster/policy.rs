@@ -1,4 +1,4 @@
-//! Disruption budgets and priorities.
+//! PodDisruptionBudgets and PriorityClasses.
 
 use std::fmt;
 
@@ -33,10 +33,10 @@ pub enum BudgetThreshold {
 }
 
 impl BudgetThreshold {
-    /// Whether it never allows the eviction of one of `count` healthy pods. Percentages are rounded
-    /// up (Kubernetes: disruption controller).
+    /// Whether the threshold prevents every eviction of `count` healthy pods. Percentages are
+    /// rounded up (Kubernetes: disruption controller).
     #[must_use]
-    pub fn keeps_all(self, count: i64) -> bool {
+    pub fn blocks_all(self, count: i64) -> bool {
         match self {
             Self::MaxUnavailable(amount) => amount.number == 0,
             Self::MinAvailable(Amount { number, percent: false }) => number >= count,
@@ -44,10 +44,10 @@ impl BudgetThreshold {
         }
     }
 
-    /// Whether it never allows an eviction, whatever the number of pods: `maxUnavailable` of 0 or
-    /// 0%, `minAvailable` of 100%.
+    /// Whether the threshold prevents every eviction for any number of pods: `maxUnavailable` of 0
+    /// or 0%, `minAvailable` of 100%.
     #[must_use]
-    pub fn keeps_any_number(self) -> bool {
+    pub fn always_blocks(self) -> bool {
         match self {
             Self::MaxUnavailable(amount) => amount.number == 0,
             Self::MinAvailable(amount) => amount.percent && amount.number == 100,
@@ -55,19 +55,19 @@ impl BudgetThreshold {
     }
 }
 
-/// A PodDisruptionBudget.
+/// A PodDisruptionBudget of the input.
 #[derive(Debug)]
 pub struct DisruptionBudget {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// The pods it guards; `None` guards none.
+    /// `spec.selector`; `None` selects no pod.
     pub selector: Option<LabelSelector>,
-    /// Its threshold; `None` without a number.
-    pub floor: Option<BudgetThreshold>,
+    /// `minAvailable` or `maxUnavailable`; `None` when neither is set.
+    pub threshold: Option<BudgetThreshold>,
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
-    pub frees_unhealthy: bool,
+    pub evicts_unhealthy: bool,
 }
 
 impl DisruptionBudget {
@@ -86,25 +86,28 @@ impl DisruptionBudget {
             namespace: meta.namespace,
             name: meta.name,
             selector: guarded(at),
-            floor: unavailable.map(BudgetThreshold::MaxUnavailable).or(available.map(BudgetThreshold::MinAvailable)),
-            frees_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
+            threshold: unavailable
+                .map(BudgetThreshold::MaxUnavailable)
+                .or(available.map(BudgetThreshold::MinAvailable)),
+            evicts_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
         }
     }
 
-    /// Whether it never allows an eviction, whatever the number of pods.
+    /// Whether the budget prevents every eviction for any number of pods.
     #[must_use]
     pub fn blocks(&self) -> bool {
-        self.floor.is_some_and(BudgetThreshold::keeps_any_number)
+        self.threshold.is_some_and(BudgetThreshold::always_blocks)
     }
 
-    /// Whether it guards pods of its namespace with `labels`.
+    /// Whether the budget selects pods of its namespace that have `labels`.
     #[must_use]
     pub fn guards(&self, labels: &Labels) -> bool {
         self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
     }
 }
 
-/// The selector of the budget at `at`. An empty one guards every pod of the namespace; before `policy/v1`, none.
+/// The selector of the budget at `at`. An empty selector selects every pod of the namespace in
+/// `policy/v1`, and none before.
 fn guarded(at: &Cursor<'_>) -> Option<LabelSelector> {
     let selector = selector::read(&at.at("spec").at("selector"));
     let early = at.at("apiVersion").str() == Some("policy/v1beta1");
@@ -128,19 +131,19 @@ fn amount(at: &Cursor<'_>) -> Option<Amount> {
     }
 }
 
-/// A PriorityClass.
+/// A PriorityClass of the input.
 #[derive(Debug)]
 pub struct PriorityClass {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Priority of its pods.
+    /// Priority of pods that name the class.
     pub value: i32,
-    /// Whether it holds for pods that name no class.
+    /// Whether pods that name no class have this priority.
     pub global_default: bool,
 }
 
 impl PriorityClass {
-    /// Reads the class at `at`. Users' classes end at a billion, above are those of the system.
+    /// Reads the class at `at`. Values above one billion are reserved for the system's classes.
     #[must_use]
     pub fn read(object: &Object, at: &Cursor<'_>) -> Self {
         let highest = if object.name.starts_with("system-") { i64::from(i32::MAX - 1) } else { 1_000_000_000 };

@@ -1,4 +1,4 @@
-//! Claims, volumes and storage classes.
+//! PersistentVolumeClaims, PersistentVolumes and StorageClasses.
 
 use engine::model::labels::{REGION, ZONE, canonical_key};
 use engine::model::{Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
@@ -8,7 +8,7 @@ use crate::inventory::Object;
 use crate::pod::node_affinity;
 use crate::{Cursor, syntax};
 
-/// The CSI driver of EBS, also of volumes that were written for the in-tree plugin.
+/// The CSI driver of EBS. It also serves volumes of the in-tree plugin.
 pub const EBS_DRIVER: &str = "ebs.csi.aws.com";
 
 /// Spec of a claim or of a claim template.
@@ -32,20 +32,20 @@ impl ClaimSpec {
     }
 }
 
-/// A PersistentVolumeClaim.
+/// A PersistentVolumeClaim of the input.
 #[derive(Debug)]
 pub struct Claim {
-    /// Namespace.
+    /// `metadata.namespace`.
     pub namespace: Text,
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Its requirements.
+    /// Storage class and volume.
     pub spec: ClaimSpec,
-    /// Whether binding has ended (`pv.kubernetes.io/bind-completed`).
+    /// Whether binding is complete (`pv.kubernetes.io/bind-completed`).
     pub bound: bool,
-    /// Its volume is gone.
+    /// `status.phase` is Lost: the volume no longer exists.
     pub lost: bool,
-    /// It is being deleted.
+    /// Whether a `deletionTimestamp` is set.
     pub deleting: bool,
 }
 
@@ -68,20 +68,20 @@ impl Claim {
     }
 }
 
-/// A PersistentVolume.
+/// A PersistentVolume of the input.
 #[derive(Debug)]
 pub struct Volume {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// (CSI driver, volume), when it is attached at all.
+    /// (CSI driver, volume handle); `None` for a volume that is not attached to nodes.
     pub attachment: Option<(Text, Text)>,
     /// Terms of its node affinity; empty means no constraint.
     pub terms: Vec<NodeSelectorTerm>,
     /// Requirements of its zone and region labels on the node (kube-scheduler: VolumeZone).
     pub zones: Requirements,
-    /// `local` or `hostPath`.
+    /// Whether it is a `local` or `hostPath` volume.
     pub on_host: bool,
-    /// It is being deleted.
+    /// Whether a `deletionTimestamp` is set.
     pub deleting: bool,
 }
 
@@ -112,28 +112,29 @@ fn attachment(spec: &Cursor<'_>, name: &Text) -> Option<(Text, Text)> {
     ebs.exists().then(|| (EBS_DRIVER.into(), ebs.at("volumeID").text().unwrap_or_else(|| name.clone())))
 }
 
-/// What the zone and region labels of a volume ask of its node. Several zones in one label are
-/// joined by two underscores.
+/// Node requirements of the zone and region labels of a volume. A label lists several zones
+/// separated by two underscores.
 #[must_use]
 pub fn zones(labels: &Labels) -> Requirements {
     let topology = labels.iter().filter(|(key, _)| [ZONE, REGION].contains(&canonical_key(key)));
     topology.map(|(key, value)| Requirement::new(key, Operator::In, value.split("__").map(Text::from))).collect()
 }
 
-/// A StorageClass.
+/// A StorageClass of the input.
 #[derive(Debug)]
 pub struct StorageClass {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// The driver that provisions, in-tree names translated.
+    /// The CSI driver that provisions; names of in-tree plugins are translated.
     pub driver: Text,
-    /// `WaitForFirstConsumer`: the volume follows the pod.
-    pub waits: bool,
-    /// `allowedTopologies`; empty means everywhere.
+    /// `volumeBindingMode` is WaitForFirstConsumer: the volume is provisioned where the pod is
+    /// placed.
+    pub waits_for_consumer: bool,
+    /// `allowedTopologies`, as alternatives; empty allows every node.
     pub topologies: Vec<Requirements>,
-    /// Whether claims without a class get this one.
+    /// Whether it is the default class of claims that name none.
     pub is_default: bool,
-    /// When it was created; of several default classes the latest counts.
+    /// `creationTimestamp`. Of several default classes the latest applies.
     pub created: Option<Timestamp>,
 }
 
@@ -148,7 +149,7 @@ impl StorageClass {
         Self {
             name: meta.name,
             driver: if provisioner == "kubernetes.io/aws-ebs" { EBS_DRIVER } else { provisioner }.into(),
-            waits: at.at("volumeBindingMode").one_of(&MODES).unwrap_or(false),
+            waits_for_consumer: at.at("volumeBindingMode").one_of(&MODES).unwrap_or(false),
             topologies: at.at("allowedTopologies").list().iter().map(topology).collect(),
             is_default: default("storageclass.kubernetes.io/is-default-class")
                 || default("storageclass.beta.kubernetes.io/is-default-class"),

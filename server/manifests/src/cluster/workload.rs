@@ -1,4 +1,4 @@
-//! Controllers that make pods: Deployments, ReplicaSets, StatefulSets, Jobs, and DaemonSets.
+//! Controllers that create pods: Deployments, ReplicaSets, StatefulSets, Jobs and DaemonSets.
 
 use engine::model::{LabelSelector, Labels, Text};
 
@@ -9,13 +9,13 @@ use crate::kinds::Kind;
 use crate::pod::{PodSpec, tolerations};
 use crate::{Cursor, selector, syntax};
 
-/// The label by which a Deployment distinguishes its ReplicaSets.
+/// The label that distinguishes the ReplicaSets of a Deployment.
 pub const HASH: &str = "pod-template-hash";
 
 /// Maximum number of replicas of one workload.
 const MOST_REPLICAS: i64 = 1_000_000;
 
-/// What its pods are made from.
+/// A pod template.
 #[derive(Debug, Clone)]
 pub struct Template {
     /// Labels of the pods.
@@ -36,17 +36,17 @@ impl Template {
 pub struct Workload {
     /// Deployment, ReplicaSet, StatefulSet or Job.
     pub kind: Kind,
-    /// The kind as it is written.
+    /// The kind as text.
     pub kind_name: &'static str,
-    /// Name, owner, life.
+    /// Name, owner and times.
     pub meta: Metadata,
-    /// What its pods are made from.
+    /// `spec.template`.
     pub template: Template,
-    /// `spec.selector`; of a Job, whose selector is generated, none.
+    /// `spec.selector`; `None` for a Job, whose selector is generated.
     pub selector: Option<LabelSelector>,
-    /// Pods that should run side by side; of a Job, at most.
+    /// Number of pods that should run at a time: `spec.replicas`, or `spec.parallelism` of a Job.
     pub replicas: i64,
-    /// What a Job has still to do.
+    /// Progress of a Job; `None` for other kinds.
     pub job: Option<JobProgress>,
     /// `spec.volumeClaimTemplates` of a StatefulSet, by name.
     pub claims: Vec<(Text, ClaimSpec)>,
@@ -54,15 +54,15 @@ pub struct Workload {
     pub first_ordinal: i64,
 }
 
-/// How far a Job is.
+/// Progress of a Job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct JobProgress {
     /// `spec.completions`.
     pub completions: Option<i64>,
     /// `status.succeeded`.
     pub succeeded: i64,
-    /// Suspended, complete or failed: makes no pods.
-    pub rests: bool,
+    /// Whether the Job is suspended, complete or failed, and creates no pods.
+    pub inactive: bool,
 }
 
 impl Workload {
@@ -101,7 +101,7 @@ fn progress(at: &Cursor<'_>) -> JobProgress {
     JobProgress {
         completions: spec.at("completions").int_within(0, i64::from(i32::MAX)),
         succeeded: status.at("succeeded").int_within(0, i64::from(i32::MAX)).unwrap_or(0),
-        rests: spec.at("suspend").bool().unwrap_or(false) || status.at("conditions").list().iter().any(ended),
+        inactive: spec.at("suspend").bool().unwrap_or(false) || status.at("conditions").list().iter().any(ended),
     }
 }
 
@@ -110,7 +110,7 @@ fn claim_template(at: &Cursor<'_>) -> Option<(Text, ClaimSpec)> {
     Some((name.into(), ClaimSpec::read(&at.at("spec").required())))
 }
 
-/// The selector of a workload, which has to select its own pods.
+/// The selector of a workload. An error is reported unless it selects the pods of the template.
 fn checked_selector(spec: &Cursor<'_>, labels: &Labels) -> Option<LabelSelector> {
     let at = spec.at("selector").required();
     let selector = selector::read(&at)?;
@@ -122,12 +122,12 @@ fn checked_selector(spec: &Cursor<'_>, labels: &Labels) -> Option<LabelSelector>
     Some(selector)
 }
 
-/// A DaemonSet.
+/// A DaemonSet of the input.
 #[derive(Debug)]
 pub struct DaemonObject {
-    /// Name, life.
+    /// Name and times.
     pub meta: Metadata,
-    /// What its pods are made from, with the tolerations that its controller adds.
+    /// `spec.template`, with the tolerations that the DaemonSet controller adds.
     pub template: Template,
 }
 

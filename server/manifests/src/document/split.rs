@@ -12,15 +12,16 @@ pub struct Chunk<'s> {
 }
 
 impl<'s> Chunk<'s> {
-    /// The first line with content, and its number; `None` when there are only blanks, comments and directives.
+    /// The first line with content, and its number; `None` when the chunk has only blank lines,
+    /// comments and directives.
     pub fn first_line(&self) -> Option<(usize, &'s str)> {
         let content = |line: &str| !line.is_empty() && !line.starts_with(['#', '%']);
         self.text.lines().enumerate().map(|(at, line)| (self.line + at, line.trim())).find(|(_, line)| content(line))
     }
 }
 
-/// The chunks of `text`: what stands between lines that begin with `---` or `...`. YAML allows such
-/// a line nowhere else, JSON has none. One after another, since rubbish may hold millions.
+/// The chunks of `text` between lines that begin with `---` or `...`. YAML allows such lines only
+/// as markers, and JSON has none. An iterator, because invalid input may have millions of chunks.
 pub fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     let mut rest = Some(Chunk { line: 1, text });
     std::iter::from_fn(move || {
@@ -31,11 +32,11 @@ pub fn chunks(text: &str) -> impl Iterator<Item = Chunk<'_>> {
     })
 }
 
-/// Bytes of a marker.
+/// Length of a marker, in bytes.
 const MARKER: usize = 3;
 
-/// Where the first marker of `text` stands, and the line breaks before it. A chunk that begins
-/// after a marker begins in the middle of a line.
+/// Offset of the first marker of `text`, and the number of line breaks before it. A chunk after a
+/// marker begins in the middle of a line.
 fn marker(text: &str) -> Option<(usize, usize)> {
     let mut at = 0;
     for (number, line) in text.split_inclusive('\n').enumerate() {
@@ -47,8 +48,8 @@ fn marker(text: &str) -> Option<(usize, usize)> {
     None
 }
 
-/// The values of a chunk of JSON that stand one after another, each as a chunk; in the end, what is
-/// wrong with the rest. One cheap look over the text finds where they end.
+/// The consecutive values of a chunk of JSON, each as a chunk; if the rest is invalid, its error
+/// comes last. One pass over the text finds the ends of the values.
 pub fn json_values<'s>(chunk: &Chunk<'s>) -> impl Iterator<Item = Result<Chunk<'s>, String>> + use<'s> {
     let (text, first_line) = (chunk.text, chunk.line);
     let whole = *chunk;
@@ -64,7 +65,7 @@ pub fn json_values<'s>(chunk: &Chunk<'s>) -> impl Iterator<Item = Result<Chunk<'
     })
 }
 
-/// What is wrong, and where in the source.
+/// The error with its position in the source.
 pub fn json_message(error: &serde_json::Error, chunk: &Chunk<'_>) -> String {
     let line = chunk.line + error.line().saturating_sub(1);
     let text = error.to_string();
@@ -77,8 +78,8 @@ fn is_marker(line: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '\t', '\r', '\n']))
 }
 
-/// Why a document with this first line cannot be a Kubernetes object; looked at before any parser
-/// sees it, so that rubbish of any size is refused at once.
+/// The reason why a document with this first line cannot be a Kubernetes object. It is evaluated
+/// before any parser runs, so that the time to reject invalid input does not depend on its size.
 pub fn not_an_object(first: &str) -> Option<String> {
     let head = first.get(..first.len().min(4096)).unwrap_or(first);
     if head.contains("{{") {
@@ -97,10 +98,10 @@ pub fn not_an_object(first: &str) -> Option<String> {
     None
 }
 
-/// What may have gone wrong on a line that the YAML parser refuses.
+/// A likely cause of the YAML parser's error on this line.
 pub fn hint(line: &str) -> Option<&'static str> {
     if line.trim_start_matches(' ').starts_with('\t') {
-        return Some(" (the line is indented with a tab; YAML wants spaces)");
+        return Some(" (the line is indented with a tab; YAML requires spaces)");
     }
     line.contains("{{").then_some(" (the line looks like a template; render it first, for example with helm template)")
 }

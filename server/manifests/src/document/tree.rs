@@ -8,18 +8,18 @@ use serde_json::{Map, Number, Value};
 
 use super::Detail;
 
-/// Bookkeeping of API server and kubelet: most of a dump's bytes, and irrelevant to planning.
+/// Bookkeeping of API server and kubelet: most of a captured cluster, and irrelevant to planning.
 const UNREAD: [&str; 3] =
     ["managedFields", "kubectl.kubernetes.io/last-applied-configuration", "ephemeralContainerStatuses"];
 
-/// Lists of which little is read.
+/// Lists from whose items some fields are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum List {
-    /// Resources of containers during an in-place resize.
+    /// Container statuses: the allocated resources during an in-place resize.
     Statuses,
-    /// What runs in a pod, of which most of a dump's bytes say nothing to planning.
+    /// Containers of a pod. Most of their fields are irrelevant to planning.
     Containers,
-    /// Volumes of pods. Most can be mounted anywhere.
+    /// Volumes of a pod. Most can be mounted on any node.
     Volumes,
 }
 
@@ -33,8 +33,8 @@ impl List {
         }
     }
 
-    /// Whether the field `key` of an item is irrelevant to planning. Fields unknown to Kubernetes
-    /// stay.
+    /// Whether the field `key` of an item is irrelevant to planning. Fields that Kubernetes does
+    /// not define are kept.
     fn leaves_out(self, key: &str) -> bool {
         match self {
             Self::Statuses => !["name", "allocatedResources", "resources"].contains(&key),
@@ -64,7 +64,7 @@ const UNREAD_OF_CONTAINERS: [&str; 16] = [
 ];
 const UNREAD_OF_VOLUMES: [&str; 6] = ["configMap", "downwardAPI", "emptyDir", "hostPath", "projected", "secret"];
 
-/// Reads one value within what is left of a budget.
+/// Deserializes one value within the remaining budget.
 #[derive(Clone, Copy)]
 pub struct BoundedSeed<'b> {
     left: &'b Cell<usize>,
@@ -201,12 +201,13 @@ impl<'de> Visitor<'de> for BoundedSeed<'_> {
     }
 }
 
-/// A map of the exact size: most maps have one or two fields, and one that grows by itself leaves room for many more.
+/// Builds a map of the exact size: most maps have one or two fields, and a map that grows allocates
+/// more.
 fn map_of(fields: Vec<(String, Value)>) -> Result<Map<String, Value>, String> {
     let mut map = Map::with_capacity(fields.len());
     for (key, value) in fields {
         if map.contains_key(&key) {
-            return Err(format!("the key {key:?} stands twice in one map"));
+            return Err(format!("the key {key:?} occurs twice in one map"));
         }
         map.insert(key, value);
     }

@@ -1,4 +1,4 @@
-//! Opt-in rules: annotations on a NodePool's own metadata.
+//! Opt-in rules: annotations in `metadata.annotations` of a NodePool.
 
 use super::{Field, field, object};
 
@@ -54,7 +54,7 @@ pub(super) const FIELDS: &[Field] = &[
         "string",
         "no restriction",
         "amd64, arm64, or both with a comma",
-        "New nodes for pods that say nothing about their CPU architecture are of these architectures only.",
+        "New nodes for pods that do not name a CPU architecture are of these architectures only.",
         "amd64",
     ),
     field(

@@ -2,7 +2,7 @@
 
 use super::{Field, Table, field, object};
 
-/// The table.
+/// Fields of the catalogue file.
 pub(super) const TABLE: Table = Table {
     kind: "Catalogue",
     short_names: &["catalog", "cat"],
@@ -38,7 +38,7 @@ const FIELDS: &[Field] = &[
         "map[string]Quantity",
         "none",
         "not negative",
-        "What the system keeps for itself; pods get the rest.",
+        "Resources that are reserved for the system; the remainder is allocatable.",
         "{cpu: 70m, memory: 700Mi}",
     ),
     object("types.offerings", "[]Object", "Ways to buy the type."),

@@ -1,4 +1,4 @@
-//! What every entry of `status.conditions` holds.
+//! Fields of an entry of `status.conditions`.
 
 use super::{Field, field};
 

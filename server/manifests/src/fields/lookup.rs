@@ -2,10 +2,10 @@
 
 use super::{Field, Table};
 
-/// What a path names.
+/// The kind or field that a path names.
 #[derive(Debug, Clone)]
 pub struct FieldMatch<'t> {
-    /// The kind.
+    /// The table of the kind.
     pub table: &'t Table,
     /// The field; `None` when the path is the kind alone.
     pub field: Option<&'static Field>,
@@ -27,7 +27,7 @@ fn advice(nearest: &[String]) -> String {
     format!("did you mean {}?", nearest.join(", "))
 }
 
-/// How many near names a message lists.
+/// Maximum number of similar names in a message.
 const SUGGESTIONS: usize = 3;
 
 /// Finds `path`, such as `nodepool.spec.disruption`. Kinds may be written in any case and by their
@@ -81,7 +81,8 @@ fn unknown_field(table: &Table, path: &str, rest: &str) -> NotFound {
     NotFound { asked: path.to_owned(), nearest: near }
 }
 
-/// The names whose keys come nearest to `asked`: those within a third of its length, else the nearest one.
+/// The names whose keys are most similar to `asked`: those within an edit distance of a third of
+/// its length, else the nearest one.
 fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<String> {
     let asked = asked.to_ascii_lowercase();
     let mut ranked: Vec<(usize, String)> =
@@ -92,14 +93,14 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
     ranked.into_iter().take(close.clamp(1, SUGGESTIONS)).map(|(_, name)| name).collect()
 }
 
-/// The name among `known` of which `asked` is a typo.
+/// The name among `known` that `asked` is likely a typing error of.
 pub(crate) fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
     let asked = asked.to_ascii_lowercase();
     let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));
     ranked.min().filter(|(far, _)| *far <= asked.len() / 3).map(|(_, name)| name)
 }
 
-/// Letters to insert, delete or replace to make `a` out of `b`.
+/// Levenshtein distance of `a` and `b`, in characters.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_names_are_answered_with_near_ones() {
+    fn unknown_names_have_suggestions() {
         let slip = lookup(TABLES, "nodepool.spec.disuption").unwrap_err();
         assert_eq!(slip.nearest[0], "NodePool.spec.disruption");
         let elsewhere = lookup(TABLES, "nodepool.spec.requirements").unwrap_err();
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_has_a_parent_a_meaning_and_a_place_of_its_own() {
+    fn every_field_has_a_parent_and_a_meaning_and_is_unique() {
         for table in TABLES {
             let mut seen = std::collections::BTreeSet::new();
             for field in table.iter() {
@@ -173,7 +174,7 @@ mod tests {
                     table.kind,
                     field.path
                 );
-                assert!(seen.insert(field.path), "{} {} stands twice", table.kind, field.path);
+                assert!(seen.insert(field.path), "{} {} occurs twice", table.kind, field.path);
                 assert!(field.meaning.ends_with('.'), "{} {}", table.kind, field.path);
             }
         }

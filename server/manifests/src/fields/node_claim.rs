@@ -2,7 +2,7 @@
 
 use super::{Field, Table, conditions, field, object};
 
-/// The table.
+/// Fields of a NodeClaim.
 pub(super) const TABLE: Table = Table {
     kind: "NodeClaim",
     short_names: &["nc", "nodeclaims"],

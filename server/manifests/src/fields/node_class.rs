@@ -2,7 +2,7 @@
 
 use super::{Field, Table, conditions, field, node_class_devices, node_class_status, object};
 
-/// The table.
+/// Fields of an EC2NodeClass.
 pub(super) const TABLE: Table = Table {
     kind: "EC2NodeClass",
     short_names: &["ec2nc", "ec2ncs", "ec2nodeclasses"],
@@ -36,7 +36,7 @@ const SELECTION: &[Field] = &[
         "spec.amiSelectorTerms",
         "[]Object",
         "",
-        "1 to 30; an alias stands alone",
+        "1 to 30; an alias must be the only term",
         "Which images are used: those that match any term. Required.",
         "",
     ),
@@ -64,14 +64,7 @@ const SELECTION: &[Field] = &[
         "One image.",
         "ami-0123456789abcdef0",
     ),
-    field(
-        "spec.amiSelectorTerms.name",
-        "string",
-        "",
-        "* stands for any characters",
-        "Images of this name.",
-        "my-nodes-*",
-    ),
+    field("spec.amiSelectorTerms.name", "string", "", "* matches any characters", "Images of this name.", "my-nodes-*"),
     field(
         "spec.amiSelectorTerms.owner",
         "string",
@@ -149,7 +142,7 @@ const SELECTION: &[Field] = &[
         "[]Object",
         "none",
         "at most 30; each with tags, id or instanceMatchCriteria",
-        "Capacity reservations that are used before anything is bought.",
+        "Capacity reservations that are used before on-demand and spot capacity.",
         "",
     ),
     field(
@@ -266,7 +259,7 @@ const SELECTION: &[Field] = &[
         "integer",
         "1",
         "1 to 64",
-        "How far its answers travel; 1 keeps pods off it, 2 lets them in.",
+        "Maximum number of network hops of a response; 1 prevents access from pods, 2 allows it.",
         "1",
     ),
     field(

@@ -115,7 +115,7 @@ pub(super) const DEVICES: &[Field] = &[
         "boolean",
         "false",
         "",
-        "Whether pods' files live on this disk; its size is then the node's ephemeral storage.",
+        "Whether pods' files are stored on this disk; its size is then the node's ephemeral storage.",
         "true",
     ),
     object("spec.blockDeviceMappings.ebs", "Object", "The volume; snapshotID or volumeSize is needed."),
@@ -173,7 +173,7 @@ pub(super) const DEVICES: &[Field] = &[
     field(
         "spec.instanceStorePolicy",
         "string",
-        "disks are left alone",
+        "disks are unchanged",
         "RAID0",
         "RAID0 joins all local NVMe disks and puts pods' files there; their size is then the ephemeral storage.",
         "RAID0",

@@ -1,8 +1,8 @@
-//! EC2NodeClass (`karpenter.k8s.aws/v1`): what was found in the account.
+//! EC2NodeClass (`karpenter.k8s.aws/v1`): the resources that the selectors found in the account.
 
 use super::{Field, field, object};
 
-/// `status`.
+/// Fields of `status`.
 pub(super) const FIELDS: &[Field] = &[
     object(
         "status",
@@ -40,7 +40,7 @@ pub(super) const FIELDS: &[Field] = &[
         "status.capacityReservations.reservationType",
         "default",
         "default, capacity-block",
-        "Whether it is open-ended or a block that was bought for a time.",
+        "Whether it is open-ended or a capacity block for a fixed time.",
     ),
     choice(
         "status.capacityReservations.state",
@@ -64,12 +64,12 @@ pub(super) const FIELDS: &[Field] = &[
     ),
 ];
 
-/// A text that was found.
+/// A string field that the controller sets.
 const fn found(path: &'static str, meaning: &'static str) -> Field {
     field(path, "string", "", "", meaning, "")
 }
 
-/// A text that is one of a few.
+/// A string field with a fixed set of values.
 const fn choice(path: &'static str, default: &'static str, allowed: &'static str, meaning: &'static str) -> Field {
     field(path, "string", default, allowed, meaning, "")
 }

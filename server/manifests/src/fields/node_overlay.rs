@@ -2,12 +2,12 @@
 
 use super::{Field, Table, conditions, field, object};
 
-/// The table.
+/// Fields of a NodeOverlay.
 pub(super) const TABLE: Table = Table {
     kind: "NodeOverlay",
     short_names: &["overlay", "overlays", "nodeoverlays"],
     api_version: "karpenter.sh/v1alpha1",
-    meaning: "Corrects what is believed about machines: another price, or resources that the cloud does not tell of.",
+    meaning: "Changes the data of instance types: another price, or resources that the cloud does not report.",
     fields: &[FIELDS, conditions::FIELDS],
 };
 
@@ -72,5 +72,5 @@ const FIELDS: &[Field] = &[
         "10",
     ),
     object("status", "Object", "What the controller reports; never written by hand."),
-    object("status.conditions", "[]Object", "ValidationSucceeded says whether the overlay is in use."),
+    object("status.conditions", "[]Object", "ValidationSucceeded is True when the overlay is in use."),
 ];

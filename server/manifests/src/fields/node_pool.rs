@@ -2,12 +2,12 @@
 
 use super::{Field, Table, annotations, conditions, field, object};
 
-/// The table.
+/// Fields of a NodePool.
 pub(super) const TABLE: Table = Table {
     kind: "NodePool",
     short_names: &["np", "nodepools"],
     api_version: "karpenter.sh/v1",
-    meaning: "What nodes may be bought for whom: which machines, how many of them, and when they may be removed again.",
+    meaning: "Which nodes may be launched for which pods: their instance types, their number, and when they may be removed.",
     fields: &[annotations::FIELDS, TEMPLATE, DISRUPTION, STATUS, conditions::FIELDS],
 };
 
@@ -15,7 +15,7 @@ const DURATION: &str = "whole numbers with s, m or h, such as 90s or 1h30m";
 const DURATION_OR_NEVER: &str = "whole numbers with s, m or h, such as 90s or 1h30m; or Never";
 
 const TEMPLATE: &[Field] = &[
-    object("spec", "Object", "What the pool wants."),
+    object("spec", "Object", "Desired state of the pool."),
     object(
         "spec.template",
         "Object",
@@ -149,7 +149,7 @@ const TEMPLATE: &[Field] = &[
     object(
         "spec.template.spec.nodeClassRef",
         "Object",
-        "The class that says how a machine is made: images, subnets, disks. Required.",
+        "The class with the images, subnets and disks of the nodes. Required.",
     ),
     field(
         "spec.template.spec.nodeClassRef.group",
@@ -173,7 +173,7 @@ const TEMPLATE: &[Field] = &[
         "string",
         "no bound",
         DURATION,
-        "How long a node may drain before its remaining pods are deleted, whatever budgets and do-not-disrupt annotations say.",
+        "How long a node may drain before its remaining pods are deleted, regardless of budgets and do-not-disrupt annotations.",
         "30m",
     ),
     field(

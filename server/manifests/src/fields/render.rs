@@ -1,14 +1,14 @@
-//! A found field as text.
+//! Prints a field.
 
 use std::fmt::Write;
 
 use super::{Field, FieldMatch};
 
-/// Columns that descriptions are wrapped at.
+/// Maximum width of descriptions, in columns.
 const WIDTH: usize = 78;
 
-/// Prints `found` in the manner of `kubectl explain`: kind and version, the field and its type, what it means, what is
-/// allowed, and its direct children, each with its meaning.
+/// Prints `found` in the format of `kubectl explain`: kind and version, the field and its type,
+/// meaning, allowed values, and the direct children, each with its meaning.
 #[must_use]
 pub fn render(found: &FieldMatch<'_>) -> String {
     let mut out = String::new();
@@ -58,7 +58,7 @@ fn paragraph(out: &mut String, title: &str, text: &str) {
     }
 }
 
-/// `text` indented and broken at [`WIDTH`]; lines that are there stay lines.
+/// Appends `text` to `out`, indented and wrapped at [`WIDTH`]; existing line breaks are kept.
 fn wrapped(out: &mut String, text: &str) {
     for source in text.lines() {
         let indent = source.len() - source.trim_start().len();

@@ -7,11 +7,11 @@ use crate::Cursor;
 /// `status` of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
-    /// It holds.
+    /// The condition is true.
     True,
-    /// It does not hold.
+    /// The condition is false.
     False,
-    /// Not determined yet.
+    /// The condition is not determined yet.
     Unknown,
 }
 
@@ -35,13 +35,14 @@ pub struct Condition {
 pub struct Conditions(Vec<Condition>);
 
 impl Conditions {
-    /// Reads the list at `at`, usually `status.conditions`. Conditions of an unknown status are reported.
+    /// Reads the list at `at`, usually `status.conditions`. A condition with another status is
+    /// reported.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Self {
         Self(at.list().iter().filter_map(read_one).collect())
     }
 
-    /// The condition called `name`.
+    /// The condition of type `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Condition> {
         self.0.iter().find(|condition| condition.name.as_ref() == name)

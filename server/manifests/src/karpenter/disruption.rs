@@ -1,6 +1,7 @@
 //! `spec.disruption` of a NodePool: when its nodes may be removed or replaced.
 
 use engine::cluster::Cron;
+use engine::model::Millis;
 
 use super::duration::{self, Lifetime};
 use crate::Cursor;
@@ -19,11 +20,11 @@ pub struct Disruption {
 /// Which nodes consolidation considers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConsolidationPolicy {
-    /// Empty ones only.
+    /// Only empty nodes.
     WhenEmpty,
-    /// All.
+    /// Empty and underutilized nodes.
     WhenEmptyOrUnderutilized,
-    /// All, savings weighed against the disturbance.
+    /// Empty and underutilized nodes, if the savings outweigh the disruption.
     Balanced,
 }
 
@@ -32,18 +33,18 @@ pub enum ConsolidationPolicy {
 pub struct Budget {
     /// `nodes`.
     pub nodes: Quota,
-    /// `reasons`; `None` holds for all reasons, an empty list for none.
+    /// `reasons`; `None` applies to all reasons, an empty list to none.
     pub reasons: Option<Vec<DisruptionReason>>,
-    /// `schedule` and `duration` in milliseconds; `None` is always active.
-    pub window: Option<(Cron, i64)>,
+    /// `schedule` and `duration`; `None` is always active.
+    pub window: Option<(Cron, Millis)>,
 }
 
-/// How many nodes.
+/// Maximum number of nodes that may be disrupted at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quota {
-    /// So many.
+    /// Absolute number of nodes.
     Nodes(i64),
-    /// So many of a hundred, rounded up.
+    /// Percentage of the pool's nodes, rounded up.
     Percent(i64),
 }
 
@@ -52,7 +53,7 @@ pub enum Quota {
 pub enum DisruptionReason {
     /// Its pods could run elsewhere, or on a cheaper machine.
     Underutilized,
-    /// It runs no pod of its own.
+    /// It runs only DaemonSet pods.
     Empty,
     /// It differs from the spec of its pool.
     Drifted,
@@ -71,7 +72,7 @@ const REASONS: [(&str, DisruptionReason); 3] = [
 const MOST_BUDGETS: usize = 50;
 
 impl Default for Budget {
-    /// Ten of a hundred nodes, always (Karpenter: default budget).
+    /// Ten percent of the nodes, always active (Karpenter: default budget).
     fn default() -> Self {
         Self { nodes: Quota::Percent(10), reasons: None, window: None }
     }
@@ -81,7 +82,7 @@ impl Default for Disruption {
     fn default() -> Self {
         Self {
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
-            consolidate_after: Lifetime::Millis(0),
+            consolidate_after: Lifetime::Finite(Millis::ZERO),
             budgets: vec![Budget::default()],
         }
     }
@@ -136,7 +137,7 @@ fn parse_quota(text: &str) -> Option<Quota> {
     }
 }
 
-fn read_window(at: &Cursor<'_>) -> Option<(Cron, i64)> {
+fn read_window(at: &Cursor<'_>) -> Option<(Cron, Millis)> {
     let (schedule_at, duration_at) = (at.at("schedule"), at.at("duration"));
     if schedule_at.exists() != duration_at.exists() {
         at.error("schedule and duration belong together; write both or neither");
@@ -146,7 +147,7 @@ fn read_window(at: &Cursor<'_>) -> Option<(Cron, i64)> {
     let schedule =
         Cron::parse(schedule).map_err(|problem| schedule_at.error(format!("not a schedule: {problem}"))).ok();
     let text = duration_at.str()?;
-    let whole_minutes = duration::parse(text).filter(|millis| millis % 60_000 == 0);
+    let whole_minutes = duration::parse(text).filter(|duration| duration.get() % 60_000 == 0);
     let duration = whole_minutes.or_else(|| duration_at.unexpected(text, "hours and minutes, such as 8h or 1h30m"));
     Some((schedule?, duration?))
 }

@@ -1,12 +1,15 @@
-//! Durations as Karpenter's schemas write them: whole numbers with `s`, `m` or `h`, one after another.
+//! Durations in the format of Karpenter's schemas: a sequence of whole numbers with the unit `s`,
+//! `m` or `h`.
+
+use engine::model::Millis;
 
 use crate::Cursor;
 
-/// A duration that may be endless.
+/// A duration, or `Never`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Lifetime {
-    /// Milliseconds.
-    Millis(i64),
+    /// A duration after which the effect applies.
+    Finite(Millis),
     /// `Never`.
     Never,
 }
@@ -14,10 +17,10 @@ pub enum Lifetime {
 /// The allowed format, for messages.
 pub const ALLOWED: &str = "whole numbers with s, m or h, such as 90s or 1h30m";
 
-/// Milliseconds of `text`; `None` when it does not match the pattern `([0-9]+(s|m|h))+` or
+/// The duration `text`; `None` when it does not match the pattern `([0-9]+(s|m|h))+` or
 /// overflows.
 #[must_use]
-pub fn parse(text: &str) -> Option<i64> {
+pub fn parse(text: &str) -> Option<Millis> {
     let mut total: i64 = 0;
     let mut rest = text;
     while !rest.is_empty() {
@@ -32,11 +35,11 @@ pub fn parse(text: &str) -> Option<i64> {
         total = total.checked_add(number.parse::<i64>().ok()?.checked_mul(unit)?)?;
         rest = &after[1..];
     }
-    (!text.is_empty()).then_some(total)
+    (!text.is_empty()).then_some(Millis::new(total))
 }
 
-/// The duration at `at`, in milliseconds.
-pub fn read(at: &Cursor<'_>) -> Option<i64> {
+/// The duration at `at`.
+pub fn read(at: &Cursor<'_>) -> Option<Millis> {
     let text = at.str()?;
     parse(text).or_else(|| at.unexpected(text, ALLOWED))
 }
@@ -47,8 +50,8 @@ pub fn read_lifetime(at: &Cursor<'_>) -> Option<Lifetime> {
     if text == "Never" {
         return Some(Lifetime::Never);
     }
-    let millis = parse(text).or_else(|| at.unexpected(text, &format!("{ALLOWED}; or Never")))?;
-    Some(Lifetime::Millis(millis))
+    let finite = parse(text).or_else(|| at.unexpected(text, &format!("{ALLOWED}; or Never")))?;
+    Some(Lifetime::Finite(finite))
 }
 
 #[cfg(test)]
@@ -57,9 +60,9 @@ mod tests {
 
     #[test]
     fn chains_of_whole_numbers_are_read() {
-        assert_eq!(parse("90s"), Some(90_000));
-        assert_eq!(parse("1h30m"), Some(5_400_000));
-        assert_eq!(parse("0s"), Some(0));
+        assert_eq!(parse("90s"), Some(Millis::from_secs(90)));
+        assert_eq!(parse("1h30m"), Some(Millis::from_mins(90)));
+        assert_eq!(parse("0s"), Some(Millis::ZERO));
         for text in ["", "1", "s", "1.5h", "30d", "500ms", "-1s", " 1s", "Never", "99999999999999999999h"] {
             assert_eq!(parse(text), None, "{text:?}");
         }

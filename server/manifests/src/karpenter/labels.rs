@@ -1,4 +1,4 @@
-//! Which label keys are well known, which are Karpenter's own, and how keys and values must be spelt.
+//! Label keys: well-known keys, keys that are restricted to Karpenter, and the syntax of keys.
 
 use engine::model::Text;
 use engine::model::labels::{
@@ -8,7 +8,7 @@ use engine::model::labels::{
 
 use crate::syntax::is_label_key;
 
-/// Karpenter's well-known labels: keys that a machine may turn out to have although its pool does not define them
+/// Karpenter's well-known labels: keys that a node may have although its pool does not define them
 /// (Karpenter: well-known labels of core and of the AWS provider).
 const WELL_KNOWN: &[&str] = &[
     NODEPOOL,
@@ -50,7 +50,7 @@ const WELL_KNOWN: &[&str] = &[
     "karpenter.k8s.aws/placement-group-partition",
 ];
 
-/// Domains whose keys belong to Karpenter, well-known ones apart.
+/// Domains whose keys are restricted to Karpenter, except well-known keys.
 const RESTRICTED_DOMAINS: [&str; 2] = ["karpenter.sh", "karpenter.k8s.aws"];
 
 /// The well-known labels, sorted.
@@ -67,15 +67,15 @@ pub fn is_well_known(key: &str) -> bool {
     WELL_KNOWN.contains(&key)
 }
 
-/// Whether users may not set or require `key`: Karpenter's own domains and their subdomains, well-known keys apart, and
-/// the host name.
+/// Whether users may not set or require `key`: keys of Karpenter's domains and their subdomains,
+/// except well-known keys, and the host name.
 #[must_use]
 pub fn is_restricted(key: &str) -> bool {
     let key = canonical_key(key);
     key == HOSTNAME || (!is_well_known(key) && in_restricted_domain(key))
 }
 
-/// Whether the schemas refuse `key` in a requirement. They match a domain by its suffix, without a
+/// Whether the schemas reject `key` in a requirement. They match a domain by its suffix, without a
 /// dot before it, and accept the label of the node class, which claims carry and pools may not
 /// require.
 #[must_use]
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn own_domains_are_restricted_but_for_well_known_keys() {
+    fn karpenters_domains_are_restricted_except_well_known_keys() {
         for key in [
             "karpenter.sh/x",
             "a.karpenter.sh/x",

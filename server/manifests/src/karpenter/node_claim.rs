@@ -1,7 +1,7 @@
 //! NodeClaim.
 
 use engine::model::labels::NODEPOOL;
-use engine::model::{Labels, Requirement, Resources, Taint, Text, Timestamp};
+use engine::model::{Labels, Millis, Requirement, Resources, Taint, Text, Timestamp};
 
 use super::conditions::Conditions;
 use super::duration::{self, Lifetime};
@@ -10,35 +10,35 @@ use super::requirements::{self, Owner};
 use super::taints;
 use crate::Cursor;
 
-/// A NodeClaim.
+/// A NodeClaim of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimManifest {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
     /// The pool that its label `karpenter.sh/nodepool` names.
     pub pool: Option<Text>,
-    /// Labels.
+    /// `metadata.labels`.
     pub labels: Labels,
-    /// Annotations.
+    /// `metadata.annotations`.
     pub annotations: Labels,
-    /// When it was created.
+    /// `metadata.creationTimestamp`.
     pub created: Option<Timestamp>,
-    /// When its deletion was requested.
+    /// `metadata.deletionTimestamp`.
     pub deleted: Option<Timestamp>,
     /// `nodeClassRef`.
     pub class: ClassReference,
-    /// Requirements, in order.
+    /// `spec.requirements`, in order.
     pub requirements: Vec<Requirement>,
-    /// Taints.
+    /// `spec.taints`.
     pub taints: Vec<Taint>,
-    /// Startup taints.
+    /// `spec.startupTaints`.
     pub startup_taints: Vec<Taint>,
     /// `resources.requests`.
     pub requests: Resources,
     /// `expireAfter`.
     pub expire_after: Lifetime,
-    /// `terminationGracePeriod`, in milliseconds.
-    pub termination_grace_period_ms: Option<i64>,
+    /// `terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
     /// `status.providerID`.
     pub provider_id: Option<Text>,
     /// `status.nodeName`.
@@ -51,15 +51,15 @@ pub struct NodeClaimManifest {
     pub last_pod_event: Option<Timestamp>,
     /// `status.conditions`.
     pub conditions: Conditions,
-    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are there.
+    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are set.
     pub hash: Option<(Text, Text)>,
 }
 
 /// Karpenter's default of `expireAfter`: 720h.
-const DEFAULT_EXPIRY: Lifetime = Lifetime::Millis(720 * 3_600_000);
+const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
 
 impl NodeClaimManifest {
-    /// Reads the NodeClaim at `at`; what an API server would refuse is reported.
+    /// Reads the NodeClaim at `at`; a violation of the schema is reported.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Option<Self> {
         let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
@@ -80,7 +80,7 @@ impl NodeClaimManifest {
             startup_taints: taints::read(&spec.at("startupTaints")),
             requests: spec.at("resources").at("requests").resources(),
             expire_after: duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
-            termination_grace_period_ms: duration::read(&spec.at("terminationGracePeriod")),
+            termination_grace_period: duration::read(&spec.at("terminationGracePeriod")),
             provider_id: status.at("providerID").text(),
             node_name: status.at("nodeName").text(),
             capacity: status.at("capacity").resources(),

@@ -1,7 +1,7 @@
-//! EC2NodeClass: what a machine is made of.
+//! EC2NodeClass (`karpenter.k8s.aws/v1`): images, network, disks and kubelet settings of instances.
 //!
-//! Selectors, roles and user data are checked and then forgotten: only launching needs them. Planning needs the
-//! [`NodeClassSettings`] and whether the class may be used at all.
+//! Selectors, roles and user data are validated and dropped, because only launches need them.
+//! Planning needs the [`NodeClassSettings`] and whether the class is ready.
 
 mod devices;
 mod kubelet;
@@ -14,33 +14,35 @@ use engine::model::Text;
 use super::conditions::Conditions;
 use crate::Cursor;
 
-/// An EC2NodeClass.
+/// An EC2NodeClass of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClassManifest {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Why its pools may not be used; `None` when they may.
+    /// The reason why its pools are excluded from planning; `None` when the class is ready.
     pub not_ready: Option<Text>,
-    /// What planning needs of it.
+    /// The settings that determine the catalogue of its pools.
     pub settings: NodeClassSettings,
-    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version, when both are there.
+    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version, when both are set.
     pub hash: Option<(Text, Text)>,
     /// Ids of `status.amis`; a node of another image has drifted.
     pub images: Vec<Text>,
 }
 
-/// Tags that the system sets itself.
+/// Tags that the system sets, and that users may not set.
 const OWN_TAGS: [&str; 4] =
     ["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];
 const SWITCH: [(&str, bool); 2] = [("enabled", true), ("disabled", false)];
 
 impl NodeClassManifest {
-    /// Reads the EC2NodeClass at `at`; what an API server would refuse is reported. `None` when it has no name.
+    /// Reads the EC2NodeClass at `at`; a violation of the schema is reported. `None` when it has no
+    /// name.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Option<Self> {
         let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
         let name: Text = metadata.at("name").required_str()?.into();
         let family = read_family(&spec);
+        // Without a spec only its absence is reported, and not each missing field.
         if spec.exists() {
             selectors::check(&spec);
             check_identity(&spec);
@@ -73,8 +75,8 @@ impl NodeClassManifest {
     }
 }
 
-/// The family: `amiFamily`, else the alias's, else Custom. Without an alias `amiFamily` is
-/// required; beside one it is the alias's family or Custom.
+/// The family: `amiFamily`, else the family of the alias, else Custom. Without an alias `amiFamily`
+/// is required; with one it must be the family of the alias or Custom.
 fn read_family(spec: &Cursor<'_>) -> AmiFamily {
     let family_at = spec.at("amiFamily");
     let families = AmiFamily::ALL.map(|family| (family.as_str(), family));
@@ -109,7 +111,7 @@ fn check_identity(spec: &Cursor<'_>) {
     }
 }
 
-/// Fields that only launching needs.
+/// Validates the fields that only launches need.
 fn check_rest(spec: &Cursor<'_>) {
     for (key, value) in spec.at("tags").map() {
         if key.is_empty() || key.starts_with("kubernetes.io/cluster") || OWN_TAGS.contains(&key) {
@@ -131,7 +133,7 @@ fn check_rest(spec: &Cursor<'_>) {
     let _ = options.at("httpTokens").one_of(&[("required", true), ("optional", false)]);
 }
 
-/// Why the class is not ready for its pools. An absent status counts as ready.
+/// The reason why the class is not ready. An absent status counts as ready.
 fn not_ready(deleting: bool, conditions: &Conditions) -> Option<Text> {
     if deleting {
         return Some("its EC2NodeClass is being deleted".into());

@@ -6,24 +6,24 @@ use super::opt_in::parse_micros;
 use super::requirements::{self, Owner};
 use crate::Cursor;
 
-/// A NodeOverlay.
+/// A NodeOverlay of the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeOverlayManifest {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// What a machine must be for the overlay to apply.
+    /// `spec.requirements`: the instance types and offerings that the overlay applies to.
     pub requirements: Vec<Requirement>,
     /// `price` or `priceAdjustment`.
     pub price: Option<PriceChange>,
-    /// Resources besides.
+    /// `spec.capacity`: resources that are added to the instance types.
     pub capacity: Resources,
-    /// 0 to 10000; the higher one wins.
+    /// `spec.weight`, 0 to 10000; a higher weight takes precedence.
     pub weight: i64,
-    /// Why it is not used although the API server accepts it.
+    /// The reason why it is ignored although the API server accepts it.
     pub invalid: Option<Text>,
 }
 
-/// What becomes of a price. The result is never below zero.
+/// A change of a price. The resulting price is never below zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PriceChange {
     /// Micro-dollars per hour.
@@ -37,7 +37,7 @@ pub enum PriceChange {
 const OWN_RESOURCES: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 
 impl NodeOverlayManifest {
-    /// Reads the NodeOverlay at `at`; what an API server would refuse is reported.
+    /// Reads the NodeOverlay at `at`; a violation of the schema is reported.
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Option<Self> {
         let spec = at.at("spec").required();

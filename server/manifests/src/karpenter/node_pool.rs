@@ -3,7 +3,9 @@
 use engine::model::labels::{NODECLASS, NODEPOOL};
 use engine::model::offering::SharedCatalogue;
 use engine::model::resources::NODES;
-use engine::model::{Labels, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text};
+use engine::model::{
+    Labels, Millis, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text,
+};
 
 use super::conditions::{Conditions, Status};
 use super::disruption::Disruption;
@@ -14,58 +16,59 @@ use super::{NodeClassManifest, opt_in, taints};
 use crate::Cursor;
 use crate::syntax::is_label_value;
 
-/// A NodePool as it was written. [`NodePoolManifest::into_pool`] makes the engine's pool of it once its class is known.
+/// A NodePool of the input. [`NodePoolManifest::into_pool`] converts it to the engine's pool when
+/// its class is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePoolManifest {
-    /// Name.
+    /// `metadata.name`.
     pub name: Text,
-    /// Its class.
+    /// `spec.template.spec.nodeClassRef`.
     pub class: ClassReference,
     /// `spec.weight`, 0 when absent.
     pub weight: i32,
-    /// Labels of the template.
+    /// `spec.template.metadata.labels`.
     pub labels: Labels,
-    /// Annotations of the template.
+    /// `spec.template.metadata.annotations`.
     pub template_annotations: Labels,
-    /// Taints of the template.
+    /// `spec.template.spec.taints`.
     pub taints: Vec<Taint>,
-    /// Startup taints of the template.
+    /// `spec.template.spec.startupTaints`.
     pub startup_taints: Vec<Taint>,
-    /// Requirements of the template, merged with its labels and with the labels that name pool and class.
+    /// Requirements of the template, merged with its labels and with the labels of pool and class.
     pub requirements: Requirements,
     /// `spec.limits`.
     pub limits: Resources,
     /// `spec.replicas`.
     pub replicas: Option<i64>,
-    /// Why it is excluded from planning, as far as the pool itself determines it.
+    /// The reason why it is excluded from planning; does not consider its class.
     pub not_ready: Option<NotReady>,
     /// `NodeRegistrationHealthy` is False.
     pub unhealthy: bool,
-    /// Opt-in rules.
+    /// The annotations `fleetwright.dev/…`.
     pub rules: OptInRules,
-    /// When nodes may be removed.
+    /// `spec.disruption`.
     pub disruption: Disruption,
     /// `expireAfter`.
     pub expire_after: Lifetime,
-    /// `terminationGracePeriod`, in milliseconds.
-    pub termination_grace_period_ms: Option<i64>,
-    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are there.
+    /// `terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
+    /// The annotations `karpenter.sh/nodepool-hash` and its version, when both are set.
     pub hash: Option<(Text, Text)>,
 }
 
 /// `nodeClassRef`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ClassReference {
-    /// API group.
+    /// `nodeClassRef.group`.
     pub group: Text,
-    /// Kind.
+    /// `nodeClassRef.kind`.
     pub kind: Text,
-    /// Name.
+    /// `nodeClassRef.name`.
     pub name: Text,
 }
 
 impl ClassReference {
-    /// Whether it names an EC2NodeClass, the only kind of class that is planned for.
+    /// Whether it names an EC2NodeClass, the only supported kind.
     #[must_use]
     pub fn is_ec2(&self) -> bool {
         self.group.as_ref() == OUR_GROUP
@@ -90,18 +93,18 @@ impl ClassReference {
     }
 }
 
-/// The API group of the NodeClasses that are planned for.
+/// The API group of EC2NodeClass.
 const OUR_GROUP: &str = "karpenter.k8s.aws";
-/// The only kind of that group.
+/// The only supported kind of that group.
 const OUR_KIND: &str = "EC2NodeClass";
 
-/// Labels that a template may have.
+/// Maximum number of labels of a template.
 const MOST_LABELS: usize = 100;
 /// Karpenter's default of `expireAfter`: 720h.
-const DEFAULT_EXPIRY_MS: i64 = 720 * 3_600_000;
+const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
 
 impl NodePoolManifest {
-    /// Parses the NodePool at `at`. What an API server would refuse is reported; notes go to
+    /// Parses the NodePool at `at`. A violation of the schema is reported; notes are added to
     /// `notes`. `None` without a name or a valid class reference.
     #[must_use]
     pub fn read(at: &Cursor<'_>, notes: &mut Vec<String>) -> Option<Self> {
@@ -120,6 +123,7 @@ impl NodePoolManifest {
         let conditions = Conditions::read(&status.at("conditions"));
         let deleting = metadata.at("deletionTimestamp").exists();
         let (weight, limits, replicas) = read_size(&spec);
+        // All fields are parsed before this return, so that one run reports all errors.
         let class = class?;
         let requirements = merge(listed.requirements, &labels, &name, &class.name);
         Some(Self {
@@ -128,9 +132,8 @@ impl NodePoolManifest {
             hash: hash_of(&metadata.at("annotations")),
             template_annotations: template.at("metadata").at("annotations").string_map(),
             disruption: Disruption::read(&spec.at("disruption")),
-            expire_after: duration::read_lifetime(&inner.at("expireAfter"))
-                .unwrap_or(Lifetime::Millis(DEFAULT_EXPIRY_MS)),
-            termination_grace_period_ms: duration::read(&inner.at("terminationGracePeriod")),
+            expire_after: duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
+            termination_grace_period: duration::read(&inner.at("terminationGracePeriod")),
             name,
             class,
             weight,
@@ -144,8 +147,8 @@ impl NodePoolManifest {
         })
     }
 
-    /// The engine's pool. `class` is the class of that name, if the input has one; `catalogue`
-    /// holds its instance types.
+    /// Converts to the engine's pool. `class` is the class that it names, if the input has it;
+    /// `catalogue` has the instance types of the class.
     #[must_use]
     pub fn into_pool(self, class: Option<&NodeClassManifest>, catalogue: SharedCatalogue) -> NodePool {
         let missing = || {
@@ -176,7 +179,8 @@ impl NodePoolManifest {
     }
 }
 
-/// `weight`, `limits` and `replicas` with the rules between them (Karpenter: static capacity).
+/// Parses `weight`, `limits` and `replicas`, and reports invalid combinations (Karpenter: static
+/// capacity).
 fn read_size(spec: &Cursor<'_>) -> (i32, Resources, Option<i64>) {
     let weight = spec.at("weight").int_within(1, 100);
     let limits = spec.at("limits").resources();
@@ -225,10 +229,10 @@ fn merge(listed: Vec<Requirement>, labels: &Labels, pool: &Text, class: &Text) -
 
 fn double_taint(taints: &[Taint], startup_taints: &[Taint]) -> Option<String> {
     let taint = taints::first_double(taints, startup_taints)?;
-    Some(format!("taint {}:{} stands twice in taints and startupTaints", taint.key, taint.effect.as_str()))
+    Some(format!("taint {}:{} occurs twice in taints and startupTaints", taint.key, taint.effect.as_str()))
 }
 
-/// Why the pool is excluded from planning. An absent status counts as ready.
+/// The reason why the pool is excluded from planning. An absent status counts as ready.
 fn not_ready(deleting: bool, invalid: Option<String>, conditions: &Conditions) -> Option<NotReady> {
     if deleting {
         return Some(NotReady::NodePool("it is being deleted".into()));

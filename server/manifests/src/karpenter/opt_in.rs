@@ -1,6 +1,6 @@
-//! Opt-in rules: annotations `fleetwright.dev/…` on a NodePool's own metadata.
+//! Opt-in rules: annotations `fleetwright.dev/…` in the metadata of a NodePool.
 
-use engine::model::{MicroUsd, OptInRules, Text};
+use engine::model::{MicroUsd, Millis, OptInRules, Text};
 
 use super::duration;
 use crate::Cursor;
@@ -29,16 +29,16 @@ pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRule
 /// effect.
 pub fn note_misplaced(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) {
     for (key, _) in at.map().iter().filter(|(key, _)| key.starts_with(DOMAIN)) {
-        notes.push(format!("{object}: annotation {key} stands on the template, where it is ignored; it belongs into metadata.annotations of the NodePool"));
+        notes.push(format!("{object}: annotation {key} is on the template, where it is ignored; it belongs into metadata.annotations of the NodePool"));
     }
 }
 
-/// Whether an annotation of that name exists.
+/// Parses the annotation `name` at `at` into `rules`; false when no rule has that name.
 fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
     match name {
         "zone-balance" => rules.zone_balance = at.one_of(&[("true", true), ("false", false)]).unwrap_or(false),
         "safe-architectures" => rules.safe_architectures = read_architectures(at).unwrap_or_default(),
-        "spot-fallback-after" => rules.spot_fallback_after_ms = read_duration(at),
+        "spot-fallback-after" => rules.spot_fallback_after = read_duration(at),
         "max-price-per-vcpu" => rules.max_price_per_vcpu = read_dollars(at),
         "max-node-price" => rules.max_node_price = read_dollars(at),
         "spot-max-percent" => {
@@ -47,7 +47,7 @@ fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
         "on-demand-min-nodes" => rules.on_demand_min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "max-node-vcpu" => rules.max_node_vcpu = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "min-nodes" => rules.min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
-        // Ownership of pools matters for connected clusters; a plan of files considers every pool.
+        // Only connected clusters have unmanaged pools; a plan of files uses every pool.
         "managed" => {
             let _ = at.one_of(&[("true", true), ("false", false)]);
         }
@@ -67,10 +67,10 @@ fn read_architectures(at: &Cursor<'_>) -> Option<Vec<Text>> {
     Some(names.into_iter().map(Text::from).collect())
 }
 
-fn read_duration(at: &Cursor<'_>) -> Option<i64> {
+fn read_duration(at: &Cursor<'_>) -> Option<Millis> {
     let text = at.str()?;
-    let millis = duration::parse(text).filter(|millis| *millis > 0);
-    millis.or_else(|| at.unexpected(text, &format!("a duration above zero: {}", duration::ALLOWED)))
+    let positive = duration::parse(text).filter(|duration| *duration > Millis::ZERO);
+    positive.or_else(|| at.unexpected(text, &format!("a duration above zero: {}", duration::ALLOWED)))
 }
 
 fn read_number(at: &Cursor<'_>, least: i64, most: i64, allowed: &str) -> Option<i64> {
@@ -80,7 +80,7 @@ fn read_number(at: &Cursor<'_>, least: i64, most: i64, allowed: &str) -> Option<
     number.or_else(|| at.unexpected(text, allowed))
 }
 
-/// Dollars with at most six decimals, above zero.
+/// Parses a positive price in dollars with at most six decimals.
 fn read_dollars(at: &Cursor<'_>) -> Option<MicroUsd> {
     let text = at.str()?;
     let micros = parse_micros(text).filter(|micros| *micros > 0);
@@ -89,7 +89,8 @@ fn read_dollars(at: &Cursor<'_>) -> Option<MicroUsd> {
         .or_else(|| at.unexpected(text, "dollars per hour above zero with at most six decimals, such as \"0.05\""))
 }
 
-/// Millionths of the decimal number `text`, exact; `None` when it is none, is negative or has more than six decimals.
+/// Millionths of the decimal number `text`, exact; `None` when it is not a number, is negative or
+/// has more than six decimals.
 #[must_use]
 pub fn parse_micros(text: &str) -> Option<i64> {
     let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));

@@ -7,28 +7,30 @@ use super::labels::{is_refused, key_problem};
 use crate::Cursor;
 use crate::syntax::is_label_value;
 
-/// Entries that one list may hold.
+/// Maximum number of entries of a list.
 const MOST: usize = 100;
-/// Characters that a key may have: a domain of 253, a slash, a name of 62 (Karpenter: NodePool schema).
+/// Maximum length of a key, in characters: a domain of 253, a slash, a name of 62 (Karpenter:
+/// NodePool schema).
 const KEY_LENGTH: usize = 316;
 
-/// Whose list is read; the rules differ a little.
+/// The kind whose list is parsed; the rules differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Owner {
-    /// A NodePool: `karpenter.sh/nodepool` is refused.
+    /// A NodePool: `karpenter.sh/nodepool` is rejected.
     NodePool,
     /// A NodeClaim: `karpenter.sh/nodepool` is allowed.
     NodeClaim,
-    /// A NodeOverlay: no `minValues`, and `NotIn` needs values.
+    /// A NodeOverlay: `minValues` is rejected, and `NotIn` requires values.
     NodeOverlay,
 }
 
-/// What was read.
+/// Result of parsing a list.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ParsedRequirements {
     /// The entries, in order.
     pub requirements: Vec<Requirement>,
-    /// Why Karpenter's own validation refuses the list although the API server accepts it.
+    /// The reason why Karpenter's own validation rejects the list although the API server accepts
+    /// it.
     pub invalid: Option<String>,
 }
 
@@ -49,7 +51,7 @@ pub fn read(at: &Cursor<'_>, owner: Owner) -> ParsedRequirements {
     listed
 }
 
-/// One entry, with the reason why Karpenter's own validation refuses it.
+/// Parses one entry, with the reason why Karpenter's own validation rejects it.
 fn read_one(at: &Cursor<'_>, owner: Owner) -> Option<(Requirement, Option<String>)> {
     let key = read_key(&at.at("key"), owner);
     let operator_at = at.at("operator");
@@ -110,14 +112,14 @@ fn read_min_values(at: &Cursor<'_>, operator: Operator, values: usize, owner: Ow
     u32::try_from(least).ok()
 }
 
-/// Claims name their class in a requirement; no other object may.
+/// The error for a requirement on the class label, which only a NodeClaim may have.
 fn class_required(key: &str, owner: Owner) -> Option<String> {
     let refused = key == NODECLASS && owner != Owner::NodeClaim;
     refused.then(|| format!("requirement {key}: the class is named by nodeClassRef and cannot be required"))
 }
 
-/// What the API server accepts and Karpenter's validation refuses: invalid label values and unknown
-/// capacity types.
+/// The reason why Karpenter's validation rejects values that the API server accepts: invalid label
+/// values and unknown capacity types.
 fn invalid_values(key: &str, operator: Operator, values: &[&str], min_values: Option<u32>) -> Option<String> {
     if let Some(value) = values.iter().find(|value| !is_label_value(value)) {
         return Some(format!("requirement {key}: {value:?} cannot be the value of a label"));

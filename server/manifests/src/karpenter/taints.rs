@@ -13,7 +13,8 @@ const EFFECTS: [(&str, Effect); 3] = [
     ("NoExecute", Effect::NoExecute),
 ];
 
-/// The taints of the list at `at`; key and effect are required, a value must be spelt like a key.
+/// The taints of the list at `at`; key and effect are required, a value must have the syntax of a
+/// key.
 #[must_use]
 pub fn read(at: &Cursor<'_>) -> Vec<Taint> {
     at.list().iter().filter_map(read_one).collect()
@@ -33,8 +34,8 @@ fn read_one(at: &Cursor<'_>) -> Option<Taint> {
     Some(Taint { key: key?.into(), value: value.into(), effect: effect? })
 }
 
-/// The first key and effect that occur twice in both lists, which Karpenter's own validation
-/// refuses.
+/// The first taint whose key and effect occur twice in the two lists, which Karpenter's own
+/// validation rejects.
 #[must_use]
 pub fn first_double<'t>(taints: &'t [Taint], startup_taints: &'t [Taint]) -> Option<&'t Taint> {
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! Machine and NodeClaim of v1beta1 to NodeClaim, for plans: they are capacity that exists.
+//! Machine and NodeClaim of v1beta1 to NodeClaim, for plans, which use them as existing capacity.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ use super::shape::{Fields, join, map_mut, replace_key, take, text};
 /// Conditions that v1 does not have.
 const DROPPED: [&str; 4] = ["Empty", "Expired", "MachineEmpty", "MachineExpired"];
 
-/// Puts the claim `object` into v1's form.
+/// Converts the claim `object` to v1.
 pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age: ApiGeneration, context: &Context) {
     let pool = tidy_labels(reporter, object);
     if let Some(conditions) = map_mut(object, "status").and_then(|status| status.get_mut("conditions")?.as_array_mut())
@@ -29,6 +29,7 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age:
         reporter.note("spec.machineTemplateRef", format!("becomes spec.nodeClassRef to EC2NodeClass {name}"));
         spec.insert("nodeClassRef".to_owned(), reference::to_class(name));
     }
+    // After `machineTemplateRef`, which is the class reference of v1alpha5.
     if age == ApiGeneration::Beta || !spec.contains_key("nodeClassRef") {
         let _ = reference::tidy(reporter, spec, "spec", ApiGeneration::Beta, context);
     }
@@ -36,7 +37,7 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age:
         if take(spec, key).is_some() {
             reporter.note(
                 &format!("spec.{key}"),
-                "dropped, the node runs already and status.allocatable tells what it has",
+                "dropped, the node runs already and status.allocatable has its resources",
             );
         }
     }
@@ -45,7 +46,7 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age:
     }
 }
 
-/// `expireAfter` of the pool; without one the meaning of the old version.
+/// Adds `expireAfter`: that of the pool, else the default of the old version.
 fn add_expiry(
     reporter: &mut Reporter<'_, '_>,
     spec: &mut Fields,
@@ -59,7 +60,7 @@ fn add_expiry(
     spec.insert("expireAfter".to_owned(), Value::from(expiry));
 }
 
-/// The pool that owns the claim.
+/// Renames the claim's labels and returns the name of the pool that owns it.
 fn tidy_labels(reporter: &mut Reporter<'_, '_>, object: &mut Fields) -> Option<String> {
     let labels = map_mut(map_mut(object, "metadata")?, "labels")?;
     rename_labels(reporter, "metadata.labels", labels);

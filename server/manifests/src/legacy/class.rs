@@ -1,4 +1,5 @@
-//! AWSNodeTemplate, EC2NodeClass of v1beta1, and classes that pools hold inline, to EC2NodeClass of v1.
+//! Converts AWSNodeTemplate, EC2NodeClass of v1beta1, and the inline classes of pools to
+//! EC2NodeClass of v1.
 
 use serde_json::Value;
 
@@ -11,7 +12,7 @@ use super::selectors::{GROUPS, SUBNETS};
 use super::shape::{Fields, has, join, map, map_mut, take};
 use super::{disk, images, kubelet, metadata_options, selectors};
 
-/// Tags that the system sets itself.
+/// Tags that the system sets, and that users may not set.
 const OWN_TAGS: [&str; 6] = [
     "karpenter.sh/nodepool",
     "karpenter.sh/nodeclaim",
@@ -51,8 +52,9 @@ pub(super) fn convert(
     object.insert("spec".to_owned(), Value::Object(spec));
 }
 
-/// The alias version that release 1.0 noted on a class, read before annotations are cleaned. A class that 1.0 could not
-/// convert (Ubuntu without images) is refused: it holds an image id that stands for nothing.
+/// The alias version that release 1.0 annotated on a class; must be called before annotations are
+/// removed. A class that 1.0 could not convert (Ubuntu without images) is an error: its image id is
+/// a placeholder.
 pub(super) fn noted_version(reporter: &mut Reporter<'_, '_>, object: &Fields) -> Option<String> {
     const UBUNTU: &str = "compatibility.karpenter.k8s.aws/v1beta1-ubuntu";
     if annotation(object, UBUNTU).is_some_and(|ubuntu| ubuntu.contains("incompatible")) {
@@ -92,7 +94,7 @@ fn tidy_spec(
     }
 }
 
-/// Custom launch templates were removed in v1beta1. A plan treats the class as one with custom
+/// Custom launch templates were removed in v1beta1. A plan treats such a class as one with custom
 /// images.
 fn take_launch_template(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields) {
     for key in ["launchTemplate", "launchTemplateName"] {
@@ -106,7 +108,7 @@ fn take_launch_template(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mu
     }
 }
 
-/// v1 needs exactly one of role and instance profile.
+/// Converts role and instance profile; v1 requires exactly one of them.
 fn tidy_identity(
     reporter: &mut Reporter<'_, '_>,
     prefix: &str,
@@ -136,9 +138,9 @@ fn add_identity(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields, 
     let (key, value, from) = if let Some(profile) = &context.settings.instance_profile {
         ("instanceProfile", profile, "aws.defaultInstanceProfile of karpenter-global-settings")
     } else if let Some(role) = &options.node_role {
-        ("role", role, "as told")
+        ("role", role, "as specified")
     } else if let Some(profile) = &options.instance_profile {
-        ("instanceProfile", profile, "as told")
+        ("instanceProfile", profile, "as specified")
     } else {
         reporter.refuse_launch(
             path,
@@ -230,7 +232,7 @@ pub(super) fn take_stray(
     Some(inline(reporter, class, "spec", pool, context))
 }
 
-/// The class that pools without any are planned with.
+/// The placeholder class for pools without a class, in plans.
 pub(super) fn stand_in() -> Fields {
     let spec = serde_json::json!({
         "amiSelectorTerms": [{"alias": "al2023@latest"}],

@@ -1,4 +1,4 @@
-//! Facts about other objects of the run.
+//! Facts about all objects of the run, which the conversion of one object needs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,18 +10,18 @@ use super::metadata::name;
 use super::shape::{Fields, map, text};
 use crate::Document;
 
-/// Facts about the whole input.
+/// Facts about all objects of the input.
 #[derive(Debug, Default)]
 pub(super) struct Context {
     /// Names of all classes, sorted.
     pub(super) classes: Vec<String>,
     /// Names of all Provisioners.
     pub(super) provisioners: BTreeSet<String>,
-    /// A Provisioner configures a DNS server with an IPv6 address.
+    /// Whether a Provisioner configures a DNS server with an IPv6 address.
     pub(super) ipv6: bool,
     /// Settings of the ConfigMap `karpenter-global-settings`.
     pub(super) settings: GlobalSettings,
-    /// `expireAfter` that the claims of each pool of an old version have.
+    /// `expireAfter` of the claims of each pool of an old version, by pool.
     pub(super) expiry: BTreeMap<String, String>,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct GlobalSettings {
 }
 
 impl Context {
-    /// Gathers the facts from `documents`.
+    /// Collects the facts from `documents`.
     pub(super) fn of(documents: &[Document]) -> Self {
         let mut context = Self::default();
         let mut classes = BTreeSet::new();

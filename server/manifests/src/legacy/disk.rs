@@ -9,7 +9,7 @@ use super::shape::{Fields, has, join, map_mut, scalar};
 
 const GIB: i64 = 1 << 30;
 
-/// Puts the disks of `spec` into v1's form.
+/// Converts the disks of `spec` to v1.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration) {
     let path = join(prefix, "blockDeviceMappings");
     let disks = spec.get_mut("blockDeviceMappings").and_then(Value::as_array_mut).into_iter().flatten().enumerate();

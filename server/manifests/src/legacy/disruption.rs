@@ -1,4 +1,5 @@
-//! Consolidation and expiry: `ttl…` fields and `consolidation` of Provisioners, `disruption` of NodePools.
+//! Consolidation and expiry: `ttl…` fields and `consolidation` of Provisioners, `disruption` of
+//! NodePools.
 
 use serde_json::Value;
 
@@ -7,7 +8,7 @@ use super::kind::ApiGeneration;
 use super::record::Reporter;
 use super::shape::{Fields, has, join, scalar, take, text};
 
-pub(super) const EXPIRY_IS_FORCEFUL: &str = "expiry is forceful in v1: at that age a node drains at once, whatever budgets say; pods with a PodDisruptionBudget or do-not-disrupt hold it until terminationGracePeriod";
+pub(super) const EXPIRY_IS_FORCEFUL: &str = "expiry is forceful in v1: at that age a node drains at once, regardless of budgets; pods with a PodDisruptionBudget or do-not-disrupt hold it until terminationGracePeriod";
 const EMPTY_CLOCK: &str =
     "consolidateAfter counts from the last pod event on a node in v1, not from the moment it became empty";
 
@@ -83,7 +84,7 @@ fn take_seconds(reporter: &mut Reporter<'_, '_>, fields: &mut Fields, prefix: &s
     seconds
 }
 
-/// Puts `disruption` of a NodePool into v1's form.
+/// Converts `disruption` of a NodePool to v1.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: ApiGeneration) {
     let never_consolidate = tidy_policy(reporter, disruption, age);
     tidy_after(reporter, disruption, age, never_consolidate);

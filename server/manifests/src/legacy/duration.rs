@@ -1,4 +1,4 @@
-//! Durations of old manifests and of articles, in the form that v1 accepts.
+//! Converts durations of old manifests to the form that v1 accepts.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ pub(super) fn of_seconds(seconds: i64) -> String {
 }
 
 /// Converts the duration at `path` to v1. Values that v1 accepts stay; days, weeks, decimals, bare
-/// numbers (seconds) and `never` are converted; anything else is refused and `None`.
+/// numbers (seconds) and `never` are converted; any other value is an error and `None`.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -> Option<Value> {
     let Some(found) = scalar(value) else {
         reporter.refuse(path, "found no duration; write one such as 30s, 10m or 720h");
@@ -34,7 +34,8 @@ pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -
     understood.map(Value::from)
 }
 
-/// Seconds, rounded up, of a chain of decimal numbers with units from `w` to `ms`, or of a bare number of seconds.
+/// Seconds, rounded up, of a sequence of decimal numbers with units from `w` to `ms`, or of a bare
+/// number of seconds.
 fn seconds(text: &str) -> Option<i64> {
     let mut millis: i64 = 0;
     let mut rest = text.trim();
@@ -53,7 +54,8 @@ fn seconds(text: &str) -> Option<i64> {
             "w" => 604_800_000,
             _ => return None,
         };
-        // Thousandths are exact in the reader of quantities, where "cpu" counts in them.
+        // The quantity parser is exact to thousandths for "cpu", whose unit is a thousandth of a
+        // core.
         let thousandths = engine::model::quantity::parse("cpu", number).ok()?;
         millis = millis.checked_add(thousandths.checked_mul(factor)? / 1_000)?;
         rest = next;
@@ -75,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn other_peoples_durations_are_understood() {
+    fn durations_in_other_formats_are_converted() {
         for (text, value) in
             [("30d", 2_592_000), ("1w", 604_800), ("1.5h", 5_400), ("500ms", 1), ("3600", 3_600), ("1d12h", 129_600)]
         {

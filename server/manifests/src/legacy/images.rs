@@ -1,4 +1,4 @@
-//! `amiFamily` and `amiSelector` become `amiSelectorTerms`, with an alias where a family alone was written.
+//! `amiFamily` and `amiSelector` become `amiSelectorTerms`, with an alias if only a family was set.
 
 use cloud::catalogue::AmiFamily;
 use serde_json::Value;
@@ -17,7 +17,7 @@ const CUSTOM_TAINT: &str =
     "with family Custom the user data must start the kubelet with the taint karpenter.sh/unregistered:NoExecute in v1";
 const UBUNTU_AS_AL2: &str = "v1 has no family Ubuntu; AL2 starts its images the same way today, without promise";
 
-/// What was written as family.
+/// The value of `amiFamily`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Family {
     Absent,
@@ -41,6 +41,8 @@ pub(super) fn tidy(
     }
     let family = family(reporter, prefix, spec);
     let path = join(prefix, "amiFamily");
+    // An alias determines the family. Terms without an alias need a family, and a family without
+    // terms becomes an alias.
     let (terms, family) = match (family, selected) {
         (Family::Known(family), Some(terms)) if is_alias(&terms) => {
             let same = alias_family(&terms) == Some(family);
@@ -90,7 +92,7 @@ fn warn(reporter: &mut Reporter<'_, '_>, terms: &[Value], family: Option<AmiFami
     }
 }
 
-/// Writes both fields in the position of the old ones, the family first.
+/// Writes both fields at the position of the old ones, the family first.
 fn write(spec: &mut Fields, terms: Vec<Value>, family: Option<AmiFamily>) {
     match family {
         Some(family) => {
@@ -124,7 +126,7 @@ fn family(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &Fields) -> Famil
     }
 }
 
-/// Ubuntu's disk, which AL2's default would replace.
+/// Adds the root disk of Ubuntu, because a class of family AL2 has a different default.
 fn ubuntu(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields) {
     reporter.behaviour(UBUNTU_AS_AL2);
     if has(spec, "blockDeviceMappings") {
@@ -156,7 +158,7 @@ fn alias_family(terms: &[Value]) -> Option<AmiFamily> {
     AmiFamily::parse(alias.split('@').next()?)
 }
 
-/// The terms of `spec` in either form; their place in `spec` is kept.
+/// The terms of `spec` in either form, as v1 terms. `spec` is unchanged.
 fn take_terms(
     reporter: &mut Reporter<'_, '_>,
     prefix: &str,
@@ -195,6 +197,7 @@ fn from_map(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option
     };
     let (names, owners) = (list(reporter, NAME_KEY), list(reporter, OWNER_KEY));
     let tags = selectors::tag_sets(reporter, path, map, &[NAME_KEY, OWNER_KEY])?;
+    // Ids were handled first, because the old version ignored all other keys beside them.
     let by_owner_alone = !owners.is_empty() && names.is_empty() && tags.iter().all(Fields::is_empty);
     let names = if by_owner_alone { vec!["*".to_owned()] } else { names };
     if by_owner_alone {
@@ -226,9 +229,11 @@ fn one_term(owner: Option<&String>, name: Option<&String>, tags: &Fields) -> Val
     Value::Object(term)
 }
 
-/// Terms as v1 allows them: an id or an alias alone, an alias in lower case and the only term.
+/// Converts terms to v1: an id or an alias excludes other fields, and an alias is in lower case and
+/// the only term.
 fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, mut terms: Vec<Value>, age: ApiGeneration) -> Vec<Value> {
     if let Some(alias) = terms.iter().find_map(|term| term.get("alias")?.as_str().map(str::to_owned)) {
+        // An alias excludes every other term, so the terms after it are not converted.
         let lower = alias.to_ascii_lowercase();
         if age != ApiGeneration::V1 {
             reporter.guess(path, "an alias is a field of v1; read as v1 does");
@@ -239,7 +244,7 @@ fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, mut terms: Vec<Value>
         if terms.len() > 1
             || terms[0].as_object().is_some_and(|term| term.len() > 1 && !term.contains_key("ssmParameter"))
         {
-            reporter.guess(path, "an alias stands alone; what stands beside it is ignored");
+            reporter.guess(path, "an alias must be the only term and the only field; the others are ignored");
             terms = vec![selectors::term("alias", Value::from(lower))];
         } else if lower != alias {
             terms[0]["alias"] = Value::from(lower);
@@ -261,7 +266,8 @@ fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, mut terms: Vec<Value>
     terms
 }
 
-/// v1: a family without terms means its newest images; a map of the old time becomes terms.
+/// Converts an object of v1: a family without terms selects its newest images; an `amiSelector` map
+/// becomes terms.
 fn tidy_v1(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, selected: Option<Vec<Value>>) {
     let written =
         text(spec, "amiFamily").and_then(|name| AmiFamily::ALL.into_iter().find(|family| family.as_str() == name));

@@ -1,4 +1,4 @@
-//! What an object is, whatever apiVersion was written above it.
+//! Classifies objects by kind, even if their apiVersion is wrong.
 
 use serde_json::Value;
 
@@ -14,30 +14,30 @@ pub(super) enum Kind {
     NodePool,
     NodeClaim,
     NodeClass,
-    /// Pods, and whatever has a pod template.
+    /// A Pod, or an object with a pod template.
     Workload,
     /// A Node, whose labels name pools.
     Node,
     Other,
 }
 
-/// The generation of an object.
+/// The generation of Karpenter's API that an object is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ApiGeneration {
     /// Provisioner, AWSNodeTemplate, Machine.
     Alpha,
-    /// v1beta1.
+    /// v1beta1: NodePool, NodeClaim, EC2NodeClass.
     Beta,
-    /// v1.
+    /// v1: the target of the conversion.
     V1,
 }
 
 const WORKLOADS: [&str; 8] =
     ["Pod", "Deployment", "StatefulSet", "ReplicaSet", "Job", "DaemonSet", "CronJob", "ReplicationController"];
 const OUR_GROUPS: [&str; 5] = ["", "karpenter.sh", "karpenter.k8s.aws", "compute.k8s.aws", "extensions.karpenter.sh"];
-/// Keys that an object may have at its top.
+/// Valid top-level keys of an object.
 const TOP_KEYS: [&str; 6] = ["apiVersion", "version", "kind", "metadata", "spec", "status"];
-/// Keys that occur only inside a spec; at the top level they show that the indentation is lost.
+/// Keys that occur only inside a spec; at the top level they indicate lost indentation.
 const INNER_KEYS: [&str; 29] = [
     "name",
     "labels",
@@ -89,7 +89,8 @@ impl Kind {
         }
     }
 
-    /// (group, version, name) that the kind has of right; the newest old version for kinds that are no more.
+    /// The correct (group, version, name) of the kind; for kinds that v1 does not have, the newest
+    /// version that had them.
     fn rightful(self, version: &str) -> (&'static str, &'static str, &'static str) {
         let modern = if version == "v1beta1" { "v1beta1" } else { "v1" };
         match self {
@@ -139,19 +140,19 @@ pub(super) fn age(reporter: &mut Reporter<'_, '_>, kind: Kind, object: &Fields) 
     age
 }
 
-/// Refuses an object whose indentation is lost: its fields are beside `spec` instead of inside.
-/// Structure is never guessed.
+/// Reports an object whose indentation is lost: its fields are beside `spec` instead of inside. The
+/// structure of such an object is never guessed.
 pub(super) fn check_indentation(reporter: &mut Reporter<'_, '_>, object: &Fields) -> bool {
     let stray = object.keys().find(|key| !TOP_KEYS.contains(&key.as_str()) && INNER_KEYS.contains(&key.as_str()));
     let Some(stray) = stray else { return true };
     reporter.refuse(
         stray,
-        format!("{stray} stands at the top of the object, so its indentation is lost; indent the fields below metadata and spec again"),
+        format!("{stray} is at the top level of the object, so its indentation is lost; indent the fields below metadata and spec again"),
     );
     false
 }
 
-/// Writes apiVersion and kind of v1 in their place.
+/// Replaces apiVersion and kind with those of v1.
 pub(super) fn write_v1(kind: Kind, object: &mut Fields) {
     let (group, name) = match kind {
         Kind::NodeTemplate | Kind::NodeClass => ("karpenter.k8s.aws", "EC2NodeClass"),

@@ -1,8 +1,8 @@
 //! Moves kubelet settings from pools to their classes: v1 has them on classes only.
 //!
-//! A class whose pools differ is split: pools without a block keep it, or where every pool has one,
-//! the pools with the block of the alphabetically first pool; each other block gets a copy of the
-//! class.
+//! A class whose pools differ is split: pools without a block keep the class; if every pool has a
+//! block, the pools with the block of the alphabetically first pool keep it. Each other block gets
+//! a copy of the class.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::record::Reporter;
 use super::shape::{Fields, has, join, map, map_mut, take, take_map};
 
 /// Removes the block at `right` (or at `wrong`, which is a guess) from `fields`, with reserved
-/// amounts as texts.
+/// amounts as strings.
 pub(super) fn take_block(
     reporter: &mut Reporter<'_, '_>,
     fields: &mut Fields,
@@ -27,7 +27,7 @@ pub(super) fn take_block(
     if misplaced {
         reporter.guess(&path, format!("is called {right} here"));
     }
-    reporter.note(&path, "stands in spec.kubelet of the EC2NodeClass in v1");
+    reporter.note(&path, "is in spec.kubelet of the EC2NodeClass in v1");
     if take(&mut block, "containerRuntime").is_some() {
         reporter.note(&join(&path, "containerRuntime"), "dropped, containerd is the only one");
     }
@@ -35,7 +35,7 @@ pub(super) fn take_block(
     Some(block)
 }
 
-/// Converts numeric amounts to texts, as v1 requires.
+/// Converts numeric amounts to strings, as v1 requires.
 pub(super) fn tidy_reserved(reporter: &mut Reporter<'_, '_>, path: &str, block: &mut Fields) {
     for key in ["systemReserved", "kubeReserved"] {
         for (resource, amount) in map_mut(block, key).into_iter().flatten() {
@@ -47,12 +47,12 @@ pub(super) fn tidy_reserved(reporter: &mut Reporter<'_, '_>, path: &str, block: 
     }
 }
 
-/// What becomes of one class.
+/// Result of assigning blocks to one class.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Assignment {
-    /// The block that the class gets; `None` leaves it as it is.
+    /// The new block of the class; `None` leaves the class unchanged.
     pub(super) kept: Option<Fields>,
-    /// Copies of the class: name, block, pools that move to it, the first of which causes it.
+    /// Copies of the class: name, block, pools that are moved to it.
     pub(super) copies: Vec<(String, Fields, Vec<String>)>,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn assign(
     Assignment { kept: Some(kept), copies: copies.collect() }
 }
 
-/// `<class>-<pool>`, cut with a hash where it would be longer than a DNS label.
+/// `<class>-<pool>`, truncated and with a hash if it is longer than a DNS label.
 fn copy_name(class: &str, pool: &str, taken: &dyn Fn(&str) -> bool) -> String {
     const LONGEST: usize = 63;
     let full = format!("{class}-{pool}");
@@ -93,13 +93,13 @@ fn copy_name(class: &str, pool: &str, taken: &dyn Fn(&str) -> bool) -> String {
     format!("{head}-{hash:08x}")
 }
 
-/// The block of a class.
+/// `spec.kubelet` of a class.
 pub(super) fn of_class(class: &Fields) -> Option<&Fields> {
     map(map(class, "spec")?, "kubelet")
 }
 
-/// Writes `block` to `class`.
-pub(super) fn give(class: &mut Fields, block: Fields) {
+/// Sets `spec.kubelet` of a class.
+pub(super) fn set_block(class: &mut Fields, block: Fields) {
     let Some(spec) = map_mut(class, "spec") else { return };
     if block.is_empty() {
         spec.shift_remove("kubelet");

@@ -19,8 +19,8 @@ const BOOKKEEPING: [&str; 8] = [
     "selfLink",
 ];
 
-/// Cleans the metadata of `object`, which keeps its name, labels and annotations. A plan keeps the
-/// bookkeeping and the status: it uses deletion and readiness.
+/// Removes bookkeeping and status from `object`, except its name, labels and annotations. For a
+/// plan both are kept, because it uses deletion and readiness.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age: ApiGeneration) {
     let (old, keeps) = (age != ApiGeneration::V1, reporter.plans());
     if old && !keeps {

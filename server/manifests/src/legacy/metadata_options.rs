@@ -14,6 +14,8 @@ const HOP_LIMIT: &str = "httpPutResponseHopLimit";
 /// has an IPv6 address.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, age: ApiGeneration, ipv6: bool) {
     let path = join(prefix, KEY);
+    // Only absent fields are added, with the default of their version. A block of v1alpha1 had
+    // EC2's defaults, an absent one those of Karpenter.
     match (age, map(spec, KEY).cloned()) {
         (ApiGeneration::V1, _) => {}
         (ApiGeneration::Alpha, Some(options)) => {
@@ -53,7 +55,7 @@ fn add(reporter: &mut Reporter<'_, '_>, path: &str, options: &mut Fields, key: &
     options.insert(key.to_owned(), value);
 }
 
-/// A block of v1alpha1 that was there sent nothing for what it left out, so EC2's defaults held.
+/// Adds the defaults to a block of v1alpha1: fields that the block did not set had EC2's defaults.
 fn complete_alpha(reporter: &mut Reporter<'_, '_>, path: &str, mut options: Fields) -> Fields {
     let defaults = [
         ("httpEndpoint", Value::from("enabled"), "EC2's default, which held"),

@@ -3,7 +3,7 @@
 use super::record::Reporter;
 use super::shape::{Fields, join};
 
-/// Today's key of an old label, where that is a plain renaming.
+/// The v1 key of an old label, if only the key was renamed.
 pub(super) fn label(key: &str) -> Option<&'static str> {
     Some(match key {
         "karpenter.sh/provisioner-name" => "karpenter.sh/nodepool",
@@ -17,7 +17,7 @@ pub(super) fn label(key: &str) -> Option<&'static str> {
     })
 }
 
-/// Annotations that Karpenter wrote for itself, without a meaning in v1.
+/// Annotations of older releases of Karpenter that have no meaning in v1.
 const DROPPED: [&str; 13] = [
     "karpenter.sh/provisioner-hash",
     "karpenter.sh/emptiness-timestamp",
@@ -34,7 +34,7 @@ const DROPPED: [&str; 13] = [
     "compatibility.karpenter.k8s.aws/v1-alias-version",
 ];
 
-/// Hashes, marks and copies that belong to the old form of an object.
+/// Annotations that describe the old form of an object.
 const OF_THE_OLD_FORM: [&str; 7] = [
     "karpenter.k8s.aws/tagged",
     "karpenter.sh/stored-version-migrated",
@@ -45,7 +45,8 @@ const OF_THE_OLD_FORM: [&str; 7] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// Cleans `annotations` at `path`. With `old`, hashes and the last applied form go too: they describe the old object.
+/// Removes obsolete entries of `annotations` at `path`. With `old`, also removes hashes and the
+/// last applied configuration, which describe the old object.
 pub(super) fn tidy_annotations(reporter: &mut Reporter<'_, '_>, path: &str, annotations: &mut Fields, old: bool) {
     let doomed: Vec<String> = annotations
         .keys()

@@ -1,4 +1,4 @@
-//! NodePool of v1beta1 to v1, and NodePools of both versions with fields in the wrong place.
+//! Converts NodePools of v1beta1, and NodePools of both versions with misplaced fields.
 
 use serde_json::Value;
 
@@ -14,11 +14,11 @@ use super::{class, disruption, duration, kubelet, names, reference};
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) object: Fields,
-    /// The kubelet block that it had; `None` when it had none.
+    /// Its former kubelet block; `None` when it had none.
     pub(super) block: Option<Fields>,
     /// The class that it names.
     pub(super) class: Option<String>,
-    /// A class that it held inline.
+    /// A class that was inline in the pool.
     pub(super) inline_class: Option<Fields>,
 }
 
@@ -27,12 +27,13 @@ const KUBELET_ANNOTATION: &str = "compatibility.karpenter.sh/v1beta1-kubelet-con
 const INNER: [&str; 7] =
     ["requirements", "taints", "startupTaints", "nodeClassRef", "kubelet", "expireAfter", "terminationGracePeriod"];
 
-/// The kubelet block that release 1.0 kept in an annotation of `object`; read before annotations are cleaned.
+/// The kubelet block that release 1.0 stored in an annotation of `object`; must be called before
+/// annotations are removed.
 pub(super) fn annotated_block(object: &Fields) -> Option<Fields> {
     serde_json::from_str(annotation(object, KUBELET_ANNOTATION)?).ok()
 }
 
-/// Puts the NodePool `object`, whose metadata is clean already, into v1's form.
+/// Converts the NodePool `object`, whose metadata is already converted, to v1.
 pub(super) fn convert(
     reporter: &mut Reporter<'_, '_>,
     mut object: Fields,
@@ -44,6 +45,8 @@ pub(super) fn convert(
     let Some(Value::Object(mut spec)) = object.get_mut("spec").map(Value::take) else {
         return Pool { object, block: annotated, class: None, inline_class: None };
     };
+    // Misplaced fields are moved before any field is converted, so that each conversion finds its
+    // field in one place.
     let refers = refers(&spec);
     let stray = class::take_stray(reporter, &mut spec, name, refers, context);
     move_misplaced(reporter, &mut spec);
@@ -76,13 +79,13 @@ pub(super) fn convert(
     Pool { object, block, class: class_name, inline_class }
 }
 
-/// Whether `spec` of a NodePool names a class in any place.
+/// Whether `spec` of a NodePool names a class, in a valid or a misplaced field.
 fn refers(spec: &Fields) -> bool {
     let inner = map(spec, "template").and_then(|template| map(template, "spec"));
     inner.is_some_and(|inner| has(inner, "nodeClassRef")) || has(spec, "nodeClassRef") || has(spec, "providerRef")
 }
 
-/// The template's spec; its position is kept.
+/// Takes the template's spec; its position is kept.
 fn take_inner(template: &mut Fields) -> Fields {
     match template.get_mut("spec").map(Value::take) {
         Some(Value::Object(inner)) => inner,
@@ -90,7 +93,7 @@ fn take_inner(template: &mut Fields) -> Fields {
     }
 }
 
-/// Moves fields that are one level too high or too low; a correctly placed value wins.
+/// Moves fields that are one level too high or too low. A correctly placed value takes precedence.
 fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     for (from, to) in [("providerRef", "nodeClassRef"), ("kubeletConfiguration", "kubelet")] {
         if has(spec, from) {
@@ -99,6 +102,8 @@ fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
             replace_key(spec, from, to, value);
         }
     }
+    // Fields are collected first and inserted last: a correctly placed value takes precedence over
+    // a moved one.
     let mut down: Vec<(&str, Value)> = Vec::new();
     for key in INNER {
         down.extend(take(spec, key).map(|value| (key, value)));
@@ -138,7 +143,7 @@ fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     }
 }
 
-/// Fields of a Provisioner in `spec` or `spec.disruption`.
+/// Takes fields of a Provisioner out of `spec` and `spec.disruption`.
 fn take_old(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> disruption::LegacyDisruption {
     let mut found = Fields::new();
     for key in ["consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired"] {
@@ -161,7 +166,7 @@ fn tidy_template_metadata(reporter: &mut Reporter<'_, '_>, template: &mut Fields
     }
 }
 
-/// Renames old label keys; a pool's own name was never allowed.
+/// Renames old label keys. The label of the owning pool is removed, because no version allowed it.
 pub(super) fn tidy_labels(reporter: &mut Reporter<'_, '_>, path: &str, labels: &mut Fields) {
     if labels.shift_remove("karpenter.sh/provisioner-name").is_some() {
         reporter.guess(&join(path, "karpenter.sh/provisioner-name"), "dropped, a pool may not set its own name");
@@ -206,7 +211,7 @@ fn tidy_inner(reporter: &mut Reporter<'_, '_>, inner: &mut Fields, age: ApiGener
     }
 }
 
-/// `expireAfter` stands in `spec.disruption` in v1beta1 and in the template in v1.
+/// Moves `expireAfter` from `spec.disruption` (v1beta1) to the template (v1).
 fn tidy_expiry(
     reporter: &mut Reporter<'_, '_>,
     inner: &mut Fields,
@@ -221,10 +226,12 @@ fn tidy_expiry(
     if age == ApiGeneration::Beta {
         reporter.behaviour(disruption::EXPIRY_IS_FORCEFUL);
     }
+    // The place of the object's own version takes precedence; `ttlSecondsUntilExpired` applies only
+    // without both.
     let (path, value) = match (age, beta_place, v1_place) {
         (ApiGeneration::V1, None, Some(value)) => (V1, value),
         (ApiGeneration::V1, Some(_), Some(value)) => {
-            reporter.guess(BETA, "ignored, v1 has it in spec.template.spec, where it stands too");
+            reporter.guess(BETA, "ignored, v1 has it in spec.template.spec, where it is set too");
             (V1, value)
         }
         (ApiGeneration::V1, Some(value), None) => {
@@ -232,9 +239,9 @@ fn tidy_expiry(
             (BETA, value)
         }
         (_, Some(value), other) => {
-            reporter.note(BETA, "stands in spec.template.spec in v1");
+            reporter.note(BETA, "is in spec.template.spec in v1");
             if other.is_some() {
-                reporter.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it stands too");
+                reporter.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it is set too");
             }
             (BETA, value)
         }
@@ -258,7 +265,7 @@ fn tidy_expiry(
     inner.insert("expireAfter".to_owned(), tidied);
 }
 
-/// Takes the value at `key` and leaves null, so that what is put there later stands where it stood.
+/// Takes the value at `key` and leaves null, so that a later value has the same position.
 fn take_in_place(fields: &mut Fields, key: &str) -> Option<Value> {
     fields.get_mut(key).map(Value::take).filter(|value| !value.is_null())
 }
@@ -297,12 +304,12 @@ fn tidy_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     }
     let mut limits = take_map_or_empty(reporter, spec, "", "limits");
     let resources = take_map(reporter, &mut limits, "spec.limits", "resources").unwrap_or_default();
-    reporter.guess("spec.limits.resources", "limits stand directly in spec.limits");
+    reporter.guess("spec.limits.resources", "limits are directly in spec.limits");
     limits.extend(resources);
     put_unless_empty(spec, "limits", limits);
 }
 
-/// A weight of 0 is what no weight means.
+/// Removes a weight of 0, which equals no weight.
 pub(super) fn tidy_weight(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     if spec.get("weight").and_then(Value::as_i64) == Some(0) {
         spec.shift_remove("weight");

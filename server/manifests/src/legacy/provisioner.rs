@@ -1,4 +1,4 @@
-//! v1alpha5 Provisioner to NodePool, and to the class that it holds inline.
+//! Converts v1alpha5 Provisioners to NodePools, and their inline classes to EC2NodeClasses.
 
 use engine::model::Operator;
 use serde_json::Value;
@@ -15,13 +15,14 @@ const ARCH: &str = "kubernetes.io/arch";
 const CAPACITY_TYPE: &str = "karpenter.sh/capacity-type";
 const CATEGORY: &str = "karpenter.k8s.aws/instance-category";
 const GENERATION: &str = "karpenter.k8s.aws/instance-generation";
-/// Keys that determine the instance types, so that no default category and generation are added.
+/// Keys that determine the instance types, so that the defaults for category and generation are not
+/// added.
 const MACHINE_KEYS: [&str; 4] =
     ["node.kubernetes.io/instance-type", "karpenter.k8s.aws/instance-family", CATEGORY, GENERATION];
-/// Fields that no Provisioner ever had, but that occur in practice.
+/// Fields that no version of Provisioner had, but that occur in practice.
 const NEVER_EXISTED: [&str; 4] = ["kubernetesVersion", "deprovisioning", "ami", "cluster"];
 
-/// Converts the Provisioner `object`, whose metadata is clean already.
+/// Converts the Provisioner `object`, whose metadata is already converted.
 pub(super) fn convert(reporter: &mut Reporter<'_, '_>, mut object: Fields, name: &str, context: &Context) -> Pool {
     let mut spec = take_map_or_empty(reporter, &mut object, "", "spec");
     for key in NEVER_EXISTED {
@@ -29,6 +30,7 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, mut object: Fields, name:
             reporter.guess(&format!("spec.{key}"), "ignored, there is no such field");
         }
     }
+    // Every known field is taken out of `spec`; the rest at the end are unknown fields.
     let labels = take_map_or_empty(reporter, &mut spec, "spec", "labels");
     let old = disruption::LegacyDisruption::take(reporter, &mut spec, "spec");
     let block = kubelet::take_block(reporter, &mut spec, "spec", "kubeletConfiguration", "kubelet");
@@ -68,7 +70,7 @@ fn expire_after(reporter: &mut Reporter<'_, '_>, old: &disruption::LegacyDisrupt
         }
         None => {
             reporter
-                .note("spec.template.spec.expireAfter", "added: Never; nodes never expired, v1 alone would say 720h");
+                .note("spec.template.spec.expireAfter", "added: Never; nodes never expired, the default of v1 is 720h");
             Value::from("Never")
         }
     }
@@ -103,19 +105,19 @@ fn take_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> Fields {
     }
 }
 
-/// Requirements in order, then the defaults that the webhook of v1alpha5 added to those that lack them.
+/// Requirements in order, then the defaults that the webhook of v1alpha5 added.
 fn take_requirements(reporter: &mut Reporter<'_, '_>, spec: &mut Fields, labels: &Fields) -> Vec<Value> {
     let direct = requirements::from_direct_fields(reporter, spec);
     let written = take(spec, "requirements").unwrap_or_else(|| Value::Array(Vec::new()));
     let mut all = requirements::tidy(reporter, "spec.requirements", written, RequirementOwner::Pool);
     all.extend(direct);
     for (key, value) in [(OS, "linux"), (ARCH, "amd64"), (CAPACITY_TYPE, "on-demand")] {
-        if is_wanted(reporter, &all, labels, &[key]) {
+        if is_undefined(reporter, &all, labels, &[key]) {
             added(reporter, key, value);
             all.push(entry(key, Operator::In, &[value]));
         }
     }
-    if is_wanted(reporter, &all, labels, &MACHINE_KEYS) {
+    if is_undefined(reporter, &all, labels, &MACHINE_KEYS) {
         added(reporter, CATEGORY, "c, m, r");
         added(reporter, GENERATION, "greater than 2");
         all.push(entry(CATEGORY, Operator::In, &["c", "m", "r"]));
@@ -131,8 +133,8 @@ fn added(reporter: &mut Reporter<'_, '_>, key: &str, value: &str) {
     );
 }
 
-/// Whether none of `keys` is required, with any operator, or fixed by a label.
-fn is_wanted(reporter: &mut Reporter<'_, '_>, present: &[Value], labels: &Fields, keys: &[&str]) -> bool {
+/// Whether no requirement, with any operator, and no label has one of `keys`.
+fn is_undefined(reporter: &mut Reporter<'_, '_>, present: &[Value], labels: &Fields, keys: &[&str]) -> bool {
     let required = present.iter().filter_map(|entry| entry.get("key")?.as_str()).any(|key| keys.contains(&key));
     let labelled = labels.keys().find(|label| keys.contains(&names::label(label).unwrap_or(label.as_str())));
     if let Some(label) = labelled.filter(|_| !required) {
@@ -141,7 +143,7 @@ fn is_wanted(reporter: &mut Reporter<'_, '_>, present: &[Value], labels: &Fields
     !required && labelled.is_none()
 }
 
-/// The class's name, and the class itself when the Provisioner holds it.
+/// The class's name, and the class itself if it is inline in the Provisioner.
 fn take_class(
     reporter: &mut Reporter<'_, '_>,
     spec: &mut Fields,

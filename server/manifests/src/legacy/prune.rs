@@ -1,4 +1,4 @@
-//! Fields that v1 does not have are dropped with a note, as an API server drops them in silence.
+//! Drops fields that v1 does not have, with a note. An API server drops them without a note.
 
 use serde_json::Value;
 
@@ -6,7 +6,8 @@ use super::record::Reporter;
 use super::shape::Fields;
 use crate::fields::{TABLES, Table, nearest_step};
 
-/// Objects below these are left alone: their keys are the user's, or newer releases know more of them.
+/// Objects below these paths are not pruned: users choose their keys, or newer releases have more
+/// fields.
 const OPEN: [&str; 2] = ["spec.kubelet", "spec.template.metadata"];
 
 /// Drops unknown fields of the spec of `object`, a v1 object of `kind`.

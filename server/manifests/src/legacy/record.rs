@@ -7,13 +7,13 @@ use engine::model::Text;
 use super::{Options, Purpose};
 use crate::InputError;
 
-/// All notes and errors so far.
+/// Collects notes and errors.
 #[derive(Debug)]
 pub(super) struct Record<'o> {
     pub(super) options: &'o Options,
     notes: BTreeSet<(Text, usize, String, String)>,
     behaviours: BTreeMap<&'static str, BTreeSet<String>>,
-    /// The apiVersion that older objects were written in, by source, document and title.
+    /// The original apiVersion of older objects, by source, document and title.
     versions: BTreeMap<(Text, usize, String), String>,
     errors: BTreeSet<InputError>,
 }
@@ -29,7 +29,7 @@ impl<'o> Record<'o> {
         }
     }
 
-    /// Notes about the object `title` in document `number` of `source`.
+    /// A reporter for the object `title` in document `number` of `source`.
     pub(super) fn reporter<'r>(&'r mut self, source: &Text, number: usize, title: &str) -> Reporter<'r, 'o> {
         Reporter { record: self, source: source.clone(), number, title: title.to_owned() }
     }
@@ -65,7 +65,7 @@ fn path_parts(sorted: &str) -> (&str, &str) {
     sorted.split_once(SEPARATOR).unwrap_or((sorted, ""))
 }
 
-/// The record, opened at one object.
+/// Adds notes and errors about one object to the record.
 #[derive(Debug)]
 pub(super) struct Reporter<'r, 'o> {
     record: &'r mut Record<'o>,
@@ -83,29 +83,29 @@ impl<'o> Reporter<'_, 'o> {
         self.record.options.purpose == Purpose::Plan
     }
 
-    /// Notes of this object name the version that it was written in.
+    /// Sets the version that notes about this object name.
     pub(super) fn written_in(&mut self, version: &str) {
         let key = (self.source.clone(), self.number, self.title.clone());
         self.record.versions.insert(key, version.to_owned());
     }
 
-    /// Notes that the field at `path` was changed, defaulted or dropped, and why.
+    /// Adds a note: the field at `path` was changed, defaulted or dropped, and why.
     pub(super) fn note(&mut self, path: &str, text: impl Into<String>) {
         let key = format!("{}{SEPARATOR}{path}", self.title);
         self.record.notes.insert((self.source.clone(), self.number, key, text.into()));
     }
 
-    /// Notes how an invalid value was interpreted; refused by `strict`.
+    /// Adds a note on the interpretation of an invalid value; an error if `strict`.
     pub(super) fn guess(&mut self, path: &str, text: impl Into<String>) {
         if self.record.options.strict { self.refuse(path, text) } else { self.note(path, text) }
     }
 
-    /// Notes, once per run, a behaviour that differs in v1.
+    /// Adds a note, once per run, on a behaviour that differs in v1.
     pub(super) fn behaviour(&mut self, text: &'static str) {
         self.record.behaviours.entry(text).or_default().insert(self.title.clone());
     }
 
-    /// Refuses the object.
+    /// Adds an error.
     pub(super) fn refuse(&mut self, path: &str, message: impl Into<String>) {
         self.record.errors.insert(InputError {
             source: self.source.to_string(),
@@ -116,7 +116,7 @@ impl<'o> Reporter<'_, 'o> {
         });
     }
 
-    /// Refuses the object for a field that only launching needs: a plan reads on.
+    /// Adds an error about a field that only launches need; for a plan, a note.
     pub(super) fn refuse_launch(&mut self, path: &str, message: impl Into<String>) {
         if self.plans() {
             self.note(path, format!("{}; planning goes on without it", message.into()));

@@ -1,4 +1,4 @@
-//! Which class a pool names, and what happens when it names none.
+//! Class references of pools, and the class of pools that name none.
 
 use serde_json::Value;
 
@@ -35,7 +35,8 @@ pub(super) fn only_class(reporter: &mut Reporter<'_, '_>, path: &str, context: &
     None
 }
 
-/// Puts `nodeClassRef` of `inner` (a template's spec, at `prefix`) into v1's form; the class's name.
+/// Converts `nodeClassRef` of `inner` (a template's spec, at `prefix`) to v1; returns the name of
+/// the class.
 pub(super) fn tidy(
     reporter: &mut Reporter<'_, '_>,
     inner: &mut Fields,

@@ -12,16 +12,17 @@ use crate::karpenter::{is_restricted, well_known_labels};
 const INSTANCE_PODS: &str = "karpenter.k8s.aws/instance-pods";
 const NEURON_NAMES: &str = "karpenter.k8s.aws/instance-accelerator-name";
 
-/// What an owner name in a pool's own requirements is, for [`tidy`].
+/// The kind of object that has the requirements; determines what a requirement on the owning pool
+/// means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RequirementOwner {
     /// A pool: a requirement on the owning pool was never allowed.
     Pool,
-    /// A claim: it names its pool.
+    /// A claim: a requirement on the owning pool names its pool.
     Claim,
 }
 
-/// Puts the entries of `list`, found at `path`, into v1's form.
+/// Converts the entries of `list`, found at `path`, to v1.
 pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, list: Value, holder: RequirementOwner) -> Vec<Value> {
     let entries = match list {
         Value::Array(entries) => entries,
@@ -46,7 +47,7 @@ pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, list: Value, hol
     kept
 }
 
-/// Whether the entry stays.
+/// Converts one entry; false when the entry must be dropped.
 fn tidy_entry(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields, holder: RequirementOwner) -> bool {
     tidy_operator(reporter, path, entry);
     tidy_values(reporter, path, entry);
@@ -59,14 +60,14 @@ fn tidy_entry(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields, h
     if key == INSTANCE_PODS {
         reporter.note(
             &key_path,
-            format!("dropped, {INSTANCE_PODS} does not exist in v1; machines of any number of pods may be bought"),
+            format!("dropped, {INSTANCE_PODS} does not exist in v1; machines of any number of pods may be launched"),
         );
         return false;
     }
     if key == NEURON_NAMES
         && entry.get("values").and_then(Value::as_array).is_some_and(|v| v.contains(&Value::from("inferentia")))
     {
-        reporter.note(&key_path, "inferentia named every Neuron chip once; v1 tells inferentia, inferentia2 and trainium apart, so list those that you mean");
+        reporter.note(&key_path, "inferentia named every Neuron chip once; v1 distinguishes inferentia, inferentia2 and trainium, so list those that you mean");
     }
     if let Some(key) = renamed(reporter, &key_path, &key) {
         entry.insert("key".to_owned(), Value::from(key));
@@ -74,8 +75,8 @@ fn tidy_entry(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields, h
     true
 }
 
-/// The key's name in v1 when it has another one; keys of Karpenter's domains that do not exist are
-/// taken for the well-known key with the same last part.
+/// The v1 name of `key` if it differs. A key of Karpenter's domains that does not exist is
+/// interpreted as the well-known key with the same last part.
 fn renamed(reporter: &mut Reporter<'_, '_>, path: &str, key: &str) -> Option<String> {
     if let Some(known) = names::label(key) {
         reporter.note(path, format!("{key} is {known} in v1"));
@@ -85,6 +86,8 @@ fn renamed(reporter: &mut Reporter<'_, '_>, path: &str, key: &str) -> Option<Str
         reporter.refuse_launch(path, "launch templates cannot be chosen since v1beta1; give images, security groups and user data in an EC2NodeClass");
         return None;
     }
+    // Known renames were handled above. Other keys are interpreted only in Karpenter's domains or
+    // without a domain.
     let last = key.rsplit('/').next().unwrap_or(key);
     let bare = !key.contains('/')
         && matches!(
@@ -121,7 +124,7 @@ fn tidy_operator(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields
     }
 }
 
-/// `value` for `values`, scalars for lists, numbers for texts.
+/// Corrects `value` instead of `values`, scalars instead of lists, and numbers instead of strings.
 fn tidy_values(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields) {
     if !has(entry, "values")
         && let Some(value) = entry.get("value").cloned()
@@ -142,7 +145,8 @@ fn tidy_values(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields) 
     }
 }
 
-/// Puts the taints of `list`, found at `path`, into v1's form: `operator` belongs to tolerations.
+/// Converts the taints of `list`, found at `path`, to v1. `operator`, a field of tolerations, is
+/// dropped.
 pub(super) fn tidy_taints(reporter: &mut Reporter<'_, '_>, path: &str, list: &mut Value) {
     let entries = list.as_array_mut().into_iter().flatten().enumerate();
     for (index, taint) in entries {
@@ -157,7 +161,7 @@ pub(super) fn tidy_taints(reporter: &mut Reporter<'_, '_>, path: &str, list: &mu
     }
 }
 
-/// One entry.
+/// A requirement entry `{key, operator, values}`.
 pub(super) fn entry(key: &str, operator: Operator, values: &[&str]) -> Value {
     let mut entry = Fields::new();
     entry.insert("key".to_owned(), Value::from(key));
@@ -166,7 +170,7 @@ pub(super) fn entry(key: &str, operator: Operator, values: &[&str]) -> Value {
     Value::Object(entry)
 }
 
-/// Fields of the time before v1alpha5 that name machines directly, as (field, label).
+/// (field, label) of fields before v1alpha5 that select instance types.
 const DIRECT: [(&str, &str); 6] = [
     ("instanceTypes", "node.kubernetes.io/instance-type"),
     ("zones", "topology.kubernetes.io/zone"),

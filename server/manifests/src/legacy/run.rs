@@ -1,4 +1,4 @@
-//! One run over all objects.
+//! Converts all objects of a run.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +16,20 @@ use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::{Document, InputError};
 
-/// An object of the result.
+/// An object of the result, with the data that later steps need.
 #[derive(Debug)]
 struct Entry {
     source: Text,
     number: usize,
     kind: Kind,
-    /// How notes name it: by its old kind.
+    /// `Kind/name` of the original object, for notes.
     title: String,
     object: Fields,
     /// For pools: the kubelet block and the class that it names.
     pool: Option<(Option<Fields>, Option<String>)>,
 }
 
-/// A run.
+/// State of a conversion: the converted objects and the record of notes and errors.
 #[derive(Debug)]
 pub(super) struct Run<'o> {
     record: Record<'o>,
@@ -87,6 +87,8 @@ impl<'o> Run<'o> {
             return;
         }
         let name = metadata::name(&entry.object).to_owned();
+        // Before annotations are removed: release 1.0 stored the kubelet block and the alias
+        // version there.
         let (annotated, version) =
             (pool::annotated_block(&entry.object), class::noted_version(&mut reporter, &entry.object));
         metadata::tidy(&mut reporter, &mut entry.object, age);
@@ -109,7 +111,7 @@ impl<'o> Run<'o> {
         self.push_pool(entry.source, entry.number, entry.title, converted);
     }
 
-    /// The pool, and directly after it the class that it caused.
+    /// Adds the pool, and directly after it its inline class.
     fn push_pool(&mut self, source: Text, number: usize, title: String, pool: Pool) {
         let needs_stand_in = pool.class.as_deref() == Some(STAND_IN) && !self.has_class(STAND_IN);
         let class = pool.inline_class.or_else(|| needs_stand_in.then(class::stand_in));
@@ -124,7 +126,8 @@ impl<'o> Run<'o> {
         self.entries.iter().any(|entry| is_class(entry) && metadata::name(&entry.object) == name)
     }
 
-    /// Gives every class the kubelet block of its pools, and copies of itself to pools with another one.
+    /// Moves the kubelet blocks of pools to their classes. A class whose pools have different
+    /// blocks is copied.
     fn move_kubelets(&mut self) {
         let mut pools: BTreeMap<String, BTreeMap<String, Option<Fields>>> = BTreeMap::new();
         for entry in &mut self.entries {
@@ -137,7 +140,7 @@ impl<'o> Run<'o> {
             let found = self.entries.iter().position(|entry| is_class(entry) && metadata::name(&entry.object) == class);
             match found {
                 Some(found) => self.split(found, &class, &pools),
-                None => self.lose_blocks(&class, &pools),
+                None => self.report_unused_blocks(&class, &pools),
             }
         }
     }
@@ -147,14 +150,14 @@ impl<'o> Run<'o> {
         let assignment = kubelet::assign(class, own, pools, &|name| self.has_class(name));
         let original = self.entries[found].object.clone();
         if let Some(block) = assignment.kept {
-            kubelet::give(&mut self.entries[found].object, block);
+            kubelet::set_block(&mut self.entries[found].object, block);
         }
         for (name, block, members) in assignment.copies {
             let mut copy = original.clone();
             if let Some(metadata) = map_mut(&mut copy, "metadata") {
                 metadata.insert("name".to_owned(), Value::from(name.as_str()));
             }
-            kubelet::give(&mut copy, block);
+            kubelet::set_block(&mut copy, block);
             self.move_pools(&name, class, &members);
             let cause = self.entries.iter().position(|entry| is_pool(entry, &members[0])).unwrap_or(found);
             let (source, number) = (self.entries[cause].source.clone(), self.entries[cause].number);
@@ -177,8 +180,8 @@ impl<'o> Run<'o> {
         }
     }
 
-    /// Blocks of pools whose class is not in the input.
-    fn lose_blocks(&mut self, class: &str, pools: &BTreeMap<String, Option<Fields>>) {
+    /// Reports kubelet blocks of pools whose class is not in the input.
+    fn report_unused_blocks(&mut self, class: &str, pools: &BTreeMap<String, Option<Fields>>) {
         for (pool, block) in pools.iter().filter_map(|(pool, block)| Some((pool, block.as_ref()?))) {
             let Some(entry) = self.entries.iter().find(|entry| is_pool(entry, pool)) else { continue };
             let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
@@ -218,7 +221,7 @@ impl<'o> Run<'o> {
     }
 }
 
-/// What an API server would refuse in a converted object.
+/// Violations of the v1 schema in a converted object.
 fn invalid(kind: Kind, document: &Document) -> Vec<InputError> {
     let problems = Problems::default();
     let name = document.value["metadata"]["name"].as_str().unwrap_or("?");

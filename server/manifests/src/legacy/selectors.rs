@@ -1,7 +1,7 @@
 //! Converts selectors from maps to terms.
 //!
-//! Values were split at commas; an id is a term of its own; all other keys are tags, one term for
-//! each combination. Keys are in alphabetical order, the first one varying fastest.
+//! Values are split at commas; an id is a separate term; all other keys are tags, one term for each
+//! combination. Keys are in alphabetical order, the first one varying fastest.
 
 use serde_json::Value;
 
@@ -9,29 +9,29 @@ use super::kind::ApiGeneration;
 use super::record::Reporter;
 use super::shape::{Fields, has, join, replace_key, scalar};
 
-/// Terms that v1 allows.
+/// Maximum number of terms in v1.
 const MOST_TERMS: usize = 30;
 const ID_KEYS: [&str; 2] = ["aws-ids", "aws::ids"];
 
-/// A selector of one sort of thing.
+/// A selector of one kind of resource.
 pub(super) struct Selector {
-    /// Field of the time of maps.
+    /// Name of the field with a map.
     pub(super) old: &'static str,
-    /// Field of v1.
+    /// Name of the field in v1.
     pub(super) new: &'static str,
-    /// An id that shows the form.
+    /// Example of an id, for messages.
     pub(super) example: &'static str,
 }
 
-/// Subnets.
+/// Selector of subnets.
 pub(super) const SUBNETS: Selector =
     Selector { old: "subnetSelector", new: "subnetSelectorTerms", example: "subnet-0123456789abcdef0" };
-/// Security groups.
+/// Selector of security groups.
 pub(super) const GROUPS: Selector =
     Selector { old: "securityGroupSelector", new: "securityGroupSelectorTerms", example: "sg-0123456789abcdef0" };
 
-/// Converts subnets or groups of `spec` to v1. A missing selector is refused; a plan continues with
-/// a term that selects nothing.
+/// Converts subnets or groups of `spec` to v1. A missing selector is an error; a plan continues
+/// with a placeholder.
 pub(super) fn tidy(
     reporter: &mut Reporter<'_, '_>,
     prefix: &str,
@@ -45,11 +45,12 @@ pub(super) fn tidy(
             reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does");
         }
         if spec.shift_remove(selector.old).is_some() {
-            reporter.guess(&old_path, format!("ignored, {} stands there too", selector.new));
+            reporter.guess(&old_path, format!("ignored, {} is set too", selector.new));
         }
         tidy_terms(reporter, &new_path, spec, selector, age);
         return;
     }
+    // The field of v1 takes precedence; the old field is converted only without it.
     let written = spec.get(selector.old).cloned().filter(|value| !value.is_null());
     if written.is_none() {
         if age != ApiGeneration::V1 {
@@ -60,14 +61,14 @@ pub(super) fn tidy(
     }
     match as_map(reporter, &old_path, written.as_ref(), selector).and_then(|map| terms(reporter, &old_path, &map)) {
         Some(terms) => {
-            say_moved(reporter, &old_path, selector, age);
+            note_moved(reporter, &old_path, selector, age);
             replace_key(spec, selector.old, selector.new, Value::Array(terms));
         }
         None => put_placeholder(reporter, spec, selector),
     }
 }
 
-fn say_moved(reporter: &mut Reporter<'_, '_>, path: &str, selector: &Selector, age: ApiGeneration) {
+fn note_moved(reporter: &mut Reporter<'_, '_>, path: &str, selector: &Selector, age: ApiGeneration) {
     let text = format!("becomes {}", selector.new);
     if age == ApiGeneration::Alpha {
         reporter.note(path, text)
@@ -76,7 +77,7 @@ fn say_moved(reporter: &mut Reporter<'_, '_>, path: &str, selector: &Selector, a
     }
 }
 
-/// A plan does not need the selected objects.
+/// Sets a placeholder for a plan, which does not need the selected resources.
 fn put_placeholder(reporter: &Reporter<'_, '_>, spec: &mut Fields, selector: &Selector) {
     if reporter.plans() {
         let mut term = Fields::new();
@@ -85,7 +86,8 @@ fn put_placeholder(reporter: &Reporter<'_, '_>, spec: &mut Fields, selector: &Se
     }
 }
 
-/// Terms of v1beta1: a group's name beside tags wins at run time, and v1 wants it alone. A comma in a tag was literal.
+/// Terms of v1beta1: the name of a security group overrides tags, and v1 allows no tags beside it.
+/// A comma in a tag is literal.
 fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields, selector: &Selector, age: ApiGeneration) {
     if age == ApiGeneration::V1 {
         return;
@@ -111,7 +113,7 @@ pub(super) fn note_commas(reporter: &mut Reporter<'_, '_>, path: &str, tags: Opt
     }
 }
 
-/// The selector as a map; a list of one map is taken for the map.
+/// The selector as a map; a list of one map is interpreted as that map.
 pub(super) fn as_map(
     reporter: &mut Reporter<'_, '_>,
     path: &str,
@@ -135,7 +137,7 @@ pub(super) fn as_map(
     }
 }
 
-/// The terms that a map of ids and tags stands for.
+/// Converts a map of ids and tags to terms.
 fn terms(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option<Vec<Value>> {
     let ids = ids(reporter, path, map);
     if !ids.is_empty() {
@@ -175,7 +177,8 @@ pub(super) fn split(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) 
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
-/// One map of tags for each combination of the comma lists, keys in `skipped` left out; `None` after refusing too many.
+/// One map of tags for each combination of the comma lists, without the keys in `skipped`; an error
+/// and `None` when there are too many.
 pub(super) fn tag_sets(
     reporter: &mut Reporter<'_, '_>,
     path: &str,
@@ -203,11 +206,11 @@ pub(super) fn tag_sets(
     Some((0..count).map(combination).collect())
 }
 
-/// Whether v1 allows so many terms.
+/// Whether v1 allows `count` terms; reports an error when not.
 pub(super) fn bounded(reporter: &mut Reporter<'_, '_>, path: &str, count: usize) -> bool {
     if count > MOST_TERMS {
         reporter
-            .refuse(path, format!("stands for {count} terms, allowed: at most {MOST_TERMS}; select by fewer values"));
+            .refuse(path, format!("expands to {count} terms, allowed: at most {MOST_TERMS}; select by fewer values"));
     }
     count <= MOST_TERMS
 }

@@ -13,7 +13,7 @@ pub(super) fn take(fields: &mut Fields, key: &str) -> Option<Value> {
     fields.shift_remove(key).filter(|value| !value.is_null())
 }
 
-/// Takes the map at `key`; anything else there is refused.
+/// Takes the map at `key`; a value of another type is an error.
 pub(super) fn take_map(
     reporter: &mut Reporter<'_, '_>,
     fields: &mut Fields,
@@ -39,7 +39,7 @@ pub(super) fn take_map_or_empty(
     take_map(reporter, fields, prefix, key).unwrap_or_default()
 }
 
-/// The text at `key`.
+/// The string at `key`.
 pub(super) fn text<'f>(fields: &'f Fields, key: &str) -> Option<&'f str> {
     fields.get(key)?.as_str()
 }
@@ -49,24 +49,25 @@ pub(super) fn map<'f>(fields: &'f Fields, key: &str) -> Option<&'f Fields> {
     fields.get(key)?.as_object()
 }
 
-/// The map at `key`, to change.
+/// The map at `key`, mutable.
 pub(super) fn map_mut<'f>(fields: &'f mut Fields, key: &str) -> Option<&'f mut Fields> {
     fields.get_mut(key)?.as_object_mut()
 }
 
-/// Whether something other than null stands at `key`.
+/// Whether `key` has a value other than null.
 pub(super) fn has(fields: &Fields, key: &str) -> bool {
     fields.get(key).is_some_and(|value| !value.is_null())
 }
 
-/// Puts `value` at `key` unless it is an empty map.
+/// Inserts `value` at `key` unless it is an empty map.
 pub(super) fn put_unless_empty(fields: &mut Fields, key: &str, value: Fields) {
     if !value.is_empty() {
         fields.insert(key.to_owned(), Value::Object(value));
     }
 }
 
-/// Puts `value` under `new` where `old` stands, or at the end when `old` is absent. A `new` that is there already goes.
+/// Replaces `old` by `new` with `value` at the same position, or appends it when `old` is absent.
+/// An existing `new` is removed.
 pub(super) fn replace_key(fields: &mut Fields, old: &str, new: &str, value: Value) {
     if old != new {
         fields.shift_remove(new);
@@ -94,7 +95,7 @@ pub(super) fn join(prefix: &str, key: &str) -> String {
     }
 }
 
-/// What a scalar says, as text.
+/// A scalar as text; `None` for lists, maps and null.
 pub(super) fn scalar(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),

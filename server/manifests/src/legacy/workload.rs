@@ -1,4 +1,4 @@
-//! Pods that name Provisioners, old annotations or old taints.
+//! Converts references of pods to Provisioners, old annotations and old taints.
 
 use serde_json::Value;
 
@@ -12,7 +12,7 @@ const NEW_EVICT: &str = "karpenter.sh/do-not-disrupt";
 const OLD_TAINT: &str = "karpenter.sh/disruption";
 const NEW_TAINT: &str = "karpenter.sh/disrupted";
 
-/// Path of the pod in an object of each kind: the steps to its metadata and spec.
+/// Keys on the path to the pod's metadata and spec, for each kind.
 fn steps(kind: &str) -> &'static [&'static str] {
     match kind {
         "Pod" => &[],
@@ -67,7 +67,7 @@ fn tidy_tolerations(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fiel
     }
 }
 
-/// Selectors, affinities and topology keys on the owning pool.
+/// Renames the label of the owning pool in selectors, affinities and topology keys.
 fn rename_owner(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields) {
     if let Some(selector) = map_mut(spec, "nodeSelector")
         && let Some(value) = selector.get(OLD_OWNER).cloned()
@@ -83,7 +83,7 @@ fn rename_owner(reporter: &mut Reporter<'_, '_>, path: &str, spec: &mut Fields) 
     }
 }
 
-/// Renames the owner wherever it is a `key` or `topologyKey` within `value`.
+/// Renames the label of the owning pool in every `key` and `topologyKey` within `value`.
 fn rename_keys(value: &mut Value) -> bool {
     match value {
         Value::Array(items) => items.iter_mut().fold(false, |renamed, item| rename_keys(item) | renamed),
@@ -98,7 +98,7 @@ fn rename_keys(value: &mut Value) -> bool {
     }
 }
 
-/// Whether the object says something that [`convert`] would change; cheap, for dumps with many pods.
+/// Whether [`convert`] may change the object. A cheap test, for captures with many pods.
 pub(super) fn is_touched(object: &Fields) -> bool {
     let mut pod = object;
     for step in steps(text(object, "kind").unwrap_or_default()) {

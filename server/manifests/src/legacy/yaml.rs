@@ -18,8 +18,8 @@ pub fn write<'v>(objects: impl IntoIterator<Item = &'v Value>) -> String {
     out
 }
 
-/// Writes `value` at `depth`. `inline` says that the line has begun already (behind a dash), so that the first key goes
-/// there.
+/// Writes `value` at `depth`. With `inline` the current line has already begun (after a dash), and
+/// the first key continues it.
 fn block(out: &mut String, value: &Value, depth: usize, inline: bool) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -44,7 +44,7 @@ fn block(out: &mut String, value: &Value, depth: usize, inline: bool) {
     }
 }
 
-/// The value behind `key:` of a map at `depth`. Lists of a map stand under their key, not deeper.
+/// Writes the value after `key:` of a map at `depth`. A list is indented like its key.
 fn entry(out: &mut String, value: &Value, depth: usize) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -80,7 +80,7 @@ fn scalar(value: &Value, depth: usize) -> String {
     }
 }
 
-/// Whether a text has lines that a literal block can hold as they are.
+/// Whether a literal block can represent the lines of a text unchanged.
 fn is_block(text: &str) -> bool {
     let odd = |c: char| {
         (c.is_control() && c != '\n' && c != '\t') || matches!(c, '\u{FEFF}' | '\u{2028}' | '\u{2029}' | '\u{85}')
@@ -88,7 +88,8 @@ fn is_block(text: &str) -> bool {
     text.contains('\n') && !text.starts_with([' ', '\n', '\t']) && !text.chars().any(odd)
 }
 
-/// A literal block; the indicator after the bar determines its end.
+/// `text` as a literal block. The chomping indicator after the bar preserves the line breaks at its
+/// end.
 fn literal(text: &str, depth: usize) -> String {
     let body = text.trim_end_matches('\n');
     let sign = match text.len() - body.len() {
@@ -107,12 +108,13 @@ fn literal(text: &str, depth: usize) -> String {
     block
 }
 
-/// `text` as a plain scalar where every YAML reader takes it for this text, else in double quotes.
+/// `text` as a plain scalar if every YAML parser reads it as this string, else in double quotes.
 fn quoted(text: &str) -> String {
     if is_plain(text) { text.to_owned() } else { Value::from(text).to_string() }
 }
 
-/// YAML 1.1 and 1.2 keywords and numbers are no texts without quotes.
+/// Whether a plain scalar is read as a string: keywords and numbers of YAML 1.1 and 1.2 require
+/// quotes.
 fn is_plain(text: &str) -> bool {
     const WORDS: [&str; 11] = ["true", "false", "yes", "no", "on", "off", "null", "y", "n", ".inf", ".nan"];
     let first = |c: char| c.is_ascii_alphabetic() || matches!(c, '/' | '_' | '$');
@@ -137,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_look_as_people_write_them() {
+    fn objects_are_written_in_block_style() {
         let object = json!({
             "kind": "NodePool", "metadata": {"name": "a"},
             "spec": {"limits": {"cpu": "1000"}, "list": [{"key": "x/y", "values": ["on", "2", "c7g", "30d"]}, "z"], "none": [], "weight": 3, "flag": "true"},

@@ -20,7 +20,7 @@ pub fn required(at: &Cursor<'_>) -> Vec<NodeSelectorTerm> {
     selector(&at.at("requiredDuringSchedulingIgnoredDuringExecution"))
 }
 
-/// The terms of the node selector at `at`, of which there must be one when the selector is there.
+/// The terms of the node selector at `at`. A selector without terms is an error.
 pub fn selector(at: &Cursor<'_>) -> Vec<NodeSelectorTerm> {
     if !at.exists() {
         return Vec::new();
@@ -33,7 +33,7 @@ pub fn selector(at: &Cursor<'_>) -> Vec<NodeSelectorTerm> {
     items.iter().map(term).collect()
 }
 
-/// The preferred terms of the node affinity at `at`. Terms without conditions prefer nothing.
+/// The preferred terms of the node affinity at `at`. Terms without conditions are dropped.
 pub fn preferred(at: &Cursor<'_>) -> Vec<Weighted<NodeSelectorTerm>> {
     let items = at.at("preferredDuringSchedulingIgnoredDuringExecution").list();
     let read = |item: &Cursor<'_>| {
@@ -64,7 +64,7 @@ fn expression(at: &Cursor<'_>) -> Option<Requirement> {
     Some(Requirement::new(key?, operator, values.into_iter().map(Text::from)))
 }
 
-/// The one integer that the ordering operators compare with.
+/// The single integer operand of `Gt` and `Lt`.
 fn integer<'v>(at: &Cursor<'v>) -> Option<&'v str> {
     let values = at.strings();
     match values.as_slice() {

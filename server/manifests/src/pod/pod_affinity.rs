@@ -4,16 +4,16 @@ use engine::model::{PodAffinityTerm, Text};
 
 use crate::{Cursor, selector, syntax};
 
-/// A term, with what the pod's labels will add to its selector.
+/// A term, with the label keys whose values of the pod are added to its selector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyedTerm {
-    /// The term as written.
+    /// The term, before label keys are merged.
     pub term: PodAffinityTerm,
     /// `matchLabelKeys`.
     pub match_keys: Vec<Text>,
     /// `mismatchLabelKeys`.
     pub mismatch_keys: Vec<Text>,
-    /// Anti-affinity rather than affinity.
+    /// Whether the term is anti-affinity.
     pub anti: bool,
     /// Weight of a preferred term; `None` for required ones.
     pub weight: Option<i32>,

@@ -9,7 +9,8 @@ use crate::Cursor;
 
 const PROTOCOLS: [(&str, &str); 3] = [("TCP", "TCP"), ("UDP", "UDP"), ("SCTP", "SCTP")];
 
-/// Host ports of the specification at `at`, sorted. On the host's network every container port is a host port.
+/// Host ports of the specification at `at`, sorted. With `hostNetwork` every container port is a
+/// host port.
 pub fn read(at: &Cursor<'_>, host_network: bool) -> Vec<HostPort> {
     let mut ports = BTreeSet::new();
     let sidecars = at.at("initContainers").list().into_iter().filter(is_sidecar);
@@ -19,7 +20,7 @@ pub fn read(at: &Cursor<'_>, host_network: bool) -> Vec<HostPort> {
                 && !ports.insert(host_port.clone())
             {
                 port.at("hostPort")
-                    .error(format!("host port {}/{} stands twice in the pod", host_port.port, host_port.protocol));
+                    .error(format!("host port {}/{} occurs twice in the pod", host_port.port, host_port.protocol));
             }
         }
     }

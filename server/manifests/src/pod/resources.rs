@@ -45,7 +45,7 @@ pub fn effective(at: &Cursor<'_>, status: Option<&Cursor<'_>>) -> Resources {
 #[derive(Debug, Default)]
 struct AllocatedResources {
     containers: BTreeMap<Text, Resources>,
-    /// The kubelet cannot carry the resize out: what is asked for does not count.
+    /// The kubelet reports the resize as infeasible, so that the requests do not apply.
     infeasible: bool,
 }
 
@@ -80,13 +80,14 @@ impl AllocatedResources {
     }
 }
 
-/// Whether the init container at `at` keeps running beside the ordinary ones.
+/// Whether the init container at `at` runs as long as the ordinary containers (`restartPolicy:
+/// Always`).
 pub fn is_sidecar(at: &Cursor<'_>) -> bool {
     const POLICIES: [(&str, bool); 3] = [("Always", true), ("OnFailure", false), ("Never", false)];
     at.at("restartPolicy").one_of(&POLICIES).unwrap_or(false)
 }
 
-/// Requests of one container, those that are absent taken from its limits.
+/// Requests of one container; an absent request defaults to the limit.
 fn container_requests(at: &Cursor<'_>) -> Resources {
     let at = at.at("resources");
     check_names(&at.at("requests"));
@@ -111,7 +112,8 @@ fn is_exact(name: &str) -> bool {
     name.starts_with(HUGEPAGES_PREFIX) || !is_standard(name)
 }
 
-/// Names are standard or qualified by a domain; devices are counted in whole pieces.
+/// Reports names that are neither standard nor qualified by a domain, and fractional numbers of
+/// devices.
 fn check_names(at: &Cursor<'_>) {
     for (name, amount) in at.map() {
         if is_standard(name) {
@@ -151,8 +153,8 @@ fn last_key(at: &Cursor<'_>) -> Text {
     at.key().unwrap_or_default().into()
 }
 
-/// Requests that stand at the level of the pod: cpu, memory and huge pages. Without a request the
-/// limit counts, unless containers ask for that resource.
+/// Requests of `spec.resources`: cpu, memory and huge pages. A limit without a request applies,
+/// unless containers request that resource.
 fn pod_level(at: &Cursor<'_>, containers: &Resources) -> Resources {
     let mut requests = at.at("requests").resources();
     let limits = at.at("limits").resources();
@@ -177,6 +179,8 @@ fn pod_level(at: &Cursor<'_>, containers: &Resources) -> Resources {
             ));
         }
     }
+    // Last, after requests were validated as written: an absent request defaults to that of the
+    // containers, or to the limit.
     for (name, amount) in limits.iter() {
         if !requests.contains(name) {
             requests.set(name.clone(), if containers.contains(name) { containers.get(name) } else { amount });

@@ -6,7 +6,7 @@ use engine::model::{LabelSelector, Labels, SelectorOperator, SpreadConstraint, T
 
 use crate::{Cursor, selector, syntax};
 
-/// A constraint, with what the pod's labels will add to its selector.
+/// A constraint, with the label keys whose values of the pod are added to its selector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct KeyedSpread {
     constraint: SpreadConstraint,
@@ -22,7 +22,13 @@ impl KeyedSpread {
         constraint
     }
 
-    /// The same for the pods that `selector` selects.
+    /// Whether [`merged`](Self::merged) differs between pods with different labels.
+    #[must_use]
+    pub fn depends_on_labels(&self) -> bool {
+        !self.match_keys.is_empty()
+    }
+
+    /// The constraint with `selector` as its selector.
     #[must_use]
     pub fn selecting(&self, selector: &LabelSelector) -> Self {
         let constraint = SpreadConstraint { selector: Some(selector.clone()), ..self.constraint.clone() };
@@ -45,7 +51,7 @@ pub fn read_items(items: &[Cursor<'_>]) -> Vec<KeyedSpread> {
     for item in items {
         let Some(keyed) = read_one(item) else { continue };
         if !seen.insert((keyed.constraint.topology_key.clone(), keyed.constraint.hard)) {
-            item.error("stands twice; topologyKey and whenUnsatisfiable together must differ");
+            item.error("occurs twice; topologyKey and whenUnsatisfiable together must differ");
         }
         constraints.push(keyed);
     }

@@ -1,4 +1,4 @@
-//! Tolerations, and the ones that controllers add.
+//! Tolerations of pods, and those that the DaemonSet controller adds.
 
 use engine::model::{Effect, Taint, Toleration, TolerationOperator};
 
@@ -17,7 +17,7 @@ const EFFECTS: [(&str, Effect); 3] = [
     ("NoExecute", Effect::NoExecute),
 ];
 
-/// The tolerations in the list at `at`, each once.
+/// The tolerations in the list at `at`, without duplicates.
 pub fn read(at: &Cursor<'_>) -> Vec<Toleration> {
     let mut tolerations: Vec<Toleration> = Vec::new();
     for toleration in at.list().iter().filter_map(read_one) {
@@ -72,7 +72,8 @@ pub fn taints(at: &Cursor<'_>) -> Vec<Taint> {
     at.list().iter().filter_map(read).collect()
 }
 
-/// What the DaemonSet controller lets its pods tolerate (Kubernetes: taints and tolerations of DaemonSet pods).
+/// Tolerations that the DaemonSet controller adds to its pods (Kubernetes: taints and tolerations
+/// of DaemonSet pods).
 pub fn of_daemons(host_network: bool) -> Vec<Toleration> {
     let exists = |key: &str, effect| Toleration {
         key: format!("node.kubernetes.io/{key}").into(),

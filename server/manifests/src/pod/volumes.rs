@@ -11,18 +11,18 @@ use crate::{Cursor, syntax};
 pub enum PodVolume {
     /// A PersistentVolumeClaim by name.
     Claim(Text),
-    /// A claim that is made for the pod, called `<pod>-<volume>`.
+    /// A claim that is created for the pod, with the name `<pod>-<volume>`.
     Ephemeral {
         /// Name of the volume.
         volume: Text,
-        /// What the claim will be.
+        /// Spec of the claim.
         template: ClaimSpec,
     },
     /// An EBS volume by id.
     Ebs(Text),
 }
 
-/// The volumes in the list at `at` that matter; all others can be mounted anywhere.
+/// The volumes in the list at `at` that constrain the node; all others can be mounted on any node.
 pub fn read(at: &Cursor<'_>) -> Vec<PodVolume> {
     at.list().iter().filter_map(read_one).collect()
 }

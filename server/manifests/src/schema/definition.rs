@@ -15,7 +15,7 @@ pub struct Definition {
     pub(super) version: &'static str,
     pub(super) short_names: &'static [&'static str],
     pub(super) columns: Vec<Column>,
-    /// Where the scale subresource finds the wanted and the actual number.
+    /// Paths of the desired and the actual number of replicas, for the scale subresource.
     pub(super) scale: Option<(&'static str, &'static str)>,
     pub(super) spec: Part,
     pub(super) status: Part,
@@ -36,7 +36,7 @@ pub(super) struct Column {
 pub(super) const READY: Column = Column::text("Ready", r#".status.conditions[?(@.type=="Ready")].status"#);
 
 impl Column {
-    /// Since when the object is there.
+    /// Age of the object.
     pub(super) const AGE: Self =
         Self { name: "Age", path: ".metadata.creationTimestamp", type_name: "date", wide: false };
 
@@ -63,26 +63,26 @@ impl Column {
 }
 
 impl Definition {
-    /// The kind that it defines.
+    /// The kind that the definition defines.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// The name under which API paths know the kind.
+    /// The plural name of the kind in API paths.
     #[must_use]
     pub fn plural(&self) -> String {
         let lower = self.kind.to_ascii_lowercase();
         lower.strip_suffix("class").map_or_else(|| format!("{lower}s"), |stem| format!("{stem}classes"))
     }
 
-    /// The name of the file that holds it.
+    /// Name of the file in `deploy/crds`.
     #[must_use]
     pub fn file_name(&self) -> String {
         format!("{}_{}.yaml", self.group, self.plural())
     }
 
-    /// It as YAML, for `kubectl apply`.
+    /// The definition as YAML, for `kubectl apply`.
     #[must_use]
     pub fn to_yaml(&self) -> String {
         yaml::write([&self.to_value()])
@@ -105,12 +105,12 @@ impl Definition {
         }
     }
 
-    /// What every field of the kind means.
+    /// The documentation of the kind's fields.
     fn table(&self) -> Option<&'static Table> {
         TABLES.iter().find(|table| table.kind == self.kind)
     }
 
-    /// It as an object of `apiextensions.k8s.io/v1`.
+    /// The definition as an object of `apiextensions.k8s.io/v1`.
     #[must_use]
     pub fn to_value(&self) -> Value {
         let mut names = json!({

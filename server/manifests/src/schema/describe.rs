@@ -1,10 +1,10 @@
-//! Descriptions: what `kubectl explain` prints is what `fleetwright explain` prints.
+//! Descriptions of fields, so that `kubectl explain` prints the same text as `fleetwright explain`.
 
 use serde_json::{Map, Value, json};
 
 use crate::fields::Table;
 
-/// `schema`, the schema of a whole object, with a description wherever `table` has a line about it.
+/// Adds a description to every field of `schema`, the schema of an object, that `table` documents.
 pub(super) fn described(schema: Value, table: &Table) -> Value {
     descend(schema, table, "", table.meaning)
 }

@@ -7,7 +7,7 @@ use super::shared::{
     resources, taints,
 };
 
-/// The definition.
+/// The CustomResourceDefinition of NodeClaim.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodeClaim",

@@ -8,7 +8,7 @@ mod status;
 use super::definition::{Column, Definition, READY};
 use super::part::{Part, boolean, integer, map, object, one_of, text};
 
-/// The definition.
+/// The CustomResourceDefinition of EC2NodeClass.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "EC2NodeClass",
@@ -27,6 +27,7 @@ fn spec() -> Part {
     const FAMILIES: [&str; 7] =
         ["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"];
     let filled = |what: &str| text().rule("self != ''", format!("{what} is empty; write its name or leave it out"));
+    // Alphabetical, in the order of the printed definition.
     object([
         ("amiFamily", one_of(&FAMILIES)),
         ("amiSelectorTerms", selectors::images()),
@@ -62,7 +63,7 @@ fn spec() -> Part {
     )
 }
 
-/// Tags for everything that is made; the system's own cannot be set.
+/// Tags of all created resources; users cannot set the tags of the system.
 fn tags() -> Part {
     const OWN: [&str; 4] =
         ["eks:eks-cluster-name", "karpenter.sh/nodepool", "karpenter.sh/nodeclaim", "karpenter.k8s.aws/ec2nodeclass"];

@@ -4,7 +4,7 @@ use super::definition::{Column, Definition, READY};
 use super::part::{Part, integer, object, text};
 use super::shared::{conditions, keyed, requirement_key, requirements, resources};
 
-/// The definition.
+/// The CustomResourceDefinition of NodeOverlay.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodeOverlay",
@@ -20,7 +20,8 @@ pub(super) fn definition() -> Definition {
 }
 
 fn spec() -> Part {
-    // An amount with its sign, or a share of the price: never less than nothing, so no share below -100 %.
+    // An amount with its sign, or a percentage of the price. A percentage is at least -100 %, so
+    // that the price is not negative.
     const ADJUSTMENT: &str = r"^([+-](\d*\.?\d+)|\+\d*\.?\d+%|-\d{1,2}(\.\d+)?%|-100%)$";
     let capacity = resources().rule(
         "self.all(name, !(name in ['cpu', 'memory', 'ephemeral-storage', 'pods']))",

@@ -9,7 +9,7 @@ use super::shared::{
     refused, requirement_key, requirements, resources, taints,
 };
 
-/// The definition.
+/// The CustomResourceDefinition of NodePool.
 pub(super) fn definition() -> Definition {
     Definition {
         kind: "NodePool",
@@ -97,7 +97,8 @@ fn disruption() -> Part {
 
 fn budgets() -> Part {
     const NODES: &str = "^((100|[0-9]{1,2})%|[0-9]+)$";
-    // Looser than what a schedule may be: five words, or anything that begins like a macro.
+    // Five words, or any text that begins with a macro such as `@daily`. Readers validate the
+    // schedule itself.
     const SCHEDULE: &str =
         r"^(@(annually|yearly|monthly|weekly|daily|midnight|hourly))|((.+)\s(.+)\s(.+)\s(.+)\s(.+))$";
     let budget = object([

@@ -1,4 +1,4 @@
-//! How a schema is written down: one builder call for one keyword of OpenAPI.
+//! Builder of OpenAPI schemas: one method for each keyword.
 
 use serde_json::{Map, Value, json};
 
@@ -9,17 +9,17 @@ pub(super) struct Part(Map<String, Value>);
 /// A field of an object: its name and its schema.
 pub(super) type Entry = (&'static str, Part);
 
-/// A text.
+/// `type: string`.
 pub(super) fn text() -> Part {
     Part::of("string")
 }
 
-/// A text that is one of `allowed`.
+/// A string with the values `allowed`.
 pub(super) fn one_of(allowed: &[&str]) -> Part {
     text().with("enum", json!(allowed))
 }
 
-/// A moment in RFC 3339.
+/// A string with the format `date-time` (RFC 3339).
 pub(super) fn moment() -> Part {
     text().with("format", json!("date-time"))
 }
@@ -29,32 +29,32 @@ pub(super) fn integer(format: &str) -> Part {
     Part::of("integer").with("format", json!(format))
 }
 
-/// An integer of no particular width.
+/// An integer without a format.
 pub(super) fn plain_integer() -> Part {
     Part::of("integer")
 }
 
-/// Yes or no.
+/// `type: boolean`.
 pub(super) fn boolean() -> Part {
     Part::of("boolean")
 }
 
-/// A list whose items are all like `item`.
+/// A list of items of the schema `item`.
 pub(super) fn list(item: Part) -> Part {
     Part::of("array").with("items", item.into_value())
 }
 
-/// A list that belongs to one writer as a whole.
+/// A list with `x-kubernetes-list-type: atomic`: one field manager owns it as a whole.
 pub(super) fn atomic(item: Part) -> Part {
     list(item).list_type("atomic")
 }
 
-/// A map from any text to what `value` describes.
+/// A map with any keys and values of the schema `value`.
 pub(super) fn map(value: Part) -> Part {
     Part::of("object").with("additionalProperties", value.into_value())
 }
 
-/// An object whose fields are described elsewhere.
+/// An object without a schema of its fields.
 pub(super) fn any_object() -> Part {
     Part::of("object")
 }
@@ -71,73 +71,73 @@ impl Part {
         Self(Map::new()).with("type", json!(type_name))
     }
 
-    /// A part that says nothing about its type.
+    /// A schema without a type.
     pub(super) fn untyped() -> Self {
         Self(Map::new())
     }
 
-    /// This part with one keyword more.
+    /// Adds a keyword.
     pub(super) fn with(mut self, keyword: &str, value: Value) -> Self {
         self.0.insert(keyword.to_owned(), value);
         self
     }
 
-    /// Fields that must be there.
+    /// Adds `required`: the fields that an object must have.
     pub(super) fn required(self, names: &[&str]) -> Self {
         self.with("required", json!(names))
     }
 
-    /// What is stored when nothing was sent.
+    /// Adds `default`: the value that an API server stores for an absent field.
     pub(super) fn default(self, value: Value) -> Self {
         self.with("default", value)
     }
 
-    /// The regular expression that a text matches.
+    /// Adds `pattern`: the regular expression that a string matches.
     pub(super) fn pattern(self, pattern: &str) -> Self {
         self.with("pattern", json!(pattern))
     }
 
-    /// Bounds of a number, both included.
+    /// Adds `minimum` and `maximum`, both inclusive.
     pub(super) fn between(self, least: i64, most: i64) -> Self {
         self.at_least(least).with("maximum", json!(most))
     }
 
-    /// The least that a number may be.
+    /// Adds `minimum`, inclusive.
     pub(super) fn at_least(self, least: i64) -> Self {
         self.with("minimum", json!(least))
     }
 
-    /// The most items that a list may have.
+    /// Adds `maxItems`.
     pub(super) fn max_items(self, most: u32) -> Self {
         self.with("maxItems", json!(most))
     }
 
-    /// The most entries that a map may have.
+    /// Adds `maxProperties`.
     pub(super) fn max_entries(self, most: u32) -> Self {
         self.with("maxProperties", json!(most))
     }
 
-    /// The most characters that a text may have.
+    /// Adds `maxLength`, in characters.
     pub(super) fn max_length(self, most: u32) -> Self {
         self.with("maxLength", json!(most))
     }
 
-    /// The fewest characters that a text may have.
+    /// Adds `minLength`, in characters.
     pub(super) fn min_length(self, least: u32) -> Self {
         self.with("minLength", json!(least))
     }
 
-    /// How several writers share a list: `atomic`, `set` or `map`.
+    /// Adds `x-kubernetes-list-type`: `atomic`, `set` or `map`.
     pub(super) fn list_type(self, kind: &str) -> Self {
         self.with("x-kubernetes-list-type", json!(kind))
     }
 
-    /// How several writers share a map: `atomic` or `granular`.
+    /// Adds `x-kubernetes-map-type`: `atomic` or `granular`.
     pub(super) fn map_type(self, kind: &str) -> Self {
         self.with("x-kubernetes-map-type", json!(kind))
     }
 
-    /// A rule in CEL, and the message of its violation.
+    /// Adds a validation rule in CEL, with the message of a violation.
     pub(super) fn rule(mut self, rule: impl Into<String>, message: impl Into<String>) -> Self {
         let entry = json!({"message": message.into(), "rule": rule.into()});
         let rules = self.0.entry("x-kubernetes-validations").or_insert_with(|| json!([]));
@@ -147,7 +147,7 @@ impl Part {
         self
     }
 
-    /// The schema as it is sent to an API server.
+    /// The schema as JSON.
     pub(super) fn into_value(self) -> Value {
         Value::Object(self.0)
     }

@@ -1,4 +1,4 @@
-//! Parts that several objects have.
+//! Schemas that several kinds share.
 
 use serde_json::json;
 
@@ -11,7 +11,7 @@ const QUALIFIED_NAME: &str =
 /// The type of a condition.
 const CONDITION_TYPE: &str =
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$";
-/// An amount as Kubernetes writes it.
+/// Pattern of a quantity of Kubernetes.
 pub(super) const QUANTITY: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
 /// The value of a label.
 pub(super) const LABEL_VALUE: &str = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$";
@@ -31,12 +31,12 @@ pub(super) fn expiry() -> Part {
     lifetime().default(json!("720h"))
 }
 
-/// A duration.
+/// A duration, in whole hours, minutes and seconds.
 pub(super) fn duration() -> Part {
     text().pattern("^([0-9]+(s|m|h))+$")
 }
 
-/// Amounts of resources by name.
+/// A map of quantities by resource name.
 pub(super) fn resources() -> Part {
     let amount = Part::untyped()
         .with("anyOf", json!([{"type": "integer"}, {"type": "string"}]))
@@ -85,7 +85,7 @@ pub(super) fn min_values() -> Entry {
     ("minValues", plain_integer().between(1, 50))
 }
 
-/// The rule that a list of values is as long as its `minValues` asks for.
+/// Adds the rule that a requirement with `minValues` has at least so many values.
 pub(super) fn bounded(requirements: Part) -> Part {
     requirements.rule(
         "self.all(x, x.operator != 'In' || !has(x.minValues) || (has(x.values) && x.values.size() >= x.minValues))",
@@ -93,7 +93,8 @@ pub(super) fn bounded(requirements: Part) -> Part {
     )
 }
 
-/// The key of a requirement. `karpenter.sh/nodepool` has rules elsewhere.
+/// The key of a requirement. The rules for `karpenter.sh/nodepool` differ by kind and are not
+/// included.
 pub(super) fn requirement_key() -> Part {
     let mut key = text().max_length(KEY_LENGTH).pattern(QUALIFIED_NAME);
     for domain in DOMAINS {
@@ -105,8 +106,9 @@ pub(super) fn requirement_key() -> Part {
 /// Domains whose labels are Karpenter's.
 pub(super) const DOMAINS: [&str; 2] = ["karpenter.sh", "karpenter.k8s.aws"];
 
-/// The condition, in CEL, that the label key `key` is one of the well-known keys of `domain` or not of `domain` at all.
-/// As in Karpenter's schemas a domain is told by its end, without looking for a dot before it.
+/// The condition, in CEL, that the label key `key` is one of the well-known keys of `domain` or not
+/// of `domain` at all. As in Karpenter's schemas, a domain is matched as a suffix, without a dot
+/// before it.
 pub(super) fn outside(key: &str, domain: &str) -> String {
     let class = (domain == "karpenter.k8s.aws").then_some("karpenter.k8s.aws/ec2nodeclass");
     let known = well_known_labels();
@@ -118,12 +120,12 @@ pub(super) fn outside(key: &str, domain: &str) -> String {
     format!("{key} in [{}] || !{key}.find('^([^/]+)').endsWith('{domain}')", known.join(", "))
 }
 
-/// The message about other keys of `domain`.
+/// Message for a key of `domain` that is not well known.
 pub(super) fn refused(domain: &str) -> String {
     format!("labels of {domain} are Karpenter's own; only the well-known ones may be used")
 }
 
-/// `status.conditions`. `reason` and `message` may be left out where `lenient`.
+/// `status.conditions`. `reason` and `message` are optional if `lenient`.
 pub(super) fn conditions(lenient: bool) -> Part {
     const REASON: &str = "[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?";
     let reason = text().max_length(1024);
@@ -146,7 +148,7 @@ pub(super) fn conditions(lenient: bool) -> Part {
     list(condition.required(required))
 }
 
-/// `list` with one entry for each value of `key`.
+/// Adds `x-kubernetes-list-type: map`: one entry for each value of `key`.
 pub(super) fn keyed(list: Part, key: &str) -> Part {
     list.with("x-kubernetes-list-map-keys", json!([key])).list_type("map")
 }

@@ -1,4 +1,4 @@
-//! Bytes to objects.
+//! Parsing of bytes to objects.
 
 use manifests::document::{self, Detail, ValueBudget};
 use manifests::{Options, Source};
@@ -7,7 +7,7 @@ use proptest::prelude::{ProptestConfig, any, proptest};
 use crate::{captured, input, planned, pod, refused};
 
 #[test]
-fn json_yaml_lists_and_empty_documents_are_read_alike() {
+fn json_yaml_lists_and_empty_documents_give_the_same_objects() {
     let json = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[{"name":"a"}]}}"#;
     let typed = r#"{"apiVersion":"v1","kind":"PodList","metadata":{},"items":[{"metadata":{"name":"c"},"spec":{"containers":[{"name":"a"}]}}]}"#;
     let list = format!("apiVersion: v1\nkind: List\nitems:\n- {json}\n");
@@ -30,7 +30,7 @@ fn aliases_and_merge_keys_are_followed() {
 }
 
 #[test]
-fn the_same_object_twice_is_a_note_and_other_content_is_refused() {
+fn an_equal_duplicate_is_a_note_and_a_different_one_is_an_error() {
     let dumped = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, namespace: default, labels: {app: a}, resourceVersion: '7', managedFields: [{manager: x}]}\nspec: {containers: [{name: a}]}\nstatus: {phase: Pending}\n---\n";
     let captured = captured(&format!("{}{dumped}", pod("a", "")));
     assert_eq!(planned(&captured.input), "default/a Pod/a");
@@ -93,7 +93,7 @@ fn lines_are_counted_from_the_beginning_of_the_source() {
 }
 
 #[test]
-fn exploding_anchors_are_refused() {
+fn exploding_anchors_are_rejected() {
     let mut bomb = String::from("apiVersion: v1\nkind: Pod\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for level in 1..12 {
         let refs = vec![format!("*a{}", level - 1); 10].join(", ");
@@ -104,7 +104,7 @@ fn exploding_anchors_are_refused() {
 }
 
 #[test]
-fn deep_nesting_is_refused_and_not_followed() {
+fn deep_nesting_is_rejected_and_not_followed() {
     for text in [
         format!("{{\"a\":{}", "[".repeat(100_000)),
         format!("a: {}", "[".repeat(100_000)),
@@ -115,22 +115,23 @@ fn deep_nesting_is_refused_and_not_followed() {
 }
 
 #[test]
-fn rubbish_of_any_size_is_refused_at_its_first_line() {
+fn invalid_input_of_any_size_is_rejected_at_its_first_line() {
     let rubbish = "x".repeat(10 << 20);
     let errors = refused(&rubbish);
     assert!(errors[0].len() < 300, "{}", errors[0].len());
 }
 
 #[test]
-fn rubbish_that_happens_to_be_yaml_is_refused_at_its_hundredth_field() {
+fn text_that_parses_as_yaml_is_rejected_at_its_hundredth_field() {
     let rubbish: String = (0..100_000).map(|number| format!("key{number}: [1, {{a: b}}]\n")).collect();
     let errors = refused(&rubbish);
     assert!(errors[0].contains("more than 100 fields at the top"), "{errors:?}");
 }
 
 #[test]
-fn values_of_json_that_follow_each_other_are_read_in_time_that_grows_with_their_number() {
-    // 20,000 pods of 93 bytes or so: 1.9 MB. Looking through the text once a value would be 37 GB, most of a minute.
+fn consecutive_json_values_are_parsed_in_linear_time() {
+    // 20,000 pods of about 93 bytes: 1.9 MB. One pass over the text for each value would read 37
+    // GB, most of a minute.
     let pods: String = (0..20_000)
         .map(|number| format!("{{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"metadata\":{{\"name\":\"p-{number}\"}},\"spec\":{{\"containers\":[{{\"name\":\"a\"}}]}}}}\n"))
         .collect();
@@ -141,9 +142,9 @@ fn values_of_json_that_follow_each_other_are_read_in_time_that_grows_with_their_
 }
 
 #[test]
-fn a_field_that_stands_twice_is_refused_in_json_too() {
+fn a_field_that_occurs_twice_is_an_error_in_json_too() {
     let errors = refused("{\"kind\": \"A\", \"apiVersion\": \"x/v1\",\n \"spec\": {\"b\": 1, \"b\": 2}}");
-    assert!(errors[0].contains("line 2") && errors[0].contains("\"b\" stands twice"), "{errors:?}");
+    assert!(errors[0].contains("line 2") && errors[0].contains("\"b\" occurs twice"), "{errors:?}");
 }
 
 #[test]
@@ -174,13 +175,13 @@ proptest! {
 }
 
 #[test]
-fn what_planning_never_looks_at_is_left_out_for_planning_only() {
+fn fields_that_planning_does_not_read_are_dropped_for_planning_only() {
     let read = |text: &str, detail: Detail| {
         let source = Source { name: "x".to_owned(), bytes: text.as_bytes().to_vec() };
         let documents = document::parse(&source, &ValueBudget::default(), detail).expect("the text is valid");
         documents.into_iter().map(|document| document.value.to_string()).collect::<String>()
     };
-    // Labels may have any key, and a field that Kubernetes does not know may be a misspelt one.
+    // Labels may have any key, and a field that Kubernetes does not define may be a typing error.
     let text = r#"{"kind":"Pod","metadata":{"labels":{"image":"a","env":"b"}},"spec":{"containers":[{"name":"a","image":"i","env":[{"name":"K","value":"v"}],"resorces":{}}],"volumes":[{"name":"c","configMap":{"name":"x"}},{"name":"d","persistentVolumeClaim":{"claimName":"d"}}]}}"#;
     assert_eq!(read(text, Detail::Whole), text);
     let planned = r#"{"kind":"Pod","metadata":{"labels":{"image":"a","env":"b"}},"spec":{"containers":[{"name":"a","resorces":{}}],"volumes":[{"name":"c"},{"name":"d","persistentVolumeClaim":{"claimName":"d"}}]}}"#;

@@ -1,8 +1,8 @@
-//! What an API server would refuse is refused, with the field and what is allowed.
+//! Objects that an API server would reject are errors, with the field and the allowed values.
 
 use crate::{pod, refused};
 
-/// The only line that refuses a pod with this specification, without source and object.
+/// The only error of a pod with this specification, without source and object.
 fn line(spec: &str) -> String {
     let mut lines = refused(&format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec: {{{spec}}}\n"));
     assert_eq!(lines.len(), 1, "{spec}: {lines:?}");
@@ -13,6 +13,7 @@ fn line(spec: &str) -> String {
 #[test]
 fn amounts_are_checked() {
     let container = |resources: &str| format!("containers: [{{name: a, resources: {{{resources}}}}}]");
+    // Each case has one error, so that its line is the only one.
     for (resources, expected) in [
         (
             "requests: {cpu: '-1'}",
@@ -55,7 +56,7 @@ fn containers_need_different_names() {
     assert_eq!(line("containers: [{image: x}]"), "spec.containers[0].name: missing, but required");
     assert_eq!(line("containers: []"), "spec.containers: empty, a pod needs at least one container");
     assert_eq!(line("nodeSelector: {}"), "spec.containers: missing, but required");
-    assert!(line("containers: [{name: a}, {name: a}]").starts_with("spec.containers[1].name: \"a\" stands twice"));
+    assert!(line("containers: [{name: a}, {name: a}]").starts_with("spec.containers[1].name: \"a\" occurs twice"));
     assert!(line("containers: [{name: A_b}]").starts_with("spec.containers[0].name: found \"A_b\", allowed: 1 to 63"));
 }
 
@@ -71,6 +72,7 @@ fn scheduling_fields_are_checked() {
     let anti = |fields: &str| {
         format!("affinity: {{podAntiAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{{{fields}}}]}}}}")
     };
+    // Each case has one error, so that its line is the only one.
     for (spec, expected) in [
         (affinity("{key: a, operator: Within, values: [b]}"), format!("{expressions}.operator: found \"Within\", allowed: In, NotIn, Exists, DoesNotExist, Gt, Lt")),
         (affinity("{key: a, operator: In}"), format!("{expressions}.values: missing, operator In needs at least one value")),
@@ -110,7 +112,7 @@ fn preferred_terms_need_a_weight() {
 }
 
 #[test]
-fn all_errors_are_told_at_once_and_at_most_fifty() {
+fn all_errors_are_reported_at_once_and_at_most_fifty() {
     let three = refused(
         &[pod("A", ""), pod("b", "tolerations: [{effect: x, key: a}]"), pod("c", "nodeSelector: {a: 1}")].concat(),
     );

@@ -1,4 +1,4 @@
-//! Manifests in, planning input out: small texts, facts worked out by hand.
+//! The planning input that small manifests produce. Expectations are worked out by hand.
 
 mod documents;
 mod drains;
@@ -17,7 +17,7 @@ use engine::input::PlanningInput;
 use engine::model::{NodeStage, Pod, PodShape, VolumeAlternatives};
 use manifests::{Captured, Options, Source};
 
-/// A pool and its class, so that the input is complete.
+/// A NodePool and its EC2NodeClass, which a complete input needs.
 pub const POOL: &str = "
 apiVersion: karpenter.sh/v1
 kind: NodePool
@@ -45,7 +45,7 @@ pub fn source(text: &str) -> Source {
     Source { name: "in.yaml".into(), bytes: text.as_bytes().to_vec() }
 }
 
-/// `text` beside the pool, read.
+/// The result of reading the pool and `text`.
 pub fn captured(text: &str) -> Captured {
     let sources = [Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() }, source(text)];
     match manifests::read(&sources, &Options::default()) {
@@ -54,12 +54,12 @@ pub fn captured(text: &str) -> Captured {
     }
 }
 
-/// The planning input of `text` beside the pool.
+/// The planning input of the pool and `text`.
 pub fn input(text: &str) -> PlanningInput {
     captured(text).input
 }
 
-/// The lines that refuse `text`.
+/// The errors of `text`.
 pub fn refused(text: &str) -> Vec<String> {
     match manifests::read(&[source(text)], &Options::default()) {
         Ok(_) => panic!("was read:\n{text}"),
@@ -71,7 +71,7 @@ fn lines(errors: &[manifests::InputError]) -> Vec<String> {
     errors.iter().map(ToString::to_string).collect()
 }
 
-/// A pod called `name` with `spec` as flow YAML beside its one container.
+/// A pod with one container and `spec`, further fields in flow YAML.
 pub fn pod(name: &str, spec: &str) -> String {
     let comma = if spec.is_empty() { "" } else { ", " };
     format!(
@@ -86,14 +86,14 @@ pub fn shape(text: &str) -> PodShape {
     input.shapes[input.pods[0].shape as usize].clone()
 }
 
-/// The volume needs of the only pod of `text`.
+/// The volume requirements of the only pod of `text`.
 pub fn volumes(text: &str) -> VolumeAlternatives {
     let input = input(text);
     assert_eq!(input.pods.len(), 1, "{}", planned(&input));
     input.pods[0].volumes.map(|index| input.volume_sets[index as usize].clone()).unwrap_or_default()
 }
 
-/// Planned pods, one a line: `namespace/name workload`, and the node it leaves.
+/// Pods to plan, one per line: `namespace/name workload`, and the node that they move from.
 pub fn planned(input: &PlanningInput) -> String {
     let line = |pod: &Pod| {
         let leaves = pod.moved_from.as_ref().map(|node| format!(" leaves {node}")).unwrap_or_default();
@@ -103,7 +103,7 @@ pub fn planned(input: &PlanningInput) -> String {
     input.pods.iter().map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// Nodes, one a line: name, stage, taint keys, and pods in brackets.
+/// Nodes, one per line: name, stage, taint keys, and pods in brackets.
 pub fn nodes(input: &PlanningInput) -> String {
     let stages = BTreeMap::from([
         (NodeStage::InFlight, "in flight"),

@@ -20,7 +20,7 @@ fn claim(name: &str, status: &str) -> String {
 const TAINTS: &str = "taints: [{key: example.com/starting, effect: NoSchedule}, {key: node.kubernetes.io/not-ready, effect: NoSchedule}, {key: team, value: a, effect: NoSchedule}]";
 
 #[test]
-fn nodes_of_nobody_are_in_service_with_all_their_taints() {
+fn unmanaged_nodes_are_initialized_with_all_their_taints() {
     let input = input(&node("one", "", TAINTS));
     assert_eq!(
         nodes(&input),
@@ -31,7 +31,7 @@ fn nodes_of_nobody_are_in_service_with_all_their_taints() {
 }
 
 #[test]
-fn startup_taints_of_the_pool_do_not_count_until_the_node_is_initialised() {
+fn startup_taints_of_the_pool_are_ignored_until_the_node_is_initialized() {
     let starting = node("one", ", karpenter.sh/nodepool: default", TAINTS);
     assert_eq!(nodes(&input(&starting)), "one registered taints [\"team\"] pods []");
     let started = node("one", ", karpenter.sh/nodepool: default, karpenter.sh/initialized: 'true'", TAINTS);
@@ -42,7 +42,7 @@ fn startup_taints_of_the_pool_do_not_count_until_the_node_is_initialised() {
 }
 
 #[test]
-fn what_a_starting_node_does_not_know_its_claim_does() {
+fn resources_that_a_starting_node_lacks_come_from_its_claim() {
     let text = node("one", ", karpenter.sh/nodepool: default, karpenter.sh/registered: 'true'", "")
         + &claim("c", "nodeName: one, allocatable: {cpu: '3', nvidia.com/gpu: 1}");
     let input = input(&text);
@@ -62,16 +62,17 @@ fn claims_without_a_node_are_in_flight() {
 }
 
 #[test]
-fn a_claim_without_status_is_what_its_type_is() {
+fn a_claim_without_status_has_the_capacity_of_its_type() {
     let input = input(&claim("c", ""));
-    // m5.large has 2 vCPUs; Karpenter's reservation for two cores is 6% of the first and 1% of the second: 70m.
+    // m5.large has 2 vCPUs; Karpenter's reservation for two cores is 6% of the first and 1% of the
+    // second: 70m.
     assert_eq!(input.nodes[0].capacity.get("cpu"), 2000);
     assert_eq!(input.nodes[0].allocatable.get("cpu"), 1930);
     assert_eq!(input.nodes[0].labels.get("kubernetes.io/arch").map(AsRef::as_ref), Some("amd64"));
 }
 
 #[test]
-fn nodes_that_go_are_told_by_taint_deletion_or_claim() {
+fn a_taint_a_deletion_or_the_claim_marks_a_node_that_is_being_removed() {
     let deleted = node("a", "", "").replace("{name: a,", "{name: a, deletionTimestamp: '2026-01-01T00:00:00Z',");
     let tainted = node("b", "", "taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]");
     let claimed = node("c", ", karpenter.sh/nodepool: default", "")
@@ -123,7 +124,7 @@ fn a_node_without_allocatable_is_noted() {
     assert!(notes.iter().any(|note| note.contains("bare")), "{notes:?}");
 }
 
-const FOREIGN: &str = "
+const EXTERNAL_POOL: &str = "
 apiVersion: karpenter.sh/v1
 kind: NodePool
 metadata: {name: auto}
@@ -136,9 +137,9 @@ spec:
 ";
 
 #[test]
-fn pools_of_a_foreign_node_class_are_left_to_their_controller_and_their_nodes_give_room() {
-    let text =
-        FOREIGN.to_owned() + &node("theirs", ", karpenter.sh/nodepool: auto, karpenter.sh/initialized: 'true'", "");
+fn pools_of_another_api_group_are_not_planned_and_their_nodes_have_capacity() {
+    let text = EXTERNAL_POOL.to_owned()
+        + &node("theirs", ", karpenter.sh/nodepool: auto, karpenter.sh/initialized: 'true'", "");
     let captured = captured(&text);
     let pools: Vec<&str> = captured.input.pools.iter().map(|pool| pool.name.as_ref()).collect();
     assert_eq!(pools, ["default"]);
@@ -149,21 +150,21 @@ fn pools_of_a_foreign_node_class_are_left_to_their_controller_and_their_nodes_gi
 }
 
 #[test]
-fn with_a_catalogue_of_its_own_and_no_class_of_ours_any_pool_is_planned_for() {
+fn with_a_custom_catalogue_and_no_ec2_node_class_every_pool_is_planned() {
     let file = br#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue","regions":[{"name":"r","zones":["r1"]}],"types":[
       {"name":"box","capacity":{"cpu":"4","memory":"16Gi"},"offerings":[{"zone":"r1","capacityType":"on-demand","priceUsdPerHour":1}]}]}"#;
     let catalogue = Some(manifests::Source { name: "machines.json".into(), bytes: file.to_vec() });
     let options = manifests::Options { catalogue, ..manifests::Options::default() };
     let read = |text: &str| manifests::read(&[crate::source(text)], &options).expect("a valid pool").input.pools;
-    let alone = read(FOREIGN);
+    let alone = read(EXTERNAL_POOL);
     assert_eq!((alone.len(), &alone[0].not_ready), (1, &None));
     let ours = crate::POOL.replace("us-east-1a", "r1");
-    let beside = read(&(FOREIGN.to_owned() + &ours));
+    let beside = read(&(EXTERNAL_POOL.to_owned() + &ours));
     assert_eq!(beside.iter().map(|pool| pool.name.as_ref()).collect::<Vec<_>>(), ["default"]);
 }
 
 #[test]
-fn another_kind_of_our_group_is_refused() {
+fn another_kind_of_the_ec2_group_is_rejected() {
     let text = crate::POOL.replace("kind: EC2NodeClass, name", "kind: NodeClass, name");
     let refused = crate::refused(&text);
     assert!(

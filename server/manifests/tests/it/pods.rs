@@ -1,4 +1,4 @@
-//! Which pods are planned, and which take room.
+//! Pods that are planned, and pods that use capacity of nodes.
 
 use crate::{captured, nodes, planned};
 
@@ -29,7 +29,7 @@ fn owner(kind: &str) -> String {
 const DELETED: &str = "deletionTimestamp: '2026-01-01T00:00:00Z'";
 
 #[test]
-fn bound_pods_take_room_and_ended_ones_do_not() {
+fn bound_pods_use_capacity_and_finished_pods_do_not() {
     let text = NODES.to_owned()
         + &pod("bound", "", "nodeName: stays", "phase: Running")
         + &pod("done", "", "nodeName: stays", "phase: Succeeded")
@@ -49,7 +49,7 @@ fn bound_pods_take_room_and_ended_ones_do_not() {
 }
 
 #[test]
-fn pods_of_a_node_that_goes_move_unless_they_are_held() {
+fn pods_of_a_node_that_is_being_removed_move_unless_their_eviction_is_blocked() {
     let budget = "apiVersion: policy/v1\nkind: PodDisruptionBudget\nmetadata: {name: b}\nspec: {maxUnavailable: 0, selector: {matchLabels: {app: guarded}}}\n---\n";
     let text = NODES.to_owned()
         + budget
@@ -71,12 +71,12 @@ fn pods_of_a_node_that_goes_move_unless_they_are_held() {
             "goes deleting taints [\"karpenter.sh/disrupted\"] pods [daemon daemon, dying terminating, guarded, kept, later leaving, moves leaving, returns terminating leaving]"
         )
     );
-    let held: Vec<&String> = captured.notes.iter().filter(|note| note.contains("held by")).collect();
-    assert_eq!(held.len(), 2, "{held:?}");
+    let blocked: Vec<&String> = captured.notes.iter().filter(|note| note.contains("held by")).collect();
+    assert_eq!(blocked.len(), 2, "{blocked:?}");
 }
 
 #[test]
-fn nominated_pods_are_promised_to_their_node() {
+fn nominated_pods_use_the_capacity_of_their_node() {
     let text = NODES.to_owned()
         + &pod("a", "", "", "nominatedNodeName: stays")
         + &pod("b", "", "", "nominatedNodeName: goes")
@@ -84,18 +84,22 @@ fn nominated_pods_are_promised_to_their_node() {
     let captured = captured(&text);
     assert_eq!(planned(&captured.input), "default/b Pod/b\ndefault/c Pod/c");
     assert!(nodes(&captured.input).ends_with("stays initialized taints [] pods [a]"));
-    let promised = captured.notes.iter().filter(|note| note.contains("are promised to a node")).count();
-    assert_eq!(promised, 1, "{:?}", captured.notes);
+    let nominated = captured
+        .notes
+        .iter()
+        .filter(|note| note.contains("are nominated for a node (status.nominatedNodeName)"))
+        .count();
+    assert_eq!(nominated, 1, "{:?}", captured.notes);
 }
 
 #[test]
-fn pods_of_others_are_left_to_them_in_one_note() {
+fn pods_of_other_schedulers_are_excluded_with_one_note() {
     let text = pod("a", "", "schedulerName: foo", "")
         + &pod("b", "", "schedulerName: foo", "")
         + &pod("c", "", "schedulingGates: [{name: g}]", "");
     let captured = captured(&text);
     assert_eq!(planned(&captured.input), "");
-    let expected = "pods of another scheduler (foo) are left to it: default/a, default/b";
+    let expected = "pods of another scheduler (foo) are not planned: default/a, default/b";
     assert!(captured.notes.iter().any(|note| note == expected), "{:?}", captured.notes);
     assert!(captured.notes.iter().any(|note| note.contains("gated") && note.contains("default/c")));
 }
@@ -108,22 +112,23 @@ fn namespaces_keep_their_labels_and_gain_their_name() {
 }
 
 #[test]
-fn a_pod_that_is_resized_in_place_takes_the_larger_of_what_it_wants_and_holds() {
-    let resized = |conditions: &str, wanted: &str| {
+fn a_pod_resized_in_place_uses_the_larger_of_request_and_allocation() {
+    let resized = |conditions: &str, requested: &str| {
         let text = NODES.to_owned()
             + &format!(
-                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: stays\n  containers: [{{name: a, resources: {{requests: {{cpu: {wanted}, memory: 1Gi}}}}}}]\n  initContainers: [{{name: s, restartPolicy: Always, resources: {{requests: {{cpu: 100m}}}}}}]\nstatus:\n  phase: Running\n  conditions: [{conditions}]\n  containerStatuses: [{{name: a, allocatedResources: {{cpu: '2', memory: 512Mi}}, resources: {{requests: {{cpu: 1500m, memory: 768Mi}}}}}}]\n  initContainerStatuses: [{{name: s, allocatedResources: {{cpu: 300m}}}}]\n---\n"
+                "apiVersion: v1\nkind: Pod\nmetadata: {{name: p}}\nspec:\n  nodeName: stays\n  containers: [{{name: a, resources: {{requests: {{cpu: {requested}, memory: 1Gi}}}}}}]\n  initContainers: [{{name: s, restartPolicy: Always, resources: {{requests: {{cpu: 100m}}}}}}]\nstatus:\n  phase: Running\n  conditions: [{conditions}]\n  containerStatuses: [{{name: a, allocatedResources: {{cpu: '2', memory: 512Mi}}, resources: {{requests: {{cpu: 1500m, memory: 768Mi}}}}}}]\n  initContainerStatuses: [{{name: s, allocatedResources: {{cpu: 300m}}}}]\n---\n"
             );
         let input = captured(&text).input;
         let pod = input.nodes.iter().find(|node| node.name.as_ref() == "stays").unwrap().pods[0].shape;
         let requests = &input.shapes[pod as usize].requests;
         (requests.get("cpu"), requests.get("memory"))
     };
-    // It shrinks from 2 to 1 cores and grows from 768Mi to 1Gi; its sidecar shrinks from 300m to 100m.
+    // The container shrinks from 2 cores to 1 and grows from 768Mi to 1Gi; the sidecar shrinks from
+    // 300m to 100m.
     assert_eq!(resized("", "'1'"), (2_300, 1 << 30));
-    // It grows to 3 cores.
+    // The container grows to 3 cores.
     assert_eq!(resized("", "'3'"), (3_300, 1 << 30));
-    // What the kubelet cannot give does not count.
+    // The requests of an infeasible resize are ignored.
     let infeasible = "{type: PodResizePending, status: 'True', reason: Infeasible}";
     assert_eq!(resized(infeasible, "'3'"), (2_300, 768 << 20));
 }

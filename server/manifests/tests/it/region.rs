@@ -1,4 +1,4 @@
-//! The region that is planned in.
+//! The region of the plan.
 
 use manifests::{Captured, InputError, Options};
 
@@ -26,7 +26,7 @@ fn nodes_and_zones_of_pools_name_the_region() {
 }
 
 #[test]
-fn without_a_word_it_is_us_east_1_with_a_note() {
+fn the_default_region_is_us_east_1_with_a_note() {
     let captured =
         read(&crate::pod("p", "nodeSelector: {topology.kubernetes.io/zone: eu-west-1a}"), None).expect("a valid pod");
     assert_eq!(captured.region, "us-east-1");
@@ -34,7 +34,7 @@ fn without_a_word_it_is_us_east_1_with_a_note() {
 }
 
 #[test]
-fn two_regions_are_refused() {
+fn two_regions_are_an_error() {
     let errors = read(&(node("eu-central-1b") + &node("us-east-1a")), None).expect_err("two regions");
     assert!(
         errors[0]
@@ -59,15 +59,15 @@ fn flags_tighten_the_rules_of_pools() {
 }
 
 /// The pool without its zone.
-fn anywhere() -> String {
+fn pool_without_zone() -> String {
     let pool = POOL.replace("{key: topology.kubernetes.io/zone, operator: In, values: [us-east-1a]}", "");
     assert!(!pool.contains("us-east-1"), "{pool}");
     pool
 }
 
 #[test]
-fn a_region_without_zones_is_refused_unless_the_input_names_some() {
-    let pool = anywhere();
+fn a_region_without_zones_is_an_error_unless_the_input_names_some() {
+    let pool = pool_without_zone();
     let refused = |region: &str| read(&pool, Some(region)).expect_err("no zones are known")[0].message.clone();
     let gov = refused("us-gov-west-1");
     assert!(gov.contains("prices and no zones of us-gov-west-1"), "{gov}");
@@ -79,22 +79,22 @@ fn a_region_without_zones_is_refused_unless_the_input_names_some() {
         zones: zones.iter().map(|zone| (*zone).to_owned()).collect(),
         ..Options::default()
     };
-    let sold = |options: &Options| -> std::collections::BTreeSet<String> {
+    let available_zones = |options: &Options| -> std::collections::BTreeSet<String> {
         let captured = manifests::read(&[source(&pool)], options).expect("zones are given");
         let types = captured.input.pools[0].catalogue.types.iter();
         let available = types.flat_map(|machine| &machine.offerings).filter(|offering| offering.available);
         available.map(|offering| offering.zone.to_string()).collect()
     };
-    assert_eq!(sold(&options(&["us-gov-west-1b"])), ["us-gov-west-1b".to_owned()].into());
-    // A server may wait for the EC2NodeClass's subnets.
-    assert!(sold(&Options { allow_no_zones: true, ..options(&[]) }).is_empty());
-    // Without a pool there is nothing to buy, and nothing is missing.
+    assert_eq!(available_zones(&options(&["us-gov-west-1b"])), ["us-gov-west-1b".to_owned()].into());
+    // A server starts without zones: an EC2NodeClass may get subnets later.
+    assert!(available_zones(&Options { allow_no_zones: true, ..options(&[]) }).is_empty());
+    // Without a NodePool nothing is launched, so that no zone is needed.
     assert_eq!(region("", Some("us-gov-west-1")), "us-gov-west-1");
 }
 
 #[test]
 fn the_flag_bounds_the_zones_of_node_classes_without_a_status() {
-    let pool = anywhere();
+    let pool = pool_without_zone();
     let options = Options { zones: vec!["eu-north-1c".to_owned()], ..Options::default() };
     let captured = manifests::read(&[source(&pool)], &options).expect("a valid pool");
     assert_eq!(captured.region, "eu-north-1", "the zones name the region");

@@ -1,4 +1,4 @@
-//! What a pod asks for.
+//! Requests and constraints of pods.
 
 use engine::model::{SelectorOperator, TolerationOperator};
 
@@ -11,7 +11,7 @@ fn requests(spec: &str) -> String {
 }
 
 #[test]
-fn containers_add_up_and_limits_stand_in_for_requests() {
+fn containers_add_up_and_limits_replace_missing_requests() {
     let spec = "containers: [{name: a, resources: {requests: {cpu: 100m, memory: 1Gi}}}, {name: b, resources: {limits: {cpu: 0.5}}}]";
     assert_eq!(requests(spec), "cpu=600m memory=1Gi pods=1");
 }
@@ -28,8 +28,9 @@ fn sidecars_run_beside_and_init_containers_before() {
 }
 
 #[test]
-fn the_level_of_the_pod_overrides_and_overhead_comes_on_top() {
-    // cpu: 2 at the level of the pod + 0.25 overhead. memory: its limit counts, no container asks for any.
+fn pod_level_requests_override_and_overhead_is_added() {
+    // cpu: 2 at pod level + 0.25 overhead. memory: the limit of the pod, because no container
+    // requests memory.
     let spec = "containers: [{name: a, resources: {requests: {cpu: '1'}}}], overhead: {cpu: 250m},
         resources: {requests: {cpu: '2'}, limits: {memory: 4Gi}}";
     assert_eq!(requests(spec), "cpu=2250m memory=4Gi pods=1");
@@ -69,7 +70,7 @@ fn match_label_keys_add_the_pods_own_values() {
 }
 
 #[test]
-fn mismatch_label_keys_refuse_the_pods_own_values() {
+fn mismatch_label_keys_exclude_the_pods_own_values() {
     let affinity = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: z, labelSelector: {matchLabels: {a: b}}, mismatchLabelKeys: [app]}]}}";
     let shape = shape(&pod("p", affinity));
     let terms = &shape.pod_anti_affinity[0].selector.as_ref().expect("a selector").terms;
@@ -105,7 +106,7 @@ fn priority_comes_from_the_number_the_class_or_the_default_class() {
 }
 
 #[test]
-fn resource_claims_are_invalid_and_not_refused() {
+fn pods_with_resource_claims_are_invalid_and_not_an_error() {
     let input = input(&pod("p", "resourceClaims: [{name: gpu, resourceClaimName: x}]"));
     assert!(input.pods[0].invalid.is_some());
 }

@@ -1,4 +1,5 @@
-//! Default topology spread constraints: how they are read, who gets them, and what they count.
+//! Default topology spread constraints: the configuration, the pods that they apply to, and their
+//! selectors.
 
 use engine::model::{LabelSelector, PodShape, SelectorOperator};
 use manifests::{Captured, Options, Source};
@@ -15,7 +16,8 @@ fn read(text: &str, config: &str) -> Result<Captured, Vec<String>> {
     manifests::read(&sources, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
 }
 
-/// What the first planned pod of `text` counts by default: `key=value` and other terms, or that it is not spread.
+/// The selector of the default constraint of the first planned pod of `text`: `key=value` and other
+/// terms, or that it is not spread.
 fn counts(text: &str) -> String {
     let captured = read(text, ZONES).expect("read");
     match first_shape(&captured).spread.as_slice() {
@@ -37,7 +39,7 @@ fn written(selector: &LabelSelector) -> String {
     selector.terms.iter().map(term).collect::<Vec<String>>().join(",")
 }
 
-/// A pod labelled `app: web, track: blue`, its owner in flow YAML and more of its specification.
+/// A pod with the labels `app: web, track: blue`, its owner in flow YAML, and further fields.
 fn pod(owner: &str, labels: &str, spec: &str) -> String {
     let owners =
         if owner.is_empty() { String::new() } else { format!(", ownerReferences: [{{{owner}, controller: true}}]") };
@@ -87,14 +89,14 @@ fn a_controller_adds_its_selector() {
 fn pods_of_a_deployment_count_those_of_their_own_replica_set() {
     let deployment = workload("Deployment", "replicas: 1\n  selector: {matchLabels: {app: web}}", "");
     let live = pod("kind: ReplicaSet, name: web-5d", ", pod-template-hash: 5d", "");
-    // The ReplicaSet itself is not in the input: its selector is the Deployment's and the hash.
+    // The ReplicaSet is not in the input: its selector is that of the Deployment and the hash.
     assert_eq!(counts(&(live.clone() + &deployment)), "app=web,pod-template-hash=5d");
     let set = "apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web-5d, ownerReferences: [{kind: Deployment, name: web, controller: true}]}\nspec:\n  replicas: 1\n  selector: {matchLabels: {track: blue, pod-template-hash: 5d}}\n  template: {metadata: {labels: {app: web, track: blue, pod-template-hash: 5d}}, spec: {containers: [{name: a}]}}\n---\n";
     assert_eq!(counts(&(live + &deployment + set)), "pod-template-hash=5d,track=blue");
 }
 
 #[test]
-fn a_pod_is_not_spread_when_nothing_tells_what_it_counts() {
+fn a_pod_without_service_and_controller_is_not_spread() {
     assert_eq!(counts(&pod("", "", "")), "not spread");
     assert_eq!(counts(&workload("Job", "parallelism: 1", ", restartPolicy: Never")), "not spread");
     let captured = read(&pod("", "", ""), ZONES).expect("read");
@@ -110,7 +112,7 @@ fn a_pod_that_declares_constraints_keeps_its_own_alone() {
 }
 
 #[test]
-fn pods_that_run_are_left_as_they_are() {
+fn running_pods_are_unchanged() {
     let node = "apiVersion: v1\nkind: Node\nmetadata: {name: node-1, labels: {topology.kubernetes.io/zone: us-east-1a}}\nstatus: {allocatable: {cpu: 4, memory: 8Gi, pods: 10}, capacity: {cpu: 4, memory: 8Gi, pods: 10}}\n---\n";
     let text =
         node.to_owned() + &pod("", "", ", nodeName: node-1") + &service("one", "default", "selector: {app: web}, ");
@@ -120,7 +122,7 @@ fn pods_that_run_are_left_as_they_are() {
 }
 
 #[test]
-fn both_forms_say_the_same() {
+fn both_forms_are_equivalent() {
     let constraints = r#"[{"maxSkew": 3, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"}, {"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone", "whenUnsatisfiable": "DoNotSchedule", "minDomains": 2}]"#;
     let short = format!("{{\"podTopologySpread\": {{\"defaultConstraints\": {constraints}}}}}");
     let full = format!(
@@ -153,7 +155,7 @@ fn a_configuration_without_constraints_is_noted() {
 }
 
 #[test]
-fn a_configuration_that_no_scheduler_would_take_is_refused() {
+fn a_configuration_that_kube_scheduler_rejects_is_an_error() {
     let constraint = |fields: &str| format!("podTopologySpread: {{defaultConstraints: [{{{fields}}}]}}");
     let fits = "maxSkew: 1, topologyKey: zone, whenUnsatisfiable: DoNotSchedule";
     let first = "podTopologySpread.defaultConstraints[0]";
@@ -162,6 +164,8 @@ fn a_configuration_that_no_scheduler_would_take_is_refused() {
             "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{{pluginConfig: [{{name: PodTopologySpread, args: {{{args}}}}}]}}]"
         )
     };
+    // Each case has one error; fields of kube-scheduler's own file and of the short form differ in
+    // their paths.
     for (config, expected) in [
         (constraint(&format!("{fits}, labelSelector: {{}}")), format!("{first}.labelSelector: must be left out")),
         (constraint(&format!("{fits}, matchLabelKeys: [a]")), format!("{first}.matchLabelKeys: must be left out")),
@@ -180,7 +184,7 @@ fn a_configuration_that_no_scheduler_would_take_is_refused() {
         ),
         (
             constraint(&format!("{fits}}}, {{{fits}")),
-            "podTopologySpread.defaultConstraints[1]: stands twice".to_owned(),
+            "podTopologySpread.defaultConstraints[1]: occurs twice".to_owned(),
         ),
         (constraint(&format!("{fits}, skew: 1")), format!("{first}.skew: not a field here, allowed: maxSkew, ")),
         (

@@ -1,4 +1,4 @@
-//! Volumes and where they let a pod run.
+//! Node requirements of volumes.
 
 use engine::model::VolumeAlternatives;
 
@@ -30,7 +30,7 @@ fn bound(name: &str, volume: &str) -> String {
     )
 }
 
-/// A volume with one node selector term for each text of expressions.
+/// A PersistentVolume with one node selector term for each element of `terms`.
 fn volume(name: &str, source: &str, terms: &[&str]) -> String {
     let terms: Vec<String> = terms.iter().map(|term| format!("{{matchExpressions: [{term}]}}")).collect();
     format!(
@@ -39,7 +39,7 @@ fn volume(name: &str, source: &str, terms: &[&str]) -> String {
     )
 }
 
-/// The volume needs of a pod that mounts `claims`.
+/// The volume requirements of a pod that mounts `claims`.
 fn needs(claims: &[&str], objects: &str) -> VolumeAlternatives {
     let mounts: Vec<String> = claims
         .iter()
@@ -90,7 +90,8 @@ fn several_volumes_must_suit_one_node() {
             + &bound("b", "pb")
             + &volume("pb", CSI, &[&zone(second)])
     };
-    // (a or b) and b leaves b; (a or b) and c leaves two contradictions, which are kept to be told.
+    // (a or b) and b is b. (a or b) and c is two contradictions, which are kept so that they can be
+    // reported.
     assert_eq!(
         alternatives(&needs(&["a", "b"], &objects("us-east-1b"))),
         ["topology.kubernetes.io/zone In [us-east-1b]"]
@@ -100,21 +101,21 @@ fn several_volumes_must_suit_one_node() {
 }
 
 #[test]
-fn claims_that_nobody_can_mount_say_why() {
+fn claims_that_cannot_be_mounted_have_a_reason() {
     assert_eq!(blocked(&["none"], ""), "PersistentVolumeClaim/default/none is not in the input");
     assert!(blocked(&["c"], &claim("c", "storageClassName: at-once")).contains("StorageClass/at-once binds at once"));
     assert!(
         blocked(&["c"], &claim("c", "storageClassName: other"))
             .contains("StorageClass/other, which is not in the input")
     );
-    assert!(blocked(&["c"], &claim("c", "storageClassName: ''")).contains("wants no storage class"));
+    assert!(blocked(&["c"], &claim("c", "storageClassName: ''")).contains("has an empty storageClassName"));
     assert!(blocked(&["c"], &claim("c", "volumeName: pv")).contains("is not bound to it yet"));
     assert!(blocked(&["c"], &bound("c", "pv")).contains("PersistentVolume/pv, which is not in the input"));
     assert!(blocked(&["c"], &claim("c", "").replace("---", "status: {phase: Lost}\n---")).contains("lost its volume"));
 }
 
 #[test]
-fn a_local_volume_stays_with_its_host_as_long_as_that_exists() {
+fn a_local_volume_constrains_the_host_while_the_node_exists() {
     let host = "{key: kubernetes.io/hostname, operator: In, values: [h]}";
     let objects = bound("c", "pv") + &volume("pv", "local: {path: /x}", &[host]);
     assert_eq!(alternatives(&needs(&["c"], &objects)), Vec::<String>::new());

@@ -1,8 +1,8 @@
-//! Workloads become the replicas that they lack.
+//! The missing replicas of workloads are planned.
 
 use crate::{captured, input, planned};
 
-/// A StatefulSet of three with a claim each; its class waits for the first consumer.
+/// A StatefulSet with three replicas and a claim for each; its class binds on the first consumer.
 pub const STATEFUL: &str = "
 apiVersion: apps/v1
 kind: StatefulSet
@@ -60,7 +60,7 @@ fn live_pods_count_through_their_replica_sets() {
         + &owned("web-77-a", "ReplicaSet", "web-77", "")
         + &owned("web-77-b", "ReplicaSet", "web-77", "status: {phase: Failed}")
         + &owned("web-0", "ReplicaSet", "web-77", "");
-    // Four wanted, two live (one has failed): two are lacking, and web-0 is taken.
+    // Four desired, two active (one has failed): two are missing, and the name web-0 is taken.
     let expected = "default/web-0 Deployment/web\ndefault/web-1 Deployment/web\ndefault/web-2 Deployment/web\ndefault/web-77-a Deployment/web";
     assert_eq!(planned(&input(&text)), expected);
 }
@@ -77,21 +77,21 @@ fn a_replica_set_whose_deployment_is_not_in_the_input_counts_its_live_pods() {
         "metadata: {name: web-77, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: web, controller: true}]}",
     );
     let text = set + &owned("web-77-a", "ReplicaSet", "web-77", "") + &owned("web-77-b", "ReplicaSet", "web-77", "");
-    // Three wanted, two live: one is lacking.
+    // Three desired, two active: one is missing.
     let expected =
         "default/web-77-0 ReplicaSet/web-77\ndefault/web-77-a ReplicaSet/web-77\ndefault/web-77-b ReplicaSet/web-77";
     assert_eq!(planned(&input(&text)), expected);
 }
 
 #[test]
-fn a_replica_set_that_is_not_in_the_input_is_known_by_its_hash() {
+fn a_replica_set_that_is_not_in_the_input_is_recognized_by_its_hash() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: web-5d-x, labels: {pod-template-hash: 5d}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web-5d, controller: true}]}\nspec: {containers: [{name: a}]}\n---\n";
     let text = workload("Deployment", "web", "replicas: 1") + pod;
     assert_eq!(planned(&input(&text)), "default/web-5d-x Deployment/web");
 }
 
 #[test]
-fn jobs_want_the_smaller_of_parallelism_and_what_is_left() {
+fn jobs_desire_the_smaller_of_parallelism_and_remaining_completions() {
     let text = workload("Job", "a", "parallelism: 5\n  completions: 3")
         + &workload("Job", "b", "parallelism: 5\n  suspend: true")
         + &workload("Job", "c", "completions: 3").replace("\n---\n", "\nstatus: {succeeded: 3}\n---\n")
@@ -101,7 +101,7 @@ fn jobs_want_the_smaller_of_parallelism_and_what_is_left() {
 }
 
 #[test]
-fn a_stateful_set_makes_a_claim_for_each_replica() {
+fn a_stateful_set_creates_a_claim_for_each_replica() {
     let text = STATEFUL.to_owned() + &owned("db-1", "StatefulSet", "db", "");
     let input = input(&text);
     assert_eq!(
@@ -133,7 +133,7 @@ fn what_is_not_planned_is_noted_by_group() {
         assert!(captured.notes.iter().any(|note| note.contains(part)), "{part} is not in {:?}", captured.notes)
     };
     has("Deployment/default/gated (2 replicas)");
-    has("pods of another scheduler (foo) are left to it: Deployment/default/other (2 replicas)");
+    has("pods of another scheduler (foo) are not planned: Deployment/default/other (2 replicas)");
     has("default/nightly");
     has("not read: kind Thing (example.com/v1): t");
 }

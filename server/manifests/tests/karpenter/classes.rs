@@ -3,9 +3,9 @@
 use cloud::catalogue::{AmiFamily, NetworkInterface, Threshold};
 use manifests::karpenter::NodeClassManifest;
 
-use super::{read_with, told};
+use super::{messages, read_with};
 
-/// A class with `spec` (two spaces deep) besides subnets, groups and role.
+/// A class with subnets, security groups, a role, and `spec` (indented by two spaces).
 fn class(spec: &str) -> String {
     format!(
         "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata:\n  name: base\nspec:\n  role: nodes\n  subnetSelectorTerms: [{{tags: {{net: a}}}}]\n  \
@@ -17,7 +17,7 @@ const ALIAS: &str = "  amiSelectorTerms: [{alias: al2023@latest}]\n";
 
 fn read(yaml: &str) -> (NodeClassManifest, Vec<String>) {
     let (class, errors) = read_with(yaml, NodeClassManifest::read);
-    (class.unwrap(), told(&errors))
+    (class.unwrap(), messages(&errors))
 }
 
 fn good(spec: &str) -> NodeClassManifest {
@@ -168,7 +168,7 @@ fn status_bounds_zones_and_brings_reservations_and_images() {
 }
 
 #[test]
-fn an_unready_or_leaving_class_says_so() {
+fn an_unready_or_deleted_class_has_a_reason() {
     let (unready, _) = read(&format!(
         "{}status: {{conditions: [{{type: Ready, status: 'False', reason: SubnetsNotFound}}]}}\n",
         class(ALIAS)

@@ -1,4 +1,4 @@
-//! Reading of Karpenter's objects, as people write them.
+//! Parsing of Karpenter's objects, from YAML as users write it.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own input has failed")]
 
@@ -15,7 +15,7 @@ fn documents(yaml: &str) -> Vec<Document> {
     parse(&source, &ValueBudget::default(), Detail::Whole).unwrap()
 }
 
-/// What `read` makes of the one object in `yaml`, and what is wrong with it.
+/// The result of `read` for the one object in `yaml`, and its errors.
 fn read_with<T>(yaml: &str, read: impl FnOnce(&Cursor<'_>) -> T) -> (T, Vec<InputError>) {
     let documents = documents(yaml);
     let problems = Problems::default();
@@ -27,6 +27,6 @@ fn read_with<T>(yaml: &str, read: impl FnOnce(&Cursor<'_>) -> T) -> (T, Vec<Inpu
 }
 
 /// `path: message` of each error.
-fn told(errors: &[InputError]) -> Vec<String> {
+fn messages(errors: &[InputError]) -> Vec<String> {
     errors.iter().map(|error| format!("{}: {}", error.path, error.message)).collect()
 }

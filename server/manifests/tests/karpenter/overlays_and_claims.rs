@@ -3,13 +3,13 @@
 use manifests::karpenter::node_overlay::PriceChange;
 use manifests::karpenter::{Lifetime, NodeClaimManifest, NodeOverlayManifest};
 
-use super::{read_with, told};
+use super::{messages, read_with};
 
 fn overlay(spec: &str) -> (NodeOverlayManifest, Vec<String>) {
     let yaml =
         format!("{{apiVersion: karpenter.sh/v1alpha1, kind: NodeOverlay, metadata: {{name: o}}, spec: {{{spec}}}}}");
     let (read, errors) = read_with(&yaml, NodeOverlayManifest::read);
-    (read.unwrap(), told(&errors))
+    (read.unwrap(), messages(&errors))
 }
 
 #[test]
@@ -42,13 +42,13 @@ fn an_overlay_is_checked() {
 }
 
 #[test]
-fn a_claim_tells_what_was_asked_for_and_what_became_of_it() {
+fn a_claim_has_its_spec_and_its_status() {
     let yaml = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: web-x7, labels: {karpenter.sh/nodepool: web}, creationTimestamp: 2026-01-01T00:00:00Z}\n\
                 spec:\n  nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: base}\n  expireAfter: Never\n  \
                 requirements: [{key: karpenter.sh/nodepool, operator: In, values: [web]}]\n  resources: {requests: {cpu: 2500m}}\n\
                 status: {providerID: 'aws:///a/i-1', capacity: {cpu: 4}, allocatable: {cpu: 3920m}, conditions: [{type: Launched, status: 'True'}]}\n";
     let (read, errors) = read_with(yaml, NodeClaimManifest::read);
-    assert_eq!(told(&errors), [""; 0]);
+    assert_eq!(messages(&errors), [""; 0]);
     let read = read.unwrap();
     assert_eq!(
         (read.pool.as_deref(), read.provider_id.as_deref(), read.node_name),

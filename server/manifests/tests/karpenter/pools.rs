@@ -1,12 +1,13 @@
 //! NodePools.
 
 use engine::model::labels::{NODECLASS, NODEPOOL};
-use engine::model::{MicroUsd, NotReady, Operator};
+use engine::model::{MicroUsd, Millis, NotReady, Operator};
 use manifests::karpenter::{Budget, ConsolidationPolicy, DisruptionReason, Lifetime, NodePoolManifest, Quota};
 
-use super::{read_with, told};
+use super::{messages, read_with};
 
-/// A NodePool with `metadata`, `spec` (two spaces deep) and `inner` (`spec.template.spec`, six spaces deep) added.
+/// A NodePool with additional `metadata`, `spec` (indented by two spaces) and `inner`
+/// (`spec.template.spec`, indented by six).
 fn pool(metadata: &str, spec: &str, inner: &str) -> String {
     format!(
         "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata:\n  name: web\n{metadata}\nspec:\n{spec}\n  template:\n    metadata:\n      \
@@ -19,7 +20,7 @@ const NO_REQUIREMENTS: &str = "      requirements: []";
 fn read(yaml: &str) -> (Option<NodePoolManifest>, Vec<String>, Vec<String>) {
     let mut notes = Vec::new();
     let (pool, errors) = read_with(yaml, |at| NodePoolManifest::read(at, &mut notes));
-    (pool, told(&errors), notes)
+    (pool, messages(&errors), notes)
 }
 
 fn good(yaml: &str) -> NodePoolManifest {
@@ -35,8 +36,8 @@ fn a_pool_has_its_fields_and_karpenters_defaults() {
     assert_eq!(read.limits.to_string(), "cpu=100 nodes=7");
     assert_eq!(read.disruption.budgets, [Budget { nodes: Quota::Percent(10), reasons: None, window: None }]);
     assert_eq!(read.disruption.policy, ConsolidationPolicy::WhenEmptyOrUnderutilized);
-    assert_eq!(read.disruption.consolidate_after, Lifetime::Millis(0));
-    assert_eq!(read.expire_after, Lifetime::Millis(30 * 24 * 3_600_000), "720h are 30 days");
+    assert_eq!(read.disruption.consolidate_after, Lifetime::Finite(Millis::ZERO));
+    assert_eq!(read.expire_after, Lifetime::Finite(Millis::from_hours(30 * 24)), "720h are 30 days");
     assert_eq!(read.not_ready, None);
 }
 
@@ -53,7 +54,7 @@ fn requirements_are_met_with_labels_and_the_names_of_pool_and_class() {
 }
 
 #[test]
-fn everything_wrong_is_told_at_once_with_its_path() {
+fn all_errors_are_reported_at_once_with_their_path() {
     let inner = "      requirements:\n      - {key: a b, operator: In, values: [x]}\n      - {key: a, operator: in, values: [x]}\n      - {key: a, operator: In}\n      \
                  - {key: a, operator: Lt, values: ['-1']}\n      - {key: karpenter.sh/nodepool, operator: Exists}\n      - {key: a, operator: In, values: [x], minValues: 2}\n      \
                  taints:\n      - {key: a}\n      expireAfter: 30d";
@@ -81,7 +82,7 @@ fn everything_wrong_is_told_at_once_with_its_path() {
 }
 
 #[test]
-fn required_fields_are_asked_for() {
+fn missing_required_fields_are_errors() {
     let (read, errors, _) =
         read("{apiVersion: karpenter.sh/v1, kind: NodePool, metadata: {name: x}, spec: {template: {spec: {}}}}");
     assert_eq!(read, None);
@@ -90,7 +91,7 @@ fn required_fields_are_asked_for() {
 }
 
 #[test]
-fn labels_of_karpenters_own_are_refused() {
+fn restricted_labels_are_rejected() {
     let yaml = pool("", "", NO_REQUIREMENTS)
         .replace("tier: front", "karpenter.sh/x: a, mykarpenter.sh/y: a, karpenter.sh/capacity-type: spot, b: 'a b'");
     let (_, errors, _) = read(&yaml);
@@ -106,7 +107,7 @@ fn budgets_are_read_with_reasons_and_windows() {
         good(&pool("", &format!("  disruption: {{consolidateAfter: Never, budgets: {budgets}}}"), NO_REQUIREMENTS));
     let [night, share] = &read.disruption.budgets[..] else { panic!("{:?}", read.disruption) };
     assert_eq!((night.nodes, night.reasons.as_deref()), (Quota::Nodes(0), Some(&[DisruptionReason::Drifted][..])));
-    assert_eq!(night.window.map(|(_, millis)| millis), Some(8 * 3_600_000));
+    assert_eq!(night.window.map(|(_, duration)| duration), Some(Millis::from_hours(8)));
     assert_eq!((share.nodes, share.reasons.as_deref()), (Quota::Percent(25), Some(&[][..])));
     assert_eq!(read.disruption.consolidate_after, Lifetime::Never);
     let (_, errors, _) = self::read(&pool(
@@ -118,7 +119,7 @@ fn budgets_are_read_with_reasons_and_windows() {
 }
 
 #[test]
-fn what_only_karpenters_validation_refuses_makes_the_pool_unready() {
+fn a_pool_that_only_karpenters_validation_rejects_is_unready() {
     let inner = "      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [sopt]}]";
     let Some(NotReady::NodePool(text)) = good(&pool("", "", inner)).not_ready else { panic!("ready") };
     assert!(text.contains("sopt") && text.contains("on-demand, spot and reserved"), "{text}");
@@ -127,7 +128,7 @@ fn what_only_karpenters_validation_refuses_makes_the_pool_unready() {
     );
     assert_eq!(
         good(&pool("", "", &taints)).not_ready,
-        Some(NotReady::NodePool("taint a:NoSchedule stands twice in taints and startupTaints".into()))
+        Some(NotReady::NodePool("taint a:NoSchedule occurs twice in taints and startupTaints".into()))
     );
 }
 
@@ -149,7 +150,7 @@ fn readiness_follows_status_and_class() {
 }
 
 #[test]
-fn static_pools_take_no_weight_and_limit_nodes_only() {
+fn static_pools_have_no_weight_and_limit_nodes_only() {
     assert_eq!(good(&pool("", "  replicas: 3\n  limits: {nodes: 5}", NO_REQUIREMENTS)).replicas, Some(3));
     let (_, errors, _) = read(&pool("", "  replicas: 3\n  weight: 1\n  limits: {cpu: 5}", NO_REQUIREMENTS));
     assert_eq!(errors.len(), 2, "{errors:?}");
@@ -167,7 +168,7 @@ fn opt_in_rules_are_annotations_of_the_pool() {
     let rules = read.unwrap().rules;
     assert!(rules.zone_balance);
     assert_eq!(rules.safe_architectures.iter().map(|a| a.as_ref()).collect::<Vec<_>>(), ["amd64", "arm64"]);
-    assert_eq!(rules.spot_fallback_after_ms, Some(600_000));
+    assert_eq!(rules.spot_fallback_after, Some(Millis::from_mins(10)));
     assert_eq!((rules.max_price_per_vcpu, rules.max_node_price), (Some(MicroUsd(50_000)), Some(MicroUsd(2_000_000))));
     assert_eq!((rules.spot_max_percent, rules.on_demand_min_nodes), (Some(0), Some(2)));
     assert_eq!((rules.max_node_vcpu, rules.min_nodes), (Some(64), Some(3)));
@@ -176,7 +177,7 @@ fn opt_in_rules_are_annotations_of_the_pool() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_read_is_refused_naming_what_is_allowed() {
+fn an_invalid_rule_is_an_error_that_names_the_allowed_values() {
     for (name, value, allowed) in [
         ("zone-balance", "'yes'", "true, false"),
         ("safe-architectures", "x86", "amd64, arm64"),

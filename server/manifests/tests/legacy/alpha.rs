@@ -80,7 +80,7 @@ fn the_order_of_fields_in_a_converted_class_is_that_of_the_template() {
     );
 }
 
-/// A Provisioner that says everything itself, its provider included.
+/// A Provisioner with all fields inline, including its provider.
 const INLINE: &str = "
 apiVersion: karpenter.sh/v1alpha5
 kind: Provisioner
@@ -151,13 +151,14 @@ spec:
   kubelet: {maxPods: 60, systemReserved: {cpu: '1'}}
 ",
     );
+    // Fields of the Provisioner without an equivalent in v1.
     assert_noted(&converted, &["instance-pods", "dropped"]);
     assert_noted(&converted, &["containerRuntime", "dropped"]);
     assert_noted(&converted, &["do-not-consolidate", "holds drift as well"]);
     assert_noted(&converted, &["Provisioner/batch: expiry is forceful in v1"]);
 }
 
-/// Provisioners that share the class `shared`, with `maxPods` or without.
+/// Provisioners that refer to the class `shared`, with or without `maxPods`.
 fn pools(blocks: &[(&str, Option<u32>)]) -> String {
     let pool = |(name, most): &(&str, Option<u32>)| {
         let kubelet = most.map_or(String::new(), |most| format!("  kubeletConfiguration: {{maxPods: {most}}}\n"));
@@ -200,7 +201,7 @@ fn pools_that_differ_in_kubelet_settings_get_classes_of_their_own() {
     assert_eq!(
         split(&[("web", Some(30)), ("ml", Some(110))]),
         ["web -> shared-web", "shared-web = 30", "ml -> shared", "shared = 110"],
-        "ml sorts first and keeps the class"
+        "ml is alphabetically first and keeps the class"
     );
     assert_eq!(
         split(&[("web", Some(30)), ("ml", Some(30)), ("misc", Some(30))]),
@@ -241,7 +242,7 @@ fn emptiness_and_consolidation_follow_the_table() {
 }
 
 #[test]
-fn defaults_stay_away_where_the_key_is_required_or_labelled() {
+fn defaults_are_not_added_where_the_key_is_required_or_labelled() {
     let keys = |spec: &str| -> Vec<String> {
         let spec = provisioner(spec);
         let entries = spec["template"]["spec"]["requirements"].as_array().unwrap().clone();
@@ -302,7 +303,7 @@ fn images_are_chosen_by_family_or_selector() {
 }
 
 #[test]
-fn the_settings_config_map_feeds_profile_and_tags() {
+fn the_settings_config_map_sets_profile_and_tags() {
     let text = format!(
         "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: karpenter-global-settings}}\ndata: {{aws.defaultInstanceProfile: from-settings, aws.tags: '{{\"team\": \"x\", \"own\": \"y\"}}'}}\n---\n{}",
         CLASS.replace("instanceProfile: p, ", "tags: {own: z, karpenter.sh/managed-by: c}, ")

@@ -69,11 +69,12 @@ spec:
   kubelet: {maxPods: 58, evictionHard: {memory.available: 5%}}
 ",
     );
-    assert_noted(&converted, &["spec.disruption.expireAfter: stands in spec.template.spec in v1"]);
-    assert_noted(&converted, &["spec.template.spec.kubelet: stands in spec.kubelet of the EC2NodeClass"]);
+    // The two fields that v1 has in another place.
+    assert_noted(&converted, &["spec.disruption.expireAfter: is in spec.template.spec in v1"]);
+    assert_noted(&converted, &["spec.template.spec.kubelet: is in spec.kubelet of the EC2NodeClass"]);
 }
 
-/// `disruption` and `expireAfter` that a v1beta1 pool with `disruption` becomes.
+/// `disruption` and `expireAfter` of a converted v1beta1 pool with `fields` in its `disruption`.
 fn disruption(fields: &str) -> String {
     let text = format!(
         "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {{name: a}}\nspec:\n  template: {{spec: {{requirements: [], nodeClassRef: {{name: c}}}}}}\n  disruption: {fields}\n"
@@ -108,7 +109,7 @@ fn disruption_follows_the_table() {
     assert_eq!(disruption("null"), "WhenEmptyOrUnderutilized 0s 720h");
 }
 
-/// As articles of the time have it: old selectors, limits in their old place, references left out.
+/// As in published examples of v1beta1: old selectors, misplaced limits, and no references.
 const ARTICLE: &str = "
 apiVersion: karpenter.sh/v1beta1
 kind: NodePool
@@ -150,7 +151,7 @@ spec:
 ";
 
 #[test]
-fn an_article_with_the_usual_mistakes_is_understood() {
+fn a_manifest_with_common_mistakes_is_converted() {
     let converted = good(ARTICLE);
     let all = objects(&converted);
     assert_eq!(all[0]["spec"]["limits"], serde_json::json!({"cpu": 1000, "memory": "4Ti"}));

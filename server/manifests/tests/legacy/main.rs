@@ -1,4 +1,4 @@
-//! Old Karpenter objects become v1. Every expected object is written out by hand.
+//! Conversion of old Karpenter objects to v1. Every expected object is written by hand.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own input has failed")]
 
@@ -23,7 +23,8 @@ fn run(text: &str, options: &Options) -> Result<Converted, Vec<InputError>> {
     convert(documents(text), options)
 }
 
-/// What `text` becomes. The result must read back from YAML as it is and stay as it is when it is converted again.
+/// Converts `text`. Writing and parsing the result as YAML, and converting it again, must not
+/// change it.
 fn good(text: &str) -> Converted {
     let converted = run(text, &Options::default()).unwrap_or_else(|errors| panic!("{}", lines(&errors)));
     let written = yaml::write(converted.documents.iter().map(|document| &document.value));
@@ -55,7 +56,7 @@ fn objects(converted: &Converted) -> Vec<&Value> {
     converted.documents.iter().map(|document| &document.value).collect()
 }
 
-/// Asserts that `converted` holds exactly the objects of `expected`, in that order.
+/// Asserts that `converted` has exactly the objects of `expected`, in that order.
 fn assert_becomes(converted: &Converted, expected: &str) {
     let expected = documents(expected);
     for (at, (found, wanted)) in objects(converted).into_iter().zip(&expected).enumerate() {
@@ -70,7 +71,7 @@ fn assert_becomes(converted: &Converted, expected: &str) {
     assert_eq!(converted.documents.len(), expected.len());
 }
 
-/// Asserts that some note holds every one of `parts`.
+/// Asserts that one note contains all of `parts`.
 fn assert_noted(converted: &Converted, parts: &[&str]) {
     let all = converted.notes.join("\n");
     assert!(

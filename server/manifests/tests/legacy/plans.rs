@@ -1,4 +1,4 @@
-//! What a plan reads on where `convert` stops.
+//! Input that `convert` rejects and a plan accepts.
 
 use super::{assert_noted, objects, planned};
 
@@ -6,7 +6,7 @@ const POOL: &str =
     "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}\nspec: {ttlSecondsUntilExpired: 7200}\n";
 
 #[test]
-fn a_pool_without_class_is_planned_with_a_stand_in() {
+fn a_pool_without_class_is_planned_with_a_placeholder() {
     let converted = planned(POOL);
     let all = objects(&converted);
     assert_eq!(all[0]["spec"]["template"]["spec"]["nodeClassRef"]["name"], "stand-in");
@@ -16,7 +16,7 @@ fn a_pool_without_class_is_planned_with_a_stand_in() {
 }
 
 #[test]
-fn what_only_launching_needs_is_a_note() {
+fn a_missing_field_that_only_launches_need_is_a_note() {
     let text = "apiVersion: karpenter.k8s.aws/v1alpha1\nkind: AWSNodeTemplate\nmetadata: {name: t}\nspec: {launchTemplate: mine}\nstatus: {subnets: [{id: s, zone: eu-west-1a}]}\n";
     let converted = planned(text);
     let class = objects(&converted)[0];
@@ -50,7 +50,7 @@ fn machines_become_claims() {
 }
 
 #[test]
-fn pods_and_nodes_of_an_old_cluster_speak_of_pools() {
+fn pods_and_nodes_of_an_old_cluster_refer_to_pools() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p, annotations: {karpenter.sh/do-not-evict: 'true'}}\nspec:\n  nodeSelector: {karpenter.sh/provisioner-name: a}\n  \
                affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: karpenter.sh/provisioner-name, operator: DoesNotExist}]}]}}}\n  \
                tolerations: [{key: karpenter.sh/disruption, operator: Equal, value: disrupting, effect: NoSchedule}]\n";
@@ -74,7 +74,7 @@ fn pods_and_nodes_of_an_old_cluster_speak_of_pools() {
 }
 
 #[test]
-fn what_is_not_karpenters_passes_through() {
+fn objects_of_other_groups_are_unchanged() {
     let text = "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: x}\n---\napiVersion: cluster.x-k8s.io/v1beta1\nkind: Machine\nmetadata: {name: m}\nspec: {a: b}\n---\n\
                 apiVersion: eks.amazonaws.com/v1\nkind: NodeClass\nmetadata: {name: n}\nspec: {role: r}\n";
     let converted = planned(text);
@@ -83,7 +83,7 @@ fn what_is_not_karpenters_passes_through() {
 }
 
 #[test]
-fn objects_of_today_pass_through_with_status_and_annotations() {
+fn v1_objects_keep_status_and_annotations() {
     let text = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: a-1, annotations: {karpenter.k8s.aws/tagged: 'true', karpenter.sh/nodepool-hash: '1'}, finalizers: [karpenter.sh/termination]}\n\
                 spec: {requirements: [], nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}, expireAfter: 720h}\nstatus: {providerID: x}\n---\n\
                 apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: a, annotations: {karpenter.sh/nodepool-hash: '1'}}\n\

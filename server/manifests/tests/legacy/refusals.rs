@@ -1,10 +1,10 @@
-//! What cannot be converted.
+//! Objects that cannot be converted.
 
 use manifests::legacy::Options;
 
 use super::{good, objects, refused, run};
 
-/// A template with `fields` besides profile, subnets and groups.
+/// An AWSNodeTemplate with instance profile, subnets, security groups, and `fields`.
 fn template(fields: &str) -> String {
     format!(
         "apiVersion: karpenter.k8s.aws/v1alpha1\nkind: AWSNodeTemplate\nmetadata: {{name: t}}\nspec: {{instanceProfile: p, subnetSelector: {{a: b}}, securityGroupSelector: {{a: b}}, {fields}}}\n"
@@ -12,8 +12,9 @@ fn template(fields: &str) -> String {
 }
 
 #[test]
-fn what_v1_cannot_do_is_refused_with_object_and_field() {
+fn fields_without_an_equivalent_in_v1_are_errors_with_object_and_field() {
     let many: String = (0..31).map(|n| format!("v{n},")).collect();
+    // Each case has one error; the message contains object, field and remedy.
     for (text, parts) in [
         (template("launchTemplate: mine"), ["AWSNodeTemplate/t", "spec.launchTemplate", "amiSelectorTerms"]),
         (template("amiFamily: Ubuntu"), ["AWSNodeTemplate/t", "spec.amiFamily", "Ubuntu"]),
@@ -46,8 +47,8 @@ fn what_v1_cannot_do_is_refused_with_object_and_field() {
         (pool("  requirements: [{key: a, operator: Has}]"), ["requirements[0].operator", "Has", "allowed"]),
         (pool("  labels: {karpenter.sh/x: y}"), ["labels", "karpenter.sh/x", "own"]),
     ] {
-        let told = refused(&text);
-        assert!(parts.iter().all(|part| told.contains(part)), "{parts:?}\n{told}");
+        let errors = refused(&text);
+        assert!(parts.iter().all(|part| errors.contains(part)), "{parts:?}\n{errors}");
     }
 }
 
@@ -60,7 +61,7 @@ fn pool(fields: &str) -> String {
 }
 
 #[test]
-fn combinations_that_explode_are_refused_without_being_made() {
+fn too_many_combinations_are_an_error_before_they_are_built() {
     let list: String = (0..10_000).map(|n| format!("v{n},")).collect();
     let text = template("").replace(
         "subnetSelector: {a: b}",
@@ -70,10 +71,10 @@ fn combinations_that_explode_are_refused_without_being_made() {
 }
 
 #[test]
-fn lost_indentation_is_never_guessed() {
-    let told =
+fn lost_indentation_is_an_error_and_never_guessed() {
+    let errors =
         refused("apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata:\nname: a\nspec:\nrequirements: []\n");
-    assert!(told.contains("name stands at the top of the object") && told.contains("indentation"), "{told}");
+    assert!(errors.contains("name is at the top level of the object") && errors.contains("indentation"), "{errors}");
 }
 
 #[test]
@@ -87,7 +88,7 @@ fn a_schedule_needs_a_duration() {
 }
 
 #[test]
-fn a_pool_without_class_is_refused_when_the_input_has_none_or_two() {
+fn a_pool_without_class_is_an_error_when_the_input_has_none_or_two() {
     let pool = "apiVersion: karpenter.sh/v1beta1\nkind: NodePool\nmetadata: {name: a}\nspec: {template: {spec: {requirements: []}}}\n";
     assert!(refused(pool).contains("classes of the input: none"));
     let two = format!("{pool}---\n{}---\n{}", template(""), template("").replace("name: t", "name: u"));

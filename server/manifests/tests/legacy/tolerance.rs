@@ -1,4 +1,4 @@
-//! Mistakes that are understood, and that strictness refuses.
+//! Mistakes that are converted, and that are errors with `strict`.
 
 use super::{good, objects, strict};
 
@@ -6,7 +6,7 @@ const CLASS: &str = "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetad
 const ALIAS: &str = "  amiSelectorTerms: [{alias: al2023@latest}]\n";
 const REFERENCE: &str = "nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: c}";
 
-/// A v1 pool with `spec` beside the template and `inner` in its spec.
+/// A v1 pool with `spec` in its spec and `inner` in the spec of its template.
 fn pool(spec: &str, inner: &str) -> String {
     format!(
         "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: a}}\nspec:\n{spec}\n  template:\n    spec:\n      {REFERENCE}\n{inner}\n---\n{CLASS}{ALIAS}"
@@ -15,9 +15,9 @@ fn pool(spec: &str, inner: &str) -> String {
 
 const EMPTY: &str = "      requirements: []";
 
-/// Asserts that `text` is understood with `value` at `path` of its first object, and refused by
-/// strictness naming `named`.
-fn understood(text: &str, path: &str, value: &str, named: &str) {
+/// Asserts that the conversion of `text` has `value` at `path` of its first object, and that
+/// `strict` reports an error that contains `named`.
+fn assert_converts(text: &str, path: &str, value: &str, named: &str) {
     let converted = good(text);
     let found = path.split('.').fold(objects(&converted)[0], |value, step| {
         step.parse::<usize>().map_or_else(|_| &value[step], |index| &value[index])
@@ -30,51 +30,57 @@ fn understood(text: &str, path: &str, value: &str, named: &str) {
 #[test]
 fn fields_in_the_wrong_place_are_moved() {
     let inner = "spec.template.spec";
-    understood(&pool("  limits: {resources: {cpu: 5}}", EMPTY), "spec.limits", r#"{"cpu":5}"#, "spec.limits.resources");
-    understood(
+    // Too deep, too high, and fields of other versions; each has one misplaced field.
+    assert_converts(
+        &pool("  limits: {resources: {cpu: 5}}", EMPTY),
+        "spec.limits",
+        r#"{"cpu":5}"#,
+        "spec.limits.resources",
+    );
+    assert_converts(
         &pool("  disruption: {consolidateAfter: 0s, expireAfter: 24h}", EMPTY),
         &format!("{inner}.expireAfter"),
         "\"24h\"",
         "spec.disruption.expireAfter",
     );
-    understood(
+    assert_converts(
         &pool("  disruption: {expireAfter: 24h}", EMPTY),
         "spec.disruption",
         "null",
         "spec.disruption.expireAfter",
     );
-    understood(
+    assert_converts(
         &pool("  requirements: []", ""),
         &format!("{inner}.requirements"),
         "[]",
         "spec.requirements: belongs into spec.template.spec",
     );
-    understood(
+    assert_converts(
         &pool("  labels: {team: web}", EMPTY),
         "spec.template.metadata.labels.team",
         "\"web\"",
         "spec.template.metadata.labels",
     );
-    understood(&pool("", &format!("{EMPTY}\n    weight: 7")), "spec.weight", "7", "spec.template.weight");
-    understood(
+    assert_converts(&pool("", &format!("{EMPTY}\n    weight: 7")), "spec.weight", "7", "spec.template.weight");
+    assert_converts(
         &pool("  ttlSecondsUntilExpired: 3600", EMPTY),
         &format!("{inner}.expireAfter"),
         "\"1h\"",
         "spec.ttlSecondsUntilExpired",
     );
-    understood(
+    assert_converts(
         &pool("  ttlSecondsAfterEmpty: 30", EMPTY),
         "spec.disruption.consolidateAfter",
         "\"30s\"",
         "spec.ttlSecondsAfterEmpty",
     );
-    understood(
+    assert_converts(
         &pool("  zones: [eu-west-1a]", EMPTY),
         &format!("{inner}.requirements.0.key"),
         "\"topology.kubernetes.io/zone\"",
         "spec.zones",
     );
-    understood(
+    assert_converts(
         &pool("", &format!("{EMPTY}\n      kubeletConfiguration: {{maxPods: 9}}")),
         &format!("{inner}.kubelet"),
         "null",
@@ -83,44 +89,55 @@ fn fields_in_the_wrong_place_are_moved() {
 }
 
 #[test]
-fn values_in_the_wrong_form_are_understood() {
+fn values_in_the_wrong_form_are_converted() {
     let requirement = |entry: &str| pool("", &format!("      requirements: [{entry}]"));
     let at = |step: &str| format!("spec.template.spec.requirements.0.{step}");
-    understood(
+    // Operators and values of requirements first, then label keys, taints, weight and durations.
+    assert_converts(
         &requirement("{key: a, operator: in, values: [x]}"),
         &at("operator"),
         "\"In\"",
         "requirements[0].operator",
     );
-    understood(&requirement("{key: a, operator: In, values: x}"), &at("values"), r#"["x"]"#, "requirements[0].values");
-    understood(
+    assert_converts(
+        &requirement("{key: a, operator: In, values: x}"),
+        &at("values"),
+        r#"["x"]"#,
+        "requirements[0].values",
+    );
+    assert_converts(
         &requirement("{key: a, operator: Gt, values: [3]}"),
         &at("values"),
         r#"["3"]"#,
         "requirements[0].values",
     );
-    understood(&requirement("{key: a, operator: In, value: [x]}"), &at("values"), r#"["x"]"#, "requirements[0].value");
-    understood(
+    assert_converts(
+        &requirement("{key: a, operator: In, value: [x]}"),
+        &at("values"),
+        r#"["x"]"#,
+        "requirements[0].value",
+    );
+    assert_converts(
         &requirement("{key: karpenter.sh/instance-family, operator: In, values: [m7g]}"),
         &at("key"),
         "\"karpenter.k8s.aws/instance-family\"",
         "karpenter.sh/instance-family",
     );
-    understood(
+    assert_converts(
         &requirement("{key: capacity-type, operator: In, values: [spot]}"),
         &at("key"),
         "\"karpenter.sh/capacity-type\"",
         "capacity-type",
     );
-    understood(
+    assert_converts(
         &pool("", &format!("{EMPTY}\n      taints: [{{key: a, operator: Equal, value: b, effect: NoSchedule}}]")),
         "spec.template.spec.taints.0",
         r#"{"key":"a","value":"b","effect":"NoSchedule"}"#,
         "taints[0].operator",
     );
-    understood(&pool("  weight: 0", EMPTY), "spec.weight", "null", "spec.weight");
+    assert_converts(&pool("  weight: 0", EMPTY), "spec.weight", "null", "spec.weight");
     for (written, read) in [("30d", "720h"), ("1.5h", "90m"), ("never", "Never"), ("90", "90s")] {
-        understood(
+        assert_converts(
             &pool("", &format!("{EMPTY}\n      expireAfter: {written}")),
             "spec.template.spec.expireAfter",
             &format!("{read:?}"),
@@ -130,16 +147,21 @@ fn values_in_the_wrong_form_are_understood() {
 }
 
 #[test]
-fn disruption_in_the_wrong_words_is_understood() {
+fn misspelt_disruption_settings_are_converted() {
     let policy = pool("  disruption: {consolidationPolicy: WhenUnderutilized, consolidateAfter: 1m}", EMPTY);
-    understood(&policy, "spec.disruption.consolidationPolicy", "\"WhenEmptyOrUnderutilized\"", "consolidationPolicy");
-    understood(
+    assert_converts(
+        &policy,
+        "spec.disruption.consolidationPolicy",
+        "\"WhenEmptyOrUnderutilized\"",
+        "consolidationPolicy",
+    );
+    assert_converts(
         &pool("  disruption: {consolidationPolicy: WhenEmpty}", EMPTY),
         "spec.disruption.consolidateAfter",
         "\"0s\"",
         "consolidateAfter",
     );
-    understood(
+    assert_converts(
         &pool("  disruption: {consolidateAfter: 0s, budgets: [{nodes: 5}]}", EMPTY),
         "spec.disruption.budgets.0.nodes",
         "\"5\"",
@@ -148,8 +170,8 @@ fn disruption_in_the_wrong_words_is_understood() {
 }
 
 #[test]
-fn unknown_fields_are_left_out_with_a_hint() {
-    understood(
+fn unknown_fields_are_dropped_with_a_hint() {
+    assert_converts(
         &pool("  disruptions: {}", EMPTY),
         "spec.disruptions",
         "null",
@@ -158,25 +180,30 @@ fn unknown_fields_are_left_out_with_a_hint() {
 }
 
 #[test]
-fn references_and_kinds_of_another_age_are_understood() {
+fn references_and_kinds_of_other_versions_are_converted() {
     let at = "spec.template.spec.nodeClassRef";
     let wanted = r#"{"group":"karpenter.k8s.aws","kind":"EC2NodeClass","name":"c"}"#;
     let with = |reference: &str| pool("", EMPTY).replace(REFERENCE, &format!("nodeClassRef: {reference}"));
-    understood(&with("{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"), at, wanted, "nodeClassRef");
-    understood(&with("{group: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"), at, wanted, "nodeClassRef");
-    understood(
+    assert_converts(
+        &with("{apiVersion: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"),
+        at,
+        wanted,
+        "nodeClassRef",
+    );
+    assert_converts(&with("{group: karpenter.k8s.aws/v1, kind: EC2NodeClass, name: c}"), at, wanted, "nodeClassRef");
+    assert_converts(
         &pool("", EMPTY).replace("kind: EC2NodeClass\nmetadata", "kind: NodeClass\nmetadata"),
         "kind",
         "\"NodePool\"",
         "apiVersion: found karpenter.k8s.aws/v1 NodeClass",
     );
-    understood(
+    assert_converts(
         &pool("", EMPTY).replace("apiVersion: karpenter.sh/v1\n", "version: karpenter.sh/v1\n"),
         "apiVersion",
         "\"karpenter.sh/v1\"",
         "apiVersion",
     );
-    understood(
+    assert_converts(
         &pool("", EMPTY).replace("name: a}", "name: a, namespace: karpenter}"),
         "metadata",
         r#"{"name":"a"}"#,
@@ -185,33 +212,34 @@ fn references_and_kinds_of_another_age_are_understood() {
 }
 
 #[test]
-fn classes_with_the_usual_mistakes_are_understood() {
+fn classes_with_common_mistakes_are_converted() {
     let class = |fields: &str| format!("{CLASS}{fields}\n");
-    understood(
+    // Families and aliases first, then disks and selectors.
+    assert_converts(
         &class("  amiFamily: AL2023"),
         "spec.amiSelectorTerms",
         r#"[{"alias":"al2023@latest"}]"#,
         "spec.amiSelectorTerms",
     );
-    understood(
+    assert_converts(
         &class("  amiSelectorTerms: [{alias: AL2023@latest}]"),
         "spec.amiSelectorTerms",
         r#"[{"alias":"al2023@latest"}]"#,
         "lower case",
     );
-    understood(
+    assert_converts(
         &class("  amiSelectorTerms: [{alias: al2@latest}, {id: ami-0a}]"),
         "spec.amiSelectorTerms",
         r#"[{"alias":"al2@latest"}]"#,
-        "stands alone",
+        "must be the only term",
     );
-    understood(
+    assert_converts(
         &class(&format!("{ALIAS}  blockDeviceMappings: [{{deviceName: /dev/xvda, ebs: {{volumeSize: 100}}}}]")),
         "spec.blockDeviceMappings.0.ebs.volumeSize",
         "\"100Gi\"",
         "volumeSize",
     );
-    understood(
+    assert_converts(
         &class(ALIAS).replace("subnetSelectorTerms: [{tags: {a: b}}]", "subnetSelector: {a: b}"),
         "spec.subnetSelectorTerms",
         r#"[{"tags":{"a":"b"}}]"#,
@@ -220,7 +248,7 @@ fn classes_with_the_usual_mistakes_are_understood() {
 }
 
 #[test]
-fn an_article_that_puts_everything_into_the_provisioner_is_understood() {
+fn a_provisioner_with_all_fields_inline_is_converted() {
     let converted = good(
         "
 apiVersion: karpenter.sh/v1alpha5
@@ -240,6 +268,8 @@ spec:
   deprovisioning: {enabled: true}
 ",
     );
+    // Unknown fields are dropped. `role` replaces the missing instance profile, and AmazonLinux is
+    // a spelling of AL2.
     super::assert_becomes(
         &converted,
         "

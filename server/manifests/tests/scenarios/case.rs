@@ -1,4 +1,4 @@
-//! Scenarios as they stand on the disk.
+//! Scenarios, read from files.
 
 use std::path::{Path, PathBuf};
 
@@ -8,19 +8,20 @@ use manifests::{Options, Source};
 
 use crate::expectation::Expectation;
 
-/// One scenario.
+/// A scenario: its input and its expected plan.
 pub struct Case {
     /// `GROUP/NAME`.
     pub name: String,
-    /// Its manifests and those it starts from.
+    /// Its manifests and those of its preludes.
     pub sources: Vec<Source>,
     /// Flags and catalogue.
     pub options: Options,
-    /// What must come out.
+    /// The expected plan.
     pub expected: Expectation,
 }
 
-/// The scenarios of `folder`, by name. `catalogue` and `prelude` are what those start from that do not say.
+/// The scenarios of `folder`, by name. `catalogue` and `prelude` are the defaults of scenarios
+/// without such flags.
 pub fn discover(folder: &Path, catalogue: &str, prelude: &str) -> Vec<Case> {
     let mut names: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     names.sort();
@@ -63,7 +64,7 @@ fn source(path: &Path) -> Source {
     Source { name: path.display().to_string(), bytes }
 }
 
-/// What the line `# flags: …` at the head of the manifests says.
+/// The flags of the line `# flags: …` at the head of the manifests.
 struct Setting {
     catalogue: String,
     prelude: String,
@@ -88,7 +89,9 @@ impl Setting {
             ("--with", _) => value.clone_into(&mut self.prelude),
             ("--strict", _) => options.strict = true,
             ("--region", _) => options.region = Some(value.to_owned()),
-            ("--now", _) => options.now = Timestamp(value.parse::<jiff::Timestamp>().unwrap().as_millisecond()),
+            ("--now", _) => {
+                options.now = Timestamp::from_millis(value.parse::<jiff::Timestamp>().unwrap().as_millisecond())
+            }
             ("--preference-policy", "Ignore") => options.preferences = PreferencePolicy::Ignore,
             ("--min-values-policy", "BestEffort") => options.min_values = MinValuesPolicy::BestEffort,
             ("--max-node-vcpu", _) => options.max_node_vcpu = Some(value.parse().unwrap()),

@@ -1,11 +1,11 @@
-//! Where a plan and an expectation differ.
+//! Differences between a plan and an expectation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::expectation::{Expectation, Node, Reason};
 use crate::facts::{Facts, NodeFact, Outcome};
 
-/// `-` is expected and missing, `+` is there and not expected.
+/// One line per difference: `-` is expected and missing, `+` is not expected.
 pub fn differences(expected: &Expectation, outcome: &Outcome) -> Vec<String> {
     match outcome {
         Outcome::Planned(_) if !expected.refused.is_empty() => vec!["- the input is refused".to_owned()],
@@ -41,7 +41,7 @@ fn has(text: &str, parts: &[String]) -> bool {
     parts.iter().all(|part| text.contains(part.as_str()))
 }
 
-/// Zones that `$x` stands for.
+/// Zones by variable (`$x`).
 type Bindings = BTreeMap<String, String>;
 
 fn nodes(expected: &[Node], planned: &[NodeFact], word: &str) -> Vec<String> {
@@ -64,7 +64,7 @@ fn nodes(expected: &[Node], planned: &[NodeFact], word: &str) -> Vec<String> {
     lines
 }
 
-/// Whether every expected machine can be told to be another one of those `left`.
+/// Whether every expected machine can be assigned to a different machine of those `left`.
 fn assign(expected: &[Node], left: &mut Vec<usize>, planned: &[NodeFact], bound: &Bindings) -> bool {
     let Some((first, rest)) = expected.split_first() else { return left.is_empty() };
     for place in 0..left.len() {
@@ -121,16 +121,16 @@ fn placed(expected: &Expectation, facts: &Facts) -> Vec<String> {
 
 fn unschedulable(expected: &[Reason], facts: &Facts) -> Vec<String> {
     let mut lines = Vec::new();
-    let mut told: BTreeSet<(String, &str, &str)> = BTreeSet::new();
+    let mut matched: BTreeSet<(String, &str, &str)> = BTreeSet::new();
     for reason in expected {
         let gives = |pod: &String| {
             let same = facts.unplaced[pod].iter().filter(|r| r.pool == reason.pool && r.code == reason.code);
             same.clone().any(|r| has(&r.message, &reason.parts))
         };
-        let mut willing: Vec<String> = facts.unplaced.keys().filter(|pod| gives(pod)).cloned().collect();
-        willing.retain(|pod| !told.contains(&(pod.clone(), reason.pool.as_str(), reason.code.as_str())));
-        match reason.pods.take(&mut willing) {
-            Some(pods) => told.extend(pods.into_iter().map(|pod| (pod, reason.pool.as_str(), reason.code.as_str()))),
+        let mut candidates: Vec<String> = facts.unplaced.keys().filter(|pod| gives(pod)).cloned().collect();
+        candidates.retain(|pod| !matched.contains(&(pod.clone(), reason.pool.as_str(), reason.code.as_str())));
+        match reason.pods.take(&mut candidates) {
+            Some(pods) => matched.extend(pods.into_iter().map(|pod| (pod, reason.pool.as_str(), reason.code.as_str()))),
             None => lines.push(format!("- {}", reason.line)),
         }
     }
@@ -138,7 +138,7 @@ fn unschedulable(expected: &[Reason], facts: &Facts) -> Vec<String> {
         if reasons.is_empty() {
             lines.push(format!("+ unschedulable {pod} without a reason"));
         }
-        let surplus = reasons.iter().filter(|r| !told.contains(&(pod.clone(), r.pool.as_str(), r.code)));
+        let surplus = reasons.iter().filter(|r| !matched.contains(&(pod.clone(), r.pool.as_str(), r.code)));
         lines.extend(surplus.map(|r| format!("+ unschedulable {pod} {} {}: {}", r.pool, r.code, r.message)));
     }
     lines
@@ -147,9 +147,9 @@ fn unschedulable(expected: &[Reason], facts: &Facts) -> Vec<String> {
 fn texts(expected: &Expectation, facts: &Facts) -> Vec<String> {
     let mut lines = Vec::new();
     for (pods, parts) in &expected.fits_if {
-        let says = |pod: &String| facts.fits_if[pod].iter().any(|text| has(text, parts));
-        let mut willing: Vec<String> = facts.fits_if.keys().filter(|pod| says(pod)).cloned().collect();
-        if pods.take(&mut willing).is_none() {
+        let matches = |pod: &String| facts.fits_if[pod].iter().any(|text| has(text, parts));
+        let mut candidates: Vec<String> = facts.fits_if.keys().filter(|pod| matches(pod)).cloned().collect();
+        if pods.take(&mut candidates).is_none() {
             lines.push(format!("- fits-if {pods:?}: {}", parts.join("; ")));
         }
     }

@@ -1,10 +1,10 @@
-//! Expectations: one fact a line, `#` begins a comment.
+//! Expectations: one fact per line; `#` begins a comment.
 
 use engine::model::MicroUsd;
 
 use crate::pods::Pods;
 
-/// What must come out of one scenario.
+/// The expected plan of a scenario.
 #[derive(Debug, Default)]
 pub struct Expectation {
     pub nodes: Vec<Node>,
@@ -13,39 +13,40 @@ pub struct Expectation {
     pub unschedulable: Vec<Reason>,
     /// (pod, parts of one of its relaxations)
     pub fits_if: Vec<(Pods, Vec<String>)>,
-    /// Parts that one note has.
+    /// Parts that one note contains.
     pub notes: Vec<Vec<String>>,
-    /// Parts that no note has all of.
+    /// Parts that no note contains together.
     pub no_notes: Vec<Vec<String>>,
     pub cost: MicroUsd,
     pub bound: Option<MicroUsd>,
-    /// Parts of the messages that refuse the input.
+    /// Parts of the errors of the input.
     pub refused: Vec<Vec<String>>,
 }
 
-/// A machine to launch; what is `None` is not looked at.
+/// A machine to launch; fields that are `None` are not compared.
 #[derive(Debug, Clone)]
 pub struct Node {
-    /// The line, for the reader of a failure.
+    /// The line of the file, for messages.
     pub line: String,
     pub pool: String,
     pub capacity: String,
     pub kind: String,
     pub price: MicroUsd,
     pub pods: Pods,
-    /// The only zone: a name, or `$x` for one zone on all lines that say `$x` and another than that of `$y`.
+    /// The only zone: a name, or `$x` for the same zone in all lines with `$x`, which differs from
+    /// the zone of `$y`.
     pub zone: Option<String>,
     pub zones: Option<Vec<String>>,
     pub types: Option<Vec<String>>,
     pub labels: Vec<(String, String)>,
 }
 
-/// One reason of some pods.
+/// A reason why some pods are unschedulable.
 #[derive(Debug)]
 pub struct Reason {
     pub line: String,
     pub pods: Pods,
-    /// `-` where no pool can change it.
+    /// The NodePool; `-` for reasons that no pool can change.
     pub pool: String,
     pub code: String,
     pub parts: Vec<String>,
@@ -53,7 +54,7 @@ pub struct Reason {
 
 impl Expectation {
     pub fn parse(name: &str, text: &str) -> Self {
-        assert!(text.contains('#'), "{name}: the expectation does not say why");
+        assert!(text.contains('#'), "{name}: the expectation has no comment with the reason");
         let mut all = Self::default();
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             all.add(line).unwrap_or_else(|| panic!("{name}: cannot read {line:?}"));

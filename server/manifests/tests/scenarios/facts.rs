@@ -1,4 +1,4 @@
-//! What a plan says, in the words that expectations use.
+//! Facts of a plan, in the format of expectations.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,16 +11,16 @@ use manifests::Captured;
 use crate::case::Case;
 use crate::pods::short;
 
-/// What became of a scenario.
+/// Result of a scenario.
 pub enum Outcome {
     Planned(Facts),
-    /// The messages that refuse the input.
+    /// The errors of the input.
     Refused(Vec<String>),
-    /// What the plan's own check found.
+    /// The violations that the verifier found in the plan.
     Faulty(Vec<String>),
 }
 
-/// A plan.
+/// The facts of a plan that expectations name.
 pub struct Facts {
     pub nodes: Vec<NodeFact>,
     pub statics: Vec<NodeFact>,
@@ -44,7 +44,7 @@ pub struct NodeFact {
     pub labels: BTreeMap<String, String>,
 }
 
-/// One reason of one pod.
+/// A reason why one pod is unschedulable.
 pub struct ReasonFact {
     pub pool: String,
     pub code: &'static str,
@@ -87,6 +87,7 @@ fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
         };
         reasons.iter().map(fact).collect::<Vec<ReasonFact>>()
     };
+    // Every unschedulable pod has an entry, also one without reasons, which the comparison reports.
     let mut unplaced: BTreeMap<String, Vec<ReasonFact>> =
         plan.unschedulable.iter().map(|at| (pod(*at), Vec::new())).collect();
     unplaced.extend(report.unschedulable.iter().map(|one| (pod(one.pod), reasons(&one.reasons))));

@@ -1,8 +1,8 @@
-//! Manifests in, plan out, compared with what was worked out by hand.
+//! The plans of manifests, compared with expectations that are worked out by hand.
 //!
-//! A scenario is a pair of files, `cases/GROUP/NAME.yaml` and `NAME.expect`; `README.md` says how
-//! both are written. Nothing in an expectation is recorded from the program: its comments hold the
-//! arithmetic or the rule that it follows from.
+//! A scenario is a pair of files, `cases/GROUP/NAME.yaml` and `NAME.expect`; `README.md` describes
+//! their syntax. Nothing in an expectation is recorded from the program: its comments have the
+//! arithmetic, or the rule that it follows from.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own files has failed")]
 
@@ -22,8 +22,8 @@ fn folder(group: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/scenarios/cases").join(group)
 }
 
-/// Plans every scenario in `folder` and fails with what differs.
-fn hold(folder: &std::path::Path, catalogue: &str, prelude: &str) {
+/// Plans every scenario in `folder` and fails with the differences.
+fn check_scenarios(folder: &std::path::Path, catalogue: &str, prelude: &str) {
     let cases = case::discover(folder, catalogue, prelude);
     assert!(!cases.is_empty(), "no scenario in {}", folder.display());
     let failed: Vec<String> = cases.iter().filter_map(failure).collect();
@@ -43,7 +43,7 @@ fn failure(case: &Case) -> Option<String> {
 macro_rules! groups {
     ($($test:ident: $group:literal,)*) => {
         const GROUPS: &[&str] = &[$($group),*];
-        $(#[test] fn $test() { hold(&folder($group), "box", "default"); })*
+        $(#[test] fn $test() { check_scenarios(&folder($group), "box", "default"); })*
     };
 }
 
@@ -78,5 +78,5 @@ fn every_group_of_scenarios_is_planned() {
 #[test]
 fn manifests_in_the_style_of_tutorials_are_planned_as_worked_out() {
     let fixtures = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
-    hold(&fixtures, "built-in", "none");
+    check_scenarios(&fixtures, "built-in", "none");
 }

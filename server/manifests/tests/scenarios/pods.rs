@@ -1,14 +1,14 @@
-//! Sets of pods as expectations name them.
+//! Sets of pods, in the syntax of expectations.
 
-/// `web*2,api,other/job*3`: two replicas of `web`, whichever; the pod `api`; three replicas of
-/// `job` in namespace `other`.
+/// `web*2,api,other/job*3`: any two replicas of `web`; the pod `api`; three replicas of `job` in
+/// namespace `other`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pods {
     exact: Vec<String>,
     replicas: Vec<(String, usize)>,
 }
 
-/// Namespace `default` goes without saying.
+/// `namespace/name`, or `name` in the namespace `default`.
 pub fn short(namespace: &str, name: &str) -> String {
     if namespace == "default" { name.to_owned() } else { format!("{namespace}/{name}") }
 }
@@ -25,7 +25,8 @@ impl Pods {
         pods
     }
 
-    /// Takes the pods of this set out of `pool`; `None`, and nothing taken, when some are not there.
+    /// Takes the pods of this set out of `pool`; `None`, without a change of `pool`, when some are
+    /// missing.
     pub fn take(&self, pool: &mut Vec<String>) -> Option<Vec<String>> {
         let mut left = pool.clone();
         let mut taken = Vec::new();
@@ -41,7 +42,7 @@ impl Pods {
         Some(taken)
     }
 
-    /// Whether these are exactly `pods`.
+    /// Whether the set is exactly `pods`.
     pub fn are(&self, pods: &[String]) -> bool {
         let mut left = pods.to_vec();
         self.take(&mut left).is_some() && left.is_empty()

@@ -1,33 +1,33 @@
-//! Objects that an API server accepts, and objects that it refuses: the tables in
+//! Objects that an API server accepts, and objects that it rejects: the tables in
 //! `tests/fixtures/crds`.
 //!
 //! A file in `accepted/` is a stream of objects; Karpenter's objects in the manifests of
 //! `tests/fixtures` count among them. The first document of a file in `refused/` is an object that
-//! is accepted; each further one is a merge patch (RFC 7386) on it. Comments at its head tell what
-//! becomes of the patched object: `# says: …` is a part of the API server's message, `# when:
-//! changed` sends the object as a change of the first one instead of as a new one, `# crowd:
-//! /pointer N` makes N of the first entry of the list or map there, and `# offline: …` tells why
-//! reading a file does not refuse it.
+//! is accepted; each further one is a merge patch (RFC 7386) on it. Comments at its head are
+//! directives: `# message: …` is a part of the API server's message, `# when: changed` sends the
+//! object as an update of the first one instead of as a new one, `# repeat: /pointer N` repeats the
+//! first entry of the list or map there N times, and `# offline: …` is the reason why reading a
+//! file does not reject the object.
 
 use std::fs;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
-/// An object that is refused.
+/// An object that an API server rejects.
 #[derive(Debug, Clone)]
 pub struct Refused {
-    /// Where it stands, for people.
+    /// File and document, for messages.
     pub place: String,
-    /// The accepted object that it was made of.
+    /// The accepted object that is patched.
     pub base: Value,
-    /// The object.
+    /// The patched object.
     pub object: Value,
-    /// A part of the message.
-    pub says: String,
-    /// Refused as a change of `base` only.
+    /// A part of the expected message.
+    pub message: String,
+    /// The object is rejected only as an update of `base`.
     pub when_changed: bool,
-    /// Why reading a file does not refuse it; empty when it does.
+    /// The reason why reading a file does not reject it; empty when it does.
     pub offline: String,
 }
 
@@ -44,7 +44,7 @@ fn documents(folder: &str) -> Vec<(String, Vec<String>)> {
     files.iter().map(read).collect()
 }
 
-/// Where the tables are, from the package that asks.
+/// Path of the tables, relative to the package that includes this file.
 const FIXTURES: &str = super::FIXTURES;
 
 fn parsed(document: &str) -> Value {
@@ -52,8 +52,8 @@ fn parsed(document: &str) -> Value {
     serde_saphyr::from_str_with_options(document, options).unwrap()
 }
 
-/// What the comment `# name: …` at the head of `document` says.
-fn told(document: &str, name: &str) -> Option<String> {
+/// The value of the directive `# name: …` at the head of `document`.
+fn directive(document: &str, name: &str) -> Option<String> {
     let head = document.lines().take_while(|line| line.starts_with('#'));
     head.filter_map(|line| line.strip_prefix("# ")?.strip_prefix(name)?.strip_prefix(": ")).map(str::to_owned).next()
 }
@@ -71,9 +71,9 @@ pub fn patched(target: &Value, patch: &Value) -> Value {
     Value::Object(fields)
 }
 
-/// `object` after `crowd`: a pointer to a list or map, and how many entries it gets.
-fn crowded(mut object: Value, crowd: Option<&str>) -> Value {
-    let Some((pointer, number)) = crowd.and_then(|crowd| crowd.split_once(' ')) else { return object };
+/// `object` after the directive `repeat`: a pointer to a list or map, and its number of entries.
+fn with_repeated_entry(mut object: Value, repeat: Option<&str>) -> Value {
+    let Some((pointer, number)) = repeat.and_then(|repeat| repeat.split_once(' ')) else { return object };
     let number: usize = number.parse().unwrap();
     match object.pointer_mut(pointer) {
         Some(Value::Array(items)) => *items = vec![items[0].clone(); number],
@@ -86,7 +86,7 @@ fn crowded(mut object: Value, crowd: Option<&str>) -> Value {
     object
 }
 
-/// Every object that is accepted, with where it stands.
+/// Every accepted object, with its file.
 pub fn accepted() -> Vec<(String, Value)> {
     const TODAYS: [&str; 3] = ["karpenter.sh/v1", "karpenter.sh/v1alpha1", "karpenter.k8s.aws/v1"];
     let files = documents("accepted").into_iter().chain(documents(".."));
@@ -95,7 +95,7 @@ pub fn accepted() -> Vec<(String, Value)> {
     objects.filter(|(_, object)| TODAYS.iter().any(|version| object["apiVersion"] == *version)).collect()
 }
 
-/// Every object that is refused.
+/// Every rejected object.
 pub fn refused() -> Vec<Refused> {
     documents("refused").iter().flat_map(|(file, documents)| refused_of(file, documents)).collect()
 }
@@ -105,11 +105,12 @@ fn refused_of(file: &str, documents: &[String]) -> Vec<Refused> {
     let base = parsed(first);
     let case = |(number, document): (usize, &String)| Refused {
         place: format!("{file}, document {}", number + 2),
-        object: crowded(patched(&base, &parsed(document)), told(document, "crowd").as_deref()),
+        object: with_repeated_entry(patched(&base, &parsed(document)), directive(document, "repeat").as_deref()),
         base: base.clone(),
-        says: told(document, "says").unwrap_or_else(|| panic!("{file}, document {}: says what?", number + 2)),
-        when_changed: told(document, "when").is_some_and(|when| when == "changed"),
-        offline: told(document, "offline").unwrap_or_default(),
+        message: directive(document, "message")
+            .unwrap_or_else(|| panic!("{file}, document {}: no message", number + 2)),
+        when_changed: directive(document, "when").is_some_and(|when| when == "changed"),
+        offline: directive(document, "offline").unwrap_or_default(),
     };
     patches.iter().enumerate().map(case).collect()
 }

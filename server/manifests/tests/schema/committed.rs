@@ -1,4 +1,4 @@
-//! `deploy/crds`.
+//! The files in `deploy/crds` are the output of `fleetwright crds`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ fn the_committed_files_are_what_the_program_prints() {
 }
 
 #[test]
-fn no_other_file_lies_beside_them() {
+fn no_other_file_is_in_the_folder() {
     let known: BTreeSet<String> = definitions().iter().map(|definition| definition.file_name()).collect();
     let found: BTreeSet<String> =
         fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();

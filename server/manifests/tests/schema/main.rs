@@ -1,11 +1,11 @@
-//! Custom resource definitions: what is committed is what the program prints, and what `fleetwright
-//! explain` tells of a field is what an API server does with it. What an API server accepts and
-//! refuses (`tests/fixtures/crds`) is accepted and refused offline too;
-//! `tests/tests/kubernetes/crds.rs` asks a real one.
+//! Custom resource definitions: the committed files are what the program prints, and the
+//! documentation of `fleetwright explain` agrees with the schemas. Objects that an API server
+//! accepts and rejects (`tests/fixtures/crds`) are accepted and rejected offline too;
+//! `tests/tests/kubernetes/crds.rs` sends them to a real API server.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own input has failed")]
 
-/// The tables of objects that an API server accepts and refuses.
+/// The tables of objects that an API server accepts and rejects.
 const FIXTURES: &str = "../../tests/fixtures/crds";
 
 mod cases;

@@ -1,4 +1,5 @@
-//! Reading files agrees with the schemas, and the tables of cases leave nothing of the schemas out.
+//! Reading files agrees with the schemas, and the tables of cases cover every rule and field of the
+//! schemas.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 use crate::cases::{Refused, accepted, refused};
 
-/// What is wrong with `object`, as a reader of files is told.
+/// The errors of `object` when it is read from a file.
 fn errors(object: &Value) -> Vec<String> {
     let problems = Problems::default();
     let site = ObjectLocation { source: "case".into(), document: 1, object: None, problems: &problems };
@@ -22,13 +23,13 @@ fn errors(object: &Value) -> Vec<String> {
         other => panic!("no reader for {other:?}"),
     };
     drop(at);
-    let told: Vec<String> = problems.into_errors().iter().map(ToString::to_string).collect();
-    assert!(read || !told.is_empty(), "left aside without a word: {object}");
-    told
+    let errors: Vec<String> = problems.into_errors().iter().map(ToString::to_string).collect();
+    assert!(read || !errors.is_empty(), "ignored without an error: {object}");
+    errors
 }
 
 #[test]
-fn what_an_api_server_accepts_is_read_without_an_error() {
+fn objects_that_an_api_server_accepts_are_parsed_without_an_error() {
     for (place, object) in accepted() {
         assert_eq!(errors(&object), [""; 0], "{place} {}", object["metadata"]["name"]);
     }
@@ -38,12 +39,13 @@ fn what_an_api_server_accepts_is_read_without_an_error() {
 }
 
 #[test]
-fn what_an_api_server_refuses_is_refused_offline_too() {
+fn objects_that_an_api_server_rejects_are_rejected_offline_too() {
     let cases = refused();
     let disagree = |case: &&Refused| errors(&case.object).is_empty() == case.offline.is_empty();
-    let told = |case: &Refused| format!("{}: {}", case.place, case.says);
-    let told: Vec<String> = cases.iter().filter(|case| !case.when_changed).filter(disagree).map(told).collect();
-    assert!(told.is_empty(), "{}", told.join("\n"));
+    let describe = |case: &Refused| format!("{}: {}", case.place, case.message);
+    let disagreeing: Vec<String> =
+        cases.iter().filter(|case| !case.when_changed).filter(disagree).map(describe).collect();
+    assert!(disagreeing.is_empty(), "{}", disagreeing.join("\n"));
 }
 
 /// Every message of a rule below `schema`.
@@ -61,15 +63,18 @@ fn messages(schema: &Value, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_rule_has_a_case_that_it_refuses() {
+fn every_rule_has_a_case_that_violates_it() {
     let cases = refused();
     for definition in definitions() {
         let mut all = BTreeSet::new();
         messages(&definition.schema(), &mut all);
-        let told: BTreeSet<&str> =
-            cases.iter().filter(|case| case.base["kind"] == definition.kind()).map(|case| case.says.as_str()).collect();
-        let silent: Vec<&String> = all.iter().filter(|message| !told.contains(message.as_str())).collect();
-        assert!(silent.is_empty(), "{}: no case for {silent:?}", definition.kind());
+        let covered: BTreeSet<&str> = cases
+            .iter()
+            .filter(|case| case.base["kind"] == definition.kind())
+            .map(|case| case.message.as_str())
+            .collect();
+        let uncovered: Vec<&String> = all.iter().filter(|message| !covered.contains(message.as_str())).collect();
+        assert!(uncovered.is_empty(), "{}: no case for {uncovered:?}", definition.kind());
     }
 }
 
@@ -101,7 +106,7 @@ fn fields_of(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_field_that_people_write_stands_in_an_accepted_object() {
+fn every_field_that_users_set_occurs_in_an_accepted_object() {
     let objects = accepted();
     for definition in definitions() {
         let (mut named, mut written) = (BTreeSet::new(), BTreeSet::new());

@@ -29,7 +29,7 @@ fn table_of(definition: &Definition) -> &'static Table {
     TABLES.iter().find(|table| table.kind == definition.kind()).unwrap()
 }
 
-/// Whether the schema of every object has the field at `path` without saying more of it.
+/// Whether `path` is a field of every Kubernetes object, which the tables need not document.
 fn of_every_object(path: &str) -> bool {
     matches!(path, "apiVersion" | "kind") || path == "metadata" || path.starts_with("metadata.")
 }
@@ -50,7 +50,7 @@ fn every_field_of_a_schema_is_explained_and_every_explained_field_is_in_it() {
     }
 }
 
-/// The type of `schema` in the words of the tables.
+/// The type of `schema` in the notation of the tables.
 fn type_name(schema: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     match schema["type"].as_str() {
@@ -70,26 +70,26 @@ fn types_are_the_same() {
         let (schema, table) = (fields_of(&definition), table_of(&definition));
         for field in table.iter().filter(|field| !of_every_object(field.path)) {
             let found = type_name(&schema[field.path]);
-            // Amounts that Karpenter takes as texts only are amounts all the same.
+            // Quantities that Karpenter accepts only as strings are quantities in the tables.
             let same = found == field.type_name || found == field.type_name.replace("Quantity", "string");
             assert!(same, "{} {}: {found}, explained as {}", definition.kind(), field.path, field.type_name);
         }
     }
 }
 
-/// A default of the tables as a value: they write it as YAML.
+/// A default of the tables, parsed from YAML.
 fn default_of(field: &Field) -> Value {
     let options = serde_saphyr::options! {};
     serde_saphyr::from_str_with_options(field.default, options).unwrap()
 }
 
 #[test]
-fn what_an_api_server_fills_in_is_what_the_tables_say() {
+fn defaults_of_the_schemas_equal_those_of_the_tables() {
     for definition in definitions() {
         let (schema, table) = (fields_of(&definition), table_of(&definition));
         for (path, schema) in schema {
             let (Some(default), Some(field)) = (schema.get("default"), table.field(&path)) else { continue };
-            // The default of an object is told field by field.
+            // The tables have the default of an object at each of its fields.
             if let Value::Object(entries) = default {
                 for (name, value) in entries {
                     let field = table.field(&format!("{path}.{name}")).unwrap();
@@ -103,15 +103,15 @@ fn what_an_api_server_fills_in_is_what_the_tables_say() {
 }
 
 #[test]
-fn every_allowed_value_of_a_schema_is_told() {
+fn every_allowed_value_of_a_schema_is_documented() {
     for definition in definitions() {
         let (schema, table) = (fields_of(&definition), table_of(&definition));
         for (path, schema) in schema {
             let allowed = schema.get("enum").or_else(|| schema.get("items").and_then(|item| item.get("enum")));
             let (Some(Value::Array(allowed)), Some(field)) = (allowed, table.field(&path)) else { continue };
             for value in allowed.iter().filter_map(Value::as_str) {
-                let told = field.allowed.split([',', ';', ' ']).any(|word| word == value);
-                assert!(told, "{} {path}: {value} is allowed and not told", definition.kind());
+                let documented = field.allowed.split([',', ';', ' ']).any(|word| word == value);
+                assert!(documented, "{} {path}: {value} is allowed and not documented", definition.kind());
             }
         }
     }

@@ -50,8 +50,8 @@ impl SimulatedCluster {
                 });
             }
             Instruction::DeleteClaim { claim, node, .. } => self.delete_claim(claim, node.as_ref(), now),
-            Instruction::WriteStatus(order) => self.ledger.record_status(order),
-            Instruction::RecordEvent(order) => self.ledger.record_event(order),
+            // Nothing in the cluster reads conditions or Events.
+            Instruction::WriteStatus(_) | Instruction::RecordEvent(_) => {}
         }
         Ok(Answer::Done)
     }
@@ -71,7 +71,7 @@ impl SimulatedCluster {
             requests: order.requests.clone(),
             ours: true,
             created: Some(now),
-            termination_grace_period_ms: order.termination_grace_period_ms,
+            termination_grace_period: order.termination_grace_period,
             ..ClaimRecord::default()
         };
         self.claims.insert(claim.name.clone(), claim.clone());

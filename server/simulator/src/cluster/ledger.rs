@@ -4,7 +4,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::PodKey;
-use engine::control::{EventOrder, ObjectRef, StatusOrder, StatusPatch};
 use engine::model::{Text, Timestamp};
 
 /// Counters and names since the start, without DaemonSet pods.
@@ -23,8 +22,6 @@ pub struct ClusterLedger {
     pub nodes_joined: u64,
     /// Nodes that were removed.
     pub nodes_removed: u64,
-    /// Milliseconds from creation to running, summed over the pods that ran.
-    pub waited_ms: i64,
     /// Longest time from creation to running, in milliseconds.
     pub longest_wait_ms: i64,
     /// Existing pods that have not run yet, with their creation time.
@@ -33,12 +30,6 @@ pub struct ClusterLedger {
     withdrawn: u64,
     /// Existing Nodes.
     nodes: BTreeSet<Text>,
-    /// Last written status of each object.
-    statuses: BTreeMap<ObjectRef, StatusPatch>,
-    /// Number of status writes.
-    pub statuses_written: u64,
-    /// Number of recorded Events, by reason.
-    events: BTreeMap<&'static str, u64>,
 }
 
 impl ClusterLedger {
@@ -49,10 +40,8 @@ impl ClusterLedger {
 
     pub(super) fn record_running(&mut self, pod: &PodKey, at: Timestamp) {
         if let Some(made) = self.not_run.remove(pod) {
-            let waited = at.millis_since(made);
             self.pods_ran += 1;
-            self.waited_ms = self.waited_ms.saturating_add(waited);
-            self.longest_wait_ms = self.longest_wait_ms.max(waited);
+            self.longest_wait_ms = self.longest_wait_ms.max(at.duration_since(made).get());
         }
     }
 
@@ -71,27 +60,6 @@ impl ClusterLedger {
         if self.nodes.remove(node) {
             self.nodes_removed += 1;
         }
-    }
-
-    pub(super) fn record_status(&mut self, order: &StatusOrder) {
-        self.statuses_written += 1;
-        self.statuses.insert(order.subject.clone(), order.patch.clone());
-    }
-
-    pub(super) fn record_event(&mut self, order: &EventOrder) {
-        *self.events.entry(order.reason).or_default() += 1;
-    }
-
-    /// Last written status of an object.
-    #[must_use]
-    pub fn status(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
-        self.statuses.get(subject)
-    }
-
-    /// Number of recorded Events with that reason.
-    #[must_use]
-    pub fn events(&self, reason: &str) -> u64 {
-        self.events.get(reason).copied().unwrap_or(0)
     }
 
     /// Existing pods that have not run yet, by namespace and name.

@@ -4,6 +4,9 @@ use std::sync::Arc;
 
 use engine::cluster::{DoNotDisrupt, Key, Object, PodKey, PodRecord, Scheduling};
 use engine::model::{Labels, PodShape, Text, Timestamp};
+use manifests::pod::PodSpec;
+use manifests::{Cursor, ObjectLocation, Problems};
+use serde_json::{Value, json};
 
 use super::{ClusterEvent, SimulatedCluster};
 
@@ -14,12 +17,41 @@ pub struct Workload {
     pub namespace: Text,
     /// Name, unique in the cluster.
     pub name: Text,
-    /// Scheduling constraints and requests.
+    /// Manifest of the pods as JSON: their spec, as an agent sends it.
+    pub manifest: Text,
+    /// Scheduling constraints and requests, as the manifest parser reads them.
     pub shape: Arc<PodShape>,
     /// Labels of the pods.
     pub labels: Arc<Labels>,
     /// Whether and how long pods must not be disrupted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+}
+
+impl Workload {
+    /// A workload whose pods have this spec and the label `app`, and may be disrupted. A spec that
+    /// an API server would refuse makes pods that the server under test reports as invalid.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str, spec: &Value) -> Self {
+        let labels = Labels::from([(Text::from("app"), Text::from(name))]);
+        let problems = Problems::default();
+        let site = ObjectLocation { source: Text::from(name), document: 0, object: None, problems: &problems };
+        let parsed = PodSpec::read(&Cursor::root(spec, &site));
+        Self {
+            namespace: Text::from(namespace),
+            name: Text::from(name),
+            manifest: Text::from(json!({ "spec": spec }).to_string()),
+            shape: Arc::new(parsed.shape(&labels, parsed.priority.unwrap_or(0))),
+            labels: Arc::new(labels),
+            do_not_disrupt: None,
+        }
+    }
+}
+
+/// Spec of a pod that requests CPU in millicores and memory in bytes.
+#[must_use]
+pub fn pod_spec(cpu: i64, memory: i64) -> Value {
+    let requests = json!({ "cpu": format!("{cpu}m"), "memory": memory.to_string() });
+    json!({ "containers": [{ "name": "main", "resources": { "requests": requests } }] })
 }
 
 /// A workload and its pods.
@@ -44,6 +76,7 @@ impl SimulatedCluster {
     /// removes pods without a node first, then the newest.
     pub fn scale(&mut self, workload: &Workload, replicas: usize, now: Timestamp) {
         self.add_namespace(&workload.namespace);
+        self.manifests.entry(format!("ReplicaSet/{}", workload.name).into()).or_insert(workload.manifest.clone());
         let state = self.workloads.entry(workload.name.clone()).or_insert_with(|| WorkloadState {
             workload: workload.clone(),
             replicas,

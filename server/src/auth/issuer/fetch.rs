@@ -7,6 +7,8 @@ use jsonwebtoken::jwk::JwkSet;
 use serde::Deserialize;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
+use super::KeySetError;
+
 /// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// A key set has a few kilobytes.
@@ -23,7 +25,7 @@ struct Discovery {
 ///
 /// # Errors
 /// The failed request and its cause.
-pub(super) fn fetch(issuer: &str, ca_file: Option<&Path>) -> Result<JwkSet, String> {
+pub(super) fn fetch(issuer: &str, ca_file: Option<&Path>) -> Result<JwkSet, KeySetError> {
     let roots = match ca_file {
         None => RootCerts::WebPki,
         Some(path) => RootCerts::new_with_certs(&authorities(path)?),
@@ -34,13 +36,13 @@ pub(super) fn fetch(issuer: &str, ca_file: Option<&Path>) -> Result<JwkSet, Stri
     let discovery: Discovery =
         get(&agent, &format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/')))?;
     if discovery.issuer != issuer {
-        return Err(format!("the discovery document names issuer {:?}", discovery.issuer));
+        return Err(KeySetError::OtherIssuer(discovery.issuer));
     }
     get(&agent, &discovery.jwks_uri)
 }
 
-fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
-    let pem = std::fs::read(path).map_err(|error| format!("certificates {}: {error}", path.display()))?;
+fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, KeySetError> {
+    let pem = std::fs::read(path).map_err(|error| KeySetError::Authorities { path: path.to_owned(), error })?;
     let certificates = parse_pem(&pem).filter_map(|item| match item {
         Ok(PemItem::Certificate(certificate)) => Some(certificate),
         _ => None,
@@ -48,10 +50,9 @@ fn authorities(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
     Ok(certificates.collect())
 }
 
-fn get<T: serde::de::DeserializeOwned>(agent: &ureq::Agent, address: &str) -> Result<T, String> {
-    let request_error = |why: String| format!("GET {address}: {why}");
-    let mut response = agent.get(address).call().map_err(|error| request_error(error.to_string()))?;
-    let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec();
-    let body = body.map_err(|error| request_error(error.to_string()))?;
-    serde_json::from_slice(&body).map_err(|error| request_error(error.to_string()))
+fn get<T: serde::de::DeserializeOwned>(agent: &ureq::Agent, address: &str) -> Result<T, KeySetError> {
+    let failed = |error| KeySetError::Request { address: address.to_owned(), error: Box::new(error) };
+    let mut response = agent.get(address).call().map_err(failed)?;
+    let body = response.body_mut().with_config().limit(MAX_BYTES).read_to_vec().map_err(failed)?;
+    serde_json::from_slice(&body).map_err(|error| KeySetError::Response { address: address.to_owned(), error })
 }

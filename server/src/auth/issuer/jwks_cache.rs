@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::jwk::JwkSet;
 
-use super::AuthError;
+use super::{AuthError, KeySetError};
 
 /// Minimum interval between fetches after a success, whatever key id a token has.
 const MIN_REFETCH: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ const MAX_BACKOFF: Duration = Duration::from_secs(5 * 60);
 pub(super) struct JwksCache {
     keys: Option<(Arc<JwkSet>, Instant)>,
     /// Consecutive failures, time of the last one, and its error.
-    failed: Option<(u32, Instant, String)>,
+    failed: Option<(u32, Instant, KeySetError)>,
 }
 
 /// Result of a lookup.
@@ -58,7 +58,7 @@ impl JwksCache {
     }
 
     /// Records the result of a fetch.
-    pub(super) fn record_fetch(&mut self, result: Result<JwkSet, String>, now: Instant) {
+    pub(super) fn record_fetch(&mut self, result: Result<JwkSet, KeySetError>, now: Instant) {
         match result {
             Ok(keys) => (self.keys, self.failed) = (Some((Arc::new(keys), now)), None),
             Err(error) => {
@@ -91,7 +91,8 @@ impl JwksCache {
     }
 
     fn fetch_error(&self) -> AuthError {
-        let why = self.failed.as_ref().map_or("they were never fetched", |(_, _, error)| error.as_str());
+        let why = self.failed.as_ref().map(|(_, _, error)| error.to_string());
+        let why = why.unwrap_or_else(|| "they were never fetched".to_owned());
         AuthError(format!("cannot fetch the issuer's keys: {why}"))
     }
 }

@@ -27,7 +27,7 @@ async fn an_unresponsive_issuer_is_fetched_once_and_blocks_no_other() {
         if name == "hangs" {
             count.fetch_add(1, Ordering::SeqCst);
             let _until_told = held.lock().unwrap().recv();
-            return Err("it hung".to_owned());
+            return Err(KeySetError::OtherIssuer("it hung".to_owned()));
         }
         Ok(JwkSet { keys: Vec::new() })
     }));
@@ -59,17 +59,21 @@ fn keys(cache: &JwksCache, key_id: Option<&str>, at: Instant) -> &'static str {
     }
 }
 
+fn refused() -> KeySetError {
+    KeySetError::OtherIssuer("refused".to_owned())
+}
+
 #[test]
 fn failures_back_off_exponentially() {
     let start = Instant::now();
     let at = |seconds| start + Duration::from_secs(seconds);
     let mut cache = JwksCache::default();
     assert_eq!(keys(&cache, None, at(0)), "ask");
-    cache.record_fetch(Err("refused".to_owned()), at(0));
+    cache.record_fetch(Err(refused()), at(0));
     assert_eq!([keys(&cache, None, at(9)), keys(&cache, None, at(10))], ["refuse", "ask"]);
-    cache.record_fetch(Err("refused".to_owned()), at(10));
+    cache.record_fetch(Err(refused()), at(10));
     assert_eq!([keys(&cache, None, at(29)), keys(&cache, None, at(30))], ["refuse", "ask"]);
-    (0..20).for_each(|_| cache.record_fetch(Err("refused".to_owned()), at(30)));
+    (0..20).for_each(|_| cache.record_fetch(Err(refused()), at(30)));
     assert_eq!([keys(&cache, None, at(329)), keys(&cache, None, at(330))], ["refuse", "ask"], "5 min at most");
 }
 
@@ -82,7 +86,7 @@ fn keys_of_an_unreachable_issuer_are_valid_for_a_day() {
     assert_eq!(keys(&cache, None, at(899)), "use");
     assert_eq!(keys(&cache, None, at(900)), "ask", "a quarter of an hour later");
     assert_eq!([keys(&cache, Some("other"), at(9)), keys(&cache, Some("other"), at(10))], ["use", "ask"]);
-    cache.record_fetch(Err("refused".to_owned()), at(86_399));
+    cache.record_fetch(Err(refused()), at(86_399));
     assert_eq!(keys(&cache, None, at(86_399)), "use");
     assert_eq!(keys(&cache, None, at(86_400)), "refuse", "after a day its keys may be revoked");
     assert!(cache.cached(at(86_400)).is_err());

@@ -158,17 +158,27 @@ impl AbsentFlags {
     }
 }
 
-fn parse_reservation(text: &str) -> Result<(String, i64), String> {
-    let wrong = || format!("{text:?} is not ID=N, such as cr-0123456789abcdef0=4");
+/// An invalid value of a flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum FlagError {
+    #[error("{0:?} is not ID=N, such as cr-0123456789abcdef0=4")]
+    Reservation(String),
+    #[error("{0:?} is not an amount of dollars; use a number with at most six decimals, such as 12.5")]
+    Usd(String),
+    #[error("{0:?} is not an RFC 3339 time; use one such as 2026-01-31T12:00:00Z")]
+    Time(String),
+}
+
+fn parse_reservation(text: &str) -> Result<(String, i64), FlagError> {
+    let wrong = || FlagError::Reservation(text.to_owned());
     let (id, number) = text.split_once('=').ok_or_else(wrong)?;
     let number: i64 = number.parse().map_err(|_| wrong())?;
     if id.is_empty() || number < 0 { Err(wrong()) } else { Ok((id.to_owned(), number)) }
 }
 
 /// Parses dollars with at most six decimals, exactly.
-fn parse_usd(text: &str) -> Result<MicroUsd, String> {
-    let wrong =
-        || format!("{text:?} is not an amount of dollars; use a number with at most six decimals, such as 12.5");
+fn parse_usd(text: &str) -> Result<MicroUsd, FlagError> {
+    let wrong = || FlagError::Usd(text.to_owned());
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
     if whole.is_empty() || fraction.len() > 6 || !digits(whole) || !digits(fraction) {
@@ -178,10 +188,9 @@ fn parse_usd(text: &str) -> Result<MicroUsd, String> {
     Ok(MicroUsd(micro))
 }
 
-fn parse_time(text: &str) -> Result<Timestamp, String> {
-    let time: jiff::Timestamp =
-        text.parse().map_err(|_| format!("{text:?} is not an RFC 3339 time; use one such as 2026-01-31T12:00:00Z"))?;
-    Ok(Timestamp(time.as_millisecond()))
+fn parse_time(text: &str) -> Result<Timestamp, FlagError> {
+    let time: jiff::Timestamp = text.parse().map_err(|_| FlagError::Time(text.to_owned()))?;
+    Ok(Timestamp::from_millis(time.as_millisecond()))
 }
 
 #[cfg(test)]
@@ -208,7 +217,7 @@ mod tests {
     #[test]
     fn time_is_parsed_to_the_millisecond() {
         // 2026-01-01 is 20,454 days after 1970-01-01: 20,454 × 86,400,000 ms.
-        assert_eq!(parse_time("2026-01-01T00:00:00Z"), Ok(Timestamp(1_767_225_600_000)));
+        assert_eq!(parse_time("2026-01-01T00:00:00Z"), Ok(Timestamp::from_millis(1_767_225_600_000)));
         assert!(parse_time("yesterday").is_err());
     }
 }

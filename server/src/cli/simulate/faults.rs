@@ -39,19 +39,23 @@ pub(crate) struct FaultsFlags {
     output: Form,
 }
 
-fn seeds(text: &str) -> Result<RangeInclusive<u64>, String> {
-    let number = |part: &str| {
-        part.parse::<u64>().map_err(|_| format!("{part:?} is not a seed; use two numbers, such as 1..1000"))
-    };
+/// An invalid range of seeds.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum SeedsError {
+    #[error("{0:?} is not a seed; use two numbers, such as 1..1000")]
+    Number(String),
+    #[error("{from}..{to} is not a range of seeds; use the smaller number first, and none above {most}", most = u32::MAX)]
+    Range { from: u64, to: u64 },
+}
+
+fn seeds(text: &str) -> Result<RangeInclusive<u64>, SeedsError> {
+    let number = |part: &str| part.parse::<u64>().map_err(|_| SeedsError::Number(part.to_owned()));
     let (from, to) = match text.split_once("..") {
         Some((from, to)) => (number(from)?, number(to.trim_start_matches('='))?),
         None => (number(text)?, number(text)?),
     };
     if from > to || to > u64::from(u32::MAX) {
-        return Err(format!(
-            "{from}..{to} is not a range of seeds; use the smaller number first, and none above {}",
-            u32::MAX
-        ));
+        return Err(SeedsError::Range { from, to });
     }
     Ok(from..=to)
 }
@@ -141,6 +145,6 @@ mod tests {
         assert_eq!(seeds("1..=10"), Ok(1..=10));
         assert_eq!(seeds("7"), Ok(7..=7));
         assert!(seeds("10..1").is_err());
-        assert!(seeds("a..1").unwrap_err().contains("\"a\" is not a seed"));
+        assert!(seeds("a..1").unwrap_err().to_string().contains("\"a\" is not a seed"));
     }
 }

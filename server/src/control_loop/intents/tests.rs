@@ -79,8 +79,8 @@ fn claim_order() -> impl Strategy<Value = ClaimOrder> {
             startup_taints,
             requirements: Requirements::from_iter([requirement]),
             requests,
-            expire_after_ms: times.0,
-            termination_grace_period_ms: times.1,
+            expire_after: times.0.map(Millis::new),
+            termination_grace_period: times.1.map(Millis::new),
         }
     })
 }
@@ -91,7 +91,7 @@ fn decided() -> impl Strategy<Value = DecidedLaunch> {
         let (launch, claim, pods, reason, decision, at) = parts;
         let claim = ClaimOrder { name: launch.claim.clone(), ..claim };
         let machine = PlannedMachine { claim, launch, pods, reason };
-        DecidedLaunch { machine, decision: DecisionId(decision), at: Timestamp(at) }
+        DecidedLaunch { machine, decision: DecisionId(decision), at: Timestamp::from_millis(at) }
     })
 }
 
@@ -162,11 +162,11 @@ fn a_past_launch_is_dated_by_its_age_and_names_its_pods() {
         begun_ago_ms: 60_000,
         closed_ago_ms: Some(20_000),
     };
-    let read = recent_launch(row("from another program"), Timestamp(100_000));
-    assert_eq!((read.begun, read.closed), (Timestamp(40_000), Some(Timestamp(80_000))));
+    let read = recent_launch(row("from another program"), Timestamp::from_millis(100_000));
+    assert_eq!((read.begun, read.closed), (Timestamp::from_millis(40_000), Some(Timestamp::from_millis(80_000))));
     assert!(read.pods.is_empty());
     proptest!(ProptestConfig { cases: 16, failure_persistence: None, ..ProptestConfig::default() }, |(decided in decided())| {
-        let read = recent_launch(row(&encode(&decided, |_| Text::default()).claim_order), Timestamp(100_000));
+        let read = recent_launch(row(&encode(&decided, |_| Text::default()).claim_order), Timestamp::from_millis(100_000));
         prop_assert_eq!(read.pods, decided.machine.pods);
     });
 }

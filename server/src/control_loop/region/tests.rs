@@ -22,7 +22,7 @@ fn held_by(owner: &str) -> LeaseOutcome {
 }
 
 fn due(region: &mut RegionLister, at: i64) -> Option<Call> {
-    region.begin_listing([Text::from("blue")].iter(), Timestamp(at))
+    region.begin_listing([Text::from("blue")].iter(), Timestamp::from_millis(at))
 }
 
 fn kept(number: u64, age_ms: u64, clusters: &[&str]) -> Result<Option<StoredListing>, StoreError> {
@@ -42,14 +42,14 @@ fn only_the_holder_of_the_region_lease_lists_at_the_cloud_one_call_at_a_time() {
     let mut region = RegionLister::new(scope());
     assert!(matches!(due(&mut region, 1_000), Some(Call::ReadListing { .. })));
     assert!(due(&mut region, 2_000).is_none(), "the store has not answered the first");
-    assert!(region.finish_reading(Timestamp(1_000), Vec::new(), Ok(None)).is_none());
+    assert!(region.finish_reading(Timestamp::from_millis(1_000), Vec::new(), Ok(None)).is_none());
 
-    assert!(matches!(region.try_take_lease(Timestamp(3_000)), Some(Call::TakeRegionLease(_))));
-    assert!(region.try_take_lease(Timestamp(3_000)).is_none(), "the store has not answered the first");
+    assert!(matches!(region.try_take_lease(Timestamp::from_millis(3_000)), Some(Call::TakeRegionLease(_))));
+    assert!(region.try_take_lease(Timestamp::from_millis(3_000)).is_none(), "the store has not answered the first");
     granted(&mut region, 3);
     assert!(matches!(due(&mut region, 3_000), Some(Call::ListInstances { lease: used, .. }) if used == lease(3)));
     assert!(due(&mut region, 4_000).is_none(), "the cloud has not answered the first");
-    assert!(region.finish_listing(true, Timestamp(4_500)).is_none());
+    assert!(region.finish_listing(true, Timestamp::from_millis(4_500)).is_none());
 
     assert!(!region.drop_lease(&lease(2)), "a lease of another epoch");
     assert!(region.drop_lease(&lease(3)));
@@ -69,21 +69,24 @@ fn a_stored_listing_is_processed_once_and_is_as_old_as_its_cloud_call() {
     let mut region = RegionLister::new(scope());
     let blue = || vec![Text::from("blue")];
     // Read at 100,000; the store reports that the cloud was asked 12,000 ms before: 88,000.
-    let (asked, machines) = region.finish_reading(Timestamp(100_000), blue(), kept(7, 12_000, &["blue"])).unwrap();
-    assert_eq!((asked, machines[&blue()[0]].len()), (Timestamp(88_000), 1));
+    let (asked, machines) =
+        region.finish_reading(Timestamp::from_millis(100_000), blue(), kept(7, 12_000, &["blue"])).unwrap();
+    assert_eq!((asked, machines[&blue()[0]].len()), (Timestamp::from_millis(88_000), 1));
     assert!(
-        region.finish_reading(Timestamp(110_000), blue(), kept(7, 22_000, &["blue"])).is_none(),
+        region.finish_reading(Timestamp::from_millis(110_000), blue(), kept(7, 22_000, &["blue"])).is_none(),
         "the same listing"
     );
-    let (asked, machines) = region.finish_reading(Timestamp(130_000), blue(), kept(8, 1_000, &[])).unwrap();
-    assert_eq!((asked, machines[&blue()[0]].len()), (Timestamp(129_000), 0), "it has no instance left");
+    let (asked, machines) =
+        region.finish_reading(Timestamp::from_millis(130_000), blue(), kept(8, 1_000, &[])).unwrap();
+    assert_eq!((asked, machines[&blue()[0]].len()), (Timestamp::from_millis(129_000), 0), "it has no instance left");
 }
 
 #[test]
 fn a_stored_listing_omits_clusters_that_were_not_requested() {
     let mut region = RegionLister::new(scope());
     let asked_about = vec![Text::from("blue")];
-    let (_, machines) = region.finish_reading(Timestamp(100_000), asked_about, kept(1, 0, &["blue", "green"])).unwrap();
+    let (_, machines) =
+        region.finish_reading(Timestamp::from_millis(100_000), asked_about, kept(1, 0, &["blue", "green"])).unwrap();
     assert_eq!(machines.keys().map(|cluster| &**cluster).collect::<Vec<_>>(), ["blue"]);
 }
 
@@ -91,8 +94,8 @@ fn a_stored_listing_omits_clusters_that_were_not_requested() {
 /// lease.
 fn after(region: &mut RegionLister, complete: &[bool]) -> Vec<bool> {
     let listed = |(number, complete): (i64, &bool)| {
-        let at = Timestamp(number * 30_000);
-        due(region, at.0);
+        let at = Timestamp::from_millis(number * 30_000);
+        due(region, at.as_millis());
         matches!(region.finish_listing(*complete, at), Some(Call::ReleaseLeases(leases)) if leases == [lease(3)])
     };
     (0..).zip(complete).map(listed).collect()
@@ -108,8 +111,8 @@ fn a_replica_that_cannot_list_releases_the_lease_to_one_that_requested_it() {
     assert_eq!(released, [false, false, false, false, false, false, true]);
     // Released at 180 s, and left to others for 120 s.
     assert!(matches!(due(&mut region, 190_000), Some(Call::ReadListing { .. })), "it reads the listings of others");
-    assert!(region.try_take_lease(Timestamp(299_999)).is_none());
-    assert!(matches!(region.try_take_lease(Timestamp(300_000)), Some(Call::TakeRegionLease(_))));
+    assert!(region.try_take_lease(Timestamp::from_millis(299_999)).is_none());
+    assert!(matches!(region.try_take_lease(Timestamp::from_millis(300_000)), Some(Call::TakeRegionLease(_))));
 }
 
 #[test]

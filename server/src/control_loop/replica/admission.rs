@@ -9,16 +9,16 @@
 use std::collections::BTreeMap;
 
 use engine::control::ClusterId;
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 
 /// Clusters admitted at one time. The store grants four leases concurrently and each snapshot is
 /// decoded by its cluster's task: 16 keep both busy on a machine with many processors and bound the
 /// incomplete snapshots to about 50 MB at 5,000 pods each.
 const ADMISSION_LIMIT: usize = 16;
 
-/// How long an admission in progress blocks others, in milliseconds. A snapshot of 5,000 pods takes
-/// a second on a slow line. A slower cluster continues beside those admitted after it.
-const ADMISSION_TIMEOUT_MS: i64 = 10_000;
+/// How long an admission in progress blocks others. A snapshot of 5,000 pods takes a second on a
+/// slow line. A slower cluster continues beside those admitted after it.
+const ADMISSION_TIMEOUT: Millis = Millis::from_secs(10);
 
 /// Admissions in progress and waiting clusters.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Admission {
         if self.waiting.is_empty() {
             return Vec::new();
         }
-        self.admitting.retain(|_, since| now.millis_since(*since) < ADMISSION_TIMEOUT_MS);
+        self.admitting.retain(|_, since| now.duration_since(*since) < ADMISSION_TIMEOUT);
         let mut admitted = Vec::new();
         while self.admitting.len() < self.limit {
             let Some((_, (cluster, agent_epoch))) = self.waiting.pop_first() else { break };
@@ -92,7 +92,7 @@ impl Admission {
     /// When the oldest admission in progress times out, if clusters wait.
     pub(super) fn next_due(&self) -> Option<Timestamp> {
         let since = (!self.waiting.is_empty()).then(|| self.admitting.values().min()).flatten()?;
-        Some(Timestamp(since.0.saturating_add(ADMISSION_TIMEOUT_MS)))
+        Some(*since + ADMISSION_TIMEOUT)
     }
 
     fn stop_waiting(&mut self, cluster: &ClusterId) {
@@ -116,7 +116,7 @@ mod tests {
         (0..1_000).rev().for_each(|number| admission.enqueue(name(number), 0));
         let (mut most, mut order) = (0, Vec::new());
         loop {
-            let admitted = admission.admit_next(Timestamp(0));
+            let admitted = admission.admit_next(Timestamp::from_millis(0));
             most = most.max(admission.admitting.len());
             order.extend(admitted.into_iter().map(|(cluster, _)| cluster));
             let Some(first) = admission.admitting.keys().next().cloned() else { return (most, order) };
@@ -142,17 +142,17 @@ mod tests {
         for cluster in [name(1), name(2), name(3)] {
             admission.enqueue(cluster, 0);
         }
-        assert_eq!(admission.admit_next(Timestamp(0)), [(name(1), 0)]);
+        assert_eq!(admission.admit_next(Timestamp::from_millis(0)), [(name(1), 0)]);
         // Its lease took 4 s; it has 10 s from its acceptance.
-        admission.mark_accepted(&name(1), Timestamp(4_000));
-        assert_eq!(admission.next_due(), Some(Timestamp(14_000)));
-        assert!(admission.admit_next(Timestamp(13_999)).is_empty());
-        assert_eq!(admission.admit_next(Timestamp(14_000)), [(name(2), 0)]);
+        admission.mark_accepted(&name(1), Timestamp::from_millis(4_000));
+        assert_eq!(admission.next_due(), Some(Timestamp::from_millis(14_000)));
+        assert!(admission.admit_next(Timestamp::from_millis(13_999)).is_empty());
+        assert_eq!(admission.admit_next(Timestamp::from_millis(14_000)), [(name(2), 0)]);
         // It reconnects and waits behind the clusters that were queued before.
         admission.remove(&name(1));
         admission.enqueue(name(1), 0);
         admission.mark_synced(&name(2));
-        assert_eq!(admission.admit_next(Timestamp(14_000)), [(name(3), 0)]);
+        assert_eq!(admission.admit_next(Timestamp::from_millis(14_000)), [(name(3), 0)]);
     }
 
     #[test]
@@ -163,9 +163,13 @@ mod tests {
         admission.enqueue(name(3), 0);
         admission.remove(&name(2));
         admission.enqueue(name(1), 5);
-        assert_eq!(admission.admit_next(Timestamp(0)), [(name(1), 5)], "its latest epoch counts, and its place");
+        assert_eq!(
+            admission.admit_next(Timestamp::from_millis(0)),
+            [(name(1), 5)],
+            "its latest epoch counts, and its place"
+        );
         admission.remove(&name(1));
-        assert_eq!(admission.admit_next(Timestamp(0)), [(name(3), 0)]);
+        assert_eq!(admission.admit_next(Timestamp::from_millis(0)), [(name(3), 0)]);
         assert_eq!(admission.next_due(), None);
     }
 }

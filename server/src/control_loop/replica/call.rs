@@ -5,7 +5,7 @@ use std::time::Duration;
 use engine::control::ClusterId;
 use engine::control::unavailable_offerings::UnavailableOffering;
 use engine::model::{Text, Timestamp};
-use executor::{Command, CommandId, Outcome};
+use executor::{Command, Retry};
 
 use super::Input;
 use crate::control_loop::counter_sync::CounterUpdate;
@@ -53,12 +53,10 @@ pub(crate) enum Call {
         within: Duration,
     },
     /// Run a command under the lease of its cluster, if this process holds it; abandon it at
-    /// `answer_by`.
+    /// [`Command::answer_by`].
     RunCommand {
-        id: CommandId,
         command: Command,
         lease: Option<Lease>,
-        answer_by: Timestamp,
     },
 }
 
@@ -66,8 +64,8 @@ impl Call {
     /// The moment at which the call is abandoned and the input that follows then; `None` for calls
     /// without a limit.
     pub(crate) fn limit(&self) -> Option<(Timestamp, Input)> {
-        let Self::RunCommand { id, answer_by, .. } = self else { return None };
-        let outcome = Outcome::TryAgain { after_ms: None, why: "no answer in time".to_owned() };
+        let Self::RunCommand { command: Command { id, answer_by, .. }, .. } = self else { return None };
+        let outcome = Err(Retry { after: None, why: "no answer in time".to_owned() });
         Some((*answer_by, Input::CommandEnded { id: *id, outcome }))
     }
 }

@@ -2,18 +2,18 @@
 
 use cloud::provider::CloudEvent;
 use engine::control::{ClusterId, Event, Instruction};
-use engine::model::{Text, Timestamp};
+use engine::model::{Millis, Text, Timestamp};
 
 /// A drain waits for pods as long as their PodDisruptionBudgets require.
-const DRAIN_TIMEOUT_MS: i64 = 24 * 3_600_000;
+const DRAIN_TIMEOUT: Millis = Millis::from_hours(24);
 
 /// An unanswered instruction fails after this, and the controller decides again.
-const INSTRUCTION_TIMEOUT_MS: i64 = 10 * 60_000;
+const INSTRUCTION_TIMEOUT: Millis = Millis::from_mins(10);
 
 /// When an instruction fails unless the agent has answered it.
 pub(super) fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {
-    let wait = if matches!(instruction, Instruction::Drain { .. }) { DRAIN_TIMEOUT_MS } else { INSTRUCTION_TIMEOUT_MS };
-    Timestamp(now.0.saturating_add(wait))
+    let timeout = if matches!(instruction, Instruction::Drain { .. }) { DRAIN_TIMEOUT } else { INSTRUCTION_TIMEOUT };
+    now + timeout
 }
 
 /// Converts a cloud event. A running instance needs no event: its Node joins.
@@ -23,7 +23,7 @@ pub(super) fn to_event(event: CloudEvent, now: Timestamp) -> Option<Event> {
         CloudEvent::Interrupted { instance, at } => Some(Event::Interrupted {
             cluster: instance.cluster,
             provider_id: instance.provider_id,
-            reason: Text::from(format!("the cloud interrupts the instance in {} s", at.millis_since(now) / 1000)),
+            reason: Text::from(format!("the cloud interrupts the instance in {} s", at.duration_since(now).as_secs())),
         }),
         CloudEvent::Terminated(instance) => {
             Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })

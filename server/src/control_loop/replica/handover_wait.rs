@@ -11,21 +11,22 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use engine::control::ClusterId;
-use engine::model::Timestamp;
+use engine::model::{Millis, Timestamp};
 
-use super::HANDOVER_DELAY_MS;
+use super::HANDOVER_DELAY;
+use crate::clock;
 
-/// First retry, in milliseconds: the holder receives the request, hands over and notifies.
-const FIRST_RETRY_MS: i64 = HANDOVER_DELAY_MS + 500;
+/// First retry: the holder receives the request, hands over and notifies.
+const FIRST_RETRY: Millis = Millis::new(HANDOVER_DELAY.get() + 500);
 
-/// Interval of further retries, in milliseconds.
-const RETRY_INTERVAL_MS: i64 = 5_000;
+/// Interval of further retries.
+const RETRY_INTERVAL: Millis = Millis::from_secs(5);
 
-/// Minimum delay before the retry of a lease that is about to expire, in milliseconds.
-const MIN_RETRY_MS: i64 = 50;
+/// Minimum delay before the retry of a lease that is about to expire.
+const MIN_RETRY: Millis = Millis::new(50);
 
-/// How long an agent waits, in milliseconds: twice the default lease duration.
-const MAX_WAIT_MS: i64 = 60_000;
+/// How long an agent waits: twice the default lease duration.
+const MAX_WAIT: Millis = Millis::from_mins(1);
 
 /// Waiting agents by cluster.
 #[derive(Debug, Default)]
@@ -51,13 +52,13 @@ impl HandoverWait {
         now: Timestamp,
     ) -> bool {
         let known = self.0.get(cluster).map(|waiting| waiting.since);
-        let (since, step) = known.map_or((now, FIRST_RETRY_MS), |since| (since, RETRY_INTERVAL_MS));
-        if now.millis_since(since) >= MAX_WAIT_MS {
+        let (since, step) = known.map_or((now, FIRST_RETRY), |since| (since, RETRY_INTERVAL));
+        if now.duration_since(since) >= MAX_WAIT {
             self.0.remove(cluster);
             return false;
         }
-        let expires = i64::try_from(expires_in.as_millis()).unwrap_or(i64::MAX).saturating_add(1);
-        let retry_at = Timestamp(now.0.saturating_add(step.min(expires).max(MIN_RETRY_MS)));
+        let expires = clock::millis(expires_in) + Millis::new(1);
+        let retry_at = now + step.min(expires).max(MIN_RETRY);
         self.0.insert(cluster.clone(), WaitingAgent { agent_epoch, since, retry_at: Some(retry_at) });
         true
     }
@@ -92,17 +93,17 @@ mod tests {
     /// when the agent is refused if the lease never expires.
     fn retry_moments(expires: i64) -> (Vec<i64>, Option<i64>) {
         let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterId::from("blue"));
-        let (mut now, mut moments) = (Timestamp(0), Vec::new());
-        while now.0 < expires {
-            let left = Duration::from_millis((expires - now.0).unsigned_abs());
+        let (mut now, mut moments) = (Timestamp::from_millis(0), Vec::new());
+        while now.as_millis() < expires {
+            let left = Duration::from_millis((expires - now.as_millis()).unsigned_abs());
             if !handover_wait.begin_wait(&cluster, 7, left, now) {
-                return (moments, Some(now.0));
+                return (moments, Some(now.as_millis()));
             }
             now = handover_wait.next_due().unwrap();
-            assert!(handover_wait.take_due(Timestamp(now.0 - 1)).is_empty());
+            assert!(handover_wait.take_due(now - Millis::new(1)).is_empty());
             assert_eq!(handover_wait.take_due(now), [(cluster.clone(), 7)]);
             assert_eq!(handover_wait.next_due(), None, "a call is in flight");
-            moments.push(now.0);
+            moments.push(now.as_millis());
         }
         (moments, None)
     }
@@ -125,8 +126,11 @@ mod tests {
     #[test]
     fn a_disconnected_agent_causes_no_further_retries() {
         let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterId::from("blue"));
-        assert!(handover_wait.begin_wait(&cluster, 0, Duration::from_secs(30), Timestamp(0)));
+        assert!(handover_wait.begin_wait(&cluster, 0, Duration::from_secs(30), Timestamp::from_millis(0)));
         handover_wait.cancel(&cluster);
-        assert_eq!((handover_wait.next_due(), handover_wait.take_due(Timestamp(99_000))), (None, Vec::new()));
+        assert_eq!(
+            (handover_wait.next_due(), handover_wait.take_due(Timestamp::from_millis(99_000))),
+            (None, Vec::new())
+        );
     }
 }

@@ -15,7 +15,7 @@ impl Replica {
             return None;
         }
         let entry = AuditEntry {
-            at_ms: now.0,
+            at_ms: now.as_millis(),
             who: format!("the agent of {cluster}"),
             what: "karpenter-absent".to_owned(),
             scope: FreezeScope::Cluster(cluster.to_string()).key(),

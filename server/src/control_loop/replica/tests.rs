@@ -18,7 +18,7 @@ fn granted(scope: Scope) -> Result<LeaseOutcome, StoreError> {
 /// A replica that owns `blue`, whose agent is connected, and the region's lease; at 0.
 fn replica() -> Replica {
     let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
-    let now = Timestamp(0);
+    let now = Timestamp::from_millis(0);
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
     replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, now);
     replica.handle(Input::RegionLeaseAnswered(granted(region())), now);
@@ -27,13 +27,13 @@ fn replica() -> Replica {
 }
 
 fn happens(replica: &mut Replica, event: Event, at: i64) -> Vec<Output> {
-    replica.handle(Input::Session(SessionEvent::ClusterEvent(event)), Timestamp(at))
+    replica.handle(Input::Session(SessionEvent::ClusterEvent(event)), Timestamp::from_millis(at))
 }
 
 /// Another replica requests `scope`; whether the lease is released for that.
 fn is_handed_over(replica: &mut Replica, scope: Scope, at: i64) -> bool {
     let renewal = Renewal { lost: Vec::new(), requested: vec![(lease(scope), "another".to_owned())] };
-    let outputs = replica.handle(Input::Renewed(renewal), Timestamp(at));
+    let outputs = replica.handle(Input::Renewed(renewal), Timestamp::from_millis(at));
     outputs.iter().any(|output| matches!(output, Output::Call(Call::ReleaseLeases(_))))
 }
 
@@ -49,12 +49,12 @@ fn a_requested_cluster_is_handed_over_shortly_after_its_agent_disconnects() {
     assert!(!is_handed_over(&mut replica, blue(), 600_000), "its agent is connected here");
     happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 700_000);
     // 700,000 + 500.
-    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(700_500)));
-    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp(700_499))), "it may reconnect");
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(700_500)));
+    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(700_499))), "it may reconnect");
     happens(&mut replica, Event::AgentConnected { cluster: cluster() }, 700_499);
-    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp(710_000))), "it reconnected");
+    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(710_000))), "it reconnected");
     happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 710_000);
-    assert!(releases_lease(&replica.handle(Input::Time, Timestamp(710_500))));
+    assert!(releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(710_500))));
     assert!(!is_handed_over(&mut replica, blue(), 710_501), "it has another owner");
 }
 
@@ -63,9 +63,9 @@ fn a_lease_request_from_before_the_agent_reconnected_is_discarded() {
     let mut replica = replica();
     assert!(!is_handed_over(&mut replica, Scope::cluster("blue"), 1_000));
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
-    replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, Timestamp(2_000));
+    replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, Timestamp::from_millis(2_000));
     happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 3_000);
-    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp(60_000))));
+    assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(60_000))));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn renewals(outputs: &[Output]) -> usize {
 #[test]
 fn one_renewal_is_in_flight_at_a_time_and_is_repeated_if_requested_meanwhile() {
     let mut replica = replica();
-    let mut happens = |input| renewals(&replica.handle(input, Timestamp(1_000)));
+    let mut happens = |input| renewals(&replica.handle(input, Timestamp::from_millis(1_000)));
     let done = || Input::Renewed(Renewal::default());
     assert_eq!(happens(Input::RenewalDue), 1);
     assert_eq!(happens(Input::RenewalDue) + happens(Input::RenewalDue), 0, "one is in flight");
@@ -96,7 +96,7 @@ fn one_renewal_is_in_flight_at_a_time_and_is_repeated_if_requested_meanwhile() {
 #[test]
 fn successive_lease_requests_cause_few_renewals() {
     let mut replica = replica();
-    let mut at = |input, at| renewals(&replica.handle(input, Timestamp(at)));
+    let mut at = |input, at| renewals(&replica.handle(input, Timestamp::from_millis(at)));
     assert_eq!(at(Input::LeaseRequested, 1_000) + at(Input::Time, 1_000), 1);
     assert_eq!(at(Input::Renewed(Renewal::default()), 1_100), 0);
     assert_eq!(at(Input::LeaseRequested, 1_150) + at(Input::LeaseRequested, 1_200), 0);
@@ -109,7 +109,8 @@ fn successive_lease_requests_cause_few_renewals() {
 fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_cloud() {
     let mut replica = replica();
     let lost = vec![lease(Scope::cluster("blue")), lease(region())];
-    let outputs = replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp(1_000));
+    let outputs =
+        replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(1_000));
     let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if &**cluster == "blue");
     assert!(outputs.iter().any(refused), "{outputs:?}");
     assert_eq!((replica.leases().count(), replica.controller().clusters().count()), (0, 0));
@@ -120,7 +121,7 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
     let gone = Event::InstanceGone { cluster: cluster(), provider_id: "aws:///z/i-1".into() };
     assert!(happens(&mut replica, gone, 1_500).is_empty());
     assert_eq!(replica.controller().clusters().count(), 0);
-    let listing = replica.handle(Input::ListingDue, Timestamp(2_000));
+    let listing = replica.handle(Input::ListingDue, Timestamp::from_millis(2_000));
     assert!(matches!(&listing[..], [Output::Call(Call::ReadListing { clusters, .. })] if clusters.is_empty()));
 }
 
@@ -137,8 +138,9 @@ fn a_listing_reaches_only_the_clusters_of_this_replica() {
     let mut replica = replica();
     let asked_about = vec![ClusterId::from("blue"), ClusterId::from("green")];
     let kept = StoredListing { number: 1, age: Duration::ZERO, machines: Vec::new() };
-    let overheard = Input::ListingRead { asked: Timestamp(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
-    replica.handle(overheard, Timestamp(1_000));
+    let overheard =
+        Input::ListingRead { asked: Timestamp::from_millis(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
+    replica.handle(overheard, Timestamp::from_millis(1_000));
     let known: Vec<&ClusterId> = replica.controller().clusters().collect();
     assert_eq!(known, [&ClusterId::from("blue")], "green was handed over while its listing was read");
 }
@@ -148,14 +150,14 @@ fn the_karpenter_absent_override_is_audited_once() {
     let mut replica = replica();
     let mut audited = |karpenter_absent: bool| -> Vec<AuditEntry> {
         let greeting = AgentHello { karpenter_absent, ..greeting("blue") };
-        replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp(0));
+        replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp::from_millis(0));
         let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
         let granted = Input::LeaseAnswered { cluster, answer, past: Vec::new() };
         let entry = |output| match output {
             Output::Call(Call::Audit(entry)) => Some(entry),
             _ => None,
         };
-        replica.handle(granted, Timestamp(7)).into_iter().filter_map(entry).collect()
+        replica.handle(granted, Timestamp::from_millis(7)).into_iter().filter_map(entry).collect()
     };
     assert!(audited(false).is_empty());
     let lines = audited(true);
@@ -178,7 +180,7 @@ fn greeting(cluster: &str) -> AgentHello {
 
 fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterId> {
     let greeting = greeting(cluster);
-    leased_by(replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp(at)))
+    leased_by(replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp::from_millis(at)))
 }
 
 /// The clusters whose leases are to be acquired.
@@ -201,11 +203,11 @@ fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
     // The store refuses a: another replica owns it.
     let held = LeaseOutcome::Held { owner: "another".to_owned(), expires_in: Duration::ZERO };
     let leased = Input::LeaseAnswered { cluster: names[0].clone(), answer: Ok(held), past: Vec::new() };
-    assert_eq!(leased_by(replica.handle(leased, Timestamp(10))), names[1..2]);
+    assert_eq!(leased_by(replica.handle(leased, Timestamp::from_millis(10))), names[1..2]);
     // b is accepted, and so is its snapshot.
     let answer = granted(Scope::cluster("b"));
     let leased = Input::LeaseAnswered { cluster: names[1].clone(), answer, past: Vec::new() };
-    assert!(leased_by(replica.handle(leased, Timestamp(20))).is_empty());
+    assert!(leased_by(replica.handle(leased, Timestamp::from_millis(20))).is_empty());
     let connected = happens(&mut replica, Event::AgentConnected { cluster: names[1].clone() }, 30);
     assert!(leased_by(connected).is_empty());
     let observation = Observation::Snapshot(Box::default());
@@ -213,7 +215,7 @@ fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
     assert_eq!(leased_by(seen), names[2..3]);
     // c disconnects before it is answered.
     let left = Input::Session(SessionEvent::HandshakeAbandoned { cluster: names[2].clone() });
-    assert_eq!(leased_by(replica.handle(left, Timestamp(50))), names[3..]);
+    assert_eq!(leased_by(replica.handle(left, Timestamp::from_millis(50))), names[3..]);
 }
 
 #[test]
@@ -224,26 +226,26 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
     };
     let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     greet(&mut replica, "a", 0);
-    let outputs = replica.handle(held(), Timestamp(10));
+    let outputs = replica.handle(held(), Timestamp::from_millis(10));
     assert!(
         matches!(&outputs[..], [Output::Call(Call::RequestLease(scope))] if *scope == Scope::cluster("a")),
         "{outputs:?}"
     );
     // 10 + 1,000.
-    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(1_010)));
-    assert!(leased_by(replica.handle(Input::Time, Timestamp(1_009))).is_empty());
-    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp(1_010))), [ClusterId::from("a")]);
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(1_010)));
+    assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_009))).is_empty());
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_010))), [ClusterId::from("a")]);
     let answer = granted(Scope::cluster("a"));
-    let accepted =
-        replica.handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp(1_020));
+    let accepted = replica
+        .handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp::from_millis(1_020));
     assert!(accepted.iter().any(|output| matches!(output, Output::Accept { epoch: 4, .. })), "{accepted:?}");
-    assert!(leased_by(replica.handle(Input::Time, Timestamp(90_000))).is_empty());
+    assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(90_000))).is_empty());
     // A disconnected agent does not wait, whatever the store answers afterwards.
     let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
     greet(&mut replica, "a", 0);
-    replica.handle(Input::Session(SessionEvent::HandshakeAbandoned { cluster: "a".into() }), Timestamp(5));
-    assert!(replica.handle(held(), Timestamp(10)).is_empty());
-    assert!(leased_by(replica.handle(Input::Time, Timestamp(90_000))).is_empty());
+    replica.handle(Input::Session(SessionEvent::HandshakeAbandoned { cluster: "a".into() }), Timestamp::from_millis(5));
+    assert!(replica.handle(held(), Timestamp::from_millis(10)).is_empty());
+    assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(90_000))).is_empty());
 }
 
 #[test]
@@ -252,22 +254,26 @@ fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
     greet(&mut replica, "a", 0);
     greet(&mut replica, "b", 0);
     let answer = granted(Scope::cluster("a"));
-    replica.handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp(1_000));
+    replica
+        .handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp::from_millis(1_000));
     happens(&mut replica, Event::AgentConnected { cluster: "a".into() }, 2_000);
     // 2,000 + 10,000.
-    assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp(12_000)));
-    assert!(leased_by(replica.handle(Input::Time, Timestamp(11_999))).is_empty());
-    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp(12_000))), [ClusterId::from("b")]);
+    assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp::from_millis(12_000)));
+    assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(11_999))).is_empty());
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(12_000))), [ClusterId::from("b")]);
 }
 
 /// A replica that owns so many clusters, whose agents are connected.
 fn replica_of(clusters: usize) -> Replica {
     let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
-    replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp(0));
+    replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp::from_millis(0));
     for number in 0..clusters {
         let name = format!("c{number:03}");
         let (cluster, answer) = (Text::from(name.as_str()), granted(Scope::cluster(&name)));
-        replica.handle(Input::LeaseAnswered { cluster: cluster.clone(), answer, past: Vec::new() }, Timestamp(0));
+        replica.handle(
+            Input::LeaseAnswered { cluster: cluster.clone(), answer, past: Vec::new() },
+            Timestamp::from_millis(0),
+        );
         happens(&mut replica, Event::AgentConnected { cluster }, 0);
     }
     replica
@@ -276,16 +282,19 @@ fn replica_of(clusters: usize) -> Replica {
 #[test]
 fn a_listing_is_processed_by_a_few_clusters_per_step_and_eventually_by_all() {
     let mut replica = replica_of(20);
-    replica.handle(Input::ListingDue, Timestamp(1_000));
-    replica.handle(Input::Listed { asked: Timestamp(1_000), answer: Ok(Vec::new()) }, Timestamp(2_000));
+    replica.handle(Input::ListingDue, Timestamp::from_millis(1_000));
+    replica.handle(
+        Input::Listed { asked: Timestamp::from_millis(1_000), answer: Ok(Vec::new()) },
+        Timestamp::from_millis(2_000),
+    );
     assert_eq!(replica.listings.len(), 12, "8 of 20 have processed it");
-    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp(2_000)), "the others are due at once");
+    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(2_000)), "the others are due at once");
     // One cluster is lost meanwhile and gets no listing.
     let lost = vec![lease(Scope::cluster("c010"))];
-    replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp(2_000));
-    replica.handle(Input::Time, Timestamp(2_000));
+    replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(2_000));
+    replica.handle(Input::Time, Timestamp::from_millis(2_000));
     assert_eq!(replica.listings.len(), 4);
-    replica.handle(Input::Time, Timestamp(2_000));
+    replica.handle(Input::Time, Timestamp::from_millis(2_000));
     assert_eq!(replica.listings.len(), 0);
     assert!(replica.controller.state("c010").is_none());
 }
@@ -296,7 +305,7 @@ fn a_refused_agent_gets_no_details_of_a_store_failure() {
     let _asked = greet(&mut replica, "blue", 0);
     let fault = StoreError::Server { what: "take the lease", why: "10.0.0.7 refuses user fleetwright".to_owned() };
     let answer = Input::LeaseAnswered { cluster: "blue".into(), answer: Err(fault), past: Vec::new() };
-    let outputs = replica.handle(answer, Timestamp(1));
+    let outputs = replica.handle(answer, Timestamp::from_millis(1));
     let refused: Vec<&str> = outputs
         .iter()
         .filter_map(|output| match output {

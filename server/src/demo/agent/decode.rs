@@ -3,6 +3,7 @@
 
 use engine::cluster::{LaunchedFacts, PodKey};
 use engine::control::{ClaimOrder, Instruction, PodNomination};
+use engine::model::quantity::QuantityError;
 use engine::model::taints::Effect;
 use engine::model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
@@ -34,20 +35,33 @@ pub(crate) fn pod_event(instruction: &v1::Instruction) -> Option<(Text, Timestam
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
     let status: Value = serde_json::from_slice(&write.status).ok()?;
     let at: jiff::Timestamp = status.get("lastPodEventTime")?.as_str()?.parse().ok()?;
-    Some((write.name.as_str().into(), Timestamp(at.as_millisecond())))
+    Some((write.name.as_str().into(), Timestamp::from_millis(at.as_millisecond())))
+}
+
+/// An invalid field of an instruction.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum InstructionError {
+    #[error("an instruction to create a NodeClaim names none")]
+    NoNodeClaim,
+    #[error("unknown operator {0:?}")]
+    Operator(String),
+    #[error(transparent)]
+    Quantity(#[from] QuantityError),
+    #[error("unknown taint effect {0:?}")]
+    TaintEffect(String),
 }
 
 /// Decodes `instruction`; `None` for kinds that this agent does not support.
 ///
 /// # Errors
 /// When a field is invalid.
-pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, String> {
+pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, InstructionError> {
     let Some(action) = instruction.action else { return Ok(None) };
     // Statuses and Events are handled before, so this agent does not support them here.
     Ok(Some(match action {
-        Action::CreateNodeClaim(create) => Instruction::CreateClaim(claim(
-            create.node_claim.ok_or("an instruction to create a NodeClaim names none")?,
-        )?),
+        Action::CreateNodeClaim(create) => {
+            Instruction::CreateClaim(claim(create.node_claim.ok_or(InstructionError::NoNodeClaim)?)?)
+        }
         Action::MarkLaunched(mark) => Instruction::MarkLaunched {
             claim: mark.node_claim.into(),
             facts: LaunchedFacts {
@@ -77,7 +91,7 @@ pub(crate) fn instruction(instruction: v1::Instruction) -> Result<Option<Instruc
             provider_id: drain.provider_id.into(),
             interruption: drain.interruption,
             only_if_empty: drain.only_if_empty,
-            deadline: drain.force_at_ms.map(Timestamp),
+            deadline: drain.force_at_ms.map(Timestamp::from_millis),
             reason: drain.reason.into(),
         },
         Action::DeleteNodeClaim(delete) => Instruction::DeleteClaim {
@@ -97,7 +111,7 @@ fn nomination(nomination: v1::PodNomination) -> PodNomination {
     }
 }
 
-fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {
+fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, InstructionError> {
     let labels = labels(record.labels);
     let owner = record.owner.map(|owner| owner.name).unwrap_or_default();
     let pool = labels.get(engine::model::labels::NODEPOOL).cloned().unwrap_or_else(|| owner.into());
@@ -110,35 +124,35 @@ fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, String> {
         startup_taints: taints(record.startup_taints)?,
         requirements: requirements(record.requirements)?,
         requests: resources(record.requests)?,
-        expire_after_ms: None,
-        termination_grace_period_ms: None,
+        expire_after: None,
+        termination_grace_period: None,
     })
 }
 
-fn requirements(entries: Vec<v1::ClaimRequirement>) -> Result<Requirements, String> {
+fn requirements(entries: Vec<v1::ClaimRequirement>) -> Result<Requirements, InstructionError> {
     let mut requirements = Requirements::default();
     for entry in entries {
-        let operator =
-            Operator::parse(&entry.operator).ok_or_else(|| format!("unknown operator {:?}", entry.operator))?;
+        let unknown = || InstructionError::Operator(entry.operator.clone());
+        let operator = Operator::parse(&entry.operator).ok_or_else(unknown)?;
         let requirement = Requirement::new(&entry.key, operator, entry.values.into_iter().map(Text::from));
         requirements.add(requirement.with_min_values(entry.min_values));
     }
     Ok(requirements)
 }
 
-fn resources(quantities: Vec<v1::Quantity>) -> Result<Resources, String> {
+fn resources(quantities: Vec<v1::Quantity>) -> Result<Resources, InstructionError> {
     let read = |entry: v1::Quantity| {
-        let amount = quantity::parse(&entry.resource, &entry.amount).map_err(|error| error.to_string())?;
+        let amount = quantity::parse(&entry.resource, &entry.amount)?;
         Ok((Text::from(entry.resource), amount))
     };
     quantities.into_iter().map(read).collect()
 }
 
-fn taints(taints: Vec<v1::Taint>) -> Result<Vec<Taint>, String> {
+fn taints(taints: Vec<v1::Taint>) -> Result<Vec<Taint>, InstructionError> {
     let read = |taint: v1::Taint| {
         let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
         let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
-        let effect = effect.ok_or_else(|| format!("unknown taint effect {:?}", taint.effect))?;
+        let effect = effect.ok_or_else(|| InstructionError::TaintEffect(taint.effect.clone()))?;
         Ok(Taint { key: taint.key.into(), value: taint.value.into(), effect })
     };
     taints.into_iter().map(read).collect()

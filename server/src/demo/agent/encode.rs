@@ -6,52 +6,49 @@ use agent::Record;
 use engine::cluster::{
     ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
 };
-use engine::model::labels::SelectorOperator;
-use engine::model::{
-    LabelSelector, Labels, NodeSelectorTerm, Operator, PodAffinityTerm, PodShape, Requirement, Resources,
-    SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, quantity,
-};
+use engine::model::{Labels, Resources, Taint, Text, Timestamp, quantity};
 use fleetwright_proto::v1;
+use simulator::SimulatedCluster;
 use v1::change::Change;
 
 use crate::session::encode::MANAGED;
 
-/// Encodes many objects; shapes and labels equal to the previous pod's are shared.
+/// Encodes many objects; labels equal to the previous pod's are shared.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    shape: Option<(Arc<PodShape>, Arc<v1::PodShape>)>,
     labels: Option<(Arc<Labels>, Arc<v1::LabelSet>)>,
 }
 
 impl Encoder {
     /// Like [`object`].
-    pub(crate) fn object(&mut self, fact: &Object) -> Option<Record> {
+    pub(crate) fn object(&mut self, cluster: &SimulatedCluster, fact: &Object) -> Option<Record> {
         match fact {
-            Object::Pod(record) => Some(self.pod(record)),
-            other => object(other),
+            Object::Pod(record) => Some(self.pod(cluster, record)),
+            other => object(cluster, other),
         }
     }
 
-    fn pod(&mut self, record: &PodRecord) -> Record {
-        let known = self.shape.take().filter(|(of, _)| Arc::ptr_eq(of, &record.shape));
-        let (_, shape) =
-            self.shape.insert(known.unwrap_or_else(|| (Arc::clone(&record.shape), Arc::new(shape(&record.shape)))));
+    fn pod(&mut self, cluster: &SimulatedCluster, record: &PodRecord) -> Record {
         let known = self.labels.take().filter(|(of, _)| Arc::ptr_eq(of, &record.labels));
         let (_, labels) = self
             .labels
             .insert(known.unwrap_or_else(|| (Arc::clone(&record.labels), Arc::new(label_set(&record.labels)))));
-        let (shape, labels) = (Arc::clone(shape), Arc::clone(labels));
-        Record::Pod { record: Box::new(pod(record)), shape, labels, volume_claims: None }
+        Record::Pod {
+            record: Box::new(pod(record)),
+            shape: cluster.pod_manifest(&record.workload),
+            labels: Arc::clone(labels),
+            volume_claims: None,
+        }
     }
 }
 
-/// Encodes an object; `None` for NodePools, which are sent as manifests.
-pub(crate) fn object(object: &Object) -> Option<Record> {
+/// Encodes an object of `cluster`; `None` for NodePools, which are sent as manifests.
+pub(crate) fn object(cluster: &SimulatedCluster, object: &Object) -> Option<Record> {
     Some(match object {
-        Object::Pod(record) => Encoder::default().pod(record),
+        Object::Pod(record) => Encoder::default().pod(cluster, record),
         Object::Node(record) => Record::plain(Change::Node(node(record))),
         Object::Claim(record) => Record::plain(Change::NodeClaim(claim(record, Vec::new()))),
-        Object::Daemon(record) => daemon(record),
+        Object::Daemon(record) => daemon(cluster, record),
         Object::Namespace(record) => Record::plain(Change::Namespace(namespace(record))),
         // A simulated cluster has none of these; NodePools and EC2NodeClasses are sent as
         // manifests.
@@ -145,7 +142,8 @@ fn reason(scheduling: Scheduling) -> &'static str {
 
 fn node(record: &NodeRecord) -> v1::NodeRecord {
     let annotations = record.do_not_disrupt.then(|| pair("karpenter.sh/do-not-disrupt", "true"));
-    let drain = record.drain_deadline.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.0)));
+    let drain =
+        record.drain_deadline.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.as_millis())));
     v1::NodeRecord {
         name: record.name.to_string(),
         uid: format!("node-{}", record.name),
@@ -172,7 +170,7 @@ pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) ->
             conditions.push(v1::Condition { reason: INITIALIZED.to_owned(), ..condition(INITIALIZED, true) });
             conditions.len() - 1
         });
-        conditions[at].last_transition_ms = since.0;
+        conditions[at].last_transition_ms = since.as_millis();
     }
     v1::NodeClaimRecord {
         name: record.name.to_string(),
@@ -204,7 +202,7 @@ pub(crate) fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) ->
     }
 }
 
-fn daemon(record: &DaemonRecord) -> Record {
+fn daemon(cluster: &SimulatedCluster, record: &DaemonRecord) -> Record {
     Record::DaemonSet {
         record: v1::DaemonSetRecord {
             namespace: record.namespace.to_string(),
@@ -212,7 +210,7 @@ fn daemon(record: &DaemonRecord) -> Record {
             uid: format!("daemon-{}-{}", record.namespace, record.name),
             ..v1::DaemonSetRecord::default()
         },
-        shape: Arc::new(shape(&record.shape)),
+        shape: cluster.pod_manifest(&format!("DaemonSet/{}", record.name)),
         labels: Arc::new(label_set(&record.labels)),
     }
 }
@@ -224,121 +222,6 @@ fn namespace(record: &NamespaceRecord) -> v1::NamespaceRecord {
 fn condition(kind: &str, holds: bool) -> v1::Condition {
     let status = if holds { "True" } else { "False" };
     v1::Condition { r#type: kind.to_owned(), status: status.to_owned(), ..v1::Condition::default() }
-}
-
-/// Encodes the pod's specification. Requests are those of one container; the implicit `pods`
-/// resource is omitted.
-fn shape(shape: &PodShape) -> v1::PodShape {
-    let mut requests = shape.requests.clone();
-    requests.remove(engine::model::resources::PODS);
-    let container = v1::Container {
-        name: "main".to_owned(),
-        resources: Some(v1::ResourceRequirements { requests: quantities(&requests), limits: Vec::new() }),
-        host_ports: shape.host_ports.iter().map(host_port).collect(),
-        ..v1::Container::default()
-    };
-    v1::PodShape {
-        containers: vec![container],
-        node_selector: shape.node_selector.iter().map(|(key, value)| pair(key, value)).collect(),
-        affinity: affinity(shape),
-        tolerations: shape.tolerations.iter().map(toleration).collect(),
-        topology_spread_constraints: shape.spread.iter().map(spread).collect(),
-        priority: shape.priority,
-        ..v1::PodShape::default()
-    }
-}
-
-fn host_port(port: &engine::model::HostPort) -> v1::HostPort {
-    v1::HostPort { host_ip: port.ip.to_string(), protocol: port.protocol.to_string(), host_port: port.port.into() }
-}
-
-fn affinity(shape: &PodShape) -> Option<v1::Affinity> {
-    let required = &shape.node_affinity;
-    let nodes = (!required.is_empty()).then(|| v1::NodeSelector { terms: required.iter().map(node_term).collect() });
-    let together = shape.pod_affinity.iter().map(pod_term).collect();
-    let apart = shape.pod_anti_affinity.iter().map(pod_term).collect();
-    let affinity = v1::Affinity {
-        required_node_affinity: nodes,
-        required_pod_affinity: together,
-        required_pod_anti_affinity: apart,
-        ..v1::Affinity::default()
-    };
-    (affinity != v1::Affinity::default()).then_some(affinity)
-}
-
-fn node_term(term: &NodeSelectorTerm) -> v1::NodeSelectorTerm {
-    v1::NodeSelectorTerm {
-        match_expressions: term.expressions.iter().map(expression).collect(),
-        match_fields: term.names.iter().map(expression).collect(),
-    }
-}
-
-/// The demo's pods use value sets and no integer bounds.
-fn expression(requirement: &Requirement) -> v1::Expression {
-    let (operator, values) = match requirement.finite_values() {
-        Some(values) if values.is_empty() => (Operator::DoesNotExist, Vec::new()),
-        Some(values) => (Operator::In, values.iter().map(ToString::to_string).collect()),
-        None => {
-            let excluded: Vec<String> = requirement.excluded_values().map(ToString::to_string).collect();
-            (if excluded.is_empty() { Operator::Exists } else { Operator::NotIn }, excluded)
-        }
-    };
-    v1::Expression { key: requirement.key().to_string(), operator: operator.as_str().to_owned(), values }
-}
-
-fn pod_term(term: &PodAffinityTerm) -> v1::PodAffinityTerm {
-    v1::PodAffinityTerm {
-        topology_key: term.topology_key.to_string(),
-        selector: term.selector.as_ref().map(selector),
-        namespaces: term.namespaces.iter().map(ToString::to_string).collect(),
-        namespace_selector: term.namespace_selector.as_ref().map(selector),
-        ..v1::PodAffinityTerm::default()
-    }
-}
-
-fn selector(selector: &LabelSelector) -> v1::LabelSelector {
-    let expressions = selector.terms.iter().map(|term| v1::Expression {
-        key: term.key.to_string(),
-        operator: match term.operator {
-            SelectorOperator::In => "In",
-            SelectorOperator::NotIn => "NotIn",
-            SelectorOperator::Exists => "Exists",
-            SelectorOperator::DoesNotExist => "DoesNotExist",
-        }
-        .to_owned(),
-        values: term.values.iter().map(ToString::to_string).collect(),
-    });
-    v1::LabelSelector { match_labels: Vec::new(), match_expressions: expressions.collect() }
-}
-
-fn spread(constraint: &SpreadConstraint) -> v1::TopologySpreadConstraint {
-    let policy = |honor| if honor { "Honor" } else { "Ignore" }.to_owned();
-    v1::TopologySpreadConstraint {
-        max_skew: constraint.max_skew,
-        topology_key: constraint.topology_key.to_string(),
-        when_unsatisfiable: if constraint.hard { "DoNotSchedule" } else { "ScheduleAnyway" }.to_owned(),
-        selector: constraint.selector.as_ref().map(selector),
-        min_domains: constraint.min_domains,
-        node_affinity_policy: policy(constraint.honor_node_affinity),
-        node_taints_policy: policy(constraint.honor_node_taints),
-        match_label_keys: Vec::new(),
-    }
-}
-
-fn toleration(toleration: &Toleration) -> v1::Toleration {
-    let operator = match toleration.operator {
-        TolerationOperator::Equal => "Equal",
-        TolerationOperator::Exists => "Exists",
-        TolerationOperator::Lt => "Lt",
-        TolerationOperator::Gt => "Gt",
-    };
-    v1::Toleration {
-        key: toleration.key.to_string(),
-        operator: operator.to_owned(),
-        value: toleration.value.to_string(),
-        effect: toleration.effect.map(|effect| effect.as_str().to_owned()).unwrap_or_default(),
-        toleration_seconds: None,
-    }
 }
 
 fn taints(taints: &[Taint]) -> Vec<v1::Taint> {
@@ -371,5 +254,5 @@ fn text(text: Option<&Text>) -> String {
 }
 
 fn millis(moment: Option<Timestamp>) -> i64 {
-    moment.map_or(0, |moment| moment.0)
+    moment.map_or(0, |moment| moment.as_millis())
 }

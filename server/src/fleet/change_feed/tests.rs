@@ -12,7 +12,7 @@ async fn next(events: &mut mpsc::Receiver<SessionEvent>) -> Event {
 
 async fn frozen(events: &mut mpsc::Receiver<SessionEvent>) -> Vec<String> {
     let Event::FreezesChanged { freezes } = next(events).await else { panic!("another topic") };
-    freezes.iter().map(|freeze| freeze.sentence().to_string()).collect()
+    freezes.iter().map(ToString::to_string).collect()
 }
 
 fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> mpsc::Receiver<SessionEvent> {
@@ -52,7 +52,7 @@ async fn unavailable_offerings_reach_every_replica_and_later_ones() {
     let topic = || Topic::Offerings { region: "here".to_owned() };
     let mut replica = followed(topic(), &store, &stop);
     assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
-    let until_ms = clock::now().0 + 180_000;
+    let until_ms = clock::now().as_millis() + 180_000;
     let entry = |capacity_type: &str| OfferingEntry {
         instance_type: "m5.large".to_owned(),
         zone: "a".to_owned(),
@@ -68,7 +68,7 @@ async fn unavailable_offerings_reach_every_replica_and_later_ones() {
         instance_type: "m5.large".into(),
         zone: "a".into(),
         capacity_type: CapacityType::Spot,
-        until: Timestamp(until_ms),
+        until: Timestamp::from_millis(until_ms),
     };
     let refused = Event::OfferingsUnavailable { refusals: vec![refusal] };
     assert_eq!(next(&mut replica).await, refused);

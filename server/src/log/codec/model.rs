@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use engine::input::{MinValuesPolicy, Policy, PreferencePolicy};
 use engine::model::{
-    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, NodeSelectorTerm, NodeStage,
-    NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
+    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, Millis, NodeSelectorTerm,
+    NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
     Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Timestamp, Toleration,
     TolerationOperator, VolumeAlternatives, Weighted,
 };
@@ -80,7 +80,7 @@ fields! {
     }
     VolumeAlternatives { any_of, attachments, blocked }
     OptInRules {
-        zone_balance, safe_architectures, spot_fallback_after_ms, max_price_per_vcpu, max_node_price, spot_max_percent,
+        zone_balance, safe_architectures, spot_fallback_after, max_price_per_vcpu, max_node_price, spot_max_percent,
         on_demand_min_nodes, max_node_vcpu, min_nodes,
     }
     Reservation { id, remaining }
@@ -142,13 +142,23 @@ impl Codec for MicroUsd {
     }
 }
 
-impl Codec for Timestamp {
+impl Codec for Millis {
     fn put(&self, out: &mut Vec<u8>) {
-        self.0.put(out);
+        self.get().put(out);
     }
 
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        i64::get(from).map(Self)
+        i64::get(from).map(Self::new)
+    }
+}
+
+impl Codec for Timestamp {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_millis().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::get(from).map(Self::from_millis)
     }
 }
 

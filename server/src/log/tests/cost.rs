@@ -43,7 +43,7 @@ fn node(number: usize, pods: Vec<BoundPod>) -> Node {
         stage: NodeStage::Initialized,
         pods,
         attach_limits: Vec::new(),
-        created: Some(Timestamp(1)),
+        created: Some(Timestamp::from_millis(1)),
     }
 }
 

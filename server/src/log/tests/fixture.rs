@@ -42,7 +42,7 @@ impl LoggedCluster {
         manifests: &Source,
         arrange: impl FnOnce(&mut PlanningInput),
     ) -> Result<(), StoreError> {
-        let now = Timestamp(1_000_000 + i64::try_from(number).unwrap());
+        let now = Timestamp::from_millis(1_000_000 + i64::try_from(number).unwrap());
         let options =
             Options { region: Some("lab".to_owned()), catalogue: Some(catalogue(false)), now, ..Options::default() };
         let sources = [manifests.clone(), source("pool", pool("on-demand")), source("class", class())];
@@ -57,14 +57,14 @@ impl LoggedCluster {
 
     /// Logs a decision without a plan.
     pub(super) async fn remove(&self, number: u64) {
-        self.record(&decision(number, DecisionKind::Empty, Timestamp(1_000_000), None)).await.unwrap();
+        self.record(&decision(number, DecisionKind::Empty, Timestamp::from_millis(1_000_000), None)).await.unwrap();
     }
 
     async fn record(&self, decision: &Decision) -> Result<(), StoreError> {
         let kind = if decision.kind == DecisionKind::Empty { "empty" } else { "provision" };
         let row = DecisionRow {
             number: decision.id.0,
-            decided_at_ms: decision.at.0,
+            decided_at_ms: decision.at.as_millis(),
             kind: kind.to_owned(),
             ..DecisionRow::default()
         };
@@ -98,6 +98,7 @@ fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<De
         unplaced: Vec::new(),
         new_cost: MicroUsd(0),
         lower_bound: MicroUsd(0),
+        would: Vec::new(),
         notes: Vec::new(),
         basis,
     }

@@ -5,10 +5,12 @@ use engine::model::labels::{SelectorOperator, SelectorTerm};
 use engine::model::{LabelSelector, Text};
 use fleetwright_proto::v1;
 
+use super::problems::FieldError;
+
 /// Decodes a PodDisruptionBudget; also returns why its selector is unreadable. In that case it
 /// covers all pods of its namespace and allows no disruption: its targets are unknown here, but the
 /// API server enforces it.
-pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> (PodBudgetRecord, Option<String>) {
+pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> (PodBudgetRecord, Option<FieldError>) {
     let (selector, problem) = match budget.selector.as_ref().map(selector).transpose() {
         Ok(selector) => (selector, None),
         Err(problem) => (Some(LabelSelector::new(Vec::new())), Some(problem)),
@@ -23,7 +25,7 @@ pub(super) fn budget(budget: &v1::PodDisruptionBudgetRecord) -> (PodBudgetRecord
     (read, problem)
 }
 
-fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, String> {
+fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, FieldError> {
     let exact = selector.match_labels.iter().map(|pair| {
         let values = vec![Text::from(pair.value.as_str())];
         Ok(SelectorTerm { key: pair.key.as_str().into(), operator: SelectorOperator::In, values })
@@ -35,13 +37,14 @@ fn selector(selector: &v1::LabelSelector) -> Result<LabelSelector, String> {
             "Exists" => SelectorOperator::Exists,
             "DoesNotExist" => SelectorOperator::DoesNotExist,
             other => {
-                return Err(format!("field selector: {} has the operator {other:?}", expression.key));
+                let (key, operator) = (expression.key.clone(), other.to_owned());
+                return Err(FieldError::Operator { field: "selector", key, operator });
             }
         };
         let values = expression.values.iter().map(|value| Text::from(value.as_str())).collect();
         Ok(SelectorTerm { key: expression.key.as_str().into(), operator, values })
     });
-    Ok(LabelSelector::new(exact.chain(listed).collect::<Result<_, String>>()?))
+    Ok(LabelSelector::new(exact.chain(listed).collect::<Result<_, FieldError>>()?))
 }
 
 /// Attach limit of each CSI driver on a Node; drivers without a limit are omitted.

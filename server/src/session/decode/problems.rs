@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use engine::cluster::{Key, Object, Observation, ProblemRecord};
 use engine::model::Text;
+use engine::model::quantity::QuantityError;
 use tracing::warn;
 
 /// Maximum reported problems per cluster. More than these are one fault in many objects, such as a
@@ -62,6 +63,19 @@ impl ProblemTracker {
     }
 }
 
+/// An unreadable field of an object.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FieldError {
+    #[error("field {field}: {resource}: {error}")]
+    Quantity { field: &'static str, resource: String, error: QuantityError },
+    #[error("field {field}: {key} has the effect {effect:?}")]
+    TaintEffect { field: &'static str, key: String, effect: String },
+    #[error("field {field}: {key} has the operator {operator:?}")]
+    Operator { field: &'static str, key: String, operator: String },
+    #[error("the condition on {key} has the operator {operator:?}")]
+    ConditionOperator { key: String, operator: String },
+}
+
 /// Collects the first unreadable field while an object is decoded without its unreadable fields.
 #[derive(Debug, Default)]
 pub(super) struct FieldReader {
@@ -75,11 +89,11 @@ impl FieldReader {
     }
 
     /// Unwraps a decoded field; records the error of an unreadable one.
-    pub(super) fn accept<T>(&mut self, read: Result<T, String>) -> Option<T> {
+    pub(super) fn accept<T>(&mut self, read: Result<T, FieldError>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
-            Err(reason) => {
-                self.problem.get_or_insert(reason);
+            Err(error) => {
+                self.problem.get_or_insert_with(|| error.to_string());
                 None
             }
         }

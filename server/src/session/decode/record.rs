@@ -7,12 +7,12 @@ use engine::cluster::{
 };
 use engine::model::labels::{NODEPOOL, canonical_key};
 use engine::model::{
-    Effect, Labels, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
+    Effect, Labels, Millis, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
 };
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 
-use super::problems::FieldReader;
+use super::problems::{FieldError, FieldReader};
 use crate::session::encode::MANAGED;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
@@ -70,7 +70,7 @@ fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
     if value == "true" {
         return Some(DoNotDisrupt::Always);
     }
-    duration::parse(value).filter(|millis| *millis > 0).map(DoNotDisrupt::ForMillis)
+    duration::parse(value).filter(|duration| *duration > Millis::ZERO).map(DoNotDisrupt::For)
 }
 
 /// Converts a Node; also returns the first unreadable field. A partly unreadable Node is
@@ -128,7 +128,7 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>
         condition_digest: claim.conditions.iter().fold(ConditionDigest::default(), |digest, one| {
             digest.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),
-        termination_grace_period_ms: duration::parse(&claim.termination_grace_period),
+        termination_grace_period: duration::parse(&claim.termination_grace_period),
         labels,
     };
     (read, reading.problem())
@@ -165,24 +165,24 @@ pub(super) fn filled(text: &str) -> Option<Text> {
 }
 
 pub(super) fn moment(millis: i64) -> Option<Timestamp> {
-    (millis != 0).then_some(Timestamp(millis))
+    (millis != 0).then_some(Timestamp::from_millis(millis))
 }
 
-fn resources(field: &str, quantities: &[v1::Quantity], reading: &mut FieldReader) -> Resources {
+fn resources(field: &'static str, quantities: &[v1::Quantity], reading: &mut FieldReader) -> Resources {
     let read = |one: &v1::Quantity| {
         let amount = quantity::parse(&one.resource, &one.amount);
-        let amount = amount.map_err(|error| format!("field {field}: {}: {error}", one.resource));
+        let amount = amount.map_err(|error| FieldError::Quantity { field, resource: one.resource.clone(), error });
         reading.accept(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
     };
     quantities.iter().filter_map(read).collect()
 }
 
-fn taints(field: &str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<Taint> {
+fn taints(field: &'static str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<Taint> {
     let read = |taint: &v1::Taint| {
         let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
         let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
-        let effect = effect.ok_or_else(|| format!("field {field}: {} has the effect {:?}", taint.key, taint.effect));
-        let effect = reading.accept(effect)?;
+        let unknown = || FieldError::TaintEffect { field, key: taint.key.clone(), effect: taint.effect.clone() };
+        let effect = reading.accept(effect.ok_or_else(unknown))?;
         Some(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
     };
     taints.iter().filter_map(read).collect()
@@ -191,7 +191,8 @@ fn taints(field: &str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<T
 fn requirements(entries: &[v1::ClaimRequirement], reading: &mut FieldReader) -> Requirements {
     let read = |entry: &v1::ClaimRequirement| {
         let operator = Operator::parse(&entry.operator);
-        let unknown = || format!("field requirements: {} has the operator {:?}", entry.key, entry.operator);
+        let unknown =
+            || FieldError::Operator { field: "requirements", key: entry.key.clone(), operator: entry.operator.clone() };
         let operator = reading.accept(operator.ok_or_else(unknown))?;
         let values = entry.values.iter().map(|value| Text::from(value.as_str()));
         Some(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))

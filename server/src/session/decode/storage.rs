@@ -15,6 +15,7 @@ use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Vo
 use manifests::pod::volumes::PodVolume;
 use manifests::{VolumeUser, Volumes};
 
+use super::problems::FieldError;
 use super::record::{filled, labels, moment};
 
 /// Taint of a Node that is being disrupted.
@@ -72,7 +73,7 @@ impl Storage {
     }
 
     fn volume_index(&self) -> Volumes<'_> {
-        Volumes::of_a_live_cluster(&self.objects, self.hosts.values().cloned().collect::<BTreeSet<Text>>())
+        Volumes::of_connected_cluster(&self.objects, self.hosts.values().cloned().collect::<BTreeSet<Text>>())
     }
 
     /// Adds or updates a Node.
@@ -120,7 +121,7 @@ impl Storage {
     ///
     /// # Errors
     /// An operator in its node affinity is unknown to Kubernetes.
-    pub(super) fn update_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), String> {
+    pub(super) fn update_volume(&mut self, volume: &v1::PersistentVolumeRecord) -> Result<(), FieldError> {
         let name = Text::from(volume.name.as_str());
         let handle = filled(&volume.volume_handle).unwrap_or_else(|| name.clone());
         let attachment = match (volume.csi_driver.as_str(), volume.plugin.as_str()) {
@@ -132,7 +133,7 @@ impl Storage {
         let read = Volume {
             name: name.clone(),
             attachment,
-            terms: affinity.map(term).collect::<Result<_, String>>()?,
+            terms: affinity.map(term).collect::<Result<_, FieldError>>()?,
             zones: zones(&labels(&volume.labels)),
             on_host: matches!(volume.plugin.as_str(), "local" | "hostPath"),
             deleting: volume.deleted_at_ms != 0,
@@ -146,17 +147,17 @@ impl Storage {
     ///
     /// # Errors
     /// As [`update_volume`](Self::update_volume).
-    pub(super) fn update_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), String> {
+    pub(super) fn update_class(&mut self, class: &v1::StorageClassRecord) -> Result<(), FieldError> {
         let allowed = class.allowed_topologies.iter().flat_map(|selector| &selector.terms);
-        let topology = |found: &v1::NodeSelectorTerm| -> Result<Requirements, String> {
+        let topology = |found: &v1::NodeSelectorTerm| -> Result<Requirements, FieldError> {
             found.match_expressions.iter().map(requirement).collect()
         };
         let in_tree = class.provisioner == "kubernetes.io/aws-ebs";
         let read = StorageClass {
             name: class.name.as_str().into(),
             driver: if in_tree { EBS_DRIVER } else { class.provisioner.as_str() }.into(),
-            waits: class.volume_binding_mode == "WaitForFirstConsumer",
-            topologies: allowed.map(topology).collect::<Result<_, String>>()?,
+            waits_for_consumer: class.volume_binding_mode == "WaitForFirstConsumer",
+            topologies: allowed.map(topology).collect::<Result<_, FieldError>>()?,
             is_default: class.is_default,
             created: moment(class.created_at_ms),
         };
@@ -203,14 +204,16 @@ pub(super) fn pod_volumes(set: &v1::VolumeClaimSet) -> PodVolumes {
     Arc::new(set.volumes.iter().filter_map(read).collect())
 }
 
-fn term(term: &v1::NodeSelectorTerm) -> Result<NodeSelectorTerm, String> {
-    let read = |list: &[v1::Expression]| -> Result<Vec<Requirement>, String> { list.iter().map(requirement).collect() };
+fn term(term: &v1::NodeSelectorTerm) -> Result<NodeSelectorTerm, FieldError> {
+    let read = |list: &[v1::Expression]| list.iter().map(requirement).collect::<Result<Vec<_>, FieldError>>();
     Ok(NodeSelectorTerm { expressions: read(&term.match_expressions)?, names: read(&term.match_fields)? })
 }
 
-fn requirement(expression: &v1::Expression) -> Result<Requirement, String> {
-    let operator = Operator::parse(&expression.operator)
-        .ok_or_else(|| format!("the condition on {} has the operator {:?}", expression.key, expression.operator))?;
+fn requirement(expression: &v1::Expression) -> Result<Requirement, FieldError> {
+    let operator = Operator::parse(&expression.operator).ok_or_else(|| FieldError::ConditionOperator {
+        key: expression.key.clone(),
+        operator: expression.operator.clone(),
+    })?;
     Ok(Requirement::new(&expression.key, operator, expression.values.iter().map(|value| Text::from(value.as_str()))))
 }
 

@@ -1,5 +1,5 @@
 use engine::cluster::{DoNotDisrupt, PodRecord, Scheduling};
-use engine::model::{Catalogue, NodePool, OptInRules, Requirements, Resources, Timestamp};
+use engine::model::{Catalogue, Millis, NodePool, OptInRules, Requirements, Resources, Timestamp};
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn take(change_taken: Change) -> Result<Decoded, DecodeError> {
     let claim = v1::volume_claim::Source::ClaimName("data".into());
     let volume = v1::VolumeClaim { volume_name: "v".into(), source: Some(claim) };
     for definition in [
-        Change::DefineShape(define(1, &v1::PodShape::default())),
+        Change::DefinePodShape(v1::Definition { hash: vec![1; 16], content: br#"{"spec":{}}"#.to_vec() }),
         Change::DefineLabelSet(define(2, &v1::LabelSet::default())),
         Change::DefineVolumeClaimSet(define(3, &v1::VolumeClaimSet { volumes: vec![volume] })),
     ] {
@@ -91,7 +91,7 @@ fn a_pending_pod_has_the_state_set_by_kube_scheduler() {
     let decoded = decoded_pod(record);
     assert_eq!(decoded.key.to_string(), "shop/web-1");
     assert_eq!(decoded.scheduling, Scheduling::Unschedulable);
-    assert_eq!((decoded.created, decoded.node.clone()), (Some(Timestamp(5)), None));
+    assert_eq!((decoded.created, decoded.node.clone()), (Some(Timestamp::from_millis(5)), None));
     assert_eq!(decoded.workload.as_ref(), "Pod/web-1");
     assert!(decoded.is_provisionable());
     assert_eq!(decoded.shape.requests, Resources::from_iter([("pods", 1)]));
@@ -119,7 +119,7 @@ fn protection_is_true_or_a_positive_duration() {
     };
     assert_eq!(of("true"), Some(DoNotDisrupt::Always));
     // 90 minutes are 90 × 60,000 ms.
-    assert_eq!(of("1h30m"), Some(DoNotDisrupt::ForMillis(5_400_000)));
+    assert_eq!(of("1h30m"), Some(DoNotDisrupt::For(Millis::new(5_400_000))));
     for nothing in ["false", "0s", "soon", ""] {
         assert_eq!(of(nothing), None, "{nothing:?}");
     }
@@ -138,7 +138,7 @@ fn our_own_nomination_is_ignored_and_an_external_scale_up_is_dated() {
     assert_eq!(decoded_pod(hinted.clone()).nominated, None);
     let foreign = v1::PodRecord { nominated_by_agent: false, external_scale_up_ms: 7, ..hinted };
     let decoded = decoded_pod(foreign);
-    assert_eq!((decoded.nominated.as_deref(), decoded.external_scale_up), (Some("n"), Some(Timestamp(7))));
+    assert_eq!((decoded.nominated.as_deref(), decoded.external_scale_up), (Some("n"), Some(Timestamp::from_millis(7))));
 }
 
 #[test]
@@ -355,7 +355,7 @@ fn a_claim_is_ours_when_annotated() {
     let ours = claim(&[("fleetwright.dev/managed", "true")]);
     assert!(ours.ours && !claim(&[]).ours);
     assert_eq!(ours.pool.as_ref(), "general");
-    assert_eq!(ours.termination_grace_period_ms, Some(30_000));
+    assert_eq!(ours.termination_grace_period, Some(Millis::from_secs(30)));
     assert_eq!(ours.requirements.get("k").and_then(|r| r.min_values()), Some(2));
 }
 
@@ -400,6 +400,9 @@ fn messages_above_the_limits_are_rejected() {
     let labels =
         |tag, key: &str| change(Change::DefineLabelSet(define(tag, &v1::LabelSet { labels: pairs(&[(key, "")]) })));
     assert!(matches!(decoder.decode_change(labels(1, "a long key")), Err(DecodeError::LimitExceeded { limit: 8, .. })));
+    let shape = v1::Definition { hash: vec![1; 16], content: br#"{"spec":{}}"#.to_vec() };
+    let shape = change(Change::DefinePodShape(shape));
+    assert!(matches!(decoder.decode_change(shape), Err(DecodeError::LimitExceeded { found: 11, limit: 8, .. })));
     assert_eq!(decoder.decode_change(labels(1, "k")), Ok(Decoded::Ignored));
     assert!(matches!(
         decoder.decode_change(labels(2, "l")),
@@ -454,7 +457,7 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
     };
     // As the agent writes it (agent/kubernetes, `actions/drain.rs`).
     let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
-    assert_eq!(drain(order), Some(Timestamp(120_000)));
+    assert_eq!(drain(order), Some(Timestamp::from_millis(120_000)));
     for without in [r#"{"claim":"a"}"#, r#"{"forceAtMs":"soon"}"#, "[]", ""] {
         assert_eq!(drain(without), None, "{without}");
     }
@@ -471,6 +474,6 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
         let (read, _) = record::claim(&claim);
         (read.last_pod_event, read.initialized_at)
     };
-    assert_eq!(claim("True"), (Some(Timestamp(70_000)), Some(Timestamp(50_000))));
-    assert_eq!(claim("Unknown"), (Some(Timestamp(70_000)), None));
+    assert_eq!(claim("True"), (Some(Timestamp::from_millis(70_000)), Some(Timestamp::from_millis(50_000))));
+    assert_eq!(claim("Unknown"), (Some(Timestamp::from_millis(70_000)), None));
 }

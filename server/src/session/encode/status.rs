@@ -87,7 +87,7 @@ fn condition(condition: &Condition, at: Timestamp) -> Value {
 
 /// RFC 3339 in UTC, whole seconds, as Kubernetes writes timestamps.
 fn moment(at: Timestamp) -> String {
-    jiff::Timestamp::from_second(at.0.div_euclid(1_000)).unwrap_or_default().to_string()
+    jiff::Timestamp::from_second(at.as_millis().div_euclid(1_000)).unwrap_or_default().to_string()
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
 
     fn written(subject: ObjectRef, patch: StatusPatch) -> (v1::WriteObject, Value) {
         // 86,400 s after the epoch, plus 999 ms.
-        let message = write(&StatusOrder { subject, patch, at: Timestamp(86_400_999) });
+        let message = write(&StatusOrder { subject, patch, at: Timestamp::from_millis(86_400_999) });
         let status = serde_json::from_slice(&message.status).unwrap();
         (message, status)
     }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_claims_status_has_the_last_pod_event_and_omits_unknown_fields() {
-        let patch = StatusPatch { last_pod_event: Some(Timestamp(86_400_000)), ..StatusPatch::default() };
+        let patch = StatusPatch { last_pod_event: Some(Timestamp::from_millis(86_400_000)), ..StatusPatch::default() };
         let (message, status) = written(ObjectRef::Claim("m0".into()), patch);
         assert_eq!(message.kind(), v1::ObjectKind::NodeClaim);
         assert_eq!(status, json!({"lastPodEventTime": "1970-01-02T00:00:00Z", "conditions": []}));

@@ -47,7 +47,7 @@ pub(super) enum MemoryCost<'c> {
 pub(super) fn of(change: &Change) -> MemoryCost<'_> {
     use v1::ObjectKind as Kind;
     match change {
-        Change::DefineShape(definition) => {
+        Change::DefinePodShape(definition) => {
             MemoryCost::Definition(DEFINITION + SHAPE.0 + SHAPE.1 * definition.content.len() as u64)
         }
         Change::DefineLabelSet(definition) | Change::DefineVolumeClaimSet(definition) => {

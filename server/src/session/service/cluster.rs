@@ -173,8 +173,8 @@ impl Task {
         match incoming {
             Incoming::Opened { stream, hello, responses, cancel } => {
                 let opened = Stream { number: stream, responses, cancel, waiting: VecDeque::new() };
-                if let Err(reason) = self.session.check_identity(&hello) {
-                    opened.end(Status::already_exists(reason));
+                if let Err(error) = self.session.check_identity(&hello) {
+                    opened.end(Status::already_exists(error.to_string()));
                     return Vec::new();
                 }
                 self.end(Status::aborted("replaced by a newer stream of this cluster"));
@@ -275,5 +275,5 @@ fn granted<T>(permit: Result<OwnedPermit<T>, SendError<()>>) -> Option<OwnedPerm
 
 fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

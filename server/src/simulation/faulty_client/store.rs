@@ -13,12 +13,8 @@ use crate::store::counters::{CounterRow, RemoteCounters};
 use crate::store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use crate::store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use crate::store::listing::{ListedInstanceRow, StoredListing};
-use crate::store::log::{
-    Blob, BlobHash, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Retention, StoredDecision,
-};
-use crate::store::operations::{
-    AttemptOutcome, DisruptionEnd, InstructionEnd, InstructionRow, Intent, OpenIntent, RecentAttempt,
-};
+use crate::store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use crate::store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use crate::store::replicas::ReplicaRow;
 use crate::store::{Archive, Store, StoreFuture};
 
@@ -142,41 +138,8 @@ impl Store for FaultyClient {
         })
     }
 
-    fn open_intents<'a>(&'a self, scope: &'a Scope) -> StoreFuture<'a, Vec<OpenIntent>> {
-        self.call_store("read open launches", move |store| store.open_intents(scope))
-    }
-
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         self.call_store("read past launches", move |store| store.recent_attempts(scope, within))
-    }
-
-    fn write_instructions<'a>(&'a self, lease: &'a Lease, rows: &'a [InstructionRow]) -> StoreFuture<'a, ()> {
-        self.call_store("write instructions", move |store| {
-            async move { self.check_write(lease, store.write_instructions(&self.presented_lease(lease), rows).await) }
-                .boxed()
-        })
-    }
-
-    fn end_instructions<'a>(&'a self, lease: &'a Lease, ends: &'a [InstructionEnd]) -> StoreFuture<'a, ()> {
-        self.call_store("end instructions", move |store| {
-            async move { self.check_write(lease, store.end_instructions(&self.presented_lease(lease), ends).await) }
-                .boxed()
-        })
-    }
-
-    fn end_disruptions<'a>(&'a self, lease: &'a Lease, ends: &'a [DisruptionEnd]) -> StoreFuture<'a, ()> {
-        self.call_store("end disruptions", move |store| {
-            async move { self.check_write(lease, store.end_disruptions(&self.presented_lease(lease), ends).await) }
-                .boxed()
-        })
-    }
-
-    fn append_log<'a>(&'a self, lease: &'a Lease, chunks: &'a [LogChunk]) -> StoreFuture<'a, ()> {
-        self.call_store("append to the log", move |store| store.append_log(lease, chunks))
-    }
-
-    fn put_blobs<'a>(&'a self, blobs: &'a [Blob]) -> StoreFuture<'a, ()> {
-        self.call_store("write blobs", move |store| store.put_blobs(blobs))
     }
 
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
@@ -272,9 +235,5 @@ impl Store for FaultyClient {
 
     fn ping(&self) -> StoreFuture<'_, ()> {
         self.call_store("answer", |store| store.ping())
-    }
-
-    fn schema_version(&self) -> StoreFuture<'_, i64> {
-        self.call_store("read schema version", |store| store.schema_version())
     }
 }

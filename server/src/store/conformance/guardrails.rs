@@ -84,7 +84,7 @@ fn offering(zone: &str, until_ms: i64, reason: &str) -> OfferingEntry {
 
 async fn an_unavailable_offering_is_kept_until_it_expires(store: &dyn Store, run: &str) {
     let region = format!("{run}-east-1");
-    let now = clock::now().0;
+    let now = clock::now().as_millis();
     let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
     let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
     let mut changes = store.changes();
@@ -139,7 +139,7 @@ async fn wait_for_change(
 }
 
 async fn a_freeze_with_an_expiry_ends_by_itself(store: &dyn Store, run: &str) {
-    let now = clock::now().0;
+    let now = clock::now().as_millis();
     let scope = FreezeScope::Cluster(run.to_owned());
     let over = store.freeze(&order(scope.clone(), Some(now - 1))).await.unwrap();
     let lasting = store.freeze(&order(scope, Some(now + 3_600_000))).await.unwrap();

@@ -52,7 +52,7 @@ async fn a_restart_under_the_same_name_reacquires_its_lease(store: &dyn Store, s
     let (after, _) = granted(store, scope, "a", HOUR).await;
     assert_eq!((before.epoch, after.epoch), (1, 2));
     // The process before the restart is fenced.
-    refused(store.append_log(&before, &[]).await);
+    refused(store.close_intents(&before, &[]).await);
 }
 
 async fn an_epoch_exceeds_all_that_the_agent_has_obeyed(store: &dyn Store, scope: &Scope) {
@@ -64,7 +64,7 @@ async fn an_epoch_exceeds_all_that_the_agent_has_obeyed(store: &dyn Store, scope
 
 /// A false report of an agent, or a stray annotation, must not exhaust the epochs of a cluster:
 /// they end at 2^63 - 1.
-async fn an_epoch_that_no_server_issued_is_refused(store: &dyn Store, scope: &Scope, unknown: &Scope) {
+pub(super) async fn an_epoch_that_no_server_issued_is_refused(store: &dyn Store, scope: &Scope, unknown: &Scope) {
     granted(store, scope, "a", HOUR).await;
     // The last issued epoch is 1: 1 + 2^32 is accepted, one more is not.
     let farthest = 1 + (1 << 32);

@@ -13,7 +13,7 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     replay_data_is_read_with_the_decision(store, &cluster(run, "replay")).await;
     events_of_decisions_are_read_with_their_segment(store, &cluster(run, "events")).await;
     a_segment_is_read_in_order(store, &cluster(run, "segment")).await;
-    blobs_are_stored_once(store, run).await;
+    blobs_are_stored_once(store, run, &cluster(run, "blobs")).await;
     a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
     pruning_deletes_old_rows_only(store, &cluster(run, "prune")).await;
 }
@@ -41,7 +41,7 @@ async fn decisions_are_read_latest_first(store: &dyn Store, scope: &Scope, other
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let (beside, _) = granted(store, other, "a", HOUR).await;
     // Above all numbers of the other checks, so that a query over all clusters returns these first.
-    let base = 1_000_000 * clock::now().0.unsigned_abs();
+    let base = 1_000_000 * clock::now().as_millis().unsigned_abs();
     for (lease, number) in [(&lease, base + 1), (&beside, base + 2), (&lease, base + 3), (&lease, base + 4)] {
         store.record_decision(lease, &decision(number)).await.unwrap();
         store.record_decision(lease, &decision(number)).await.unwrap();
@@ -118,37 +118,41 @@ async fn events_of_decisions_are_read_with_their_segment(store: &dyn Store, scop
 
 async fn a_segment_is_read_in_order(store: &dyn Store, scope: &Scope) {
     let (lease, _) = granted(store, scope, "a", HOUR).await;
-    store.append_log(&lease, &[chunk(1, 1, 9), chunk(2, 20, 29)]).await.unwrap();
-    store.append_log(&lease, &[chunk(1, 10, 19)]).await.unwrap();
-    store.append_log(&lease, &[chunk(1, 10, 19), chunk(1, 1, 9)]).await.unwrap();
+    let chunks =
+        [vec![chunk(1, 1, 9), chunk(2, 20, 29)], vec![chunk(1, 10, 19)], vec![chunk(1, 10, 19), chunk(1, 1, 9)]];
+    for (chunks, number) in chunks.into_iter().zip(1..) {
+        store.record_decision(&lease, &Entry { chunks, ..decision(number) }).await.unwrap();
+    }
     let first = store.log_segment(scope, 1).await.unwrap().unwrap();
     assert_eq!(first.chunks, [chunk(1, 1, 9), chunk(1, 10, 19)]);
     assert_eq!(store.log_segment(scope, 9).await.unwrap(), None);
 }
 
-async fn blobs_are_stored_once(store: &dyn Store, run: &str) {
+async fn blobs_are_stored_once(store: &dyn Store, run: &str, scope: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
     let (one, two) = (blob(run, 1), blob(run, 2));
     assert_eq!(store.blob(&one.hash).await.unwrap(), None);
-    store.put_blobs(&[one.clone(), two.clone()]).await.unwrap();
-    store.put_blobs(std::slice::from_ref(&one)).await.unwrap();
+    for (blobs, number) in [vec![one.clone(), two.clone()], vec![one.clone()]].into_iter().zip(1..) {
+        store.record_decision(&lease, &Entry { blobs, ..decision(number) }).await.unwrap();
+    }
     assert_eq!(store.blob(&one.hash).await.unwrap(), Some(one));
     assert_eq!(store.blob(&two.hash).await.unwrap(), Some(two));
 }
 
 async fn a_replica_that_lost_its_lease_logs_nothing(store: &dyn Store, scope: &Scope) {
     let (old, new) = lost_and_held(store, scope).await;
-    refused(store.append_log(&old, &[chunk(1, 1, 9)]).await);
-    refused(store.record_decision(&old, &Entry { chunks: vec![chunk(1, 1, 9)], ..decision(1) }).await);
+    let entry = Entry { chunks: vec![chunk(1, 1, 9)], ..decision(1) };
+    refused(store.record_decision(&old, &entry).await);
     assert_eq!(store.log_segment(scope, 1).await.unwrap(), None);
     assert_eq!(store.decisions(&of(scope, 10, None)).await.unwrap(), []);
-    store.append_log(&new, &[chunk(1, 1, 9)]).await.unwrap();
+    store.record_decision(&new, &entry).await.unwrap();
     assert_eq!(store.log_segment(scope, 1).await.unwrap().map(|segment| segment.epoch), Some(2));
 }
 
 async fn pruning_deletes_old_rows_only(store: &dyn Store, scope: &Scope) {
     const DAY_MS: i64 = 86_400_000;
     let (lease, _) = granted(store, scope, "a", HOUR).await;
-    let now = clock::now().0;
+    let now = clock::now().as_millis();
     for (number, age_days) in [(1, 90), (2, 0)] {
         let at_ms = now - age_days * DAY_MS;
         let mut entry = Entry { chunks: vec![LogChunk { at_ms, ..chunk(number, 1, 2) }], ..decision(number) };

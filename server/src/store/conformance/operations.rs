@@ -1,11 +1,8 @@
 //! Operations in flight are handed to a successor, and end once.
 
 use super::{HOUR, cluster, granted, intent, launching, lost_and_held, refused};
-use crate::store::lease::Scope;
-use crate::store::log::Entry;
-use crate::store::operations::{
-    AttemptOutcome, DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, IntentState, OpenIntent,
-};
+use crate::store::lease::{Lease, Scope};
+use crate::store::operations::{AttemptOutcome, IntentState, OpenIntent};
 use crate::store::{Store, StoreError};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
@@ -16,8 +13,6 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     a_second_launch_of_an_open_claim_is_refused(store, &cluster(run, "living")).await;
     a_closed_launch_is_not_reopened(store, &cluster(run, "closed")).await;
     closed_attempts_are_read_within_the_window(store, &cluster(run, "past")).await;
-    instructions_end_once(store, &cluster(run, "instructions")).await;
-    disruptions_end_once(store, &cluster(run, "disruptions")).await;
     a_replica_that_lost_its_lease_writes_nothing(store, &cluster(run, "fenced")).await;
 }
 
@@ -33,25 +28,26 @@ fn launched(provider_id: &str) -> AttemptOutcome {
     AttemptOutcome::Launched { provider_id: provider_id.to_owned() }
 }
 
+/// Launches that are not closed, read by a restart under the same name. `lease` is its new lease.
+async fn open_intents(store: &dyn Store, lease: &mut Lease) -> Vec<OpenIntent> {
+    let (next, open) = granted(store, &lease.scope, &lease.owner, HOUR).await;
+    *lease = next;
+    open.intents
+}
+
 async fn open_operations_are_returned_with_the_lease(store: &dyn Store, scope: &Scope) {
     let (lease, nothing) = granted(store, scope, "a", HOUR).await;
     assert_eq!(nothing, crate::store::lease::OpenOperations::default());
-    let entry = Entry {
-        disruptions: vec![disruption(4)],
-        instructions: vec![instruction(9), instruction(8)],
-        ..launching(1, &[intent("pool-2", 1), intent("pool-1", 1)])
-    };
+    let entry = launching(1, &[intent("pool-2", 1), intent("pool-1", 1)]);
     store.record_decision(&lease, &entry).await.unwrap();
     store.record_decision(&lease, &entry).await.unwrap();
     let (_, left) = granted(store, scope, "a", HOUR).await;
     assert_eq!(left.intents, [open("pool-1", 1), open("pool-2", 1)]);
-    assert_eq!(left.instructions, [instruction(8), instruction(9)]);
-    assert_eq!(left.disruptions, [disruption(4)]);
 }
 
 /// Orders that resemble each other, orders that resemble nothing, a large one, and an empty one.
 async fn orders_are_read_byte_for_byte(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (mut lease, _) = granted(store, scope, "a", HOUR).await;
     let mixed: Vec<u8> = (0..50_000_u32).map(|n| n.wrapping_mul(0x9e37_79b9).to_le_bytes()[3]).collect();
     let like = |n: u8| [&mixed[..2_000], &[n]].concat();
     let requests = [like(1), like(2), mixed[5_000..7_000].to_vec(), like(3), mixed.clone(), Vec::new()];
@@ -63,7 +59,7 @@ async fn orders_are_read_byte_for_byte(store: &dyn Store, scope: &Scope) {
         .collect();
     store.record_decision(&lease, &launching(1, &intents[..4])).await.unwrap();
     store.record_decision(&lease, &launching(2, &intents[4..])).await.unwrap();
-    let read = store.open_intents(scope).await.unwrap();
+    let read = open_intents(store, &mut lease).await;
     assert_eq!(read.into_iter().map(|open| open.intent).collect::<Vec<_>>(), intents);
     let past = store.recent_attempts(scope, HOUR).await.unwrap();
     let orders: Vec<_> = past.into_iter().map(|past| past.claim_order).collect();
@@ -99,133 +95,73 @@ async fn closed_attempts_are_read_within_the_window(store: &dyn Store, scope: &S
 }
 
 async fn the_first_outcome_of_a_launch_is_kept(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (mut lease, _) = granted(store, scope, "a", HOUR).await;
     store.record_decision(&lease, &launching(1, &[intent("pool-1", 1)])).await.unwrap();
     store.finish_attempt(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
     store.finish_attempt(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
     store.finish_attempt(&lease, "pool-1", 1, &failed("late news")).await.unwrap();
-    let read = store.open_intents(scope).await.unwrap();
+    let read = open_intents(store, &mut lease).await;
     assert_eq!(read.len(), 1, "launched is not closed: {read:?}");
     assert_eq!(read[0].state, IntentState::Ended(launched("aws:///a/i-1")));
     assert_eq!(read[0].intent.token, "pool-1-1");
     assert!(read[0].intent.request.is_empty(), "a request that is never resent is not read");
 }
 
+async fn assert_refused(store: &dyn Store, lease: &Lease, attempt: u32) {
+    let answer = store.begin_attempt(lease, &intent("pool-1", attempt)).await;
+    assert!(matches!(answer, Err(StoreError::AttemptRefused { .. })), "attempt {attempt}: {answer:?}");
+}
+
 async fn the_next_attempt_begins_only_after_a_failure(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
-    let premature = async |attempt| {
-        let answer = store.begin_attempt(&lease, &intent("pool-1", attempt)).await;
-        assert!(matches!(answer, Err(StoreError::AttemptRefused { .. })), "attempt {attempt}: {answer:?}");
-    };
-    premature(2).await;
+    let (mut lease, _) = granted(store, scope, "a", HOUR).await;
+    assert_refused(store, &lease, 2).await;
     store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
-    premature(2).await;
+    assert_refused(store, &lease, 2).await;
     store.finish_attempt(&lease, "pool-1", 1, &failed("no capacity")).await.unwrap();
     let state = IntentState::Ended(failed("no capacity"));
     let failure = OpenIntent { intent: intent("pool-1", 1), state };
-    assert_eq!(
-        store.open_intents(scope).await.unwrap(),
-        [failure],
-        "a failure stays open until it is retried or closed"
-    );
-    premature(3).await;
+    assert_eq!(open_intents(store, &mut lease).await, [failure], "a failure stays open until it is retried or closed");
+    assert_refused(store, &lease, 3).await;
     store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
     store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
     store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
-    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-1", 2)]);
+    assert_eq!(open_intents(store, &mut lease).await, [open("pool-1", 2)]);
     store.finish_attempt(&lease, "pool-1", 1, &launched("aws:///a/i-1")).await.unwrap();
-    premature(3).await;
+    assert_refused(store, &lease, 3).await;
     store.finish_attempt(&lease, "pool-1", 2, &launched("aws:///a/i-2")).await.unwrap();
-    premature(3).await;
+    assert_refused(store, &lease, 3).await;
 }
 
 async fn a_second_launch_of_an_open_claim_is_refused(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (mut lease, _) = granted(store, scope, "a", HOUR).await;
     store.begin_attempt(&lease, &intent("pool-1", 1)).await.unwrap();
     store.finish_attempt(&lease, "pool-1", 1, &failed("no capacity")).await.unwrap();
     store.begin_attempt(&lease, &intent("pool-1", 2)).await.unwrap();
     let entry = launching(7, &[intent("pool-0", 1), intent("pool-1", 4)]);
     assert!(matches!(store.record_decision(&lease, &entry).await, Err(StoreError::AttemptRefused { attempt: 4, .. })));
-    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-1", 2)], "all or nothing");
+    assert_eq!(open_intents(store, &mut lease).await, [open("pool-1", 2)], "all or nothing");
     assert_eq!(store.decision(7).await.unwrap(), [], "all or nothing");
 }
 
 async fn a_closed_launch_is_not_reopened(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (mut lease, _) = granted(store, scope, "a", HOUR).await;
     let entry = launching(1, &[intent("pool-1", 1), intent("pool-2", 1), intent("pool-3", 1)]);
     store.record_decision(&lease, &entry).await.unwrap();
     let claims = ["pool-1".to_owned(), "pool-3".to_owned(), "unheard-of".to_owned()];
     store.close_intents(&lease, &claims).await.unwrap();
     store.close_intents(&lease, &claims).await.unwrap();
-    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-2", 1)]);
+    assert_eq!(open_intents(store, &mut lease).await, [open("pool-2", 1)]);
     store.record_decision(&lease, &entry).await.unwrap();
-    assert_eq!(store.open_intents(scope).await.unwrap(), [open("pool-2", 1)], "a late repetition reopens nothing");
-}
-
-fn instruction(id: u64) -> InstructionRow {
-    let (kind, payload) = ("create-claim".to_owned(), vec![0, 1, 255]);
-    InstructionRow { id, generation: 3, kind, payload, deadline_ms: 1_763_765_432_123 }
-}
-
-fn end(id: u64, outcome: &str) -> InstructionEnd {
-    InstructionEnd { id, outcome: outcome.to_owned() }
-}
-
-async fn instructions_end_once(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
-    let rows = [instruction(1), instruction(2), instruction(3)];
-    store.write_instructions(&lease, &rows).await.unwrap();
-    store.end_instructions(&lease, &[end(1, "acked"), end(3, "refused"), end(77, "acked")]).await.unwrap();
-    store.end_instructions(&lease, &[end(1, "expired")]).await.unwrap();
-    store.write_instructions(&lease, &rows).await.unwrap();
-    let (_, left) = granted(store, scope, "a", HOUR).await;
-    assert_eq!(left.instructions, [instruction(2)], "a repeated write reopens nothing");
-}
-
-fn disruption(id: u64) -> DisruptionRow {
-    DisruptionRow {
-        id,
-        kind: "underused".to_owned(),
-        claims: vec!["pool-1".to_owned(), "pool-2".to_owned()],
-        replacements: vec!["pool-9".to_owned()],
-        detail: "{}".to_owned(),
-        begun_ms: 1_763_765_432_123,
-    }
-}
-
-async fn disruptions_end_once(store: &dyn Store, scope: &Scope) {
-    let (lease, _) = granted(store, scope, "a", HOUR).await;
-    let entry = Entry { disruptions: vec![disruption(1), disruption(2)], ..launching(1, &[]) };
-    store.record_decision(&lease, &entry).await.unwrap();
-    let ends = [DisruptionEnd { id: 1, outcome: "done".to_owned() }];
-    store.end_disruptions(&lease, &ends).await.unwrap();
-    store.end_disruptions(&lease, &ends).await.unwrap();
-    let (_, left) = granted(store, scope, "a", HOUR).await;
-    assert_eq!(left.disruptions, [disruption(2)]);
+    assert_eq!(open_intents(store, &mut lease).await, [open("pool-2", 1)], "a late repetition reopens nothing");
 }
 
 async fn a_replica_that_lost_its_lease_writes_nothing(store: &dyn Store, scope: &Scope) {
     let (old, new) = lost_and_held(store, scope).await;
-    let promised = Entry {
-        disruptions: vec![disruption(1)],
-        instructions: vec![instruction(1)],
-        ..launching(1, &[intent("pool-1", 1)])
-    };
-    store.record_decision(&new, &promised).await.unwrap();
-    let late = Entry {
-        disruptions: vec![disruption(2)],
-        instructions: vec![instruction(2)],
-        ..launching(2, &[intent("pool-2", 1)])
-    };
-    refused(store.record_decision(&old, &late).await);
+    store.record_decision(&new, &launching(1, &[intent("pool-1", 1)])).await.unwrap();
+    refused(store.record_decision(&old, &launching(2, &[intent("pool-2", 1)])).await);
     refused(store.begin_attempt(&old, &intent("pool-3", 1)).await);
     refused(store.finish_attempt(&old, "pool-1", 1, &failed("too late")).await);
     refused(store.close_intents(&old, &["pool-1".to_owned()]).await);
-    refused(store.write_instructions(&old, &[instruction(3)]).await);
-    refused(store.end_instructions(&old, &[end(1, "too late")]).await);
-    refused(store.end_disruptions(&old, &[DisruptionEnd { id: 1, outcome: "too late".to_owned() }]).await);
     let (_, left) = granted(store, scope, "b", HOUR).await;
     assert_eq!(left.intents, [open("pool-1", 1)]);
-    assert_eq!(left.instructions, [instruction(1)]);
-    assert_eq!(left.disruptions, [disruption(1)]);
 }

@@ -23,18 +23,18 @@ impl Tables {
     }
 
     pub(super) fn remote_counters(&self, process: &str, within_ms: i64, now: i64) -> RemoteCounters {
-        let mut parts: BTreeMap<i64, CounterValues> = BTreeMap::new();
+        let mut buckets: BTreeMap<i64, CounterValues> = BTreeMap::new();
         let mut machines: BTreeMap<&str, (i64, i64, i64)> = BTreeMap::new();
         let others = self.counters.iter().filter(|((of, _), _)| of != process);
-        for ((of, part), kept) in others.filter(|(_, kept)| now - kept.at_ms < within_ms) {
-            add(parts.entry((now - kept.at_ms).max(0) / BUCKET_MS).or_default(), kept.seen);
+        for ((of, bucket), kept) in others.filter(|(_, kept)| now - kept.at_ms < within_ms) {
+            add(buckets.entry((now - kept.at_ms).max(0) / BUCKET_MS).or_default(), kept.seen);
             if now - kept.at_ms < milliseconds(INSTANCE_COUNT_TTL) {
                 let last = machines.entry(of).or_default();
-                *last = (*last).max((kept.at_ms, *part, kept.machines));
+                *last = (*last).max((kept.at_ms, *bucket, kept.machines));
             }
         }
-        let parts = parts.into_iter().rev().map(|(age, seen)| (age * BUCKET_MS, seen)).collect();
-        RemoteCounters { machines: machines.values().map(|(_, _, machines)| machines).sum(), buckets: parts }
+        let buckets = buckets.into_iter().rev().map(|(age, seen)| (age * BUCKET_MS, seen)).collect();
+        RemoteCounters { machines: machines.values().map(|(_, _, machines)| machines).sum(), buckets }
     }
 
     pub(super) fn prune_counters(&mut self, before: i64) {

@@ -31,17 +31,12 @@ impl Tables {
             return Ok(LeaseOutcome::Held { owner: row.owner.clone(), expires_in });
         }
         let held = self.leases.get(scope).map_or(0, |row| row.epoch);
-        let epoch = if self.unfenced { held.max(seen).saturating_add(1) } else { next_epoch(scope, held, seen)? };
+        let epoch = next_epoch(scope, held, seen)?;
         let expires_ms = now.saturating_add(milliseconds(duration));
         let uid = self.leases.remove(scope).and_then(|row| row.uid);
         self.leases
             .insert(scope.clone(), LeaseRow { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
-        let open = OpenOperations {
-            intents: self.open_intents(scope),
-            instructions: self.instructions.open(scope),
-            disruptions: self.disruptions.open(scope),
-            extent: self.extents.get(scope).copied(),
-        };
+        let open = OpenOperations { intents: self.open_intents(scope), extent: self.extents.get(scope).copied() };
         Ok(LeaseOutcome::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 
@@ -100,8 +95,6 @@ impl Tables {
             self.leases.remove(scope);
             self.extents.remove(scope);
             self.forget_open_intents(scope);
-            self.instructions.forget(scope);
-            self.disruptions.forget(scope);
         }
         gone.len() as u64
     }
@@ -112,7 +105,7 @@ impl Tables {
 
     /// Fence of every write: the lease must be held at its epoch.
     pub(super) fn check_lease(&mut self, lease: &Lease) -> Result<(), StoreError> {
-        if self.unfenced || self.held_row(lease).is_some() {
+        if self.held_row(lease).is_some() {
             return Ok(());
         }
         Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch })

@@ -15,10 +15,8 @@ impl Tables {
     pub(super) fn record_decision(&mut self, lease: &Lease, entry: &Entry, now: i64) -> Result<(), StoreError> {
         self.check_lease(lease)?;
         self.insert_intents(&lease.scope, &entry.intents, now)?;
-        self.insert_disruptions(&lease.scope, &entry.disruptions);
-        self.insert_instructions(lease, &entry.instructions)?;
-        self.put_blobs(&entry.blobs, now);
-        self.append_log(lease, &entry.chunks)?;
+        self.insert_blobs(&entry.blobs, now);
+        self.insert_chunks(lease, &entry.chunks);
         self.mark_blobs_used(entry, now);
         self.insert_decision(lease, entry);
         Ok(())
@@ -54,8 +52,7 @@ impl Tables {
         self.segments.retain(|(of, segment), _| of != scope || *segment >= first);
     }
 
-    pub(super) fn append_log(&mut self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
-        self.check_lease(lease)?;
+    fn insert_chunks(&mut self, lease: &Lease, chunks: &[LogChunk]) {
         for chunk in chunks {
             let key = (lease.scope.clone(), chunk.segment);
             let started = || LogSegment { epoch: lease.epoch, started_ms: chunk.at_ms, chunks: Vec::new() };
@@ -65,10 +62,9 @@ impl Tables {
                 segment.chunks.insert(place, chunk.clone());
             }
         }
-        Ok(())
     }
 
-    pub(super) fn put_blobs(&mut self, blobs: &[Blob], now: i64) {
+    fn insert_blobs(&mut self, blobs: &[Blob], now: i64) {
         for blob in blobs {
             let (_, used) = self.blobs.entry(blob.hash).or_insert_with(|| (blob.clone(), now));
             *used = now.max(*used);
@@ -92,8 +88,8 @@ impl Tables {
     pub(super) fn prune(&mut self, retention: &Retention, now: i64) -> Pruned {
         let ended = now.saturating_sub(milliseconds(retention.ended));
         let log = now.saturating_sub(milliseconds(retention.log));
-        let gone = self.prune_intents(ended) + self.instructions.prune(ended) + self.disruptions.prune(ended);
-        let pruned = Pruned { ended: gone, log: self.prune_log(log), blobs: self.blobs.len() as u64, clusters: 0 };
+        let ended = self.prune_intents(ended);
+        let pruned = Pruned { ended, log: self.prune_log(log), blobs: self.blobs.len() as u64, clusters: 0 };
         self.blobs.retain(|_, (_, used)| *used >= log);
         self.prune_counters(now.saturating_sub(DAY_MS));
         self.prune_replicas(now.saturating_sub(DAY_MS));

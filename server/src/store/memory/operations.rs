@@ -1,12 +1,10 @@
-//! Operations in flight: launches, instructions, disruptions.
+//! Operations in flight: launches.
 
 use std::collections::BTreeMap;
 
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
-use super::super::operations::{
-    AttemptOutcome, DisruptionRow, InstructionRow, Intent, IntentState, OpenIntent, RecentAttempt,
-};
+use super::super::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
 use super::Tables;
 
 /// Row of an attempt.
@@ -30,48 +28,6 @@ impl IntentRow {
             intent.claim_order.clear();
         }
         OpenIntent { intent, state: self.state.clone() }
-    }
-}
-
-/// Rows by scope and id, until they have ended and been pruned.
-#[derive(Debug)]
-pub(super) struct OperationTable<T> {
-    rows: BTreeMap<(Scope, u64), (T, Option<i64>)>,
-}
-
-impl<T> Default for OperationTable<T> {
-    fn default() -> Self {
-        Self { rows: BTreeMap::new() }
-    }
-}
-
-impl<T: Clone> OperationTable<T> {
-    fn add(&mut self, scope: &Scope, id: u64, row: &T) {
-        self.rows.entry((scope.clone(), id)).or_insert_with(|| (row.clone(), None));
-    }
-
-    fn end(&mut self, scope: &Scope, ids: &[u64], now: i64) {
-        for id in ids {
-            if let Some((_, ended)) = self.rows.get_mut(&(scope.clone(), *id)) {
-                ended.get_or_insert(now);
-            }
-        }
-    }
-
-    pub(super) fn open(&self, scope: &Scope) -> Vec<T> {
-        let of_scope = self.rows.range((scope.clone(), 0)..=(scope.clone(), u64::MAX));
-        of_scope.filter(|(_, (_, ended))| ended.is_none()).map(|(_, (row, _))| row.clone()).collect()
-    }
-
-    pub(super) fn forget(&mut self, scope: &Scope) {
-        self.rows.retain(|(of, _), _| of != scope);
-    }
-
-    /// Returns the number of deleted rows.
-    pub(super) fn prune(&mut self, before: i64) -> u64 {
-        let count = self.rows.len();
-        self.rows.retain(|_, (_, ended)| ended.is_none_or(|at| at >= before));
-        (count - self.rows.len()) as u64
     }
 }
 
@@ -192,27 +148,5 @@ impl Tables {
             pruned += (count - rows.len()) as u64;
         }
         pruned
-    }
-
-    pub(super) fn insert_instructions(&mut self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
-        self.check_lease(lease)?;
-        rows.iter().for_each(|row| self.instructions.add(&lease.scope, row.id, row));
-        Ok(())
-    }
-
-    pub(super) fn insert_disruptions(&mut self, scope: &Scope, rows: &[DisruptionRow]) {
-        rows.iter().for_each(|row| self.disruptions.add(scope, row.id, row));
-    }
-
-    pub(super) fn end_instructions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
-        self.check_lease(lease)?;
-        self.instructions.end(&lease.scope, ids, now);
-        Ok(())
-    }
-
-    pub(super) fn end_disruptions(&mut self, lease: &Lease, ids: &[u64], now: i64) -> Result<(), StoreError> {
-        self.check_lease(lease)?;
-        self.disruptions.end(&lease.scope, ids, now);
-        Ok(())
     }
 }

@@ -20,12 +20,13 @@ impl PostgresStore {
         let column = |of: fn(&CounterRow) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         // On conflict `at` is unchanged, so that an update touches no indexed column.
         let written = sqlx::query!(
-            "INSERT INTO rail_shares (process, machines, part, at, joined, failed, launched, launched_cost, removed, removed_cost)
-             SELECT $1, $2, part, now() - ago * interval '1 millisecond', joined, failed, launched, launched_cost, removed,
+            "INSERT INTO guardrail_counters (process, machines, bucket, at, joined, failed, launched, launched_cost, removed,
+                                         removed_cost)
+             SELECT $1, $2, bucket, now() - ago * interval '1 millisecond', joined, failed, launched, launched_cost, removed,
                     removed_cost
              FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[], $9::bigint[],
-                         $10::bigint[]) AS given (part, ago, joined, failed, launched, launched_cost, removed, removed_cost)
-             ON CONFLICT (process, part) DO UPDATE
+                         $10::bigint[]) AS given (bucket, ago, joined, failed, launched, launched_cost, removed, removed_cost)
+             ON CONFLICT (process, bucket) DO UPDATE
              SET machines = excluded.machines, joined = excluded.joined, failed = excluded.failed,
                  launched = excluded.launched, launched_cost = excluded.launched_cost,
                  removed = excluded.removed, removed_cost = excluded.removed_cost",
@@ -55,7 +56,7 @@ impl PostgresStore {
                       sum(failed)::bigint AS "failed!", sum(launched)::bigint AS "launched!",
                       sum(launched_cost)::bigint AS "launched_cost!", sum(removed)::bigint AS "removed!",
                       sum(removed_cost)::bigint AS "removed_cost!"
-               FROM rail_shares WHERE at > now() - $2::bigint * interval '1 millisecond' AND process <> $1
+               FROM guardrail_counters WHERE at > now() - $2::bigint * interval '1 millisecond' AND process <> $1
                GROUP BY 1 ORDER BY 1 DESC"#,
             process,
             milliseconds(within),
@@ -63,15 +64,15 @@ impl PostgresStore {
         );
         let machines = sqlx::query_scalar!(
             r#"SELECT coalesce(sum(machines), 0)::bigint AS "machines!"
-               FROM (SELECT DISTINCT ON (process) machines FROM rail_shares
+               FROM (SELECT DISTINCT ON (process) machines FROM guardrail_counters
                      WHERE at > now() - $2::bigint * interval '1 millisecond' AND process <> $1
-                     ORDER BY process, at DESC, part DESC) AS last"#,
+                     ORDER BY process, at DESC, bucket DESC) AS last"#,
             process,
             milliseconds(INSTANCE_COUNT_TTL)
         );
         let rows = rows.fetch_all(&self.pool).await.map_err(database(READ))?;
         let machines = machines.fetch_one(&self.pool).await.map_err(database(READ))?;
-        let parts = rows.into_iter().map(|row| {
+        let buckets = rows.into_iter().map(|row| {
             let seen = CounterValues {
                 joined: row.joined,
                 failed: row.failed,
@@ -82,6 +83,6 @@ impl PostgresStore {
             };
             (row.age.max(0) * BUCKET_MS, seen)
         });
-        Ok(RemoteCounters { machines, buckets: parts.collect() })
+        Ok(RemoteCounters { machines, buckets: buckets.collect() })
     }
 }

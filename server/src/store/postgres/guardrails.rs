@@ -17,7 +17,7 @@ const MARK_UNAVAILABLE: &str = "mark offerings unavailable";
 
 /// Unique id of one call: its repetition finds the row by it.
 pub(super) fn nonce() -> u128 {
-    let half = || u128::from(RandomState::new().hash_one(clock::now().0));
+    let half = || u128::from(RandomState::new().hash_one(clock::now().as_millis()));
     half() << 64 | half()
 }
 
@@ -72,7 +72,7 @@ impl PostgresStore {
         if released.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
             return Ok(false);
         }
-        write_line(&mut transaction, &AuditEntry::release(cluster, by, clock::now().0), nonce).await?;
+        write_line(&mut transaction, &AuditEntry::release(cluster, by, clock::now().as_millis()), nonce).await?;
         bump_signal(&mut transaction, Signal::Releases, WHAT).await?;
         commit(transaction, WHAT).await?;
         Ok(true)
@@ -106,7 +106,7 @@ impl PostgresStore {
         if confirmed.execute(&mut *transaction).await.map_err(database(WHAT))?.rows_affected() == 0 {
             return Ok(false);
         }
-        write_line(&mut transaction, &AuditEntry::confirmation(cluster, by, clock::now().0), nonce).await?;
+        write_line(&mut transaction, &AuditEntry::confirmation(cluster, by, clock::now().as_millis()), nonce).await?;
         bump_signal(&mut transaction, Signal::Releases, WHAT).await?;
         commit(transaction, WHAT).await?;
         Ok(true)
@@ -248,7 +248,13 @@ pub(super) async fn write_line(
 }
 
 fn line(who: &str, what: &str, scope: &FreezeScope, detail: String) -> AuditEntry {
-    AuditEntry { at_ms: clock::now().0, who: who.to_owned(), what: what.to_owned(), scope: scope.key(), detail }
+    AuditEntry {
+        at_ms: clock::now().as_millis(),
+        who: who.to_owned(),
+        what: what.to_owned(),
+        scope: scope.key(),
+        detail,
+    }
 }
 
 fn columns(scope: &FreezeScope) -> (Option<&str>, Option<&str>) {

@@ -71,7 +71,7 @@ impl PostgresStore {
             .execute(&mut *transaction)
             .await
             .map_err(database(WHAT))?;
-        let line = AuditEntry::acceptance(cluster, before.as_deref(), uid, by, clock::now().0);
+        let line = AuditEntry::acceptance(cluster, before.as_deref(), uid, by, clock::now().as_millis());
         write_line(&mut transaction, &line, nonce).await?;
         bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
         commit(transaction, WHAT).await?;

@@ -58,8 +58,6 @@ impl PostgresStore {
         let row = granted.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
         let open = OpenOperations {
             intents: operations::open_intents(&mut transaction, scope).await?,
-            instructions: operations::open_instructions(&mut transaction, scope).await?,
-            disruptions: operations::open_disruptions(&mut transaction, scope).await?,
             extent: identity::extent(&mut transaction, scope).await?,
         };
         commit(transaction, WHAT).await?;

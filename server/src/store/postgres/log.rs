@@ -63,8 +63,6 @@ impl PostgresStore {
         self.verify_dictionaries(&mut transaction, orders.iter().chain([&body])).await?;
         operations::insert_intents(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision))
             .await?;
-        operations::insert_disruptions(&mut transaction, &lease.scope, &entry.disruptions).await?;
-        operations::write_instructions(&mut transaction, &lease.scope, &entry.instructions).await?;
         write_blobs(&mut transaction, &entry.blobs).await?;
         match event {
             Some(event) => write_segments(&mut transaction, lease, std::slice::from_ref(event)).await?,
@@ -72,18 +70,6 @@ impl PostgresStore {
         }
         write_decision(&mut transaction, lease, &entry.decision, body).await?;
         commit(transaction, RECORD).await
-    }
-
-    pub(super) async fn append(&self, lease: &Lease, chunks: &[LogChunk]) -> Result<(), StoreError> {
-        const WHAT: &str = "append to the log";
-        let mut transaction = self.begin_fenced(lease, WHAT).await?;
-        write_chunks(&mut transaction, lease, chunks).await?;
-        commit(transaction, WHAT).await
-    }
-
-    pub(super) async fn insert_blobs(&self, blobs: &[Blob]) -> Result<(), StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(database(RECORD))?;
-        write_blobs(&mut connection, blobs).await
     }
 
     pub(super) async fn read_blob(&self, hash: &BlobHash) -> Result<Option<Blob>, StoreError> {
@@ -198,31 +184,11 @@ impl PostgresStore {
             .await
             .map_err(database(PRUNE))?;
         Ok(Pruned {
-            ended: self.prune_ended(retention.ended.as_secs_f64()).await?,
+            ended: self.prune_intents(retention.ended.as_secs_f64()).await?,
             log: self.prune_log(retention.log).await?,
             blobs: self.prune_blobs((retention.log + LONGEST_SEGMENT).as_secs_f64()).await?,
             clusters: self.forget_clusters(retention.clusters.as_secs_f64()).await?,
         })
-    }
-
-    async fn prune_ended(&self, seconds: f64) -> Result<u64, StoreError> {
-        let mut gone = self.prune_intents(seconds).await?;
-        loop {
-            let deleted = sqlx::query_scalar!(
-                r#"WITH old_instructions AS (DELETE FROM instructions WHERE ctid = ANY(ARRAY(
-                     SELECT ctid FROM instructions WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1),
-                 old_disruptions AS (DELETE FROM disruptions WHERE ctid = ANY(ARRAY(
-                     SELECT ctid FROM disruptions WHERE ended_at < now() - make_interval(secs => $1) LIMIT $2)) RETURNING 1)
-                 SELECT (SELECT count(*) FROM old_instructions) + (SELECT count(*) FROM old_disruptions) AS "gone!""#,
-                seconds,
-                ROWS_AT_ONCE
-            );
-            let deleted = deleted.fetch_one(&self.pool).await.map_err(database(PRUNE))?;
-            gone += deleted.unsigned_abs();
-            if deleted == 0 {
-                return Ok(gone);
-            }
-        }
     }
 
     /// Prunes launches by heap page ranges: an index on the closing time would add a WAL record to
@@ -320,9 +286,7 @@ impl PostgresStore {
             "WITH gone AS (DELETE FROM leases WHERE scope = $1 AND EXISTS (SELECT FROM lease_ends
                  WHERE lease_ends.scope = $1 AND lease_ends.expires_at < now() - make_interval(secs => $2)) RETURNING scope),
              launches AS (DELETE FROM intents USING gone WHERE intents.scope = gone.scope AND closed_at IS NULL),
-             requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope),
-             told AS (DELETE FROM instructions USING gone WHERE instructions.scope = gone.scope),
-             disrupted AS (DELETE FROM disruptions USING gone WHERE disruptions.scope = gone.scope)
+             requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope)
              SELECT scope FROM gone",
             scope,
             seconds
@@ -357,7 +321,7 @@ impl PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;
-        sqlx::query!("DELETE FROM rail_shares WHERE at < now() - interval '1 day'")
+        sqlx::query!("DELETE FROM guardrail_counters WHERE at < now() - interval '1 day'")
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;

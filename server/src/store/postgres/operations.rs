@@ -1,4 +1,4 @@
-//! Operations in flight: launches, instructions, disruptions.
+//! Operations in flight: launches.
 
 use std::time::Duration;
 
@@ -9,10 +9,7 @@ use tracing::error;
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::log::DecisionRow;
-use super::super::operations::{
-    AttemptOutcome, DisruptionEnd, DisruptionRow, InstructionEnd, InstructionRow, Intent, IntentState, OpenIntent,
-    RecentAttempt,
-};
+use super::super::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
 use super::bodies::LaunchOrders;
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
 use super::{PostgresStore, column, commit, database};
@@ -103,11 +100,6 @@ impl PostgresStore {
         commit(transaction, WHAT).await
     }
 
-    pub(super) async fn read_intents(&self, scope: &Scope) -> Result<Vec<OpenIntent>, StoreError> {
-        let mut connection = self.pool.acquire().await.map_err(database(READ_OPEN))?;
-        open_intents(&mut connection, scope).await
-    }
-
     /// Each half of the union uses its own index.
     pub(super) async fn read_recent_attempts(
         &self,
@@ -142,55 +134,6 @@ impl PostgresStore {
             })
         });
         read.collect()
-    }
-
-    pub(super) async fn insert_instructions(&self, lease: &Lease, rows: &[InstructionRow]) -> Result<(), StoreError> {
-        const WHAT: &str = "write instructions";
-        let mut transaction = self.begin_fenced(lease, WHAT).await?;
-        write_instructions(&mut transaction, &lease.scope, rows).await?;
-        commit(transaction, WHAT).await
-    }
-
-    pub(super) async fn write_instruction_ends(
-        &self,
-        lease: &Lease,
-        ends: &[InstructionEnd],
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "write the outcomes of instructions";
-        let (ids, outcomes): (Vec<i64>, Vec<String>) =
-            ends.iter().map(|end| (column(end.id), end.outcome.clone())).unzip();
-        let mut transaction = self.begin_fenced(lease, WHAT).await?;
-        sqlx::query!(
-            "UPDATE instructions SET outcome = ends.outcome, ended_at = clock_timestamp()
-             FROM unnest($2::bigint[], $3::text[]) AS ends (id, outcome)
-             WHERE scope = $1 AND instructions.id = ends.id AND ended_at IS NULL",
-            lease.scope.key(),
-            &ids,
-            &outcomes
-        )
-        .execute(&mut *transaction)
-        .await
-        .map_err(database(WHAT))?;
-        commit(transaction, WHAT).await
-    }
-
-    pub(super) async fn write_disruption_ends(&self, lease: &Lease, ends: &[DisruptionEnd]) -> Result<(), StoreError> {
-        const WHAT: &str = "write the outcomes of disruptions";
-        let (ids, outcomes): (Vec<i64>, Vec<String>) =
-            ends.iter().map(|end| (column(end.id), end.outcome.clone())).unzip();
-        let mut transaction = self.begin_fenced(lease, WHAT).await?;
-        sqlx::query!(
-            "UPDATE disruptions SET outcome = ends.outcome, ended_at = clock_timestamp()
-             FROM unnest($2::bigint[], $3::text[]) AS ends (id, outcome)
-             WHERE scope = $1 AND disruptions.id = ends.id AND ended_at IS NULL",
-            lease.scope.key(),
-            &ids,
-            &outcomes
-        )
-        .execute(&mut *transaction)
-        .await
-        .map_err(database(WHAT))?;
-        commit(transaction, WHAT).await
     }
 }
 
@@ -350,102 +293,4 @@ fn state(name: &str, provider_id: Option<String>, why: Option<String>) -> Result
         ("failed", _, Some(why)) => Ok(IntentState::Ended(AttemptOutcome::Failed { why })),
         _ => Err(StoreError::Unreadable { what: READ_OPEN, found: format!("state {name}") }),
     }
-}
-
-/// Inserts instructions under a held lease.
-pub(super) async fn write_instructions(
-    connection: &mut PgConnection,
-    scope: &Scope,
-    rows: &[InstructionRow],
-) -> Result<(), StoreError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    // An existing row is kept, so that a repetition does not reopen an ended instruction.
-    let ids: Vec<i64> = rows.iter().map(|row| column(row.id)).collect();
-    let generations: Vec<i64> = rows.iter().map(|row| column(row.generation)).collect();
-    let kinds: Vec<String> = rows.iter().map(|row| row.kind.clone()).collect();
-    let payloads: Vec<Vec<u8>> = rows.iter().map(|row| row.payload.clone()).collect();
-    let deadlines: Vec<i64> = rows.iter().map(|row| row.deadline_ms).collect();
-    sqlx::query!(
-        "INSERT INTO instructions (scope, id, generation, kind, payload, deadline_at)
-         SELECT $1, id, generation, kind, payload, moment(deadline)
-         FROM unnest($2::bigint[], $3::bigint[], $4::text[], $5::bytea[], $6::bigint[])
-              AS given (id, generation, kind, payload, deadline)
-         ON CONFLICT (scope, id) DO NOTHING",
-        scope.key(),
-        &ids,
-        &generations,
-        &kinds,
-        &payloads,
-        &deadlines
-    )
-    .execute(connection)
-    .await
-    .map_err(database("write instructions"))?;
-    Ok(())
-}
-
-pub(super) async fn open_instructions(
-    connection: &mut PgConnection,
-    scope: &Scope,
-) -> Result<Vec<InstructionRow>, StoreError> {
-    let rows = sqlx::query!(
-        r#"SELECT id, generation, kind, payload, milliseconds(deadline_at) AS "deadline_ms!"
-           FROM instructions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
-        scope.key()
-    );
-    let rows = rows.map(|row| InstructionRow {
-        id: row.id.unsigned_abs(),
-        generation: row.generation.unsigned_abs(),
-        kind: row.kind,
-        payload: row.payload,
-        deadline_ms: row.deadline_ms,
-    });
-    rows.fetch_all(connection).await.map_err(database("read open instructions"))
-}
-
-/// Inserts disruptions under a held lease, one statement each: they are few.
-pub(super) async fn insert_disruptions(
-    connection: &mut PgConnection,
-    scope: &Scope,
-    rows: &[DisruptionRow],
-) -> Result<(), StoreError> {
-    for row in rows {
-        sqlx::query!(
-            "INSERT INTO disruptions (scope, id, kind, claims, replacements, detail, begun_at)
-             VALUES ($1, $2, $3, $4, $5, $6, moment($7)) ON CONFLICT (scope, id) DO NOTHING",
-            scope.key(),
-            column(row.id),
-            row.kind,
-            &row.claims,
-            &row.replacements,
-            row.detail,
-            row.begun_ms
-        )
-        .execute(&mut *connection)
-        .await
-        .map_err(database("write a disruption"))?;
-    }
-    Ok(())
-}
-
-pub(super) async fn open_disruptions(
-    connection: &mut PgConnection,
-    scope: &Scope,
-) -> Result<Vec<DisruptionRow>, StoreError> {
-    let rows = sqlx::query!(
-        r#"SELECT id, kind, claims, replacements, detail, milliseconds(begun_at) AS "begun_ms!"
-           FROM disruptions WHERE scope = $1 AND ended_at IS NULL ORDER BY id"#,
-        scope.key()
-    );
-    let rows = rows.map(|row| DisruptionRow {
-        id: row.id.unsigned_abs(),
-        kind: row.kind,
-        claims: row.claims,
-        replacements: row.replacements,
-        detail: row.detail,
-        begun_ms: row.begun_ms,
-    });
-    rows.fetch_all(connection).await.map_err(database("read open disruptions"))
 }

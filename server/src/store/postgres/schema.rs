@@ -18,7 +18,7 @@ const WHAT: &str = "read its schema version";
 const SESSION: &str = "SET statement_timeout = 0; SET lock_timeout = '60s'";
 
 /// Schema version of this program: the number of the newest migration.
-pub(crate) fn newest() -> i64 {
+pub(super) fn newest() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 

@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 use sqlx::migrate::Migrator;
 
 use super::super::conformance::skipped;
+use super::super::counters::CounterValues;
 use super::super::guardrails::FreezeScope;
 use super::super::log::DecisionRow;
-use super::super::operations::IntentState;
+use super::super::operations::{IntentState, OpenIntent};
 use super::super::postgres_local::{self, LocalPostgres};
 use super::*;
 use proxy::{DisconnectAt, Proxy};
@@ -35,6 +36,15 @@ async fn leased(store: &PostgresStore, cluster: &str) -> Lease {
         LeaseOutcome::Granted { lease, .. } => lease,
         LeaseOutcome::Held { owner, .. } => panic!("held by {owner}"),
     }
+}
+
+/// Launches that are not closed, read without a new lease.
+async fn open_intents(store: &PostgresStore, scope: &Scope) -> Vec<OpenIntent> {
+    let read = move || async move {
+        let mut connection = store.pool.acquire().await.map_err(database("test"))?;
+        operations::open_intents(&mut connection, scope).await
+    };
+    retry(read).await.unwrap()
 }
 
 fn entry(number: u64) -> Entry {
@@ -94,7 +104,7 @@ async fn a_commit_with_a_lost_response_takes_effect_once() {
     let taken = store.acquire_lease(&lease.scope, "a", 0, HOUR).await.unwrap();
     assert!(matches!(taken, LeaseOutcome::Granted { lease, .. } if lease.epoch == 3), "taken twice, and ours");
     assert_eq!(store.decisions(&of("prod")).await.unwrap().len(), 2);
-    assert_eq!(store.open_intents(&lease.scope).await.unwrap().len(), 2);
+    assert_eq!(open_intents(&store, &lease.scope).await.len(), 2);
     assert_eq!(store.freezes().await.unwrap().len(), 2);
     assert_eq!(store.read_audit(10, None).await.unwrap().len(), 2);
 }
@@ -141,7 +151,7 @@ async fn decisions_resume_after_restarts_crashes_and_disconnects() {
         let acknowledged = load.await.unwrap();
         let kept = store.decisions(&of(cluster)).await.unwrap();
         assert_eq!(kept.len() as u64, acknowledged, "cluster {cluster}: each once, none lost");
-        let open = store.open_intents(&Scope::cluster(cluster)).await.unwrap();
+        let open = open_intents(&store, &Scope::cluster(cluster)).await;
         assert_eq!(open.len() as u64, acknowledged, "cluster {cluster}: each intent with its decision");
         assert!(open.iter().all(|open| open.state == IntentState::Open));
     }
@@ -174,15 +184,33 @@ async fn another(server: &LocalPostgres, name: &str) -> String {
     server.url().replace("/postgres", &format!("/{name}")).replacen(&format!("/{name}:"), "/postgres:", 1)
 }
 
+/// The highest migration number.
+fn newest_file() -> i64 {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../migrations");
+    let names = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| name.split_once('_')?.0.parse().ok()).max().unwrap()
+}
+
+/// Connects to a new database and applies the migrations up to `version`.
+async fn migrated_to(server: &LocalPostgres, version: i64) -> (String, PgPool) {
+    let url = another(server, "fleet").await;
+    let pool = PgPool::connect(&url).await.unwrap();
+    let all: Migrator = sqlx::migrate!("../migrations");
+    let first: Vec<_> = all.iter().filter(|migration| migration.version <= version).cloned().collect();
+    Migrator { migrations: first.into(), ..Migrator::DEFAULT }.run(&pool).await.unwrap();
+    (url, pool)
+}
+
 #[tokio::test]
 async fn a_schema_of_another_release_is_rejected_or_migrated() {
     let Some(server) = throwaway("a_schema_of_another_release_is_rejected_or_migrated") else { return };
     let url = another(&server, "fleet").await;
     let forbidden = Settings { migrate: false, ..Settings::default() };
     let error = PostgresStore::connect_with(&url, &forbidden).await.unwrap_err();
-    let newest = newest_schema();
+    let newest = newest_file();
     assert!(matches!(error, StoreError::SchemaTooOld { found: 0, needed } if needed == newest), "{error}");
     let store = PostgresStore::connect(&url).await.unwrap();
+    assert_eq!(schema::found(&store.pool).await.unwrap(), newest);
     PostgresStore::connect_with(&url, &forbidden).await.unwrap();
 
     let later = "INSERT INTO _sqlx_migrations (version, description, success, checksum, execution_time)
@@ -199,11 +227,7 @@ async fn a_schema_of_another_release_is_rejected_or_migrated() {
 #[tokio::test]
 async fn rows_of_the_first_schema_are_migrated() {
     let Some(server) = throwaway("rows_of_the_first_schema_are_migrated") else { return };
-    let url = another(&server, "fleet").await;
-    let pool = PgPool::connect(&url).await.unwrap();
-    let all: Migrator = sqlx::migrate!("../migrations");
-    let first: Vec<_> = all.iter().filter(|migration| migration.version == 1).cloned().collect();
-    Migrator { migrations: first.into(), ..Migrator::DEFAULT }.run(&pool).await.unwrap();
+    let (url, pool) = migrated_to(&server, 1).await;
     for row in [
         "INSERT INTO leases VALUES ('prod', 'a', 6, now())",
         "INSERT INTO intents VALUES ('prod', 'one', 'one-1', '{}', NULL, now(), NULL)",
@@ -214,10 +238,41 @@ async fn rows_of_the_first_schema_are_migrated() {
     }
     let store = PostgresStore::connect(&url).await.unwrap();
     assert_eq!(leased(&store, "prod").await.epoch, 7);
-    let open = store.open_intents(&Scope::cluster("prod")).await.unwrap();
+    let open = open_intents(&store, &Scope::cluster("prod")).await;
     let launched = IntentState::Ended(AttemptOutcome::Launched { provider_id: "i-2".to_owned() });
     assert_eq!((&open[0].state, &open[1].state), (&IntentState::Open, &launched));
     assert_eq!(store.decisions(&of("prod")).await.unwrap()[0].decision.summary, "two machines");
+}
+
+#[tokio::test]
+async fn counters_and_leases_of_the_tenth_schema_are_migrated() {
+    let Some(server) = throwaway("counters_and_leases_of_the_tenth_schema_are_migrated") else { return };
+    let (url, pool) = migrated_to(&server, 10).await;
+    for row in [
+        "INSERT INTO leases (scope, owner, epoch, expires_at) VALUES ('cluster/prod', 'a', 6, now())",
+        "INSERT INTO instructions (scope, id, generation, kind, payload, deadline_at)
+         VALUES ('cluster/prod', 1, 1, 'drain', 'payload', now())",
+        "INSERT INTO disruptions (scope, id, kind, claims, replacements, detail, begun_at)
+         VALUES ('cluster/prod', 1, 'empty', '{pool-1}', '{}', '', now())",
+        "INSERT INTO rail_shares (process, part, at, machines, joined, failed, launched, launched_cost, removed, removed_cost)
+         VALUES ('a/1', 7, now(), 40, 1, 2, 3, 30, 4, 40)",
+    ] {
+        sqlx::query(row).execute(&pool).await.unwrap();
+    }
+    let store = PostgresStore::connect(&url).await.unwrap();
+    assert_eq!(leased(&store, "prod").await.epoch, 7);
+    let seen = CounterValues { joined: 1, failed: 2, launched: 3, launched_cost: 30, removed: 4, removed_cost: 40 };
+    let read_back = async || {
+        let read = store.remote_counters("b/1", HOUR).await.unwrap();
+        (read.machines, read.buckets.into_iter().map(|(_, seen)| seen).collect::<Vec<_>>())
+    };
+    assert_eq!(read_back().await, (40, vec![seen]));
+    let more = CounterValues { launched: 9, ..seen };
+    store.put_counters("a/1", 41, &[CounterRow { bucket: 7, ago_ms: 0, seen: more }]).await.unwrap();
+    assert_eq!(read_back().await, (41, vec![more]), "the migrated row of the bucket is updated");
+    let old = "SELECT count(*) FROM pg_class WHERE relname ~ '^(instructions|disruptions|rail_shares)'";
+    let old: i64 = sqlx::query_scalar(old).fetch_one(&store.pool).await.unwrap();
+    assert_eq!(old, 0, "no table or index has a name of the tenth schema");
 }
 
 #[tokio::test]

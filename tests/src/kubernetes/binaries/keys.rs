@@ -17,10 +17,10 @@ const CLIENTS: [(&str, &str, Option<&str>); 3] = [
     ("kube-scheduler", "system:kube-scheduler", None),
     ("kube-controller-manager", "system:kube-controller-manager", None),
 ];
-/// Written last: a folder that has it has everything.
+/// The file that is written last: a folder that has it is complete.
 const LAST: &str = "service-accounts.key";
 
-/// Where the API server is.
+/// URL of the API server.
 pub(super) fn url(port: u16) -> String {
     format!("https://127.0.0.1:{port}")
 }
@@ -47,7 +47,7 @@ pub(super) fn make(home: &Path, port: u16) -> anyhow::Result<()> {
     write(&pki.join(LAST), &accounts.serialize_pem())
 }
 
-/// With everything inside: a file is all that a client needs.
+/// A kubeconfig with embedded certificates and key.
 fn kubeconfig(url: &str, authority: &str, client: &IssuedCertificate) -> String {
     let data = |text: &str| STANDARD.encode(text);
     let cluster = json!({ "server": url, "certificate-authority-data": data(authority) });

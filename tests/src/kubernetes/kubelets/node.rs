@@ -13,9 +13,9 @@ use crate::kubernetes::machine::Machine;
 
 /// Field manager of the kubelets' writes.
 const WRITER: &str = "fake-kubelet";
-/// Between tries of what must succeed some time: the API server may be away.
+/// Delay between retries: the API server may be unavailable.
 const RETRY: Duration = Duration::from_millis(500);
-/// Seconds that a lease lasts (kubelet: nodeLeaseDurationSeconds).
+/// Duration of a node lease, in seconds (kubelet: nodeLeaseDurationSeconds).
 const LEASE_SECONDS: i32 = 40;
 
 /// Runs until aborted.
@@ -36,7 +36,7 @@ pub(super) async fn run_kubelet(client: Client, machine: Machine, timing: Kubele
     }
 }
 
-/// A delay between the two, derived from the machine's name.
+/// A boot time between the bounds, derived from the machine's name.
 fn boot_time(id: &str, (least, most): (Duration, Duration)) -> Duration {
     let spread = id.bytes().fold(0_u32, |sum, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte))) % 1_000;
     least + most.saturating_sub(least) * spread / 1_000
@@ -52,8 +52,9 @@ async fn register_node(nodes: &Api<Node>, machine: &Machine, address: &str) -> b
     }
 }
 
-/// What a kubelet posts when it starts (`--register-with-taints` names the registration taint). Ready is False from
-/// the start: a Node without the condition would lose its not-ready taint.
+/// The Node that a kubelet creates when it starts (`--register-with-taints` names the registration
+/// taint). Ready is False from the start: without the condition the not-ready taint would be
+/// removed.
 fn node(machine: &Machine, address: &str) -> Value {
     let mut labels = machine.labels.clone();
     labels.insert("kubernetes.io/hostname".to_owned(), machine.id.clone());

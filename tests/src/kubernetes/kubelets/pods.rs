@@ -1,4 +1,5 @@
-//! Pods on machines whose kubelets run: they start, they stop, and they are ready again after their node was away.
+//! Pods on machines whose kubelets run: they start, stop, and become ready again after their node
+//! was unreachable.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,12 +12,12 @@ use serde_json::{Value, json};
 
 use super::{RunningKubelets, lock};
 
-/// An annotation of tests: a pod that has it stays when it is deleted, until it is deleted by force.
+/// An annotation of tests: a pod that has it does not terminate until it is deleted by force.
 pub const STUCK: &str = "fleetwright.test/stuck";
-/// Calls under way at once.
+/// Maximum number of concurrent calls.
 const CONCURRENCY: usize = 16;
 
-/// What a kubelet does about a pod.
+/// The next action of a kubelet for a pod.
 #[derive(Debug, PartialEq, Eq)]
 enum PodAction {
     Nothing,
@@ -58,7 +59,8 @@ fn pod_action(pod: &Pod) -> PodAction {
     let ready = conditions.any(|condition| condition.type_ == "Ready" && condition.status == "True");
     match phase {
         "Pending" => PodAction::Run,
-        // The controller clears Ready on pods of a silent node; only the kubelet sets it again.
+        // The node controller clears Ready on pods of an unreachable node; only the kubelet sets it
+        // again.
         "Running" if !ready => PodAction::Run,
         _ => PodAction::Nothing,
     }
@@ -104,7 +106,7 @@ async fn remove_pod(client: &Client, pod: &Pod) -> kube::Result<()> {
     retry_until_done(|| async { pods.delete(&name, &now).await.map(drop) }).await
 }
 
-/// Tries until the API server has answered; an answer that refuses is one.
+/// Retries until the API server has responded; a rejection is a response.
 async fn retry_until_done<F: Future<Output = kube::Result<()>>>(call: impl Fn() -> F) -> kube::Result<()> {
     const RETRY: std::time::Duration = std::time::Duration::from_millis(500);
     loop {

@@ -13,8 +13,8 @@ use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-/// Messages on their way in either direction.
-const UNDER_WAY: usize = 64;
+/// Capacity of the channel in either direction, in messages.
+const CHANNEL_CAPACITY: usize = 64;
 
 /// Recorded messages of agents.
 #[derive(Debug, Clone)]
@@ -46,7 +46,7 @@ impl Recorder {
         self.messages.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// How many streams the server has ended.
+    /// Number of streams that the server has ended.
     pub(super) fn ended_streams(&self) -> usize {
         self.ended_count.load(Ordering::Relaxed)
     }
@@ -94,10 +94,10 @@ impl AgentService for Recorder {
         &self,
         request: Request<Streaming<v1::ConnectRequest>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
-        let (onward, outgoing) = mpsc::channel(UNDER_WAY);
+        let (onward, outgoing) = mpsc::channel(CHANNEL_CAPACITY);
         tokio::spawn(self.clone().forward_requests(request.into_inner(), onward));
         let answers = open_stream(&self.server, &self.token, ReceiverStream::new(outgoing)).await?;
-        let (back, returned) = mpsc::channel(UNDER_WAY);
+        let (back, returned) = mpsc::channel(CHANNEL_CAPACITY);
         tokio::spawn(self.clone().forward_responses(answers, back));
         Ok(Response::new(ReceiverStream::new(returned)))
     }

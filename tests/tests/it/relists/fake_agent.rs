@@ -21,7 +21,7 @@ use crate::TIMEOUT;
 /// Machines of the cluster, and pods on each.
 pub(super) const MACHINES: usize = 6;
 pub(super) const PODS: usize = 5;
-/// Poll interval.
+/// Interval at which the protocol state is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Kinds that can be hidden from a list.
@@ -33,18 +33,18 @@ pub(super) enum Kind {
     Pools,
 }
 
-/// An agent and the cluster that it makes up.
+/// An agent and its synthetic cluster.
 pub(super) struct FakeAgent {
     link: Link,
     requests: Option<mpsc::Sender<v1::ConnectRequest>>,
     responses: Option<Streaming<v1::ConnectResponse>>,
     hidden: BTreeSet<Kind>,
-    /// Pods that have ended.
+    /// Names of pods that have terminated.
     ended: BTreeSet<String>,
-    /// NodeClaims that were to be drained or deleted.
+    /// NodeClaims whose drain or deletion was requested.
     pub(super) removed: Vec<String>,
-    /// Why the server ended the last stream.
-    pub(super) refusal: Option<Status>,
+    /// Status with which the server ended the last stream.
+    pub(super) rejection: Option<Status>,
 }
 
 fn now() -> i64 {
@@ -63,32 +63,32 @@ impl FakeAgent {
             hidden: BTreeSet::new(),
             ended: BTreeSet::new(),
             removed: Vec::new(),
-            refusal: None,
+            rejection: None,
         }
     }
 
     pub(super) async fn connect(&mut self, address: &str) {
         let (requests, outgoing) = mpsc::channel(64);
-        requests.send(self.link.open_stream(now())).await.expect("room for a message");
+        requests.send(self.link.open_stream(now())).await.expect("the channel has capacity");
         let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
         let mut client = AgentServiceClient::new(channel.expect("a server"));
         match client.connect(ReceiverStream::new(outgoing)).await {
             Ok(responses) => (self.requests, self.responses) = (Some(requests), Some(responses.into_inner())),
-            Err(status) => self.refusal = Some(status),
+            Err(status) => self.rejection = Some(status),
         }
     }
 
-    /// The connection is lost.
+    /// Closes the connection.
     pub(super) fn disconnect(&mut self) {
         self.link.close_stream();
         (self.requests, self.responses) = (None, None);
     }
 
-    /// Runs the stream until `wanted` returns a value.
-    pub(super) async fn wait_until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Self) -> Option<T>) -> T {
+    /// Runs the stream until `find` returns a value.
+    pub(super) async fn wait_until<T>(&mut self, what: &str, mut find: impl FnMut(&Self) -> Option<T>) -> T {
         let end = Instant::now() + TIMEOUT;
         loop {
-            if let Some(found) = wanted(self) {
+            if let Some(found) = find(self) {
                 return found;
             }
             assert!(Instant::now() < end, "waited for {what}; removed: {:?}", self.removed);
@@ -102,7 +102,7 @@ impl FakeAgent {
             Err(_) => self.link.tick(now()),
             Ok(Ok(Some(response))) => self.link.handle_response(response, now()),
             Ok(ended) => {
-                self.refusal = ended.err();
+                self.rejection = ended.err();
                 return self.disconnect();
             }
         };
@@ -158,7 +158,7 @@ impl FakeAgent {
         self.hidden = hidden.iter().copied().collect();
     }
 
-    /// The pods of a machine end as pods do: they are terminating, and then gone.
+    /// Terminates the pods of a machine: they are first terminating and then removed.
     pub(super) async fn end_pods_on(&mut self, machine: usize) {
         let names: Vec<String> = (0..PODS).map(|n| format!("p{machine}-{n}")).collect();
         for (name, terminating) in names.iter().map(|name| (name, true)).chain(names.iter().map(|name| (name, false))) {
@@ -231,11 +231,9 @@ fn amounts() -> Vec<v1::Quantity> {
     vec![amount("cpu", "4"), amount("memory", "16Gi"), amount("pods", "50")]
 }
 
-fn shape(cpu: &str) -> Arc<v1::PodShape> {
-    let requests = vec![v1::Quantity { resource: "cpu".to_owned(), amount: cpu.to_owned() }];
-    let resources = v1::ResourceRequirements { requests, ..v1::ResourceRequirements::default() };
-    let container = v1::Container { resources: Some(resources), ..v1::Container::default() };
-    Arc::new(v1::PodShape { containers: vec![container], ..v1::PodShape::default() })
+fn shape(cpu: &str) -> Arc<str> {
+    let container = json!({"name": "main", "resources": {"requests": {"cpu": cpu}}});
+    json!({"spec": {"containers": [container]}}).to_string().into()
 }
 
 fn pod(name: &str, machine: usize, terminating: bool) -> Record {

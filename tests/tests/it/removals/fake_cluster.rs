@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 /// Name of the cluster.
 pub(super) const NAME: &str = "shop";
-/// Its UID.
+/// UID of the cluster.
 pub(super) const UID: &str = "uid of shop";
 
 /// The objects of the fake cluster, and the executed instructions.
@@ -23,18 +23,18 @@ struct FakeState {
     machines: Vec<cloud::Instance>,
     /// Machines whose Nodes are not ready, by number.
     not_ready: BTreeSet<usize>,
-    /// Machines whose Nodes are not shown.
+    /// Machines whose Nodes are hidden, by number.
     nodeless: BTreeSet<usize>,
-    /// Machines whose NodeClaims are being deleted.
+    /// Machines whose NodeClaims are being deleted, by number.
     deleting: BTreeSet<usize>,
-    /// The NodePool is gone.
+    /// Whether the NodePool is deleted.
     poolless: bool,
     changes: Option<mpsc::Sender<Vec<Record>>>,
     drained: BTreeSet<String>,
     removed: BTreeSet<String>,
 }
 
-/// The cluster.
+/// The cluster of the fake agent.
 #[derive(Default)]
 pub(super) struct FakeCluster {
     state: Mutex<FakeState>,
@@ -59,7 +59,7 @@ impl FakeCluster {
         state.publish(records);
     }
 
-    /// The Nodes of these machines are not shown any more; their pods are.
+    /// Hides the Nodes of these machines; their pods are still listed.
     pub(super) fn hide_nodes(&self, machines: impl IntoIterator<Item = usize>) {
         let mut state = self.state();
         let machines: Vec<usize> = machines.into_iter().collect();
@@ -68,7 +68,7 @@ impl FakeCluster {
         state.publish(machines.iter().map(gone).collect());
     }
 
-    /// The Nodes are shown again.
+    /// Lists all Nodes again.
     pub(super) fn show_nodes(&self) {
         let mut state = self.state();
         let again = std::mem::take(&mut state.nodeless);
@@ -179,7 +179,6 @@ fn amounts() -> Vec<v1::Quantity> {
 
 /// A pod that runs on the machine of this number.
 fn pod(n: usize) -> Record {
-    let container = v1::Container { name: "main".to_owned(), ..v1::Container::default() };
     let record = v1::PodRecord {
         namespace: "default".to_owned(),
         name: format!("p-{n}"),
@@ -191,7 +190,7 @@ fn pod(n: usize) -> Record {
         ready: true,
         ..v1::PodRecord::default()
     };
-    let shape = Arc::new(v1::PodShape { containers: vec![container], ..v1::PodShape::default() });
+    let shape = json!({"spec": {"containers": [{"name": "main"}]}}).to_string().into();
     Record::Pod { record: Box::new(record), shape, labels: Arc::default(), volume_claims: None }
 }
 
@@ -227,13 +226,13 @@ impl Cluster for FakeCluster {
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
-        let (tell, changes) = mpsc::channel(64);
+        let (sender, changes) = mpsc::channel(64);
         let mut state = self.state();
-        state.changes = Some(tell);
+        state.changes = Some(sender);
         Ok(ListWatch { records: state.records(), changes })
     }
 
-    /// Drains complete at once; nothing examines the pods of this cluster.
+    /// Drains complete at once, because nothing evicts the pods of this cluster.
     async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
         let mut state = self.state();
         match instruction.action {

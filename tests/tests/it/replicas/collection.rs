@@ -1,5 +1,5 @@
 //! One server lists the cloud's instances, another owns the cluster: orphaned instances are
-//! removed, whichever leases move.
+//! terminated, also after leases have changed their owner.
 
 use e2e::Signal;
 use fleetwright_proto::simulation::v1;
@@ -11,7 +11,7 @@ const REGION: &str = "region/default/us-east-1";
 
 /// Launches an instance outside Fleetwright, with the tags of `like` except for the claim and, if
 /// given, the cluster's UID.
-fn stray(environment: &Environment, like: &v1::Instance, claim: &str, uid: Option<&str>) {
+fn launch_orphan(environment: &Environment, like: &v1::Instance, claim: &str, uid: Option<&str>) {
     let option = v1::Override { instance_type: like.instance_type.clone(), zone: like.zone.clone() };
     environment.launch(v1::LaunchRequest {
         token: claim.to_owned(),
@@ -26,13 +26,15 @@ fn stray(environment: &Environment, like: &v1::Instance, claim: &str, uid: Optio
     });
 }
 
-fn alive(ledger: &v1::ReadLedgerResponse, claim: &str) -> bool {
-    let sales = ledger.sales.iter().filter(|sale| sale.instance.as_ref().is_some_and(|machine| machine.claim == claim));
-    sales.into_iter().any(|sale| sale.ended_ms.is_none())
+fn is_running(ledger: &v1::ReadLedgerResponse, claim: &str) -> bool {
+    let entries =
+        ledger.entries.iter().filter(|entry| entry.instance.as_ref().is_some_and(|machine| machine.claim == claim));
+    entries.into_iter().any(|entry| entry.ended_ms.is_none())
 }
 
-fn gone(environment: &Environment, claim: &str) {
-    environment.wait_until_ledger(&format!("the end of {claim}"), |ledger| (!alive(ledger, claim)).then_some(()));
+fn wait_until_terminated(environment: &Environment, claim: &str) {
+    environment
+        .wait_until_ledger(&format!("the termination of {claim}"), |ledger| (!is_running(ledger, claim)).then_some(()));
 }
 
 /// Waits for so many further listings.
@@ -43,49 +45,49 @@ fn listings(environment: &Environment, more: u64) {
 }
 
 #[test]
-fn a_machine_that_nobody_has_goes_whoever_lists_and_whoever_decides() {
-    let test = "a_machine_that_nobody_has_goes_whoever_lists_and_whoever_decides";
+fn an_orphaned_instance_is_terminated_whichever_replicas_list_and_decide() {
+    let test = "an_orphaned_instance_is_terminated_whichever_replicas_list_and_decide";
     let Some(environment) = Environment::start(test, FOR_EVER, &[]) else { return };
     let lister = environment.wait_until_lease(REGION, |_| true);
     environment.proxy.set_target(environment.second.grpc);
     let agent = environment.agent("shop");
     let owner = environment.wait_until_lease("cluster/shop", |_| true);
-    assert_ne!(owner.owner, lister.owner, "one lists, the other decides");
-    let like = environment.wait_until_ledger("a machine of the cluster's own", |ledger| {
-        let last = ledger.sales.iter().rfind(|sale| sale.ended_ms.is_none())?;
+    assert_ne!(owner.owner, lister.owner, "one replica lists, the other decides");
+    let like = environment.wait_until_ledger("an instance of the cluster", |ledger| {
+        let last = ledger.entries.iter().rfind(|entry| entry.ended_ms.is_none())?;
         last.instance.clone()
     });
-    environment.wait_until_fleet(&environment.second, "every pod on a machine", |fleet| {
+    environment.wait_until_fleet(&environment.second, "no pending pods", |fleet| {
         fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pending"] == 0 && cluster["machines"][0].is_object())
     });
 
-    // Failed lists prove nothing, however often they fail.
+    // A failed listing is no evidence that an instance is orphaned.
     let failing = |percent| v1::SetFaultProfileRequest {
         failed_lists_percent: Some(percent),
         ..v1::SetFaultProfileRequest::default()
     };
     environment.set_faults(failing(100));
-    stray(&environment, &like, "stray-1", None);
-    stray(&environment, &like, "foreign-1", Some("another cluster of this name"));
+    launch_orphan(&environment, &like, "orphan-1", None);
+    launch_orphan(&environment, &like, "foreign-1", Some("another cluster of this name"));
     // Four listings are two collection periods.
     listings(&environment, 4);
-    assert!(alive(&environment.ledger(), "stray-1"));
+    assert!(is_running(&environment.ledger(), "orphan-1"));
     environment.set_faults(failing(0));
     let begun = environment.database_now();
-    gone(&environment, "stray-1");
-    figure(&format!("a machine that nobody has was given back after {:.1} s", environment.database_now() - begun));
+    wait_until_terminated(&environment, "orphan-1");
+    figure(&format!("an orphaned instance was terminated after {:.1} s", environment.database_now() - begun));
 
     // The listing server stops; the owner of the cluster lists from now on.
     environment.first.signal(Signal::Terminate);
     let successor = environment.wait_until_lease(REGION, |lease| lease.epoch > lister.epoch);
     assert_eq!(successor.owner, owner.owner);
-    stray(&environment, &like, "stray-2", None);
-    gone(&environment, "stray-2");
+    launch_orphan(&environment, &like, "orphan-2", None);
+    wait_until_terminated(&environment, "orphan-2");
 
     let ledger = environment.ledger();
-    assert!(alive(&ledger, "foreign-1"), "a machine with another cluster's UID is never touched");
+    assert!(is_running(&ledger, "foreign-1"), "an instance with another cluster's UID is not terminated");
     let cluster = environment.lease("cluster/shop");
-    assert_eq!((cluster.epoch, cluster.owner), (owner.epoch, owner.owner), "its cluster stayed where it was");
+    assert_eq!((cluster.epoch, cluster.owner), (owner.epoch, owner.owner), "the lease of the cluster is unchanged");
     assert!(
         environment.second.lines().iter().any(|line| line.contains("another cluster of this name")),
         "but it is reported"

@@ -1,4 +1,4 @@
-//! Two servers, their PostgreSQL, their cloud, and a switchboard that agents reach them by.
+//! Two servers, their PostgreSQL, their cloud, and the proxy through which agents connect.
 
 use std::net::SocketAddr;
 use std::sync::Mutex;
@@ -14,16 +14,16 @@ use tonic::transport::Channel;
 use crate::serve::get;
 use crate::{PROGRAM, TIMEOUT};
 
-/// Poll interval.
+/// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Message size for the ledger of a test.
-const BOOK_BYTES: usize = 64 << 20;
+/// Maximum message size for the ledger of a test, in bytes.
+const MAX_LEDGER_BYTES: usize = 64 << 20;
 
-/// A server.
+/// A server process with its addresses.
 pub(super) struct Server {
     process: RunningProcess,
-    /// Lines of its log that were read on the way to another one.
+    /// Log lines that were read while waiting for a later one.
     read: Mutex<Vec<String>>,
     pub(super) grpc: SocketAddr,
     pub(super) http: String,
@@ -35,7 +35,7 @@ impl Server {
         let process = program.env("FLEETWRIGHT_STORE_DATABASE_URL", database).start();
         let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
         let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
+            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
             rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
         };
         let grpc = address("grpc://").parse().expect("an address");
@@ -65,7 +65,7 @@ impl Server {
         )
     }
 
-    /// What it decides for, by its own account.
+    /// The fleet that the server reports.
     fn fleet(&self) -> Value {
         let answer = get(&self.http, "/api/fleet");
         let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
@@ -90,7 +90,8 @@ pub(super) struct Lease {
     pub(super) now: f64,
 }
 
-/// The environment. Fields are dropped in this order: servers before their dependencies.
+/// Servers, proxy, cloud and database. Fields are dropped in this order: servers before their
+/// dependencies.
 pub(super) struct Environment {
     pub(super) first: Server,
     pub(super) second: Server,
@@ -118,9 +119,9 @@ impl Environment {
         let runtime = Runtime::new().expect("a runtime");
         let channel = {
             let _inside = runtime.enter();
-            Channel::from_shared(address).expect("the cloud tells an address").connect_lazy()
+            Channel::from_shared(address).expect("the cloud logs its address").connect_lazy()
         };
-        let client = SimulatedCloudServiceClient::new(channel).max_decoding_message_size(BOOK_BYTES);
+        let client = SimulatedCloudServiceClient::new(channel).max_decoding_message_size(MAX_LEDGER_BYTES);
         let proxy = TcpProxy::start(first.grpc);
         Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, _folder: folder })
     }
@@ -134,36 +135,36 @@ impl Environment {
 
     pub(super) fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
         let mut client = self.client.clone();
-        self.runtime.block_on(client.set_fault_profile(faults)).expect("the cloud takes weather");
+        self.runtime.block_on(client.set_fault_profile(faults)).expect("the cloud accepts the fault profile");
     }
 
     /// Launches an instance that no server requested.
     pub(super) fn launch(&self, request: v1::LaunchRequest) {
         let mut client = self.client.clone();
-        let bought = self.runtime.block_on(client.launch(request)).expect("the cloud answers").into_inner();
-        assert!(bought.instance.is_some(), "{bought:?}");
+        let launched = self.runtime.block_on(client.launch(request)).expect("the cloud answers").into_inner();
+        assert!(launched.instance.is_some(), "{launched:?}");
     }
 
     pub(super) fn ledger(&self) -> v1::ReadLedgerResponse {
         let mut client = self.client.clone();
         self.runtime
             .block_on(client.read_ledger(v1::ReadLedgerRequest {}))
-            .expect("the cloud shows its book")
+            .expect("the cloud returns its ledger")
             .into_inner()
     }
 
-    /// Waits until `wanted` finds its value in the ledger.
-    pub(super) fn wait_until_ledger<T>(&self, what: &str, wanted: impl Fn(&v1::ReadLedgerResponse) -> Option<T>) -> T {
+    /// Waits until `find` returns a value for the ledger.
+    pub(super) fn wait_until_ledger<T>(&self, what: &str, matches: impl Fn(&v1::ReadLedgerResponse) -> Option<T>) -> T {
         wait_until(
             || format!("{what}; the first server has logged\n{}", self.first.lines().join("\n")),
-            || wanted(&self.ledger()),
+            || matches(&self.ledger()),
         )
     }
 
     /// NodeClaims with more than one launched instance.
     pub(super) fn double_launches(&self) -> Vec<String> {
         let ledger = self.ledger();
-        let instances = ledger.sales.iter().filter_map(|sale| sale.instance.as_ref());
+        let instances = ledger.entries.iter().filter_map(|entry| entry.instance.as_ref());
         let mut claims: Vec<String> =
             instances.map(|instance| format!("{}/{}", instance.cluster, instance.claim)).collect();
         claims.sort();
@@ -194,29 +195,29 @@ impl Environment {
 
     /// The lease of `scope`, which must exist.
     pub(super) fn lease(&self, scope: &str) -> Lease {
-        self.find_lease(scope).unwrap_or_else(|| panic!("nobody has taken the lease of {scope}"))
+        self.find_lease(scope).unwrap_or_else(|| panic!("no replica has the lease of {scope}"))
     }
 
-    /// Waits until the lease of `scope` exists and is as `wanted`.
-    pub(super) fn wait_until_lease(&self, scope: &str, mut wanted: impl FnMut(&Lease) -> bool) -> Lease {
+    /// Waits until the lease of `scope` exists and `matches` accepts it.
+    pub(super) fn wait_until_lease(&self, scope: &str, mut matches: impl FnMut(&Lease) -> bool) -> Lease {
         let logged = || [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n");
         wait_until(
             || format!("the lease of {scope}, which is {:?}, while\n{}", self.find_lease(scope), logged()),
-            || self.find_lease(scope).filter(|lease| wanted(lease)),
+            || self.find_lease(scope).filter(|lease| matches(lease)),
         )
     }
 
-    /// Waits until a server's view of the fleet is as `wanted`.
-    pub(super) fn wait_until_fleet(&self, server: &Server, what: &str, wanted: impl Fn(&Value) -> bool) {
-        wait_until(|| format!("{what}; it shows\n{:#}", server.fleet()), || wanted(&server.fleet()).then_some(()));
+    /// Waits until `matches` accepts a server's view of the fleet.
+    pub(super) fn wait_until_fleet(&self, server: &Server, what: &str, matches: impl Fn(&Value) -> bool) {
+        wait_until(|| format!("{what}; it shows\n{:#}", server.fleet()), || matches(&server.fleet()).then_some(()));
     }
 }
 
 /// Polls until there is a value.
-fn wait_until<T>(what: impl Fn() -> String, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_until<T>(what: impl Fn() -> String, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + TIMEOUT;
     loop {
-        if let Some(seen) = look() {
+        if let Some(seen) = poll() {
             return seen;
         }
         assert!(Instant::now() < end, "waited for {}", what());
@@ -224,7 +225,7 @@ fn wait_until<T>(what: impl Fn() -> String, mut look: impl FnMut() -> Option<T>)
     }
 }
 
-/// One file for both servers.
+/// Configuration of both servers.
 fn settings(cloud: &str, lease: Duration) -> String {
     format!(
         r#"

@@ -16,7 +16,9 @@ use kube::Client;
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::{Files, LET_IN, REFUSED, TIMEOUT, clear, credentials, now_s, one_kind, wait_until_said, wait_until_served};
+use super::{
+    ADMITTED, Files, REJECTED, TIMEOUT, clear, credentials, now_s, one_kind, wait_until_logged, wait_until_served,
+};
 
 /// The other cluster's name in the fleet.
 const OTHER: &str = "other";
@@ -24,7 +26,7 @@ const OTHER: &str = "other";
 const AUDIENCE: &str = "fleetwright";
 /// Lifetime that the kubelet requests, in seconds (deploy/agent/run/deployment.yaml).
 const SECONDS: i64 = 3600;
-/// A server forgives a clock that is so many seconds late (`auth::token::LEEWAY_S`).
+/// Clock skew that the server tolerates, in seconds (`auth::token::LEEWAY_S`).
 const LEEWAY_S: i64 = 30;
 
 /// A cluster as an issuer of tokens.
@@ -62,13 +64,13 @@ impl Issuer {
     }
 }
 
-/// One server, two clusters, and impostors.
-struct ScenarioFuture {
+/// One server with two clusters, and agents that present invalid tokens.
+struct TokenScenario {
     test_bed: Arc<TestBed>,
     environment: Environment,
     files: Files,
     ours: Issuer,
-    /// A control plane of its own; it ends with this value.
+    /// The control plane of the other cluster; it stops when this value is dropped.
     other_plane: ControlPlane,
     other: Issuer,
 }
@@ -76,7 +78,7 @@ struct ScenarioFuture {
 /// An agent presents its account's token, with configured and with discovered keys; the token is
 /// replaced and expires; no other agent is accepted for the cluster; and an authenticated cluster
 /// cannot terminate another cluster's instances.
-pub(in super::super) async fn speak_for_one_cluster(test_bed: Arc<TestBed>) -> ScenarioResult {
+pub(in super::super) async fn authenticate_one_cluster(test_bed: Arc<TestBed>) -> ScenarioResult {
     let ours = Issuer::of(&*test_bed.control_plane.lock().await, &test_bed.client).await?;
     let other_plane = tokio::task::spawn_blocking(ControlPlane::find_or_start).await??;
     let other = Issuer::of(&other_plane, &suite::prepare_cluster(&other_plane).await?).await?;
@@ -88,27 +90,27 @@ pub(in super::super) async fn speak_for_one_cluster(test_bed: Arc<TestBed>) -> S
     let options =
         Options { credentials: credentials(files.of_server(), files.with_token("token")), ..Options::default() };
     let environment = Environment::prepare_environment(&test_bed, "tokens", options).await?;
-    let mut play = ScenarioFuture { test_bed, environment, files, ours, other_plane, other };
-    play.all().await.with_context(|| play.environment.log_tails())
+    let mut scenario = TokenScenario { test_bed, environment, files, ours, other_plane, other };
+    scenario.all().await.with_context(|| scenario.environment.log_tails())
 }
 
-impl ScenarioFuture {
+impl TokenScenario {
     async fn all(&mut self) -> ScenarioResult {
         let ends_s = now_s() + 5;
         self.files.write("token", &self.ours.signer.token_expiring_at(ends_s)?)?;
         self.environment.start_processes().await?;
-        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 1).await?;
+        wait_until_logged(&self.environment, &[ADMITTED, CLUSTER], 1).await?;
         // The kubelet replaces a token before it ends; the agent reads it when it connects again.
         let second = self.ours.token().await?;
         self.files.write("token", &second)?;
         one_kind(&self.environment).await?;
         wait_until_served(&self.environment, 1).await?;
-        let refused = self.refuse_impostors().await?;
+        let refused = self.reject_impostors().await?;
         let reconnected = self.outlive_the_first_token(ends_s).await?;
         wait_until_served(&self.environment, 2).await?;
         self.discover().await?;
         wait_until_served(&self.environment, 3).await?;
-        let untouched = self.keep_machines_from_the_other_cluster().await?;
+        let untouched = self.keep_instances_from_the_other_cluster().await?;
         self.refuse_as_client(&second).await?;
         ensure!(self.environment.server.count_lines(&[&second[..40]]) == 0, "the log repeats a token");
         clear(&self.environment).await?;
@@ -119,7 +121,7 @@ impl ScenarioFuture {
     }
 
     /// Agents of the other cluster that connect as this one, each with another token.
-    async fn refuse_impostors(&self) -> ScenarioResult {
+    async fn reject_impostors(&self) -> ScenarioResult {
         let default = ("default", "default");
         let tokens = [
             ("forged", self.ours.signer.forged_token()?, "signature is invalid"),
@@ -130,17 +132,17 @@ impl ScenarioFuture {
             ("empty-handed", "none".to_owned(), "cannot be read"),
         ];
         let mut impostors = Vec::new();
-        for (name, token, said) in &tokens {
+        for (name, token, expected) in &tokens {
             self.files.write(name, token)?;
             let shown = self.files.with_token(name);
             let at = (&self.environment, self.other_plane.kubeconfig());
-            impostors.push((self.files.start_impostor(&self.test_bed, (name, CLUSTER), at, shown)?, said));
+            impostors.push((self.files.start_impostor(&self.test_bed, (name, CLUSTER), at, shown)?, expected));
         }
-        for (impostor, said) in &mut impostors {
+        for (impostor, expected) in &mut impostors {
             impostor.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
-            wait_until_said(&self.environment, &[REFUSED, said], 1).await?;
+            wait_until_logged(&self.environment, &[REJECTED, expected], 1).await?;
         }
-        ensure!(self.environment.server.count_lines(&[LET_IN, CLUSTER]) == 1, "somebody else was let in");
+        ensure!(self.environment.server.count_lines(&[ADMITTED, CLUSTER]) == 1, "another agent was admitted");
         Ok(tokens.map(|(name, _, _)| name).join(", "))
     }
 
@@ -149,7 +151,7 @@ impl ScenarioFuture {
         self.environment.agent.wait_for_line(&["no longer authorized for this cluster"], TIMEOUT).await?;
         let (ended, start) = (now_s(), Instant::now());
         ensure!(ended >= ends_s + LEEWAY_S, "a stream ended {} s before its token", ends_s + LEEWAY_S - ended);
-        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 2).await?;
+        wait_until_logged(&self.environment, &[ADMITTED, CLUSTER], 2).await?;
         Ok(start.elapsed())
     }
 
@@ -161,7 +163,7 @@ impl ScenarioFuture {
         self.files.write("keys.json", "{\"keys\": []}")?;
         self.environment.agent.kill()?;
         self.environment.agent.start()?;
-        wait_until_said(&self.environment, &[LET_IN, CLUSTER], 3).await?;
+        wait_until_logged(&self.environment, &[ADMITTED, CLUSTER], 3).await?;
         let changed = self.environment.server.count_lines(&["trust file reloaded"]);
         ensure!(changed == 1, "the server read its trust file {changed} times");
         Ok(())
@@ -169,37 +171,40 @@ impl ScenarioFuture {
 
     /// An administrator of the other cluster creates a NodeClaim with an instance of this cluster,
     /// and deletes it.
-    async fn keep_machines_from_the_other_cluster(&self) -> ScenarioResult {
+    async fn keep_instances_from_the_other_cluster(&self) -> ScenarioResult {
         let cluster = Cluster::with_namespace(&self.other.client, "tokens").await?;
         let mut other = self.agent_of_other(&cluster).await?;
-        wait_until_said(&self.environment, &[LET_IN, OTHER], 1).await?;
+        wait_until_logged(&self.environment, &[ADMITTED, OTHER], 1).await?;
         let ledger = self.environment.ledger.read_ledger().await?;
-        let ours = ledger.paid().filter_map(|sale| sale.instance.as_ref()).next().context("nothing was bought")?;
+        let ours = ledger.paid().filter_map(|entry| entry.instance.as_ref()).next().context("nothing was launched")?;
         cluster.apply(stolen()).await?;
         let status = json!({ "status": { "providerID": ours.provider_id } });
         let claims = cluster.objects("karpenter.sh/v1", "NodeClaim");
         claims.patch_status("stolen", &PatchParams::default(), &Patch::Merge(status)).await?;
         cluster.delete("karpenter.sh/v1", "NodeClaim", "stolen").await?;
-        wait_until_said(
+        wait_until_logged(
             &self.environment,
             &["refusing to terminate instance tagged for another owner", OTHER, &ours.id],
             1,
         )
         .await?;
         // The other cluster may not terminate the instance: the NodeClaim waits for an operator.
-        ensure!(claims.get_opt("stolen").await?.is_some(), "a NodeClaim whose machine is refused was removed");
+        ensure!(
+            claims.get_opt("stolen").await?.is_some(),
+            "a NodeClaim was removed although its instance was not terminated"
+        );
         let after = self.environment.ledger.read_ledger().await?;
         ensure!(after.paid_ids() == ledger.paid_ids(), "{:?} became {:?}", ledger.paid_ids(), after.paid_ids());
         let claims = self.environment.cluster.objects("karpenter.sh/v1", "NodeClaim").list(&Default::default()).await?;
         let leaving = claims.items.iter().filter(|claim| claim.metadata.deletion_timestamp.is_some()).count();
         ensure!((claims.items.len(), leaving) == (3, 0), "{} NodeClaims of ours, {leaving} leave", claims.items.len());
-        // The same agent, authenticated for its own cluster, is refused for this one.
+        // The same agent, authenticated for its own cluster, is rejected for this one.
         other.kill()?;
         let shown = self.files.with_token("other-token");
         let at = (&self.environment, self.other_plane.kubeconfig());
-        let mut turncoat = self.files.start_impostor(&self.test_bed, ("turncoat", CLUSTER), at, shown)?;
-        turncoat.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
-        Ok(format!("{} of ours was not given back for a NodeClaim of another cluster", ours.id))
+        let mut misused_token = self.files.start_impostor(&self.test_bed, ("misused_token", CLUSTER), at, shown)?;
+        misused_token.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
+        Ok(format!("{} was not terminated for a NodeClaim of another cluster", ours.id))
     }
 
     async fn agent_of_other(&self, cluster: &Cluster) -> anyhow::Result<Process> {

@@ -4,6 +4,7 @@
 use fleetwright_proto::v1;
 
 use crate::records::pod::MIRROR;
+use crate::records::shape::{TolerationJson, parse_spec};
 
 /// The taint of a node that is being removed.
 pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -12,36 +13,38 @@ pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// (Karpenter: stuck terminating).
 const STUCK_TERMINATING_MS: i64 = 60_000;
 
-/// What decides over a pod of a node that is drained.
+/// The properties of a pod that determine when it is evicted.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct NodePod {
     pub(crate) namespace: String,
     pub(crate) name: String,
     pub(crate) uid: String,
-    /// Its priority class is `system-cluster-critical` or `system-node-critical`.
+    /// Whether its priority class is `system-cluster-critical` or `system-node-critical`.
     pub(crate) critical: bool,
-    /// A DaemonSet made it.
+    /// Whether a DaemonSet owns it.
     pub(crate) from_daemon_set: bool,
-    /// When it must have terminated, grace period included; `None` while it is not deleted.
+    /// Time by which it must have terminated, including the grace period; `None` while it is not
+    /// deleted.
     pub(crate) deletion_ms: Option<i64>,
     /// Termination grace period; `None` when the API does not state it.
     pub(crate) grace_ms: Option<i64>,
-    /// `karpenter.sh/do-not-disrupt` protects it now.
+    /// Whether `karpenter.sh/do-not-disrupt` protects it at present.
     pub(crate) do_not_disrupt: bool,
-    /// Claims of volumes that it uses.
+    /// Names of the PersistentVolumeClaims that it uses.
     pub(crate) claims: Vec<String>,
-    /// It need not be evicted: it has completed, tolerates the taint, is a static pod, or is stuck.
+    /// Whether it need not be evicted: it has completed, tolerates the taint, is a static pod, or
+    /// is stuck.
     pub(crate) exempt: bool,
 }
 
 /// The evictions and deletions at one time.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct DrainStep<'g> {
-    /// To be evicted.
+    /// Pods to evict.
     pub(crate) evict: Vec<&'g NodePod>,
-    /// To be deleted, each with the seconds that it gets.
+    /// Pods to delete, each with its grace period in seconds.
     pub(crate) delete: Vec<(&'g NodePod, i64)>,
-    /// All that have to be gone before the node is drained.
+    /// All pods that must have terminated before the node is drained.
     pub(crate) remaining: Vec<&'g NodePod>,
 }
 
@@ -75,7 +78,7 @@ fn is_due(pod: &NodePod, now: i64, deadline: i64) -> bool {
 /// The pod of a record, at `now`.
 pub(crate) fn node_pod(
     record: &v1::PodRecord,
-    shape: &v1::PodShape,
+    shape: &str,
     volume_claims: Option<&v1::VolumeClaimSet>,
     now: i64,
 ) -> NodePod {
@@ -85,18 +88,20 @@ pub(crate) fn node_pod(
         record.owner.as_ref().is_some_and(|owner| owner.kind == kind && (api.is_empty() || owner.api_version == api))
     };
     let mirror = annotation(record, MIRROR).is_some() || owner("v1", "Node");
+    // This agent wrote the shape, so that it can be parsed.
+    let spec = parse_spec(shape).unwrap_or_default();
     let stuck = deletion_ms.is_some_and(|moment| now > moment + STUCK_TERMINATING_MS);
     NodePod {
         namespace: record.namespace.clone(),
         name: record.name.clone(),
         uid: record.uid.clone(),
-        critical: matches!(shape.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical"),
+        critical: matches!(spec.priority_class_name.as_str(), "system-cluster-critical" | "system-node-critical"),
         from_daemon_set: owner("", "DaemonSet"),
         deletion_ms,
         grace_ms: record.termination_grace_seconds.map(|seconds| seconds * 1_000),
         do_not_disrupt: is_protected(record, now),
         claims: volume_claim_names(record, volume_claims),
-        exempt: over || mirror || stuck || shape.tolerations.iter().any(tolerates_disruption),
+        exempt: over || mirror || stuck || spec.tolerations.iter().any(tolerates_disruption),
     }
 }
 
@@ -115,7 +120,7 @@ fn volume_claim_names(record: &v1::PodRecord, volumes: Option<&v1::VolumeClaimSe
 }
 
 /// Whether the taint `karpenter.sh/disrupted:NoSchedule` does not concern the pod.
-fn tolerates_disruption(toleration: &v1::Toleration) -> bool {
+fn tolerates_disruption(toleration: &TolerationJson) -> bool {
     let effect = toleration.effect.is_empty() || toleration.effect == "NoSchedule";
     let exists = toleration.operator == "Exists";
     let equal = matches!(toleration.operator.as_str(), "" | "Equal") && toleration.value.is_empty();

@@ -43,7 +43,7 @@ pub(crate) struct DrainHandle<'r> {
 }
 
 impl NodePods {
-    /// A drain of `node` begins; it ends with the value that is returned.
+    /// Registers a drain of `node`, until the returned value is dropped.
     pub(crate) fn register_drain(&self, node: &str) -> DrainHandle<'_> {
         let mut inner = self.inner();
         *inner.nodes.entry(node.to_owned()).or_default() += 1;
@@ -94,7 +94,7 @@ struct ListMeta {
     r#continue: String,
 }
 
-/// The pods on `node` as the API server has them.
+/// Lists the pods on `node` from the API server.
 pub(crate) async fn list_node_pods(api: &Api, node: &str) -> Result<Vec<NodePod>, ApiError> {
     let mut pods = Vec::new();
     let mut shared = ShapeInterner::default();

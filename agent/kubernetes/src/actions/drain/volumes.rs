@@ -23,7 +23,7 @@ const MAX_AGE: Duration = Duration::from_secs(5);
 /// Attachments in one page.
 const PAGE_SIZE: usize = 500;
 
-/// What is attached where, as last listed.
+/// The attachments of the last list.
 #[derive(Debug, Default)]
 pub struct Attachments(Mutex<Option<(Instant, Arc<Vec<Attachment>>)>>);
 
@@ -96,8 +96,8 @@ struct SourceJson {
     persistent_volume_name: String,
 }
 
-/// PersistentVolumes that are attached to the node and that none of the pods that stay on it uses. Volumes without a
-/// PersistentVolume do not count (Karpenter: volume detachment).
+/// PersistentVolumes that are attached to the node and that no remaining pod of the node uses.
+/// Volumes without a PersistentVolume are ignored (Karpenter: volume detachment).
 pub(super) async fn attached_volumes(
     cluster: &Kubernetes,
     node: &str,

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A pod on n1 as the API server has it, which no watch has shown.
+/// A pod on n1 that the API server lists and no watch has delivered.
 fn pod(name: &str, owner: &str) -> (String, Value) {
     let object = json!({
         "metadata": { "name": name, "namespace": "n", "uid": name,

@@ -30,7 +30,7 @@ async fn created(api_server: &FakeApiServer, karpenter_absent: bool) -> (Done, b
 }
 
 #[tokio::test(start_paused = true)]
-async fn beside_a_live_karpenter_the_agent_creates_no_node_claim_whatever_a_server_says() {
+async fn beside_a_live_karpenter_the_agent_creates_no_node_claim_for_any_instruction() {
     let (done, created) = created(&beside_karpenter(), false).await;
     assert!(!created && done.outcome == v1::Outcome::Failed, "{done:?}");
     assert!(done.detail.contains("Deployment k/karpenter has 2 replicas"), "{done:?}");

@@ -6,7 +6,7 @@ use super::*;
 async fn a_node_that_reuses_the_name_of_a_removed_instance_is_neither_drained_nor_deleted() {
     let api_server = FakeApiServer::default();
     api_server.machine(1, json!({}));
-    // Instance i-1 is gone, and its address and name belong to a node of a managed group.
+    // Instance i-1 is terminated, and its address and name belong to a node of a managed group.
     api_server.node(1, "aws:///z/i-99", json!({}), json!([]));
     let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
     let done = executed(&cluster, Action::DrainNode(drain(1))).await;
@@ -22,30 +22,31 @@ async fn a_node_that_reuses_the_name_of_a_removed_instance_is_neither_drained_no
     assert!(api_server.object(&NODE_CLAIM.one("", "c1")).is_none());
     let node = api_server.object(&NODE.one("", "n1")).unwrap();
     assert!(node.pointer("/spec/taints").is_none(), "{node}");
-    // The claim is gone, and the instruction is repeated without a provider id, as from an older
+    // The claim is deleted, and the instruction is repeated without a provider id, as from an older
     // server.
     let older = v1::DrainNode { provider_id: String::new(), ..action };
     assert_eq!(executed(&cluster, Action::DrainNode(older)).await.outcome, v1::Outcome::NotFound);
     assert_eq!((api_server.requests("DELETE /api/v1/nodes"), api_server.tainted(2)), (0, vec![]));
 }
 
-/// A server requests the drain of instance i-1, whose name n1 belongs to another instance now:
-/// whether that Node is tainted.
-async fn bars_the_namesake(action: v1::DrainNode, guard: RemovalGuard) -> bool {
+/// A server requests the drain of instance i-1, whose name n1 belongs to another instance now, with
+/// these owners: whether that Node is tainted.
+async fn bars_the_namesake(action: v1::DrainNode, owners: Value) -> bool {
     let api_server = FakeApiServer::default();
-    api_server.node(1, "aws:///z/i-99", json!({}), json!([]));
-    let cluster = Kubernetes::unwatched(api_server.api(), guard);
+    api_server.node(1, "aws:///z/i-99", json!({}), owners);
+    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
     let _ends_or_not =
         tokio::time::timeout(Duration::from_secs(60), executed(&cluster, Action::DrainNode(action))).await;
     api_server.tainted(2) == [1]
 }
 
 #[tokio::test(start_paused = true)]
-async fn sabotage_without_its_provider_id_and_without_the_guard_a_machine_is_drained_in_place_of_another() {
+async fn sabotage_without_its_provider_id_and_with_its_owner_a_machine_is_drained_in_place_of_another() {
     let unnamed = || v1::DrainNode { provider_id: String::new(), ..drain(1) };
-    assert!(bars_the_namesake(unnamed(), RemovalGuard::disabled()).await);
-    assert!(!bars_the_namesake(unnamed(), RemovalGuard::new(100, Duration::from_secs(600))).await);
-    assert!(!bars_the_namesake(drain(1), RemovalGuard::disabled()).await, "either of them is enough");
+    let owned = || json!([{ "kind": "NodeClaim", "name": "c1", "uid": "uc1" }]);
+    assert!(bars_the_namesake(unnamed(), owned()).await);
+    assert!(!bars_the_namesake(unnamed(), json!([])).await);
+    assert!(!bars_the_namesake(drain(1), owned()).await, "either of them is enough");
 }
 
 #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ pub fn all() -> Vec<Feature> {
 }
 
 fn spreads() -> Vec<Feature> {
+    // Single constraints first, then combinations, then single fields of a constraint.
     vec![
         Feature::new("zone spread", |s| add_spread(s, ZONE, "DoNotSchedule", 1)),
         Feature::new("zone spread, maxSkew 5", |s| add_spread(s, ZONE, "DoNotSchedule", 5)),

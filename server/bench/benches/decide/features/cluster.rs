@@ -58,19 +58,20 @@ fn daemons() -> Vec<Feature> {
 }
 
 fn nodes() -> Vec<Feature> {
+    // Every feature adds nodes; the number of pods on a node determines its free capacity.
     vec![
         Feature::new("500 nodes, full", |s| (0..500).for_each(|at| add_node(s, at, 20, "380m"))),
-        Feature::new("500 nodes with room", |s| (0..500).for_each(|at| add_node(s, at, 4, "380m"))),
+        Feature::new("500 nodes with free capacity", |s| (0..500).for_each(|at| add_node(s, at, 4, "380m"))),
         Feature::new("500 empty nodes", |s| (0..500).for_each(|at| add_node(s, at, 0, "0"))),
-        Feature::new("500 nodes with room, zone spread", |s| {
+        Feature::new("500 nodes with free capacity, zone spread", |s| {
             (0..500).for_each(|at| add_node(s, at, 4, "380m"));
             super::between::add_spread(s, ZONE, "DoNotSchedule", 1);
         }),
-        Feature::new("500 nodes with room, host spread", |s| {
+        Feature::new("500 nodes with free capacity, host spread", |s| {
             (0..500).for_each(|at| add_node(s, at, 4, "380m"));
             super::between::add_spread(s, HOST, "DoNotSchedule", 1);
         }),
-        Feature::new("500 nodes with room, preferences", |s| {
+        Feature::new("500 nodes with free capacity, preferences", |s| {
             (0..500).for_each(|at| add_node(s, at, 4, "380m"));
             super::between::add_spread(s, ZONE, "ScheduleAnyway", 1);
             super::between::add_spread(s, HOST, "ScheduleAnyway", 1);
@@ -104,6 +105,8 @@ fn nodes() -> Vec<Feature> {
 }
 
 fn unschedulable_pods() -> Vec<Feature> {
+    // Each feature makes pods unschedulable for a different reason, because each reason has a
+    // separate explanation.
     vec![
         Feature::new("pods too large for anything", |s| {
             s.each_spec(|at, pod| request_resource(pod, "cpu", &(2_000 + at).to_string()))

@@ -16,6 +16,7 @@ pub fn all() -> Vec<Feature> {
 }
 
 fn selectors() -> Vec<Feature> {
+    // One operator or field of node selection in each feature, on plain pods.
     vec![
         Feature::new("nodeSelector arch", |s| {
             s.each_spec(|_, pod| pod["nodeSelector"] = json!({"kubernetes.io/arch": "amd64"}))
@@ -86,6 +87,8 @@ fn selectors() -> Vec<Feature> {
 }
 
 fn resources() -> Vec<Feature> {
+    // One resource or property of pods in each feature; the last ones increase the number of shapes
+    // and labels.
     vec![
         Feature::new("GPUs", |s| s.each_spec(|at, pod| request_resource(pod, "nvidia.com/gpu", ["1", "2"][at % 2]))),
         Feature::new("ephemeral storage", |s| {

@@ -78,6 +78,8 @@ fn min_values() -> Vec<Feature> {
 }
 
 fn capacity() -> Vec<Feature> {
+    // Each feature changes the offerings of the first pool; a reservation also needs a class
+    // status.
     vec![
         Feature::new("spot only", |s| s.set_capacity_types(&["spot"])),
         Feature::new("spot and on-demand", |s| s.set_capacity_types(&["spot", "on-demand"])),
@@ -127,6 +129,7 @@ fn capacity() -> Vec<Feature> {
 }
 
 fn rules() -> Vec<Feature> {
+    // One annotation in each feature, with the capacity types that make its rule apply.
     vec![
         Feature::new("zone-balance", |s| s.annotate("zone-balance", "true")),
         Feature::new("zone-balance, zone spread", |s| {

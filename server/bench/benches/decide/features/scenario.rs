@@ -1,4 +1,5 @@
-//! The plain input that every feature changes in one respect: Deployments of many sizes, one NodePool, all of EC2.
+//! The plain input that every feature changes in one respect: Deployments of many sizes, one
+//! NodePool, all of EC2.
 
 use anyhow::{Result, anyhow};
 use engine::input::PlanningInput;
@@ -19,7 +20,7 @@ pub const WORKLOADS: usize = 40;
 /// Pods of each workload in scenarios that grow by workloads.
 pub const REPLICAS: usize = 25;
 /// The time of the decision, 2026-01-01T00:30:00Z: half an hour after the oldest pod was created.
-const NOW: Timestamp = Timestamp(1_767_227_400_000);
+const NOW: Timestamp = Timestamp::from_millis(1_767_227_400_000);
 
 /// How a scenario reaches its number of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,9 +34,9 @@ pub enum Growth {
 /// The manifests of one input.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// Pending pods.
+    /// Number of pending pods.
     pub pods: usize,
-    /// Deployments.
+    /// Manifests of the Deployments.
     pub workloads: Vec<Value>,
     /// NodePools; the first is `default`.
     pub pools: Vec<Value>,

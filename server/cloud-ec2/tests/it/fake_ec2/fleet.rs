@@ -22,7 +22,7 @@ fn launch(fake: &mut FakeState, form: &Form) -> Answer {
     let (mut errors, mut launched) = (String::new(), String::new());
     for (instance_type, zone) in overrides(form) {
         if fake.unavailable.contains(&(instance_type.clone(), zone.clone())) {
-            let code = element("errorCode", "InsufficientInstanceCapacity") + &element("errorMessage", "sold out");
+            let code = element("errorCode", "InsufficientInstanceCapacity") + &element("errorMessage", "no capacity");
             errors += &element("item", &(chosen(&instance_type, &zone) + &code));
             continue;
         }

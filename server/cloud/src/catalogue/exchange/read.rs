@@ -265,7 +265,7 @@ fn find_zone(regions: &[Region], name: &str) -> Option<(usize, usize)> {
     regions.iter().enumerate().find_map(|(index, region)| zone_in(region).map(|zone| (index, zone)))
 }
 
-/// JSON numbers are doubles; their shortest decimal form is what was written.
+/// JSON numbers are doubles; their shortest decimal form equals the text in the file.
 fn read_price(value: &Value, at: &FieldPath<'_>) -> Read<MicroUsd> {
     let number = value.as_f64().filter(|_| value.is_number());
     let price = number.and_then(|number| parse_usd(&format!("{number}")));

@@ -134,7 +134,7 @@ fn subnets_name_zones_too_and_no_zone_means_no_offering() {
     assert!(offering_of(find(&built, "m5.large"), "us-gov-east-1c", CapacityType::Spot).available);
     let nothing = in_region("us-gov-east-1", &[]);
     assert!(nothing.catalogue.types.is_empty());
-    assert!(nothing.notes.iter().any(|note| note.contains("nothing can be bought")), "{:?}", nothing.notes);
+    assert!(nothing.notes.iter().any(|note| note.contains("nothing can be launched")), "{:?}", nothing.notes);
 }
 
 #[test]

@@ -104,7 +104,8 @@ fn without_an_overhead_the_kubelet_decides() {
     machine.insert("capacity".into(), json!({"cpu": "8", "memory": "32Gi", "attachable-volumes-csi.example.com": 5}));
     let built = build(&read(&file).unwrap(), &RegionOptions::new("rack"), &NodeClassSettings::default());
     let allocatable = &find(&built, "box").allocatable;
-    // 60 + 10 + 2 * 5 + 4 * 2.5 = 90 millicores; 11 * 110 + 255 + 100 = 1565 MiB; 20 GiB of disk less 1 and 2.
+    // 60 + 10 + 2 * 5 + 4 * 2.5 = 90 millicores; 11 * 110 + 255 + 100 = 1565 MiB; 20 GiB of disk
+    // less 1 and 2.
     assert_eq!(
         (allocatable.get("cpu"), allocatable.get("memory"), allocatable.get(PODS)),
         (7910, (32 << 30) - 1565 * MIB, 110)
@@ -115,6 +116,8 @@ fn without_an_overhead_the_kubelet_decides() {
 
 #[test]
 fn mistakes_are_named_with_place_finding_and_remedy() {
+    // Each case sets one pointer of the small file, so that the message can only be about that
+    // field.
     for (pointer, value, expected) in [
         ("/kind", json!("Catalog"), r#"catalogue, kind: found "Catalog"; allowed: "Catalogue""#),
         ("/regions", json!([]), "catalogue, regions: found no region"),

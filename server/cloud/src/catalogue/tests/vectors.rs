@@ -85,8 +85,8 @@ fn the_kubelet_settings_of_a_nodeclass_change_allocatable_resources() {
     let machine = find(&built, "m5.large");
     assert_eq!(machine.capacity.get("pods"), 110);
     assert_eq!(machine.allocatable.get("cpu"), 2000 - 50 - 100); // kubeReserved replaces the computed 70m
-    // Memory: 8192 - ceil(614.4) = 7577 MiB. kube-reserved goes by the 29 pods of the interfaces: 11*29+255 = 574 MiB.
-    // Eviction: 5% of 7577 MiB = 7945060352 bytes is 397253017.6, rounded up.
+    // Memory: 8192 - ceil(614.4) = 7577 MiB. kube-reserved goes by the 29 pods of the interfaces:
+    // 11*29+255 = 574 MiB. Eviction: 5% of 7577 MiB = 7945060352 bytes is 397253017.6, rounded up.
     assert_eq!(machine.allocatable.get("memory"), (7577 - 574 - 200) * MIB - 397_253_018);
     assert_eq!(machine.allocatable.get("ephemeral-storage"), 19 << 30); // 100% switches the threshold off
     assert!(!machine.allocatable.contains("pid"));
@@ -104,7 +104,8 @@ fn pods_follow_cores_interfaces_and_family() {
     };
     let plain = KubeletSettings::default;
     let per_core = || KubeletSettings { pods_per_core: Some(4), ..plain() };
-    // Overhead in MiB: 11 * P + 255 + 100. P is 29 by interfaces for families that count by interfaces.
+    // Overhead in MiB: 11 * P + 255 + 100. P is 29 by interfaces for families that count by
+    // interfaces.
     assert_eq!(pods(AmiFamily::Al2023, plain(), 0), (29, 674));
     assert_eq!(pods(AmiFamily::Al2023, plain(), 1), (20, 674)); // (3 - 1) * 9 + 2
     assert_eq!(pods(AmiFamily::Al2023, plain(), 3), (0, 674));

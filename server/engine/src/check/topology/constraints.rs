@@ -57,7 +57,7 @@ pub(super) struct Constraints<'a> {
     pub(super) keys: Vec<&'a str>,
     pub(super) filters: Vec<Filter<'a>>,
     pub(super) queries: Vec<Query>,
-    /// By class.
+    /// Rules of each class, by class number.
     pub(super) rules: Vec<Rules>,
     /// By class: queries whose matcher selects its pods.
     pub(super) selecting: Vec<Vec<u32>>,

@@ -1,41 +1,43 @@
+use crate::check::{Rule, Violation};
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
     AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
 };
 use crate::control::testing::SynchronousController;
-use crate::control::{Effect, Event, Settings};
+use crate::control::{Effect, Event, PlanError, PlanOutcome, Settings};
 use crate::input::PlanningInput;
-use crate::model::{NotReady, Timestamp};
-use crate::plan::{Plan, PlanReport};
+use crate::model::{Millis, NotReady, Timestamp};
 use crate::schedule::CompileCache;
 
 /// Places nothing, and reports the pods and pools of its input: `a | p`, or `a | p (why not)`.
-fn asked(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn asked(input: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     let pods: Vec<&str> = input.pods.iter().map(|pod| pod.name.as_ref()).collect();
     let pool = |pool: &crate::model::NodePool| match &pool.not_ready {
         Some(NotReady::NodePool(why) | NotReady::NodeClass(why)) => format!("{} ({why})", pool.name),
         None => pool.name.to_string(),
     };
     let pools: Vec<String> = input.pools.iter().map(pool).collect();
-    Err(format!("{} | {}", pods.join(" "), pools.join(" ")))
+    let message = format!("{} | {}", pods.join(" "), pools.join(" "));
+    Err(PlanError::Rejected(vec![Violation { rule: Rule::Placement, pod: None, node: None, message }]))
 }
 
 fn controller(snapshot: ClusterSnapshot, settings: Settings) -> SynchronousController {
     let mut controller = SynchronousController::new(settings, asked);
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
     observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
-    controller.handle(Event::Tick, Timestamp(1_000));
+    controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     controller
 }
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(at))
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
 }
 
 /// The planner's last input, after a tick at `at`.
 fn at(controller: &mut SynchronousController, at: i64) -> String {
-    controller.handle(Event::Tick, Timestamp(at));
-    controller.view("c").and_then(|view| view.last_error).unwrap_or_default()
+    controller.handle(Event::Tick, Timestamp::from_millis(at));
+    let error = controller.view("c").and_then(|view| view.last_error).unwrap_or_default();
+    error.strip_prefix("the plan failed the plan verifier: Placement: ").unwrap_or_default().to_owned()
 }
 
 fn pools(records: Vec<PoolRecord>) -> ClusterSnapshot {
@@ -43,7 +45,7 @@ fn pools(records: Vec<PoolRecord>) -> ClusterSnapshot {
 }
 
 fn bought_by_others(name: &str, when: i64) -> Observation {
-    let foreign = PodRecord { external_scale_up: Some(Timestamp(when)), ..pod(name, 100) };
+    let foreign = PodRecord { external_scale_up: Some(Timestamp::from_millis(when)), ..pod(name, 100) };
     Observation::upsert(Object::Pod(foreign))
 }
 
@@ -53,7 +55,7 @@ fn a_pod_held_for_cluster_autoscaler_is_planned_when_the_hold_ends() {
     observe(&mut controller, 2_000, bought_by_others("a", 1_500));
     assert_eq!(at(&mut controller, 60_000), "", "no pod is planned");
     // 1.5 s and the five minutes of the default.
-    assert_eq!(controller.next_wakeup(), Some(Timestamp(301_500)));
+    assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(301_500)));
     assert_eq!(at(&mut controller, 301_499), "");
     at(&mut controller, 301_500);
     assert_eq!(at(&mut controller, 302_500), "a | p", "the window of one second has closed");
@@ -61,7 +63,7 @@ fn a_pod_held_for_cluster_autoscaler_is_planned_when_the_hold_ends() {
 
 #[test]
 fn without_the_hold_both_autoscalers_would_launch_for_the_same_pod() {
-    let settings = Settings { hold_after_external_scale_up_ms: 0, ..Settings::default() };
+    let settings = Settings { hold_after_external_scale_up: Millis::ZERO, ..Settings::default() };
     let mut controller = controller(pools(vec![pool()]), settings);
     observe(&mut controller, 2_000, bought_by_others("a", 1_500));
     assert_eq!(at(&mut controller, 3_000), "a | p");
@@ -140,7 +142,7 @@ fn touched(snapshot: ClusterSnapshot, other: Observation) -> bool {
     let mut controller = controller(snapshot, Settings::default());
     let mut effects = observe(&mut controller, 1_000, other);
     for second in 2..600 {
-        effects.extend(controller.handle(Event::Tick, Timestamp(second * 1_000)));
+        effects.extend(controller.handle(Event::Tick, Timestamp::from_millis(second * 1_000)));
     }
     let decided = effects.iter().any(|effect| matches!(effect, Effect::RecordDecision(_) | Effect::Terminate { .. }));
     let sent = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if instruction.claim().is_some_and(|claim| claim.as_ref() == "m0"));
@@ -175,13 +177,15 @@ fn a_pod_nominated_by_others_uses_capacity_of_its_node_and_keeps_it() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     let nominated = PodRecord { nominated: Some(text("n-m0")), ..pod("a", 100) };
     crate::cluster::testing::observe(&mut state, 0, [Object::Pod(nominated.clone())]);
-    let input = state.planning_input(&crate::input::Policy::default(), Timestamp(0));
+    let input = state.planning_input(&crate::input::Policy::default(), Timestamp::from_millis(0));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (0, 1));
-    let removals = crate::disrupt::empty_nodes(&state, &std::collections::BTreeSet::new(), Timestamp(60_000)).removals;
+    let removals =
+        crate::disrupt::empty_nodes(&state, &std::collections::BTreeSet::new(), Timestamp::from_millis(60_000))
+            .removals;
     assert!(removals.is_empty());
     // Its nominated node is deleted: it is planned like any other.
     let elsewhere = PodRecord { nominated: Some(text("n-m9")), ..nominated };
     crate::cluster::testing::observe(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(bound_to("m0", pod("b", 1)))]);
-    let input = state.planning_input(&crate::input::Policy::default(), Timestamp(1));
+    let input = state.planning_input(&crate::input::Policy::default(), Timestamp::from_millis(1));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (1, 1));
 }

@@ -7,8 +7,8 @@ use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 
 /// One initialized machine, `m0`, in a cluster that was taken over at 0 s; the collection period is 60 s.
-fn controller(collect: GarbageCollectionSettings, ready: bool) -> SynchronousController {
-    controller_by(Settings { collect, ..Settings::default() }, ready)
+fn controller(ready: bool) -> SynchronousController {
+    controller_by(Settings::default(), ready)
 }
 
 fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
@@ -22,10 +22,10 @@ fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
         ..ClusterSnapshot::default()
     };
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
-    controller.handle(adopted, Timestamp(0));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    controller.handle(adopted, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
     let observation = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(0));
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(0));
     controller
 }
 
@@ -45,7 +45,7 @@ fn listed(
     complete: bool,
     instances: &[ListedInstance],
 ) -> Vec<Effect> {
-    let asked = Timestamp(second * 1_000);
+    let asked = Timestamp::from_millis(second * 1_000);
     let listing = Box::new(Listing { requested_at: asked, complete, instances: instances.to_vec() });
     controller.handle(Event::Listed { cluster: text("c"), listing }, asked)
 }
@@ -73,7 +73,7 @@ fn removed(effects: &[Effect]) -> Vec<&str> {
 
 #[test]
 fn an_orphaned_instance_is_terminated_after_the_collection_period() {
-    let mut controller = controller(GarbageCollectionSettings::default(), true);
+    let mut controller = controller(true);
     let both = [known(), instance("lost", "uid-1")];
     assert!(ended(&listed(&mut controller, 10, true, &both)).is_empty());
     // 59 s after it was first listed, and 60 s after.
@@ -84,7 +84,7 @@ fn an_orphaned_instance_is_terminated_after_the_collection_period() {
 
 #[test]
 fn a_gap_in_the_listings_restarts_the_collection_period() {
-    let mut controller = controller(GarbageCollectionSettings::default(), true);
+    let mut controller = controller(true);
     let both = [known(), instance("lost", "uid-1")];
     listed(&mut controller, 10, true, &both);
     listed(&mut controller, 40, true, &[known()]);
@@ -93,7 +93,7 @@ fn a_gap_in_the_listings_restarts_the_collection_period() {
 
 #[test]
 fn an_instance_of_another_cluster_is_reported_once_and_not_changed() {
-    let mut controller = controller(GarbageCollectionSettings::default(), true);
+    let mut controller = controller(true);
     let both = [known(), instance("lost", "uid-2")];
     let effects = listed(&mut controller, 10, true, &both);
     let sent = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count();
@@ -114,12 +114,12 @@ fn asked(effects: &[Effect]) -> Vec<&str> {
 /// The cloud answers about `m0`.
 fn answered(controller: &mut SynchronousController, second: i64, found: Inspection) -> Vec<Effect> {
     let sent = Event::Inspected { cluster: text("c"), provider_id: known().provider_id, found };
-    controller.handle(sent, Timestamp(second * 1_000))
+    controller.handle(sent, Timestamp::from_millis(second * 1_000))
 }
 
 /// Two listings lack `m0`, a minute apart, and the cloud answers the inspection with this.
 fn lacked(ready: bool, found: Inspection) -> (SynchronousController, Vec<Effect>) {
-    let mut controller = controller(GarbageCollectionSettings::default(), ready);
+    let mut controller = controller(ready);
     assert!(asked(&listed(&mut controller, 100, true, &[])).is_empty(), "listings lag");
     let effects = listed(&mut controller, 160, true, &[]);
     assert_eq!((asked(&effects), removed(&effects)), (vec!["m0"], Vec::new()));
@@ -144,7 +144,7 @@ fn a_ready_node_is_not_deleted_until_it_is_not_ready() {
     assert!(held[0].reason.contains("its Node is ready: check that they belong to the right account"), "{held:?}");
     let lost = NodeRecord { ready: false, ..node("m0") };
     let seen = Observation::upsert(Object::Node(lost));
-    controller.handle(Event::Observed { cluster: text("c"), observation: seen }, Timestamp(170_000));
+    controller.handle(Event::Observed { cluster: text("c"), observation: seen }, Timestamp::from_millis(170_000));
     assert_eq!(asked(&listed(&mut controller, 200, true, &[])), ["m0"]);
     assert_eq!(removed(&answered(&mut controller, 201, Inspection::Unknown)), ["m0"]);
 }
@@ -167,9 +167,9 @@ fn an_instance_without_tags_is_counted_and_kept() {
 
 #[test]
 fn a_refused_termination_keeps_the_claim_and_is_retried() {
-    let mut controller = controller(GarbageCollectionSettings::default(), true);
+    let mut controller = controller(true);
     // It has been empty for 30 s.
-    let mut effects = controller.handle(Event::Tick, Timestamp(40_000));
+    let mut effects = controller.handle(Event::Tick, Timestamp::from_millis(40_000));
     while let Some((event, at)) = effects.iter().find_map(|effect| match effect {
         Effect::RecordDecision(decision) => Some((Event::Recorded { decision: decision.id }, 41_000)),
         Effect::Instruct { id, instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
@@ -177,11 +177,11 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
         }
         _ => None,
     }) {
-        effects = controller.handle(event, Timestamp(at));
+        effects = controller.handle(event, Timestamp::from_millis(at));
     }
     assert_eq!(ended(&effects), ["aws:///z/i-m0"]);
     let refused = Event::TerminateRefused { cluster: text("c"), claim: text("m0"), provider_id: known().provider_id };
-    let effects = controller.handle(refused, Timestamp(43_000));
+    let effects = controller.handle(refused, Timestamp::from_millis(43_000));
     assert!(removed(&effects).is_empty());
     let sent = effects.iter().any(|effect| match effect {
         Effect::Instruct { instruction, .. } => match instruction.as_ref() {
@@ -193,30 +193,24 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
     assert!(sent, "an Event is recorded: {effects:?}");
     let view = controller.view("c").unwrap();
     assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 1 });
-    assert!(ended(&controller.handle(Event::Tick, Timestamp(342_999))).is_empty());
-    assert_eq!(ended(&controller.handle(Event::Tick, Timestamp(343_000))), ["aws:///z/i-m0"]);
+    assert!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(342_999))).is_empty());
+    assert_eq!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(343_000))), ["aws:///z/i-m0"]);
 }
 
 #[test]
 fn an_incomplete_listing_changes_nothing() {
-    let mut guarded = controller(GarbageCollectionSettings::default(), false);
+    let mut guarded = controller(false);
     for second in [100, 160, 600] {
         let effects = listed(&mut guarded, second, false, &[]);
         assert!(removed(&effects).is_empty() && asked(&effects).is_empty());
     }
-    // Sabotage: an incomplete listing counts as complete, nothing is inspected, and a running instance counts as gone.
-    let collect = GarbageCollectionSettings { accept_partial: true, ..GarbageCollectionSettings::default() };
-    let mut settings = Settings { collect, ..Settings::default() };
-    settings.guardrails.removal.second_source = false;
-    let mut sabotaged = controller_by(settings, false);
-    listed(&mut sabotaged, 100, false, &[]);
-    assert_eq!(removed(&listed(&mut sabotaged, 160, false, &[])), ["m0"]);
+    // Sabotage: the listing counts as complete, the inspection repeats it, and a running instance counts as gone.
+    assert_eq!(removed(&lacked(false, Inspection::Ended).1), ["m0"]);
 }
 
 #[test]
 fn disabled_garbage_collection_collects_nothing() {
-    let mut controller =
-        controller(GarbageCollectionSettings { after_ms: None, ..GarbageCollectionSettings::default() }, true);
+    let mut controller = controller_by(Settings { gc_after: None, ..Settings::default() }, true);
     let both = [known(), instance("lost", "uid-1")];
     for second in [10, 100, 1_000] {
         assert!(ended(&listed(&mut controller, second, true, &both)).is_empty());
@@ -234,13 +228,13 @@ fn recovered(listed_ones: &[&str], complete: bool) -> Vec<Text> {
     });
     let mut controller = SynchronousController::new(Settings::default(), one_machine);
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: launches.into() };
-    controller.handle(adopted, Timestamp(0));
-    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(0));
+    controller.handle(adopted, Timestamp::from_millis(0));
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], nodes: vec![node("a")], ..ClusterSnapshot::default() };
     let vouched = Observation::Snapshot(Box::new(snapshot));
-    controller.handle(Event::Observed { cluster: text("c"), observation: vouched.clone() }, Timestamp(0));
+    controller.handle(Event::Observed { cluster: text("c"), observation: vouched.clone() }, Timestamp::from_millis(0));
     // The snapshot is quarantined for a minute, and accepted when it is repeated.
-    controller.handle(Event::Observed { cluster: text("c"), observation: vouched }, Timestamp(61_000));
+    controller.handle(Event::Observed { cluster: text("c"), observation: vouched }, Timestamp::from_millis(61_000));
     let instances: Vec<ListedInstance> = listed_ones.iter().map(|name| instance(name, "uid-1")).collect();
     let mut asked = Vec::new();
     for second in [70, 129, 130] {

@@ -7,10 +7,11 @@
 //! Counters of other replicas carry no cluster names and count as several clusters.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
 
 use super::settings::CircuitBreakerRule;
 use crate::control::ClusterId;
-use crate::model::{Text, Timestamp};
+use crate::model::Timestamp;
 
 /// Number of clusters with failing launches from which on the breaker may engage for the fleet.
 const MIN_FAILING_CLUSTERS: usize = 2;
@@ -48,6 +49,30 @@ impl OutcomeCount {
     }
 }
 
+/// The breaker is engaged: no machine is removed voluntarily.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EngagedBreaker {
+    /// The cluster whose launches fail; `None` when removals are stopped in the fleet.
+    pub cluster: Option<ClusterId>,
+    /// Percentage of failed launches at which the breaker releases.
+    pub release_percent: usize,
+    /// Length of the window, in minutes.
+    pub window_minutes: i64,
+}
+
+impl fmt::Display for EngagedBreaker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.cluster {
+            Some(cluster) => write!(f, "launches fail in cluster {cluster}: nothing is removed there"),
+            None => f.write_str(
+                "launches fail in several clusters, of this replica or of others: nothing is removed in the fleet",
+            ),
+        }?;
+        let Self { release_percent, window_minutes, .. } = self;
+        write!(f, " until at most {release_percent} % of those of the last {window_minutes} min have failed")
+    }
+}
+
 impl CircuitBreaker {
     /// Records that a machine has joined its cluster.
     pub fn record_success(&mut self, cluster: &ClusterId, now: Timestamp) {
@@ -82,7 +107,7 @@ impl CircuitBreaker {
 
     /// Expires old outcomes, then engages or releases; returns whether either happened.
     pub fn evaluate(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
-        let is_past = |at: Timestamp| now.millis_since(at) >= rule.window_ms;
+        let is_past = |at: Timestamp| now.duration_since(at) >= rule.window;
         while self.outcomes.front().is_some_and(|(at, ..)| is_past(*at)) {
             self.outcomes.pop_front();
             self.changed = true;
@@ -142,25 +167,18 @@ impl CircuitBreaker {
         }
         let own = self.outcomes.front().map(|(at, ..)| *at);
         let oldest = own.into_iter().chain(self.remote.front().map(|(at, ..)| *at)).min()?;
-        Some(Timestamp(oldest.0.saturating_add(rule.window_ms)))
+        Some(oldest + rule.window)
     }
 
     /// Why removals are stopped in `cluster`, if the breaker is engaged for it or for the fleet.
     #[must_use]
-    pub fn reason(&self, rule: &CircuitBreakerRule, cluster: &ClusterId) -> Option<Text> {
+    pub fn engaged(&self, rule: &CircuitBreakerRule, cluster: &ClusterId) -> Option<EngagedBreaker> {
         self.engaged_since(cluster)?;
-        let place = match self.fleet {
-            Some(_) => {
-                "launches fail in several clusters, of this replica or of others: nothing is removed in the fleet"
-                    .to_owned()
-            }
-            None => format!("launches fail in cluster {cluster}: nothing is removed there"),
-        };
-        Some(Text::from(format!(
-            "{place} until at most {} % of those of the last {} min have failed",
-            rule.release_percent,
-            rule.window_ms / 60_000
-        )))
+        Some(EngagedBreaker {
+            cluster: self.fleet.is_none().then(|| cluster.clone()),
+            release_percent: rule.release_percent,
+            window_minutes: rule.window.as_mins(),
+        })
     }
 
     /// Since when removals are stopped in `cluster`.

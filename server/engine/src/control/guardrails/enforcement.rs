@@ -1,7 +1,7 @@
 //! Applies the guardrails to the decisions of one cluster.
 
 use super::rate_limits::{Population, RateLimitKind};
-use super::{GuardrailsView, Hold};
+use super::{Freeze, GuardrailsView, Hold, HoldReason};
 use crate::cluster::{ClusterState, PodKey, PodRecord, PoolRecord};
 use crate::control::cluster_controller::{ClusterController, Context};
 use crate::control::view::PoolView;
@@ -16,7 +16,7 @@ impl ClusterController {
     pub fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
         for pool in &mut input.pools {
             if let Some(freeze) = ctx.guardrails.freezes.for_pool(&self.cluster, &pool.name) {
-                pool.not_ready = Some(NotReady::NodePool(freeze.sentence()));
+                pool.not_ready = Some(NotReady::NodePool(Text::from(freeze.to_string())));
             }
         }
     }
@@ -58,7 +58,7 @@ impl ClusterController {
         let rule = &ctx.settings.guardrails.launches;
         let (admitted, held) =
             ctx.guardrails.launches.admit(rule, RateLimitKind::Launches, self.population(ctx), prices, ctx.now);
-        let Some(held) = held else { return Vec::new() };
+        let Some(held) = held.map(Hold::from) else { return Vec::new() };
         let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
         plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
         report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
@@ -78,7 +78,7 @@ impl ClusterController {
     /// Schedules planning for the time when the hold ends.
     fn schedule_retry(&mut self, held: &Hold, ctx: &Context<'_>) {
         let Some(until) = held.until else { return };
-        let again = until.max(ctx.after(ctx.settings.retry_ms));
+        let again = until.max(ctx.now + ctx.settings.retry_delay);
         self.retry_at = Some(self.retry_at.map_or(again, |retry| retry.min(again)));
     }
 
@@ -97,11 +97,11 @@ impl ClusterController {
     /// Counts machines that were just discovered in the cluster and are younger than the window:
     /// another process may have launched them, and its fleet counters contain them.
     pub fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
-        let window = ctx.settings.guardrails.launches.window_ms;
+        let window = ctx.settings.guardrails.launches.window;
         for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == ctx.now) {
             let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
             let known = ctx.guardrails.launches.contains(&self.cluster, &machine.claim);
-            let recent = |at: &Timestamp| !known && (0..window).contains(&ctx.now.millis_since(*at));
+            let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
             if let Some(at) = created.filter(recent) {
                 let price = machine.instance.as_ref().map_or(MicroUsd(0), |instance| instance.price);
                 ctx.guardrails.launches.restore(&self.cluster, &machine.claim, price, at);
@@ -130,14 +130,15 @@ impl ClusterController {
     pub fn may_remove(&self, claim: &Text, ctx: &Context<'_>) -> bool {
         self.guardrails.quarantine.is_none()
             && ctx.guardrails.circuit_breaker.engaged_since(&self.cluster).is_none()
-            && self.freeze_reason(claim, ctx).is_none()
+            && self.freeze_of(claim, ctx).is_none()
             && self.pods_uncertain_until(claim, ctx).is_none()
     }
 
-    pub(in crate::control) fn freeze_reason(&self, claim: &Text, ctx: &Context<'_>) -> Option<Text> {
-        let pool = self.machines.get(claim).map(|machine| machine.pool.clone());
-        let pool = pool.or_else(|| self.state.claim(claim).map(|claim| claim.pool.clone()))?;
-        Some(ctx.guardrails.freezes.for_pool(&self.cluster, &pool)?.sentence())
+    /// The freeze that covers the NodePool of `claim`.
+    pub(in crate::control) fn freeze_of<'c>(&self, claim: &Text, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
+        let pool = self.machines.get(claim).map(|machine| &machine.pool);
+        let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
+        ctx.guardrails.freezes.for_pool(&self.cluster, pool)
     }
 
     /// Returns the removals that may begin. The others are evaluated again later.
@@ -147,21 +148,22 @@ impl ClusterController {
         if removals.is_empty() {
             return removals;
         }
-        if let Some(reason) =
-            ctx.guardrails.circuit_breaker.reason(&ctx.settings.guardrails.circuit_breaker, &self.cluster)
+        if let Some(breaker) =
+            ctx.guardrails.circuit_breaker.engaged(&ctx.settings.guardrails.circuit_breaker, &self.cluster)
         {
-            self.guardrails.held_removals = Some(Hold { reason, until: None });
+            self.guardrails.held_removals = Some(Hold { reason: HoldReason::CircuitBreaker(breaker), until: None });
             return Vec::new();
         }
-        let frozen = removals.iter().find_map(|removal| self.freeze_reason(&removal.claim, ctx));
-        removals.retain(|removal| self.freeze_reason(&removal.claim, ctx).is_none());
+        let frozen = removals.iter().find_map(|removal| self.freeze_of(&removal.claim, ctx)).cloned();
+        removals.retain(|removal| self.freeze_of(&removal.claim, ctx).is_none());
         let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
         let rule = &ctx.settings.guardrails.removals;
         let limits = &ctx.guardrails.removals;
         let (admitted, held) =
             limits.admit(rule, RateLimitKind::Removals, self.population(ctx), prices.iter().copied(), ctx.now);
         removals.truncate(admitted);
-        let held = held.or_else(|| frozen.map(|reason| Hold { reason, until: None }));
+        let frozen = frozen.map(|freeze| Hold { reason: HoldReason::Frozen(freeze), until: None });
+        let held = held.map(Hold::from).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.next_pass = Some(self.next_pass.map_or(until, |pass| pass.min(until)));
         }
@@ -206,7 +208,8 @@ impl ClusterController {
     /// View of the NodePools; a frozen one is closed.
     pub fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
         let view = |record: &PoolRecord| {
-            let frozen = guardrails.freezes.for_pool(&self.cluster, &record.pool.name).map(|freeze| freeze.sentence());
+            let frozen = guardrails.freezes.for_pool(&self.cluster, &record.pool.name);
+            let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
             let closed = frozen.or_else(|| {
                 record.pool.not_ready.as_ref().map(|why| match why {
                     NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
@@ -223,7 +226,8 @@ impl ClusterController {
         guardrails: &super::Guardrails,
         settings: &super::GuardrailSettings,
     ) -> GuardrailsView {
-        let suspicion = self.gc.suspicion().map(|suspicion| (suspicion.reason.clone(), suspicion.since));
+        let suspicion = self.gc.suspicion();
+        let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
         GuardrailsView {
             untrusted_listing: suspicion,
             ..GuardrailsView::of(guardrails, &self.guardrails, settings, &self.cluster)

@@ -10,11 +10,11 @@ use std::collections::BTreeMap;
 
 use super::Guardrails;
 use super::settings::GuardrailSettings;
-use crate::model::{MicroUsd, Timestamp};
+use crate::model::{MicroUsd, Millis, Timestamp};
 
-/// Length of a bucket, in milliseconds: a sixtieth of the default window, so that remote counts
-/// leave a window hardly later than local ones.
-pub const BUCKET_MS: i64 = 10_000;
+/// Length of a bucket: a sixtieth of the default window, so that remote counts leave a window
+/// hardly later than local ones.
+pub const BUCKET_LENGTH: Millis = Millis::from_secs(10);
 
 /// Number of machines and their total price per hour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,10 +51,10 @@ pub struct LocalCounters {
 pub struct CounterSnapshot {
     /// Machines of all its clusters that are not marked for removal.
     pub machines: usize,
-    /// Counters by bucket number; a bucket starts at its number times [`BUCKET_MS`].
+    /// Counters by bucket number; a bucket starts at its number times [`BUCKET_LENGTH`].
     pub buckets: BTreeMap<i64, LocalCounters>,
-    /// The longest window of any guardrail, in milliseconds.
-    pub window_ms: i64,
+    /// The longest window of any guardrail.
+    pub window: Millis,
 }
 
 impl Guardrails {
@@ -67,9 +67,9 @@ impl Guardrails {
         }
         self.launches.local().for_each(|(at, price)| bucket(&mut buckets, at).launched.add(price));
         self.removals.local().for_each(|(at, price)| bucket(&mut buckets, at).removed.add(price));
-        let windows = [settings.launches.window_ms, settings.removals.window_ms, settings.circuit_breaker.window_ms];
-        let window_ms = windows.into_iter().max().unwrap_or(0);
-        CounterSnapshot { machines: self.machines.values().sum(), buckets, window_ms }
+        let windows = [settings.launches.window, settings.removals.window, settings.circuit_breaker.window];
+        let window = windows.into_iter().max().unwrap_or_default();
+        CounterSnapshot { machines: self.machines.values().sum(), buckets, window }
     }
 
     /// Replaces the counters of all other processes; oldest first.
@@ -81,7 +81,13 @@ impl Guardrails {
     }
 }
 
+/// Number of the bucket that contains `at`.
+#[must_use]
+pub fn bucket_of(at: Timestamp) -> i64 {
+    at.as_millis().div_euclid(BUCKET_LENGTH.get())
+}
+
 /// The counters of the bucket that contains `at`.
 fn bucket(buckets: &mut BTreeMap<i64, LocalCounters>, at: Timestamp) -> &mut LocalCounters {
-    buckets.entry(at.0.div_euclid(BUCKET_MS)).or_default()
+    buckets.entry(bucket_of(at)).or_default()
 }

@@ -1,6 +1,8 @@
 //! Freezes set by operators. A freeze stops launches and voluntary removals; work that has begun is
 //! completed, and interruptions and manual deletions are followed.
 
+use std::fmt;
+
 use crate::control::ClusterId;
 use crate::model::{Text, Timestamp};
 
@@ -36,17 +38,18 @@ impl Freeze {
     pub fn concerns(&self, cluster: &ClusterId) -> bool {
         self.cluster.as_ref().is_none_or(|frozen| frozen == cluster)
     }
+}
 
-    /// Sentence: what is frozen, by which operator, and why.
-    #[must_use]
-    pub fn sentence(&self) -> Text {
-        let what = match (&self.cluster, &self.pool) {
-            (Some(cluster), Some(pool)) => format!("NodePool {pool} of cluster {cluster}"),
-            (Some(cluster), None) => format!("cluster {cluster}"),
-            (None, Some(pool)) => format!("NodePool {pool} of every cluster"),
-            (None, None) => "the fleet".to_owned(),
-        };
-        Text::from(format!("{what} is frozen by {}: {} (freeze {})", self.by, self.reason, self.id))
+/// Sentence: what is frozen, by which operator, and why.
+impl fmt::Display for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.cluster, &self.pool) {
+            (Some(cluster), Some(pool)) => write!(f, "NodePool {pool} of cluster {cluster}"),
+            (Some(cluster), None) => write!(f, "cluster {cluster}"),
+            (None, Some(pool)) => write!(f, "NodePool {pool} of every cluster"),
+            (None, None) => f.write_str("the fleet"),
+        }?;
+        write!(f, " is frozen by {}: {} (freeze {})", self.by, self.reason, self.id)
     }
 }
 

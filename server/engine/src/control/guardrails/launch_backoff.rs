@@ -5,11 +5,12 @@
 //! launched again.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use super::Hold;
 use super::settings::LaunchBackoffRule;
+use super::{Hold, HoldReason};
 use crate::cluster::PodKey;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// Launch attempts for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +20,28 @@ struct PodAttempts {
     launches: u32,
     /// Earliest time of the next launch for the pod.
     not_before: Timestamp,
-    wait_ms: i64,
+    wait: Millis,
+}
+
+/// A pod was bound to none of the machines launched for it: the next launch waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnboundLaunches {
+    /// Machines launched for the pod.
+    pub launches: u32,
+    /// Delay of the next launch, in minutes, at least one.
+    pub wait_minutes: i64,
+}
+
+impl fmt::Display for UnboundLaunches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { launches, wait_minutes } = self;
+        write!(
+            f,
+            "{launches} machines were launched for it and kube-scheduler bound it to none; the next launch waits \
+             {wait_minutes} min. Look at the pod's events for what keeps it off, such as a taint or label that appears \
+             after the launch"
+        )
+    }
 }
 
 /// Launch attempts for pods that are not bound.
@@ -31,7 +53,7 @@ pub struct LaunchBackoff {
 impl LaunchBackoff {
     /// Records that a machine was launched for the pod.
     pub fn record(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
-        let fresh = || PodAttempts { uid: uid.clone(), launches: 0, not_before: now, wait_ms: 0 };
+        let fresh = || PodAttempts { uid: uid.clone(), launches: 0, not_before: now, wait: Millis::ZERO };
         let attempts = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
         if attempts.uid != *uid {
             *attempts = fresh();
@@ -39,8 +61,8 @@ impl LaunchBackoff {
         attempts.launches += 1;
         if rule.launches > 0 && attempts.launches >= rule.launches {
             let doublings = (attempts.launches - rule.launches).min(30);
-            attempts.wait_ms = rule.first_wait_ms.saturating_mul(1 << doublings).min(rule.most_wait_ms);
-            attempts.not_before = Timestamp(now.0.saturating_add(attempts.wait_ms));
+            attempts.wait = (rule.first_wait * (1 << doublings)).min(rule.most_wait);
+            attempts.not_before = now + attempts.wait;
         }
     }
 
@@ -53,13 +75,9 @@ impl LaunchBackoff {
     #[must_use]
     pub fn hold(&self, pod: &PodKey, now: Timestamp) -> Option<Hold> {
         let attempts = self.by_pod.get(pod).filter(|attempts| attempts.not_before > now)?;
-        let reason = format!(
-            "{} machines were launched for it and kube-scheduler bound it to none; the next launch waits {} min. Look at \
-             the pod's events for what keeps it off, such as a taint or label that appears after the launch",
-            attempts.launches,
-            attempts.wait_ms.div_euclid(60_000).max(1)
-        );
-        Some(Hold { reason: Text::from(reason), until: Some(attempts.not_before) })
+        let wait_minutes = attempts.wait.as_mins().max(1);
+        let reason = HoldReason::LaunchBackoff(UnboundLaunches { launches: attempts.launches, wait_minutes });
+        Some(Hold { reason, until: Some(attempts.not_before) })
     }
 
     /// How many pods are in backoff at `now`.

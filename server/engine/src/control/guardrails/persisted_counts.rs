@@ -2,22 +2,22 @@
 //! else to be compared with.
 //!
 //! Writes are rare. A loss that would make the next process distrust a correct snapshot (a quarter
-//! of a kind) is written within [`LOSS_WRITE_MS`]. Growth that would make it accept a wrong one (a
-//! kind doubled) is written within [`GROWTH_WRITE_MS`]. Smaller growth is written within
-//! [`DRIFT_WRITE_MS`], and changes within the tolerance of a snapshot are not written. A kind
+//! of a kind) is written within [`LOSS_WRITE_DELAY`]. Growth that would make it accept a wrong one
+//! (a kind doubled) is written within [`GROWTH_WRITE_DELAY`]. Smaller growth is written within
+//! [`DRIFT_WRITE_DELAY`], and changes within the tolerance of a snapshot are not written. A kind
 //! cannot keep losing quarters unless it grows in between, so the limits on growth limit all
 //! writes.
 
 use super::quarantine::ObjectCounts;
 use super::settings::QuarantineRule;
-use crate::model::Timestamp;
+use crate::model::{Millis, Timestamp};
 
-/// Minimum time between two writes for one cluster, in milliseconds, after the loss of a quarter.
-pub const LOSS_WRITE_MS: i64 = 2_000;
+/// Minimum time between two writes for one cluster, after the loss of a quarter.
+pub const LOSS_WRITE_DELAY: Millis = Millis::from_secs(2);
 /// The same, after a kind has doubled.
-pub const GROWTH_WRITE_MS: i64 = 10_000;
+pub const GROWTH_WRITE_DELAY: Millis = Millis::from_secs(10);
 /// The same, after growth by a quarter.
-pub const DRIFT_WRITE_MS: i64 = 10 * 60_000;
+pub const DRIFT_WRITE_DELAY: Millis = Millis::from_mins(10);
 
 /// What the store holds about the object counts of one cluster.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl PersistedCounts {
     pub fn restore(&mut self, counts: ObjectCounts, now: Timestamp) {
         self.restored = Some(counts);
         // Backdated so that the next change may be written at once.
-        self.written = Some((counts, Timestamp(now.0.saturating_sub(DRIFT_WRITE_MS))));
+        self.written = Some((counts, now - DRIFT_WRITE_DELAY));
     }
 
     /// Counts that a first snapshot is compared with.
@@ -63,8 +63,8 @@ impl PersistedCounts {
             (written.pods, counts.pods, rule.free_pods),
             (written.pools, counts.pools, 0),
         ];
-        let waits = kinds.map(|(before, after, free)| write_delay_ms(before, after, free)).into_iter().flatten();
-        waits.min().map(|wait| Timestamp(at.0.saturating_add(wait)))
+        let waits = kinds.map(|(before, after, free)| write_delay(before, after, free)).into_iter().flatten();
+        waits.min().map(|wait| at + wait)
     }
 
     /// Records that `counts` is being written.
@@ -74,17 +74,17 @@ impl PersistedCounts {
 }
 
 /// Delay of a write after the last one; `None` when the change is too small.
-fn write_delay_ms(before: usize, after: usize, free: usize) -> Option<i64> {
+fn write_delay(before: usize, after: usize, free: usize) -> Option<Millis> {
     let change = before.abs_diff(after);
     if change * 2 <= free || change == 0 {
         return None;
     }
     let quarter = change * 4 >= before;
     if after < before {
-        quarter.then_some(LOSS_WRITE_MS)
+        quarter.then_some(LOSS_WRITE_DELAY)
     } else if after >= before.saturating_mul(2) {
-        Some(GROWTH_WRITE_MS)
+        Some(GROWTH_WRITE_DELAY)
     } else {
-        quarter.then_some(DRIFT_WRITE_MS)
+        quarter.then_some(DRIFT_WRITE_DELAY)
     }
 }

@@ -8,7 +8,7 @@
 //! pods, Nodes, NodeClaims, NodePools or running machines disappear at once, and more than may
 //! always be missing. "At once" means from one snapshot to the next (the first one after a restart
 //! is compared with the [`persisted_counts`](super::persisted_counts)), or one by one within
-//! [`window_ms`](QuarantineRule::window_ms) without announcement
+//! [`window`](QuarantineRule::window) without announcement
 //! ([`unannounced_deletions`](super::unannounced_deletions)). A snapshot without any pod is also
 //! suspicious while it has ready Nodes and DaemonSets.
 //!
@@ -18,8 +18,8 @@
 //!
 //! | largest loss of a kind | accepted after | and second source |
 //! |---|---|---|
-//! | up to [`hold_percent`](QuarantineRule::hold_percent) | [`confirm_ms`](QuarantineRule::confirm_ms) | confirms it |
-//! | more | [`hold_ms`](QuarantineRule::hold_ms); 0: operator only | |
+//! | up to [`hold_percent`](QuarantineRule::hold_percent) | [`confirm_after`](QuarantineRule::confirm_after) | confirms it |
+//! | more | [`hold_for`](QuarantineRule::hold_for); 0: operator only | |
 //!
 //! The second source must be independent of the agent. For Nodes, NodeClaims and machines it is a
 //! complete cloud listing, requested since the quarantine began, in which none of the missing
@@ -33,20 +33,24 @@
 //!
 //! The operator releases any quarantine with `fleetwright quarantine release CLUSTER`.
 
+mod reason;
+
+pub use reason::{CountedKind, LossEvidence, MissingObjects, QuarantineReason, QuarantineRelease, SecondSource};
+
 use std::collections::BTreeSet;
 
 use super::settings::QuarantineRule;
 use crate::cluster::{ClusterSnapshot, ClusterState, Observation};
 use crate::control::ClusterId;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-/// How long an operator's confirmation is valid, in milliseconds. Two cloud listings, which detect
-/// orphaned machines, are less than that apart.
-pub const CONFIRMATION_MS: i64 = 10 * 60_000;
-/// Longest interval between requested snapshots during a long quarantine, in milliseconds.
-const MAX_RESYNC_INTERVAL_MS: i64 = 10 * 60_000;
-/// Delay before a snapshot is requested to confirm an apparent recovery, in milliseconds.
-const RECOVERY_CHECK_MS: i64 = 1_000;
+/// How long an operator's confirmation is valid. Two cloud listings, which detect orphaned
+/// machines, are less than that apart.
+pub const CONFIRMATION_TTL: Millis = Millis::from_mins(10);
+/// Longest interval between requested snapshots during a long quarantine.
+const MAX_RESYNC_INTERVAL: Millis = Millis::from_mins(10);
+/// Delay before a snapshot is requested to confirm an apparent recovery.
+const RECOVERY_CHECK_DELAY: Millis = Millis::from_secs(1);
 
 /// Number of objects in a cluster, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,8 +127,8 @@ impl ObjectCounts {
 /// A loss that is not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuspectedLoss {
-    /// Description, as `lacks 30 of 30 bound pods`.
-    pub what: String,
+    /// What is missing.
+    pub what: MissingObjects,
     /// The largest lost percentage of a kind other than NodePools, rounded down.
     pub percent: usize,
     /// Whether machines, Nodes or NodeClaims are lost.
@@ -146,25 +150,26 @@ pub fn detect_loss(rule: &QuarantineRule, observed: ObjectCounts, shown: ObjectC
     }
     // Ordered by weight: the first suspicious kind is named in the reason.
     let kinds = [
-        ("machines that run", observed.machines, shown.machines, rule.free_machines),
-        ("nodes", observed.nodes, shown.nodes, rule.free_machines),
-        ("NodeClaims", observed.claims, shown.claims, rule.free_machines),
-        ("NodePools", observed.pools, shown.pools, 1),
-        ("bound pods", observed.pods, shown.pods + shown.pending.saturating_sub(observed.pending), rule.free_pods),
+        (CountedKind::Machines, observed.machines, shown.machines, rule.free_machines),
+        (CountedKind::Nodes, observed.nodes, shown.nodes, rule.free_machines),
+        (CountedKind::Claims, observed.claims, shown.claims, rule.free_machines),
+        (CountedKind::Pools, observed.pools, shown.pools, 1),
+        (CountedKind::Pods, observed.pods, shown.pods + shown.pending.saturating_sub(observed.pending), rule.free_pods),
     ];
     let lacks = kinds.map(|(kind, had, has, free)| {
         let lost = had.saturating_sub(has);
-        (lost > free && lost * 100 > rule.percent * had).then(|| (format!("lacks {lost} of {had} {kind}"), lost, had))
+        (lost > free && lost * 100 > rule.percent * had).then_some((kind, lost, had))
     });
     let empty = |e: ObjectCounts| e.nodes == 0 && e.pods + e.pending == 0;
     let emptied = empty(shown) && !empty(observed);
     let bare = shown.pools == 0 && observed.pools > 0;
     let [machines, nodes, claims, pools, pods] = &lacks;
-    let first = lacks.iter().flatten().map(|(what, ..)| what.clone()).next();
+    let first = lacks.iter().flatten().next();
     let what = first
-        .or_else(|| emptied.then(|| "shows neither nodes nor pods, where there were some".to_owned()))
-        .or_else(|| bare.then(|| "shows no NodePool, where there were some".to_owned()))?;
-    let share = |lack: &Option<(String, usize, usize)>| lack.as_ref().map_or(0, |(_, lost, had)| lost * 100 / had);
+        .map(|(kind, lost, of)| MissingObjects::Share { kind: *kind, lost: *lost, of: *of })
+        .or_else(|| emptied.then_some(MissingObjects::NodesAndPods))
+        .or_else(|| bare.then_some(MissingObjects::Pools))?;
+    let share = |lack: &Option<(CountedKind, usize, usize)>| lack.map_or(0, |(_, lost, had)| lost * 100 / had);
     let shares = [machines, nodes, claims, pods].map(share);
     let percent = if emptied { 100 } else { shares.into_iter().max().unwrap_or(0) };
     Some(SuspectedLoss {
@@ -184,7 +189,7 @@ pub fn detect_missing_pods(rule: &QuarantineRule, snapshot: &ClusterSnapshot) ->
     let ready = snapshot.nodes.iter().filter(|node| node.is_initialized() && node.ready).count();
     let odd = rule.percent > 0 && ready > 0 && !snapshot.daemons.is_empty() && snapshot.pods.is_empty();
     odd.then(|| SuspectedLoss {
-        what: format!("shows {ready} ready nodes and DaemonSets, and not one pod"),
+        what: MissingObjects::PodsOfReadyNodes { nodes: ready },
         percent: 100,
         machines: false,
         pods: true,
@@ -194,32 +199,34 @@ pub fn detect_missing_pods(rule: &QuarantineRule, snapshot: &ClusterSnapshot) ->
 }
 
 impl SuspectedLoss {
-    /// Sentence: why the cluster is in quarantine, what ends it, and the operator's command.
+    /// Why the cluster is in quarantine, and what ends it.
     #[must_use]
-    pub fn quarantine_reason(&self, rule: &QuarantineRule, cluster: &ClusterId, source: &str) -> Text {
-        let ends = match (self.needs_operator(rule), rule.hold_ms) {
-            (true, 0) => "until an operator releases it".to_owned(),
-            (true, hold) => format!("for {} min, or until an operator releases it", hold / 60_000),
-            (false, _) => format!(
-                "until another snapshot matches after {} s and {} confirms it, or an operator releases it",
-                rule.confirm_ms / 1_000,
-                self.second_source()
-            ),
+    pub fn quarantine_reason(
+        &self,
+        rule: &QuarantineRule,
+        cluster: &ClusterId,
+        evidence: LossEvidence,
+    ) -> QuarantineReason {
+        let release = match (self.needs_operator(rule), rule.hold_for) {
+            (true, Millis::ZERO) => QuarantineRelease::Operator,
+            (true, hold) => QuarantineRelease::AfterMinutes(hold.as_mins()),
+            (false, _) => {
+                QuarantineRelease::Confirmed { after_s: rule.confirm_after.as_secs(), source: self.second_source() }
+            }
         };
-        let what = &self.what;
-        Text::from(format!("{source} {what}: no decisions are made {ends} (fleetwright quarantine release {cluster})"))
+        QuarantineReason { cluster: cluster.clone(), evidence, what: self.what, release }
     }
 
     /// Whether only time or the operator ends the quarantine.
     fn needs_operator(&self, rule: &QuarantineRule) -> bool {
-        self.percent > rule.hold_percent || (self.unverifiable && rule.second_source)
+        self.percent > rule.hold_percent || self.unverifiable
     }
 
-    fn second_source(&self) -> &'static str {
+    fn second_source(&self) -> SecondSource {
         match (self.machines, self.pods) {
-            (true, _) => "the cloud's listing",
-            (false, true) => "its list of DaemonSet pods",
-            (false, false) => "the deletion of their NodeClaims",
+            (true, _) => SecondSource::Listing,
+            (false, true) => SecondSource::DaemonPods,
+            (false, false) => SecondSource::DeletedClaims,
         }
     }
 }
@@ -229,8 +236,8 @@ impl SuspectedLoss {
 pub struct Quarantine {
     /// Start of the quarantine.
     pub since: Timestamp,
-    /// Sentence for operators.
-    pub reason: Text,
+    /// Why it began, and what ends it.
+    pub reason: QuarantineReason,
     /// When the next snapshot is requested.
     pub resync_at: Timestamp,
     /// The loss that caused it.
@@ -250,7 +257,7 @@ impl Quarantine {
     #[must_use]
     pub fn begin(
         loss: SuspectedLoss,
-        reason: Text,
+        reason: QuarantineReason,
         (reported, shown): (Box<ClusterState>, ObjectCounts),
         resync_at: Timestamp,
         now: Timestamp,
@@ -294,7 +301,7 @@ impl Quarantine {
         self.reported.apply(observation, now);
         let counts = ObjectCounts::of_state(&self.reported, observed.machines);
         if detect_loss(rule, observed, counts).is_none() {
-            self.resync_at = self.resync_at.min(Timestamp(now.0.saturating_add(RECOVERY_CHECK_MS)));
+            self.resync_at = self.resync_at.min(now + RECOVERY_CHECK_DELAY);
         }
     }
 
@@ -307,13 +314,13 @@ impl Quarantine {
 
     /// Records a requested snapshot and schedules the next one with a longer interval.
     pub fn schedule_resync(&mut self, rule: &QuarantineRule, now: Timestamp) {
-        let first = rule.confirm_ms.max(1_000);
+        let first = rule.confirm_after.max(Millis::from_secs(1));
         // The second request keeps the first interval, because its snapshot may confirm the first
         // one.
         let doublings = self.resyncs.saturating_sub(1).min(16);
-        let wait = first.saturating_mul(1 << doublings).min(MAX_RESYNC_INTERVAL_MS.max(first));
+        let wait = (first * (1 << doublings)).min(MAX_RESYNC_INTERVAL.max(first));
         self.resyncs = self.resyncs.saturating_add(1);
-        self.resync_at = Timestamp(now.0.saturating_add(wait));
+        self.resync_at = now + wait;
     }
 
     /// Whether another snapshot reports the same loss.
@@ -327,11 +334,11 @@ impl Quarantine {
     /// that ran: provider id, and whether the machine had a Node.
     #[must_use]
     pub fn can_accept(&self, rule: &QuarantineRule, known: &[(Text, bool)], now: Timestamp) -> bool {
-        let waited = now.millis_since(self.since);
+        let waited = now.duration_since(self.since);
         if self.loss.needs_operator(rule) {
-            return rule.hold_ms > 0 && waited >= rule.hold_ms;
+            return rule.hold_for > Millis::ZERO && waited >= rule.hold_for;
         }
-        waited >= rule.confirm_ms && (!rule.second_source || self.is_corroborated(rule, known))
+        waited >= rule.confirm_after && self.is_corroborated(rule, known)
     }
 
     fn is_corroborated(&self, rule: &QuarantineRule, known: &[(Text, bool)]) -> bool {

@@ -5,16 +5,14 @@
 //! limit waits and continues as the window moves.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 
-use super::Hold;
 use super::fleet_counters::MachineTotals;
 use super::settings::{Bound, RateLimitRule};
 use super::sliding_window::SlidingWindow;
+use super::{Hold, HoldReason};
 use crate::control::ClusterId;
-use crate::model::{MicroUsd, Text, Timestamp};
-
-/// Name of the fleet scope in reasons.
-const FLEET: &str = "the fleet";
+use crate::model::{MicroUsd, Millis, Text, Timestamp};
 
 /// The kind of event that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +21,93 @@ pub enum RateLimitKind {
     Launches,
     /// Voluntary removals of machines.
     Removals,
+}
+
+/// What a limit covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitScope {
+    /// One cluster.
+    Cluster(ClusterId),
+    /// All clusters of all replicas.
+    Fleet,
+}
+
+/// A limit within the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Number of machines.
+    Machines(usize),
+    /// Percentage of the machines at the start of the window.
+    Percent {
+        /// The percentage.
+        percent: usize,
+        /// Number of machines that is always allowed.
+        free: usize,
+    },
+    /// Price per hour of all machines together.
+    UsdPerHour(MicroUsd),
+}
+
+/// A rate limit that admits no further machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExceededLimit {
+    /// What is limited.
+    pub counted: RateLimitKind,
+    /// Where.
+    pub scope: LimitScope,
+    /// The limit.
+    pub limit: Limit,
+    /// Length of the window, in minutes.
+    pub window_minutes: i64,
+}
+
+/// An exceeded limit, and when capacity under it returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitHold {
+    /// The limit.
+    pub limit: ExceededLimit,
+    /// When the oldest event leaves the window.
+    pub until: Timestamp,
+}
+
+impl From<LimitHold> for Hold {
+    fn from(held: LimitHold) -> Self {
+        Self { reason: HoldReason::RateLimit(held.limit), until: Some(held.until) }
+    }
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(cluster) => write!(f, "cluster {cluster}"),
+            Self::Fleet => f.write_str("the fleet"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machines(machines) => write!(f, "{machines} machines"),
+            Self::Percent { percent, free } => write!(f, "{percent} % of its machines ({free} at least)"),
+            Self::UsdPerHour(price) => write!(f, "${price} an hour of machines"),
+        }
+    }
+}
+
+impl fmt::Display for ExceededLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counted, scope, limit, window_minutes } = self;
+        let (verb, rest) = match counted {
+            RateLimitKind::Launches => ("launch", "waits"),
+            RateLimitKind::Removals => ("lose", "stays"),
+        };
+        write!(
+            f,
+            "{scope} may {verb} no more than {limit} within {window_minutes} min; the rest {rest} until the window \
+             moves on"
+        )
+    }
 }
 
 /// The machines that percentages refer to.
@@ -107,9 +192,9 @@ impl RateLimits {
     }
 
     /// Drops events that have left the window.
-    pub fn expire(&mut self, window_ms: i64, now: Timestamp) {
-        let is_past = |at: Timestamp| now.millis_since(at) >= window_ms;
-        self.local.expire(window_ms, now);
+    pub fn expire(&mut self, length: Millis, now: Timestamp) {
+        let is_past = |at: Timestamp| now.duration_since(at) >= length;
+        self.local.expire(length, now);
         while self.remote.front().is_some_and(|(at, _)| is_past(*at)) {
             self.remote.pop_front();
         }
@@ -117,7 +202,7 @@ impl RateLimits {
             return;
         }
         self.clusters.retain(|_, window| {
-            window.expire(window_ms, now);
+            window.expire(length, now);
             !window.is_empty()
         });
         self.oldest = self.clusters.values().filter_map(SlidingWindow::oldest).min();
@@ -155,27 +240,26 @@ impl RateLimits {
         population: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
-    ) -> (usize, Option<Hold>) {
+    ) -> (usize, Option<LimitHold>) {
         let cluster_usage = self.clusters.get(population.cluster).map(Usage::from).unwrap_or_default();
-        let cluster_name = format!("cluster {}", population.cluster);
         let scopes = [
-            (cluster_name.as_str(), cluster_usage, rule.cluster, population.machines),
-            (FLEET, self.fleet_usage(), rule.fleet, population.fleet),
+            (LimitScope::Cluster(population.cluster.clone()), cluster_usage, rule.cluster, population.machines),
+            (LimitScope::Fleet, self.fleet_usage(), rule.fleet, population.fleet),
         ];
         let (mut admitted, mut cost) = (0, 0_i64);
         for price in prices {
             cost = cost.saturating_add(price.0);
-            for (name, used, bound, machines) in scopes {
-                let bound = if name == FLEET {
-                    fair_share(bound, cluster_usage.machines + admitted + 1, population.clusters)
-                } else {
-                    bound
+            for (scope, used, bound, machines) in &scopes {
+                let bound = match scope {
+                    LimitScope::Fleet => fair_share(*bound, cluster_usage.machines + admitted + 1, population.clusters),
+                    LimitScope::Cluster(_) => *bound,
                 };
-                if let Some(limit) = exceeded_limit(bound, used, machines, admitted + 1, MicroUsd(cost)) {
-                    let reason = limit_message(counted, name, &limit, rule.window_ms);
+                if let Some(limit) = exceeded_limit(bound, *used, *machines, admitted + 1, MicroUsd(cost)) {
+                    let (scope, window_minutes) = (scope.clone(), rule.window.as_mins());
                     let oldest = used.oldest.unwrap_or(now);
-                    let until = Some(Timestamp(oldest.0.saturating_add(rule.window_ms)));
-                    return (admitted, Some(Hold { reason: Text::from(reason), until }));
+                    let until = oldest + rule.window;
+                    let limit = ExceededLimit { counted, scope, limit, window_minutes };
+                    return (admitted, Some(LimitHold { limit, until }));
                 }
             }
             admitted += 1;
@@ -197,28 +281,16 @@ fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {
 
 /// The limit that `more` machines at `cost` together would exceed. Percentages refer to the
 /// machines at the start of the window: those present and those removed since.
-fn exceeded_limit(bound: Bound, used: Usage, machines: usize, more: usize, cost: MicroUsd) -> Option<String> {
+fn exceeded_limit(bound: Bound, used: Usage, machines: usize, more: usize, cost: MicroUsd) -> Option<Limit> {
     let count = used.machines + more;
     let before = machines + used.machines;
     let share = (bound.percent * before).div_ceil(100).max(bound.free);
     if bound.machines > 0 && count > bound.machines {
-        return Some(format!("{} machines", bound.machines));
+        return Some(Limit::Machines(bound.machines));
     }
     if bound.percent > 0 && count > share {
-        return Some(format!("{} % of its machines ({} at least)", bound.percent, bound.free));
+        return Some(Limit::Percent { percent: bound.percent, free: bound.free });
     }
     let over_cost = used.cost.saturating_add(cost.0) > bound.usd_per_hour.0;
-    (bound.usd_per_hour.0 > 0 && over_cost).then(|| format!("${} an hour of machines", bound.usd_per_hour))
-}
-
-fn limit_message(counted: RateLimitKind, scope: &str, limit: &str, window_ms: i64) -> String {
-    let minutes = window_ms / 60_000;
-    match counted {
-        RateLimitKind::Launches => format!(
-            "{scope} may launch no more than {limit} within {minutes} min; the rest waits until the window moves on"
-        ),
-        RateLimitKind::Removals => format!(
-            "{scope} may lose no more than {limit} within {minutes} min; the rest stays until the window moves on"
-        ),
-    }
+    (bound.usd_per_hour.0 > 0 && over_cost).then_some(Limit::UsdPerHour(bound.usd_per_hour))
 }

@@ -10,14 +10,19 @@
 //! | the cloud does not know its id | Node not ready, rate limits and freezes pass, listings trusted | otherwise |
 //! | a listing lacks it | never: the cloud is queried by id | always |
 //!
-//! [`evaluate_removal`] is pure. A removal that waits is kept in [`HeldRemovals`] with its reason
-//! and release condition until the cause ends or the operator confirms it
-//! ([`Event::RemovalsConfirmed`](crate::control::Event)).
+//! [`evaluate_removal`] is pure. A removal that waits is kept in [`HeldRemovals`] with its
+//! [`RemovalRefusal`], which has the reason and the release condition, until the cause ends or the
+//! operator confirms it ([`Event::RemovalsConfirmed`](crate::control::Event)).
+
+mod refusal;
+
+pub use refusal::{BulkDeletion, Distrust, ListingLoss, RemovalObstacle, RemovalRefusal};
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::Hold;
-use crate::model::{Text, Timestamp};
+use super::Freeze;
+use super::rate_limits::LimitHold;
+use crate::model::{Millis, Text, Timestamp};
 
 /// Evidence for removing a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,44 +70,32 @@ pub struct MachineFacts {
 #[derive(Debug, Clone, Default)]
 pub struct RemovalConstraints {
     /// Why the agent's snapshot, or the cloud's listing, is not trusted as a whole.
-    pub distrusted: Option<Text>,
+    pub distrusted: Option<Distrust>,
     /// The freeze that covers the machine's NodePool.
-    pub frozen: Option<Text>,
-    /// Why the rate limits on removals admit none.
-    pub capped: Option<Hold>,
-    /// Sentence with the counts, when more machines were deleted by hand than may be removed at
-    /// once.
-    pub bulk: Option<Text>,
+    pub frozen: Option<Freeze>,
+    /// The rate limit on removals that admits none.
+    pub capped: Option<LimitHold>,
+    /// The counts, when more machines were deleted by hand than may be removed at once.
+    pub bulk: Option<BulkDeletion>,
     /// Machines of the NodePool that its budgets allow to start terminating now.
     pub allowance: usize,
 }
 
-/// Which checks are active. All are, except in tests that show the effect of a missing one.
+/// How many machines deleted by hand are removed at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemovalRule {
     /// Percentage of a cluster's machines, rounded up, that are removed at once when deleted by
-    /// hand; 0 removes all at once.
+    /// hand.
     pub by_hand_percent: usize,
     /// Lower bound of that percentage, in machines.
     pub by_hand_least: usize,
-    /// Length of the sliding window for both, in milliseconds.
-    pub by_hand_window_ms: i64,
-    /// Whether an implausible listing is distrusted as a whole, and a machine missing from a
-    /// listing is queried by id.
-    pub second_source: bool,
-    /// Whether a removal is held when the machine's Node vanished under pods.
-    pub keep_vanished: bool,
+    /// Length of the sliding window for both.
+    pub by_hand_window: Millis,
 }
 
 impl Default for RemovalRule {
     fn default() -> Self {
-        Self {
-            by_hand_percent: 10,
-            by_hand_least: 3,
-            by_hand_window_ms: 600_000,
-            second_source: true,
-            keep_vanished: true,
-        }
+        Self { by_hand_percent: 10, by_hand_least: 3, by_hand_window: Millis::from_mins(10) }
     }
 }
 
@@ -110,9 +103,6 @@ impl RemovalRule {
     /// How many of `machines` may be removed at once within the window when deleted by hand.
     #[must_use]
     pub fn by_hand(&self, machines: usize) -> usize {
-        if self.by_hand_percent == 0 {
-            return usize::MAX;
-        }
         (machines * self.by_hand_percent).div_ceil(100).max(self.by_hand_least)
     }
 }
@@ -137,112 +127,76 @@ pub enum GateDecision {
     Proceed,
     /// The removal is held.
     Hold {
-        /// Sentence for operators.
-        reason: Text,
-        /// What ends the hold besides an operator's confirmation.
-        release: &'static str,
+        /// Why.
+        refusal: RemovalRefusal,
         /// When to evaluate again, if no event comes first.
         until: Option<Timestamp>,
-        /// Whether an operator's confirmation ends the hold.
-        by_operator: bool,
     },
 }
 
 /// Evaluates one removal.
 #[must_use]
-pub fn evaluate_removal(
-    rule: &RemovalRule,
-    evidence: Evidence,
-    facts: MachineFacts,
-    constraints: &RemovalConstraints,
-) -> GateDecision {
+pub fn evaluate_removal(evidence: Evidence, facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
     match evidence {
-        Evidence::Terminating => evaluate_vanished(rule, facts),
+        Evidence::Terminating => evaluate_vanished(facts),
         Evidence::ByHand => evaluate_by_hand(facts, constraints),
-        Evidence::Ended if facts.node == NodeState::Ready && facts.pods > 0 => hold(
-            format!(
-                "the cloud reports that the machine has ended, while its Node is ready and holds {} pods",
-                facts.pods
-            ),
-            "its Node is not ready, or holds no pods",
-        ),
+        Evidence::Ended if facts.node == NodeState::Ready && facts.pods > 0 => {
+            hold(RemovalRefusal::EndedUnderReadyNode { pods: facts.pods })
+        }
         Evidence::Ended => GateDecision::Proceed,
         Evidence::Unknown => evaluate_unknown(facts, constraints),
     }
 }
 
-fn evaluate_vanished(rule: &RemovalRule, facts: MachineFacts) -> GateDecision {
+fn evaluate_vanished(facts: MachineFacts) -> GateDecision {
     let NodeState::Vanished { with_most } = facts.node else { return GateDecision::Proceed };
-    if !rule.keep_vanished || facts.confirmed || (facts.pods == 0 && !with_most) {
+    if facts.confirmed || (facts.pods == 0 && !with_most) {
         return GateDecision::Proceed;
     }
-    let what = if with_most {
-        "its Node is not reported any more, and neither are most others".to_owned()
-    } else {
-        format!("its Node is not reported any more, and {} pods are bound to it", facts.pods)
-    };
-    hold_for_operator(what, "its Node is reported again, or the cloud reports that the machine has ended")
+    hold(if with_most { RemovalRefusal::MostNodesVanished } else { RemovalRefusal::NodeVanished { pods: facts.pods } })
 }
 
 fn evaluate_by_hand(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
-    let Some(bulk) = &constraints.bulk else { return GateDecision::Proceed };
+    let Some(bulk) = constraints.bulk else { return GateDecision::Proceed };
     if !facts.confirmed {
         if let Some(frozen) = &constraints.frozen {
-            return hold_for_operator(format!("{bulk}, and {frozen}"), "the freeze ends");
+            return hold(RemovalRefusal::Bulk(bulk, RemovalObstacle::Frozen(frozen.clone())));
         }
-        if let Some(capped) = &constraints.capped {
-            let held = hold_for_operator(format!("{bulk}, and {}", capped.reason), "the window moves on");
-            return until(held, capped.until);
+        if let Some(LimitHold { limit, until }) = &constraints.capped {
+            return hold_until(RemovalRefusal::Bulk(bulk, RemovalObstacle::RateLimited(limit.clone())), *until);
         }
     }
     if constraints.allowance == 0 {
-        return hold_for_operator(
-            format!("{bulk}: the others are removed within its NodePool's budget"),
-            "others are removed",
-        );
+        return hold(RemovalRefusal::BulkOverBudget(bulk));
     }
     GateDecision::Proceed
 }
 
 fn evaluate_unknown(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
-    const UNKNOWN: &str = "the cloud knows no machine of this id with these credentials";
     if facts.node == NodeState::Ready {
-        return hold(
-            format!("{UNKNOWN}, while its Node is ready: check that they belong to the right account and region"),
-            "its Node is not ready",
-        );
+        return hold(RemovalRefusal::UnknownUnderReadyNode);
     }
     if facts.confirmed {
         return GateDecision::Proceed;
     }
     if let Some(distrusted) = &constraints.distrusted {
-        return hold_for_operator(format!("{UNKNOWN}, and {distrusted}"), "that is over");
+        return hold(RemovalRefusal::Unknown(RemovalObstacle::Distrusted(distrusted.clone())));
     }
     if let Some(frozen) = &constraints.frozen {
-        return hold_for_operator(format!("{UNKNOWN}, and {frozen}"), "the freeze ends");
+        return hold(RemovalRefusal::Unknown(RemovalObstacle::Frozen(frozen.clone())));
     }
-    if let Some(capped) = &constraints.capped {
-        let held = hold_for_operator(format!("{UNKNOWN}, and {}", capped.reason), "the window moves on");
-        return until(held, capped.until);
+    if let Some(LimitHold { limit, until }) = &constraints.capped {
+        return hold_until(RemovalRefusal::Unknown(RemovalObstacle::RateLimited(limit.clone())), *until);
     }
     GateDecision::Proceed
 }
 
-fn hold(reason: String, release: &'static str) -> GateDecision {
-    GateDecision::Hold { reason: Text::from(reason), release, until: None, by_operator: false }
+fn hold(refusal: RemovalRefusal) -> GateDecision {
+    GateDecision::Hold { refusal, until: None }
 }
 
-fn hold_for_operator(reason: String, release: &'static str) -> GateDecision {
-    GateDecision::Hold { reason: Text::from(reason), release, until: None, by_operator: true }
-}
-
-fn until(verdict: GateDecision, at: Option<Timestamp>) -> GateDecision {
-    match verdict {
-        GateDecision::Hold { reason, release, by_operator, .. } => {
-            GateDecision::Hold { reason, release, until: at, by_operator }
-        }
-        GateDecision::Proceed => GateDecision::Proceed,
-    }
+fn hold_until(refusal: RemovalRefusal, until: Timestamp) -> GateDecision {
+    GateDecision::Hold { refusal, until: Some(until) }
 }
 
 /// A removal that is held.
@@ -250,10 +204,8 @@ fn until(verdict: GateDecision, at: Option<Timestamp>) -> GateDecision {
 pub struct HeldRemoval {
     /// Time of the first evaluation that held it.
     pub since: Timestamp,
-    /// Sentence for operators.
-    pub reason: Text,
-    /// What ends the hold.
-    pub release: Text,
+    /// Why it is held.
+    pub refusal: RemovalRefusal,
 }
 
 /// Held removals of one cluster, and recent removals of machines deleted by hand.
@@ -270,10 +222,10 @@ pub(in crate::control) struct HeldRemovals {
 
 impl HeldRemovals {
     /// Holds the removal of the machine of `claim`.
-    pub fn hold(&mut self, cause: HoldCause, claim: &Text, reason: Text, release: Text, now: Timestamp) {
+    pub fn hold(&mut self, cause: HoldCause, claim: &Text, refusal: RemovalRefusal, now: Timestamp) {
         let key = (cause, claim.clone());
         let since = self.held.get(&key).map_or(now, |held| held.since);
-        let held = HeldRemoval { since, reason, release };
+        let held = HeldRemoval { since, refusal };
         if self.held.get(&key) != Some(&held) {
             self.version += 1;
             self.held.insert(key, held);
@@ -309,8 +261,8 @@ impl HeldRemovals {
     }
 
     /// NodeClaims of the manual removals within the window.
-    pub fn recent_manual(&mut self, window_ms: i64, now: Timestamp) -> impl Iterator<Item = &Text> {
-        while self.manual.front().is_some_and(|(at, _)| now.millis_since(*at) >= window_ms) {
+    pub fn recent_manual(&mut self, window: Millis, now: Timestamp) -> impl Iterator<Item = &Text> {
+        while self.manual.front().is_some_and(|(at, _)| now.duration_since(*at) >= window) {
             self.manual.pop_front();
         }
         self.manual.iter().map(|(_, claim)| claim)

@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Hold;
-use super::rate_limits::RateLimitKind;
+use super::rate_limits::{LimitHold, RateLimitKind};
 use super::removal::{
-    Evidence, GateDecision, HoldCause, MachineFacts, NodeState, RemovalConstraints, evaluate_removal,
+    BulkDeletion, Distrust, Evidence, GateDecision, HoldCause, MachineFacts, NodeState, RemovalConstraints,
+    evaluate_removal,
 };
 use crate::cluster::{DisruptionPolicy, Key, NodeRecord, Observation};
 use crate::control::cluster_controller::{ClusterController, Context};
-use crate::control::machine::{LostNode, Machine, Stage};
-use crate::model::{MicroUsd, Text, Timestamp};
+use crate::control::machine::{LostNode, Machine, Stage, TerminationReason};
+use crate::model::{MicroUsd, Millis, Text, Timestamp};
 
-/// Interval, in milliseconds, at which manual removals held by a budget are evaluated again:
-/// budgets may have time windows.
-const RECHECK_MS: i64 = 60_000;
+/// Interval at which manual removals held by a budget are evaluated again: budgets may have time
+/// windows.
+const RECHECK_INTERVAL: Millis = Millis::from_mins(1);
 
 impl ClusterController {
     /// Facts about the machine of `claim`.
@@ -47,7 +47,7 @@ impl ClusterController {
     /// Whether no Node is reported, which is implausible, and no operator has confirmed it.
     fn lacks_all_nodes(&self, ctx: &Context<'_>) -> bool {
         let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
-        self.state.has_no_nodes() && !vouched && !ctx.settings.collect.accept_absence
+        self.state.has_no_nodes() && !vouched
     }
 
     /// Whether it is unknown if the machine ever had a Node: it was recovered from a launch row or
@@ -87,7 +87,7 @@ impl ClusterController {
     /// Whether most Nodes of managed machines have vanished.
     pub(in crate::control) fn most_nodes_vanished(&self, ctx: &Context<'_>) -> bool {
         let rule = &ctx.settings.guardrails.quarantine;
-        if rule.percent == 0 || ctx.settings.collect.accept_absence {
+        if rule.percent == 0 {
             return false;
         }
         let vanished = self.machines.values().filter(|machine| self.has_vanished(machine)).count();
@@ -142,9 +142,8 @@ impl ClusterController {
     /// Node vanished under pods, the removal waits and the cloud is queried by id.
     pub(in crate::control) fn may_terminate_without_node(&mut self, claim: &Text, ctx: &mut Context<'_>) -> bool {
         let facts = self.machine_facts(claim, ctx);
-        let rule = ctx.settings.guardrails.removal;
-        let verdict = evaluate_removal(&rule, Evidence::Terminating, facts, &RemovalConstraints::default());
-        let may_begin = self.apply_gate_decision(HoldCause::NodeVanished, claim, &verdict, ctx.now);
+        let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
+        let may_begin = self.apply_gate_decision(HoldCause::NodeVanished, claim, verdict, ctx.now);
         if !may_begin {
             self.inspect_instance_of(claim, ctx);
         }
@@ -156,7 +155,7 @@ impl ClusterController {
         &mut self,
         cause: HoldCause,
         claim: &Text,
-        verdict: &GateDecision,
+        verdict: GateDecision,
         now: Timestamp,
     ) -> bool {
         match verdict {
@@ -164,19 +163,11 @@ impl ClusterController {
                 self.guardrails.waiting_removals.release(cause, claim);
                 true
             }
-            GateDecision::Hold { reason, release, by_operator, .. } => {
-                let word =
-                    if *by_operator { format!(", or until `{}`", self.confirm_command()) } else { String::new() };
-                let release = Text::from(format!("until {release}{word}"));
-                self.guardrails.waiting_removals.hold(cause, claim, reason.clone(), release, now);
+            GateDecision::Hold { refusal, .. } => {
+                self.guardrails.waiting_removals.hold(cause, claim, refusal, now);
                 false
             }
         }
-    }
-
-    /// CLI command that confirms the held removals of this cluster.
-    pub(in crate::control) fn confirm_command(&self) -> String {
-        format!("fleetwright removals confirm {}", self.cluster)
     }
 
     /// Applies an operator's confirmation to every removal that is held now.
@@ -203,8 +194,7 @@ impl ClusterController {
         self.guardrails
             .waiting_removals
             .retain(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
-        let reason = Text::from("the NodeClaim or its Node was deleted in the cluster");
-        self.terminate_deleted_by_hand(waiting, deleted, &reason, ctx);
+        self.terminate_deleted_by_hand(waiting, deleted, &TerminationReason::DeletedByHand, ctx);
     }
 
     /// Terminates those of `waiting` that the removal gate admits. `deleted` are all machines with
@@ -213,7 +203,7 @@ impl ClusterController {
         &mut self,
         waiting: Vec<Text>,
         deleted: &BTreeSet<Text>,
-        reason: &Text,
+        reason: &TerminationReason,
         ctx: &mut Context<'_>,
     ) {
         if waiting.is_empty() {
@@ -231,22 +221,22 @@ impl ClusterController {
             let allowance = allowances.get(&pool).copied().unwrap_or(0);
             let allowance =
                 if facts.confirmed && self.has_no_terminations(&pool) { allowance.max(1) } else { allowance };
-            let bulk = bulk.clone().filter(|_| counted);
+            let bulk = bulk.filter(|_| counted);
             let capped = capped.clone().filter(|_| headroom == 0);
             let constraints = RemovalConstraints {
                 distrusted: None,
-                frozen: self.freeze_reason(&claim, ctx),
+                frozen: self.freeze_of(&claim, ctx).cloned(),
                 capped,
                 bulk,
                 allowance,
             };
-            let verdict = evaluate_removal(&ctx.settings.guardrails.removal, Evidence::ByHand, facts, &constraints);
+            let verdict = evaluate_removal(Evidence::ByHand, facts, &constraints);
             if let GateDecision::Hold { until, .. } = &verdict {
-                let again = until.unwrap_or_else(|| ctx.after(RECHECK_MS)).max(ctx.after(1_000));
+                let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
                 self.guardrails.waiting_removals.recheck_at =
                     Some(self.guardrails.waiting_removals.recheck_at.map_or(again, |at| at.min(again)));
             }
-            if self.apply_gate_decision(HoldCause::ByHand, &claim, &verdict, ctx.now) {
+            if self.apply_gate_decision(HoldCause::ByHand, &claim, verdict, ctx.now) {
                 if counted {
                     self.guardrails.waiting_removals.record_manual(&claim, ctx.now);
                 }
@@ -255,13 +245,13 @@ impl ClusterController {
                     allowances.insert(pool, allowance.saturating_sub(1));
                     self.count_removal(&claim, ctx);
                 }
-                self.begin_termination(&claim, reason, None, ctx);
+                self.begin_termination(&claim, reason.clone(), None, ctx);
             }
         }
     }
 
-    /// Sentence with the counts, if more machines were deleted by hand than may be removed at once.
-    fn bulk_deletion(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, ctx: &Context<'_>) -> Option<Text> {
+    /// The counts, if more machines were deleted by hand than may be removed at once.
+    fn bulk_deletion(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, ctx: &Context<'_>) -> Option<BulkDeletion> {
         let rule = ctx.settings.guardrails.removal;
         let has_node = |claim: &&Text| self.machine_facts(claim, ctx).node != NodeState::Never;
         let mut all: BTreeSet<Text> = waiting.iter().filter(has_node).cloned().collect();
@@ -270,19 +260,13 @@ impl ClusterController {
             |claim: &&Text| self.machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_some());
         all.extend(deleted.iter().filter(leaving).cloned());
         let lately: Vec<Text> =
-            self.guardrails.waiting_removals.recent_manual(rule.by_hand_window_ms, ctx.now).cloned().collect();
+            self.guardrails.waiting_removals.recent_manual(rule.by_hand_window, ctx.now).cloned().collect();
         let gone = lately.iter().filter(|claim| !self.machines.contains_key(*claim)).count();
         all.extend(lately);
         let machines = self.machines.len() + gone;
         let most = rule.by_hand(machines);
-        (all.len() > most).then(|| {
-            let minutes = rule.by_hand_window_ms / 60_000;
-            Text::from(format!(
-                "{} of {machines} machines were deleted by hand or with their NodePool within {minutes} min, more than the {most} \
-                 that may be removed at once",
-                all.len()
-            ))
-        })
+        let window_minutes = rule.by_hand_window.as_mins();
+        (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
     }
 
     /// How many machines of each NodePool its last known disruption budgets allow to start
@@ -317,13 +301,13 @@ impl ClusterController {
     pub(in crate::control) fn removal_constraints(&self, claim: &Text, ctx: &Context<'_>) -> RemovalConstraints {
         let (headroom, capped) = self.removal_headroom(vec![self.price_of(claim)], ctx);
         let capped = capped.filter(|_| headroom == 0);
-        let frozen = self.freeze_reason(claim, ctx);
-        RemovalConstraints { distrusted: self.distrust_reason(), frozen, capped, ..RemovalConstraints::default() }
+        let frozen = self.freeze_of(claim, ctx).cloned();
+        RemovalConstraints { distrusted: self.distrust(), frozen, capped, ..RemovalConstraints::default() }
     }
 
     /// How many of the machines with these prices the rate limit on removals admits, and why not
     /// more.
-    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<Hold>) {
+    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitHold>) {
         let rule = &ctx.settings.guardrails.removals;
         ctx.guardrails.removals.admit(rule, RateLimitKind::Removals, self.population(ctx), prices, ctx.now)
     }
@@ -339,9 +323,10 @@ impl ClusterController {
     }
 
     /// Why the agent's snapshot, or the cloud's listing, is not trusted.
-    fn distrust_reason(&self) -> Option<Text> {
-        let quarantine = self.guardrails.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
-        quarantine.or_else(|| self.gc.suspicion().map(|suspicion| suspicion.reason.clone()))
+    fn distrust(&self) -> Option<Distrust> {
+        let quarantine = self.guardrails.quarantine.as_ref();
+        let quarantine = quarantine.map(|quarantine| Distrust::Quarantine(quarantine.reason.clone()));
+        quarantine.or_else(|| self.gc.suspicion().map(|suspicion| Distrust::Listing(suspicion.loss.clone())))
     }
 
     /// Drops the holds of machines that are gone.

@@ -7,18 +7,19 @@
 //! is any node while pods wait for a plan that may use it. After a takeover the new owner restores
 //! the assignments of the same plan.
 
+use super::disabled_guards::Guard;
 use crate::control::cluster_controller::{ClusterController, Context};
 use crate::control::machine::Stage;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 impl ClusterController {
     /// Drains the machine of `claim` now, or as soon as its pods are planned.
     pub fn drain_when_replaced(&mut self, claim: &Text, ctx: &mut Context<'_>) {
-        let wait = ctx.settings.guardrails.replacement_wait_ms;
-        if wait <= 0 || !self.is_ready() || !self.has_demand_on(claim, ctx) {
+        let wait = ctx.settings.guardrails.replacement_wait;
+        if wait <= Millis::ZERO || !self.is_ready() || !self.has_demand_on(claim, ctx) {
             return self.drain_node(claim, ctx);
         }
-        let until = ctx.after(wait);
+        let until = ctx.now + wait;
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = until;
         }
@@ -26,7 +27,7 @@ impl ClusterController {
 
     /// Expires assignments, except those of pods on draining nodes.
     pub fn expire_assignments(&mut self, ctx: &mut Context<'_>) {
-        if ctx.settings.guardrails.keep_replacements {
+        if ctx.disabled_guards.is_enabled(Guard::Replacement) {
             self.state.extend_assignments(ctx.now);
         } else {
             self.state.assignments.clear_successors();
@@ -40,13 +41,14 @@ impl ClusterController {
     /// When pending pods are planned, or the plan in progress is abandoned; until then it is
     /// unknown which empty nodes they need.
     pub fn pending_plan_due(&self, ctx: &Context<'_>) -> Option<Timestamp> {
-        let settings = ctx.settings;
-        if let Some(plan) = self.pending_plan.as_ref().filter(|_| settings.guardrails.keep_replacements) {
+        if !ctx.disabled_guards.is_enabled(Guard::Replacement) {
+            return None;
+        }
+        if let Some(plan) = &self.pending_plan {
             return Some(plan.keeps_nodes_until()).filter(|until| *until > ctx.now);
         }
-        let plan = self.window.closes_at(settings.batch_idle_ms, settings.batch_max_ms)?;
-        let awaited = settings.guardrails.keep_replacements && !self.state.demand(ctx.now).is_empty();
-        awaited.then_some(plan)
+        let plan = self.window.closes_at(ctx.settings.batch_idle, ctx.settings.batch_max)?;
+        (!self.state.demand(ctx.now).is_empty()).then_some(plan)
     }
 
     fn has_demand_on(&self, claim: &Text, ctx: &Context<'_>) -> bool {

@@ -16,11 +16,10 @@ use super::settings::GuardrailSettings;
 use crate::cluster::PodKey;
 use crate::control::ClusterId;
 use crate::control::cluster_controller::{ClusterController, Context};
-use crate::model::{MicroUsd, Text, Timestamp};
+use crate::model::{MicroUsd, Millis, Text, Timestamp};
 
-/// How far back launch rows are read, in milliseconds: the longest launch backoff. The other
-/// windows are shorter.
-pub const RESTORE_WINDOW_MS: i64 = 3_600_000;
+/// How far back launch rows are read: the longest launch backoff. The other windows are shorter.
+pub const RESTORE_WINDOW: Millis = Millis::from_hours(1);
 
 /// A recent launch attempt of any process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +45,14 @@ impl Guardrails {
         settings: &GuardrailSettings,
         now: Timestamp,
     ) {
-        let within = |at: Timestamp, window_ms: i64| now.millis_since(at) < window_ms;
+        let within = |at: Timestamp, window: Millis| now.duration_since(at) < window;
         for launch in past {
             let (claim, free) = (&launch.claim, MicroUsd(0));
-            if within(launch.begun, settings.launches.window_ms) && !self.launches.contains(cluster, claim) {
+            if within(launch.begun, settings.launches.window) && !self.launches.contains(cluster, claim) {
                 self.launches.restore(cluster, claim, free, launch.begun);
             }
             let went = launch.closed.filter(|_| launch.launched == Some(true));
-            if let Some(at) = went.filter(|at| within(*at, settings.removals.window_ms))
+            if let Some(at) = went.filter(|at| within(*at, settings.removals.window))
                 && !self.removals.contains(cluster, claim)
             {
                 self.removals.restore(cluster, claim, free, at);

@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use super::Mode;
 use super::removal::RemovalRule;
 use crate::control::ClusterId;
-use crate::model::MicroUsd;
+use crate::model::{MicroUsd, Millis};
 
-/// All guardrail settings. Durations are in milliseconds.
+/// All guardrail settings.
 #[derive(Debug, Clone)]
 pub struct GuardrailSettings {
     /// Mode of the fleet.
@@ -25,13 +25,10 @@ pub struct GuardrailSettings {
     pub launch_backoff: LaunchBackoffRule,
     /// When voluntary removals stop.
     pub circuit_breaker: CircuitBreakerRule,
-    /// Checks of the removal gate.
+    /// Removals at once of machines that were deleted by hand.
     pub removal: RemovalRule,
     /// How long a drain waits at most for a plan that places its pods; 0 drains at once.
-    pub replacement_wait_ms: i64,
-    /// Whether planned replacement capacity is reserved until the drain has ended. Off only in
-    /// tests.
-    pub keep_replacements: bool,
+    pub replacement_wait: Millis,
 }
 
 impl GuardrailSettings {
@@ -49,25 +46,24 @@ impl Default for GuardrailSettings {
             shadow: BTreeSet::new(),
             quarantine: QuarantineRule::default(),
             launches: RateLimitRule {
-                window_ms: TEN_MINUTES,
+                window: TEN_MINUTES,
                 cluster: Bound { machines: 500, usd_per_hour: dollars(1_000), percent: 0, free: 0 },
                 fleet: Bound { machines: 2_000, usd_per_hour: dollars(5_000), percent: 0, free: 0 },
             },
             removals: RateLimitRule {
-                window_ms: TEN_MINUTES,
+                window: TEN_MINUTES,
                 cluster: Bound { machines: 200, usd_per_hour: MicroUsd(0), percent: 50, free: 10 },
                 fleet: Bound { machines: 1_000, usd_per_hour: MicroUsd(0), percent: 25, free: 50 },
             },
             launch_backoff: LaunchBackoffRule::default(),
             circuit_breaker: CircuitBreakerRule::default(),
             removal: RemovalRule::default(),
-            replacement_wait_ms: 15_000,
-            keep_replacements: true,
+            replacement_wait: Millis::from_secs(15),
         }
     }
 }
 
-const TEN_MINUTES: i64 = 600_000;
+const TEN_MINUTES: Millis = Millis::from_mins(10);
 
 const fn dollars(amount: i64) -> MicroUsd {
     MicroUsd(amount * 1_000_000)
@@ -80,32 +76,29 @@ pub struct QuarantineRule {
     pub percent: usize,
     /// Delay before a second snapshot is requested. The loss is accepted when that snapshot matches
     /// the first and a second source confirms it.
-    pub confirm_ms: i64,
+    pub confirm_after: Millis,
     /// Nodes, NodeClaims or running machines that may always be missing.
     pub free_machines: usize,
     /// Pods that may always be missing.
     pub free_pods: usize,
     /// Objects deleted one by one within this window are counted together; 0 accepts each deletion.
-    pub window_ms: i64,
+    pub window: Millis,
     /// Above this percentage of a kind, a second source does not suffice to accept the loss.
     pub hold_percent: usize,
     /// Such a loss is accepted after this delay; 0 waits for the operator.
-    pub hold_ms: i64,
-    /// Whether a second source is required. Off only in tests.
-    pub second_source: bool,
+    pub hold_for: Millis,
 }
 
 impl Default for QuarantineRule {
     fn default() -> Self {
         Self {
             percent: 50,
-            confirm_ms: 60_000,
+            confirm_after: Millis::from_mins(1),
             free_machines: 3,
             free_pods: 20,
-            window_ms: 60_000,
+            window: Millis::from_mins(1),
             hold_percent: 90,
-            hold_ms: 0,
-            second_source: true,
+            hold_for: Millis::ZERO,
         }
     }
 }
@@ -113,8 +106,8 @@ impl Default for QuarantineRule {
 /// Limits within a sliding window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimitRule {
-    /// Length of the window, in milliseconds.
-    pub window_ms: i64,
+    /// Length of the window.
+    pub window: Millis,
     /// Limit of each cluster.
     pub cluster: Bound,
     /// Limit of all clusters together.
@@ -140,14 +133,14 @@ pub struct LaunchBackoffRule {
     /// Launches after which the pod waits; 0 disables the backoff.
     pub launches: u32,
     /// First delay; each further launch doubles it.
-    pub first_wait_ms: i64,
+    pub first_wait: Millis,
     /// Longest delay.
-    pub most_wait_ms: i64,
+    pub most_wait: Millis,
 }
 
 impl Default for LaunchBackoffRule {
     fn default() -> Self {
-        Self { launches: 3, first_wait_ms: 120_000, most_wait_ms: 3_600_000 }
+        Self { launches: 3, first_wait: Millis::from_mins(2), most_wait: Millis::from_hours(1) }
     }
 }
 
@@ -155,7 +148,7 @@ impl Default for LaunchBackoffRule {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitBreakerRule {
     /// Window in which outcomes count.
-    pub window_ms: i64,
+    pub window: Millis,
     /// Minimum number of outcomes for a decision.
     pub least: usize,
     /// Percentage of failures at which the breaker engages; 0 disables it.
@@ -166,6 +159,6 @@ pub struct CircuitBreakerRule {
 
 impl Default for CircuitBreakerRule {
     fn default() -> Self {
-        Self { window_ms: TEN_MINUTES, least: 5, engage_percent: 50, release_percent: 20 }
+        Self { window: TEN_MINUTES, least: 5, engage_percent: 50, release_percent: 20 }
     }
 }

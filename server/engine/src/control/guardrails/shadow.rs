@@ -16,6 +16,15 @@ use crate::plan::{Plan, PlanReport, PlannedNode};
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
 
+/// What a shadow decision says; an unchanged one is not recorded again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(in crate::control) struct ShadowContent {
+    would: Vec<String>,
+    notes: Vec<String>,
+    placed: Vec<(Text, Text)>,
+    unplaced: Vec<UnplacedPod>,
+}
+
 impl ClusterController {
     /// Whether decisions for this cluster are only recorded.
     pub fn is_shadow(&self, ctx: &Context<'_>) -> bool {
@@ -24,7 +33,7 @@ impl ClusterController {
 
     /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
     pub fn clear_shadow_plan(&mut self) {
-        self.guardrails.last_shadow_decisions[0].clear();
+        self.guardrails.last_shadow_decisions[0] = ShadowContent::default();
     }
 
     /// Records what the plan would have launched.
@@ -38,31 +47,35 @@ impl ClusterController {
     ) {
         let input = &basis.input;
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
-        let mut notes: Vec<String> = nodes.map(|node| would_launch(input, node)).collect();
-        notes.extend(report.notes);
+        let would = nodes.map(|node| would_launch(input, node)).collect();
+        let notes = report.notes;
         let placed: Vec<(Text, Text)> = (plan.placements.iter())
             .map(|(pod, node)| (Text::from(pod_name(input, *pod)), input.nodes[*node as usize].name.clone()))
             .collect();
         let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
-        let decision =
-            Decision { placed, unplaced, new_cost: cost, notes, ..self.shadow_decision(DecisionKind::Provision, ctx) };
+        let decision = self.shadow_decision(DecisionKind::Provision, ctx);
+        let decision = Decision { placed, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
         self.record_if_changed(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
     /// Records what would have been removed.
     pub fn record_shadow_removals(&mut self, kind: DecisionKind, removals: &[Removal], ctx: &mut Context<'_>) {
-        let would =
+        let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
-        let notes = removals.iter().map(would).collect();
-        let decision = Decision { notes, ..self.shadow_decision(kind, ctx) };
+        let would = removals.iter().map(sentence).collect();
+        let decision = Decision { would, ..self.shadow_decision(kind, ctx) };
         self.record_if_changed(1, decision, ctx);
     }
 
     fn record_if_changed(&mut self, about: usize, decision: Decision, ctx: &mut Context<'_>) {
-        let content = format!("{:?}{:?}{:?}", decision.notes, decision.placed, decision.unplaced);
-        let silent = decision.notes.is_empty() && decision.placed.is_empty() && decision.unplaced.is_empty();
-        if silent || self.guardrails.last_shadow_decisions[about] == content {
+        let content = ShadowContent {
+            would: decision.would.clone(),
+            notes: decision.notes.clone(),
+            placed: decision.placed.clone(),
+            unplaced: decision.unplaced.clone(),
+        };
+        if content == ShadowContent::default() || self.guardrails.last_shadow_decisions[about] == content {
             return;
         }
         self.guardrails.last_shadow_decisions[about] = content;
@@ -84,6 +97,7 @@ impl ClusterController {
             unplaced: Vec::new(),
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
+            would: Vec::new(),
             notes: Vec::new(),
             basis: None,
         }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::model::{MicroUsd, Text, Timestamp};
+use crate::model::{MicroUsd, Millis, Text, Timestamp};
 
 /// One event.
 #[derive(Debug, Clone)]
@@ -42,9 +42,9 @@ impl SlidingWindow {
         self.entries.iter().any(|entry| entry.key == *key)
     }
 
-    /// Drops events that are `window_ms` old or older.
-    pub fn expire(&mut self, window_ms: i64, now: Timestamp) {
-        while let Some(entry) = self.entries.front().filter(|entry| now.millis_since(entry.at) >= window_ms) {
+    /// Drops events that are `window` old or older.
+    pub fn expire(&mut self, window: Millis, now: Timestamp) {
+        while let Some(entry) = self.entries.front().filter(|entry| now.duration_since(entry.at) >= window) {
             self.cost = self.cost.saturating_sub(entry.price.0);
             self.entries.pop_front();
         }

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 
-use super::quarantine::{ObjectCounts, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
+use super::quarantine::{LossEvidence, ObjectCounts, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
 use super::unannounced_deletions;
 use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::control::cluster_controller::{ClusterController, Context};
-use crate::control::termination::OCCUPIED_MS;
+use crate::control::termination::OCCUPIED_FOR;
 use crate::control::{Effect, LaunchState, Listing, Removal};
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 impl ClusterController {
     /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
@@ -52,8 +52,8 @@ impl ClusterController {
         loss.unverifiable = loss.pods
             && (self.guardrails.persisted_counts.is_restored() || self.state.lost_all_pods_of_namespace(&snapshot));
         let reported = (Quarantine::state_of_snapshot(snapshot, ctx.now), shown);
-        let resync_at = ctx.after(rule.confirm_ms);
-        let mut quarantine = self.new_quarantine(loss, "the agent's snapshot", reported, resync_at, ctx);
+        let resync_at = ctx.now + rule.confirm_after;
+        let mut quarantine = self.new_quarantine(loss, LossEvidence::Snapshot, reported, resync_at, ctx);
         if let Some(first) = known.filter(|known| known.matches_counts(rule, shown)) {
             quarantine = quarantine.continue_from(first, ctx.now);
             let ran = self.known_running_instances(&quarantine, ctx);
@@ -70,9 +70,10 @@ impl ClusterController {
     /// Accepts an unannounced deletion unless too much was lost within the window.
     fn accept_deletion(&mut self, key: Key, ctx: &mut Context<'_>) -> Option<Observation> {
         let rule = &ctx.settings.guardrails.quarantine;
-        let lost = self.state.unannounced_deletion(&key).filter(|_| rule.window_ms > 0 && self.state.is_synced());
+        let lost =
+            self.state.unannounced_deletion(&key).filter(|_| rule.window > Millis::ZERO && self.state.is_synced());
         let Some(object) = lost.filter(|_| !self.is_leaving(&key)) else { return Some(Observation::Delete(key)) };
-        self.guardrails.unannounced_deletions.expire(rule.window_ms, ctx.now);
+        self.guardrails.unannounced_deletions.expire(rule.window, ctx.now);
         let present = ObjectCounts::of_state(&self.state, 0);
         let had = present.plus(self.guardrails.unannounced_deletions.counts());
         let has = present.minus(unannounced_deletions::one(&object));
@@ -85,8 +86,8 @@ impl ClusterController {
         let mut reported = Box::new(self.state.clone());
         reported.apply(Observation::Delete(key), ctx.now);
         self.restore_deleted_objects(ctx.now);
-        let source = format!("the agent deleted objects unannounced within {} s and now", rule.window_ms / 1_000);
-        let quarantine = self.new_quarantine(loss, &source, (reported, has), ctx.now, ctx);
+        let evidence = LossEvidence::UnannouncedDeletions { window_s: rule.window.as_secs() };
+        let quarantine = self.new_quarantine(loss, evidence, (reported, has), ctx.now, ctx);
         self.enter_quarantine(quarantine);
         None
     }
@@ -105,12 +106,12 @@ impl ClusterController {
     fn new_quarantine(
         &self,
         loss: SuspectedLoss,
-        source: &str,
+        evidence: LossEvidence,
         reported: (Box<ClusterState>, ObjectCounts),
         resync_at: Timestamp,
         ctx: &Context<'_>,
     ) -> Quarantine {
-        let reason = loss.quarantine_reason(&ctx.settings.guardrails.quarantine, &self.cluster, source);
+        let reason = loss.quarantine_reason(&ctx.settings.guardrails.quarantine, &self.cluster, evidence);
         Quarantine::begin(loss, reason, reported, resync_at, ctx.now)
     }
 
@@ -160,7 +161,7 @@ impl ClusterController {
         let known = known.map(|m| (m.provider_id.clone(), self.state.node_of_machine(&m.provider_id).is_some()));
         let joined = |claim: &Text| {
             let created = quarantine.reported().claim(claim).and_then(|claim| claim.created);
-            created.is_some_and(|at| ctx.now.millis_since(at) >= ctx.settings.registration_timeout_ms)
+            created.is_some_and(|at| ctx.now.duration_since(at) >= ctx.settings.registration_timeout)
         };
         known.chain(self.recovered_running().map(|(claim, id)| (id.clone(), joined(claim)))).collect()
     }
@@ -187,7 +188,7 @@ impl ClusterController {
             return;
         };
         quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
-        let (cluster, reason) = (self.cluster.clone(), quarantine.reason.clone());
+        let (cluster, reason) = (self.cluster.clone(), Text::from(quarantine.reason.to_string()));
         ctx.effects.push(Effect::Resync { cluster, reason });
     }
 
@@ -203,11 +204,11 @@ impl ClusterController {
         let lost = self
             .guardrails
             .unannounced_deletions
-            .last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window_ms);
+            .last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
         // A later pod event proves that the watch of that Node's pods works.
         let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
         let occupied = self.machines.get(claim).and_then(|machine| machine.occupied_at).filter(unseen);
-        let occupied = occupied.map(|at| Timestamp(at.0.saturating_add(OCCUPIED_MS)));
+        let occupied = occupied.map(|at| at + OCCUPIED_FOR);
         lost.max(occupied).filter(|until| *until > ctx.now)
     }
 

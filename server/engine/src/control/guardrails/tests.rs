@@ -1,4 +1,4 @@
-//! Each guardrail with its sabotage: the same run with the guardrail's setting off breaks the
+//! Each guardrail with its sabotage: the same run with the guardrail switched off breaks the
 //! property under test.
 
 mod drains;

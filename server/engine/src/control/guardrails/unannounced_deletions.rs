@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use super::quarantine::ObjectCounts;
 use crate::cluster::Object;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
 /// Deleted objects, oldest first.
 #[derive(Debug, Default)]
@@ -30,9 +30,9 @@ impl UnannouncedDeletions {
         self.entries.push_back((now, object));
     }
 
-    /// Drops deletions that are `window_ms` old or older.
-    pub fn expire(&mut self, window_ms: i64, now: Timestamp) {
-        while let Some((_, object)) = self.entries.front().filter(|(at, _)| now.millis_since(*at) >= window_ms) {
+    /// Drops deletions that are `window` old or older.
+    pub fn expire(&mut self, window: Millis, now: Timestamp) {
+        while let Some((_, object)) = self.entries.front().filter(|(at, _)| now.duration_since(*at) >= window) {
             self.counts = self.counts.minus(one(object));
             self.entries.pop_front();
         }
@@ -52,10 +52,10 @@ impl UnannouncedDeletions {
 
     /// When the last recorded pod deletion on `node` expires.
     #[must_use]
-    pub fn last_pod_loss_expiry(&self, node: &Text, window_ms: i64) -> Option<Timestamp> {
+    pub fn last_pod_loss_expiry(&self, node: &Text, window: Millis) -> Option<Timestamp> {
         let on_node = |object: &Object| matches!(object, Object::Pod(pod) if pod.node.as_ref() == Some(node));
         let last = self.entries.iter().rev().find(|(_, object)| on_node(object));
-        last.map(|(at, _)| Timestamp(at.0.saturating_add(window_ms)))
+        last.map(|(at, _)| *at + window)
     }
 }
 

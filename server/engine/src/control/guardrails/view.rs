@@ -1,5 +1,7 @@
 //! Guardrail state of one cluster, as shown to operators.
 
+use std::fmt::Display;
+
 use super::removal::{HeldRemoval, HoldCause};
 use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
 use crate::control::ClusterId;
@@ -59,7 +61,7 @@ impl GuardrailsView {
         settings: &GuardrailSettings,
         cluster: &ClusterId,
     ) -> Self {
-        let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| held.reason.clone());
+        let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| sentence(&held.reason));
         let (joined, failed) = guardrails.circuit_breaker.cluster_outcomes(cluster);
         let whole = guardrails.freezes.for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
         Self {
@@ -67,10 +69,13 @@ impl GuardrailsView {
             quarantine: cluster_guardrails
                 .quarantine
                 .as_ref()
-                .map(|quarantine| (quarantine.reason.clone(), quarantine.since)),
-            freezes: guardrails.freezes.for_cluster(cluster).map(super::Freeze::sentence).collect(),
-            frozen: whole.map(super::Freeze::sentence),
-            circuit_breaker: guardrails.circuit_breaker.reason(&settings.circuit_breaker, cluster),
+                .map(|quarantine| (sentence(&quarantine.reason), quarantine.since)),
+            freezes: guardrails.freezes.for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
+            frozen: whole.map(|freeze| sentence(freeze)),
+            circuit_breaker: guardrails
+                .circuit_breaker
+                .engaged(&settings.circuit_breaker, cluster)
+                .map(|engaged| sentence(&engaged)),
             held_launches: reason(&cluster_guardrails.held_launches),
             held_removals: reason(&cluster_guardrails.held_removals),
             pods_waiting: cluster_guardrails.launch_backoff.waiting(guardrails.now),
@@ -78,7 +83,7 @@ impl GuardrailsView {
             removed: guardrails.removals.cluster_count(cluster),
             joined,
             failed,
-            waiting_removals: cluster_guardrails.waiting_removals.all().map(waiting).collect(),
+            waiting_removals: cluster_guardrails.waiting_removals.all().map(|held| waiting(cluster, held)).collect(),
             untrusted_listing: None,
         }
     }
@@ -110,7 +115,12 @@ impl GuardrailsView {
     }
 }
 
-fn waiting((_, claim, held): (HoldCause, &Text, &HeldRemoval)) -> WaitingRemoval {
-    let HeldRemoval { since, reason, release } = held.clone();
-    WaitingRemoval { claim: claim.clone(), since, reason, release }
+fn waiting(cluster: &ClusterId, (_, claim, held): (HoldCause, &Text, &HeldRemoval)) -> WaitingRemoval {
+    let HeldRemoval { since, refusal } = held;
+    let (reason, release) = (sentence(refusal), Text::from(refusal.release(cluster)));
+    WaitingRemoval { claim: claim.clone(), since: *since, reason, release }
+}
+
+fn sentence(reason: &dyn Display) -> Text {
+    Text::from(reason.to_string())
 }

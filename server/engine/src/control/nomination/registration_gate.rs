@@ -4,7 +4,7 @@
 //! ```text
 //!  node a   joined ── ready ─ held ────────────╥ nominations of a, registered: its pods are bound
 //!  node b       joined ────────────── ready ───╨───────────────────────╥ nominations of b, registered
-//!                        └ at most open_together_ms ┘
+//!                        └─ at most open_together ──┘
 //! ```
 //!
 //! **Together.** If node a were registered before node b has joined, pods planned for b would fail
@@ -29,28 +29,27 @@ use super::super::cluster_controller::ClusterController;
 use super::super::machine::{Machine, Stage};
 use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{NodeRecord, Target};
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-/// How long a Node that is not ready is held for the sake of its nominations, in milliseconds from
-/// its creation. A kubelet is usually ready sooner; a cluster whose network starts only on
-/// registered Nodes is delayed no longer than this.
-pub const MAX_NODE_WAIT_MS: i64 = 30_000;
+/// How long a Node that is not ready is held for the sake of its nominations, counted from its
+/// creation. A kubelet is usually ready sooner; a cluster whose network starts only on registered
+/// Nodes is delayed no longer than this.
+pub const MAX_NODE_WAIT: Millis = Millis::from_secs(30);
 
-/// How long the next Nodes wait after the last pod of the previous ones was bound, in milliseconds.
-/// kube-scheduler binds a hundred pods within a second; pods not bound by then wait for something
-/// else.
-const BINDING_WAIT_MS: i64 = 3_000;
-/// All Nodes of a decision are registered this long after the first, in milliseconds.
-const MAX_GROUP_WAIT_MS: i64 = 30_000;
-/// Nominations are stable when none has changed for this long, in milliseconds: a busy
-/// kube-scheduler makes ten and more attempts in that time.
-const STABLE_NOMINATIONS_MS: i64 = 500;
-/// How long stable nominations are waited for, in milliseconds. They become stable once
-/// kube-scheduler has finished its queued attempts, which takes a busy machine some seconds.
-const MAX_NOMINATION_WAIT_MS: i64 = 15_000;
-/// How long the first nomination is waited for, in milliseconds; a kube-scheduler without support
-/// for nominations never shows one.
-const FIRST_NOMINATION_WAIT_MS: i64 = 2_000;
+/// How long the next Nodes wait after the last pod of the previous ones was bound. kube-scheduler
+/// binds a hundred pods within a second; pods not bound by then wait for something else.
+const BINDING_WAIT: Millis = Millis::from_secs(3);
+/// All Nodes of a decision are registered this long after the first.
+const MAX_GROUP_WAIT: Millis = Millis::from_secs(30);
+/// Nominations are stable when none has changed for this long: a busy kube-scheduler makes ten and
+/// more attempts in that time.
+const STABLE_NOMINATIONS_FOR: Millis = Millis::new(500);
+/// How long stable nominations are waited for. They become stable once kube-scheduler has finished
+/// its queued attempts, which takes a busy machine some seconds.
+const MAX_NOMINATION_WAIT: Millis = Millis::from_secs(15);
+/// How long the first nomination is waited for; a kube-scheduler without support for nominations
+/// never shows one.
+const FIRST_NOMINATION_WAIT: Millis = Millis::from_secs(2);
 
 /// Nodes that are not registered yet, by NodeClaim, and until when at the latest.
 pub type RegistrationGate = BTreeMap<Text, Timestamp>;
@@ -97,24 +96,24 @@ type GroupKey = (DecisionId, Text);
 
 impl ClusterController {
     /// Records since when Nodes are registrable, and recomputes which of them are held.
-    pub fn update_registration_gate(&mut self, open_together_ms: i64, now: Timestamp) {
+    pub fn update_registration_gate(&mut self, open_together: Millis, now: Timestamp) {
         self.registration_gate.clear();
         if !self.machines.values().any(|machine| self.node_awaiting_registration(machine).is_some()) {
             return;
         }
         self.record_registrable_nodes(now);
         let mut registration_gate = self.unready_nodes(now);
-        if open_together_ms > 0 {
+        if open_together > Millis::ZERO {
             for group in self.decision_groups(now).into_values() {
-                registration_gate.extend(self.held_nodes(group, open_together_ms, now));
+                registration_gate.extend(self.held_nodes(group, open_together, now));
             }
         }
         self.registration_gate = registration_gate;
     }
 
     /// Nodes of a group that are held, and until when at the latest.
-    fn held_nodes(&mut self, group: DecisionGroup, open_together_ms: i64, now: Timestamp) -> RegistrationGate {
-        let step = group.next_step(open_together_ms, now);
+    fn held_nodes(&mut self, group: DecisionGroup, open_together: Millis, now: Timestamp) -> RegistrationGate {
+        let step = group.next_step(open_together, now);
         let (next, others): (Vec<_>, Vec<_>) = group.waiting.into_iter().partition(|(share, _)| match step {
             RegistrationStep::Wait(_) => false,
             RegistrationStep::Register(first, _) => *share == first,
@@ -152,14 +151,13 @@ impl ClusterController {
                 all &= pod.own_nomination.as_ref() == node;
             }
         }
-        let after = |at: Timestamp, millis: i64| Timestamp(at.0.saturating_add(millis));
         let until = match (some, all) {
             (false, true) => return None,
-            (_, true) => after(self.nomination_retries.last_change.max(began), STABLE_NOMINATIONS_MS),
-            (true, false) => after(began, MAX_NOMINATION_WAIT_MS),
-            (false, false) => after(began, FIRST_NOMINATION_WAIT_MS),
+            (_, true) => self.nomination_retries.last_change.max(began) + STABLE_NOMINATIONS_FOR,
+            (true, false) => began + MAX_NOMINATION_WAIT,
+            (false, false) => began + FIRST_NOMINATION_WAIT,
         };
-        let until = until.min(after(began, MAX_NOMINATION_WAIT_MS));
+        let until = until.min(began + MAX_NOMINATION_WAIT);
         (until > now).then_some(until)
     }
 
@@ -198,9 +196,7 @@ impl ClusterController {
             self.machines.values().filter_map(|machine| Some((machine, self.node_awaiting_registration(machine)?)));
         let unready = unregistered
             .filter(|(machine, _)| machine.registrable_since.is_none() && self.has_assigned_pods(&machine.claim));
-        let until = unready.filter_map(|(machine, node)| {
-            Some((machine.claim.clone(), Timestamp(node.created?.0.saturating_add(MAX_NODE_WAIT_MS))))
-        });
+        let until = unready.filter_map(|(machine, node)| Some((machine.claim.clone(), node.created? + MAX_NODE_WAIT)));
         until.filter(|(_, until)| *until > now).collect()
     }
 
@@ -218,7 +214,7 @@ impl ClusterController {
         match (machine.registration_ordered_at, machine.registrable_since) {
             (Some(at), _) => {
                 group.began = Some(group.began.map_or(at, |began| began.min(at)));
-                let until = Timestamp(at.max(self.nomination_retries.last_bound).0.saturating_add(BINDING_WAIT_MS));
+                let until = at.max(self.nomination_retries.last_bound) + BINDING_WAIT;
                 let assigned = self.assigned_pods(&machine.claim);
                 if until > now && self.nominable(&machine.claim, &assigned).next().is_some() {
                     group.binding_until = group.binding_until.max(Some(until));
@@ -244,10 +240,9 @@ impl ClusterController {
 }
 
 impl DecisionGroup {
-    fn next_step(&self, open_together_ms: i64, now: Timestamp) -> RegistrationStep {
-        let after = |at: Timestamp, millis: i64| Timestamp(at.0.saturating_add(millis));
-        let arrival = self.since.map(|since| after(since, open_together_ms)).filter(|_| self.awaits_nodes);
-        let end = after(self.began.unwrap_or(now), MAX_GROUP_WAIT_MS);
+    fn next_step(&self, open_together: Millis, now: Timestamp) -> RegistrationStep {
+        let arrival = self.since.map(|since| since + open_together).filter(|_| self.awaits_nodes);
+        let end = self.began.unwrap_or(now) + MAX_GROUP_WAIT;
         let first = self.waiting.iter().map(|(share, _)| *share).min();
         match (arrival.filter(|until| *until > now), self.binding_until) {
             (Some(until), _) => RegistrationStep::Wait(until),

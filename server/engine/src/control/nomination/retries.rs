@@ -14,14 +14,13 @@ use super::{needs_node, nomination, spread_refuses_nomination};
 use crate::cluster::planning::UNREGISTERED;
 use crate::cluster::{NodeRecord, Object, PodKey, PodRecord, Target};
 use crate::model::taints::first_untolerated;
-use crate::model::{Resources, Taint, Text, Timestamp};
+use crate::model::{Millis, Resources, Taint, Text, Timestamp};
 
-/// Nominations lost at about the same time are repeated together, this long after the first, in
-/// milliseconds: well within the second that kube-scheduler waits at least before it tries a pod
-/// again.
-const BATCH_MS: i64 = 200;
-/// Delay after the first nomination, in milliseconds; each further one doubles it.
-const FIRST_BACKOFF_MS: i64 = 500;
+/// Nominations lost at about the same time are repeated together, this long after the first: well
+/// within the second that kube-scheduler waits at least before it tries a pod again.
+const BATCH_DELAY: Millis = Millis::new(200);
+/// Delay after the first nomination; each further one doubles it.
+const FIRST_BACKOFF: Millis = Millis::new(500);
 /// Maximum number of nominations per pod and assignment.
 const MAX_ATTEMPTS: u32 = 6;
 
@@ -48,7 +47,7 @@ struct Retry {
 impl NominationRetries {
     /// Schedules a check after the batching delay.
     pub fn schedule(&mut self, now: Timestamp) {
-        self.schedule_at(Timestamp(now.0.saturating_add(BATCH_MS)));
+        self.schedule_at(now + BATCH_DELAY);
     }
 
     /// Schedules a check at once.
@@ -75,7 +74,7 @@ impl NominationRetries {
 
     fn record_attempt(&mut self, pod: PodKey, target: Target, now: Timestamp) {
         let count = self.retries.get(&pod).map_or(0, |retry| retry.count);
-        let not_before = Timestamp(now.0.saturating_add(FIRST_BACKOFF_MS << count));
+        let not_before = now + FIRST_BACKOFF * (1 << count);
         self.schedule_at(not_before);
         self.retries.insert(pod, Retry { target, count: count + 1, not_before });
     }

@@ -9,20 +9,21 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::testing::SynchronousController;
-use super::super::{Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, Settings};
+use super::super::{Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, PlanOutcome, Settings};
 use crate::cluster::testing::{node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::input::PlanningInput;
 use crate::model::labels::{HOSTNAME, REGISTERED, ZONE};
 use crate::model::pod::SpreadConstraint;
 use crate::model::{
-    CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, PodShape, Resources, Taint, Text, Timestamp,
+    CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, Millis, PodShape, Resources, Taint, Text,
+    Timestamp,
 };
 use crate::plan::{Plan, PlanReport, PlannedNode};
 use crate::schedule::CompileCache;
 
 /// One machine for all pods whose names begin with the same letter.
-fn by_letter(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn by_letter(input: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     let mut groups: BTreeMap<char, Vec<u32>> = BTreeMap::new();
     for (index, pod) in (0..).zip(&input.pods) {
         groups.entry(letter(&pod.name)).or_default().push(index);
@@ -99,10 +100,10 @@ impl Scenario {
     }
 
     fn run_to(&mut self, end: i64) {
-        while let Some(next) = self.controller.next_wakeup().filter(|next| next.0 <= end) {
-            self.now = self.now.max(next.0);
+        while let Some(next) = self.controller.next_wakeup().filter(|next| next.as_millis() <= end) {
+            self.now = self.now.max(next.as_millis());
             self.handle(Event::Tick);
-            let again = self.controller.next_wakeup().is_some_and(|next| next.0 <= self.now);
+            let again = self.controller.next_wakeup().is_some_and(|next| next.as_millis() <= self.now);
             assert!(!again, "stuck at {}", self.now);
         }
         self.now = end;
@@ -151,7 +152,7 @@ impl Scenario {
 
     /// Reports the Node of a machine as its kubelet created it, changed.
     fn update_node(&mut self, machine: &str, change: impl FnOnce(&mut NodeRecord)) {
-        let now = Timestamp(self.now);
+        let now = Timestamp::from_millis(self.now);
         let known = self.nodes.entry(letter(machine)).or_insert_with(|| {
             let mut young = node(machine);
             young.labels.retain(|key, _| !key.starts_with("karpenter.sh/"));
@@ -168,7 +169,7 @@ impl Scenario {
     }
 
     fn handle(&mut self, event: Event) {
-        let effects = self.controller.handle(event, Timestamp(self.now));
+        let effects = self.controller.handle(event, Timestamp::from_millis(self.now));
         for effect in effects {
             match effect {
                 Effect::RecordDecision(decision) => self.handle(Event::Recorded { decision: decision.id }),
@@ -258,7 +259,7 @@ fn nodes_of_one_decision_are_nominated_and_registered_together() {
 
 #[test]
 fn sabotage_without_waiting_for_one_another_the_first_node_is_registered_alone() {
-    let mut scenario = Scenario::new(|settings| settings.open_together_ms = 0);
+    let mut scenario = Scenario::new(|settings| settings.open_together = Millis::ZERO);
     let actions = scenario.run(&format!(
         "{TWO}
          6000 ready a

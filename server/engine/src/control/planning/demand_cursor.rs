@@ -83,7 +83,7 @@ mod tests {
     fn waiting(name: &str, priority: i32, created: i64) -> PodRecord {
         let mut record = pod(name, 100);
         record.shape = Arc::new(PodShape { priority, ..PodShape::clone(&record.shape) });
-        record.created = Some(Timestamp(created));
+        record.created = Some(Timestamp::from_millis(created));
         record
     }
 

@@ -15,13 +15,15 @@ use crate::control::cluster_controller::{ClusterController, Context};
 use crate::control::{UnplacedPod, order};
 use crate::input::PlanningInput;
 use crate::model::resources::NODES;
-use crate::model::{Labels, MicroUsd, NodePool, NodeStage, PodShape, Resources, Text, Timestamp, VolumeAlternatives};
+use crate::model::{
+    Labels, MicroUsd, Millis, NodePool, NodeStage, PodShape, Resources, Text, Timestamp, VolumeAlternatives,
+};
 use crate::plan::{Plan, PlanReport, PlannedNode};
 
-/// How long empty nodes are kept for a plan in progress that may use them, in milliseconds. A plan
-/// has bounded steps and takes seconds; if it waits longer in a queue, the nodes may be gone, and
-/// it is computed again for their pods.
-pub const KEEP_NODES_MS: i64 = 5 * 60_000;
+/// How long empty nodes are kept for a plan in progress that may use them. A plan has bounded steps
+/// and takes seconds; if it waits longer in a queue, the nodes may be gone, and it is computed
+/// again for their pods.
+pub const KEEP_NODES_FOR: Millis = Millis::from_mins(5);
 
 /// A requested plan without answer.
 #[derive(Debug)]
@@ -84,7 +86,7 @@ impl PodFacts {
 impl PendingPlan {
     /// Until when empty nodes are kept for it.
     pub fn keeps_nodes_until(&self) -> Timestamp {
-        Timestamp(self.since.0.saturating_add(KEEP_NODES_MS))
+        self.since + KEEP_NODES_FOR
     }
 }
 

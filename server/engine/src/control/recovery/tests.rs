@@ -4,7 +4,7 @@ use super::super::{Event, InstructionId, LaunchOrder, Launched, Settings};
 use super::*;
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Observation};
-use crate::model::{CapacityType, Effect as TaintEffect, Taint};
+use crate::model::{CapacityType, Effect as TaintEffect, Millis, Taint};
 
 fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
     ClusterSnapshot { pools: vec![pool()], ..snapshot }
@@ -14,7 +14,7 @@ fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
 fn decided() -> DecidedLaunch {
     let mut earlier = controller_with(cluster(ClusterSnapshot::default()));
     let decision = see_and_plan(&mut earlier, pod("a", 500));
-    DecidedLaunch { machine: decision.machines[0].clone(), decision: decision.id, at: Timestamp(3_000) }
+    DecidedLaunch { machine: decision.machines[0].clone(), decision: decision.id, at: Timestamp::from_millis(3_000) }
 }
 
 fn open(decided: &DecidedLaunch) -> OpenLaunch {
@@ -46,10 +46,12 @@ fn successor_with(
 ) -> (SynchronousController, Vec<Effect>) {
     let mut controller = SynchronousController::new(settings, one_machine);
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches };
-    let mut effects = controller.handle(adopted, Timestamp(100_000));
-    effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp(100_000)));
+    let mut effects = controller.handle(adopted, Timestamp::from_millis(100_000));
+    effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(100_000)));
     let observation = Observation::Snapshot(Box::new(cluster(snapshot)));
-    effects.extend(controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp(100_100)));
+    effects.extend(
+        controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(100_100)),
+    );
     (controller, effects)
 }
 
@@ -63,7 +65,7 @@ fn elsewhere() -> ClusterSnapshot {
 }
 
 fn acked(controller: &mut SynchronousController, instruction: InstructionId) -> Vec<Effect> {
-    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(101_000))
+    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(101_000))
 }
 
 fn closed(effects: &[Effect]) -> Vec<&Text> {
@@ -84,7 +86,7 @@ fn findings(effects: &[Effect]) -> Vec<&Finding> {
 
 /// Plans that the controller makes for the pods of the snapshot, up to 111 s.
 fn planned_again(controller: &mut SynchronousController) -> usize {
-    let effects = controller.handle(Event::Tick, Timestamp(111_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(111_000));
     effects.iter().filter(|effect| matches!(effect, Effect::RecordDecision(_))).count()
 }
 
@@ -108,7 +110,7 @@ fn a_repeated_launch_uses_its_recorded_settings_and_a_new_attempt_the_current_on
     let failure = super::super::LaunchFailure::Refused { code: text("c"), message: String::new(), retryable: true };
     let claim = decided.machine.claim.name;
     let failed = Event::LaunchFailed { cluster: text("c"), claim, attempt: 1, failure };
-    let effects = controller.handle(failed, Timestamp(101_000));
+    let effects = controller.handle(failed, Timestamp::from_millis(101_000));
     let again = effects.iter().find_map(|effect| match effect {
         Effect::Relaunch(decided) => Some(&decided.machine.launch),
         _ => None,
@@ -183,7 +185,7 @@ fn a_launch_with_unknown_outcome_is_repeated_although_no_pod_waits() {
 
 #[test]
 fn a_token_that_may_have_expired_is_not_reused() {
-    let decided = DecidedLaunch { at: Timestamp(100_100 - TOKEN_LIFE_MS), ..decided() };
+    let decided = DecidedLaunch { at: Timestamp::from_millis(100_100) - TOKEN_LIFETIME, ..decided() };
     let claims = vec![created(&decided)];
     let (_, effects) = successor(vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
     assert!(orders(&effects).is_empty());
@@ -210,7 +212,7 @@ fn an_instance_missing_in_its_claim_is_described_and_written_into_the_claim() {
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
     };
-    let effects = controller.handle(Event::Launched(Box::new(there)), Timestamp(101_000));
+    let effects = controller.handle(Event::Launched(Box::new(there)), Timestamp::from_millis(101_000));
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::MarkLaunched { .. })]), "{sent:?}");
 }
@@ -226,9 +228,12 @@ fn listed_twice(controller: &mut SynchronousController, claim: &Text) -> Vec<Eff
     let all = [(claim.clone(), "9"), (text("m0"), "m0"), (text("m1"), "m1"), (text("m2"), "m2")];
     let instances: Vec<super::super::ListedInstance> = all.into_iter().map(instance).collect();
     let mut list = |at| {
-        let listing =
-            super::super::Listing { requested_at: Timestamp(at), complete: true, instances: instances.clone() };
-        controller.handle(Event::Listed { cluster: text("c"), listing: Box::new(listing) }, Timestamp(at))
+        let listing = super::super::Listing {
+            requested_at: Timestamp::from_millis(at),
+            complete: true,
+            instances: instances.clone(),
+        };
+        controller.handle(Event::Listed { cluster: text("c"), listing: Box::new(listing) }, Timestamp::from_millis(at))
     };
     [list(110_000), list(170_000)].concat()
 }
@@ -251,7 +256,7 @@ fn a_launch_without_claim_and_instance_is_closed() {
     let decided = decided();
     let (mut controller, _) = successor(vec![launched(&decided, "aws:///z/i-9")], elsewhere());
     let gone = Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-9") };
-    let effects = controller.handle(gone, Timestamp(100_500));
+    let effects = controller.handle(gone, Timestamp::from_millis(100_500));
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{sent:?}");
     assert_eq!(closed(&acked(&mut controller, sent[0].0)), [&decided.machine.claim.name]);
@@ -283,7 +288,7 @@ fn a_continued_drain_keeps_its_deadline() {
     let deadline = |drain_deadline, grace| {
         let mut tainted = NodeRecord { drain_deadline, ..node("m0") };
         tainted.taints.push(Taint { key: text(DISRUPTED), value: Text::default(), effect: TaintEffect::NoSchedule });
-        let claim = ClaimRecord { termination_grace_period_ms: grace, ..claim("m0") };
+        let claim = ClaimRecord { termination_grace_period: grace, ..claim("m0") };
         let snapshot = ClusterSnapshot { claims: vec![claim], nodes: vec![tainted], ..ClusterSnapshot::default() };
         let (_, effects) = successor(Vec::new(), snapshot);
         match instructions(&effects).as_slice() {
@@ -292,9 +297,16 @@ fn a_continued_drain_keeps_its_deadline() {
         }
     };
     // It is 100.1 s now.
-    assert_eq!(deadline(Some(Timestamp(120_000)), None), Some(Timestamp(120_000)));
-    assert_eq!(deadline(Some(Timestamp(120_000)), Some(3_600_000)), Some(Timestamp(120_000)));
-    assert_eq!(deadline(None, Some(60_000)), Some(Timestamp(160_100)), "no deadline was recorded");
+    assert_eq!(deadline(Some(Timestamp::from_millis(120_000)), None), Some(Timestamp::from_millis(120_000)));
+    assert_eq!(
+        deadline(Some(Timestamp::from_millis(120_000)), Some(Millis::from_hours(1))),
+        Some(Timestamp::from_millis(120_000))
+    );
+    assert_eq!(
+        deadline(None, Some(Millis::from_mins(1))),
+        Some(Timestamp::from_millis(160_100)),
+        "no deadline was recorded"
+    );
     assert_eq!(deadline(None, None), None);
 }
 
@@ -302,7 +314,7 @@ fn a_continued_drain_keeps_its_deadline() {
 fn the_state_of_a_released_cluster_is_discarded() {
     let mut controller = controller_with(cluster(ClusterSnapshot::default()));
     let order = order_for_a(&mut controller);
-    let effects = controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp(6_000));
+    let effects = controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(6_000));
     assert!(matches!(effects.as_slice(), [Effect::PublishView { .. }]));
     assert!(controller.view("c").is_none());
     // A late answer has no effect.
@@ -310,9 +322,9 @@ fn the_state_of_a_released_cluster_is_discarded() {
         cluster: text("c"),
         claim: order.claim,
         attempt: 1,
-        failure: super::super::LaunchFailure::NoCapacity { unavailable: Vec::new() },
+        failure: super::super::LaunchFailure::InsufficientCapacity { unavailable: Vec::new() },
     };
-    assert!(instructions(&controller.handle(late, Timestamp(7_000))).is_empty());
+    assert!(instructions(&controller.handle(late, Timestamp::from_millis(7_000))).is_empty());
 }
 
 #[test]
@@ -324,16 +336,12 @@ fn a_first_snapshot_without_most_machines_terminates_nothing_until_an_operator_c
     let rows: Vec<OpenLaunch> = ["m0", "m1", "m2"].into_iter().map(row).collect();
     let ended = |effects: &[Effect]| effects.iter().filter(|effect| matches!(effect, Effect::Terminate { .. })).count();
     let nobody = text("m9");
-    let (mut controller, effects) = successor(rows.clone(), elsewhere());
+    let (mut controller, effects) = successor(rows, elsewhere());
     assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]);
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 0);
-    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp(102_000));
-    // The three, and the orphaned instance.
-    assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
-    // Sabotage: without the guard an incomplete snapshot terminates every instance.
-    let mut settings = Settings::default();
-    settings.collect.accept_absence = true;
-    let (mut controller, _) = successor_with(settings, rows, elsewhere());
+    // Sabotage: the confirmation switches the guard off, and the incomplete snapshot terminates every instance: the
+    // three, and the orphaned one.
+    controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp::from_millis(102_000));
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
 }
 
@@ -343,8 +351,8 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
     for left in [launched(&decided, "aws:///z/i-9"), open(&decided)] {
         let mut settings = Settings { identity: 2, first_number: 1_000, ..Settings::default() };
         // This test covers what follows after the quarantine accepted the snapshot.
-        settings.guardrails.quarantine.hold_percent = 100;
-        settings.guardrails.quarantine.second_source = false;
+        settings.guardrails.quarantine.hold_percent = 0;
+        settings.guardrails.quarantine.hold_for = Millis::from_mins(1);
         let (mut controller, effects) = successor_with(settings, vec![left.clone()], ClusterSnapshot::default());
         let quarantine = |controller: &SynchronousController| controller.view("c").unwrap().guardrails.quarantine;
         assert!(quarantine(&controller).is_some(), "{left:?}");
@@ -352,7 +360,7 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
         // A second one, 60 s later, agrees: the snapshot is accepted, and still no proof that the instance is orphaned.
         let observation = Observation::Snapshot(Box::new(cluster(ClusterSnapshot::default())));
         let again = Event::Observed { cluster: text("c"), observation };
-        let effects = controller.handle(again, Timestamp(160_100));
+        let effects = controller.handle(again, Timestamp::from_millis(160_100));
         assert!(quarantine(&controller).is_none());
         assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 1, of: 1 }]);
         assert!(instructions(&effects).is_empty() && orders(&effects).is_empty(), "{effects:?}");
@@ -361,7 +369,7 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
             cluster: text("c"),
             observation: Observation::upsert(crate::cluster::Object::Pod(bound_to("m9", pod("z", 100)))),
         };
-        let effects = controller.handle(shown, Timestamp(170_000));
+        let effects = controller.handle(shown, Timestamp::from_millis(170_000));
         assert!(!effects.is_empty(), "{left:?}");
         let acts = |effect: &Effect| matches!(effect, Effect::Describe { .. } | Effect::Instruct { .. });
         assert!(effects.iter().any(acts), "{effects:?}");

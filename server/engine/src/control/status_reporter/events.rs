@@ -10,18 +10,17 @@ use std::collections::BTreeMap;
 use crate::cluster::PodKey;
 use crate::control::cluster_controller::{ClusterController, Context};
 use crate::control::guardrails::removal::HoldCause;
-use crate::control::lifecycle::NO_CAPACITY;
-use crate::control::machine::Stage;
+use crate::control::machine::{Stage, TerminationReason};
 use crate::control::status::{EventOrder, ObjectRef};
 use crate::control::{Decision, Effect, Instruction, InstructionId};
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-const REPEAT_MS: i64 = 120_000;
-const UNPLACED_REPEAT_MS: i64 = 300_000;
+const REPEAT_INTERVAL: Millis = Millis::from_mins(2);
+const UNPLACED_REPEAT_INTERVAL: Millis = Millis::from_mins(5);
 /// Events that may be recorded at once.
 const BURST: i64 = 10;
-/// Sustained interval between two Events, in milliseconds.
-const EVENT_INTERVAL_MS: i64 = 200;
+/// Sustained interval between two Events.
+const EVENT_INTERVAL: Millis = Millis::new(200);
 /// Held removals for which Events are recorded in one pass.
 const MAX_WAITING_EVENTS: usize = 5;
 /// Longest message that the API server accepts (Kubernetes: events).
@@ -40,15 +39,13 @@ impl EventRecorder {
     fn allow(&mut self, event: &EventOrder, now: Timestamp) -> bool {
         self.recent.retain(|_, until| *until > now);
         let key = (event.subject.clone(), event.reason, event.message.clone());
-        let base = self.burst_restored_at.0.max(now.0);
-        if self.recent.contains_key(&key)
-            || base.saturating_add(EVENT_INTERVAL_MS) > now.0.saturating_add(BURST * EVENT_INTERVAL_MS)
-        {
+        let base = self.burst_restored_at.max(now);
+        if self.recent.contains_key(&key) || base + EVENT_INTERVAL > now + EVENT_INTERVAL * BURST {
             return false;
         }
-        self.burst_restored_at = Timestamp(base.saturating_add(EVENT_INTERVAL_MS));
-        let repeat = if event.reason == "FailedScheduling" { UNPLACED_REPEAT_MS } else { REPEAT_MS };
-        self.recent.insert(key, Timestamp(now.0.saturating_add(repeat)));
+        self.burst_restored_at = base + EVENT_INTERVAL;
+        let repeat = if event.reason == "FailedScheduling" { UNPLACED_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
+        self.recent.insert(key, now + repeat);
         true
     }
 }
@@ -86,14 +83,14 @@ impl ClusterController {
             // For a newly discovered machine, the previous process has recorded the earlier stages.
             let Some(earlier) = earlier.filter(|stage| *stage != machine.stage) else { continue };
             let claim = ObjectRef::Claim(machine.claim.clone());
-            let why = machine.termination_reason.clone().unwrap_or_default();
+            let why = machine.termination_message();
             events.extend(match machine.stage {
                 Stage::Launched => {
                     Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id)))
                 }
                 Stage::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
                 Stage::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
-                Stage::Deleting if *why == *NO_CAPACITY => {
+                Stage::Deleting if machine.termination_reason == Some(TerminationReason::InsufficientCapacity) => {
                     Some(warning(claim, "InsufficientCapacityError", why.to_string()))
                 }
                 _ if machine.stage.is_terminating() && !earlier.is_terminating() => {
@@ -131,7 +128,8 @@ impl ClusterController {
                 HoldCause::Foreign => "ForeignInstance",
                 HoldCause::ByHand | HoldCause::NodeVanished | HoldCause::Missing => "RemovalHeld",
             };
-            let message = format!("the removal of the machine waits {}: {}", held.release, held.reason);
+            let message =
+                format!("the removal of the machine waits {}: {}", held.refusal.release(&self.cluster), held.refusal);
             warning(ObjectRef::Claim(claim.clone()), reason, message)
         });
         events.collect()
@@ -211,7 +209,7 @@ mod tests {
     #[test]
     fn the_same_event_is_recorded_once_in_two_minutes_and_another_at_once() {
         let mut recorder = EventRecorder::default();
-        let mut may = |message: &str, at: i64| recorder.allow(&event("n", message), Timestamp(at));
+        let mut may = |message: &str, at: i64| recorder.allow(&event("n", message), Timestamp::from_millis(at));
         assert_eq!([may("a", 0), may("a", 119_999), may("b", 119_999), may("a", 120_000)], [true, false, true, true]);
     }
 
@@ -219,7 +217,9 @@ mod tests {
     fn ten_events_at_once_and_then_one_every_fifth_of_a_second() {
         let mut recorder = EventRecorder::default();
         let mut many = |from: usize, at: i64| {
-            (from..from + 100).filter(|name| recorder.allow(&event(&name.to_string(), "m"), Timestamp(at))).count()
+            (from..from + 100)
+                .filter(|name| recorder.allow(&event(&name.to_string(), "m"), Timestamp::from_millis(at)))
+                .count()
         };
         assert_eq!([many(0, 0), many(100, 199), many(200, 200), many(300, 1_200)], [10, 0, 1, 5]);
     }

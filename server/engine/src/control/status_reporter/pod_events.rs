@@ -12,12 +12,12 @@ use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::control::cluster_controller::ClusterController;
 use crate::control::machine::Stage;
 use crate::control::status::ObjectRef;
-use crate::model::{Text, Timestamp};
+use crate::model::{Millis, Text, Timestamp};
 
-/// Minimum interval between two writes for one NodeClaim, in milliseconds (Karpenter: the same).
-const MIN_INTERVAL_MS: i64 = 10_000;
-/// Maximum interval, in milliseconds.
-const MAX_INTERVAL_MS: i64 = 60_000;
+/// Minimum interval between two writes for one NodeClaim (Karpenter: the same).
+const MIN_INTERVAL: Millis = Millis::from_secs(10);
+/// Maximum interval.
+const MAX_INTERVAL: Millis = Millis::from_mins(1);
 
 /// Pod events that are not written yet.
 #[derive(Debug, Default)]
@@ -63,7 +63,7 @@ impl ClusterController {
                 continue;
             }
             let last = self.written_pod_event(claim).or(claim.initialized_at);
-            let from = last.map_or(now, |last| Timestamp(last.0.saturating_add(self.spacing(claim))).max(now));
+            let from = last.map_or(now, |last| (last + self.spacing(claim)).max(now));
             self.status_reporter.pod_events.waiting.insert(claim.name.clone(), from);
         }
         let due =
@@ -73,12 +73,12 @@ impl ClusterController {
         });
     }
 
-    /// Interval between two writes for `claim`, in milliseconds: a tenth of `consolidateAfter`.
-    fn spacing(&self, claim: &ClaimRecord) -> i64 {
-        let after = self.state.pool(&claim.pool).and_then(|pool| pool.disruption.consolidate_after_ms);
+    /// Interval between two writes for `claim`: a tenth of `consolidateAfter`.
+    fn spacing(&self, claim: &ClaimRecord) -> Millis {
+        let after = self.state.pool(&claim.pool).and_then(|pool| pool.disruption.consolidate_after);
         after
-            .filter(|after| *after > 0)
-            .map_or(MAX_INTERVAL_MS, |after| (after / 10).clamp(MIN_INTERVAL_MS, MAX_INTERVAL_MS))
+            .filter(|after| *after > Millis::ZERO)
+            .map_or(MAX_INTERVAL, |after| (after / 10).clamp(MIN_INTERVAL, MAX_INTERVAL))
     }
 
     fn written_pod_event(&self, claim: &ClaimRecord) -> Option<Timestamp> {
@@ -101,8 +101,10 @@ impl ClusterController {
         if !self.status_reporter.pod_events.is_due(&claim.name, now) {
             return written;
         }
-        let whole =
-            |at: Timestamp| Timestamp(at.0.div_euclid(1_000).saturating_add(i64::from(at.0 % 1_000 != 0)) * 1_000);
+        let whole = |at: Timestamp| {
+            let millis = at.as_millis();
+            Timestamp::from_millis(millis.div_euclid(1_000).saturating_add(i64::from(millis % 1_000 != 0)) * 1_000)
+        };
         self.state.last_pod_event(&node.name).map(whole).or(written)
     }
 }

@@ -146,7 +146,7 @@ impl ClusterController {
         conditions.extend(leaving(machine, node.is_some()));
         conditions.extend(self.status_reporter.disruption_reasons.get(&machine.claim).map(|reason| Condition {
             reason: Text::from(*reason),
-            message: machine.termination_reason.clone().unwrap_or_default(),
+            message: machine.termination_message(),
             ..Condition::met("DisruptionReason", 0)
         }));
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
@@ -305,7 +305,7 @@ fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord
 }
 
 fn leaving(machine: &Machine, has_node: bool) -> Vec<Condition> {
-    let reason = machine.termination_reason.clone().unwrap_or_default();
+    let reason = machine.termination_message();
     match machine.stage {
         Stage::Draining => vec![Condition::unmet("Drained", ConditionStatus::Unknown, "Draining", reason, 0)],
         Stage::Terminating if has_node => {

@@ -5,13 +5,13 @@ use crate::cluster::{
 };
 use crate::control::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::control::testing::SynchronousController;
-use crate::control::{Effect, Event, Instruction, InstructionId, Settings};
+use crate::control::{Effect, Event, Instruction, InstructionId, PlanOutcome, Settings};
 use crate::input::PlanningInput;
-use crate::model::{LabelSelector, NotReady, Resources, Text, Timestamp};
+use crate::model::{LabelSelector, Millis, NotReady, Resources, Text, Timestamp};
 use crate::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
 use crate::schedule::CompileCache;
 
-fn nothing(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+fn nothing(input: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     let reason = || Reason { pool: None, code: ReasonCode::Resources, message: "no pool is large enough".to_owned() };
     let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: vec![reason()], fits_if: Vec::new() };
@@ -39,7 +39,7 @@ impl Fixture {
     }
 
     fn handle(&mut self, at: i64, event: Event) -> Vec<Effect> {
-        let effects = self.controller.handle(event, Timestamp(at));
+        let effects = self.controller.handle(event, Timestamp::from_millis(at));
         let mut instructions = Vec::new();
         for effect in &effects {
             let Effect::Instruct { id, instruction, .. } = effect else { continue };
@@ -56,7 +56,8 @@ impl Fixture {
             self.unanswered.extend(instructions);
         } else {
             for instruction in instructions {
-                self.controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp(at));
+                self.controller
+                    .handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at));
             }
         }
         effects
@@ -169,7 +170,7 @@ fn an_object_has_one_write_in_flight_and_a_failed_one_is_retried_a_minute_later(
     };
     world.handle(30_000, failed);
     assert_eq!(world.written.len(), count);
-    assert_eq!(world.controller.next_wakeup(), Some(Timestamp(90_000)));
+    assert_eq!(world.controller.next_wakeup(), Some(Timestamp::from_millis(90_000)));
     world.tick(90_000);
     assert_eq!(world.written.len(), count + 1);
     let (_, patch) = world.written.last().unwrap();
@@ -290,7 +291,7 @@ fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
         let mut state = initialized_cluster(pool(), &["m0"]);
         let a = PodRecord { ready, ..bound_to("m0", pod("a", 1)) };
         crate::cluster::testing::observe(&mut state, 0, budgets.into_iter().chain([Object::Pod(a)]));
-        state.drain_blockers(&text("n-m0"), Timestamp(0)).len()
+        state.drain_blockers(&text("n-m0"), Timestamp::from_millis(0)).len()
     };
     assert_eq!(blocked(vec![], true), 0);
     assert_eq!(blocked(vec![budget("a", 1, false)], true), 0);
@@ -369,7 +370,7 @@ fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next
         "Initialized=True Initialized",
         "this one is at once"
     );
-    let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp(41_000));
+    let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp::from_millis(41_000));
     assert!(next.is_some(), "a change is checked without another event");
     world.tick(41_000);
     assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
@@ -433,7 +434,7 @@ fn pod_events(world: &mut Fixture, seconds: std::ops::Range<i64>, event: impl Fn
             world.observe(second * 1_000 - 300, Observation::upsert(Object::Pod(other)));
         }
         world.tick(second * 1_000);
-        written.extend(last(world).filter(|at| Some(*at) > before).map(|at| (second, at.0 / 1_000)));
+        written.extend(last(world).filter(|at| Some(*at) > before).map(|at| (second, at.as_millis() / 1_000)));
     }
     written
 }
@@ -455,9 +456,9 @@ fn the_last_pod_event_is_written_at_once_and_then_at_most_every_ten_seconds() {
 
 #[test]
 fn where_consolidation_waits_long_or_not_at_all_pod_events_are_written_once_a_minute() {
-    for after in [None, Some(0), Some(3_600_000)] {
+    for after in [None, Some(Millis::ZERO), Some(Millis::from_hours(1))] {
         let mut pool = pool();
-        pool.disruption.consolidate_after_ms = after;
+        pool.disruption.consolidate_after = after;
         let mut world = Fixture::new(ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) }, Settings::default());
         let written = pod_events(&mut world, 100..700, |_| true);
         assert!((9..=11).contains(&written.len()), "{after:?}: {written:?}");
@@ -467,7 +468,7 @@ fn where_consolidation_waits_long_or_not_at_all_pod_events_are_written_once_a_mi
 #[test]
 fn a_written_pod_event_is_not_written_again_after_a_restart() {
     let mut shown = snapshot(&["m0"]);
-    shown.claims[0].last_pod_event = Some(Timestamp(20_000));
+    shown.claims[0].last_pod_event = Some(Timestamp::from_millis(20_000));
     shown.pods = vec![bound_to("m0", pod("a", 1))];
     let mut world = Fixture::new(shown, Settings::default());
     assert_eq!(pod_events(&mut world, 100..160, |_| false), []);
@@ -491,5 +492,5 @@ fn a_pod_event_whose_write_failed_is_written_later() {
     assert_eq!(written(&world), before, "a minute after it was refused");
     world.tick(163_000);
     assert_eq!(written(&world), before + 1);
-    assert_eq!(world.written.last().unwrap().1.last_pod_event, Some(Timestamp(100_000)));
+    assert_eq!(world.written.last().unwrap().1.last_pod_event, Some(Timestamp::from_millis(100_000)));
 }

@@ -25,7 +25,7 @@ const MAX_OPTIONS: usize = 60;
 /// Up to this number of options each smaller number is tried; beyond it half, a quarter, and so on.
 const FEW_OPTIONS: usize = 16;
 
-/// What the trials need of each pool's offerings.
+/// Data about each pool's offerings that the trials use.
 pub(super) struct MachineTrials<'i> {
     input: &'i PlanningInput,
     /// For each pool, the maximum of each resource over its types.

@@ -1,6 +1,6 @@
 //! Zones that a pod's own rules exclude on any machine: such trials need no check.
 //!
-//! A zone is closed only when counts prove that the check would refuse it. Where the result may
+//! A zone is closed only when counts prove that the check would reject it. Where the result may
 //! depend on a machine's labels or on its final launch option, the zone stays open and the check
 //! decides.
 
@@ -234,6 +234,7 @@ mod tests {
             terminating: false,
             leaving: false,
         };
+        // Resources are empty: only counts per zone matter to these tests.
         let node = |(zone, pods): &(&str, usize)| Node {
             name: text(zone),
             pool: None,

@@ -11,6 +11,8 @@ use super::{Describer, LISTED};
 impl Describer<'_> {
     /// Describes a topology conflict: where other pods run, and the domains available to the pod.
     pub(super) fn topology(&self, conflict: TopologyConflict, locations: &[Location]) -> String {
+        // Each message has three parts: the rule, the domains of other pods, and the domains that
+        // the pod could use.
         match conflict {
             TopologyConflict::Spread(at) => spread(&self.topology.spread[at], locations),
             TopologyConflict::Affinity(at) => {

@@ -113,7 +113,8 @@ fn describe_ignored_rule(
     pod_reqs: &PodRequirements<'_>,
     ignored_rule: &IgnoredRule,
 ) -> Option<String> {
-    // Sentences name exact values, so each rule is looked up or the pool is tried again with the rule ignored.
+    // Sentences name exact values, so each rule is looked up or the pool is tried again with the
+    // rule ignored.
     let pool_of = |at: u32| &snapshot.input.pools[at as usize];
     let relaxed = Relaxation::Ignore(ignored_rule.clone()).apply(snapshot, pod_reqs)?;
     let topology = Topology::of(snapshot, pod_reqs);

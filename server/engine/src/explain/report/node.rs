@@ -150,7 +150,8 @@ impl NodeRequirements {
         for requirement in pool.requirements.iter().filter(|r| !pool.labels.contains_key(r.key())) {
             constraints.entry(requirement.to_string()).or_default().push(format!("NodePool {}", pool.name));
         }
-        // Pods of one shape with the same volumes have the same requirements; volumes shared by pods attach once.
+        // Pods of one shape with the same volumes have the same requirements; volumes shared by
+        // pods attach once.
         let mut requests = Resources::new();
         let mut volumes_of = BTreeSet::new();
         let mut requirements_of: BTreeMap<(u32, Option<u32>), Requirements> = BTreeMap::new();
@@ -223,7 +224,8 @@ fn filter_steps(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, node_reqs: &Nod
         });
         node_reqs.requests.fits(&capacities[t as usize].free) && attaches
     };
-    // Each check sees only the types that passed the checks before it, so their order decides the counts.
+    // Each check sees only the types that passed the checks before it, so their order decides the
+    // counts.
     let mut left: Vec<u32> = (0..u32::try_from(types.len()).unwrap_or(u32::MAX)).collect();
     let mut steps = Vec::new();
     let mut test = |step: &'static str, keeps: &dyn Fn(u32) -> bool| {
@@ -347,6 +349,7 @@ impl fmt::Display for NodeReport {
             count(self.pods, "pod"),
             amounts(&self.amounts)
         )?;
+        // Constraints precede the filter steps, whose counts they explain.
         for constraint in &self.constraints {
             writeln!(f, "- {}: asked for by {}", constraint.what, some(&constraint.by, NAMED))?;
         }

@@ -4,7 +4,7 @@
 use engine::check::{Rule, check};
 use engine::model::CapacityType::{OnDemand, Spot};
 use engine::model::labels::{HOSTNAME, ZONE};
-use engine::model::{MicroUsd, Operator};
+use engine::model::{MicroUsd, Millis, Operator};
 use engine::plan::Plan;
 
 use super::{DB, JOB, WEB, affinity_term, fixture, instance_type, node, pod, small, spread};
@@ -123,7 +123,7 @@ fn a_price_ceiling_does_not_end_the_wait_if_no_spot_is_available() {
     let types = vec![instance_type(4, 16, &[("a", OnDemand, 10)])];
     let mut case = fixture(types, vec![small()], vec![recently_created, pod(0, WEB)]);
     let rules = &mut case.pools[0].rules;
-    (rules.spot_fallback_after_ms, rules.max_node_price) = (Some(600_000), Some(MicroUsd(50_000)));
+    (rules.spot_fallback_after, rules.max_node_price) = (Some(Millis::from_mins(10)), Some(MicroUsd(50_000)));
     let (input, plan) = (case.input(), sound_plan(&case));
     assert_eq!(plan.unschedulable, [0]);
     assert_eq!(wrongly_unplaced(&input, &plan), []);

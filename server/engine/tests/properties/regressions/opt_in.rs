@@ -1,6 +1,7 @@
 //! Opt-in rules of pools.
 
 use engine::model::CapacityType::{OnDemand, Reserved, Spot};
+use engine::model::Millis;
 use engine::model::labels::ZONE;
 
 use super::{DB, WEB, affinity_term, fixture, instance_type, pod, small};
@@ -14,7 +15,7 @@ fn a_pod_that_waits_for_spot_is_not_placed_on_demand() {
     let recently_created = PodCase { recently_created: true, ..pod(0, DB) };
     let mut case =
         fixture(vec![instance_type(4, 16, &[("a", OnDemand, 10)])], vec![small()], vec![recently_created, pod(0, WEB)]);
-    case.pools[0].rules.spot_fallback_after_ms = Some(600_000);
+    case.pools[0].rules.spot_fallback_after = Some(Millis::from_mins(10));
     let plan = sound_plan(&case);
     assert_eq!((plan.nodes.len(), plan.unschedulable), (1, vec![0]));
 }
@@ -28,7 +29,8 @@ fn pods_on_the_on_demand_floor_do_not_wait() {
     let anti_affinity = ShapeCase { anti_affinity: vec![affinity_term("kubernetes.io/hostname", WEB)], ..small() };
     let pods = vec![recently_created, pod(0, WEB), pod(0, WEB), pod(0, WEB)];
     let mut case = fixture(vec![instance_type(1, 4, &[("a", OnDemand, 10)])], vec![anti_affinity, large], pods);
-    (case.pools[0].rules.spot_fallback_after_ms, case.pools[0].rules.on_demand_min_nodes) = (Some(600_000), Some(5));
+    (case.pools[0].rules.spot_fallback_after, case.pools[0].rules.on_demand_min_nodes) =
+        (Some(Millis::from_mins(10)), Some(5));
     assert!(sound_plan(&case).unschedulable.is_empty());
 }
 

@@ -20,8 +20,9 @@ struct Disk<'v> {
     size: Option<i64>,
 }
 
-/// Bytes of the disk that holds pods: the one marked `rootVolume`; else the last one for Custom
-/// images; else the one whose device is the family's. `None` when the family's default holds.
+/// Size in bytes of the disk with the pods' ephemeral storage: the one marked `rootVolume`; else
+/// the last one for Custom images; else the one with the device name of the family. `None` when the
+/// default of the family applies.
 pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<i64> {
     let at = spec.at("blockDeviceMappings");
     let disks: Vec<Disk<'_>> = at.list().iter().map(read_disk).collect();
@@ -40,7 +41,7 @@ pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<
     }
 }
 
-/// The device that holds pods' files.
+/// The device name of the disk with the pods' ephemeral storage.
 fn pod_device(family: AmiFamily) -> &'static str {
     match family {
         AmiFamily::Bottlerocket => "/dev/xvdb",
@@ -73,7 +74,7 @@ fn read_disk<'v>(at: &Cursor<'v>) -> Disk<'v> {
     }
 }
 
-/// A volume's size: a whole number of Gi to 59000, G to 64000, Ti to 58 or T to 64.
+/// Size of a volume: a whole number of at most 59000Gi, 64000G, 58Ti or 64T.
 fn read_size(at: &Cursor<'_>) -> Option<i64> {
     const UNITS: [(&str, i64); 4] = [("Gi", 59_000), ("Ti", 58), ("G", 64_000), ("T", 64)];
     let text = at.str()?;
@@ -115,7 +116,7 @@ fn check_interfaces(at: &Cursor<'_>, interfaces: &[NetworkInterface]) {
     let (mut places, mut efa_cards) = (BTreeSet::new(), BTreeSet::new());
     for interface in interfaces {
         if !places.insert((interface.card, interface.device)) {
-            at.error(format!("card {}, device {} stands twice", interface.card, interface.device));
+            at.error(format!("card {}, device {} occurs twice", interface.card, interface.device));
         }
         if interface.efa_only && !efa_cards.insert(interface.card) {
             at.error(format!("card {} has more than one efa-only interface", interface.card));

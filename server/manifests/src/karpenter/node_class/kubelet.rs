@@ -18,7 +18,7 @@ const SIGNALS: [&str; 6] = [
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 const NUMBER: i64 = i32::MAX as i64;
 
-/// Reads the block at `at`.
+/// Parses `spec.kubelet` at `at`.
 pub(super) fn read(at: &Cursor<'_>) -> KubeletSettings {
     let _ = at.at("clusterDNS").strings();
     let _ = at.at("cpuCFSQuota").bool();
@@ -60,7 +60,7 @@ fn read_threshold(signal: &str, at: &Cursor<'_>) -> Option<(Text, Threshold)> {
     Some((signal.into(), threshold))
 }
 
-/// Soft thresholds and their grace periods are required in pairs.
+/// Reports soft eviction thresholds without a grace period, and the reverse.
 fn check_soft(at: &Cursor<'_>) {
     let (soft, grace) = (at.at("evictionSoft"), at.at("evictionSoftGracePeriod"));
     let _ = read_thresholds(&soft);

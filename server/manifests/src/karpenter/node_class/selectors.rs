@@ -1,7 +1,7 @@
 //! Selector terms: images, subnets, security groups, reservations, placement group.
 //!
 //! The rule that an id excludes other fields applies per term for images and to the list as a whole
-//! elsewhere: one valid term lets invalid ones pass (Karpenter: EC2NodeClass schema). The parser
+//! elsewhere: one valid term makes the list valid (Karpenter: EC2NodeClass schema). The parser
 //! follows the schema.
 
 use crate::Cursor;
@@ -11,7 +11,7 @@ const MOST_TAGS: usize = 20;
 const MOST_ALIAS_CHARACTERS: usize = 30;
 const ALIAS_FAMILIES: [&str; 6] = ["al2", "al2023", "bottlerocket", "windows2019", "windows2022", "windows2025"];
 
-/// Checks every selector of `spec`.
+/// Validates every selector of `spec`.
 pub(super) fn check(spec: &Cursor<'_>) {
     check_images(&spec.at("amiSelectorTerms").required());
     let subnets = spec.at("subnetSelectorTerms").required();
@@ -28,7 +28,7 @@ pub(super) fn check(spec: &Cursor<'_>) {
     check_placement_group(&spec.at("placementGroupSelector"));
 }
 
-/// The terms at `at`, after their number has been checked.
+/// The terms at `at`; reports fewer than `least` and more than the maximum.
 fn counted<'v>(at: &Cursor<'v>, least: usize) -> Vec<Cursor<'v>> {
     let mut terms = at.list();
     if at.exists() && !(least..=MOST_TERMS).contains(&terms.len()) {
@@ -38,7 +38,8 @@ fn counted<'v>(at: &Cursor<'v>, least: usize) -> Vec<Cursor<'v>> {
     terms
 }
 
-/// Every term needs one of `needed`; ids begin with `prefix`; not all terms may combine an id with one of `others`.
+/// Reports terms without any of the fields `needed`, ids that do not begin with `prefix`, and lists
+/// in which every term combines an id with one of `others`.
 fn check_terms(at: &Cursor<'_>, needed: &[&'static str], prefix: &str, others: &[&'static str], least: usize) {
     let terms = counted(at, least);
     for term in &terms {
@@ -51,11 +52,11 @@ fn check_terms(at: &Cursor<'_>, needed: &[&'static str], prefix: &str, others: &
     check_alone(at, &terms, "id", others);
 }
 
-/// Not all terms may combine the field `alone` with one of `others`.
+/// Reports lists in which every term combines the field `alone` with one of `others`.
 fn check_alone(at: &Cursor<'_>, terms: &[Cursor<'_>], alone: &'static str, others: &[&'static str]) {
     let mixed = |term: &Cursor<'_>| term.at(alone).exists() && others.iter().any(|key| term.at(key).exists());
     if !terms.is_empty() && terms.iter().all(mixed) {
-        at.error(format!("{alone} stands alone; allowed beside it: none of {}", others.join(", ")));
+        at.error(format!("{alone} excludes the fields {}", others.join(", ")));
     }
 }
 
@@ -89,12 +90,12 @@ fn check_images(at: &Cursor<'_>) {
         check_tags(&term.at("tags"));
         check_id(&term.at("id"), "ami-");
         if term.at("id").exists() && ["alias", "tags", "name", "owner"].iter().any(|key| term.at(key).exists()) {
-            term.error("an id stands alone; remove alias, tags, name and owner");
+            term.error("an id excludes other fields; remove alias, tags, name and owner");
         }
         check_alias(&term.at("alias"));
         if term.at("alias").exists() {
             if ["tags", "id", "name", "owner"].iter().any(|key| term.at(key).exists()) {
-                term.error("an alias stands alone; remove tags, id, name and owner");
+                term.error("an alias excludes other fields; remove tags, id, name and owner");
             }
             if terms.len() > 1 {
                 at.error("an alias must be the only term");

@@ -1,4 +1,4 @@
-//! `status` of an EC2NodeClass: what was found in the account.
+//! `status` of an EC2NodeClass: the resources that the selectors found in the account.
 
 use cloud::catalogue::{ReservationEntry, SubnetZone};
 use engine::model::{Operator, Requirement, Requirements, Text};
@@ -23,7 +23,7 @@ pub(super) fn zones(at: &Cursor<'_>) -> Option<Vec<SubnetZone>> {
     Some(zones)
 }
 
-/// Capacity reservations, with one instance each unless a count is given.
+/// Capacity reservations; one free instance each unless the status has a count.
 pub(super) fn reservations(at: &Cursor<'_>) -> Vec<ReservationEntry> {
     at.list().iter().filter_map(reservation).collect()
 }
@@ -40,7 +40,7 @@ fn reservation(at: &Cursor<'_>) -> Option<ReservationEntry> {
     })
 }
 
-/// What machines each image boots on.
+/// Requirements of each image on the instance type.
 pub(super) fn image_requirements(at: &Cursor<'_>) -> Vec<Requirements> {
     at.list().iter().map(|image| image.at("requirements").list().iter().filter_map(requirement).collect()).collect()
 }

@@ -14,7 +14,7 @@ pub(super) fn disks() -> Part {
 }
 
 fn volume() -> Part {
-    // To 59000Gi, 64000G, 58Ti or 64T, in whole numbers without leading zeros.
+    // At most 59000Gi, 64000G, 58Ti or 64T, in whole numbers without leading zeros.
     const SIZE: &str = "^(([1-9][0-9]{0,3}|[1-4][0-9]{4}|5[0-8][0-9]{3}|59000)Gi|([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-3][0-9]{3}|64000)G|([1-9]|[1-4][0-9]|5[0-8])Ti|([1-9]|[1-5][0-9]|6[0-4])T)$";
     const TYPES: [&str; 7] = ["standard", "io1", "io2", "gp2", "sc1", "st1", "gp3"];
     object([
@@ -50,7 +50,7 @@ pub(super) fn network_interfaces() -> Part {
         )
         .rule(
             "self.all(x, self.exists_one(y, x.networkCardIndex == y.networkCardIndex && x.deviceIndex == y.deviceIndex))",
-            "a pair of networkCardIndex and deviceIndex stands twice",
+            "a pair of networkCardIndex and deviceIndex occurs twice",
         )
         .rule(
             "self.all(x, x.interfaceType != 'efa-only' || self.exists_one(y, x.networkCardIndex == y.networkCardIndex && y.interfaceType == 'efa-only'))",

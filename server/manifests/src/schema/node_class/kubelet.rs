@@ -15,7 +15,8 @@ const SIGNALS: [&str; 6] = [
 ];
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 
-/// The block. Fields that are not listed are kept as they are: later releases know more of them.
+/// Schema of `spec.kubelet`. Fields that are not listed are stored unchanged, because later
+/// releases of Karpenter define more.
 pub(super) fn schema() -> Part {
     object([
         ("clusterDNS", list(text())),
@@ -40,7 +41,7 @@ pub(super) fn schema() -> Part {
     .rule(paired("evictionSoftGracePeriod", "evictionSoft"), "a key of evictionSoftGracePeriod has no entry in evictionSoft")
 }
 
-/// Every key of `one` is also a key of `other`.
+/// The rule that every key of `one` is also a key of `other`.
 fn paired(one: &str, other: &str) -> String {
     format!("!has(self.{one}) || self.{one}.all(k, has(self.{other}) && k in self.{other})")
 }
@@ -50,7 +51,7 @@ fn keys(map: Part, allowed: &[&str]) -> Part {
     map.rule(format!("self.all(k, k in [{}])", quoted.join(", ")), format!("allowed keys: {}", allowed.join(", ")))
 }
 
-/// A share of what there is, or an amount.
+/// Eviction thresholds: a percentage of the total, or an amount.
 fn thresholds() -> Part {
     let amount = QUANTITY.trim_start_matches('^').trim_end_matches('$');
     let pattern = format!(r"^((\d{{1,2}}(\.\d{{1,2}})?|100(\.0{{1,2}})?)%|{amount})$");

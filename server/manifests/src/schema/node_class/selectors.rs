@@ -1,13 +1,13 @@
 //! Selector terms: images, subnets, security groups, reservations, placement group.
 //!
-//! For images the rule that an id excludes other fields applies to every term, elsewhere to the
-//! list as a whole: one valid term lets others pass (Karpenter: EC2NodeClass schema).
+//! The rule that an id excludes other fields applies to each term of images, and elsewhere to the
+//! list as a whole: one valid term makes the list valid (Karpenter: EC2NodeClass schema).
 
 use crate::schema::part::{Entry, Part, list, map, object, one_of, text};
 
 const MOST_TERMS: u32 = 30;
 
-/// Tags that something has; the value `*` means that it has the tag at all.
+/// Tags of the selected resource; the value `*` matches any value.
 fn tags() -> Entry {
     let tags = map(text()).max_entries(20).rule(
         "self.all(k, k != '' && self[k] != '')",
@@ -21,16 +21,16 @@ fn any_of(fields: &[&str]) -> String {
     fields.iter().map(|field| format!("has(x.{field})")).collect::<Vec<_>>().join(" || ")
 }
 
-/// Every term has one of `needed`.
+/// Adds the rule that every term has one of the fields `needed`.
 fn each_with(terms: Part, needed: &[&str]) -> Part {
     terms.rule(format!("self.all(x, {})", any_of(needed)), format!("a term needs one of {}", needed.join(", ")))
 }
 
-/// Not every term combines `alone` with one of `others`.
+/// Adds the rule that at least one term does not combine `alone` with one of `others`.
 fn alone(terms: Part, alone: &str, others: &[&str]) -> Part {
     terms.rule(
         format!("self.size() == 0 || !self.all(x, has(x.{alone}) && ({}))", any_of(others)),
-        format!("{alone} stands alone; beside it there may be none of {}", others.join(", ")),
+        format!("{alone} excludes the fields {}", others.join(", ")),
     )
 }
 
@@ -49,7 +49,7 @@ pub(super) fn images() -> Part {
     for (own, others) in [("id", ["alias", "tags", "name", "owner"]), ("alias", ["id", "tags", "name", "owner"])] {
         terms = terms.rule(
             format!("!self.exists(x, has(x.{own}) && ({}))", any_of(&others)),
-            format!("{own} stands alone; beside it there may be none of {}", others.join(", ")),
+            format!("{own} excludes the fields {}", others.join(", ")),
         );
     }
     terms.rule("self.size() == 1 || !self.exists(x, has(x.alias))", "an alias must be the only term")

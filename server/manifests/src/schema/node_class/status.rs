@@ -1,11 +1,11 @@
-//! `status` of an EC2NodeClass: what was found in the account.
+//! `status` of an EC2NodeClass: the resources that the selectors found in the account.
 
 use serde_json::json;
 
 use crate::schema::part::{Part, atomic, boolean, list, moment, object, one_of, text};
 use crate::schema::shared::conditions;
 
-/// The schema.
+/// Schema of `status`.
 pub(super) fn schema() -> Part {
     let subnet = object([("id", text()), ("zone", text()), ("zoneID", text())]).required(&["id", "zone"]);
     let group = object([("id", text()), ("name", text())]).required(&["id"]);
@@ -19,7 +19,7 @@ pub(super) fn schema() -> Part {
     ])
 }
 
-/// Conditions without a key: writers replace the list.
+/// Conditions as an atomic list: a writer replaces the whole list.
 fn list_of_conditions() -> Part {
     conditions(false)
 }

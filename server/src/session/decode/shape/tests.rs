@@ -1,123 +1,141 @@
-use engine::model::{Resources, SelectorOperator};
-use prost::Message;
+use engine::model::{LabelSelector, Resources, SelectorOperator};
 
 use super::*;
 
-fn quantity(resource: &str, amount: &str) -> v1::Quantity {
-    v1::Quantity { resource: resource.into(), amount: amount.into() }
+fn cpu(name: &str, requests: &str) -> Value {
+    json!({ "name": name, "resources": { "requests": { "cpu": requests } } })
 }
 
-fn cpu(requests: &str) -> v1::Container {
-    let resources = v1::ResourceRequirements { requests: vec![quantity("cpu", requests)], limits: Vec::new() };
-    v1::Container { resources: Some(resources), ..v1::Container::default() }
+fn reading(spec: &Value) -> DecodedShape {
+    read(json!({ "spec": spec }).to_string().as_bytes()).unwrap()
 }
 
-fn reading(shape: &v1::PodShape) -> DecodedShape {
-    read(&shape.encode_to_vec()).unwrap()
-}
-
-fn requests(shape: &v1::PodShape) -> Resources {
-    let reading = reading(shape);
+/// The requests of a pod that is schedulable.
+fn requests(pod: &Value) -> Resources {
+    let reading = read(pod.to_string().as_bytes()).unwrap();
     assert_eq!(reading.problem(), None);
     reading.plain().unwrap().requests.clone()
 }
 
 #[test]
 fn sidecars_run_beside_everything_that_starts_after_them() {
-    let sidecar = v1::Container { restart_policy: "Always".into(), ..cpu("200m") };
-    let shape = v1::PodShape {
-        containers: vec![cpu("500m"), cpu("100m")],
-        init_containers: vec![cpu("900m"), sidecar, cpu("700m")],
-        overhead: vec![quantity("cpu", "50m")],
-        ..v1::PodShape::default()
-    };
+    let mut sidecar = cpu("i1", "200m");
+    sidecar["restartPolicy"] = json!("Always");
+    let spec = json!({
+        "containers": [cpu("c0", "500m"), cpu("c1", "100m")],
+        "initContainers": [cpu("i0", "900m"), sidecar, cpu("i2", "700m")],
+        "overhead": { "cpu": "50m" },
+    });
     // Running: 500 + 100 + 200 = 800. Phases: 900; 700 + 200 = 900. The most is 900, and 50 of overhead.
-    assert_eq!(requests(&shape), Resources::from_iter([("cpu", 950), ("pods", 1)]));
+    assert_eq!(requests(&json!({ "spec": spec })), Resources::from_iter([("cpu", 950), ("pods", 1)]));
 }
 
 #[test]
 fn a_resize_counts_the_maximum_of_requested_allocated_and_actuated() {
-    let resizing =
-        v1::Container { allocated: vec![quantity("cpu", "300m")], actuated: vec![quantity("cpu", "400m")], ..cpu("2") };
-    let shape = v1::PodShape { containers: vec![resizing], ..v1::PodShape::default() };
-    assert_eq!(requests(&shape).get("cpu"), 2_000);
-    let infeasible = v1::PodShape { resize_infeasible: true, ..shape };
-    assert_eq!(requests(&infeasible).get("cpu"), 400);
+    let held = json!({ "name": "c0", "allocatedResources": { "cpu": "300m" },
+                       "resources": { "requests": { "cpu": "400m" } } });
+    let pod = |status: Value| requests(&json!({ "spec": { "containers": [cpu("c0", "2")] }, "status": status }));
+    assert_eq!(pod(json!({ "containerStatuses": [held] })).get("cpu"), 2_000);
+    assert_eq!(pod(json!({ "containerStatuses": [held], "resize": "Infeasible" })).get("cpu"), 400);
 }
 
 #[test]
 fn absent_and_empty_selectors_stay_different() {
-    let spread = |selector| v1::TopologySpreadConstraint {
-        max_skew: 1,
-        topology_key: "topology.kubernetes.io/zone".into(),
-        when_unsatisfiable: "DoNotSchedule".into(),
-        selector,
-        ..v1::TopologySpreadConstraint::default()
+    let spread = |selector: Value| {
+        let constraint = json!({ "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+                                 "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector });
+        let reading = reading(&json!({ "topologySpreadConstraints": [constraint] }));
+        reading.plain().unwrap().spread[0].clone()
     };
-    let shape =
-        |selector| v1::PodShape { topology_spread_constraints: vec![spread(selector)], ..v1::PodShape::default() };
-    assert_eq!(reading(&shape(None)).plain().unwrap().spread[0].selector, None);
-    let everything = reading(&shape(Some(v1::LabelSelector::default())));
-    assert_eq!(everything.plain().unwrap().spread[0].selector, Some(engine::model::LabelSelector::default()));
-    assert!(everything.plain().unwrap().spread[0].honor_node_affinity);
+    assert_eq!(spread(Value::Null).selector, None);
+    assert_eq!(spread(json!({})).selector, Some(LabelSelector::default()));
+    assert!(spread(json!({})).honor_node_affinity);
 }
 
 #[test]
 fn label_keys_take_the_pods_own_values() {
-    let term = v1::PodAffinityTerm {
-        topology_key: "kubernetes.io/hostname".into(),
-        selector: Some(v1::LabelSelector::default()),
-        mismatch_label_keys: vec!["tenant".into()],
-        ..v1::PodAffinityTerm::default()
+    let term = |keys: &str| {
+        let term = json!({ "topologyKey": "kubernetes.io/hostname", "labelSelector": {}, keys: ["tenant"] });
+        let required = json!({ "requiredDuringSchedulingIgnoredDuringExecution": [term] });
+        reading(&json!({ "affinity": { "podAntiAffinity": required } }))
     };
-    let affinity = v1::Affinity { required_pod_anti_affinity: vec![term], ..v1::Affinity::default() };
-    let reading = reading(&v1::PodShape { affinity: Some(affinity), ..v1::PodShape::default() });
+    let labels = Labels::from([("tenant".into(), "t1".into())]);
+    for (keys, operator) in [("matchLabelKeys", SelectorOperator::In), ("mismatchLabelKeys", SelectorOperator::NotIn)] {
+        let reading = term(keys);
+        assert!(reading.plain().is_none());
+        let shape = reading.for_labels(&labels);
+        let terms = &shape.pod_anti_affinity[0].selector.as_ref().unwrap().terms;
+        assert_eq!((terms[0].operator, terms[0].values.as_slice()), (operator, &["t1".into()][..]));
+    }
+    let constraint = json!({ "maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+        "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}, "matchLabelKeys": ["tenant"] });
+    let reading = reading(&json!({ "topologySpreadConstraints": [constraint] }));
     assert!(reading.plain().is_none());
-    let shape = reading.for_labels(&Labels::from([("tenant".into(), "t1".into())]));
-    let terms = &shape.pod_anti_affinity[0].selector.as_ref().unwrap().terms;
-    assert_eq!((terms[0].operator, terms[0].values.as_slice()), (SelectorOperator::NotIn, &["t1".into()][..]));
+    let shape = reading.for_labels(&labels);
+    assert_eq!(shape.spread[0].selector.as_ref().unwrap().terms[0].values, [Text::from("t1")]);
 }
 
 #[test]
 fn all_other_fields_are_parsed_as_in_a_manifest() {
-    let expression = |key: &str, operator: &str, values: &[&str]| v1::Expression {
-        key: key.into(),
-        operator: operator.into(),
-        values: values.iter().map(|v| (*v).to_owned()).collect(),
-    };
-    let term = v1::NodeSelectorTerm {
-        match_expressions: vec![expression("beta.kubernetes.io/arch", "In", &["arm64"])],
-        match_fields: Vec::new(),
-    };
-    let port = v1::HostPort { host_ip: String::new(), protocol: String::new(), host_port: 8080 };
-    let shape = v1::PodShape {
-        containers: vec![v1::Container { host_ports: vec![port], ..cpu("1") }],
-        node_selector: vec![v1::StringPair { key: "disk".into(), value: "ssd".into() }],
-        affinity: Some(v1::Affinity {
-            required_node_affinity: Some(v1::NodeSelector { terms: vec![term] }),
-            ..v1::Affinity::default()
-        }),
-        tolerations: vec![v1::Toleration { operator: "Exists".into(), ..v1::Toleration::default() }],
-        priority: 7,
-        ..v1::PodShape::default()
-    };
-    let reading = reading(&shape);
-    let read = reading.plain().unwrap();
-    assert_eq!(reading.problem(), None);
+    let mut container = cpu("c0", "1");
+    container["ports"] = json!([{ "containerPort": 8080, "hostPort": 8080 }]);
+    let expression = json!({ "key": "beta.kubernetes.io/arch", "operator": "In", "values": ["arm64"] });
+    let required = json!({ "nodeSelectorTerms": [{ "matchExpressions": [expression] }] });
+    let spec = json!({
+        "containers": [container],
+        "nodeSelector": { "disk": "ssd" },
+        "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": required } },
+        "tolerations": [{ "operator": "Exists" }],
+        "priority": 7,
+    });
+    let decoded = reading(&spec);
+    let read = decoded.plain().unwrap();
+    assert_eq!(decoded.problem(), None);
     assert_eq!(read.node_selector.get("disk").map(AsRef::as_ref), Some("ssd"));
     assert_eq!(read.node_affinity[0].expressions[0].key().as_ref(), "kubernetes.io/arch");
     assert_eq!(read.tolerations.len(), 1);
     assert_eq!((read.host_ports[0].port, read.host_ports[0].protocol.as_ref()), (8080, "TCP"));
     assert_eq!(read.priority, 7);
-    // Exists without a key tolerates everything already; the DaemonSet controller adds its six all the same.
-    assert_eq!(reading.for_daemon(&Labels::new()).tolerations.len(), 7);
+    // Exists without a key tolerates everything already; the DaemonSet controller adds its six all
+    // the same, and a seventh on the host's network.
+    let tolerations = |decoded: &DecodedShape| decoded.for_daemon(&Labels::new()).tolerations.len();
+    assert_eq!(tolerations(&decoded), 7);
+    assert_eq!(tolerations(&reading(&json!({ "hostNetwork": true, "tolerations": [{ "operator": "Exists" }] }))), 8);
 }
 
 #[test]
 fn an_unschedulable_shape_has_a_reason() {
-    let claims = v1::PodShape { resource_claims: vec!["gpu".into()], ..v1::PodShape::default() };
+    let claims = json!({ "resourceClaims": [{ "name": "gpu" }] });
     assert!(reading(&claims).problem().unwrap().contains("\"gpu\""));
-    let broken = v1::PodShape { containers: vec![cpu("lots")], ..v1::PodShape::default() };
+    let broken = json!({ "containers": [cpu("c0", "lots")] });
     assert!(reading(&broken).problem().unwrap().contains("lots"));
-    assert!(read(&[0xff]).is_err());
+}
+
+#[test]
+fn a_shape_without_containers_requests_a_pod_and_nothing_else() {
+    assert_eq!(requests(&json!({ "spec": {} })), Resources::from_iter([("pods", 1)]));
+}
+
+/// What no agent writes: the stream ends for no JSON, and every other shape is unschedulable.
+#[test]
+fn hostile_shapes_are_refused_or_unschedulable() {
+    // serde_json ends at 128 levels.
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for text in ["", "{", "\u{ff}", "{\"spec\":{}} {}", "1e999", deep.as_str()] {
+        assert!(matches!(read(text.as_bytes()), Err(DecodeError::Unreadable { .. })), "{text:.20}");
+    }
+    assert!(read(b"{\"spec\":\"\xff\"}").is_err(), "no UTF-8");
+    for text in
+        ["[]", "null", "7", "{}", r#"{"spec":[]}"#, r#"{"spec":{"containers":[]}}"#, r#"{"spec":{"containers":{}}}"#]
+    {
+        assert!(read(text.as_bytes()).unwrap().problem().is_some(), "{text}");
+    }
+    let types = r#"{"spec":{"priority":"high","tolerations":7,"affinity":[],"nodeSelector":{"a":{}},"hostNetwork":1}}"#;
+    assert!(read(types.as_bytes()).unwrap().problem().is_some());
+    // As many containers as a definition may hold: one of `{},` takes three bytes of 256 KiB.
+    let many = format!(r#"{{"spec":{{"containers":[{}{{}}]}}}}"#, "{},".repeat(85_000));
+    assert!(read(many.as_bytes()).unwrap().problem().is_some());
+    // The last of equal keys counts, as for the API server.
+    let twice = r#"{"spec":{"priority":1,"priority":2}}"#;
+    assert_eq!(read(twice.as_bytes()).unwrap().plain().unwrap().priority, 2);
 }

@@ -92,11 +92,7 @@ async fn a_lease_is_not_acquired_during_its_renewal() {
 async fn launches_and_decisions_of_the_third_schema_are_readable() {
     let test = "launches_and_decisions_of_the_third_schema_are_readable";
     let Some(server) = throwaway(test) else { return };
-    let url = another(&server, "fleet").await;
-    let pool = PgPool::connect(&url).await.unwrap();
-    let all: Migrator = sqlx::migrate!("../migrations");
-    let third: Vec<_> = all.iter().filter(|migration| migration.version <= 3).cloned().collect();
-    Migrator { migrations: third.into(), ..Migrator::DEFAULT }.run(&pool).await.unwrap();
+    let (url, pool) = migrated_to(&server, 3).await;
     for row in [
         "INSERT INTO leases VALUES ('cluster/prod', 'a', 6, now() + interval '1 hour')",
         "INSERT INTO intents (scope, claim, attempt, token) VALUES ('cluster/prod', 'one', 1, 'one-1')",
@@ -118,13 +114,13 @@ async fn launches_and_decisions_of_the_third_schema_are_readable() {
     );
     let lease = Lease { scope: scope.clone(), owner: "a".to_owned(), epoch: 6 };
     assert_eq!(store.renew_leases(std::slice::from_ref(&lease), HOUR).await.unwrap().lost, []);
-    let open = store.open_intents(&scope).await.unwrap().remove(0);
+    let open = open_intents(&store, &scope).await.remove(0);
     assert_eq!((open.intent.request.as_slice(), open.intent.claim_order.as_str()), (&b"bytes"[..], "order"));
     assert_eq!(store.recent_attempts(&scope, HOUR).await.unwrap()[0].claim_order, "order");
     store.finish_attempt(&lease, "one", 1, &AttemptOutcome::Failed { why: "no capacity".to_owned() }).await.unwrap();
     let next = Intent { claim: "one".to_owned(), attempt: 2, token: "one-2".to_owned(), ..entry(1).intents.remove(0) };
     store.begin_attempt(&lease, &next).await.unwrap();
-    assert_eq!(store.open_intents(&scope).await.unwrap()[0].intent, next);
+    assert_eq!(open_intents(&store, &scope).await[0].intent, next);
 
     let decision = store.decision(9).await.unwrap().remove(0).decision;
     assert_eq!((decision.summary.as_str(), decision.report.as_str()), ("a machine", "why"));
@@ -148,7 +144,7 @@ async fn a_dictionary_is_kept_while_a_launch_references_it() {
     let retention = Retention { log: HOUR, ended: Duration::ZERO, ..Retention::default() };
     store.prune(&retention).await.unwrap();
     assert_eq!(samples().await, 1);
-    assert_eq!(store.open_intents(&lease.scope).await.unwrap()[0].intent, entry(1).intents[0]);
+    assert_eq!(open_intents(&store, &lease.scope).await[0].intent, entry(1).intents[0]);
     store.close_intents(&lease, &["pool-1".to_owned()]).await.unwrap();
     store.prune(&retention).await.unwrap();
     assert_eq!(samples().await, 0, "no row references it");
@@ -168,17 +164,17 @@ async fn writes_after_lost_commits_are_readable() {
     store.record_decision(&lease, &Entry { intents: vec![launch(1)], ..entry(1) }).await.unwrap();
     lose().await;
     store.record_decision(&lease, &Entry { intents: vec![launch(2)], ..entry(2) }).await.unwrap();
-    let open = store.open_intents(&lease.scope).await.unwrap();
+    let open = open_intents(&store, &lease.scope).await;
     assert_eq!(open[0].intent.request, Vec::<u8>::new(), "only the row of the lost dictionary is lost");
     assert_eq!(open[1].intent, launch(2));
     lose().await;
     store.begin_attempt(&lease, &launch(3)).await.unwrap();
-    assert_eq!(store.open_intents(&lease.scope).await.unwrap()[2].intent, launch(3));
+    assert_eq!(open_intents(&store, &lease.scope).await[2].intent, launch(3));
     // Numbers of lost dictionaries may be reassigned.
     let others = sqlx::query("UPDATE samples SET bytes = $1").bind(compression::compress(&[], b"of somebody else"));
     others.execute(&store.pool).await.unwrap();
     store.begin_attempt(&lease, &launch(4)).await.unwrap();
-    assert_eq!(store.open_intents(&lease.scope).await.unwrap()[3].intent, launch(4));
+    assert_eq!(open_intents(&store, &lease.scope).await[3].intent, launch(4));
 }
 
 /// Incompressible orders: 2,000 bytes, different for each number.
@@ -199,7 +195,7 @@ async fn dissimilar_launches_create_few_dictionaries_and_are_stored() {
     let lease = leased(&store, "prod").await;
     let intents: Vec<Intent> = (0..9).map(unlike).collect();
     store.record_decision(&lease, &Entry { intents: intents.clone(), ..entry(1) }).await.unwrap();
-    let read = store.open_intents(&lease.scope).await.unwrap();
+    let read = open_intents(&store, &lease.scope).await;
     assert_eq!(read.into_iter().map(|open| open.intent).collect::<Vec<_>>(), intents);
     let samples: i64 = sqlx::query_scalar("SELECT count(*) FROM samples").fetch_one(&store.pool).await.unwrap();
     assert_eq!(samples, 5, "four of launches and one of decisions");

@@ -49,7 +49,8 @@ fn a_protected_pod_is_waited_for_and_never_evicted_before_the_deadline() {
     let pods = [NodePod { do_not_disrupt: true, ..running_pod("protected") }];
     assert!(plan_step(&pods, 0, None).evict.is_empty());
     assert_eq!(names(&plan_step(&pods, 0, None).remaining), ["protected"]);
-    // Its grace is 30 s, the deadline is at 100 s: at 70 s it still fits, a millisecond later it does not.
+    // Its grace is 30 s, the deadline is at 100 s: at 70 s it still fits, a millisecond later it
+    // does not.
     assert!(plan_step(&pods, 70_000, Some(100_000)).delete.is_empty());
     // 100,000 − 70,001 = 29,999 ms are 29 whole seconds.
     assert_eq!(deleted(&plan_step(&pods, 70_001, Some(100_000))), [("protected".to_owned(), 29)]);
@@ -96,7 +97,7 @@ fn the_pod_determines_whether_it_is_exempt() {
     assert!(tolerates(json!({ "key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoSchedule" })));
     assert!(!tolerates(json!({ "key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoExecute" })));
     assert!(!tolerates(json!({ "key": "another", "operator": "Exists" })));
-    // Stuck: it should have been gone 60 s ago or less, or more.
+    // Stuck: the pod should have terminated less than 60 s ago, or more.
     let leaving = |moment: &str| read(json!({ "metadata": { "deletionTimestamp": moment } })).exempt;
     assert!(!leaving("2025-12-31T23:59:00Z"));
     assert!(leaving("2025-12-31T23:58:59Z"));

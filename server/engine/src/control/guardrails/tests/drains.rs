@@ -8,12 +8,13 @@
 use super::fixture::{Fixture, real, snapshot};
 use crate::cluster::testing::{bound_to, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, Object, PodRecord, Scheduling};
-use crate::model::{Text, Timestamp};
+use crate::control::guardrails::{DisabledGuards, Guard};
+use crate::model::{Millis, Text, Timestamp};
 
 /// `machines` initialized, those beyond the first two empty, with `a` and `b` where they are.
 fn cluster(machines: usize) -> ClusterSnapshot {
     let mut greedy = pool();
-    greedy.disruption.consolidate_after_ms = Some(0);
+    greedy.disruption.consolidate_after = Some(Millis::ZERO);
     let pods = vec![bound_to("m0", pod("a", 500)), bound_to("m1", pod("b", 1_800))];
     ClusterSnapshot { pools: vec![greedy], ..snapshot(machines, pods) }
 }
@@ -23,7 +24,8 @@ fn deleted() -> NodeRecord {
 }
 
 fn world(keep: bool) -> Fixture {
-    let mut world = Fixture::planned_by(real, |settings| settings.guardrails.keep_replacements = keep);
+    let disabled = if keep { DisabledGuards::default() } else { DisabledGuards::only(Guard::Replacement) };
+    let mut world = Fixture::with_disabled_guards(real, disabled, |_| {});
     world.stuck = Some("m0");
     world
 }
@@ -47,7 +49,7 @@ fn pass_to(world: &mut Fixture, end: i64) {
 }
 
 fn launched_at(world: &Fixture) -> Vec<i64> {
-    world.done.launches.iter().map(|(at, _)| at.0).collect()
+    world.done.launches.iter().map(|(at, _)| at.as_millis()).collect()
 }
 
 /// The NodeClaim that was launched for `a`.
@@ -129,7 +131,7 @@ fn it_is_removed_when_the_drain_has_ended_and_no_pod_needs_it() {
     assert_eq!(*claim, replacement(&world));
     // A successor is assumed for 20 s after the eviction at 20 s; a pass over empty nodes runs
     // every 10 s.
-    assert!((Timestamp(40_000)..=Timestamp(50_000)).contains(at), "{at:?}");
+    assert!((Timestamp::from_millis(40_000)..=Timestamp::from_millis(50_000)).contains(at), "{at:?}");
 }
 
 #[test]

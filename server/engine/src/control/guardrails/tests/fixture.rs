@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::control::guardrails::DisabledGuards;
 use crate::control::guardrails::quarantine::ObjectCounts;
 use crate::control::testing::SynchronousController;
 use crate::control::{
     ClaimOrder, Decision, DecisionKind, Effect, Event, Inspection, Instruction, InstructionId, LaunchFailure,
-    LaunchOrder, Launched, Planner, Settings,
+    LaunchOrder, Launched, PlanError, PlanOutcome, Planner, Settings,
 };
 use crate::input::PlanningInput;
 use crate::model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
@@ -21,7 +22,7 @@ use crate::schedule::CompileCache;
 
 /// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
 /// is not ready.
-fn one_node_per_pod(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
+pub(super) fn one_node_per_pod(input: &PlanningInput, _: &mut CompileCache) -> PlanOutcome {
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
     if input.pools.first().is_none_or(|pool| pool.not_ready.is_some()) {
         return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
@@ -45,8 +46,8 @@ fn one_node_per_pod(input: &PlanningInput, _: &mut CompileCache) -> Result<(Plan
 }
 
 /// The planner that servers run.
-pub(super) fn real(input: &PlanningInput, cache: &mut CompileCache) -> Result<(Plan, PlanReport), String> {
-    let decision = crate::decide::plan_with(input, cache).map_err(|violations| format!("{violations:?}"))?;
+pub(super) fn real(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
+    let decision = crate::decide::plan_with(input, cache).map_err(PlanError::Rejected)?;
     Ok((decision.plan, decision.report))
 }
 
@@ -105,9 +106,18 @@ impl Fixture {
 
     /// A world without clusters, and with this planner.
     pub fn planned_by(planner: Planner, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_disabled_guards(planner, DisabledGuards::default(), change)
+    }
+
+    /// A world without clusters and without these guards.
+    pub fn with_disabled_guards(
+        planner: Planner,
+        disabled_guards: DisabledGuards,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
         let mut settings = Settings::default();
         change(&mut settings);
-        let controller = SynchronousController::new(settings, planner);
+        let controller = SynchronousController::with_disabled_guards(settings, planner, disabled_guards);
         let (unrecorded, stuck_drains, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
         Self {
             controller,
@@ -167,9 +177,9 @@ impl Fixture {
     pub fn run_to(&mut self, end: i64) {
         // Of several clusters that are due at one time, each may need a tick of its own.
         let mut ticks = 0;
-        while let Some(next) = self.controller.next_wakeup().filter(|next| next.0 <= end) {
-            ticks = if next.0 > self.now { 0 } else { ticks + 1 };
-            self.now = self.now.max(next.0);
+        while let Some(next) = self.controller.next_wakeup().filter(|next| next.as_millis() <= end) {
+            ticks = if next.as_millis() > self.now { 0 } else { ticks + 1 };
+            self.now = self.now.max(next.as_millis());
             self.handle(Event::Tick);
             assert!(ticks <= 2 * self.controller.clusters().count(), "stuck at {next:?}");
         }
@@ -200,16 +210,16 @@ impl Fixture {
     }
 
     pub fn handle(&mut self, event: Event) {
-        let mut effects = VecDeque::from(self.controller.handle(event, Timestamp(self.now)));
+        let mut effects = VecDeque::from(self.controller.handle(event, Timestamp::from_millis(self.now)));
         while let Some(effect) = effects.pop_front() {
             for answer in self.execute_decision(effect) {
-                effects.extend(self.controller.handle(answer, Timestamp(self.now)));
+                effects.extend(self.controller.handle(answer, Timestamp::from_millis(self.now)));
             }
         }
     }
 
     fn execute_decision(&mut self, effect: Effect) -> Vec<Event> {
-        let now = Timestamp(self.now);
+        let now = Timestamp::from_millis(self.now);
         self.done.acts += usize::from(!is_record_or_view(&effect));
         match effect {
             Effect::Plan(_)
@@ -262,7 +272,8 @@ impl Fixture {
         }
         if self.no_capacity {
             let unavailable = vec![(text("t.none"), text("z"))];
-            return Event::LaunchFailed { cluster, claim, attempt, failure: LaunchFailure::NoCapacity { unavailable } };
+            let failure = LaunchFailure::InsufficientCapacity { unavailable };
+            return Event::LaunchFailed { cluster, claim, attempt, failure };
         }
         Event::Launched(Box::new(Launched {
             provider_id: Text::from(format!("aws:///z/i-{claim}")),
@@ -295,20 +306,20 @@ impl Fixture {
                 }
             }
             Instruction::Drain { claim, only_if_empty: true, .. } if self.occupied.contains(&claim) => {
-                self.done.refused.push((Timestamp(self.now), claim));
+                self.done.refused.push((Timestamp::from_millis(self.now), claim));
                 let reason = "the API server lists pod default/web-1 on it".to_owned();
                 return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
             }
             Instruction::Drain { claim, .. } => {
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
-                self.done.drained.push((Timestamp(self.now), claim));
+                self.done.drained.push((Timestamp::from_millis(self.now), claim));
                 if !empty {
                     self.stuck_drains.push((cluster, instruction));
                     return Vec::new();
                 }
             }
             Instruction::DeleteClaim { claim, node, .. } => {
-                self.done.removed.push((Timestamp(self.now), claim.clone()));
+                self.done.removed.push((Timestamp::from_millis(self.now), claim.clone()));
                 seen.push(Observation::Delete(Key::Claim(claim)));
                 seen.extend(node.map(|node| Observation::Delete(Key::Node(node))));
             }
@@ -364,7 +375,7 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
         name: order.name.clone(),
         labels: order.labels.clone(),
         provider_id: Text::default(),
-        created: Some(Timestamp(now)),
+        created: Some(Timestamp::from_millis(now)),
         ..claim("x")
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::testing::{pod, text};
 use crate::control::Event;
-use crate::control::guardrails::fleet_counters::{BUCKET_MS, LocalCounters, MachineTotals};
+use crate::control::guardrails::fleet_counters::{BUCKET_LENGTH, LocalCounters, MachineTotals};
 use crate::control::guardrails::restore::RecentLaunch;
 use crate::control::guardrails::settings::{Bound, CircuitBreakerRule};
 use crate::model::{MicroUsd, Timestamp};
@@ -12,7 +12,7 @@ use super::fixture::{Fixture, snapshot};
 /// The counters of `world`, as other processes receive them.
 fn counters_of(world: &Fixture) -> Event {
     let counters = world.controller.counter_snapshot();
-    let end = |part: i64| Timestamp(((part + 1) * BUCKET_MS - 1).min(world.now));
+    let end = |part: i64| Timestamp::from_millis(((part + 1) * BUCKET_LENGTH.get() - 1).min(world.now));
     Event::RemoteCounters {
         machines: counters.machines,
         parts: counters.buckets.iter().map(|(n, bucket)| (end(*n), *bucket)).collect(),
@@ -130,7 +130,7 @@ fn of_four(machines: usize, removed: usize) -> usize {
     let removed = MachineTotals { count: removed, cost: MicroUsd(0) };
     world.handle(Event::RemoteCounters {
         machines,
-        parts: vec![(Timestamp(0), LocalCounters { removed, ..LocalCounters::default() })],
+        parts: vec![(Timestamp::from_millis(0), LocalCounters { removed, ..LocalCounters::default() })],
     });
     world.run_to(60_000);
     world.drained().len()

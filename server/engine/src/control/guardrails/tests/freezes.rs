@@ -13,8 +13,8 @@ fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Free
         pool: pool.map(text),
         by: text("alice"),
         reason: text("the network is being changed"),
-        since: Timestamp(0),
-        until: until.map(Timestamp),
+        since: Timestamp::from_millis(0),
+        until: until.map(Timestamp::from_millis),
     }
 }
 
@@ -46,15 +46,12 @@ fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
         let world = under(vec![frozen.clone()]);
         assert_eq!(did(&world), (0, 0), "{frozen:?}");
         let view = world.controller.view("c").map(|view| view.guardrails.freezes);
-        assert_eq!(view, Some(vec![frozen.sentence()]));
+        assert_eq!(view, Some(vec![text(&frozen.to_string())]));
         let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
-        assert_eq!(closed, Some(frozen.sentence()));
+        assert_eq!(closed, Some(text(&frozen.to_string())));
     }
-    let expected = freeze(Some("c"), Some("p"), None).sentence();
-    assert_eq!(
-        expected.as_ref(),
-        "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)"
-    );
+    let expected = freeze(Some("c"), Some("p"), None).to_string();
+    assert_eq!(expected, "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minute
         world.controller.state("c").is_some_and(|state| !state.is_marked_for_deletion(&text("m0"))),
         "its room counts"
     );
-    let first = world.done.refused[0].0.0;
+    let first = world.done.refused[0].0.as_millis();
     world.run_to(first + 10 * MINUTE - 1);
     assert_eq!(world.done.refused.len(), 1);
     world.run_to(first + 12 * MINUTE);

@@ -3,42 +3,44 @@ use crate::cluster::testing::text;
 use crate::control::guardrails::circuit_breaker::CircuitBreaker;
 use crate::control::guardrails::fleet_counters::MachineTotals;
 use crate::control::guardrails::launch_backoff::LaunchBackoff;
-use crate::control::guardrails::quarantine::{ObjectCounts, detect_loss};
+use crate::control::guardrails::quarantine::{CountedKind, MissingObjects, ObjectCounts, detect_loss};
 use crate::control::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
 use crate::control::guardrails::settings::{
     Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule,
 };
 use crate::control::guardrails::sliding_window::SlidingWindow;
-use crate::model::{MicroUsd, Timestamp};
+use crate::model::{MicroUsd, Millis, Timestamp};
 
 const OPEN: Bound = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
 
 #[test]
 fn a_window_keeps_its_sum_as_entries_arrive_late_and_expire() {
     let mut window = SlidingWindow::default();
-    window.record(text("b"), MicroUsd(20), Timestamp(200));
-    window.record(text("a"), MicroUsd(10), Timestamp(100));
-    window.record(text("c"), MicroUsd(40), Timestamp(300));
+    window.record(text("b"), MicroUsd(20), Timestamp::from_millis(200));
+    window.record(text("a"), MicroUsd(10), Timestamp::from_millis(100));
+    window.record(text("c"), MicroUsd(40), Timestamp::from_millis(300));
     window.remove(&text("b"));
-    assert_eq!((window.len(), window.cost(), window.oldest()), (2, MicroUsd(50), Some(Timestamp(100))));
-    window.expire(1000, Timestamp(1100));
+    assert_eq!((window.len(), window.cost(), window.oldest()), (2, MicroUsd(50), Some(Timestamp::from_millis(100))));
+    window.expire(Millis::from_secs(1), Timestamp::from_millis(1100));
     assert_eq!((window.len(), window.cost()), (1, MicroUsd(40)));
 }
 
 #[test]
 fn a_percentage_counts_removed_machines_and_never_binds_below_its_lower_bound() {
     let share = Bound { percent: 50, free: 3, ..OPEN };
-    let rule = RateLimitRule { window_ms: 600_000, cluster: share, fleet: OPEN };
+    let rule = RateLimitRule { window: Millis::from_mins(10), cluster: share, fleet: OPEN };
     let cluster = text("c");
     let mut rate_limits = RateLimits::default();
     let admitted = |rate_limits: &RateLimits, machines: usize| {
         let population = Population { cluster: &cluster, machines, fleet: machines, clusters: 1 };
-        rate_limits.admit(&rule, RateLimitKind::Removals, population, vec![MicroUsd(1); 20], Timestamp(0)).0
+        rate_limits
+            .admit(&rule, RateLimitKind::Removals, population, vec![MicroUsd(1); 20], Timestamp::from_millis(0))
+            .0
     };
     // Half of 11 is 5.5, rounded up 6; half of 4 is 2, but 3 are free.
     assert_eq!((admitted(&rate_limits, 11), admitted(&rate_limits, 4)), (6, 3));
     for name in ["m0", "m1", "m2", "m3"] {
-        rate_limits.record(&cluster, &text(name), MicroUsd(1), Timestamp(0));
+        rate_limits.record(&cluster, &text(name), MicroUsd(1), Timestamp::from_millis(0));
     }
     // Four of 11 were removed: 7 remain, 11 were there, 6 may be removed in all, 2 more.
     assert_eq!(admitted(&rate_limits, 7), 2);
@@ -48,9 +50,9 @@ fn a_percentage_counts_removed_machines_and_never_binds_below_its_lower_bound() 
 
 #[test]
 fn the_circuit_breaker_engages_and_releases_at_different_percentages() {
-    let rule = CircuitBreakerRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let rule = CircuitBreakerRule { window: Millis::from_mins(10), least: 4, engage_percent: 50, release_percent: 20 };
     let mut breaker = CircuitBreaker::default();
-    let at = |millis: i64| Timestamp(millis);
+    let at = |millis: i64| Timestamp::from_millis(millis);
     for moment in 0..3 {
         breaker.record_failure(&text(if moment == 0 { "a" } else { "b" }), at(moment));
     }
@@ -73,7 +75,7 @@ fn the_circuit_breaker_engages_and_releases_at_different_percentages() {
 #[test]
 fn restored_events_count_in_their_cluster_and_remote_ones_in_the_fleet() {
     let rule = RateLimitRule {
-        window_ms: 600_000,
+        window: Millis::from_mins(10),
         cluster: Bound { machines: 4, ..OPEN },
         fleet: Bound { machines: 9, ..OPEN },
     };
@@ -81,35 +83,42 @@ fn restored_events_count_in_their_cluster_and_remote_ones_in_the_fleet() {
     let population = || Population { cluster: &cluster, machines: 100, fleet: 300, clusters: 1 };
     let mut rate_limits = RateLimits::default();
     let admitted = |rate_limits: &RateLimits, now: i64| {
-        let (admitted, held) =
-            rate_limits.admit(&rule, RateLimitKind::Removals, population(), vec![MicroUsd(1); 20], Timestamp(now));
-        (admitted, held.and_then(|held| held.until).map_or(0, |until| until.0))
+        let (admitted, held) = rate_limits.admit(
+            &rule,
+            RateLimitKind::Removals,
+            population(),
+            vec![MicroUsd(1); 20],
+            Timestamp::from_millis(now),
+        );
+        (admitted, held.map_or(0, |held| held.until.as_millis()))
     };
-    rate_limits.restore(&cluster, &text("m0"), MicroUsd(0), Timestamp(1_000));
+    rate_limits.restore(&cluster, &text("m0"), MicroUsd(0), Timestamp::from_millis(1_000));
     // One of four: 3 more, until 1,000 + 600,000.
     assert_eq!((admitted(&rate_limits, 5_000), rate_limits.fleet_count()), ((3, 601_000), 0));
     let seven = MachineTotals { count: 7, cost: MicroUsd(70) };
-    rate_limits.merge_remote([(Timestamp(2_000), seven), (Timestamp(3_000), MachineTotals::default())].into_iter());
+    rate_limits.merge_remote(
+        [(Timestamp::from_millis(2_000), seven), (Timestamp::from_millis(3_000), MachineTotals::default())].into_iter(),
+    );
     // Seven of nine: 2 more in the fleet, until 602,000.
     assert_eq!((admitted(&rate_limits, 5_000), rate_limits.fleet_count()), ((2, 602_000), 7));
-    rate_limits.record(&cluster, &text("m1"), MicroUsd(1), Timestamp(5_000));
+    rate_limits.record(&cluster, &text("m1"), MicroUsd(1), Timestamp::from_millis(5_000));
     assert_eq!(
         (admitted(&rate_limits, 5_000), rate_limits.fleet_count(), rate_limits.cluster_count(&cluster)),
         ((1, 602_000), 8, 2)
     );
-    rate_limits.expire(600_000, Timestamp(601_000));
+    rate_limits.expire(rule.window, Timestamp::from_millis(601_000));
     assert_eq!((rate_limits.fleet_count(), rate_limits.cluster_count(&cluster)), (8, 1));
-    rate_limits.expire(600_000, Timestamp(602_000));
+    rate_limits.expire(rule.window, Timestamp::from_millis(602_000));
     assert_eq!((rate_limits.fleet_count(), rate_limits.cluster_count(&cluster)), (1, 1));
-    rate_limits.expire(600_000, Timestamp(605_000));
+    rate_limits.expire(rule.window, Timestamp::from_millis(605_000));
     assert_eq!((rate_limits.fleet_count(), rate_limits.cluster_count(&cluster)), (0, 0));
 }
 
 #[test]
 fn the_circuit_breaker_counts_repeated_remote_counters_once() {
-    let rule = CircuitBreakerRule { window_ms: 600_000, least: 5, engage_percent: 50, release_percent: 20 };
+    let rule = CircuitBreakerRule { window: Millis::from_mins(10), least: 5, engage_percent: 50, release_percent: 20 };
     let mut breaker = CircuitBreaker::default();
-    let at = |millis: i64| Timestamp(millis);
+    let at = |millis: i64| Timestamp::from_millis(millis);
     breaker.record_failure(&text("a"), at(20_000));
     let remote = || [(at(10_000), 1, 1), (at(30_000), 0, 0)].into_iter();
     for moment in 30_000..30_005 {
@@ -127,17 +136,22 @@ fn the_circuit_breaker_counts_repeated_remote_counters_once() {
 
 #[test]
 fn waits_double_up_to_the_longest_and_end_with_the_pod() {
-    let rule = LaunchBackoffRule { launches: 2, first_wait_ms: 60_000, most_wait_ms: 200_000 };
+    let rule = LaunchBackoffRule { launches: 2, first_wait: Millis::from_mins(1), most_wait: Millis::from_secs(200) };
     let key = PodKey { namespace: text("default"), name: text("a") };
     let mut backoff = LaunchBackoff::default();
     let mut waits = Vec::new();
     for _ in 0..5 {
-        backoff.record(&rule, &key, &text("uid"), Timestamp(0));
-        waits.push(backoff.hold(&key, Timestamp(0)).and_then(|held| held.until).map_or(0, |until| until.0));
+        backoff.record(&rule, &key, &text("uid"), Timestamp::from_millis(0));
+        waits.push(
+            backoff
+                .hold(&key, Timestamp::from_millis(0))
+                .and_then(|held| held.until)
+                .map_or(0, |until| until.as_millis()),
+        );
     }
     assert_eq!(waits, [0, 60_000, 120_000, 200_000, 200_000]);
-    backoff.record(&rule, &key, &text("another of that name"), Timestamp(0));
-    assert_eq!(backoff.hold(&key, Timestamp(0)), None);
+    backoff.record(&rule, &key, &text("another of that name"), Timestamp::from_millis(0));
+    assert_eq!(backoff.hold(&key, Timestamp::from_millis(0)), None);
     backoff.retain(|_, uid| uid.as_ref() == "uid");
     assert!(backoff.is_empty());
 }
@@ -146,14 +160,15 @@ fn waits_double_up_to_the_longest_and_end_with_the_pod() {
 fn what_may_be_missing_from_a_snapshot() {
     let rule = QuarantineRule::default();
     let full = ObjectCounts { nodes: 10, claims: 10, pools: 3, pods: 100, pending: 0, machines: 10 };
-    let loss = |shown: ObjectCounts| detect_loss(&rule, full, shown).map(|loss| loss.what).unwrap_or_default();
-    assert_eq!(loss(full), "");
+    let loss = |shown: ObjectCounts| detect_loss(&rule, full, shown).map(|loss| loss.what);
+    let share = |kind, lost, of| Some(MissingObjects::Share { kind, lost, of });
+    assert_eq!(loss(full), None);
     // Half is not more than half.
-    assert_eq!(loss(ObjectCounts { nodes: 5, pods: 50, ..full }), "");
-    assert!(loss(ObjectCounts { nodes: 4, ..full }).contains("lacks 6 of 10 nodes"));
-    assert!(loss(ObjectCounts { pods: 49, ..full }).contains("lacks 51 of 100 bound pods"));
-    assert!(loss(ObjectCounts { pools: 1, ..full }).contains("lacks 2 of 3 NodePools"));
-    assert!(loss(ObjectCounts { machines: 0, ..full }).contains("lacks 10 of 10 machines that run"));
+    assert_eq!(loss(ObjectCounts { nodes: 5, pods: 50, ..full }), None);
+    assert_eq!(loss(ObjectCounts { nodes: 4, ..full }), share(CountedKind::Nodes, 6, 10));
+    assert_eq!(loss(ObjectCounts { pods: 49, ..full }), share(CountedKind::Pods, 51, 100));
+    assert_eq!(loss(ObjectCounts { pools: 1, ..full }), share(CountedKind::Pools, 2, 3));
+    assert_eq!(loss(ObjectCounts { machines: 0, ..full }), share(CountedKind::Machines, 10, 10));
     // A small cluster may lose what a small number of nodes holds, but not everything.
     let small = ObjectCounts { nodes: 2, claims: 2, pools: 1, pods: 6, pending: 0, machines: 2 };
     assert_eq!(detect_loss(&rule, small, ObjectCounts { nodes: 1, claims: 1, pods: 1, machines: 1, ..small }), None);
@@ -164,32 +179,33 @@ fn what_may_be_missing_from_a_snapshot() {
 
 #[test]
 fn one_failing_cluster_stops_its_own_removals_and_several_stop_those_of_the_fleet() {
-    let rule = CircuitBreakerRule { window_ms: 600_000, least: 4, engage_percent: 50, release_percent: 20 };
+    let rule = CircuitBreakerRule { window: Millis::from_mins(10), least: 4, engage_percent: 50, release_percent: 20 };
     let (noisy, calm) = (text("noisy"), text("calm"));
     let mut breaker = CircuitBreaker::default();
-    (0..50).for_each(|n| breaker.record_failure(&noisy, Timestamp(n)));
-    assert!(breaker.evaluate(&rule, Timestamp(60)));
-    assert_eq!((breaker.engaged_since(&noisy), breaker.engaged_since(&calm)), (Some(Timestamp(60)), None));
-    assert!(breaker.reason(&rule, &noisy).is_some_and(|why| why.starts_with("launches fail in cluster noisy:")));
+    (0..50).for_each(|n| breaker.record_failure(&noisy, Timestamp::from_millis(n)));
+    assert!(breaker.evaluate(&rule, Timestamp::from_millis(60)));
+    assert_eq!((breaker.engaged_since(&noisy), breaker.engaged_since(&calm)), (Some(Timestamp::from_millis(60)), None));
+    let why = |breaker: &CircuitBreaker, cluster| breaker.engaged(&rule, cluster).map(|engaged| engaged.to_string());
+    assert!(why(&breaker, &noisy).is_some_and(|why| why.starts_with("launches fail in cluster noisy:")));
     // One failure in another cluster suffices, or one in another replica's counters.
     let mut with_remote = breaker.clone();
-    with_remote.merge_remote([(Timestamp(61), 0, 1)].into_iter());
-    assert!(with_remote.evaluate(&rule, Timestamp(62)));
-    breaker.record_failure(&text("third"), Timestamp(61));
-    assert!(breaker.evaluate(&rule, Timestamp(62)));
+    with_remote.merge_remote([(Timestamp::from_millis(61), 0, 1)].into_iter());
+    assert!(with_remote.evaluate(&rule, Timestamp::from_millis(62)));
+    breaker.record_failure(&text("third"), Timestamp::from_millis(61));
+    assert!(breaker.evaluate(&rule, Timestamp::from_millis(62)));
     for breaker in [&with_remote, &breaker] {
-        assert_eq!(breaker.engaged_since(&calm), Some(Timestamp(62)));
-        assert!(breaker.reason(&rule, &calm).is_some_and(|why| why.starts_with("launches fail in several clusters")));
+        assert_eq!(breaker.engaged_since(&calm), Some(Timestamp::from_millis(62)));
+        assert!(why(breaker, &calm).is_some_and(|why| why.starts_with("launches fail in several clusters")));
     }
     // When the noisy one's are over, the rest is too little.
-    assert!(breaker.evaluate(&rule, Timestamp(600_050)));
+    assert!(breaker.evaluate(&rule, Timestamp::from_millis(600_050)));
     assert_eq!((breaker.engaged_since(&noisy), breaker.engaged_since(&calm)), (None, None));
 }
 
 #[test]
 fn clusters_at_their_limit_leave_a_share_of_the_fleet_limit_to_others() {
     let rule = RateLimitRule {
-        window_ms: 600_000,
+        window: Millis::from_mins(10),
         cluster: Bound { machines: 50, ..OPEN },
         fleet: Bound { machines: 100, ..OPEN },
     };
@@ -197,11 +213,14 @@ fn clusters_at_their_limit_leave_a_share_of_the_fleet_limit_to_others() {
     let names = ["a", "b", "c", "d", "e"].map(text);
     let admitted = |rate_limits: &RateLimits, cluster| {
         let population = Population { cluster, machines: 1_000, fleet: 5_000, clusters: 5 };
-        rate_limits.admit(&rule, RateLimitKind::Launches, population, vec![MicroUsd(1); 60], Timestamp(0)).0
+        rate_limits
+            .admit(&rule, RateLimitKind::Launches, population, vec![MicroUsd(1); 60], Timestamp::from_millis(0))
+            .0
     };
     let used = names.each_ref().map(|cluster| {
         let used = admitted(&rate_limits, cluster);
-        (0..used).for_each(|n| rate_limits.record(cluster, &text(&n.to_string()), MicroUsd(1), Timestamp(0)));
+        (0..used)
+            .for_each(|n| rate_limits.record(cluster, &text(&n.to_string()), MicroUsd(1), Timestamp::from_millis(0)));
         used
     });
     // The first uses all of its own limit, the second up to three quarters of the fleet's, the next

@@ -28,7 +28,7 @@ fn list(world: &mut Fixture, second: i64, machines: std::ops::Range<usize>) {
         claim: Text::from(format!("m{n}")),
         terminating: false,
     };
-    let asked = Timestamp(second * 1_000);
+    let asked = Timestamp::from_millis(second * 1_000);
     let listing =
         Box::new(Listing { requested_at: asked, complete: true, instances: machines.map(instance).collect() });
     world.handle(Event::Listed { cluster: text("c"), listing });
@@ -61,17 +61,17 @@ fn freeze(world: &mut Fixture, frozen: bool) {
         pool: None,
         by: text("kim"),
         reason: text("a bad day"),
-        since: Timestamp(0),
+        since: Timestamp::from_millis(0),
         until: None,
     };
     world.handle(Event::FreezesChanged { freezes: frozen.then_some(freeze).into_iter().collect() });
 }
 
 /// Half of the machines are partitioned with their zone, and the cloud lists nothing for ten
-/// minutes: it answers for another account.
-fn partitioned_while_nothing_is_listed(second_source: bool) -> Fixture {
-    let mut world = world(20, |settings| settings.guardrails.removal.second_source = second_source);
-    world.cloud = Inspection::Unknown;
+/// minutes: it answers for another account. A query by id finds this.
+fn partitioned_while_nothing_is_listed(found: Inspection) -> Fixture {
+    let mut world = world(20, |_| {});
+    world.cloud = found;
     not_ready(&mut world, 0..10);
     for second in [100, 160, 220, 600] {
         list(&mut world, second, 0..0);
@@ -81,7 +81,7 @@ fn partitioned_while_nothing_is_listed(second_source: bool) -> Fixture {
 
 #[test]
 fn an_empty_listing_removes_no_node_of_a_partitioned_zone() {
-    let mut world = partitioned_while_nothing_is_listed(true);
+    let mut world = partitioned_while_nothing_is_listed(Inspection::Unknown);
     assert_eq!(world.done.removed.len(), 0, "{:?}", world.done.removed);
     let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
     let expected = "the cloud's listing lacks 20 of 20 instances known to run: listings are ignored until one contains them, the \
@@ -104,14 +104,14 @@ fn an_empty_listing_removes_no_node_of_a_partitioned_zone() {
 }
 
 #[test]
-fn sabotage_without_a_second_source_the_listing_is_accepted() {
-    // Ready Nodes too: nothing else speaks for them then.
-    assert_eq!(partitioned_while_nothing_is_listed(false).done.removed.len(), 20);
+fn sabotage_without_a_second_source_the_nodes_of_the_partitioned_zone_are_removed() {
+    // The answers by id repeat the listing. Only their Nodes keep the ten ready machines.
+    assert_eq!(partitioned_while_nothing_is_listed(Inspection::Ended).done.removed.len(), 10);
 }
 
 #[test]
 fn confirmed_removals_of_an_empty_listing_still_keep_ready_nodes() {
-    let mut world = partitioned_while_nothing_is_listed(true);
+    let mut world = partitioned_while_nothing_is_listed(Inspection::Unknown);
     world.handle(Event::RemovalsConfirmed { cluster: text("c") });
     list(&mut world, 660, 0..0);
     list(&mut world, 720, 0..0);
@@ -158,8 +158,8 @@ fn removals_on_missing_evidence_count_against_rate_limits_and_wait_for_freezes()
 
 /// Six Nodes of twenty are not reported any more, too few for a quarantine; their pods are
 /// reported. Then the NodePool is deleted with its NodeClaims.
-fn nodes_vanish(keep_vanished: bool) -> Fixture {
-    let mut world = world(20, |settings| settings.guardrails.removal.keep_vanished = keep_vanished);
+fn nodes_vanish() -> Fixture {
+    let mut world = world(20, |_| {});
     world.run_to(10_000);
     lose_nodes(&mut world, 0..6);
     world.delete("c", Key::Pool(text("p")));
@@ -170,7 +170,7 @@ fn nodes_vanish(keep_vanished: bool) -> Fixture {
 
 #[test]
 fn a_machine_whose_node_vanished_under_its_pods_is_not_terminated() {
-    let mut world = nodes_vanish(true);
+    let mut world = nodes_vanish();
     assert_eq!((world.done.terminated.len(), world.done.removed.len()), (0, 0));
     let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
     let why = guardrails.waiting_because().unwrap_or_default();
@@ -184,8 +184,10 @@ fn a_machine_whose_node_vanished_under_its_pods_is_not_terminated() {
 }
 
 #[test]
-fn sabotage_without_the_guard_machines_are_terminated_under_their_pods() {
-    let world = nodes_vanish(false);
+fn sabotage_when_an_operator_overrules_the_guard_machines_are_terminated_under_their_pods() {
+    let mut world = nodes_vanish();
+    world.handle(Event::RemovalsConfirmed { cluster: text("c") });
+    world.run_to(1_800_000);
     assert_eq!(world.drained().len(), 0);
     assert!(world.done.terminated.len() >= 3, "{:?}", world.done.terminated);
 }
@@ -251,7 +253,7 @@ fn nodes_of_a_deleted_nodepool_are_drained_a_few_at_a_time() {
 
 #[test]
 fn sabotage_without_the_budget_a_deleted_nodepool_removes_all_its_nodes_at_once() {
-    let mut world = pool_deleted(true, 0, true);
+    let mut world = pool_deleted(true, 100, true);
     world.run_to(100_000);
     assert_eq!(world.drained().len(), 30);
 }

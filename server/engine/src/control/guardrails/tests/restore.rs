@@ -13,9 +13,9 @@ fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentL
     RecentLaunch {
         claim: Text::from(format!("old-{number}")),
         pods: vec![text("default/p0")],
-        begun: Timestamp(-begun * 1_000),
+        begun: Timestamp::from_millis(-begun * 1_000),
         launched: Some(launched),
-        closed: closed.map(|seconds| Timestamp(-seconds * 1_000)),
+        closed: closed.map(|seconds| Timestamp::from_millis(-seconds * 1_000)),
     }
 }
 

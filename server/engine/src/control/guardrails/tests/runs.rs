@@ -1,11 +1,11 @@
 use crate::cluster::testing::{bound_to, claim, node, pod, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
-use crate::control::guardrails::Mode;
 use crate::control::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
+use crate::control::guardrails::{DisabledGuards, Guard, Mode};
 use crate::control::{DecisionKind, Event};
-use crate::model::{MicroUsd, Timestamp};
+use crate::model::{MicroUsd, Millis, Timestamp};
 
-use super::fixture::{Fixture, snapshot};
+use super::fixture::{Fixture, one_node_per_pod, snapshot};
 
 /// `many` pending pods, `p0` onwards.
 fn pending(many: usize) -> Vec<PodRecord> {
@@ -47,7 +47,7 @@ fn a_snapshot_without_pods_drains_no_node_although_a_second_one_matches() {
     // Another snapshot is requested after 60 s. It matches, but is no second source: it comes from
     // the same agent.
     world.run_to(160_000);
-    assert_eq!(world.done.resyncs, [(Timestamp(160_000), text("c"))]);
+    assert_eq!(world.done.resyncs, [(Timestamp::from_millis(160_000), text("c"))]);
     world.send_snapshot("c", snapshot(6, Vec::new()));
     world.run_to(24 * 3_600_000);
     assert_eq!(world.drained().len(), 0);
@@ -75,7 +75,7 @@ fn a_second_snapshot_that_shows_the_pods_again_ends_quarantine_at_once() {
 
 #[test]
 fn a_matching_snapshot_that_arrives_too_early_does_not_count() {
-    let rule = QuarantineRule { hold_percent: 100, second_source: false, ..QuarantineRule::default() };
+    let rule = QuarantineRule { hold_percent: 0, hold_for: Millis::from_mins(1), ..QuarantineRule::default() };
     let mut world = agent_that_lost_its_pods_under(rule);
     world.run_to(120_000);
     world.send_snapshot("c", snapshot(6, Vec::new()));
@@ -169,7 +169,8 @@ fn the_fleet_has_a_rate_limit_over_all_clusters() {
 fn launches_of_an_earlier_process_count_by_the_age_of_their_claims() {
     let mut world = Fixture::new(|settings| settings.guardrails.launches.cluster.machines = 3);
     world.now = 1_000_000;
-    let aged = |name: &str, age: i64| ClaimRecord { created: Some(Timestamp(1_000_000 - age)), ..claim(name) };
+    let aged =
+        |name: &str, age: i64| ClaimRecord { created: Some(Timestamp::from_millis(1_000_000 - age)), ..claim(name) };
     // Two within the last ten minutes and one before that: one more is admitted.
     let claims = vec![aged("m0", 60_000), aged("m1", 500_000), aged("m2", 600_000)];
     world.connect("c", ClusterSnapshot { claims, ..snapshot(3, pending(2)) });
@@ -243,10 +244,11 @@ fn sabotage_without_the_backoff_such_a_pod_launches_machines_all_the_time() {
 /// For an hour a pod cannot be evicted from a node that was deleted by hand: machines launched to
 /// replace it, when the pod fits on none of them and so no capacity is reserved.
 fn replacements_for_a_node_that_cannot_be_drained(launches: u32) -> usize {
-    let mut world = Fixture::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
+    let disabled = DisabledGuards::only(Guard::Replacement);
+    let mut world = Fixture::with_disabled_guards(one_node_per_pod, disabled, |settings| {
         settings.guardrails.launch_backoff.launches = launches;
-        settings.guardrails.keep_replacements = false;
     });
+    world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
     world.stuck = Some("m0");
     world.observe("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
     world.run_to(3_600_000);
@@ -357,27 +359,30 @@ fn sabotage_without_the_circuit_breaker_machines_are_removed_although_none_joins
 }
 
 /// A busy node is deleted by hand at 10 s: when was its pod planned, and when was it drained?
-fn deletion_by_hand(wait_ms: i64) -> (i64, i64) {
+fn deletion_by_hand(wait: Millis) -> (i64, i64) {
     let mut world = Fixture::with(1, vec![bound_to("m0", pod("p0", 500))], |settings| {
-        settings.guardrails.replacement_wait_ms = wait_ms;
+        settings.guardrails.replacement_wait = wait;
     });
     world.run_to(10_000);
     world.observe("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
     world.run_to(60_000);
     let planned = world.done.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
-    (planned.map_or(-1, |decision| decision.at.0), world.done.drained.first().map_or(-1, |(at, _)| at.0))
+    (
+        planned.map_or(-1, |decision| decision.at.as_millis()),
+        world.done.drained.first().map_or(-1, |(at, _)| at.as_millis()),
+    )
 }
 
 #[test]
 fn a_node_with_pods_is_drained_once_their_capacity_is_planned() {
     // The batch window closes one second after the deletion.
-    assert_eq!(deletion_by_hand(15_000), (11_000, 11_000));
+    assert_eq!(deletion_by_hand(Millis::from_secs(15)), (11_000, 11_000));
 }
 
 #[test]
 fn sabotage_without_waiting_the_drain_precedes_the_plan() {
     // The machine is removed before its pod is planned.
-    assert_eq!(deletion_by_hand(0), (-1, 10_000));
+    assert_eq!(deletion_by_hand(Millis::ZERO), (-1, 10_000));
 }
 
 /// Two pending pods and six empty machines.
@@ -392,11 +397,11 @@ fn shadow_mode_records_decisions_once_and_carries_none_out() {
     let mut world = everything_to_do(Mode::Shadow);
     assert_eq!(world.done.acts, 0);
     let recorded: Vec<(DecisionKind, bool, usize, usize)> = (world.done.decisions.iter())
-        .map(|d| (d.kind, d.shadow, d.machines.len() + d.removals.len(), d.notes.len()))
+        .map(|d| (d.kind, d.shadow, d.machines.len() + d.removals.len(), d.would.len()))
         .collect();
     assert_eq!(recorded, [(DecisionKind::Provision, true, 0, 2), (DecisionKind::Empty, true, 0, 6)]);
     let would = "would launch t.2 in z (spot, $0.01 an hour) from NodePool p for default/p0";
-    assert_eq!(world.done.decisions[0].notes[0], would);
+    assert_eq!(world.done.decisions[0].would[0], would);
     // The same pods are not recorded again; another one is.
     world.observe("c", Object::Pod(pod("p0", 500)));
     world.run_to(130_000);

@@ -7,11 +7,13 @@ use crate::cluster::{
     ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, PoolRecord,
     Scheduling,
 };
-use crate::control::guardrails::persisted_counts::{DRIFT_WRITE_MS, GROWTH_WRITE_MS, LOSS_WRITE_MS, PersistedCounts};
+use crate::control::guardrails::persisted_counts::{
+    DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY, LOSS_WRITE_DELAY, PersistedCounts,
+};
 use crate::control::guardrails::quarantine::ObjectCounts;
 use crate::control::guardrails::settings::QuarantineRule;
 use crate::control::{Event, ListedInstance, Listing};
-use crate::model::{Labels, PodShape, Text, Timestamp};
+use crate::model::{Labels, Millis, PodShape, Text, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
@@ -28,18 +30,19 @@ fn pods(world: &Fixture) -> usize {
     world.controller.view("c").map_or(0, |view| view.pods)
 }
 
-fn watched(window_ms: i64, machines: usize, pods: Vec<PodRecord>) -> Fixture {
-    let mut world = Fixture::with(machines, pods, |settings| settings.guardrails.quarantine.window_ms = window_ms);
+fn watched(window: Millis, machines: usize, pods: Vec<PodRecord>) -> Fixture {
+    let mut world = Fixture::with(machines, pods, |settings| settings.guardrails.quarantine.window = window);
     world.run_to(100_000);
     world
 }
 
 const MINUTE: i64 = 60_000;
+const ONE_MINUTE: Millis = Millis::from_mins(1);
 
 /// A list lacks the 30 pods of six machines, and the agent reports their deletion one after the
 /// other.
-fn relist_without_pods(window_ms: i64) -> Fixture {
-    let mut world = watched(window_ms, 6, running(6, 5));
+fn relist_without_pods(window: Millis) -> Fixture {
+    let mut world = watched(window, 6, running(6, 5));
     for pod in running(6, 5) {
         world.delete("c", Key::Pod(pod.key));
     }
@@ -48,13 +51,13 @@ fn relist_without_pods(window_ms: i64) -> Fixture {
 
 #[test]
 fn pods_missing_from_a_relist_are_restored_and_no_node_is_drained() {
-    let mut world = relist_without_pods(MINUTE);
+    let mut world = relist_without_pods(ONE_MINUTE);
     // 20 may always be missing; the 21st is one too many.
     let why = "the agent deleted objects unannounced within 60 s and now lacks 21 of 30 bound pods: no decisions are made \
                until another snapshot matches after 60 s and its list of DaemonSet pods confirms it, or an operator \
                releases it (fleetwright quarantine release c)";
     assert_eq!((quarantine(&world).as_deref(), pods(&world)), (Some(why), 30));
-    assert_eq!(world.done.resyncs, [(Timestamp(100_000), text("c"))]);
+    assert_eq!(world.done.resyncs, [(Timestamp::from_millis(100_000), text("c"))]);
     // The agent's snapshot comes from the same list.
     world.send_snapshot("c", snapshot(6, Vec::new()));
     world.run_to(24 * 3_600_000);
@@ -67,14 +70,14 @@ fn pods_missing_from_a_relist_are_restored_and_no_node_is_drained() {
 
 #[test]
 fn sabotage_without_counting_deletions_the_relist_drains_every_node() {
-    let mut world = relist_without_pods(0);
+    let mut world = relist_without_pods(Millis::ZERO);
     world.run_to(150_000);
     assert_eq!((quarantine(&world), world.drained().len()), (None, 6));
 }
 
 #[test]
 fn a_snapshot_is_requested_soon_when_the_pods_are_reported_again() {
-    let mut world = relist_without_pods(MINUTE);
+    let mut world = relist_without_pods(ONE_MINUTE);
     world.run_to(110_000);
     assert_eq!(world.done.resyncs.len(), 1);
     for pod in running(6, 5) {
@@ -86,9 +89,9 @@ fn a_snapshot_is_requested_soon_when_the_pods_are_reported_again() {
 
 #[test]
 fn snapshots_are_requested_less_often_as_time_passes() {
-    let mut world = relist_without_pods(MINUTE);
+    let mut world = relist_without_pods(ONE_MINUTE);
     world.run_to(100_000 + 60 * MINUTE);
-    let asked: Vec<i64> = world.done.resyncs.iter().map(|(at, _)| (at.0 - 100_000) / MINUTE).collect();
+    let asked: Vec<i64> = world.done.resyncs.iter().map(|(at, _)| (at.as_millis() - 100_000) / MINUTE).collect();
     // At once, to confirm it, and then after 2, 4 and 8 min more, and every 10.
     assert_eq!(asked, [0, 1, 2, 4, 8, 16, 26, 36, 46, 56]);
 }
@@ -98,17 +101,17 @@ fn nodes_and_claims_missing_from_a_relist_are_restored() {
     let keys: [fn(usize) -> Key; 2] =
         [|n| Key::Node(node(&format!("m{n}")).name), |n| Key::Claim(claim(&format!("m{n}")).name)];
     for (key, kind) in keys.into_iter().zip(["nodes", "NodeClaims"]) {
-        let lose = |window_ms: i64| {
-            let mut world = watched(window_ms, 10, running(10, 3));
+        let lose = |window: Millis| {
+            let mut world = watched(window, 10, running(10, 3));
             (0..10).for_each(|n| world.delete("c", key(n)));
             world
         };
-        let world = lose(MINUTE);
+        let world = lose(ONE_MINUTE);
         let why = quarantine(&world).unwrap_or_default();
         assert!(why.contains(&format!("lacks 6 of 10 {kind}")), "{why}");
         assert_eq!(world.controller.state("c").map(|state| state.counts()), Some((10, 10, 1)));
         // Sabotage: deletions that are not counted are accepted.
-        assert_eq!(quarantine(&lose(0)), None);
+        assert_eq!(quarantine(&lose(Millis::ZERO)), None);
     }
 }
 
@@ -127,14 +130,14 @@ fn most_of_several_pools_cannot_be_deleted_at_once_and_the_only_one_can() {
     assert_eq!(quarantine(&world), None);
     world.delete("c", Key::Pool(text("r")));
     assert!(quarantine(&world).unwrap_or_default().contains("lacks 2 of 3 NodePools"));
-    let mut world = watched(MINUTE, 2, running(2, 3));
+    let mut world = watched(ONE_MINUTE, 2, running(2, 3));
     world.delete("c", Key::Pool(text("p")));
     assert_eq!(quarantine(&world), None);
 }
 
 /// 100 pods on ten machines, and what follows when this happens to them at 100 s.
 fn after(happens: impl FnOnce(&mut Fixture, Vec<PodRecord>)) -> Fixture {
-    let mut world = watched(MINUTE, 10, running(10, 10));
+    let mut world = watched(ONE_MINUTE, 10, running(10, 10));
     happens(&mut world, running(10, 10));
     world
 }
@@ -186,21 +189,21 @@ fn machines_removed_by_the_controller_are_not_suspicious() {
 
 /// A node loses its only pod at 100 s without announcement, in a pool whose empty nodes are removed
 /// at once.
-fn drained_at(window_ms: i64) -> i64 {
-    let mut world = Fixture::new(|settings| settings.guardrails.quarantine.window_ms = window_ms);
+fn drained_at(window: Millis) -> i64 {
+    let mut world = Fixture::new(|settings| settings.guardrails.quarantine.window = window);
     let mut greedy = pool();
-    greedy.disruption.consolidate_after_ms = Some(0);
+    greedy.disruption.consolidate_after = Some(Millis::ZERO);
     world.connect("c", ClusterSnapshot { pools: vec![greedy], ..snapshot(2, running(2, 1)) });
     world.run_to(100_000);
     world.delete("c", Key::Pod(pod("p0", 100).key));
     world.run_to(200_000);
-    world.done.drained.first().map_or(-1, |(at, _)| at.0)
+    world.done.drained.first().map_or(-1, |(at, _)| at.as_millis())
 }
 
 #[test]
 fn a_node_that_lost_pods_unannounced_is_not_treated_as_empty_for_a_minute() {
-    assert_eq!(drained_at(MINUTE), 160_000);
-    assert_eq!(drained_at(0), 100_000);
+    assert_eq!(drained_at(ONE_MINUTE), 160_000);
+    assert_eq!(drained_at(Millis::ZERO), 100_000);
 }
 
 fn daemon() -> DaemonRecord {
@@ -236,11 +239,16 @@ fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], agai
         terminating: false,
     };
     let instances = listed.iter().map(instance).collect();
-    let listing = Box::new(Listing { requested_at: Timestamp(130_000), complete: true, instances });
+    let listing = Box::new(Listing { requested_at: Timestamp::from_millis(130_000), complete: true, instances });
     world.handle(Event::Listed { cluster: text("c"), listing });
     world.run_to(again_at);
     world.send_snapshot("c", lacking.clone());
     world
+}
+
+/// Sabotage: a loss of any size is accepted after a minute, without a second source.
+fn without_second_source() -> QuarantineRule {
+    QuarantineRule { hold_percent: 0, hold_for: Millis::from_mins(1), ..QuarantineRule::default() }
 }
 
 const ALL: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -253,10 +261,10 @@ fn a_loss_of_pods_is_accepted_when_the_list_of_daemon_set_pods_is_complete() {
         ClusterSnapshot { daemons: vec![daemon()], ..snapshot(10, pods) }
     };
     // 110 pods before; 40 of them now, or 33.
+    assert!(quarantine(&twice(rule, &few(10), &ALL, 159_999)).is_some(), "60 s have not passed");
     assert!(quarantine(&twice(rule, &few(10), &ALL, 160_000)).is_none());
     assert!(quarantine(&twice(rule, &few(3), &ALL, 160_000)).is_some());
-    let sabotaged = QuarantineRule { second_source: false, ..rule };
-    assert!(quarantine(&twice(sabotaged, &few(3), &ALL, 160_000)).is_none());
+    assert!(quarantine(&twice(without_second_source(), &few(3), &ALL, 160_000)).is_none());
 }
 
 #[test]
@@ -290,7 +298,7 @@ fn after_a_restart_no_second_source_suffices_for_pods_because_they_are_unknown()
 
 #[test]
 fn pods_lost_from_nodes_that_are_not_ready_are_suspicious_too() {
-    let mut world = watched(MINUTE, 6, running(6, 5));
+    let mut world = watched(ONE_MINUTE, 6, running(6, 5));
     for n in 0..6 {
         world.observe("c", Object::Node(NodeRecord { ready: false, ..node(&format!("m{n}")) }));
     }
@@ -309,14 +317,14 @@ fn waiting(run: &str) -> impl Iterator<Item = PodRecord> {
 #[test]
 fn pending_pods_do_not_hide_the_loss_of_bound_ones() {
     let all = || running(6, 5).into_iter().chain(waiting("batch"));
-    let mut world = watched(MINUTE, 6, all().collect());
+    let mut world = watched(ONE_MINUTE, 6, all().collect());
     for pod in running(6, 5) {
         world.delete("c", Key::Pod(pod.key));
     }
     // 21 of 90 would be less than half.
     let why = quarantine(&world).unwrap_or_default();
     assert!(why.contains("lacks 21 of 30 bound pods"), "{why}");
-    let mut world = watched(MINUTE, 6, all().collect());
+    let mut world = watched(ONE_MINUTE, 6, all().collect());
     world.send_snapshot("c", snapshot(6, waiting("batch").collect()));
     let why = quarantine(&world).unwrap_or_default();
     assert!(why.contains("lacks 30 of 30 bound pods"), "{why}");
@@ -335,7 +343,7 @@ fn terminating_pods_do_not_hide_the_loss_of_others() {
     let out = |n: usize| n % 15 >= 5;
     let pods = running(6, 15).into_iter().enumerate().map(|(n, pod)| PodRecord { terminating: out(n), ..pod });
     let pods: Vec<PodRecord> = pods.collect();
-    let mut world = watched(MINUTE, 6, pods.clone());
+    let mut world = watched(ONE_MINUTE, 6, pods.clone());
     for pod in pods.iter().filter(|pod| !pod.terminating) {
         world.delete("c", Key::Pod(pod.key.clone()));
     }
@@ -344,7 +352,7 @@ fn terminating_pods_do_not_hide_the_loss_of_others() {
 
 #[test]
 fn new_pending_pods_offset_a_loss_of_bound_ones() {
-    let mut world = watched(MINUTE, 6, running(6, 5));
+    let mut world = watched(ONE_MINUTE, 6, running(6, 5));
     // A Deployment with strategy Recreate, restarted while the agent was disconnected.
     world.send_snapshot("c", snapshot(6, waiting("next").take(30).collect()));
     assert_eq!(quarantine(&world), None);
@@ -385,8 +393,7 @@ fn a_loss_of_machines_is_accepted_when_the_cloud_does_not_list_them() {
     assert!(quarantine(&twice(rule, &gone, &ALL[..4], 160_000)).is_none());
     assert!(quarantine(&twice(rule, &gone, &ALL, 160_000)).is_some(), "they run");
     assert!(quarantine(&twice(rule, &without_six(10, 4), &ALL, 160_000)).is_some(), "they run, and lack their Nodes");
-    let sabotaged = QuarantineRule { second_source: false, ..rule };
-    assert!(quarantine(&twice(sabotaged, &gone, &ALL, 160_000)).is_none());
+    assert!(quarantine(&twice(without_second_source(), &gone, &ALL, 160_000)).is_none());
 }
 
 #[test]
@@ -397,7 +404,7 @@ fn when_nearly_everything_is_gone_no_second_source_suffices() {
     // 9 of 10 machines are 90 %, which is not more than that.
     let at_the_limit = QuarantineRule { hold_percent: 99, ..rule };
     assert!(quarantine(&twice(at_the_limit, &nothing, &[], 160_000)).is_some());
-    let hours = QuarantineRule { hold_ms: 3 * 3_600_000, ..rule };
+    let hours = QuarantineRule { hold_for: Millis::from_hours(3), ..rule };
     assert!(quarantine(&twice(hours, &nothing, &[], 100_000 + 3 * 3_600_000 - 1)).is_some());
     assert!(quarantine(&twice(hours, &nothing, &[], 100_000 + 3 * 3_600_000)).is_none());
 }
@@ -455,24 +462,24 @@ fn object_counts_are_persisted_when_they_have_changed_much() {
     }
     world.run_to(20 * MINUTE);
     let written: Vec<(i64, usize)> =
-        world.done.persisted_counts.iter().map(|(at, _, counts)| (at.0, counts.pods)).collect();
-    assert_eq!(written, [(0, 0), (GROWTH_WRITE_MS, 100)]);
+        world.done.persisted_counts.iter().map(|(at, _, counts)| (at.as_millis(), counts.pods)).collect();
+    assert_eq!(written, [(0, 0), (GROWTH_WRITE_DELAY.get(), 100)]);
 }
 
 #[test]
 fn thresholds_and_delays_of_persisted_counts() {
     let rule = QuarantineRule::default();
     let counts = |nodes: usize, pods: usize| ObjectCounts { nodes, pods, ..ObjectCounts::default() };
-    let now = Timestamp(1_000_000);
+    let now = Timestamp::from_millis(1_000_000);
     let due = |after: ObjectCounts| {
         let mut persisted_counts = PersistedCounts::default();
         assert_eq!(persisted_counts.due(&rule, after, now), Some(now), "nothing is written yet");
         persisted_counts.record_write(counts(100, 1_000), now);
-        persisted_counts.due(&rule, after, now).map(|at| at.millis_since(now))
+        persisted_counts.due(&rule, after, now).map(|at| at.duration_since(now))
     };
     assert_eq!(due(counts(100, 1_200)), None);
-    assert_eq!(due(counts(100, 1_250)), Some(DRIFT_WRITE_MS));
-    assert_eq!(due(counts(100, 2_000)), Some(GROWTH_WRITE_MS));
+    assert_eq!(due(counts(100, 1_250)), Some(DRIFT_WRITE_DELAY));
+    assert_eq!(due(counts(100, 2_000)), Some(GROWTH_WRITE_DELAY));
     assert_eq!(due(counts(76, 1_000)), None);
-    assert_eq!(due(counts(75, 1_000)), Some(LOSS_WRITE_MS));
+    assert_eq!(due(counts(75, 1_000)), Some(LOSS_WRITE_DELAY));
 }
