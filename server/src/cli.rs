@@ -1,148 +1,23 @@
-//! Command line: one module per subcommand, one exit status for all.
+//! Commands that serve, plan and ask a server: one module per subcommand, one exit status for all.
+//! The program's crate assembles the command line from them.
 
 mod archive;
-mod audit;
-mod catalogue;
-mod clusters;
-mod convert;
-mod crds;
-mod demo;
-mod exit;
-mod explain;
-mod freeze;
-mod freezes;
-mod history;
-mod output;
-mod plan;
-mod quarantine;
+pub mod audit;
+pub mod catalogue;
+pub mod clusters;
+pub mod convert;
+pub mod crds;
+pub mod exit;
+pub mod explain;
+pub mod freeze;
+pub mod freezes;
+pub mod history;
+pub mod output;
+pub mod plan;
+pub mod quarantine;
 mod remote;
-mod removals;
-mod replay;
-mod serve;
-mod simulate;
-mod simulated_agent;
-mod simulated_cloud;
+pub mod removals;
+pub mod replay;
+pub mod serve;
 mod sources;
-mod thaw;
-
-use std::ffi::OsString;
-use std::process::ExitCode;
-
-use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
-
-use exit::{Failure, Status};
-
-/// Central autoscaler for the nodes of many Kubernetes clusters.
-#[derive(Debug, Parser)]
-#[command(name = "fleetwright", version, propagate_version = true, arg_required_else_help = true)]
-struct Cli {
-    #[command(subcommand)]
-    command: Command,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    Plan(Box<plan::PlanFlags>),
-    Convert(convert::ConvertFlags),
-    Explain(explain::ExplainFlags),
-    Crds(crds::CrdsFlags),
-    #[command(subcommand)]
-    Catalogue(catalogue::CatalogueCommand),
-    Demo(demo::DemoFlags),
-    Serve(serve::ServeFlags),
-    #[command(subcommand)]
-    Simulate(simulate::SimulateCommand),
-    Freeze(freeze::FreezeFlags),
-    Thaw(thaw::ThawFlags),
-    Freezes(freezes::FreezesFlags),
-    Audit(audit::AuditFlags),
-    History(history::HistoryFlags),
-    Replay(replay::ReplayFlags),
-    #[command(subcommand)]
-    Quarantine(quarantine::QuarantineCommand),
-    #[command(subcommand)]
-    Clusters(clusters::ClustersCommand),
-    Removals(removals::RemovalsFlags),
-    /// Print the version
-    Version,
-    #[command(hide = true)]
-    SimulatedAgent(simulated_agent::SimulatedAgentFlags),
-    #[command(hide = true)]
-    SimulatedCloud(simulated_cloud::SimulatedCloudFlags),
-}
-
-/// Parses the command line, runs the subcommand and returns its exit status.
-#[must_use]
-pub fn main() -> ExitCode {
-    main_with(std::env::args_os())
-}
-
-/// As [`main`], with a given command line, which starts with the program name.
-#[must_use]
-pub fn main_with(words: impl Iterator<Item = OsString>) -> ExitCode {
-    let cli = Cli::try_parse_from(words).unwrap_or_else(|error| with_new_name(error).exit());
-    let status = run(cli.command).unwrap_or_else(Failure::report);
-    status.into()
-}
-
-/// An unknown flag that is the old name of a configuration key is reported with the new name.
-fn with_new_name(error: clap::Error) -> clap::Error {
-    let unknown = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) => flag.trim_start_matches('-').to_owned(),
-        _ => return error,
-    };
-    match crate::config::key_of_flag(&unknown) {
-        Some(key) => Cli::command().error(
-            ErrorKind::UnknownArgument,
-            format!("there is no flag --{unknown} any more; its name is --{} now", key.flag),
-        ),
-        None => error,
-    }
-}
-
-fn run(command: Command) -> Result<Status, Failure> {
-    match command {
-        Command::Plan(flags) => plan::run(&flags),
-        Command::Convert(flags) => convert::run(&flags),
-        Command::Explain(flags) => explain::run(&flags),
-        Command::Crds(flags) => crds::run(&flags),
-        Command::Catalogue(command) => catalogue::run(&command),
-        Command::Demo(flags) => demo::run(flags),
-        Command::Serve(flags) => serve::run(flags),
-        Command::Simulate(command) => simulate::run(command),
-        Command::Freeze(flags) => freeze::run(flags),
-        Command::Thaw(flags) => thaw::run(flags),
-        Command::Freezes(flags) => freezes::run(&flags),
-        Command::Audit(flags) => audit::run(&flags),
-        Command::History(flags) => history::run(&flags),
-        Command::Replay(flags) => replay::run(&flags),
-        Command::Quarantine(command) => quarantine::run(command),
-        Command::Clusters(command) => clusters::run(command),
-        Command::Removals(flags) => removals::run(flags),
-        Command::Version => version(),
-        Command::SimulatedAgent(flags) => simulated_agent::run(flags),
-        Command::SimulatedCloud(flags) => simulated_cloud::run(flags),
-    }
-}
-
-fn version() -> Result<Status, Failure> {
-    output::print_text(concat!("fleetwright ", env!("CARGO_PKG_VERSION"), "\n"))?;
-    Ok(Status::Done)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flag_under_its_old_name_is_an_error_that_names_the_new_one() {
-        let message = |flag: &str| {
-            let error = Cli::try_parse_from(["fleetwright", "serve", flag, "x"]).expect_err("the flag is unknown");
-            with_new_name(error).to_string()
-        };
-        let renamed = message("--rails-mode");
-        assert!(renamed.contains("no flag --rails-mode any more; its name is --guardrails-mode now"), "{renamed}");
-        assert!(message("--rails-nonsense").contains("unexpected argument '--rails-nonsense'"));
-    }
-}
+pub mod thaw;

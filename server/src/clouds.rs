@@ -3,8 +3,8 @@
 //! EC2 is compiled in with the cargo feature `ec2`. Only this module depends on the feature;
 //! without it the key is known, and the error names the build with EC2.
 
-pub(crate) mod remote;
-pub(crate) mod wire;
+pub mod remote;
+pub mod wire;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,16 +14,16 @@ use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
 
-use crate::clock;
 use crate::config::{CloudConfig, Config, Provider};
 use crate::serve::{self, Server};
+use store::clock;
 
 /// Starts a server with the cloud of `config`.
 ///
 /// # Errors
 /// When the catalogue is unreadable, a setting of the cloud is missing, the cloud is not in this
 /// build, or a resource cannot be opened.
-pub(crate) async fn start(config: Config) -> anyhow::Result<Server> {
+pub async fn start(config: Config) -> anyhow::Result<Server> {
     let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
     match config.cloud.provider {
         Provider::Simulated if config.cloud.address.is_some() => {
@@ -57,11 +57,7 @@ fn fault_profile(config: &CloudConfig) -> FaultProfile {
 ///
 /// # Errors
 /// When the catalogue is unreadable.
-pub(crate) fn simulated(
-    faults: FaultProfile,
-    region: &str,
-    catalogue: Option<&Source>,
-) -> anyhow::Result<ClockedCloud> {
+pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
     let snapshot = match catalogue {
         Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
         None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
@@ -74,7 +70,7 @@ pub(crate) fn simulated(
 ///
 /// # Errors
 /// The missing setting or build feature.
-pub(crate) fn check(config: &CloudConfig) -> anyhow::Result<()> {
+pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
         Provider::Simulated => Ok(()),
         Provider::Ec2 => ec2_template(config).map(drop),

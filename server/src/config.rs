@@ -14,22 +14,22 @@ mod renamed;
 mod session;
 mod shared;
 
-pub use keys::{ConfigKey, KEYS, ValueType};
-pub(crate) use layers::{FILE_VARIABLE, parse_duration_flag};
+pub(crate) use keys::{ConfigKey, KEYS};
+pub use layers::{FILE_VARIABLE, parse_duration_flag};
 pub use layers::{Layers, Origin};
 pub use print::{explain, print};
-pub(crate) use renamed::key_of_flag;
+pub use renamed::key_of_flag;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use engine::control::guardrails::GuardrailSettings;
-use engine::input::{MinValuesPolicy, PreferencePolicy};
+use controller::guardrails::GuardrailSettings;
+use model::input::{MinValuesPolicy, PreferencePolicy};
 
-use crate::auth::tls::TlsFiles;
-use crate::session::SessionMemory;
+use agent_session::SessionMemory;
+use auth::tls::TlsFiles;
 
 /// Configuration error.
 #[derive(Debug, thiserror::Error)]
@@ -97,13 +97,13 @@ pub struct Config {
     /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
     pub session_memory: SessionMemory,
     /// `shutdown.grace`: grace period for open connections.
-    pub shutdown_grace: Duration,
+    pub(crate) shutdown_grace: Duration,
     /// `log.filter`: log filter in the syntax of `RUST_LOG`.
     pub log_filter: String,
     /// Whether `log.format` is `json`.
     pub log_json: bool,
     /// `trace.collector`: OTLP endpoint of traces.
-    pub trace_collector: Option<String>,
+    pub(crate) trace_collector: Option<String>,
     /// Digests, by key, of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
 }
@@ -116,9 +116,9 @@ pub struct Listen {
     /// `listen.http`: dashboard, metrics, health.
     pub http: SocketAddr,
     /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
-    pub(crate) tls: Option<TlsFiles>,
+    pub tls: Option<TlsFiles>,
     /// `auth.file`: agents and clients; `None` disables authentication.
-    pub(crate) trust: Option<PathBuf>,
+    pub trust: Option<PathBuf>,
 }
 
 /// Durable state.
@@ -135,11 +135,11 @@ pub struct StoreConfig {
     /// `store.connections`: maximum database connections.
     pub connections: u32,
     /// `store.keep-log`: retention of the decision log.
-    pub keep_log: Duration,
+    pub(crate) keep_log: Duration,
     /// `store.keep-ended`: retention of completed operations.
-    pub keep_ended: Duration,
+    pub(crate) keep_ended: Duration,
     /// `store.keep-clusters`: retention of lease rows of absent clusters.
-    pub keep_clusters: Duration,
+    pub(crate) keep_clusters: Duration,
 }
 
 /// `cloud.provider`.
@@ -159,7 +159,7 @@ pub struct CloudConfig {
     /// `cloud.endpoint`: EC2 API endpoint.
     pub endpoint: Option<String>,
     /// `cloud.launch-template`: name of the EC2 launch template.
-    pub launch_template: Option<String>,
+    pub(crate) launch_template: Option<String>,
     /// `cloud.launch-template-version`.
     pub launch_template_version: String,
     /// `cloud.subnets`: subnet by zone.
@@ -190,11 +190,11 @@ pub struct ControlConfig {
     /// `control.plan-pods`: maximum pods per plan; 0 is unlimited.
     pub plan_pods: u64,
     /// `control.plan-steps`: step budget per plan; 0 is unlimited.
-    pub plan_steps: u64,
+    pub(crate) plan_steps: u64,
     /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
     /// `control.gc-after`: garbage collection delay; zero disables it.
-    pub collect_after: Duration,
+    pub(crate) collect_after: Duration,
     /// `control.register-together`: maximum wait of a ready Node for the others of its decision.
     pub open_together: Duration,
     /// `control.hold-after-external-scale-up`: how long a pod is excluded from planning after

@@ -5,23 +5,15 @@
 //! renewed on another ([`lease_renewal`]). Each result returns as an [`Input`]. This module holds
 //! only the timing.
 //!
-//! Reading order: [`replica`] (which output follows from which input), [`ControlLoop::run`],
-//! [`calls`] (calls to store and cloud), [`records`] and [`intents`] (decisions and launches as
-//! rows), [`fence`] (local lease expiry), [`region`] (which replica lists the instances),
-//! [`counter_sync`] (counters shared between replicas for the guardrails), [`view_publisher`]
-//! (dashboard views), [`latency`], [`traces`].
+//! Reading order: [`replica`](::replica) (which output follows from which input), [`ControlLoop::run`],
+//! [`calls`] (calls to store and cloud), [`records`] (decisions as rows), [`view_publisher`] (dashboard views), [`latency`], [`traces`].
 
-pub(crate) mod calls;
-pub(crate) mod counter_sync;
-pub(crate) mod fence;
+pub mod calls;
 mod heartbeat;
-mod intents;
 mod latency;
 pub(crate) mod lease_renewal;
 mod planners;
 mod records;
-mod region;
-pub(crate) mod replica;
 mod steps;
 mod traces;
 mod view_publisher;
@@ -30,33 +22,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use engine::control::{Planner, RegionController};
-use engine::model::{Millis, Timestamp};
+use controller::{NewPlanner, RegionController};
 use futures::FutureExt;
+use model::{Millis, Timestamp};
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 use tracing::{Instrument, warn};
 
-use crate::clock;
+use crate::agent_service::Sessions;
 use crate::config::LeaseConfig;
-use crate::log::DecisionLog;
-use crate::session::{SessionEvent, Sessions};
-use crate::store::Store;
-use crate::store::guardrails::Changes;
-use crate::store::lease::{Lease, Scope};
 use crate::views::Publisher;
+use agent_session::SessionEvent;
 use calls::CallRunner;
-use fence::Fence;
-pub(crate) use heartbeat::Heartbeat;
+use decision_log::DecisionLog;
+pub use heartbeat::Heartbeat;
 pub(crate) use latency::Latencies;
 use latency::LatencyTracker;
 use lease_renewal::{HeldLeases, LeaseRenewalThread};
 use planners::Planners;
 pub(crate) use planners::PlanningMode;
+use replica::fence::Fence;
 use replica::{Call, Input, Output, Replica};
 use steps::StepTimer;
+use store::guardrails::Changes;
+use store::lease::{Lease, Scope};
+use store::{Store, clock};
 use traces::Traces;
 use view_publisher::ViewPublisher;
 
@@ -87,7 +79,7 @@ const CONCURRENT_LEASE_CALLS: usize = 4;
 /// The parts of the control loop.
 pub(crate) struct ControlLoop<C> {
     pub(crate) controller: RegionController,
-    pub(crate) planner: Planner,
+    pub(crate) planner: NewPlanner,
     pub(crate) planning: PlanningMode,
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<dyn Store>,
@@ -156,7 +148,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut lease_requests = changes.borrow_and_update().leases;
         let mut running = LoopState::new(self, renewal)?;
         let mut polls = tokio::time::interval(CLOUD_POLL_INTERVAL);
-        let mut counter_syncs = tokio::time::interval(counter_sync::INTERVAL);
+        let mut counter_syncs = tokio::time::interval(::replica::counter_sync::INTERVAL);
         counter_syncs.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = tokio::time::interval(renewal);
         // Two renewals in a row extend nothing that one does not.

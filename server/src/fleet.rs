@@ -1,7 +1,7 @@
 //! `FleetService`: gRPC API for operators and tools. It reads from views; operator commands are
 //! written to the store with an audit entry and reach every replica through the [`change_feed`].
 
-pub(crate) mod change_feed;
+pub mod change_feed;
 pub(crate) mod decisions;
 mod encode;
 mod operations;
@@ -15,9 +15,9 @@ use fleetwright_proto::v1::fleet_service_server::FleetService;
 use futures::{Stream, StreamExt};
 use tonic::{Request, Response, Status};
 
-use crate::store::Store;
 use crate::throttle;
 use crate::views::Views;
+use store::Store;
 
 /// Minimum interval between views, whatever the watcher requests.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);

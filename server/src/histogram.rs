@@ -20,23 +20,23 @@ pub(crate) static PLANS_FAILING_CHECK: Counter = Counter::new();
 pub(crate) struct Counter(AtomicU64);
 
 impl Counter {
-    pub(crate) const fn new() -> Self {
+    pub const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 
-    pub(crate) fn add(&self, count: u64) {
+    pub fn add(&self, count: u64) {
         self.0.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Renders the Prometheus text format.
-    pub(crate) fn render(&self, name: &str, help: &str) -> String {
+    pub fn render(&self, name: &str, help: &str) -> String {
         format!("# HELP {name} {help}\n# TYPE {name} counter\n{name} {}\n", self.0.load(Ordering::Relaxed))
     }
 }
 
 /// A histogram of durations.
 #[derive(Debug, Default)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     /// By upper bound; the last bucket has none.
     buckets: [AtomicU64; BOUNDS_MS.len() + 1],
     sum_us: AtomicU64,
@@ -44,7 +44,7 @@ pub(crate) struct Histogram {
 
 impl Histogram {
     /// Records one duration.
-    pub(crate) fn observe(&self, duration: Duration) {
+    pub fn observe(&self, duration: Duration) {
         let millis = duration.as_micros().div_ceil(1_000);
         let bucket = BOUNDS_MS.iter().position(|bound| millis <= u128::from(*bound)).unwrap_or(BOUNDS_MS.len());
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Histogram {
     }
 
     /// Renders the Prometheus text format.
-    pub(crate) fn render(&self, name: &str, help: &str) -> String {
+    pub fn render(&self, name: &str, help: &str) -> String {
         let mut text = format!("# HELP {name} {help}\n# TYPE {name} histogram\n");
         let mut count = 0;
         for (at, bucket) in self.buckets.iter().enumerate() {

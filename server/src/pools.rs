@@ -4,20 +4,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use engine::cluster::external_autoscalers::MANAGED;
-use engine::cluster::{
-    Budget, BudgetLimit, BudgetWindow, ClassRecord, ConsolidationPolicy, DisruptionPolicy, DisruptionReason, PoolMeta,
-    PoolRecord,
-};
-use engine::model::offering::SharedCatalogue;
-use engine::model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
+use controller::cluster::external_autoscalers::MANAGED;
+use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, ObjectLocation, Options, Problems, Source};
+use model::disruption_policy::{
+    Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
+};
+use model::offering::SharedCatalogue;
+use model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
 use serde_json::Value;
 use tracing::warn;
 
-use crate::session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
+use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {

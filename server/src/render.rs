@@ -6,9 +6,9 @@ pub(crate) mod document;
 pub(crate) mod table;
 pub(crate) mod workload;
 
-use engine::input::PlanningInput;
-use engine::model::Pod;
-use engine::plan::{Plan, PlanReport};
+use model::Pod;
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport};
 
 /// A plan with the input that its indices reference, the report, and all notes.
 pub(crate) struct Rendering<'r> {

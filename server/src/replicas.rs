@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::store::Store;
-use crate::store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
+use store::Store;
+use store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
 
 /// Result of the last comparison, for the metrics.
 #[derive(Debug, Default)]

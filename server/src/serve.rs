@@ -1,5 +1,9 @@
 //! Assembly of the server: listeners, control loop, and ordered shutdown.
 
+mod shutdown;
+
+pub use shutdown::shutdown_signal;
+
 use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
@@ -9,15 +13,14 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use engine::control::{self, ClassFacts, PlanError, PlanOutcome, RegionController};
-use engine::decide::FailedChecks;
-use engine::input::{PlanningInput, Policy};
-use engine::model::Millis;
-use engine::schedule::CompileCache;
+use controller::{ClassFacts, PlanError, PlanOutcome, Planner, RegionController};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_proto::v1::agent_service_server::AgentServiceServer;
 use fleetwright_proto::v1::fleet_service_server::FleetServiceServer;
 use manifests::Source;
+use model::Millis;
+use model::input::{PlanningInput, Policy};
+use planner::{CompileCache, FailedChecks};
 use tokio::net::TcpListener;
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
@@ -25,23 +28,25 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::auth::authorizer::Authorizer;
-use crate::auth::connections::ConnectionLimits;
-use crate::auth::middleware::{self, AuthLayer};
-use crate::auth::tls::{Certificates, Incoming};
+use crate::agent_service::Sessions;
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
 use crate::fleet::FleetApi;
 use crate::fleet::change_feed::{self, Topic};
 use crate::replicas::{self, Replicas};
-use crate::session::{self, SessionEvent, SessionMemory, Sessions};
-use crate::store::lease::Scope;
-use crate::store::log::Retention;
-use crate::store::postgres_local::LocalPostgres;
-use crate::store::replicas::ReplicaRow;
-use crate::store::{Store, connect, retention};
-use crate::web::{Pages, WebState};
-use crate::{clock, histogram, pools, views, web};
+use crate::stores::{self, retention};
+use crate::web::{self, Pages, WebState};
+use crate::{histogram, pools, views};
+use agent_session::{SessionEvent, SessionMemory};
+use auth::authorizer::Authorizer;
+use auth::connections::ConnectionLimits;
+use auth::middleware::{self, AuthLayer};
+use auth::tls::{Certificates, Incoming};
+use store::lease::Scope;
+use store::log::Retention;
+use store::replicas::ReplicaRow;
+use store::{Store, clock};
+use store_postgres::postgres_local::LocalPostgres;
 
 /// Buffered session events; when it is full, agents get backpressure.
 const EVENTS_WAITING: usize = 1024;
@@ -50,45 +55,45 @@ const EVENTS_WAITING: usize = 1024;
 const PAGE_THREADS: usize = 2;
 
 /// Components of a server.
-pub(crate) struct ServerComponents<C = ClockedCloud> {
+pub struct ServerComponents<C = ClockedCloud> {
     /// Address of the gRPC listener.
-    pub(crate) grpc: SocketAddr,
+    pub grpc: SocketAddr,
     /// Address of the HTTP listener.
-    pub(crate) http: SocketAddr,
+    pub http: SocketAddr,
     /// Authorizes agents and clients.
-    pub(crate) authorizer: Arc<Authorizer>,
+    pub authorizer: Arc<Authorizer>,
     /// TLS certificates; `None` disables TLS.
-    pub(crate) certificates: Option<Arc<Certificates>>,
+    pub certificates: Option<Arc<Certificates>>,
     /// Durable state.
-    pub(crate) store: Arc<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// The local PostgreSQL behind the store, if any.
-    pub(crate) own: Option<LocalPostgres>,
+    pub own: Option<LocalPostgres>,
     /// Retention of the store.
-    pub(crate) retention: Retention,
+    pub retention: Retention,
     /// Cloud provider.
-    pub(crate) cloud: Arc<C>,
+    pub cloud: Arc<C>,
     /// Settings of the controllers.
-    pub(crate) settings: control::Settings,
+    pub settings: controller::Settings,
     /// Leases on clusters.
-    pub(crate) lease: LeaseConfig,
+    pub lease: LeaseConfig,
     /// Memory accounting for objects of agents.
-    pub(crate) session_memory: SessionMemory,
+    pub session_memory: SessionMemory,
     /// Lease scope of the account and region.
-    pub(crate) scope: Scope,
+    pub scope: Scope,
     /// Name of the cloud region.
-    pub(crate) region: String,
+    pub region: String,
     /// Catalogue that overrides the built-in one.
-    pub(crate) catalogue: Option<Source>,
+    pub catalogue: Option<Source>,
     /// Digests of the settings that all replicas of one database should share.
-    pub(crate) shared: BTreeMap<String, String>,
+    pub shared: BTreeMap<String, String>,
 }
 
 /// A running server.
-pub(crate) struct Server {
+pub struct Server {
     /// Address of the gRPC listener.
-    pub(crate) grpc: SocketAddr,
+    pub grpc: SocketAddr,
     /// Address of the HTTP listener.
-    pub(crate) http: SocketAddr,
+    pub http: SocketAddr,
     sessions: Sessions,
     /// Stops the control loop, and is cancelled when it has ended.
     deciding: (CancellationToken, CancellationToken),
@@ -108,7 +113,7 @@ pub(crate) async fn until_stopped(
     starting: impl Future<Output = anyhow::Result<Server>>,
     grace: Duration,
 ) -> anyhow::Result<()> {
-    let stop = agent::shutdown_signal();
+    let stop = shutdown_signal();
     tokio::pin!(stop);
     let mut server = tokio::select! {
         started = starting => started?,
@@ -128,7 +133,7 @@ pub(crate) async fn until_stopped(
 ///
 /// # Errors
 /// A component could not start.
-pub(crate) async fn start<C: CloudProvider + 'static>(
+pub async fn start<C: CloudProvider + 'static>(
     config: Config,
     catalogue: Option<Source>,
     cloud: C,
@@ -138,7 +143,7 @@ pub(crate) async fn start<C: CloudProvider + 'static>(
 
 async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<ServerComponents<C>> {
     // Invalid certificates or an invalid trust file stop the start before a listener opens.
-    let (store, own) = connect::open_store(&config).await?;
+    let (store, own) = stores::open_store(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose()?;
     let certificates = certificates.map(Arc::new);
     let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
@@ -155,7 +160,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             clusters: config.store.keep_clusters,
         },
         cloud: Arc::new(cloud),
-        settings: control::Settings {
+        settings: controller::Settings {
             policy: Policy {
                 preferences: config.control.preferences,
                 min_values: config.control.min_values,
@@ -194,21 +199,22 @@ fn region_of(cloud: &CloudConfig, lease: &LeaseConfig) -> Scope {
 }
 
 /// Settings that every controller of this binary shares.
-pub(crate) fn settings() -> control::Settings {
+pub fn settings() -> controller::Settings {
     let now = clock::now().as_millis().unsigned_abs();
     // Each `RandomState` has random keys from the operating system.
     let random = RandomState::new().hash_one(now);
-    control::Settings {
+    controller::Settings {
         policy: policy(),
         // A process issues fewer than 4096 numbers per millisecond, so numbers grow across
         // restarts; two processes that start in the same millisecond have random offsets.
         first_number: now.saturating_mul(4096) | (random & 4095),
         identity: random,
-        ..control::Settings::default()
+        ..controller::Settings::default()
     }
 }
 
-pub(crate) fn policy() -> Policy {
+/// The planning policy of a server: every label that Karpenter knows is known.
+pub fn policy() -> Policy {
     Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
 }
 
@@ -229,9 +235,14 @@ fn report_failed_checks(failed: &FailedChecks) {
     );
 }
 
-/// Planner of the control loop; the same as in `fleetwright plan`.
-pub(crate) fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
-    let decision = engine::decide::plan_with(input, cache).map_err(PlanError::Rejected)?;
+/// A planner of the control loop; the same as in `fleetwright plan`.
+pub fn new_planner() -> Planner {
+    let mut cache = CompileCache::default();
+    Box::new(move |input| plan(input, &mut cache))
+}
+
+fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
+    let decision = planner::plan_with(input, cache).map_err(PlanError::Rejected)?;
     report_failed_checks(&decision.failed_checks);
     Ok((decision.plan, decision.report))
 }
@@ -257,7 +268,7 @@ impl Server {
     ///
     /// # Errors
     /// A listener or thread could not start, or the store failed.
-    pub(crate) async fn start<C: CloudProvider + 'static>(components: ServerComponents<C>) -> anyhow::Result<Self> {
+    pub async fn start<C: CloudProvider + 'static>(components: ServerComponents<C>) -> anyhow::Result<Self> {
         let grpc_listener = listen(components.grpc).await?;
         let http_listener = listen(components.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
@@ -269,7 +280,8 @@ impl Server {
         // The control loop knows the freezes before any agent connects.
         let frozen = change_feed::read_freezes(&*components.store).await?;
         events.send(frozen).await.context("the control loop has ended")?;
-        let settings = session::Settings { session_memory: components.session_memory, ..session::Settings::default() };
+        let settings =
+            agent_session::Settings { session_memory: components.session_memory, ..agent_session::Settings::default() };
         let sessions = Sessions::new(settings, pool_reader, events.clone(), Arc::clone(&components.authorizer));
         let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store));
         let stop = CancellationToken::new();
@@ -285,7 +297,7 @@ impl Server {
         let replicas = Arc::new(Replicas::default());
         let control = ControlLoop {
             controller: RegionController::new(components.settings),
-            planner: plan,
+            planner: new_planner,
             planning: PlanningMode::Threads,
             sessions: sessions.clone(),
             store: Arc::clone(&components.store),
@@ -331,7 +343,7 @@ impl Server {
     ///
     /// # Errors
     /// Always: the failure.
-    pub(crate) async fn broken(&mut self) -> anyhow::Result<()> {
+    pub async fn broken(&mut self) -> anyhow::Result<()> {
         let ended = tokio::select! {
             ended = self.tasks.join_next() => ended,
             fault = self.sessions.task_failed() => return Err(anyhow!(fault)),
@@ -346,7 +358,7 @@ impl Server {
     /// Shuts down in order: the control loop first, which releases its leases, then sessions
     /// (agents reconnect to the new lease holders), then connections. Each step takes at most
     /// `grace`.
-    pub(crate) async fn stop(mut self, grace: Duration) {
+    pub async fn stop(mut self, grace: Duration) {
         let (stop_deciding, decided) = &self.deciding;
         stop_deciding.cancel();
         if tokio::time::timeout(grace, decided.cancelled()).await.is_err() {
@@ -385,7 +397,7 @@ async fn serve_grpc(
         .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()?;
-    session::service::transport()
+    crate::agent_service::transport()
         .layer(AuthLayer(authorizer))
         .add_service(sessions.service())
         .add_service(FleetServiceServer::new(fleet))

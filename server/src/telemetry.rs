@@ -18,10 +18,10 @@ use tracing_subscriber::{EnvFilter, Layer, Registry};
 use crate::escape::EscapingLineWriter;
 
 /// Environment variable of the collector endpoint (OpenTelemetry).
-pub(crate) const COLLECTOR_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
+pub const COLLECTOR_VARIABLE: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
-/// Service name, and the only module whose spans are exported: spans of the transport would produce
-/// further spans.
+/// Service name, and the beginning of the names of all crates whose spans are exported: spans of the
+/// transport would produce further spans.
 const NAME: &str = "fleetwright";
 
 /// Timeout of the final flush.
@@ -30,7 +30,7 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Span exporter. Dropping it flushes pending spans, which must happen before the runtime ends.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct Traces(Option<SdkTracerProvider>);
+pub struct Traces(Option<SdkTracerProvider>);
 
 impl Drop for Traces {
     fn drop(&mut self) {
@@ -43,7 +43,8 @@ impl Drop for Traces {
 
 /// An invalid setting of logging or tracing.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TelemetryError {
+#[expect(missing_docs, reason = "the error of each variant says what it is")]
+pub enum TelemetryError {
     #[error("log.filter = {filter:?} cannot be read: {error}")]
     Filter { filter: String, error: ParseError },
     #[error(
@@ -56,7 +57,7 @@ pub(crate) enum TelemetryError {
 ///
 /// # Errors
 /// The filter, when it is invalid.
-pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), TelemetryError> {
+pub fn init_logging(filter: &str, json: bool) -> Result<(), TelemetryError> {
     install(log_layer(filter, json)?);
     Ok(())
 }
@@ -65,11 +66,7 @@ pub(crate) fn init_logging(filter: &str, json: bool) -> Result<(), TelemetryErro
 ///
 /// # Errors
 /// The filter or the collector, when it is invalid.
-pub(crate) fn init_logging_and_tracing(
-    filter: &str,
-    json: bool,
-    collector: Option<&str>,
-) -> Result<Traces, TelemetryError> {
+pub fn init_logging_and_tracing(filter: &str, json: bool, collector: Option<&str>) -> Result<Traces, TelemetryError> {
     let lines = log_layer(filter, json)?;
     let Some(collector) = collector else {
         install(lines);

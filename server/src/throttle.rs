@@ -3,8 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::Stream;
-use futures::stream;
+use futures::{Stream, stream};
 
 use crate::views::{FleetView, Views};
 
@@ -24,8 +23,8 @@ pub(crate) fn throttle_views(mut views: Views, interval: Duration) -> impl Strea
 
 #[cfg(test)]
 mod tests {
-    use engine::model::Timestamp;
     use futures::StreamExt;
+    use model::Timestamp;
 
     use super::*;
     use crate::views;

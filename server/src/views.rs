@@ -6,9 +6,9 @@ mod summary;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use engine::control::view::ClusterView;
-use engine::control::{ClusterId, Decision};
-use engine::model::{MicroUsd, Timestamp};
+use controller::Decision;
+use controller::view::ClusterView;
+use model::{ClusterId, MicroUsd, Timestamp};
 use tokio::sync::watch;
 
 pub(crate) use summary::{reasons, summary};

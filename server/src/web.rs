@@ -1,7 +1,7 @@
 //! HTTP API: dashboard, JSON, server-sent events, health and metrics. Read-only.
 
 mod json;
-pub(crate) mod listener;
+pub mod listener;
 mod metrics;
 
 use std::convert::Infallible;
@@ -22,17 +22,18 @@ use tracing::warn;
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::replicas::Replicas;
-use crate::store::{Store, StoreError};
 use crate::throttle;
 use crate::views::{FleetView, Views};
+use store::{Store, StoreError};
 
 /// Minimum interval between fleet summaries sent to the dashboard. Each is serialized once for all
 /// readers.
 const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Metrics: latency of decisions after their batch window, and of the resulting instructions.
-pub(crate) const DECIDED: &str = "fleetwright_decision_latency_seconds";
-pub(crate) const ORDERED: &str = "fleetwright_order_latency_seconds";
+/// Metric: latency of decisions after their batch window.
+pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
+/// Metric: latency of the instructions that follow from decisions.
+pub const ORDERED: &str = "fleetwright_order_latency_seconds";
 
 /// Only resources of this server are loaded; framing and forms are disabled.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -55,7 +56,7 @@ pub(crate) struct Pages {
 
 /// State of the request handlers.
 #[derive(Clone)]
-pub(crate) struct WebState {
+pub struct WebState {
     pages: Pages,
     /// Latest summary of the fleet, as JSON.
     summaries: watch::Receiver<Arc<str>>,
@@ -83,7 +84,7 @@ fn summary(view: &FleetView) -> Arc<str> {
 }
 
 /// Router with every route.
-pub(crate) fn router(state: WebState) -> Router {
+pub fn router(state: WebState) -> Router {
     Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", include_str!("web/page/index.html")) }))
         .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", include_str!("web/page/page.js")) }))

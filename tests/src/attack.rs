@@ -22,7 +22,7 @@ pub fn main() -> ExitCode {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         // The server under attack is this program too, so that one build makes all of it.
-        ["fleetwright", ..] => fleetwright::cli::main_with(std::env::args_os().skip(1)),
+        ["fleetwright", ..] => fleetwright::main_with(std::env::args_os().skip(1)),
         ["hostile", rest @ ..] => hostile::main(rest),
         ["connections", rest @ ..] => connections::main(rest),
         ["planning", rest @ ..] => planning::main(rest),

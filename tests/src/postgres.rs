@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
-use fleetwright::store::postgres_local::{self, LocalPostgres};
+use store_postgres::postgres_local::{self, LocalPostgres};
 
 /// This machine's PostgreSQL; without one, reports `test` as skipped.
 ///

@@ -6,7 +6,7 @@ use std::error::Error;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
-use engine::model::Text;
+use model::Text;
 
 /// Minimum delay after throttling, in milliseconds. EC2's request buckets refill every second.
 const THROTTLED_MS: i64 = 1_000;

@@ -2,7 +2,7 @@
 
 use aws_sdk_ec2::types::{self, InstanceLifecycleType, InstanceStateName, Tag};
 use cloud::provider::{Instance, InstanceState, LaunchRequest};
-use engine::model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, Text, Timestamp};
 
 /// Tag of every managed instance, with the value `true`.
 pub(crate) const MANAGED: &str = "fleetwright.dev/managed";

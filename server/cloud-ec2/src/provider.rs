@@ -12,7 +12,7 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use engine::model::{Text, Timestamp};
+use model::{Text, Timestamp};
 
 use crate::failure::Failure;
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};

@@ -9,7 +9,7 @@ use aws_sdk_ec2::types::{
     TargetCapacitySpecificationRequest,
 };
 use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
-use engine::model::{CapacityType, Text};
+use model::{CapacityType, Text};
 use sha2::{Digest, Sha256};
 
 use crate::settings::Settings;

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTemplateOverrides};
 use cloud::provider::{CloudError, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
-use engine::model::{Text, Timestamp};
+use model::{Text, Timestamp};
 
 use crate::failure::{is_capacity, is_missing_spot_role};
 use crate::instance;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::provider::{CloudError, LaunchRequest};
-use engine::model::Text;
+use model::Text;
 use serde::{Deserialize, Serialize};
 
 use crate::instance;

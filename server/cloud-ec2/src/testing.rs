@@ -1,7 +1,7 @@
 //! Orders and settings for tests.
 
 use cloud::provider::{LaunchRequest, Override};
-use engine::model::{CapacityType, Text};
+use model::{CapacityType, Text};
 
 use crate::settings::{LaunchTemplate, Settings};
 

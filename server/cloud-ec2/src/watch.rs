@@ -3,12 +3,12 @@
 //! EC2 lists a terminated instance for about an hour, and a new one with a delay. An instance
 //! missing in a listing is dropped here without an event: its tags may have been removed, or the
 //! credentials may belong to another account. Only a listed state yields an event; the controller
-//! describes missing instances by id (`engine::control`).
+//! describes missing instances by id (`controller`).
 
 use std::collections::BTreeMap;
 
 use cloud::provider::{CloudEvent, Instance, InstanceState};
-use engine::model::{Millis, Text, Timestamp};
+use model::{Millis, Text, Timestamp};
 
 /// Interval of listings. Instances take tens of seconds to start and stop, and a listing of some
 /// thousand instances costs a few calls.

@@ -29,7 +29,7 @@ pub mod threshold;
 
 use std::collections::BTreeSet;
 
-use engine::model::{Catalogue, InstanceType, Text};
+use model::{Catalogue, InstanceType, Text};
 
 pub use exchange::CatalogueError;
 pub use labels::unknown_label_keys;

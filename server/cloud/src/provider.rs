@@ -8,8 +8,7 @@
 use std::fmt;
 use std::future::Future;
 
-use engine::control::{LaunchFailure, LaunchOrder};
-use engine::model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, LaunchFailure, LaunchOrder, Text, Timestamp};
 
 /// Maximum pairs of instance type and zone per request. A Fleet permits 300; more than this only
 /// costs API time (Karpenter's AWS provider sends as many).

@@ -15,8 +15,8 @@ pub mod seeded_rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::offering::SharedCatalogue;
-use engine::model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
+use model::offering::SharedCatalogue;
+use model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
 
 use crate::provider::{
     CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
@@ -146,7 +146,7 @@ impl SimulatedCloud {
     fn price(&self, option: &Override, capacity_type: CapacityType) -> Option<MicroUsd> {
         let types = &self.catalogue.as_ref()?.types;
         let kind = &types[types.binary_search_by(|kind| kind.name.cmp(&option.instance_type)).ok()?];
-        let fits = |o: &&engine::model::Offering| o.zone == option.zone && o.capacity_type == capacity_type;
+        let fits = |o: &&model::Offering| o.zone == option.zone && o.capacity_type == capacity_type;
         kind.offerings.iter().find(fits).map(|offering| offering.price)
     }
 

@@ -21,9 +21,9 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use cloud::catalogue::{Snapshot, SubnetZone};
-use engine::input::{PlanningInput, Policy};
-use engine::model::labels::HOSTNAME;
-use engine::model::{DaemonSet, Node, NodePool, NodeStage, Text};
+use model::input::{PlanningInput, Policy};
+use model::labels::HOSTNAME;
+use model::{DaemonSet, Node, NodePool, NodeStage, Text};
 
 use self::drains::BudgetedPods;
 use self::owners::Owners;

@@ -10,8 +10,8 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use engine::model::labels::canonical_key;
-use engine::model::{Labels, Text};
+use model::labels::canonical_key;
+use model::{Labels, Text};
 
 use self::node::{NodeObject, attach_limits};
 use self::pods::PodObject;

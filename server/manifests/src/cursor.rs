@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::rc::Rc;
 
-use engine::model::quantity;
-use engine::model::{Resources, Text, Timestamp};
+use model::{Resources, Text, Timestamp, quantity};
 use serde_json::{Map, Value};
 
 use crate::document::type_name;

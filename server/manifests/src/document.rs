@@ -12,7 +12,7 @@ mod tree;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use engine::model::Text;
+use model::Text;
 use serde::de::DeserializeSeed;
 use serde_json::{Map, Value};
 

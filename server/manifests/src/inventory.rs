@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::Text;
+use model::Text;
 use serde_json::Value;
 
 use crate::cursor::{Cursor, ObjectLocation, Problems};

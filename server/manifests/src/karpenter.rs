@@ -4,7 +4,7 @@
 //! Every parser combines the checks of the API server and of Karpenter's controllers. What the
 //! object's schema rejects is reported through the [`Cursor`](crate::Cursor). An object that the
 //! API server accepts and Karpenter's own validation rejects is unusable, with the reason
-//! ([`engine::model::NotReady`]).
+//! ([`model::NotReady`]).
 //!
 //! Reading order: [`labels`] (restricted and well-known keys), [`requirements`] and [`taints`]
 //! (parts of all objects), [`conditions`], then the objects: [`node_pool`] with [`disruption`] and

@@ -1,4 +1,4 @@
-//! Parsing: bytes of YAML or JSON become one [`PlanningInput`](engine::input::PlanningInput),
+//! Parsing: bytes of YAML or JSON become one [`PlanningInput`](model::input::PlanningInput),
 //! notes, or errors with their location.
 //!
 //! Pure: no files, no network, no clock. The caller of [`read`] opens the files; the result depends
@@ -34,8 +34,8 @@ pub use error::{InputError, MAX_ERRORS};
 
 use std::borrow::Borrow;
 
-use engine::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
-use engine::model::Timestamp;
+use model::Timestamp;
+use model::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 
 use self::document::{Detail, ValueBudget};
 use self::inventory::Inventory;

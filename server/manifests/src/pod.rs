@@ -13,8 +13,8 @@ pub mod volumes;
 
 use std::collections::BTreeSet;
 
-use engine::model::labels::ZONE;
-use engine::model::{LabelSelector, Labels, PodShape, SelectorOperator, Text};
+use model::labels::ZONE;
+use model::{LabelSelector, Labels, PodShape, SelectorOperator, Text};
 
 use self::pod_affinity::KeyedTerm;
 use self::spread::KeyedSpread;
@@ -133,7 +133,7 @@ impl PodSpec {
     }
 
     /// The same with more tolerations.
-    pub fn tolerate(&mut self, tolerations: impl IntoIterator<Item = engine::model::Toleration>) {
+    pub fn tolerate(&mut self, tolerations: impl IntoIterator<Item = model::Toleration>) {
         for toleration in tolerations {
             if !self.base.tolerations.contains(&toleration) {
                 self.base.tolerations.push(toleration);
@@ -143,7 +143,7 @@ impl PodSpec {
 
     /// `spec.tolerations`.
     #[must_use]
-    pub fn tolerations(&self) -> &[engine::model::Toleration] {
+    pub fn tolerations(&self) -> &[model::Toleration] {
         &self.base.tolerations
     }
 }
@@ -152,8 +152,8 @@ impl PodSpec {
 /// forms of one key have different values, the second is kept as an expression, so that no node
 /// matches.
 fn canonical_selector(mut shape: PodShape) -> PodShape {
-    use engine::model::labels::canonical_key;
-    use engine::model::{NodeSelectorTerm, Requirement};
+    use model::labels::canonical_key;
+    use model::{NodeSelectorTerm, Requirement};
     let mut extra = Vec::new();
     for (key, value) in std::mem::take(&mut shape.node_selector) {
         let canonical = Text::from(canonical_key(&key));
@@ -208,7 +208,7 @@ impl KeyedTerm {
         let mut term = self.term.clone();
         selector::merge(&mut term.selector, &self.match_keys, SelectorOperator::In, labels);
         selector::merge(&mut term.selector, &self.mismatch_keys, SelectorOperator::NotIn, labels);
-        let weighted = |term| engine::model::Weighted { weight: self.weight.unwrap_or(1), term };
+        let weighted = |term| model::Weighted { weight: self.weight.unwrap_or(1), term };
         match (self.anti, self.weight) {
             (false, None) => shape.pod_affinity.push(term),
             (true, None) => shape.pod_anti_affinity.push(term),

@@ -1,9 +1,8 @@
 //! Label selectors, and their merging with `matchLabelKeys`.
 
-use engine::model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
+use model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
 
-use crate::Cursor;
-use crate::syntax;
+use crate::{Cursor, syntax};
 
 const OPERATORS: [(&str, SelectorOperator); 4] = [
     ("In", SelectorOperator::In),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::{Labels, Text};
+use model::{Labels, Text};
 
 use crate::Cursor;
 

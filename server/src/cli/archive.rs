@@ -10,10 +10,10 @@ use tonic::{Code, Status as RpcStatus};
 use super::exit::Failure;
 use super::remote::{FleetClient, ServerFlags};
 use crate::fleet::decisions::{read_content, read_decision, read_segment};
-use crate::store::lease::Scope;
-use crate::store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
-use crate::store::postgres::{PostgresStore, Settings};
-use crate::store::{Archive, StoreError, StoreFuture};
+use store::lease::Scope;
+use store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
+use store::{Archive, StoreError, StoreFuture};
+use store_postgres::postgres::{PostgresStore, Settings};
 
 /// Source: the given server, else the given database, else the default server.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ impl ArchiveFlags {
     ///
     /// # Errors
     /// The server or database is unreachable or of another version, or `ask` failed.
-    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(Box<dyn Archive>) -> F) -> Result<T, Failure>
+    pub fn ask<T, F>(&self, ask: impl FnOnce(Box<dyn Archive>) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -51,7 +51,7 @@ impl ArchiveFlags {
 }
 
 /// Failure of the archive as the result of a command.
-pub(crate) fn failed(error: StoreError) -> Failure {
+pub fn failed(error: StoreError) -> Failure {
     match error {
         StoreError::Denied { .. } => Failure::refused(error),
         error => Failure::internal(error),

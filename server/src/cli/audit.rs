@@ -9,7 +9,7 @@ use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 
 /// List operator commands, latest first
 #[derive(Debug, Args)]
-pub(crate) struct AuditFlags {
+pub struct AuditFlags {
     #[command(flatten)]
     server: ServerFlags,
     /// Maximum number of entries
@@ -34,7 +34,11 @@ struct Row {
     detail: String,
 }
 
-pub(crate) fn run(flags: &AuditFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &AuditFlags) -> Result<Status, Failure> {
     let request = v1::ListAuditRequest { limit: flags.limit, before_id: flags.before };
     let entries = flags
         .server

@@ -8,7 +8,7 @@ use super::output;
 
 /// Instance types and prices that plans are based on
 #[derive(Debug, Subcommand)]
-pub(crate) enum CatalogueCommand {
+pub enum CatalogueCommand {
     /// Print the built-in catalogue in the format of `plan --catalogue`
     Export {
         /// Only this region
@@ -17,7 +17,11 @@ pub(crate) enum CatalogueCommand {
     },
 }
 
-pub(crate) fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
     let CatalogueCommand::Export { region } = command;
     let mut document = Snapshot::builtin().map_err(Failure::internal)?.export();
     if let Some(region) = region {

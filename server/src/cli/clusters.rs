@@ -9,7 +9,8 @@ use super::remote::{ServerFlags, rpc_failure};
 
 /// Manage the clusters that the server knows
 #[derive(Debug, Subcommand)]
-pub(crate) enum ClustersCommand {
+#[expect(missing_docs, reason = "the flags of a variant have the help text")]
+pub enum ClustersCommand {
     AcceptUid(AcceptUidFlags),
 }
 
@@ -18,7 +19,7 @@ pub(crate) enum ClustersCommand {
 /// Unfinished operations of the former cluster are closed. Its remaining instances are reported and
 /// never terminated.
 #[derive(Debug, Args)]
-pub(crate) struct AcceptUidFlags {
+pub struct AcceptUidFlags {
     /// Name of the cluster
     cluster: String,
     /// UID of the new cluster (of its namespace kube-system)
@@ -27,7 +28,11 @@ pub(crate) struct AcceptUidFlags {
     server: ServerFlags,
 }
 
-pub(crate) fn run(command: ClustersCommand) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(command: ClustersCommand) -> Result<Status, Failure> {
     let ClustersCommand::AcceptUid(AcceptUidFlags { cluster, uid, server }) = command;
     let request = v1::AcceptClusterUidRequest { cluster_name: cluster.clone(), cluster_uid: uid.clone() };
     server.ask(async |mut client| client.accept_cluster_uid(request).await.map_err(rpc_failure))?;

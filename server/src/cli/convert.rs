@@ -23,7 +23,7 @@ enum Output {
 /// Convert older Karpenter objects (v1alpha5, v1alpha1, v1beta1, misplaced fields) to v1; every
 /// change is reported on standard error
 #[derive(Debug, Args)]
-pub(crate) struct ConvertFlags {
+pub struct ConvertFlags {
     /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     filenames: Vec<String>,
@@ -41,7 +41,11 @@ pub(crate) struct ConvertFlags {
     instance_profile: Option<String>,
 }
 
-pub(crate) fn run(flags: &ConvertFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &ConvertFlags) -> Result<Status, Failure> {
     let options = legacy::Options {
         purpose: Purpose::Convert,
         strict: flags.strict,

@@ -11,13 +11,17 @@ use super::output;
 
 /// Print the custom resource definitions, for `kubectl apply --server-side -f -`
 #[derive(Debug, Args)]
-pub(crate) struct CrdsFlags {
+pub struct CrdsFlags {
     /// Write one file per kind into this directory instead of printing
     #[arg(long, value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-pub(crate) fn run(flags: &CrdsFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &CrdsFlags) -> Result<Status, Failure> {
     match &flags.directory {
         Some(directory) => definitions().iter().try_for_each(|definition| write(definition, directory))?,
         None => output::print_document(&whole_stream())?,

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Exit status of every subcommand (plan contract §2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Status {
+pub enum Status {
     /// Success: every planned pod is placed.
     Done,
     /// Completed with a remainder: an unschedulable pod, or a price above `--max-usd`.
@@ -29,31 +29,31 @@ impl From<Status> for ExitCode {
 
 /// Failure of a command.
 #[derive(Debug)]
-pub(crate) struct Failure {
+pub struct Failure {
     /// [`Status::Refused`] or [`Status::Internal`].
-    pub(crate) status: Status,
+    pub status: Status,
     /// Messages, one line of stderr each.
-    pub(crate) messages: Vec<String>,
+    pub messages: Vec<String>,
 }
 
 impl Failure {
     /// Failure that the user can fix: input, flags, configuration.
-    pub(crate) fn refused(message: impl fmt::Display) -> Self {
+    pub fn refused(message: impl fmt::Display) -> Self {
         Self { status: Status::Refused, messages: vec![message.to_string()] }
     }
 
     /// All errors of the input.
-    pub(crate) fn input(errors: Vec<manifests::InputError>) -> Self {
+    pub fn input(errors: Vec<manifests::InputError>) -> Self {
         Self { status: Status::Refused, messages: errors.iter().map(ToString::to_string).collect() }
     }
 
     /// Failure that the user cannot fix by other input.
-    pub(crate) fn internal(message: impl fmt::Display) -> Self {
+    pub fn internal(message: impl fmt::Display) -> Self {
         Self { status: Status::Internal, messages: vec![message.to_string()] }
     }
 
     /// Prints every message as one line of stderr and returns the exit status.
-    pub(crate) fn report(self) -> Status {
+    pub fn report(self) -> Status {
         for message in &self.messages {
             eprintln!("error: {}", one_line(message));
         }

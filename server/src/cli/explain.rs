@@ -10,12 +10,16 @@ use crate::config;
 
 /// Explain a field of NodePool, NodeClaim, NodeOverlay, EC2NodeClass, or of the configuration
 #[derive(Debug, Args)]
-pub(crate) struct ExplainFlags {
+pub struct ExplainFlags {
     /// Such as nodepool, nodepool.spec.disruption or config.listen
     path: String,
 }
 
-pub(crate) fn run(flags: &ExplainFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &ExplainFlags) -> Result<Status, Failure> {
     let text = match config::explain(&flags.path) {
         Some(text) => text,
         None => fields::render(&fields::lookup(fields::TABLES, &flags.path).map_err(Failure::refused)?),

@@ -12,7 +12,7 @@ use super::remote::{ServerFlags, moment, rpc_failure};
 
 /// Stop launches and voluntary removals in the fleet, a cluster or a NodePool, on every replica
 #[derive(Debug, Args)]
-pub(crate) struct FreezeFlags {
+pub struct FreezeFlags {
     #[command(flatten)]
     server: ServerFlags,
     #[command(flatten)]
@@ -38,13 +38,17 @@ pub(crate) struct ScopeFlags {
 
 impl ScopeFlags {
     /// Scope as a message.
-    pub(crate) fn message(self) -> v1::FreezeScope {
+    pub fn message(self) -> v1::FreezeScope {
         let (cluster, pool) = (self.cluster.unwrap_or_default(), self.pool.unwrap_or_default());
         v1::FreezeScope { cluster_name: cluster, pool_name: pool }
     }
 }
 
-pub(crate) fn run(flags: FreezeFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: FreezeFlags) -> Result<Status, Failure> {
     let duration_ms = flags.at_most.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let request = v1::FreezeRequest { scope: Some(flags.scope.message()), reason: flags.reason, duration_ms };
     let freeze = flags.server.ask(async |mut client| {

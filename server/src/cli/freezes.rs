@@ -9,7 +9,7 @@ use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 
 /// List freezes
 #[derive(Debug, Args)]
-pub(crate) struct FreezesFlags {
+pub struct FreezesFlags {
     #[command(flatten)]
     server: ServerFlags,
     /// Output format
@@ -30,7 +30,11 @@ struct Row {
     until_ms: Option<i64>,
 }
 
-pub(crate) fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
     let freezes = flags.server.ask(async |mut client| {
         Ok(client.list_freezes(v1::ListFreezesRequest {}).await.map_err(rpc_failure)?.into_inner().freezes)
     })?;
@@ -58,7 +62,7 @@ fn row(freeze: v1::Freeze) -> Row {
 }
 
 /// `fleet`, `cluster/<name>` or `pool/<cluster>/<pool>`.
-pub(crate) fn scope_name(scope: Option<&v1::FreezeScope>) -> String {
+pub fn scope_name(scope: Option<&v1::FreezeScope>) -> String {
     match scope.map(|scope| (scope.cluster_name.as_str(), scope.pool_name.as_str())) {
         None | Some(("", _)) => "fleet".to_owned(),
         Some((cluster, "")) => format!("cluster/{cluster}"),

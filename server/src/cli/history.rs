@@ -3,22 +3,22 @@
 use std::time::Duration;
 
 use clap::Args;
-use engine::model::{MicroUsd, Timestamp};
+use model::{MicroUsd, Timestamp};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{Format, moment, print_rows};
-use crate::clock;
 use crate::escape::escape_unprintable;
-use crate::log::{replay, replay_all};
-use crate::store::lease::Scope;
-use crate::store::log::StoredDecision;
+use decision_log::{replay, replay_all};
+use store::clock;
+use store::lease::Scope;
+use store::log::StoredDecision;
 
 /// List decisions, or show one decision with its reasons
 #[derive(Debug, Args)]
-pub(crate) struct HistoryFlags {
+pub struct HistoryFlags {
     /// Number of a decision to show in full
     decision: Option<u64>,
     #[command(flatten)]
@@ -57,7 +57,11 @@ struct Row {
     engine: Option<String>,
 }
 
-pub(crate) fn run(flags: &HistoryFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &HistoryFlags) -> Result<Status, Failure> {
     match flags.decision {
         Some(number) => one(flags, number),
         None => list(flags),

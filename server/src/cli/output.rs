@@ -12,7 +12,7 @@ const BUFFER_BYTES: usize = 256 * 1024;
 ///
 /// # Errors
 /// [`Failure`] when standard output fails for any reason but a closed pipe.
-pub(crate) fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock());
     let written = write(&mut out).and_then(|()| out.flush());
     match written {
@@ -39,7 +39,7 @@ pub(crate) fn print_escaped(write: impl FnOnce(&mut dyn Write) -> io::Result<()>
 ///
 /// # Errors
 /// As [`print`].
-pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
+pub fn print_text(text: &str) -> Result<(), Failure> {
     print_escaped(|out| out.write_all(text.as_bytes()))
 }
 
@@ -47,6 +47,6 @@ pub(crate) fn print_text(text: &str) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`print`].
-pub(crate) fn print_document(text: &str) -> Result<(), Failure> {
+pub fn print_document(text: &str) -> Result<(), Failure> {
     print(|out| out.write_all(text.as_bytes()))
 }

@@ -4,25 +4,29 @@
 mod flags;
 mod timings;
 
-pub(crate) use flags::PlanFlags;
+pub use flags::PlanFlags;
 
-use engine::decide::{self, PlannedDecision};
-use engine::input::PlanningInput;
 use manifests::{Captured, Options};
+use model::input::PlanningInput;
+use planner::PlannedDecision;
 
 use super::exit::{Failure, Status};
 use super::{output, sources};
-use crate::clock;
 use crate::render::{self, Rendering};
 use flags::Output;
+use store::clock;
 use timings::Measurement;
 
-pub(crate) fn run(flags: &PlanFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     flags.absent.refuse()?;
     let mut measurement = Measurement::start();
     let captured = read(flags)?;
     measurement.reading_ended();
-    let decision = decide::plan(&captured.input).map_err(|violations| failed_check(&violations))?;
+    let decision = planner::plan(&captured.input).map_err(|violations| failed_check(&violations))?;
     let timings = measurement.deciding_ended(decision.report.search_steps);
     print(flags, &captured, &decision)?;
     warn_of_failed_checks(&decision);
@@ -67,7 +71,7 @@ fn warn_of_failed_checks(decision: &PlannedDecision) {
     }
 }
 
-fn failed_check(violations: &[engine::check::Violation]) -> Failure {
+fn failed_check(violations: &[verifier::Violation]) -> Failure {
     let head = "even an empty plan fails the plan verifier, so none is printed; please report this with the input";
     let messages = std::iter::once(head.to_owned()).chain(violations.iter().map(ToString::to_string)).collect();
     Failure { status: Status::Internal, messages }
@@ -96,10 +100,10 @@ fn explanation(
 ) -> Result<Option<String>, Failure> {
     if let Some(pod) = &flags.explain {
         let index = find_pod(input, pod)?;
-        return Ok(Some(format!("{}\n", engine::explain::pod_report(input, &decision.plan, index))));
+        return Ok(Some(format!("{}\n", explain::pod_report(input, &decision.plan, index))));
     }
     if let Some(node) = &flags.explain_node {
-        let report = engine::explain::node_report(input, &decision.plan, node);
+        let report = explain::node_report(input, &decision.plan, node);
         let report = report.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
         return Ok(Some(format!("{report}\n")));
     }

@@ -9,20 +9,25 @@ use super::remote::{ServerFlags, rpc_failure};
 
 /// Manage quarantined clusters
 #[derive(Debug, Subcommand)]
-pub(crate) enum QuarantineCommand {
+#[expect(missing_docs, reason = "the flags of a variant have the help text")]
+pub enum QuarantineCommand {
     Release(ReleaseFlags),
 }
 
 /// Release a cluster from quarantine: accept its agent's snapshot
 #[derive(Debug, Args)]
-pub(crate) struct ReleaseFlags {
+pub struct ReleaseFlags {
     /// Name of the cluster
     cluster: String,
     #[command(flatten)]
     server: ServerFlags,
 }
 
-pub(crate) fn run(command: QuarantineCommand) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(command: QuarantineCommand) -> Result<Status, Failure> {
     let QuarantineCommand::Release(ReleaseFlags { cluster, server }) = command;
     let request = v1::ReleaseQuarantineRequest { cluster_name: cluster.clone() };
     server.ask(async |mut client| client.release_quarantine(request).await.map_err(rpc_failure))?;

@@ -54,7 +54,7 @@ pub(crate) type FleetClient = FleetServiceClient<InterceptedService<Channel, Bea
 
 /// Interceptor that adds the bearer token to every request.
 #[derive(Clone)]
-pub(crate) struct Bearer(Option<AsciiMetadataValue>);
+pub struct Bearer(Option<AsciiMetadataValue>);
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, RpcStatus> {
@@ -67,7 +67,7 @@ impl Interceptor for Bearer {
 
 impl ServerFlags {
     /// Whether a server was given.
-    pub(crate) fn is_named(&self) -> bool {
+    pub fn is_named(&self) -> bool {
         self.server.is_some()
     }
 
@@ -79,7 +79,7 @@ impl ServerFlags {
     ///
     /// # Errors
     /// The server is unreachable, or `ask` failed.
-    pub(crate) fn ask<T, F>(&self, ask: impl FnOnce(FleetClient) -> F) -> Result<T, Failure>
+    pub fn ask<T, F>(&self, ask: impl FnOnce(FleetClient) -> F) -> Result<T, Failure>
     where
         F: Future<Output = Result<T, Failure>>,
     {
@@ -202,7 +202,7 @@ fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> String 
 }
 
 /// RFC 3339 in UTC; empty for zero.
-pub(crate) fn moment(ms: i64) -> String {
+pub fn moment(ms: i64) -> String {
     match jiff::Timestamp::from_millisecond(ms) {
         Ok(at) if ms > 0 => at.strftime("%Y-%m-%d %H:%M:%S").to_string(),
         _ => String::new(),

@@ -11,7 +11,7 @@ use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
 /// List waiting removals with their reasons and what they wait for; or confirm those of a cluster
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
-pub(crate) struct RemovalsFlags {
+pub struct RemovalsFlags {
     #[command(subcommand)]
     command: Option<RemovalsCommand>,
     #[command(flatten)]
@@ -45,7 +45,11 @@ struct Row {
     release: String,
 }
 
-pub(crate) fn run(flags: RemovalsFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: RemovalsFlags) -> Result<Status, Failure> {
     match flags.command {
         Some(RemovalsCommand::Confirm(confirm)) => run_confirm(&confirm),
         None => list(&flags),

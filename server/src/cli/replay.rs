@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use clap::{ArgGroup, Args};
-use engine::decide;
-use engine::input::PlanningInput;
-use engine::plan::{Plan, PlanReport};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
@@ -14,11 +13,11 @@ use super::history::{dollars, unknown};
 use super::remote::Format;
 use super::{output, sources};
 use crate::config::{Config, Layers};
-use crate::log::replay::{LogReader, RecordedDecision, ReplayError, ReplayOutcome};
-use crate::log::what_if::{PolicyOverride, WhatIf};
-use crate::log::{ENGINE, diff, replay_all};
-use crate::store::lease::Scope;
-use crate::store::log::StoredDecision;
+use decision_log::replay::{LogReader, RecordedDecision, ReplayError, ReplayOutcome};
+use decision_log::what_if::{PolicyOverride, WhatIf};
+use decision_log::{ENGINE, diff, replay_all};
+use store::lease::Scope;
+use store::log::StoredDecision;
 
 /// Replay decisions from the log and compare the results
 ///
@@ -28,7 +27,7 @@ use crate::store::log::StoredDecision;
 /// dollars.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
-pub(crate) struct ReplayFlags {
+pub struct ReplayFlags {
     /// Number of a decision
     decision: Option<u64>,
     /// All stored decisions
@@ -54,7 +53,11 @@ pub(crate) struct ReplayFlags {
     output: Format,
 }
 
-pub(crate) fn run(flags: &ReplayFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &ReplayFlags) -> Result<Status, Failure> {
     match flags.decision {
         Some(number) => one(flags, number),
         None => all(flags),
@@ -207,7 +210,7 @@ fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) ->
     }
     let mut input = recorded.input.clone();
     alternative.apply(&mut input).map_err(Failure::input)?;
-    let again = decide::plan(&input).map_err(|violations| {
+    let again = planner::plan(&input).map_err(|violations| {
         let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
         Failure::internal(format!("the plan failed the plan verifier: {}", violations.join("; ")))
     })?;

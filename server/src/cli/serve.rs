@@ -11,7 +11,7 @@ use crate::{clouds, serve, telemetry};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
 #[derive(Debug)]
-pub(crate) struct ServeFlags {
+pub struct ServeFlags {
     file: Option<PathBuf>,
     print: bool,
     values: Vec<(&'static config::ConfigKey, String)>,
@@ -50,7 +50,11 @@ impl FromArgMatches for ServeFlags {
     }
 }
 
-pub(crate) fn run(flags: ServeFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
     let layers = layers(flags.file, flags.values)?;
     let config = Config::resolve(&layers).map_err(Failure::refused)?;
     if flags.print {

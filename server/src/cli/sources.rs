@@ -28,7 +28,7 @@ enum Input {
 ///
 /// # Errors
 /// [`Failure`] with the missing or unreadable input.
-pub(crate) fn open(arguments: &[String]) -> Result<Vec<Source>, Failure> {
+pub fn open(arguments: &[String]) -> Result<Vec<Source>, Failure> {
     find(arguments)?.into_iter().map(read).collect()
 }
 

@@ -11,7 +11,7 @@ use super::remote::{FleetClient, ServerFlags, rpc_failure};
 
 /// End freezes: those of exactly this scope (default: the fleet), or one by its number
 #[derive(Debug, Args)]
-pub(crate) struct ThawFlags {
+pub struct ThawFlags {
     #[command(flatten)]
     server: ServerFlags,
     #[command(flatten)]
@@ -21,7 +21,11 @@ pub(crate) struct ThawFlags {
     id: Option<i64>,
 }
 
-pub(crate) fn run(flags: ThawFlags) -> Result<Status, Failure> {
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: ThawFlags) -> Result<Status, Failure> {
     let (scope, id) = (flags.scope.message(), flags.id);
     let thawed = flags.server.ask(async |client| thaw(client, scope, id).await)?;
     if thawed.is_empty() {

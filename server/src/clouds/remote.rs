@@ -20,13 +20,13 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 const MAX_LEDGER_BYTES: usize = 64 * MAX_MESSAGE_BYTES;
 
 /// gRPC client of a simulated cloud, for servers and test harnesses.
-pub(crate) type Client = SimulatedCloudServiceClient<Channel>;
+pub type Client = SimulatedCloudServiceClient<Channel>;
 
 /// A client that connects on its first call, and reconnects when the connection is lost.
 ///
 /// # Errors
 /// When `address` is invalid.
-pub(crate) fn client(address: &str) -> anyhow::Result<Client> {
+pub fn client(address: &str) -> anyhow::Result<Client> {
     let endpoint = Endpoint::from_shared(address.to_owned())
         .with_context(|| format!("{address:?} is no address of a simulated cloud; write http://host:port"))?;
     let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).tcp_nodelay(true).connect_lazy();
@@ -35,7 +35,7 @@ pub(crate) fn client(address: &str) -> anyhow::Result<Client> {
 
 /// A simulated cloud in another process.
 #[derive(Debug)]
-pub(crate) struct RemoteCloud {
+pub struct RemoteCloud {
     client: Client,
     /// Number of the last event; `None` before the first poll, which only reads the position.
     last_event: Mutex<Option<u64>>,
@@ -46,7 +46,7 @@ impl RemoteCloud {
     ///
     /// # Errors
     /// When `address` is invalid.
-    pub(crate) fn new(address: &str) -> anyhow::Result<Self> {
+    pub fn new(address: &str) -> anyhow::Result<Self> {
         Ok(Self { client: client(address)?, last_event: Mutex::new(None) })
     }
 

@@ -2,9 +2,9 @@
 //! client in [`super::remote`] and the server in `simulated_cloud`.
 
 use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
-use engine::model::{CapacityType, Text, Timestamp};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::failure::Kind;
+use model::{CapacityType, Text, Timestamp};
 
 pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
     v1::LaunchRequest {
@@ -20,7 +20,8 @@ pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
     }
 }
 
-pub(crate) fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
+/// Decodes a launch request.
+pub fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(request.token),
         cluster: Text::from(request.cluster),
@@ -49,7 +50,8 @@ fn capacity_type(word: &str) -> CapacityType {
     all.into_iter().find(|kind| kind.as_str() == word).unwrap_or(CapacityType::OnDemand)
 }
 
-pub(crate) fn instance(instance: &Instance) -> v1::Instance {
+/// Encodes an instance.
+pub fn instance(instance: &Instance) -> v1::Instance {
     let state = match instance.state {
         InstanceState::Pending => v1::InstanceState::Pending,
         InstanceState::Running => v1::InstanceState::Running,
@@ -93,7 +95,8 @@ pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
     }
 }
 
-pub(crate) fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1::LaunchResponse {
+/// Encodes the outcome of a launch.
+pub fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1::LaunchResponse {
     match outcome {
         Ok(outcome) => v1::LaunchResponse {
             instance: Some(instance(&outcome.instance)),
@@ -112,7 +115,8 @@ pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<Launc
     Ok(LaunchOutcome { instance, unavailable: response.unavailable.into_iter().map(read_option).collect() })
 }
 
-pub(crate) fn event(event: &CloudEvent) -> v1::Event {
+/// Encodes an event of the cloud.
+pub fn event(event: &CloudEvent) -> v1::Event {
     let (kind, machine, at_ms) = match event {
         CloudEvent::Running(machine) => (v1::EventKind::Running, machine, 0),
         CloudEvent::Interrupted { instance, at } => (v1::EventKind::Interrupted, instance, at.as_millis()),
@@ -133,7 +137,8 @@ pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
     }
 }
 
-pub(crate) fn failure(error: &CloudError) -> v1::Failure {
+/// Encodes an error of the cloud.
+pub fn failure(error: &CloudError) -> v1::Failure {
     let kind = match error {
         CloudError::InsufficientCapacity { unavailable } => Kind::InsufficientCapacity(v1::InsufficientCapacity {
             unavailable: unavailable.iter().map(option).collect(),
@@ -176,7 +181,8 @@ pub(crate) fn check_failure(failure: Option<v1::Failure>) -> Result<(), CloudErr
     })
 }
 
-pub(crate) fn unknown(operation: &str) -> CloudError {
+/// The error of a call whose response was lost.
+pub fn unknown(operation: &str) -> CloudError {
     CloudError::Unknown { operation: Text::from(operation) }
 }
 

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use engine::control::guardrails::settings::{
-    Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule,
-};
-use engine::control::guardrails::{GuardrailSettings, Mode};
-use engine::model::{MicroUsd, Millis, Text};
+use controller::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
+use controller::guardrails::{GuardrailSettings, Mode};
+use model::{MicroUsd, Millis, Text};
 
 use super::{ConfigError, Layers};
-use crate::clock;
+use store::clock;
 
 /// Parses the guardrail settings; those without a key keep their default.
 ///

@@ -190,14 +190,7 @@ pub const KEYS: &[ConfigKey] = &[
         "720h",
         "Retention of the decision log: decisions and the records needed to replay them.",
     ),
-    key(
-        "store.keep-ended",
-        "store-keep-ended",
-        ValueType::Duration,
-        "24h",
-        "72h",
-        "Retention of closed launches.",
-    ),
+    key("store.keep-ended", "store-keep-ended", ValueType::Duration, "24h", "72h", "Retention of closed launches."),
     key(
         "store.keep-clusters",
         "store-keep-clusters",

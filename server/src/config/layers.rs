@@ -1,11 +1,10 @@
 //! Layers of values: defaults, file, environment, flags. Later ones override earlier ones.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fmt, fs};
 
 use super::keys::{ConfigKey, KEYS, ValueType, find};
 use super::{ConfigError, renamed};
@@ -50,7 +49,7 @@ const EXTERNAL_VARIABLES: [(&str, &str); 2] =
     [("DATABASE_URL", "store.database-url"), (telemetry::COLLECTOR_VARIABLE, "trace.collector")];
 
 /// `FLEETWRIGHT_CONFIG` names the configuration file; not a key.
-pub(crate) const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
+pub const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 
 /// Value and source of every key.
 #[derive(Debug, Clone)]
@@ -190,14 +189,14 @@ fn as_text(key: &ConfigKey, value: &toml::Value) -> Option<String> {
 ///
 /// # Errors
 /// The valid format.
-pub(crate) fn parse_duration_flag(text: &str) -> Result<Duration, InvalidDuration> {
+pub fn parse_duration_flag(text: &str) -> Result<Duration, InvalidDuration> {
     parse_duration(text).ok_or_else(|| InvalidDuration(text.to_owned()))
 }
 
 /// A text that is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not {expected}", expected = ValueType::Duration.expected())]
-pub(crate) struct InvalidDuration(String);
+pub struct InvalidDuration(String);
 
 /// Parses `500ms`, `10s`, `2m`, `1h`.
 fn parse_duration(text: &str) -> Option<Duration> {

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use super::{ConfigError, Layers, Listen};
-use crate::auth::check_listen_address;
-use crate::auth::tls::TlsFiles;
+use auth::check_listen_address;
+use auth::tls::TlsFiles;
 
 /// Parses the listener settings.
 ///

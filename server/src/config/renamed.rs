@@ -13,7 +13,7 @@ const RENAMED: [(&str, &str); 6] = [
 ];
 
 /// The key that the flag `old`, without its dashes, has become.
-pub(crate) fn key_of_flag(old: &str) -> Option<&'static ConfigKey> {
+pub fn key_of_flag(old: &str) -> Option<&'static ConfigKey> {
     let new = RENAMED.iter().find_map(|(was, is)| Some(format!("{is}{}", old.strip_prefix(was)?)))?;
     KEYS.iter().find(|key| key.flag == new)
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::{ConfigError, Layers};
-use crate::session::SessionMemory;
+use agent_session::SessionMemory;
 
 /// Memory limit of the control group, and total memory of the host.
 const CGROUP_LIMIT: &str = "/sys/fs/cgroup/memory.max";

@@ -5,48 +5,48 @@ use std::sync::Arc;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use engine::control::guardrails::quarantine::ObjectCounts;
-use engine::control::guardrails::restore::RESTORE_WINDOW;
-use engine::control::unavailable_offerings::UnavailableOffering;
-use engine::control::{
-    ClusterId, DecidedLaunch, Decision, Effect, Event, Inspection, LaunchFailure, LaunchOrder, Launched,
-};
-use engine::model::{Millis, Text};
-use executor::{Outcome, Retry};
+use controller::executor::{Outcome, Retry};
+use controller::guardrails::quarantine::ObjectCounts;
+use controller::guardrails::restore::RESTORE_WINDOW;
+use controller::unavailable_offerings::UnavailableOffering;
+use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
+use model::{ClusterId, LaunchFailure, LaunchOrder, Millis, Text};
 use tracing::warn;
 
-use super::counter_sync::CounterUpdate;
-use super::fence::Fence;
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
-use super::region::ListingError;
-use super::replica::{Call, Input};
-use super::{intents, records, region};
-use crate::clock;
+use super::records;
 use crate::config::LeaseConfig;
-use crate::log::DecisionLog;
-use crate::store::guardrails::OfferingEntry;
-use crate::store::lease::{Identity, Lease, LeaseOutcome, Scope};
-use crate::store::listing::ListedInstanceRow;
-use crate::store::operations::{AttemptOutcome, RecentAttempt};
-use crate::store::{Store, StoreError};
+use decision_log::DecisionLog;
+use replica::counter_sync::CounterUpdate;
+use replica::fence::Fence;
+use replica::region::ListingError;
+use replica::{Call, Input};
+use replica::{intents, region};
+use store::guardrails::OfferingEntry;
+use store::lease::{Identity, Lease, LeaseOutcome, Scope};
+use store::listing::ListedInstanceRow;
+use store::operations::{AttemptOutcome, RecentAttempt};
+use store::{Store, StoreError, clock};
 
-/// Runs the calls of a [`super::replica::Replica`].
-pub(crate) struct CallRunner<C> {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) cloud: Arc<C>,
+/// Runs the calls of a [`replica::Replica`].
+pub struct CallRunner<C> {
+    /// Store of the calls that record.
+    pub store: Arc<dyn Store>,
+    /// Cloud of the calls that launch, describe and terminate.
+    pub cloud: Arc<C>,
     /// Lease owner name and duration.
-    pub(crate) lease: LeaseConfig,
+    pub lease: LeaseConfig,
     /// Local expiry of the leases.
-    pub(crate) fence: Arc<Fence>,
+    pub fence: Arc<Fence>,
     /// The leases held, shared with the renewal thread.
-    pub(crate) held_leases: Arc<HeldLeases>,
+    pub held_leases: Arc<HeldLeases>,
     /// The decision log, from which decisions are replayed.
-    pub(crate) log: DecisionLog,
+    pub log: DecisionLog,
 }
 
 impl<C: CloudProvider + 'static> CallRunner<C> {
     /// Runs a call to its end, without a time limit.
-    pub(crate) async fn run(&self, call: Call) -> Input {
+    pub async fn run(&self, call: Call) -> Input {
         // A command runs only under a lease that the fence still allows; every other call names its own.
         match call {
             Call::TakeLease { cluster, agent_epoch, uid } => {
@@ -186,7 +186,7 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
     }
 
     /// Releases leases in the store and stops renewing them.
-    pub(crate) async fn release(&self, leases: &[Lease]) {
+    pub async fn release(&self, leases: &[Lease]) {
         leases.iter().for_each(|lease| self.held_leases.remove(lease));
         if let Err(error) = self.store.release_leases(leases).await {
             warn!(%error, leases = leases.len(), "cannot release leases; they expire");
@@ -424,7 +424,7 @@ fn offering_entry(refusal: &UnavailableOffering) -> OfferingEntry {
 #[cfg(test)]
 mod tests {
     use cloud::provider::Override;
-    use engine::model::{CapacityType, Timestamp};
+    use model::{CapacityType, Timestamp};
 
     use super::*;
 

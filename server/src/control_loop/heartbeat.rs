@@ -9,7 +9,7 @@ pub(crate) const STALLED_AFTER: Duration = Duration::from_secs(60);
 
 /// Time of the loop's last turn.
 #[derive(Debug)]
-pub(crate) struct Heartbeat {
+pub struct Heartbeat {
     started: Instant,
     /// In milliseconds since `started`.
     last: AtomicU64,
@@ -28,7 +28,7 @@ impl Heartbeat {
     }
 
     /// Time since the last turn.
-    pub(crate) fn age(&self) -> Duration {
+    pub fn age(&self) -> Duration {
         let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
         self.started.elapsed().saturating_sub(last)
     }

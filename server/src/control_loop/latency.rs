@@ -9,15 +9,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::{ClusterId, Effect, Instruction};
-use engine::model::{Millis, Text, Timestamp};
-use executor::Command;
+use controller::executor::Command;
+use controller::{Effect, Instruction};
+use model::{ClusterId, Millis, Text, Timestamp};
 use rustc_hash::FxHashMap;
 
-use super::replica::{Call, Output};
 use super::steps::StepTimes;
-use crate::clock;
 use crate::histogram::Histogram;
+use replica::{Call, Output};
+use store::clock;
 
 /// A NodeClaim whose order was not sent this long after it was due is dropped: its plan was
 /// discarded.

@@ -14,26 +14,26 @@ use tokio::sync::mpsc;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tracing::{error, warn};
 
-use super::fence::Fence;
 use super::heartbeat::Heartbeat;
-use crate::store::Store;
-use crate::store::lease::{Lease, Renewal};
+use replica::fence::Fence;
+use store::Store;
+use store::lease::{Lease, Renewal};
 
 /// Leases renewed by one statement. They expire together and share one row; a failure affects no
 /// more than these.
 const LEASES_PER_RENEWAL: usize = 2_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct HeldLeases(Mutex<BTreeMap<String, Lease>>);
+pub struct HeldLeases(Mutex<BTreeMap<String, Lease>>);
 
 impl HeldLeases {
     /// Adds a granted lease.
-    pub(crate) fn add(&self, lease: &Lease) {
+    pub fn add(&self, lease: &Lease) {
         self.leases().insert(lease.scope.key(), lease.clone());
     }
 
     /// Removes a lost or released lease. A lease of a later epoch stays.
-    pub(crate) fn remove(&self, lease: &Lease) {
+    pub fn remove(&self, lease: &Lease) {
         let mut leases = self.leases();
         if leases.get(&lease.scope.key()) == Some(lease) {
             leases.remove(&lease.scope.key());
@@ -57,18 +57,18 @@ impl HeldLeases {
 /// Renews leases in the store and extends the fence.
 #[derive(Clone)]
 pub(crate) struct LeaseRenewer {
-    pub(crate) store: Arc<dyn Store>,
+    pub store: Arc<dyn Store>,
     /// Local expiry of the leases.
-    pub(crate) fence: Arc<Fence>,
-    pub(crate) held_leases: Arc<HeldLeases>,
+    pub fence: Arc<Fence>,
+    pub held_leases: Arc<HeldLeases>,
     /// Lease duration.
-    pub(crate) duration: Duration,
+    pub duration: Duration,
 }
 
 impl LeaseRenewer {
     /// Renews leases in chunks, so that a renewed chunk is valid whatever happens to the rest. A
     /// store failure drops no lease; the fence closes when a lease expires.
-    pub(crate) async fn renew(&self, leases: &[Lease]) -> Renewal {
+    pub async fn renew(&self, leases: &[Lease]) -> Renewal {
         let mut all = Renewal::default();
         for some in leases.chunks(LEASES_PER_RENEWAL) {
             let asked = self.fence.now();
@@ -88,7 +88,7 @@ impl LeaseRenewer {
 }
 
 /// Handle of the renewal thread; dropping it stops the thread.
-pub(super) struct LeaseRenewalThread {
+pub(crate) struct LeaseRenewalThread {
     request_sender: mpsc::UnboundedSender<Vec<Lease>>,
     renewals: mpsc::UnboundedReceiver<Renewal>,
     _stop: DropGuard,
@@ -99,7 +99,7 @@ impl LeaseRenewalThread {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(super) fn start(renewer: LeaseRenewer, interval: Duration, heartbeat: Arc<Heartbeat>) -> std::io::Result<Self> {
+    pub fn start(renewer: LeaseRenewer, interval: Duration, heartbeat: Arc<Heartbeat>) -> std::io::Result<Self> {
         let (request_sender, requests) = mpsc::unbounded_channel();
         let (renewal_sender, renewals) = mpsc::unbounded_channel();
         let stop = CancellationToken::new();
@@ -113,14 +113,14 @@ impl LeaseRenewalThread {
     }
 
     /// Requests a renewal now, including `leases`. [`LeaseRenewalThread::next`] returns its result.
-    pub(super) fn request_renewal(&self, leases: Vec<Lease>) {
+    pub(crate) fn request_renewal(&self, leases: Vec<Lease>) {
         if self.request_sender.send(leases).is_err() {
             error!("lease renewal thread ended; leases expire and other replicas take over");
         }
     }
 
     /// The result of the next renewal.
-    pub(super) async fn next(&mut self) -> Option<Renewal> {
+    pub async fn next(&mut self) -> Option<Renewal> {
         self.renewals.recv().await
     }
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::Instant;
 
-use engine::control::{PlanAnswer, PlanError, PlanRequest, PlanWorker, Planner};
+use controller::{NewPlanner, PlanAnswer, PlanError, PlanRequest, PlanWorker};
 use tokio::sync::mpsc;
 use tracing::{error, warn};
 
@@ -54,13 +54,13 @@ impl Planners {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(planner: Planner, planning: PlanningMode) -> std::io::Result<Self> {
+    pub(super) fn start(planner: NewPlanner, planning: PlanningMode) -> std::io::Result<Self> {
         let processors = available_parallelism().map_or(1, usize::from);
         let classes = std::iter::once(PlannerClass::Small)
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
         let shared = Arc::new(Shared { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() });
         let (answer_sender, answers) = mpsc::unbounded_channel();
-        let inline = (planning == PlanningMode::Inline).then(|| PlanWorker::new(planner));
+        let inline = (planning == PlanningMode::Inline).then(|| PlanWorker::new(planner()));
         let classes = classes.filter(|_| planning == PlanningMode::Threads);
         for (number, class) in classes.enumerate() {
             let (shared, answer_sender) = (Arc::clone(&shared), answer_sender.clone());
@@ -105,18 +105,18 @@ impl Shared {
     fn plan_until_closed(
         &self,
         class: PlannerClass,
-        planner: Planner,
+        planner: NewPlanner,
         answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
     ) {
         lower_priority();
-        let mut worker = PlanWorker::new(planner);
+        let mut worker = PlanWorker::new(planner());
         while let Some(request) = self.next_request(class) {
             let begun = Instant::now();
             let (cluster, pods) = (request.cluster.clone(), request.input.pods.len());
             // The worker is replaced after a panic, so its inconsistent cache is never read.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request.input))).unwrap_or_else(|_| {
                 error!(%cluster, pods, "planner panicked; plan refused");
-                worker = PlanWorker::new(planner);
+                worker = PlanWorker::new(planner());
                 Err(PlanError::Panicked)
             });
             let took = begun.elapsed();

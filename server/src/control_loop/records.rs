@@ -1,12 +1,12 @@
 //! Rows of decisions and launches.
 
-use engine::control::{DecidedLaunch, Decision, DecisionKind, LaunchOrder, PlannedMachine};
-use engine::model::Text;
+use controller::{DecidedLaunch, Decision, DecisionKind, PlannedMachine};
+use model::{LaunchOrder, Text};
 
-use super::intents;
-use crate::store::log::{DecisionRow, Entry};
-use crate::store::operations::Intent;
 use crate::views;
+use replica::intents;
+use store::log::{DecisionRow, Entry};
+use store::operations::Intent;
 
 /// The row of a decision and its launch intents, with the cloud's `terms`.
 pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -> Entry {

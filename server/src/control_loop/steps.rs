@@ -8,12 +8,12 @@ use std::fmt::Write;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use engine::cluster::Observation;
-use engine::control::Event;
+use controller::Event;
+use controller::cluster::Observation;
 use tracing::debug;
 
-use super::replica::Input;
-use crate::session::SessionEvent;
+use agent_session::SessionEvent;
+use replica::Input;
 
 /// Steps slower than this are logged. The goal for 99 of 100 decisions is 50 ms beyond their
 /// window, and several steps may precede one.

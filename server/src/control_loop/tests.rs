@@ -1,25 +1,26 @@
 //! The control loop with all its parts, and a planner that blocks until the test opens a gate.
 
+mod node_pool;
 mod status;
 
 use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
-use engine::cluster::{ClusterSnapshot, Observation, PodRecord};
-use engine::control::{Event, PlanOutcome, Settings, Stage};
-use engine::input::PlanningInput;
-use engine::model::resources::{CPU, MEMORY, PODS};
-use engine::model::{Millis, PodShape, Resources};
-use engine::schedule::CompileCache;
+use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
+use controller::{Event, Planner, Settings, Stage};
+use model::resources::{CPU, MEMORY, PODS};
+use model::{Millis, PodShape, Resources};
 
 use super::*;
-use crate::auth::authorizer::Authorizer;
-use crate::session::{self, AgentHello, PoolReader};
-use crate::simulation::setup::any_pool;
-use crate::store::lease::LeaseOutcome;
-use crate::store::memory::MemoryStore;
+use crate::config::LeaseConfig;
+use crate::serve;
 use crate::views::{self, Views};
-use crate::{config::LeaseConfig, serve};
+use agent_session::{AgentHello, PoolReader};
+use auth::authorizer::Authorizer;
+use store::lease::LeaseOutcome;
+use store::memory::MemoryStore;
+
+use node_pool::any_pool;
 
 /// Upper bound of every wait, on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -54,11 +55,14 @@ impl Gate {
 }
 
 /// The production planner; it waits at the gate before it plans greedy pods.
-fn plan_after_gate(gate: &Gate, input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
-    if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
-        gate.wait_until_open();
-    }
-    serve::plan(input, cache)
+fn plan_after_gate(gate: &'static Gate) -> Planner {
+    let mut planner = serve::new_planner();
+    Box::new(move |input| {
+        if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
+            gate.wait_until_open();
+        }
+        planner(input)
+    })
 }
 
 fn snapshot(pod: &str) -> ClusterSnapshot {
@@ -77,12 +81,16 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn start(planner: Planner, planning: PlanningMode) -> Self {
+    fn start(planner: NewPlanner, planning: PlanningMode) -> Self {
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(64);
         let read_pools = PoolReader::new(|_| vec![any_pool()]);
-        let sessions =
-            Sessions::new(session::Settings::default(), read_pools, events.clone(), Arc::new(Authorizer::allow_all()));
+        let sessions = Sessions::new(
+            agent_session::Settings::default(),
+            read_pools,
+            events.clone(),
+            Arc::new(Authorizer::allow_all()),
+        );
         let store = Arc::new(MemoryStore::new());
         let heartbeat = Arc::<Heartbeat>::default();
         let settings = Settings { batch_idle: Millis::new(1), policy: serve::policy(), ..Settings::default() };
@@ -179,7 +187,7 @@ static SLOW: Gate = Gate::new();
 
 #[tokio::test]
 async fn an_endless_plan_delays_no_other_cluster_no_lease_and_no_health_check() {
-    let mut fixture = Fixture::start(|input, cache| plan_after_gate(&SLOW, input, cache), PlanningMode::Threads);
+    let mut fixture = Fixture::start(|| plan_after_gate(&SLOW), PlanningMode::Threads);
     fixture.connect("greedy").await;
     until("its plan has begun", async || SLOW.has_waiter()).await;
     fixture.connect("innocent").await;
@@ -198,7 +206,7 @@ static BEHIND: Gate = Gate::new();
 
 #[tokio::test]
 async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
-    let mut fixture = Fixture::start(|input, cache| plan_after_gate(&BEHIND, input, cache), PlanningMode::Inline);
+    let mut fixture = Fixture::start(|| plan_after_gate(&BEHIND), PlanningMode::Inline);
     // Both clusters are admitted before the plan begins; otherwise the second could not even
     // connect.
     let (greedy, innocent) = ("greedy", "innocent");

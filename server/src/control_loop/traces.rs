@@ -14,15 +14,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use engine::control::{ClusterId, Decision, Effect, Event, Instruction, LaunchOrder};
-use engine::model::{Millis, Text, Timestamp};
-use executor::CommandId;
+use controller::executor::CommandId;
+use controller::{Decision, Effect, Event, Instruction};
+use model::{ClusterId, LaunchOrder, Millis, Text, Timestamp};
 use opentelemetry::trace::{Span as _, SpanKind, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry::{Context, KeyValue, global};
 use tracing::{Span, field, info_span};
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::replica::{Call, Input};
+use replica::{Call, Input};
 
 /// A trace without an instance is dropped after this: longer than Karpenter's launch timeout, after
 /// which the NodeClaim is deleted.
@@ -41,7 +41,7 @@ struct TracedClaim {
 }
 
 #[derive(Default)]
-pub(super) struct Traces {
+pub struct Traces {
     claims: BTreeMap<Claim, TracedClaim>,
     launches: BTreeMap<CommandId, Claim>,
 }

@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::{ClusterId, RegionController};
-use engine::model::Timestamp;
+use controller::RegionController;
+use model::{ClusterId, Timestamp};
 use tokio::time::Instant;
 
 use crate::views::{FleetView, Publisher};

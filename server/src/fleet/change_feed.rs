@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::control::Event;
-use engine::control::guardrails::Freeze;
-use engine::control::unavailable_offerings::UnavailableOffering;
-use engine::model::{CapacityType, Text, Timestamp};
+use controller::Event;
+use controller::guardrails::Freeze;
+use controller::unavailable_offerings::UnavailableOffering;
+use model::{CapacityType, Text, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::session::SessionEvent;
-use crate::store::guardrails::{Changes, Freeze as Row, FreezeScope, OfferingEntry};
-use crate::store::{Store, StoreError};
+use agent_session::SessionEvent;
+use store::guardrails::{Changes, Freeze as Row, FreezeScope, OfferingEntry};
+use store::{Store, StoreError};
 
 /// Retry interval when the store fails.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Kind of change to follow.
 #[derive(Debug)]
-pub(crate) enum Topic {
+pub enum Topic {
     /// Freezes. Those from before the feed starts are loaded by [`read_freezes`].
     Freezes,
     /// Unavailable offerings of this region, including those recorded by earlier processes.
@@ -94,7 +94,7 @@ fn quarantine_released(cluster: &str) -> SessionEvent {
 ///
 /// # Errors
 /// Never; a failed read is retried.
-pub(crate) async fn follow(
+pub async fn follow(
     mut topic: Topic,
     store: Arc<dyn Store>,
     events: mpsc::Sender<SessionEvent>,
@@ -130,7 +130,7 @@ pub(crate) async fn follow(
 ///
 /// # Errors
 /// The store fails.
-pub(crate) async fn read_freezes(store: &dyn Store) -> Result<SessionEvent, StoreError> {
+pub async fn read_freezes(store: &dyn Store) -> Result<SessionEvent, StoreError> {
     let freezes: Vec<Freeze> = store.freezes().await?.into_iter().map(freeze).collect();
     info!(freezes = freezes.len(), "loaded freezes");
     Ok(SessionEvent::ClusterEvent(Event::FreezesChanged { freezes }))

@@ -6,9 +6,9 @@ use futures::{StreamExt, TryStreamExt};
 use tonic::Status;
 
 use super::operations::unavailable;
-use crate::store::Archive;
-use crate::store::lease::Scope;
-use crate::store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
+use store::Archive;
+use store::lease::Scope;
+use store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
 
 /// Default and maximum number of listed decisions.
 const DECISIONS: (u32, u32) = (50, 500);

@@ -1,14 +1,14 @@
 //! Encodes views as messages. Long lists are truncated; the result does not influence decisions.
 
-use engine::cluster::PodKey;
-use engine::control::guardrails::view::WaitingRemoval;
-use engine::control::guardrails::{GuardrailsView, Mode};
-use engine::control::machine::Stage;
-use engine::control::view::{ClusterView, MachineView};
-use engine::control::{Decision, DecisionKind, UnplacedPod};
-use engine::model::Text;
-use engine::plan::Reason;
+use controller::cluster::PodKey;
+use controller::guardrails::view::WaitingRemoval;
+use controller::guardrails::{GuardrailsView, Mode};
+use controller::machine::Stage;
+use controller::view::{ClusterView, MachineView};
+use controller::{Decision, DecisionKind, UnplacedPod};
 use fleetwright_proto::v1;
+use model::Text;
+use model::plan::Reason;
 
 use crate::views::{FleetView, summary as sentence};
 

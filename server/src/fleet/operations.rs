@@ -6,13 +6,12 @@ use fleetwright_proto::v1;
 use tonic::{Request, Status};
 use tracing::warn;
 
-use crate::auth::Client;
-use crate::auth::tls::Peer;
-use crate::clock;
-use crate::store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
-use crate::store::{Store, StoreError};
 use crate::suggest::nearest;
 use crate::views::FleetView;
+use auth::Client;
+use auth::tls::Peer;
+use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
+use store::{Store, StoreError, clock};
 
 /// Default and maximum number of listed audit entries.
 const AUDIT: (u32, u32) = (50, 1_000);

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use engine::model::{Catalogue, MicroUsd, Resources, Taint, quantity};
-use engine::plan::{PlannedNode, Reason, Unschedulable};
+use model::plan::{PlannedNode, Reason, Unschedulable};
+use model::{Catalogue, MicroUsd, Resources, Taint, quantity};
 use serde::{Serialize, Serializer};
 
 use super::Rendering;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use engine::model::MicroUsd;
-use engine::plan::{PlannedNode, Reason, Unschedulable};
+use model::MicroUsd;
+use model::plan::{PlannedNode, Reason, Unschedulable};
 
 use super::document::type_names;
 use super::{Rendering, workload};

@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::sync::mpsc;
 
 use super::*;
-use crate::store::memory::MemoryStore;
+use store::memory::MemoryStore;
 
 /// Upper bound for every wait, on the slowest machine.
 const TIMEOUT: Duration = Duration::from_secs(60);

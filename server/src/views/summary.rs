@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::control::{Decision, DecisionKind, UnplacedPod};
-use engine::plan::Reason;
+use controller::{Decision, DecisionKind, UnplacedPod};
+use model::plan::Reason;
 
 /// Summary of what was decided.
 pub(crate) fn summary(decision: &Decision) -> String {

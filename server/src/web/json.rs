@@ -1,9 +1,9 @@
 //! JSON of the dashboard.
 
-use engine::control::guardrails::GuardrailsView;
-use engine::control::view::{ClusterView, MachineView};
-use engine::control::{Decision, DecisionKind};
-use engine::model::MicroUsd;
+use controller::guardrails::GuardrailsView;
+use controller::view::{ClusterView, MachineView};
+use controller::{Decision, DecisionKind};
+use model::MicroUsd;
 use serde::Serialize;
 
 use crate::views::{FleetView, reasons, summary};

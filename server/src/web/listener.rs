@@ -10,11 +10,11 @@ use hyper_util::service::TowerToHyperService;
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use crate::auth::tls::{Connection, Incoming};
+use auth::tls::{Connection, Incoming};
 
 /// Deadline of a request head, from the start of the connection or the previous response; an idle
 /// connection is closed by it. A connection that has not selected an HTTP version is closed as idle
-/// ([`ConnectionLimits::silence`](crate::auth::connections::ConnectionLimits)).
+/// ([`ConnectionLimits::silence`](auth::connections::ConnectionLimits)).
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// HTTP/2 keepalive: ping interval and timeout.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(20), Duration::from_secs(10));
@@ -78,7 +78,7 @@ mod tests {
     use tokio_util::sync::DropGuard;
 
     use super::*;
-    use crate::auth::connections::ConnectionLimits;
+    use auth::connections::ConnectionLimits;
 
     /// Long enough for a busy machine; no test waits for it to pass.
     const DEADLINE: Duration = Duration::from_secs(60);

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use engine::control::guardrails::Mode;
-use engine::control::view::ClusterView;
-use engine::model::Timestamp;
+use controller::guardrails::Mode;
+use controller::view::ClusterView;
+use model::Timestamp;
 
-use crate::session::state::CLOCK_PROBLEM;
 use crate::views::FleetView;
+use agent_session::state::CLOCK_PROBLEM;
 
 /// Name, help text and value of a gauge.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);

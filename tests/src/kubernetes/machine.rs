@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow};
 use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
-use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
-use engine::model::{InstanceType, Resources, quantity};
+use model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
+use model::{InstanceType, Resources, quantity};
 
 /// A machine that was launched.
 #[derive(Debug, Clone)]

@@ -3,6 +3,7 @@
 mod attack;
 mod bad_input;
 mod crashes;
+mod crates;
 mod cut_off;
 mod demo;
 mod deploy;

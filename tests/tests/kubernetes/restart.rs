@@ -8,10 +8,10 @@ use anyhow::{Context, ensure};
 use e2e::kubernetes::cluster::{Poll, taints, wait_until};
 use e2e::kubernetes::environment::{Environment, Options};
 use e2e::kubernetes::suite::{ScenarioResult, Skip, TestBed};
-use fleetwright::store::postgres_local::LocalPostgres;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::json;
+use store_postgres::postgres_local::LocalPostgres;
 
 use crate::scale::wait_until_nothing_is_paid;
 

@@ -1,20 +1,18 @@
 //! Runs this project's program and a baseline that implements the plan contract on the same files.
 
-use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 use std::time::Duration;
+use std::{env, thread};
 
 use anyhow::{Context, Result, bail};
-use engine::input::PreferencePolicy;
+use model::input::PreferencePolicy;
 use serde_json::Value;
 
-use crate::Flags;
 use crate::cases::Case;
-use crate::proc;
 use crate::workload::Files;
+use crate::{Flags, proc};
 
 /// Interval between memory samples of a running program.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);

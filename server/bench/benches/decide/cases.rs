@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Result;
-use engine::input::PreferencePolicy;
+use model::input::PreferencePolicy;
 
-use crate::catalogue::Bounds;
+use crate::catalogue::{self, Bounds};
 use crate::workload::Workload;
-use crate::{catalogue, generate, trace};
+use crate::{generate, trace};
 
 /// Cases that differ in size alone, for fitting a growth exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -16,9 +16,8 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
 use anyhow::{Result, bail};
-use engine::decide;
-use engine::input::PlanningInput;
-use engine::model::MicroUsd;
+use model::MicroUsd;
+use model::input::PlanningInput;
 
 use self::scenario::{Growth, Scenario};
 use crate::proc;
@@ -158,8 +157,8 @@ fn timed(input: &PlanningInput) -> Result<f64> {
     Ok(taken.as_secs_f64() * 1000.0)
 }
 
-fn decided(input: &PlanningInput) -> Result<decide::PlannedDecision> {
-    match decide::plan(input) {
+fn decided(input: &PlanningInput) -> Result<planner::PlannedDecision> {
+    match planner::plan(input) {
         Ok(decision) => Ok(decision),
         Err(violations) => bail!("the plan failed its own check: {}", violations[0]),
     }

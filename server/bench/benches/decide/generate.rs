@@ -1,6 +1,6 @@
 //! Generated pods, from a fixed seed.
 
-use engine::input::PreferencePolicy;
+use model::input::PreferencePolicy;
 use serde_json::json;
 
 use crate::catalogue::{self, Bounds, PoolsAndCatalogue};

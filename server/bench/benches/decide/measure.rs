@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use engine::bound::lower_bound;
-use engine::check::check;
-use engine::decide::{self, PlannedDecision};
-use engine::input::PlanningInput;
-use engine::schedule::CompileCache;
-use engine::{explain, schedule};
+use model::input::PlanningInput;
+use planner::PlannedDecision;
+use scheduler::CompileCache;
+use scheduler::bound::lower_bound;
 use serde::{Deserialize, Serialize};
+use verifier::check;
 
 use crate::cases::Case;
 use crate::proc;
@@ -106,7 +105,7 @@ fn decided(input: &PlanningInput) -> Result<PlannedDecision> {
 }
 
 fn decided_with_cache(input: &PlanningInput, cache: &mut CompileCache) -> Result<PlannedDecision> {
-    match decide::plan_with(input, cache) {
+    match planner::plan_with(input, cache) {
         Ok(decision) => Ok(decision),
         Err(violations) => bail!("the plan failed its own check: {}", violations[0]),
     }
@@ -115,7 +114,7 @@ fn decided_with_cache(input: &PlanningInput, cache: &mut CompileCache) -> Result
 /// CPU time of each step of a decision: schedule, check, bound, explain.
 pub fn parts(input: &PlanningInput) -> [Duration; 4] {
     let mut marks = [proc::thread_cpu(); 5];
-    let plan = schedule::schedule(input);
+    let plan = scheduler::schedule(input);
     marks[1] = proc::thread_cpu();
     let violations = check(input, &plan);
     marks[2] = proc::thread_cpu();

@@ -6,9 +6,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use engine::input::{PlanningInput, PreferencePolicy};
-use engine::model::{Pod, Text};
 use manifests::{Options, Source};
+use model::input::{PlanningInput, PreferencePolicy};
+use model::{Pod, Text};
 use serde_json::{Value, json};
 
 use crate::catalogue::PoolsAndCatalogue;

@@ -1,5 +1,5 @@
 use aws_sdk_ec2::types::{InstanceType, LaunchTemplateAndOverridesResponse};
-use engine::model::CapacityType;
+use model::CapacityType;
 
 use super::*;
 use crate::testing::{option, order, settings};

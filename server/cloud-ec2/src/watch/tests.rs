@@ -1,4 +1,4 @@
-use engine::model::CapacityType;
+use model::CapacityType;
 
 use super::*;
 

@@ -1,8 +1,7 @@
 //! Launches.
 
 use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
-use engine::control::LaunchFailure;
-use engine::model::{CapacityType, Text};
+use model::{CapacityType, LaunchFailure, Text};
 
 use super::{NOW, adapter, adapter_by, connect, option, order, settings};
 

@@ -2,7 +2,7 @@
 
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, Owner};
 use cloud_ec2::Ec2Cloud;
-use engine::model::{CapacityType, Text};
+use model::{CapacityType, Text};
 
 use super::{NOW, connect, order};
 

@@ -7,8 +7,8 @@ mod lifecycle;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
-use engine::model::{CapacityType, Text, Timestamp};
 use fake_ec2::FakeEc2;
+use model::{CapacityType, Text, Timestamp};
 
 /// Time of all calls in these tests: 2026-01-02T03:04:05Z.
 const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_000);

@@ -3,14 +3,13 @@
 //! The formulas are Karpenter's (AWS provider, instance types): they estimate what the joining node
 //! will report.
 
-use engine::model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
-use engine::model::{Resources, Text};
+use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
+use model::{Resources, Text};
 
-use super::BuildNotes;
-use super::attach;
 use super::instance_type_info::InstanceTypeInfo;
 use super::settings::{AmiFamily, KubeletSettings, NodeClassSettings, RegionOptions};
 use super::snapshot::Hardware;
+use super::{BuildNotes, attach};
 
 const MIB: i64 = 1 << 20;
 /// Default `maxPods` of the kubelet (Kubernetes).

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::{Operator, Requirement, Text};
+use model::{Operator, Requirement, Text};
 
 /// The labels of all types of a snapshot, by key.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -7,7 +7,7 @@ mod regions;
 
 use std::sync::LazyLock;
 
-use engine::model::Text;
+use model::Text;
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;

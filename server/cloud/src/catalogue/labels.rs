@@ -1,8 +1,8 @@
 //! Labels of instance types, as Karpenter's AWS provider sets them, and the labels that a snapshot
 //! leaves undefined.
 
-use engine::model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
-use engine::model::{Operator, Requirement, Requirements, Resources, Text};
+use model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
+use model::{Operator, Requirement, Requirements, Resources, Text};
 
 use super::columns::{Columns, Row};
 use super::instance_type_info::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};

@@ -1,7 +1,7 @@
 //! Whether a NodeClass can launch an instance type.
 
-use engine::model::labels::{ARCH, OS, WINDOWS_BUILD};
-use engine::model::{Operator, Requirement, Requirements};
+use model::labels::{ARCH, OS, WINDOWS_BUILD};
+use model::{Operator, Requirement, Requirements};
 
 use super::instance_type_info::family_and_size;
 use super::labels::{ACCELERATOR_COUNT, FAMILY, GPU_COUNT, HYPERVISOR};

@@ -1,7 +1,7 @@
 //! Zones, capacity types and prices of an instance type.
 
-use engine::model::labels::{RESERVATION_ID, ZONE_ID};
-use engine::model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text};
+use model::labels::{RESERVATION_ID, ZONE_ID};
+use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text};
 
 use super::BuildNotes;
 use super::price::scale;

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
-use engine::model::{Catalogue, InstanceType, MicroUsd, Offering, Requirement, Requirements, Resources, Text};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use model::{Catalogue, InstanceType, MicroUsd, Offering, Requirement, Requirements, Resources, Text};
 
 use super::capacity::reserve_hugepages;
 use super::labels::is_exotic;
@@ -231,6 +231,6 @@ pub fn preview_prices(resolved: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
 /// Whether a NodeOverlay must not add the resource: cloud and kubelet determine these four.
 #[must_use]
 pub fn is_fixed_resource(name: &str) -> bool {
-    use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
+    use model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY, PODS};
     [CPU, MEMORY, EPHEMERAL_STORAGE, PODS].contains(&name)
 }

@@ -1,6 +1,6 @@
 //! Parsing and scaling of prices.
 
-use engine::model::MicroUsd;
+use model::MicroUsd;
 
 /// Maximum plausible price per hour.
 pub(super) const MAX_USD_PER_HOUR: i64 = 1_000_000;

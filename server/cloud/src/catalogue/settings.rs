@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::{MicroUsd, Requirements, Resources, Text};
+use model::{MicroUsd, Requirements, Resources, Text};
 
 use super::threshold::Threshold;
 

@@ -1,6 +1,6 @@
 //! Data about instance types, independent of settings: regions, zones, types, prices.
 
-use engine::model::{CapacityType, MicroUsd, Resources, Text};
+use model::{CapacityType, MicroUsd, Resources, Text};
 
 use super::columns::{Columns, Row};
 use super::instance_type_info::InstanceTypeInfo;

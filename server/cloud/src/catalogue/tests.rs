@@ -7,7 +7,7 @@ mod nodeclass;
 mod overlays;
 mod vectors;
 
-use engine::model::{CapacityType, InstanceType, Offering, Requirement, Requirements, Text};
+use model::{CapacityType, InstanceType, Offering, Requirement, Requirements, Text};
 
 use super::{Built, NodeClassSettings, RegionOptions, Snapshot, build};
 

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use engine::model::Timestamp;
+use model::Timestamp;
 
 use super::SimulatedCloud;
 use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};

@@ -1,6 +1,6 @@
 //! Faults of the simulated cloud: scripted, random, or none.
 
-use engine::model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, Text, Timestamp};
 
 use super::SeededRng;
 use crate::provider::Override;

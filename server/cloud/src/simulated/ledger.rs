@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::{MicroUsd, Text, Timestamp};
+use model::{MicroUsd, Text, Timestamp};
 
 use crate::provider::Instance;
 

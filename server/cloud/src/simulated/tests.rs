@@ -1,4 +1,4 @@
-use engine::model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, Text, Timestamp};
 
 use super::*;
 

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::{Labels, Text};
+use model::{Labels, Text};
 
 use crate::cluster::pods::PodObject;
 use crate::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::{Labels, Pod, Text};
+use model::{Labels, Pod, Text};
 
 use super::pods::{Reader, WorkloadKey, WorkloadPods};
 use super::volumes::VolumeUser;

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::{Node, Text};
+use model::{Node, Text};
 
 use crate::Options;
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};
-use engine::model::{Effect, InstanceType, Labels, Node, NodePool, NodeStage, Requirements, Resources, Taint, Text};
+use model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};
+use model::{Effect, InstanceType, Labels, Node, NodePool, NodeStage, Requirements, Resources, Taint, Text};
 
 use crate::cluster::node::NodeObject;
 use crate::cluster::{Cluster, with_canonical_keys};

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::Text;
+use model::Text;
 
 use crate::cluster::pods::PodObject;
 use crate::cluster::workload::Workload;

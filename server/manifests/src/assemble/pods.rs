@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
+use model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
 
 use super::drains::BudgetedPods;
 use super::owners::Owners;

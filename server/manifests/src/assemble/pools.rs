@@ -7,9 +7,9 @@ use cloud::catalogue::overlay::preview_prices;
 use cloud::catalogue::{
     NodeClassSettings, Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays,
 };
-use engine::model::labels::CAPACITY_TYPE;
-use engine::model::offering::SharedCatalogue;
-use engine::model::{CapacityType, Catalogue, MicroUsd, NodePool, Text};
+use model::labels::CAPACITY_TYPE;
+use model::offering::SharedCatalogue;
+use model::{CapacityType, Catalogue, MicroUsd, NodePool, Text};
 
 use crate::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::Text;
+use model::Text;
 
 use crate::cluster::policy::PriorityClass;
 use crate::pod::PodSpec;

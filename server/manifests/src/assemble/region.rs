@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::catalogue::Snapshot;
-use engine::model::labels::{REGION, ZONE};
-use engine::model::{Labels, Requirements, Text};
+use model::labels::{REGION, ZONE};
+use model::{Labels, Requirements, Text};
 
 use crate::InputError;
 use crate::cluster::{Cluster, with_canonical_keys};

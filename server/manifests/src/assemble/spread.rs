@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use engine::model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
+use model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
 
 use super::owners::Owners;
 use crate::cluster::each;

@@ -3,7 +3,7 @@
 
 use std::hash::Hash;
 
-use engine::model::{Labels, PodShape, VolumeAlternatives};
+use model::{Labels, PodShape, VolumeAlternatives};
 use rustc_hash::FxHashMap;
 
 /// Values, each stored once, by index in order of insertion.

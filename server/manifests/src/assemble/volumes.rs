@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::labels::HOSTNAME;
-use engine::model::{Operator, Requirement, Requirements, Text, VolumeAlternatives};
+use model::labels::HOSTNAME;
+use model::{Operator, Requirement, Requirements, Text, VolumeAlternatives};
 
 use crate::cluster::Cluster;
 use crate::cluster::storage::{ClaimSpec, EBS_DRIVER, StorageClass, Volume};
@@ -147,7 +147,7 @@ impl<'c> Volumes<'c> {
         if volume.terms.is_empty() {
             return vec![volume.zones.clone()];
         }
-        let place = |term: &engine::model::NodeSelectorTerm| {
+        let place = |term: &model::NodeSelectorTerm| {
             let mut requirements: Requirements = term.expressions.iter().cloned().collect();
             for name in &term.names {
                 let names = name.finite_values().into_iter().flatten().cloned();

@@ -1,6 +1,6 @@
 //! Metadata of every object.
 
-use engine::model::{Labels, Text, Timestamp};
+use model::{Labels, Text, Timestamp};
 
 use crate::inventory::Object;
 use crate::{Cursor, syntax};

@@ -1,7 +1,7 @@
 //! Nodes, and the attach limits of their CSI drivers.
 
-use engine::model::labels::HOSTNAME;
-use engine::model::{Resources, Taint, Text};
+use model::labels::HOSTNAME;
+use model::{Resources, Taint, Text};
 
 use super::metadata::Metadata;
 use super::with_canonical_keys;

@@ -1,6 +1,6 @@
 //! Pods of the input.
 
-use engine::model::Text;
+use model::Text;
 
 use super::metadata::{Metadata, annotation};
 use crate::Cursor;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use engine::model::{LabelSelector, Labels, Text};
+use model::{LabelSelector, Labels, Text};
 
 use super::metadata::Metadata;
 use crate::inventory::Object;

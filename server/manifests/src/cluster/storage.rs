@@ -1,7 +1,7 @@
 //! PersistentVolumeClaims, PersistentVolumes and StorageClasses.
 
-use engine::model::labels::{REGION, ZONE, canonical_key};
-use engine::model::{Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
+use model::labels::{REGION, ZONE, canonical_key};
+use model::{Labels, NodeSelectorTerm, Operator, Requirement, Requirements, Text, Timestamp};
 
 use super::metadata::{Metadata, annotation};
 use crate::inventory::Object;

@@ -1,6 +1,6 @@
 //! Controllers that create pods: Deployments, ReplicaSets, StatefulSets, Jobs and DaemonSets.
 
-use engine::model::{LabelSelector, Labels, Text};
+use model::{LabelSelector, Labels, Text};
 
 use super::metadata::Metadata;
 use super::storage::ClaimSpec;

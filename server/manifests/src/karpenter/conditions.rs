@@ -1,6 +1,6 @@
 //! Status conditions.
 
-use engine::model::{Text, Timestamp};
+use model::{Text, Timestamp};
 
 use crate::Cursor;
 

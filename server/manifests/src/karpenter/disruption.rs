@@ -1,7 +1,7 @@
 //! `spec.disruption` of a NodePool: when its nodes may be removed or replaced.
 
-use engine::cluster::Cron;
-use engine::model::Millis;
+use model::Millis;
+use model::cron::Cron;
 
 use super::duration::{self, Lifetime};
 use crate::Cursor;

@@ -1,7 +1,7 @@
 //! Durations in the format of Karpenter's schemas: a sequence of whole numbers with the unit `s`,
 //! `m` or `h`.
 
-use engine::model::Millis;
+use model::Millis;
 
 use crate::Cursor;
 

@@ -1,7 +1,7 @@
 //! Label keys: well-known keys, keys that are restricted to Karpenter, and the syntax of keys.
 
-use engine::model::Text;
-use engine::model::labels::{
+use model::Text;
+use model::labels::{
     ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, OS, REGION, RESERVATION_ID, WINDOWS_BUILD, ZONE,
     ZONE_ID, canonical_key,
 };

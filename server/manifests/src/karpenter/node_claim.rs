@@ -1,7 +1,7 @@
 //! NodeClaim.
 
-use engine::model::labels::NODEPOOL;
-use engine::model::{Labels, Millis, Requirement, Resources, Taint, Text, Timestamp};
+use model::labels::NODEPOOL;
+use model::{Labels, Millis, Requirement, Resources, Taint, Text, Timestamp};
 
 use super::conditions::Conditions;
 use super::duration::{self, Lifetime};

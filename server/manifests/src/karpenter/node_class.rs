@@ -9,7 +9,7 @@ mod selectors;
 mod status;
 
 use cloud::catalogue::{AmiFamily, NodeClassSettings};
-use engine::model::Text;
+use model::Text;
 
 use super::conditions::Conditions;
 use crate::Cursor;

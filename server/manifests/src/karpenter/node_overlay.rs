@@ -1,6 +1,6 @@
 //! NodeOverlay (`karpenter.sh/v1alpha1`).
 
-use engine::model::{Requirement, Resources, Text};
+use model::{Requirement, Resources, Text};
 
 use super::opt_in::parse_micros;
 use super::requirements::{self, Owner};

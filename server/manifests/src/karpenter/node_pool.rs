@@ -1,11 +1,9 @@
 //! NodePool.
 
-use engine::model::labels::{NODECLASS, NODEPOOL};
-use engine::model::offering::SharedCatalogue;
-use engine::model::resources::NODES;
-use engine::model::{
-    Labels, Millis, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text,
-};
+use model::labels::{NODECLASS, NODEPOOL};
+use model::offering::SharedCatalogue;
+use model::resources::NODES;
+use model::{Labels, Millis, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text};
 
 use super::conditions::{Conditions, Status};
 use super::disruption::Disruption;

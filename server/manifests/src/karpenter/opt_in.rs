@@ -1,6 +1,6 @@
 //! Opt-in rules: annotations `fleetwright.dev/…` in the metadata of a NodePool.
 
-use engine::model::{MicroUsd, Millis, OptInRules, Text};
+use model::{MicroUsd, Millis, OptInRules, Text};
 
 use super::duration;
 use crate::Cursor;

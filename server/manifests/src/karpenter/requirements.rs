@@ -1,7 +1,7 @@
 //! Requirement entries: `{key, operator, values, minValues}`.
 
-use engine::model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, canonical_key};
-use engine::model::{Operator, Requirement, Text};
+use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, canonical_key};
+use model::{Operator, Requirement, Text};
 
 use super::labels::{is_refused, key_problem};
 use crate::Cursor;

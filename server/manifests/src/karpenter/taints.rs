@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::{Effect, Taint};
+use model::{Effect, Taint};
 
 use super::labels::key_problem;
 use crate::Cursor;

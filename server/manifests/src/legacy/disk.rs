@@ -1,6 +1,6 @@
 //! `blockDeviceMappings`: v1 requires sizes in whole Gi, G, Ti or T.
 
-use engine::model::quantity;
+use model::quantity;
 use serde_json::Value;
 
 use super::kind::ApiGeneration;

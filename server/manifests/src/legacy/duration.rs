@@ -56,7 +56,7 @@ fn seconds(text: &str) -> Option<i64> {
         };
         // The quantity parser is exact to thousandths for "cpu", whose unit is a thousandth of a
         // core.
-        let thousandths = engine::model::quantity::parse("cpu", number).ok()?;
+        let thousandths = model::quantity::parse("cpu", number).ok()?;
         millis = millis.checked_add(thousandths.checked_mul(factor)? / 1_000)?;
         rest = next;
     }

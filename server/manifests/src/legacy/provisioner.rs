@@ -1,6 +1,6 @@
 //! Converts v1alpha5 Provisioners to NodePools, and their inline classes to EC2NodeClasses.
 
-use engine::model::Operator;
+use model::Operator;
 use serde_json::Value;
 
 use super::context::Context;

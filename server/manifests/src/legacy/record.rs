@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use engine::model::Text;
+use model::Text;
 
 use super::{Options, Purpose};
 use crate::InputError;

@@ -1,6 +1,6 @@
 //! Requirement entries and taints of pools and claims.
 
-use engine::model::Operator;
+use model::Operator;
 use serde_json::Value;
 
 use super::names;

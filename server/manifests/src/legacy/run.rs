@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::Text;
+use model::Text;
 use serde_json::Value;
 
 use super::context::Context;
 use super::kind::{self, ApiGeneration, Kind};
-use super::pool::Pool;
+use super::pool::{self, Pool};
 use super::record::{Record, Reporter};
 use super::reference::STAND_IN;
 use super::shape::{Fields, join, map_mut, text};
-use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, pool, provisioner, prune, workload};
+use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, provisioner, prune, workload};
 use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::{Document, InputError};

@@ -1,6 +1,6 @@
 //! Node affinity and node selector terms.
 
-use engine::model::{NodeSelectorTerm, Operator, Requirement, Text, Weighted};
+use model::{NodeSelectorTerm, Operator, Requirement, Text, Weighted};
 
 use crate::selector::check_values;
 use crate::{Cursor, syntax};

@@ -1,6 +1,6 @@
 //! Pod affinity and anti-affinity, required and preferred.
 
-use engine::model::{PodAffinityTerm, Text};
+use model::{PodAffinityTerm, Text};
 
 use crate::{Cursor, selector, syntax};
 

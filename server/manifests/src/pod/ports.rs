@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::{HostPort, Text};
+use model::{HostPort, Text};
 
 use super::resources::is_sidecar;
 use crate::Cursor;

@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use engine::model::quantity;
-use engine::model::resources::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
-use engine::model::{Resources, Text};
+use model::resources::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
+use model::{Resources, Text, quantity};
 
 use crate::{Cursor, syntax};
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use engine::model::{LabelSelector, Labels, SelectorOperator, SpreadConstraint, Text};
+use model::{LabelSelector, Labels, SelectorOperator, SpreadConstraint, Text};
 
 use crate::{Cursor, selector, syntax};
 

@@ -1,6 +1,6 @@
 //! Tolerations of pods, and those that the DaemonSet controller adds.
 
-use engine::model::{Effect, Taint, Toleration, TolerationOperator};
+use model::{Effect, Taint, Toleration, TolerationOperator};
 
 use crate::{Cursor, syntax};
 

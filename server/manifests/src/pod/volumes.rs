@@ -1,7 +1,7 @@
 //! Volumes that constrain where a pod can run: claims, ephemeral claims, and EBS volumes in the pod
 //! spec.
 
-use engine::model::Text;
+use model::Text;
 
 use crate::cluster::storage::ClaimSpec;
 use crate::{Cursor, syntax};

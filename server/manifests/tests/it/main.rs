@@ -13,9 +13,9 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use engine::input::PlanningInput;
-use engine::model::{NodeStage, Pod, PodShape, VolumeAlternatives};
 use manifests::{Captured, Options, Source};
+use model::input::PlanningInput;
+use model::{NodeStage, Pod, PodShape, VolumeAlternatives};
 
 /// A NodePool and its EC2NodeClass, which a complete input needs.
 pub const POOL: &str = "

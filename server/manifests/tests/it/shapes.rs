@@ -1,6 +1,6 @@
 //! Requests and constraints of pods.
 
-use engine::model::{SelectorOperator, TolerationOperator};
+use model::{SelectorOperator, TolerationOperator};
 
 use crate::{input, pod, shape};
 

@@ -1,8 +1,8 @@
 //! Default topology spread constraints: the configuration, the pods that they apply to, and their
 //! selectors.
 
-use engine::model::{LabelSelector, PodShape, SelectorOperator};
 use manifests::{Captured, Options, Source};
+use model::{LabelSelector, PodShape, SelectorOperator};
 
 use crate::{POOL, source};
 
@@ -32,7 +32,7 @@ fn first_shape(captured: &Captured) -> &PodShape {
 }
 
 fn written(selector: &LabelSelector) -> String {
-    let term = |term: &engine::model::SelectorTerm| match (term.operator, term.values.as_slice()) {
+    let term = |term: &model::SelectorTerm| match (term.operator, term.values.as_slice()) {
         (SelectorOperator::In, [value]) => format!("{}={value}", term.key),
         (operator, values) => format!("{} {operator:?} {values:?}", term.key),
     };

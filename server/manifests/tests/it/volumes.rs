@@ -1,6 +1,6 @@
 //! Node requirements of volumes.
 
-use engine::model::VolumeAlternatives;
+use model::VolumeAlternatives;
 
 use crate::{pod, volumes};
 

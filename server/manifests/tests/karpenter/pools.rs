@@ -1,8 +1,8 @@
 //! NodePools.
 
-use engine::model::labels::{NODECLASS, NODEPOOL};
-use engine::model::{MicroUsd, Millis, NotReady, Operator};
 use manifests::karpenter::{Budget, ConsolidationPolicy, DisruptionReason, Lifetime, NodePoolManifest, Quota};
+use model::labels::{NODECLASS, NODEPOOL};
+use model::{MicroUsd, Millis, NotReady, Operator};
 
 use super::{messages, read_with};
 

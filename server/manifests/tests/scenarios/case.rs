@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use engine::input::{MinValuesPolicy, PreferencePolicy};
-use engine::model::Timestamp;
 use manifests::{Options, Source};
+use model::Timestamp;
+use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use crate::expectation::Expectation;
 

@@ -1,6 +1,6 @@
 //! Expectations: one fact per line; `#` begins a comment.
 
-use engine::model::MicroUsd;
+use model::MicroUsd;
 
 use crate::pods::Pods;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use engine::decide::PlannedDecision;
-use engine::model::MicroUsd;
-use engine::plan::PlannedNode;
 use manifests::Captured;
+use model::MicroUsd;
+use model::plan::PlannedNode;
+use planner::PlannedDecision;
 
 use crate::case::Case;
 use crate::pods::short;
@@ -57,7 +57,7 @@ pub fn plan(case: &Case) -> Outcome {
         Ok(captured) => captured,
         Err(errors) => return Outcome::Refused(errors.iter().map(ToString::to_string).collect()),
     };
-    match engine::decide::plan(&captured.input) {
+    match planner::plan(&captured.input) {
         Ok(decision) => Outcome::Planned(facts(&captured, &decision)),
         Err(violations) => Outcome::Faulty(violations.iter().map(ToString::to_string).collect()),
     }
@@ -79,8 +79,8 @@ fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
         }
     };
     let (plan, report) = (&decision.plan, &decision.report);
-    let reasons = |reasons: &[engine::plan::Reason]| {
-        let fact = |reason: &engine::plan::Reason| ReasonFact {
+    let reasons = |reasons: &[model::plan::Reason]| {
+        let fact = |reason: &model::plan::Reason| ReasonFact {
             pool: reason.pool.as_deref().unwrap_or("-").to_owned(),
             code: reason.code.as_str(),
             message: reason.message.clone(),

@@ -1,14 +1,14 @@
 //! Flags of `fleetwright plan` (plan contract §2).
 
 use clap::{Args, ValueEnum};
-use engine::input::{MinValuesPolicy, PreferencePolicy};
-use engine::model::{MicroUsd, Timestamp};
+use model::input::{MinValuesPolicy, PreferencePolicy};
+use model::{MicroUsd, Timestamp};
 
 use super::super::exit::Failure;
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
+pub enum Output {
     /// For terminals.
     Table,
     /// Machine-readable.
@@ -19,7 +19,7 @@ pub(crate) enum Output {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum Preferences {
+pub enum Preferences {
     /// Soft constraints are preferred.
     Respect,
     /// Soft constraints are ignored.
@@ -37,7 +37,7 @@ impl From<Preferences> for PreferencePolicy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[value(rename_all = "PascalCase")]
-pub(crate) enum MinValues {
+pub enum MinValues {
     /// A pool whose `minValues` cannot be satisfied is not used.
     Strict,
     /// As many values as available are sufficient.
@@ -60,31 +60,31 @@ impl From<MinValues> for MinValuesPolicy {
     after_help = "Exit status: 0 every planned pod is placed; 1 some pod fits nowhere, or --max-usd is exceeded; \
                         2 the input is refused; 3 internal failure."
 )]
-pub(crate) struct PlanFlags {
+pub struct PlanFlags {
     /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
     #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
     pub(crate) filenames: Vec<String>,
     /// Region to plan for; derived from the manifests when absent
     #[arg(long)]
-    pub(crate) region: Option<String>,
+    pub region: Option<String>,
     /// Zones with subnets of EC2NodeClasses without a status; all zones of the region when absent
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
-    pub(crate) zones: Vec<String>,
+    pub zones: Vec<String>,
     /// Catalogue file that overrides the built-in instance types and prices (format: `fleetwright
     /// catalogue export`)
     #[arg(long, value_name = "FILE")]
-    pub(crate) catalogue: Option<String>,
+    pub catalogue: Option<String>,
     /// Scheduler configuration with default topology spread constraints: a
     /// KubeSchedulerConfiguration, or `podTopologySpread: {defaultConstraints: [...]}`; their
     /// selectors are derived from Services and controllers
     #[arg(long, value_name = "FILE")]
-    pub(crate) scheduler_config: Option<String>,
+    pub scheduler_config: Option<String>,
     /// Remaining instances of a capacity reservation; repeatable
     #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
-    pub(crate) reservations: Vec<(String, i64)>,
+    pub reservations: Vec<(String, i64)>,
     /// Reject older and misplaced fields of Karpenter objects instead of converting them
     #[arg(long)]
-    pub(crate) strict: bool,
+    pub strict: bool,
     /// Whether soft constraints are respected
     #[arg(long, value_enum, default_value = "Respect", ignore_case = true)]
     pub(crate) preference_policy: Preferences,
@@ -93,36 +93,37 @@ pub(crate) struct PlanFlags {
     pub(crate) min_values_policy: MinValues,
     /// Print timings and memory as one JSON line on standard error
     #[arg(long)]
-    pub(crate) timings: bool,
+    pub timings: bool,
     /// Steps of the search for cheaper plans; 0 is the first plan, which is all that this version
     /// supports
     #[arg(long, value_name = "STEPS", default_value_t = 0)]
-    pub(crate) search: u64,
+    pub search: u64,
     /// Random seed of the search
     #[arg(long, default_value_t = 0)]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Explain one pod instead of printing the plan
     #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "explain_node")]
-    pub(crate) explain: Option<String>,
+    pub explain: Option<String>,
     /// Explain one node of the plan instead of printing the plan
     #[arg(long, value_name = "NODE")]
     pub(crate) explain_node: Option<String>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
-    pub(crate) output: Output,
+    pub output: Output,
     /// Exit with 1 when the new nodes cost more than this many dollars per hour
     #[arg(long, value_name = "DOLLARS", value_parser = parse_usd)]
     pub(crate) max_usd: Option<MicroUsd>,
     /// Time of the plan (RFC 3339); the current time when absent
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    pub(crate) now: Option<Timestamp>,
+    pub now: Option<Timestamp>,
     #[command(flatten)]
-    pub(crate) absent: AbsentFlags,
+    #[expect(missing_docs, reason = "a doc comment would become the text of --help")]
+    pub absent: AbsentFlags,
 }
 
 /// Flags of the plan contract that this version does not support; they are rejected, never ignored.
 #[derive(Debug, Args)]
-pub(crate) struct AbsentFlags {
+pub struct AbsentFlags {
     #[arg(long, hide = true)]
     disrupt: bool,
     #[arg(long, hide = true)]
@@ -140,7 +141,7 @@ pub(crate) struct AbsentFlags {
 impl AbsentFlags {
     /// # Errors
     /// [`Failure`] with the first unsupported flag.
-    pub(crate) fn refuse(&self) -> Result<(), Failure> {
+    pub fn refuse(&self) -> Result<(), Failure> {
         let given = [
             ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
             ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),

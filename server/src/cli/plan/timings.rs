@@ -23,7 +23,7 @@ pub(crate) struct Stopwatch {
 }
 
 impl Stopwatch {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { wall: Instant::now(), cpu: cpu_time() }
     }
 
@@ -37,13 +37,13 @@ impl Stopwatch {
 }
 
 /// Measures one run: first parsing, then planning.
-pub(crate) struct Measurement {
+pub struct Measurement {
     phase: Stopwatch,
     read_ms: f64,
 }
 
 impl Measurement {
-    pub(crate) fn start() -> Self {
+    pub fn start() -> Self {
         Self { phase: Stopwatch::start(), read_ms: 0.0 }
     }
 

@@ -1,8 +1,8 @@
 use futures::FutureExt;
 
 use super::*;
-use crate::store::lease::{LeaseOutcome, Scope};
-use crate::store::memory::MemoryStore;
+use store::lease::{LeaseOutcome, Scope};
+use store::memory::MemoryStore;
 
 fn lease(cluster: &str, epoch: u64) -> Lease {
     Lease { scope: Scope::cluster(cluster), owner: "a".to_owned(), epoch }

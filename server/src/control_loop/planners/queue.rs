@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use engine::control::{ClusterId, PlanRequest};
+use controller::PlanRequest;
+use model::ClusterId;
 
 /// Assumed planning time of one pod, for ordering. A plan is overtaken only by plans that are
 /// smaller by more than the time it arrived earlier.
@@ -94,9 +95,9 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use engine::control::PlanNumber;
-    use engine::input::PlanningInput;
-    use engine::model::{Pod, PodShape};
+    use controller::PlanNumber;
+    use model::input::PlanningInput;
+    use model::{Pod, PodShape};
 
     use super::*;
 

@@ -1,8 +1,8 @@
 use super::*;
-use crate::clock;
-use crate::store::guardrails::FreezeOrder;
-use crate::store::lease::Scope;
-use crate::store::memory::MemoryStore;
+use store::clock;
+use store::guardrails::FreezeOrder;
+use store::lease::Scope;
+use store::memory::MemoryStore;
 
 async fn next(events: &mut mpsc::Receiver<SessionEvent>) -> Event {
     let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();

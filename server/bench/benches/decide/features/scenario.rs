@@ -2,9 +2,9 @@
 //! NodePool, all of EC2.
 
 use anyhow::{Result, anyhow};
-use engine::input::PlanningInput;
-use engine::model::Timestamp;
 use manifests::{Options, Source};
+use model::Timestamp;
+use model::input::PlanningInput;
 use serde_json::{Value, json};
 
 /// `topology.kubernetes.io/zone`.

@@ -5,7 +5,7 @@
 //! below are `type,zones,usd`: letters of the zones that offer the type (`*`: all), and the
 //! on-demand price in dollars per hour, prefixed with `~` when estimated.
 
-use engine::model::{CapacityType, Text};
+use model::{CapacityType, Text};
 
 use super::super::exchange::CatalogueError;
 use super::super::price::parse_usd;
@@ -77,7 +77,7 @@ fn read_line(line: &str, index: usize, region: &Region, types: &mut [TypeEntry])
 
 #[cfg(test)]
 mod tests {
-    use engine::model::MicroUsd;
+    use model::MicroUsd;
 
     use super::super::super::columns::Columns;
     use super::*;

@@ -3,12 +3,12 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use engine::model::labels::{
+use model::labels::{
     CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGION, RESERVATION_ID, WINDOWS_BUILD, ZONE, ZONE_ID,
     canonical_key,
 };
-use engine::model::resources::{CPU, MEMORY};
-use engine::model::{CapacityType, MicroUsd, Resources, Text, quantity};
+use model::resources::{CPU, MEMORY};
+use model::{CapacityType, MicroUsd, Resources, Text, quantity};
 use serde_json::{Map, Value};
 
 use super::super::columns::{Columns, Row};

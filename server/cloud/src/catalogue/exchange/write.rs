@@ -1,8 +1,8 @@
 //! Writes a catalogue file.
 
-use engine::model::labels::{INSTANCE_TYPE, OS};
-use engine::model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
-use engine::model::{Labels, Offering, Resources, Text, quantity};
+use model::labels::{INSTANCE_TYPE, OS};
+use model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
+use model::{Labels, Offering, Resources, Text, quantity};
 use serde_json::{Map, Value, json};
 
 use super::super::offerings::OfferingBuilder;

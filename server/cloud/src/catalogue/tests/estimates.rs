@@ -1,6 +1,6 @@
 //! Prices: known, estimated, missing.
 
-use engine::model::{CapacityType, MicroUsd, Offering, Text};
+use model::{CapacityType, MicroUsd, Offering, Text};
 
 use super::super::{Built, NodeClassSettings, RegionOptions, Snapshot, SubnetZone, build};
 use super::{build_us_east_1, builtin, find, is_available, offering_of, texts};

@@ -1,6 +1,6 @@
 //! The catalogue as a file.
 
-use engine::model::resources::PODS;
+use model::resources::PODS;
 use serde_json::{Value, json};
 
 use super::super::{CatalogueError, KubeletSettings, NodeClassSettings, RegionOptions, Snapshot, build};

@@ -1,6 +1,6 @@
 //! Effects of a NodeClass: launchable types, zones, and reservations.
 
-use engine::model::{CapacityType, Requirement};
+use model::{CapacityType, Requirement};
 
 use super::super::{AmiFamily, NetworkInterface, NodeClassSettings, ReservationEntry, SubnetZone};
 use super::{build_us_east_1, find, is_available, offering_of, requirements};
@@ -95,7 +95,7 @@ fn reservations_are_offerings_that_cost_nothing() {
     let reservations = vec![reservation("cr-three", "us-east-1a"), one, expiring, spent, elsewhere];
     let built = build_us_east_1(&NodeClassSettings { reservations, ..NodeClassSettings::default() });
     let reserved = |id: &str| {
-        let of = |o: &&engine::model::Offering| o.reservation.as_ref().is_some_and(|r| r.id.as_ref() == id);
+        let of = |o: &&model::Offering| o.reservation.as_ref().is_some_and(|r| r.id.as_ref() == id);
         find(&built, "m5.large").offerings.iter().find(of).unwrap()
     };
     let three = reserved("cr-three");

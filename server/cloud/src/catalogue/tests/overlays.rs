@@ -1,6 +1,6 @@
 //! NodeOverlays.
 
-use engine::model::{
+use model::{
     CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Offering, Operator, Requirement, Requirements,
     Reservation, Resources, Text,
 };

@@ -1,6 +1,6 @@
 //! Capacity and allocatable of known types.
 
-use engine::model::Resources;
+use model::Resources;
 
 use super::super::{AmiFamily, KubeletSettings, NetworkInterface, NodeClassSettings, RegionOptions, Threshold, build};
 use super::{MIB, build_us_east_1, builtin, find};

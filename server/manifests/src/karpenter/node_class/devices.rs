@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use cloud::catalogue::{AmiFamily, NetworkInterface};
-use engine::model::resources::EPHEMERAL_STORAGE;
+use model::resources::EPHEMERAL_STORAGE;
 
 use crate::Cursor;
 

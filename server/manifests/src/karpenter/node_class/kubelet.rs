@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use cloud::catalogue::{KubeletSettings, Threshold};
-use engine::model::{Resources, Text};
+use model::{Resources, Text};
 
 use crate::Cursor;
 

@@ -1,7 +1,7 @@
 //! `status` of an EC2NodeClass: the resources that the selectors found in the account.
 
 use cloud::catalogue::{ReservationEntry, SubnetZone};
-use engine::model::{Operator, Requirement, Requirements, Text};
+use model::{Operator, Requirement, Requirements, Text};
 
 use crate::Cursor;
 

@@ -1,0 +1,201 @@
+//! Field-by-field conversion of single objects.
+
+use std::sync::Arc;
+
+use controller::cluster::{
+    ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
+};
+use fleetwright_proto::v1;
+use manifests::karpenter::duration;
+use model::labels::{NODEPOOL, canonical_key};
+use model::{
+    Effect, Labels, Millis, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
+};
+
+use super::problems::{FieldError, FieldReader};
+use crate::encode::MANAGED;
+
+const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+/// Drain instruction as JSON, stored by the agent on the Node.
+const DRAIN: &str = "fleetwright.dev/drain";
+
+/// Converts a pod with resolved references. `problem` is the reason why its shape is unschedulable.
+pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>, problem: Option<&Text>) -> PodRecord {
+    // Fields that move strings out of `pod` come after those that only read them.
+    let phase = phase(pod.phase());
+    let owner = pod.owner.as_ref();
+    let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
+    PodRecord {
+        daemon: owned_by("apps/", "DaemonSet").map(|o| format!("{}/{}", pod.namespace, o.name).into()),
+        mirror: owned_by("v1", "Node").is_some(),
+        workload: match owner {
+            Some(owner) => format!("{}/{}", owner.kind, owner.name).into(),
+            None => format!("Pod/{}", pod.name).into(),
+        },
+        do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(do_not_disrupt),
+        key: PodKey { namespace: pod.namespace.into(), name: pod.name.into() },
+        uid: pod.uid.into(),
+        shape,
+        labels,
+        volumes: None,
+        node: filled(&pod.node_name),
+        nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
+        own_nomination: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
+        phase,
+        terminating: pod.deleted_at_ms != 0,
+        scheduling: match pod.scheduled_reason.as_str() {
+            "Unschedulable" => Scheduling::Unschedulable,
+            "SchedulingGated" => Scheduling::Gated,
+            _ => Scheduling::Unseen,
+        },
+        created: moment(pod.created_at_ms),
+        started: moment(pod.started_at_ms),
+        invalid: problem.cloned(),
+        ready: pod.ready,
+        external_scale_up: moment(pod.external_scale_up_ms),
+    }
+}
+
+fn phase(phase: v1::PodPhase) -> PodPhase {
+    match phase {
+        v1::PodPhase::Unspecified | v1::PodPhase::Pending => PodPhase::Pending,
+        v1::PodPhase::Running => PodPhase::Running,
+        v1::PodPhase::Succeeded => PodPhase::Succeeded,
+        v1::PodPhase::Failed => PodPhase::Failed,
+    }
+}
+
+/// `true` or a positive duration; any other value protects nothing (Karpenter: do-not-disrupt).
+fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
+    if value == "true" {
+        return Some(DoNotDisrupt::Always);
+    }
+    duration::parse(value).filter(|duration| *duration > Millis::ZERO).map(DoNotDisrupt::For)
+}
+
+/// Converts a Node; also returns the first unreadable field. A partly unreadable Node is
+/// unschedulable and protected from disruption.
+pub(super) fn node(node: &v1::NodeRecord) -> (NodeRecord, Option<String>) {
+    let mut reading = FieldReader::of(&node.problem);
+    let taints = taints("taints", &node.taints, &mut reading);
+    let allocatable = resources("allocatable", &node.allocatable, &mut reading);
+    let capacity = resources("capacity", &node.capacity, &mut reading);
+    let read = NodeRecord {
+        name: node.name.as_str().into(),
+        provider_id: node.provider_id.as_str().into(),
+        labels: canonical(&node.labels),
+        taints,
+        unschedulable: node.unschedulable || !reading.is_whole(),
+        ready: node.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        deleting: node.deleted_at_ms != 0,
+        do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true") || !reading.is_whole(),
+        allocatable,
+        capacity,
+        created: moment(node.created_at_ms),
+        drain_deadline: annotation(&node.annotations, DRAIN).and_then(drain_deadline),
+    };
+    (read, reading.problem())
+}
+
+/// Deadline of a drain instruction. An unreadable one has none: its pods get more time, not less.
+fn drain_deadline(order: &str) -> Option<Timestamp> {
+    let order: serde_json::Value = serde_json::from_str(order).ok()?;
+    order.get("forceAtMs")?.as_i64().and_then(moment)
+}
+
+/// Converts a NodeClaim; also returns the first unreadable field.
+pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>) {
+    let mut reading = FieldReader::of(&claim.problem);
+    let labels = canonical(&claim.labels);
+    let read = ClaimRecord {
+        name: claim.name.as_str().into(),
+        pool: labels.get(NODEPOOL).cloned().unwrap_or_default(),
+        node_class: claim.node_class.as_ref().map(|class| class.name.as_str().into()).unwrap_or_default(),
+        taints: taints("taints", &claim.taints, &mut reading),
+        startup_taints: taints("startupTaints", &claim.startup_taints, &mut reading),
+        requirements: requirements(&claim.requirements, &mut reading),
+        requests: resources("resources.requests", &claim.requests, &mut reading),
+        provider_id: claim.provider_id.as_str().into(),
+        capacity: resources("capacity", &claim.capacity, &mut reading),
+        allocatable: resources("allocatable", &claim.allocatable, &mut reading),
+        deleting: claim.deleted_at_ms != 0,
+        ours: annotation(&claim.annotations, MANAGED) == Some("true"),
+        created: moment(claim.created_at_ms),
+        last_pod_event: moment(claim.last_pod_event_ms),
+        initialized_at: (claim.conditions.iter())
+            .find(|condition| condition.r#type == "Initialized" && condition.status == "True")
+            .and_then(|condition| moment(condition.last_transition_ms)),
+        condition_digest: claim.conditions.iter().fold(ConditionDigest::default(), |digest, one| {
+            digest.with(&one.r#type, &one.status, &one.reason, &one.message)
+        }),
+        termination_grace_period: duration::parse(&claim.termination_grace_period),
+        labels,
+    };
+    (read, reading.problem())
+}
+
+/// Converts a namespace.
+pub(super) fn namespace(namespace: &v1::NamespaceRecord) -> NamespaceRecord {
+    NamespaceRecord { name: namespace.name.as_str().into(), labels: labels(&namespace.labels) }
+}
+
+/// Labels without canonicalisation.
+pub(super) fn labels(pairs: &[v1::StringPair]) -> Labels {
+    pairs.iter().map(|pair| (pair.key.as_str().into(), pair.value.as_str().into())).collect()
+}
+
+/// Labels of a Node; a deprecated key sets the canonical one if that is absent.
+fn canonical(pairs: &[v1::StringPair]) -> Labels {
+    let mut labels = labels(pairs);
+    for pair in pairs {
+        let key = canonical_key(&pair.key);
+        if key != pair.key {
+            labels.entry(key.into()).or_insert_with(|| pair.value.as_str().into());
+        }
+    }
+    labels
+}
+
+fn annotation<'p>(pairs: &'p [v1::StringPair], key: &str) -> Option<&'p str> {
+    pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
+}
+
+pub(super) fn filled(text: &str) -> Option<Text> {
+    (!text.is_empty()).then(|| text.into())
+}
+
+pub(super) fn moment(millis: i64) -> Option<Timestamp> {
+    (millis != 0).then_some(Timestamp::from_millis(millis))
+}
+
+fn resources(field: &'static str, quantities: &[v1::Quantity], reading: &mut FieldReader) -> Resources {
+    let read = |one: &v1::Quantity| {
+        let amount = quantity::parse(&one.resource, &one.amount);
+        let amount = amount.map_err(|error| FieldError::Quantity { field, resource: one.resource.clone(), error });
+        reading.accept(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
+    };
+    quantities.iter().filter_map(read).collect()
+}
+
+fn taints(field: &'static str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<Taint> {
+    let read = |taint: &v1::Taint| {
+        let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
+        let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
+        let unknown = || FieldError::TaintEffect { field, key: taint.key.clone(), effect: taint.effect.clone() };
+        let effect = reading.accept(effect.ok_or_else(unknown))?;
+        Some(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
+    };
+    taints.iter().filter_map(read).collect()
+}
+
+fn requirements(entries: &[v1::ClaimRequirement], reading: &mut FieldReader) -> Requirements {
+    let read = |entry: &v1::ClaimRequirement| {
+        let operator = Operator::parse(&entry.operator);
+        let unknown =
+            || FieldError::Operator { field: "requirements", key: entry.key.clone(), operator: entry.operator.clone() };
+        let operator = reading.accept(operator.ok_or_else(unknown))?;
+        let values = entry.values.iter().map(|value| Text::from(value.as_str()));
+        Some(Requirement::new(&entry.key, operator, values).with_min_values(entry.min_values))
+    };
+    entries.iter().filter_map(read).collect()
+}

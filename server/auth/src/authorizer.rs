@@ -1,0 +1,311 @@
+//! Authorizes agents and API clients by the trust file on disk and the keys of its token issuers.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::server::ParsedCertificate;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+
+use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileError};
+use super::issuer::IssuerKeys;
+use super::tls::Certificates;
+use super::{AuthError, Client, Scope, token};
+
+/// Maximum delay until a changed file is noticed.
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Maximum delay until an authorized peer is checked again.
+const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Credentials that a peer has presented.
+#[derive(Debug, Clone, Default)]
+pub struct PresentedCredentials {
+    /// Bearer token.
+    pub token: Option<String>,
+    /// Client certificate and its chain, up to an authority that was trusted at the handshake.
+    /// Empty when none was presented.
+    pub certificates: Vec<CertificateDer<'static>>,
+}
+
+/// When an authorization has to be checked again; `None` without authentication.
+pub type ExpiresAt = Option<SystemTime>;
+
+/// Authorizes peers by the trust file.
+#[derive(Debug)]
+pub struct Authorizer {
+    path: Option<PathBuf>,
+    current: Mutex<Current>,
+    issuers: IssuerKeys,
+    /// Certificate authorities of agents; `None` without TLS.
+    authorities: Option<Arc<Certificates>>,
+    /// Number of changes of the trust file and the authorities.
+    changes: watch::Sender<u64>,
+}
+
+#[derive(Debug)]
+struct Current {
+    file: Arc<TrustFile>,
+    version: Option<SystemTime>,
+    checked: Instant,
+}
+
+impl Authorizer {
+    /// Authorizes every peer; for loopback only.
+    pub fn allow_all() -> Self {
+        Self::of(None, Current::of(TrustFile::default(), None))
+    }
+
+    fn of(path: Option<PathBuf>, current: Current) -> Self {
+        Self {
+            path,
+            current: Mutex::new(current),
+            issuers: IssuerKeys::default(),
+            authorities: None,
+            changes: watch::channel(0).0,
+        }
+    }
+
+    /// Authorizes by the trust file at `path`.
+    ///
+    /// # Errors
+    /// The trust file is unreadable or invalid.
+    pub fn read(path: PathBuf) -> Result<Self, TrustFileError> {
+        let version = changed_at(&path);
+        let current = Current::of(TrustFile::read(&path)?, version);
+        Ok(Self::of(Some(path), current))
+    }
+
+    /// Verifies client certificates by the current authorities in `certificates`.
+    pub fn with_authorities(self, authorities: Option<Arc<Certificates>>) -> Self {
+        Self { authorities, ..self }
+    }
+
+    /// Polls for changes of the trust file and the authorities until `stop`, so that open streams
+    /// are checked again.
+    pub async fn watch_files(self: Arc<Self>, stop: CancellationToken) -> anyhow::Result<()> {
+        let mut interval = tokio::time::interval(RELOAD_INTERVAL);
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return Ok(()),
+                _ = interval.tick() => {}
+            }
+            let _current = self.file();
+            if self.authorities.as_ref().is_some_and(|certificates| certificates.refresh()) {
+                self.changes.send_modify(|count| *count += 1);
+            }
+        }
+    }
+
+    /// Completes when an authorization has to be checked again: at `expires_at`, after a change of
+    /// the trust file or the authorities, and after a minute at the latest.
+    pub async fn recheck_due(&self, changes: &mut watch::Receiver<u64>, expires_at: ExpiresAt) {
+        let left = expires_at.map_or(RECHECK_INTERVAL, |at| at.duration_since(SystemTime::now()).unwrap_or_default());
+        tokio::select! {
+            () = tokio::time::sleep(left.min(RECHECK_INTERVAL)) => {}
+            changed = changes.changed() => drop(changed),
+        }
+    }
+
+    /// Subscribes to changes of the trust file and the authorities.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Whether peers have to authenticate.
+    pub(crate) fn enforces(&self) -> bool {
+        self.path.is_some()
+    }
+
+    /// Current trust file. An invalid new version leaves the last valid one in effect.
+    fn file(&self) -> Arc<TrustFile> {
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(path) = self.path.as_ref().filter(|_| current.checked.elapsed() >= RELOAD_INTERVAL) {
+            current.checked = Instant::now();
+            let version = changed_at(path);
+            if version != current.version {
+                match TrustFile::read(path) {
+                    Ok(file) => {
+                        info!(path = %path.display(), "trust file reloaded");
+                        *current = Current::of(file, version);
+                        self.changes.send_modify(|count| *count += 1);
+                    }
+                    Err(error) => {
+                        warn!(%error, "cannot reload trust file; keeping previous version")
+                    }
+                }
+            }
+        }
+        Arc::clone(&current.file)
+    }
+
+    /// Authorizes the peer with `credentials` as agent of `cluster`; returns when to check again.
+    ///
+    /// # Errors
+    /// The reason of the rejection.
+    pub async fn authorize_agent(
+        &self,
+        cluster: &str,
+        credentials: &PresentedCredentials,
+    ) -> Result<ExpiresAt, AuthError> {
+        if !self.enforces() {
+            return Ok(None);
+        }
+        let file = self.file();
+        let mut why = AuthError(format!("the trust file has no agent of cluster {cluster:?}"));
+        for entry in file.agents.iter().filter(|entry| entry.cluster == cluster) {
+            let result = match (&entry.token, &entry.certificate_name) {
+                (Some(issuer), _) => self.token(issuer, credentials.token.as_deref()).await.map(Some),
+                (None, Some(name)) => self.certificate(name, &credentials.certificates).map(Some),
+                (None, None) => continue,
+            };
+            match result {
+                Ok(until) => return Ok(until),
+                Err(denial) => why = denial,
+            }
+        }
+        Err(why)
+    }
+
+    /// Checks cheaply whether the peer with `credentials` may be the agent of some cluster, without
+    /// requests to an issuer and without verifying signatures. Runs before any message of the peer
+    /// is read.
+    ///
+    /// # Errors
+    /// The reason of the rejection.
+    pub(crate) fn precheck_agent(&self, credentials: &PresentedCredentials) -> Result<(), AuthError> {
+        if !self.enforces() {
+            return Ok(());
+        }
+        let file = self.file();
+        let mut entries = file.agents.iter();
+        let issuer = credentials.token.as_deref().map(token::claimed_issuer).transpose()?;
+        let known = |entry: &AgentTrust| match (&entry.token, &entry.certificate_name) {
+            (Some(trusted), _) => issuer.as_deref() == Some(trusted.issuer.as_str()),
+            (None, Some(name)) => matches_name(name, credentials.certificates.first()).is_ok(),
+            (None, None) => false,
+        };
+        match (entries.any(known), &issuer, credentials.certificates.first()) {
+            (true, ..) => Ok(()),
+            (_, None, None) => Err(AuthError("no bearer token and no client certificate presented".to_owned())),
+            (_, Some(issuer), _) => {
+                Err(AuthError(format!("the trust file has no agent with tokens issued by {issuer:?}")))
+            }
+            (_, None, Some(_)) => Err(AuthError("the trust file has no agent with this certificate".to_owned())),
+        }
+    }
+
+    /// Verifies a certificate for `name`; returns its expiry, at most a minute ahead.
+    fn certificate(&self, name: &str, chain: &[CertificateDer<'static>]) -> Result<SystemTime, AuthError> {
+        matches_name(name, chain.first())?;
+        let now = SystemTime::now();
+        match &self.authorities {
+            Some(authorities) => {
+                authorities.verify_until(chain, now, RECHECK_INTERVAL).map_err(|error| AuthError(error.to_string()))
+            }
+            None => Ok(now + RECHECK_INTERVAL),
+        }
+    }
+
+    /// Authorizes the client with `token` for the scope `needed`. Without a trust file every client
+    /// has every scope.
+    ///
+    /// # Errors
+    /// The token is unknown, or its scope is insufficient.
+    pub(crate) async fn authorize_client(
+        &self,
+        token: Option<&str>,
+        needed: Scope,
+    ) -> Result<Option<Client>, AuthError> {
+        if !self.enforces() {
+            return Ok(None);
+        }
+        let client = self.identify_client(token).await?;
+        if client.scope < needed {
+            let (name, scope) = (client.name, client.scope);
+            return Err(AuthError(format!("{name} has scope {scope}; this needs scope {needed}")));
+        }
+        Ok(Some(client))
+    }
+
+    async fn identify_client(&self, token: Option<&str>) -> Result<Client, AuthError> {
+        let Some(token) = token else { return Err(AuthError("no bearer token was sent".to_owned())) };
+        let file = self.file();
+        let hash = in_hexadecimal(&Sha256::digest(token));
+        let named = |entry: &ClientTrust| Client { name: entry.name.clone(), scope: entry.scope };
+        let fixed = file.clients.iter().find(|entry| {
+            // Hashes are compared, so the timing reveals nothing about the token.
+            entry.token_sha256.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&hash))
+        });
+        if let Some(entry) = fixed {
+            let expired = entry.expires.filter(|expires| expires.as_second() <= now_s());
+            return match expired {
+                None => Ok(named(entry)),
+                Some(expires) => Err(AuthError(format!("the token of {} expired at {expires}", entry.name))),
+            };
+        }
+        for entry in &file.clients {
+            if let Some(issuer) = &entry.token
+                && self.token(issuer, Some(token)).await.is_ok()
+            {
+                return Ok(named(entry));
+            }
+        }
+        Err(AuthError("the trust file has no client with this token".to_owned()))
+    }
+
+    async fn token(&self, issuer: &IssuerTrust, token: Option<&str>) -> Result<SystemTime, AuthError> {
+        let Some(token) = token else { return Err(AuthError("no bearer token was sent".to_owned())) };
+        let named = token::key_id(token)?;
+        let keys = self.issuers.keys(issuer, named.as_deref()).await?;
+        let ends_s = token::verify(token, issuer, &keys, now_s())?.saturating_add(token::LEEWAY_S);
+        Ok(UNIX_EPOCH + Duration::from_secs(ends_s.unsigned_abs()))
+    }
+}
+
+impl Current {
+    fn of(file: TrustFile, version: Option<SystemTime>) -> Self {
+        Self { file: Arc::new(file), version, checked: Instant::now() }
+    }
+}
+
+/// Checks that the certificate is valid for `name` and not for a wildcard.
+fn matches_name(name: &str, certificate: Option<&CertificateDer<'static>>) -> Result<(), AuthError> {
+    let Some(certificate) = certificate else {
+        return Err(AuthError("no client certificate of an authority in listen.client-ca presented".to_owned()));
+    };
+    let refuse = |why: String| AuthError(format!("the certificate is not for {name:?}: {why}"));
+    let parsed = ParsedCertificate::try_from(certificate).map_err(|error| refuse(error.to_string()))?;
+    let holds = |name: String| {
+        let wanted = ServerName::try_from(name).map_err(|error| refuse(error.to_string()))?;
+        rustls::client::verify_server_name(&parsed, &wanted).map_err(|error| refuse(error.to_string()))
+    };
+    holds(name.to_owned())?;
+    match name.split_once('.').map(|(_, domain)| holds(format!("{WILDCARD_PROBE}.{domain}"))) {
+        Some(Ok(())) => {
+            Err(refuse("it is a wildcard certificate, valid for every cluster; issue one per cluster".to_owned()))
+        }
+        Some(Err(_)) | None => Ok(()),
+    }
+}
+
+/// DNS label that no cluster has: a certificate that is valid for it has a wildcard.
+const WILDCARD_PROBE: &str = "fleetwright-asks-for-a-wildcard";
+
+fn in_hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn changed_at(path: &std::path::Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|about| about.modified()).ok()
+}
+
+/// Seconds since 1970.
+fn now_s() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,165 @@
+//! The trust file: maps agent identities to clusters and clients to scopes.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use serde::Deserialize;
+
+use super::Scope;
+
+/// Content of the trust file.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TrustFile {
+    /// Agents. A cluster may have several entries; one match is sufficient.
+    #[serde(default)]
+    pub agents: Vec<AgentTrust>,
+    /// API clients.
+    #[serde(default)]
+    pub clients: Vec<ClientTrust>,
+}
+
+/// Identity of a cluster's agent: a token or a certificate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct AgentTrust {
+    /// Name of the cluster.
+    pub cluster: String,
+    /// Issuer and required claims of its tokens.
+    pub token: Option<IssuerTrust>,
+    /// DNS name in its certificate, which an authority of `listen.client-ca` signed.
+    pub(crate) certificate_name: Option<String>,
+}
+
+/// Token issuer and the required claims.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct IssuerTrust {
+    /// Claim `iss`.
+    pub issuer: String,
+    /// Claim `sub`, such as `system:serviceaccount:fleetwright-system:fleetwright-agent`.
+    pub subject: String,
+    /// Required audience in the claim `aud`.
+    #[serde(default = "audience")]
+    pub audience: String,
+    /// Keys of the issuer as a JSON web key set; absent: fetched by OpenID Connect discovery from
+    /// `<issuer>/.well-known/openid-configuration`.
+    pub(crate) jwks_file: Option<PathBuf>,
+    /// Certificate authorities (PEM) of the issuer's HTTPS address; absent: the public ones.
+    pub ca_file: Option<PathBuf>,
+}
+
+fn audience() -> String {
+    "fleetwright".to_owned()
+}
+
+/// Identity and scope of a client.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ClientTrust {
+    /// Its name, for the audit.
+    pub name: String,
+    /// What it may do.
+    pub scope: Scope,
+    /// SHA-256 of its token, in hexadecimal.
+    pub(crate) token_sha256: Option<String>,
+    /// Expiry of the token; absent: never.
+    pub expires: Option<Timestamp>,
+    /// Token issuer, instead of one fixed token.
+    pub token: Option<IssuerTrust>,
+}
+
+impl TrustFile {
+    /// Reads a trust file. Paths in it are relative to its directory.
+    ///
+    /// # Errors
+    /// The file is unreadable or invalid.
+    pub fn read(path: &Path) -> Result<Self, TrustFileError> {
+        let file_error = |why| TrustFileError { path: path.to_owned(), why };
+        let text = std::fs::read_to_string(path).map_err(|error| file_error(error.into()))?;
+        let folder = path.parent().unwrap_or_else(|| Path::new(""));
+        Self::parse(&text, folder).map_err(file_error)
+    }
+
+    pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, TrustError> {
+        let mut file: Self = toml::from_str(text)?;
+        for agent in &file.agents {
+            agent.check()?;
+        }
+        for client in &file.clients {
+            client.check()?;
+        }
+        distinct(&file.agents)?;
+        let agents = file.agents.iter_mut().filter_map(|agent| agent.token.as_mut());
+        let clients = file.clients.iter_mut().filter_map(|client| client.token.as_mut());
+        for issuer in agents.chain(clients) {
+            for path in [&mut issuer.jwks_file, &mut issuer.ca_file].into_iter().flatten() {
+                *path = folder.join(&*path);
+            }
+        }
+        Ok(file)
+    }
+}
+
+/// A trust file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("trust file {}: {why}", path.display())]
+pub struct TrustFileError {
+    path: PathBuf,
+    why: TrustError,
+}
+
+/// What is wrong with a trust file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TrustError {
+    #[error(transparent)]
+    File(#[from] std::io::Error),
+    #[error(transparent)]
+    Syntax(#[from] toml::de::Error),
+    #[error(
+        "[[agents]] of clusters {0:?} and {1:?} trust the same issuer and subject, or the same certificate-name; give \
+         each cluster its own identity"
+    )]
+    SharedIdentity(String, String),
+    #[error("[[agents]] of cluster {0:?}: give either token = {{ issuer = …, subject = … }} or certificate-name")]
+    AgentIdentity(String),
+    #[error(
+        "[[clients]] {0:?}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
+    )]
+    TokenHash(String),
+    #[error("[[clients]] {0:?}: give either token-sha256 or token = {{ issuer = …, subject = … }}")]
+    ClientIdentity(String),
+}
+
+/// Checks that one identity belongs to one cluster.
+fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
+    let mut known = BTreeMap::new();
+    for AgentTrust { cluster, token, certificate_name } in agents {
+        let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
+        if let Some(other) = known.insert((token, certificate_name), cluster).filter(|other| *other != cluster) {
+            return Err(TrustError::SharedIdentity(other.clone(), cluster.clone()));
+        }
+    }
+    Ok(())
+}
+
+impl AgentTrust {
+    fn check(&self) -> Result<(), TrustError> {
+        if self.token.is_some() == self.certificate_name.is_some() {
+            return Err(TrustError::AgentIdentity(self.cluster.clone()));
+        }
+        Ok(())
+    }
+}
+
+impl ClientTrust {
+    fn check(&self) -> Result<(), TrustError> {
+        match (&self.token_sha256, &self.token) {
+            (Some(hash), None) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(()),
+            (Some(_), None) => Err(TrustError::TokenHash(self.name.clone())),
+            (None, Some(_)) => Ok(()),
+            _ => Err(TrustError::ClientIdentity(self.name.clone())),
+        }
+    }
+}

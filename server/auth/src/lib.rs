@@ -1,0 +1,87 @@
+//! Authentication and authorization. An agent authenticates by a service-account token or a client
+//! certificate and is authorized for one cluster; an API client authenticates by a token and has a
+//! scope. No other module authenticates peers.
+//!
+//! - [`file`]: the trust file of the operator, reloaded when it changes.
+//! - [`token`]: JWT verification from keys and a time; pure.
+//! - [`issuer`]: keys of token issuers, from a file or by OpenID Connect discovery.
+//! - [`authorizer`]: authorizes agents and clients by the trust file and the keys.
+//! - [`middleware`]: authorizes every gRPC method and every page.
+//! - [`admission`]: limits what is read of an agent's stream before admission.
+//! - [`tls`]: TLS listener and its certificates, reloaded when they change.
+//! - [`connections`]: limits on unauthenticated connections.
+//! - [`rate_limit`]: rate limit per agent.
+//!
+//! Without a trust file every peer has every right; startup then rejects any non-loopback address
+//! ([`check_listen_address`]).
+
+pub mod admission;
+pub mod authorizer;
+pub mod connections;
+pub mod file;
+pub mod issuer;
+pub mod middleware;
+pub mod rate_limit;
+pub mod tls;
+pub mod token;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+use serde::Deserialize;
+
+/// Scope of a client; each includes the ones before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Read the fleet.
+    Read,
+    /// Request plans.
+    Plan,
+    /// Freeze, thaw, release a quarantine.
+    Operate,
+    /// Read the audit log.
+    Admin,
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Plan => "plan",
+            Self::Operate => "operate",
+            Self::Admin => "admin",
+        })
+    }
+}
+
+/// Authenticated API client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Client {
+    /// Name for the audit log.
+    pub name: String,
+    /// Scope that the trust file grants.
+    pub scope: Scope,
+}
+
+/// Authentication or authorization failure. Never contains credentials.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AuthError(pub String);
+
+/// Error when `address` is not loopback and TLS or the trust file is missing.
+pub fn check_listen_address(key: &str, address: SocketAddr, tls: bool, trust: bool) -> Option<String> {
+    let missing = match (tls, trust) {
+        _ if address.ip().is_loopback() => return None,
+        (true, true) => return None,
+        (true, false) => "auth.file",
+        (false, true) => "listen.tls-certificate and listen.tls-key",
+        (false, false) => "listen.tls-certificate, listen.tls-key and auth.file",
+    };
+    Some(format!(
+        "{key} = {address} is not a loopback address and requires {missing}; set them, or listen on 127.0.0.1"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

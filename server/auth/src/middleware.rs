@@ -1,0 +1,316 @@
+//! Authorizes every gRPC method and every page.
+//!
+//! An agent names its cluster only in its first message, so the session service authorizes it then.
+//! To get that far it must present a certificate or a token of an issuer in the trust file; until
+//! admission nothing beyond that message is read. Clients are authorized here, and checked again
+//! while a response is streamed.
+
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::extract::{Request as PageRequest, State};
+use axum::http::{HeaderMap, Request, Response, StatusCode, Uri, header};
+use axum::middleware::Next;
+use axum::response::IntoResponse;
+use futures::StreamExt;
+use futures::future::BoxFuture;
+use http_body::Frame;
+use http_body_util::{BodyStream, StreamBody};
+use tonic::Status;
+use tonic::body::Body;
+use tower::{Layer, Service};
+use tracing::warn;
+
+use super::admission::Admission;
+use super::authorizer::{Authorizer, PresentedCredentials};
+use super::tls::Peer;
+use super::{AuthError, Scope};
+
+/// Access requirement of a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AccessRequirement {
+    /// No authentication.
+    Public,
+    /// Agent of a cluster; authorized once the cluster is known.
+    Agent,
+    /// Client with at least this scope.
+    Client(Scope),
+}
+
+/// Requirement of every method, by path. A missing method is rejected.
+const METHODS: &[(&str, AccessRequirement)] = &[
+    ("/fleetwright.v1.AgentService/Connect", AccessRequirement::Agent),
+    ("/fleetwright.v1.FleetService/ListClusters", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/Watch", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/Freeze", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/Thaw", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReleaseQuarantine", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/AcceptClusterUid", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListAudit", AccessRequirement::Client(Scope::Admin)),
+    ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
+    ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
+    ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
+];
+
+/// Requirement of the method at `path`; `None` for an unknown method.
+pub(crate) fn requirement_for(path: &str) -> Option<AccessRequirement> {
+    METHODS.iter().find(|(method, _)| *method == path).map(|(_, requirement)| *requirement)
+}
+
+/// Tower layer of [`AuthService`].
+#[derive(Clone)]
+pub struct AuthLayer(pub Arc<Authorizer>);
+
+impl<S> Layer<S> for AuthLayer {
+    type Service = AuthService<S>;
+
+    fn layer(&self, inner: S) -> AuthService<S> {
+        AuthService { authorizer: Arc::clone(&self.0), inner }
+    }
+}
+
+/// Service behind the authorization.
+#[derive(Clone)]
+pub struct AuthService<S> {
+    authorizer: Arc<Authorizer>,
+    inner: S,
+}
+
+impl<S> Service<Request<Body>> for AuthService<S>
+where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible> + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<Body>, Infallible>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        // Tower: only the instance that was polled ready may be called; its clone is polled later.
+        let unpolled = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, unpolled);
+        let authorizer = Arc::clone(&self.authorizer);
+        Box::pin(async move {
+            let grant = match authorize_request(&authorizer, &mut request).await {
+                Ok(grant) => grant,
+                Err(status) => return Ok(status.into_http()),
+            };
+            let response = inner.call(request).await?;
+            Ok(match grant {
+                Some((token, scope)) => response.map(|body| end_when_revoked(body, authorizer, token, scope)),
+                None => response,
+            })
+        })
+    }
+}
+
+/// Accepts only requests addressed to this host when authentication is off. Prevents DNS rebinding:
+/// a foreign web page could otherwise read the fleet through a local browser.
+fn check_local(uri: &Uri, headers: &HeaderMap) -> Result<(), AuthError> {
+    let header = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let asked = uri.authority().map(|authority| authority.as_str()).or_else(|| header(header::HOST));
+    let origin = header(header::ORIGIN).map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    for (what, host) in [("Host", asked), ("Origin", origin)] {
+        if let Some(host) = host.filter(|host| !is_local(host)) {
+            return Err(AuthError(format!(
+                "{what} {host:?} is not localhost; without auth.file this server accepts only requests for localhost"
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn is_local(host: &str) -> bool {
+    let address = host.parse::<SocketAddr>().map(|address| address.ip());
+    let address = address.or_else(|_| host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>());
+    let name = host.rsplit_once(':').map_or(host, |(name, _port)| name);
+    address.map_or_else(|_| name.eq_ignore_ascii_case("localhost"), |address| address.is_loopback())
+}
+
+/// Token and scope of a client, checked again while the response is streamed.
+type ClientGrant = Option<(Option<String>, Scope)>;
+
+async fn authorize_request(authorizer: &Authorizer, request: &mut Request<Body>) -> Result<ClientGrant, Status> {
+    if !authorizer.enforces() {
+        check_local(request.uri(), request.headers())
+            .map_err(|denial| Status::permission_denied(denial.to_string()))?;
+    }
+    let path = request.uri().path();
+    let requirement = requirement_for(path).ok_or_else(|| Status::unimplemented(format!("unknown method {path}")))?;
+    let credentials = presented_credentials(request);
+    let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
+    // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
+    match requirement {
+        AccessRequirement::Public => {
+            slot.iter().for_each(|slot| slot.mark_active());
+            Ok(None)
+        }
+        AccessRequirement::Agent => {
+            if let Err(denial) = authorizer.precheck_agent(&credentials) {
+                let peer = address(request.extensions().get::<Peer>());
+                warn!(peer, reason = %denial, "agent rejected");
+                return Err(Status::unauthenticated(AGENT_REJECTED));
+            }
+            let stream = match &slot {
+                Some(slot) => Some(slot.open_agent_stream().ok_or_else(one_stream)?),
+                None => None,
+            };
+            let admission = Admission::of(stream);
+            let body = std::mem::take(request.body_mut());
+            *request.body_mut() = admission.limit_body(body);
+            request.extensions_mut().insert(credentials);
+            request.extensions_mut().insert(admission);
+            Ok(None)
+        }
+        AccessRequirement::Client(scope) => {
+            match authorizer.authorize_client(credentials.token.as_deref(), scope).await {
+                Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => Err(full()),
+                Ok(Some(client)) => {
+                    request.extensions_mut().insert(client);
+                    Ok(Some((credentials.token, scope)))
+                }
+                Ok(None) => Ok(None),
+                Err(denial) => Err(rejected(path, request.extensions().get::<Peer>(), &denial)),
+            }
+        }
+    }
+}
+
+/// Status of a stream that is closed because its agent is no longer authorized.
+pub const AGENT_REVOKED: &str = "no longer authorized for this cluster: the credentials have expired or the trust file has \
+    changed; reconnect with a current token or certificate";
+/// Status of a rejected agent; equal for existing and unknown clusters.
+pub const AGENT_REJECTED: &str =
+    "not authorized for this cluster: the credentials do not match the trust file; the server's log has the reason";
+
+fn one_stream() -> Status {
+    Status::resource_exhausted("this connection already has a Connect stream; open another connection")
+}
+
+/// Status when every admitted slot is in use.
+pub fn full() -> Status {
+    Status::resource_exhausted(
+        "connection limit reached, derived from the limit of open files; raise that limit or add a replica",
+    )
+}
+
+/// Streams `body` until its client is no longer authorized. Checked again when the trust file
+/// changes, and every minute.
+fn end_when_revoked(body: Body, authorizer: Arc<Authorizer>, token: Option<String>, scope: Scope) -> Body {
+    let frames = BodyStream::new(body);
+    let refused = Box::pin(async move { wait_until_denied(&authorizer, token.as_deref(), scope).await });
+    let rest = futures::stream::unfold(Some((frames, refused)), async |left| {
+        let (mut frames, mut refused) = left?;
+        tokio::select! {
+            frame = frames.next() => Some((frame?, Some((frames, refused)))),
+            denial = &mut refused => Some((Ok(denial_trailers(&denial)), None)),
+        }
+    });
+    Body::new(StreamBody::new(rest))
+}
+
+async fn wait_until_denied(authorizer: &Authorizer, token: Option<&str>, scope: Scope) -> AuthError {
+    let mut changes = authorizer.changes();
+    loop {
+        authorizer.recheck_due(&mut changes, None).await;
+        if let Err(denial) = authorizer.authorize_client(token, scope).await {
+            warn!(reason = %denial, "closing response: client no longer authorized");
+            return denial;
+        }
+    }
+}
+
+/// Trailers that carry the reason for the end of a response.
+fn denial_trailers<D>(denial: &AuthError) -> Frame<D> {
+    let status = Status::unauthenticated(denial.to_string());
+    let (head, _) = status.into_http::<Body>().into_parts();
+    Frame::trailers(head.headers)
+}
+
+fn address(peer: Option<&Peer>) -> String {
+    peer.map_or_else(|| "unknown".to_owned(), |peer| peer.address.to_string())
+}
+
+fn rejected(path: &str, peer: Option<&Peer>, denial: &AuthError) -> Status {
+    let peer = address(peer);
+    warn!(path, peer, reason = %denial, "client rejected");
+    Status::unauthenticated(format!("{denial}; send `authorization: Bearer <token>`"))
+}
+
+fn presented_credentials(request: &Request<Body>) -> PresentedCredentials {
+    let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone());
+    PresentedCredentials { token: bearer(request.headers()), certificates: certificates.unwrap_or_default() }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().to_owned())
+}
+
+/// Pages without authentication, for health probes.
+const PUBLIC_PAGES: [&str; 2] = ["/healthz", "/readyz"];
+
+/// Authorizes every page. Browsers send the token as the password of HTTP Basic authentication,
+/// with any user name.
+pub async fn authorize_page(
+    State(authorizer): State<Arc<Authorizer>>,
+    request: PageRequest,
+    next: Next,
+) -> axum::response::Response {
+    if !authorizer.enforces()
+        && let Err(denial) = check_local(request.uri(), request.headers())
+    {
+        return (StatusCode::FORBIDDEN, format!("{denial}\n")).into_response();
+    }
+    let slot = request.extensions().get::<Peer>().map(|peer| Arc::clone(&peer.slot));
+    if PUBLIC_PAGES.contains(&request.uri().path()) {
+        slot.iter().for_each(|slot| slot.mark_active());
+        return next.run(request).await;
+    }
+    // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
+    let token = bearer(request.headers()).or_else(|| password(request.headers()));
+    match authorizer.authorize_client(token.as_deref(), Scope::Read).await {
+        Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", full().message())).into_response()
+        }
+        Ok(None) => next.run(request).await,
+        Ok(Some(_)) => {
+            let response = next.run(request).await;
+            response.map(|body| {
+                let trusted = async move { drop(wait_until_denied(&authorizer, token.as_deref(), Scope::Read).await) };
+                axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(trusted)))
+            })
+        }
+        Err(denial) => {
+            warn!(path = request.uri().path(), reason = %denial, "page request rejected");
+            let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"fleetwright\", charset=\"UTF-8\"")];
+            (StatusCode::UNAUTHORIZED, challenge, format!("{denial}\n")).into_response()
+        }
+    }
+}
+
+fn password(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, encoded) = value.split_once(' ')?;
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let decoded = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, encoded.trim()).ok()?;
+    let text = String::from_utf8(decoded).ok()?;
+    text.split_once(':').map(|(_, password)| password.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! Authorization with real keys.
+
+use std::path::Path;
+
+mod deadlines;
+mod endpoints;
+pub mod issuer;
+
+use super::Scope;
+use super::check_listen_address;
+use super::file::TrustFile;
+use super::middleware::{AccessRequirement, requirement_for};
+use super::rate_limit::{RateLimits, TokenBuckets};
+
+#[test]
+fn a_non_loopback_address_requires_tls_and_a_trust_file() {
+    let loopback = "127.0.0.1:7450".parse().unwrap();
+    let everywhere = "0.0.0.0:7450".parse().unwrap();
+    assert_eq!(check_listen_address("listen.grpc", loopback, false, false), None);
+    assert_eq!(check_listen_address("listen.grpc", everywhere, true, true), None);
+    for (tls, trust, missing) in
+        [(false, true, "listen.tls-certificate"), (true, false, "auth.file"), (false, false, "auth.file")]
+    {
+        let refused = check_listen_address("listen.grpc", everywhere, tls, trust).unwrap();
+        assert!(refused.contains(missing), "{refused}");
+    }
+}
+
+#[test]
+fn every_method_has_an_access_requirement() {
+    let set: prost_types::FileDescriptorSet = prost::Message::decode(fleetwright_proto::DESCRIPTOR_SET).unwrap();
+    let mut methods = Vec::new();
+    for file in set.file.iter().filter(|file| file.package() == "fleetwright.v1") {
+        for service in &file.service {
+            let name = |method: &prost_types::MethodDescriptorProto| {
+                format!("/fleetwright.v1.{}/{}", service.name(), method.name())
+            };
+            methods.extend(service.method.iter().map(name));
+        }
+    }
+    assert!(methods.len() > 5, "{methods:?}");
+    let missing: Vec<&String> = methods.iter().filter(|method| requirement_for(method).is_none()).collect();
+    assert!(missing.is_empty(), "methods without an access requirement: {missing:?}");
+    let open: Vec<&String> =
+        methods.iter().filter(|method| requirement_for(method) == Some(AccessRequirement::Public)).collect();
+    assert!(open.is_empty(), "methods without authentication: {open:?}");
+}
+
+#[test]
+fn scopes_include_those_before_them() {
+    assert!(Scope::Read < Scope::Plan && Scope::Plan < Scope::Operate && Scope::Operate < Scope::Admin);
+}
+
+#[test]
+fn a_contradictory_trust_file_is_rejected() {
+    let cases = [
+        ("[[agents]]\ncluster = 'a'\n", "either token"),
+        (
+            "[[agents]]\ncluster = 'a'\ncertificate-name = 'a.example'\ntoken = { issuer = 'i', subject = 's' }\n",
+            "either token",
+        ),
+        ("[[agents]]\ncluster = 'a'\ncertificate = 'a.example'\n", "unknown field"),
+        (
+            "[[agents]]\ncluster = 'a'\ntoken = { issuer = 'i', subject = 's' }\n\
+             [[agents]]\ncluster = 'b'\ntoken = { issuer = 'i', subject = 's' }\n",
+            "\"a\" and \"b\" trust the same",
+        ),
+        ("[[clients]]\nname = 'x'\nscope = 'read'\n", "either token-sha256"),
+        ("[[clients]]\nname = 'x'\nscope = 'read'\ntoken-sha256 = 'abc'\n", "64 hexadecimal digits"),
+        ("[[clients]]\nname = 'x'\nscope = 'everything'\ntoken-sha256 = 'abc'\n", "everything"),
+    ];
+    for (text, expected) in cases {
+        let error = TrustFile::parse(text, Path::new("")).unwrap_err().to_string();
+        assert!(error.contains(expected), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_stream_may_burst_and_is_then_limited() {
+    // Two messages at once, then ten a second: the third waits 100 ms, and after that 100 ms each.
+    let limits = RateLimits { messages_burst: 2, messages_per_s: 10, bytes_burst: 1 << 30, bytes_per_s: 1 << 30 };
+    let mut buckets = TokenBuckets::new(limits, 0);
+    assert_eq!([buckets.charge(1, 0), buckets.charge(1, 0), buckets.charge(1, 0)], [0, 0, 100]);
+    assert_eq!(buckets.charge(1, 100), 100);
+    assert_eq!(buckets.charge(1, 200), 100);
+    // A second without messages refills the two.
+    assert_eq!([buckets.charge(1, 1300), buckets.charge(1, 1300), buckets.charge(1, 1300)], [0, 0, 100]);
+}
+
+#[test]
+fn a_large_message_delays_the_next_one() {
+    // 1,000 bytes at once and 1,000 a second, which is 1 a millisecond: 1,500 bytes leave a debt of
+    // 500.
+    let limits = RateLimits { messages_burst: 100, messages_per_s: 100, bytes_burst: 1_000, bytes_per_s: 1_000 };
+    let mut buckets = TokenBuckets::new(limits, 0);
+    assert_eq!(buckets.charge(1_500, 0), 500);
+    assert_eq!(buckets.charge(0, 500), 0);
+}

@@ -1,0 +1,133 @@
+//! Verifies a signed token (JWT) by an issuer's keys at a given time.
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::jwk::JwkSet;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use serde::Deserialize;
+
+use super::AuthError;
+use super::file::IssuerTrust;
+
+/// Tolerated clock skew between issuer and server, in seconds.
+pub const LEEWAY_S: i64 = 30;
+
+/// Asymmetric algorithms only: the keys of an issuer are public.
+const ALGORITHMS: [Algorithm; 8] = [
+    Algorithm::RS256,
+    Algorithm::RS384,
+    Algorithm::RS512,
+    Algorithm::PS256,
+    Algorithm::PS384,
+    Algorithm::PS512,
+    Algorithm::ES256,
+    Algorithm::ES384,
+];
+
+/// Maximum length; a service-account token has about 1,000 characters.
+const MAX_BYTES: usize = 16 * 1024;
+
+#[derive(Debug, Deserialize)]
+struct Claims {
+    iss: String,
+    sub: String,
+    aud: Audience,
+    exp: i64,
+    #[serde(default)]
+    nbf: i64,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Audience {
+    One(String),
+    Many(Vec<String>),
+}
+
+impl Audience {
+    fn contains(&self, wanted: &str) -> bool {
+        match self {
+            Self::One(audience) => audience == wanted,
+            Self::Many(audiences) => audiences.iter().any(|audience| audience == wanted),
+        }
+    }
+}
+
+/// Key id in the header of a token, if any.
+///
+/// # Errors
+/// The token is malformed or its algorithm is not accepted.
+pub fn key_id(token: &str) -> Result<Option<String>, AuthError> {
+    if token.len() > MAX_BYTES {
+        return Err(AuthError(format!("the token is longer than {MAX_BYTES} bytes")));
+    }
+    let header = decode_header(token).map_err(|error| AuthError(format!("the token cannot be read: {error}")))?;
+    if !ALGORITHMS.contains(&header.alg) {
+        return Err(AuthError(format!("the token's signature algorithm {:?} is not accepted", header.alg)));
+    }
+    Ok(header.kid)
+}
+
+/// Issuer in the unverified claims of a token.
+///
+/// # Errors
+/// The token is malformed or its algorithm is not accepted.
+pub(crate) fn claimed_issuer(token: &str) -> Result<String, AuthError> {
+    #[derive(Deserialize)]
+    struct Claimed {
+        iss: String,
+    }
+    let _key = key_id(token)?;
+    let unreadable = || AuthError("the token cannot be read: its claims name no issuer".to_owned());
+    let claims = token.split('.').nth(1).ok_or_else(unreadable)?;
+    let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| unreadable())?;
+    serde_json::from_slice::<Claimed>(&claims).map(|claimed| claimed.iss).map_err(|_| unreadable())
+}
+
+/// Verifies a token; returns its expiry in seconds since 1970.
+///
+/// # Errors
+/// Wrong issuer, audience or subject, invalid signature, or not valid at `now_s`.
+pub fn verify(token: &str, issuer: &IssuerTrust, keys: &JwkSet, now_s: i64) -> Result<i64, AuthError> {
+    let claims = verify_signature(token, keys)?;
+    let refuse = |why: String| Err(AuthError(why));
+    if claims.iss != issuer.issuer {
+        return refuse(format!("the token is issued by {:?}, not by {:?}", claims.iss, issuer.issuer));
+    }
+    if !claims.aud.contains(&issuer.audience) {
+        return refuse(format!("the token does not have the audience {:?}", issuer.audience));
+    }
+    if claims.sub != issuer.subject {
+        return refuse(format!("the token has the subject {:?}, not {:?}", claims.sub, issuer.subject));
+    }
+    if claims.exp.saturating_add(LEEWAY_S) <= now_s {
+        return refuse(format!("the token has expired {} s ago", now_s.saturating_sub(claims.exp)));
+    }
+    if claims.nbf > now_s.saturating_add(LEEWAY_S) {
+        return refuse(format!("the token is valid only in {} s", claims.nbf.saturating_sub(now_s)));
+    }
+    Ok(claims.exp)
+}
+
+/// Verifies the signature and returns the claims. A token without key id is tried with all keys.
+fn verify_signature(token: &str, keys: &JwkSet) -> Result<Claims, AuthError> {
+    let named = key_id(token)?;
+    let header = decode_header(token).map_err(|error| AuthError(format!("the token cannot be read: {error}")))?;
+    let mut validation = Validation::new(header.alg);
+    // The caller verifies the claims, at its own time.
+    validation.required_spec_claims.clear();
+    validation.validate_exp = false;
+    validation.validate_nbf = false;
+    validation.validate_aud = false;
+    let fits = |id: &Option<String>| named.is_none() || *id == named;
+    let candidates = keys.keys.iter().filter(|key| fits(&key.common.key_id));
+    let mut why = "no key of its issuer has the token's key id".to_owned();
+    for key in candidates {
+        let attempt = DecodingKey::from_jwk(key).and_then(|key| decode::<Claims>(token, &key, &validation));
+        match attempt {
+            Ok(good) => return Ok(good.claims),
+            Err(error) => why = error.to_string(),
+        }
+    }
+    Err(AuthError(format!("the token's signature is invalid: {why}")))
+}

@@ -1,0 +1,44 @@
+//! The observed state of one cluster, and the controller's assignments on top of it.
+//!
+//! Facts arrive as [`Observation`]s and change a [`ClusterState`] only through
+//! [`ClusterState::apply`]; the controller adds assignments (pods planned onto launching capacity).
+//! Nothing here decides. The state yields one complete
+//! [`PlanningInput`](model::input::PlanningInput) when a decision is due.
+//!
+//! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
+//! [`state`] (observed state), `unannounced_deletion` (objects that do not disappear regularly),
+//! `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`] (budgets, node classes, other
+//! autoscalers), `assignments` (pods planned and not bound yet), `drain` (assignments of pods being
+//! drained), `planning` (the state as planning input), [`disruption_policy`] (disruption settings
+//! of NodePools) with [`cron`] (their schedules).
+
+pub mod assignments;
+mod auxiliary;
+pub(crate) mod condition_digest;
+mod drain;
+pub mod external_autoscalers;
+mod node_class;
+pub mod observation;
+mod pdb;
+pub mod planning;
+pub mod record;
+pub mod state;
+mod unannounced_deletion;
+
+pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW, Target};
+pub use auxiliary::{AttachRecord, ProblemRecord};
+pub use condition_digest::ConditionDigest;
+pub use external_autoscalers::AutoscalerRecord;
+pub use node_class::ClassRecord;
+pub use observation::{ClusterSnapshot, Key, Object, Observation};
+pub use pdb::PodBudgetRecord;
+pub use record::{
+    ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord,
+    PoolMeta, PoolRecord, Scheduling,
+};
+pub use state::ClusterState;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! Observations of a cluster: one complete snapshot, then changes of single objects.
+
+use super::auxiliary::{AttachRecord, ProblemRecord};
+use super::external_autoscalers::AutoscalerRecord;
+use super::node_class::ClassRecord;
+use super::pdb::PodBudgetRecord;
+use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
+use model::Text;
+
+/// A decoded fact from the cluster's agent.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observation {
+    /// All objects. An object that is missing here does not exist.
+    Snapshot(Box<ClusterSnapshot>),
+    /// An object was created or changed.
+    Upsert(Box<Object>),
+    /// An object was deleted.
+    Delete(Key),
+}
+
+impl Observation {
+    /// An observation of a created or changed object.
+    #[must_use]
+    pub fn upsert(object: Object) -> Self {
+        Self::Upsert(Box::new(object))
+    }
+}
+
+/// All objects of a cluster, in any order.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct ClusterSnapshot {
+    /// Pods.
+    pub pods: Vec<PodRecord>,
+    /// Nodes.
+    pub nodes: Vec<NodeRecord>,
+    /// NodeClaims.
+    pub claims: Vec<ClaimRecord>,
+    /// NodePools, each with the catalogue of its NodeClass.
+    pub pools: Vec<PoolRecord>,
+    /// DaemonSets.
+    pub daemons: Vec<DaemonRecord>,
+    /// Namespaces.
+    pub namespaces: Vec<NamespaceRecord>,
+    /// PodDisruptionBudgets.
+    pub budgets: Vec<PodBudgetRecord>,
+    /// EC2NodeClasses.
+    pub classes: Vec<ClassRecord>,
+    /// Attach limits of nodes.
+    pub attach: Vec<AttachRecord>,
+    /// Other autoscalers.
+    pub autoscalers: Vec<AutoscalerRecord>,
+    /// Objects that cannot be read or watched.
+    pub problems: Vec<ProblemRecord>,
+}
+
+/// One observed object.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Object {
+    /// A pod.
+    Pod(PodRecord),
+    /// A Node.
+    Node(NodeRecord),
+    /// A NodeClaim.
+    Claim(ClaimRecord),
+    /// A NodePool.
+    Pool(PoolRecord),
+    /// A DaemonSet.
+    Daemon(DaemonRecord),
+    /// A namespace.
+    Namespace(NamespaceRecord),
+    /// A PodDisruptionBudget.
+    PodBudget(PodBudgetRecord),
+    /// An EC2NodeClass.
+    Class(ClassRecord),
+    /// The attach limits of a node.
+    Attach(AttachRecord),
+    /// Another autoscaler.
+    Autoscaler(AutoscalerRecord),
+    /// An object that cannot be read or watched.
+    Problem(ProblemRecord),
+}
+
+/// Identity of one observed object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Key {
+    /// A pod.
+    Pod(PodKey),
+    /// A Node.
+    Node(Text),
+    /// A NodeClaim.
+    Claim(Text),
+    /// A NodePool.
+    Pool(Text),
+    /// A DaemonSet, by namespace and name.
+    Daemon(Text, Text),
+    /// A namespace.
+    Namespace(Text),
+    /// A PodDisruptionBudget, by namespace and name.
+    PodBudget(Text, Text),
+    /// An EC2NodeClass.
+    Class(Text),
+    /// The attach limits of a node.
+    Attach(Text),
+    /// Another autoscaler.
+    Autoscaler(Text),
+    /// A problem, by its object.
+    Problem(Text),
+}

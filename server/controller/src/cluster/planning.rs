@@ -1,0 +1,313 @@
+//! The observed state as one complete planning input.
+//!
+//! Assigned pods are not planned again; they count as pods of their target. Pods of machines marked
+//! for deletion are planned before they are evicted, so that their new machine launches in time
+//! (Karpenter: pods of nodes marked for deletion).
+
+use std::collections::BTreeMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::assignments::Target;
+use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
+use super::state::ClusterState;
+use model::input::{PlanningInput, Policy};
+use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
+use model::{
+    BoundPod, DaemonSet, Effect, Labels, Node, NodePool, NodeStage, NotReady, Pod, PodShape, Resources, Taint, Text,
+    Timestamp, VolumeAlternatives,
+};
+
+/// Taint of a Node that is not registered yet.
+pub const UNREGISTERED: &str = "karpenter.sh/unregistered";
+
+/// Whether `taint` is removed without this server while a node initializes (Karpenter: known
+/// ephemeral taints).
+#[must_use]
+pub fn is_ephemeral(taint: &Taint) -> bool {
+    let hard = taint.effect != Effect::PreferNoSchedule;
+    match taint.key.as_ref() {
+        "node.kubernetes.io/not-ready" => hard,
+        "node.kubernetes.io/unreachable" | "node.cloudprovider.kubernetes.io/uninitialized" => {
+            taint.effect == Effect::NoSchedule
+        }
+        UNREGISTERED => taint.effect == Effect::NoExecute,
+        key => key.starts_with("readiness.k8s.io/"),
+    }
+}
+
+fn is_label_true(labels: &Labels, key: &str) -> bool {
+    labels.get(key).is_some_and(|value| value.as_ref() == "true")
+}
+
+impl NodeRecord {
+    /// Whether the Node is registered: `karpenter.sh/registered`.
+    #[must_use]
+    pub fn is_registered(&self) -> bool {
+        is_label_true(&self.labels, REGISTERED)
+    }
+
+    /// Whether the Node is initialized: `karpenter.sh/initialized`.
+    #[must_use]
+    pub fn is_initialized(&self) -> bool {
+        is_label_true(&self.labels, INITIALIZED)
+    }
+}
+
+impl ClusterState {
+    /// The planning input for all demand. Catalogues are those of the observed NodePools.
+    #[must_use]
+    pub fn planning_input(&self, policy: &Policy, now: Timestamp) -> PlanningInput {
+        self.planning_input_for(self.demand(now), policy, now)
+    }
+
+    /// The planning input for these pods of the demand, by namespace and name.
+    #[must_use]
+    pub fn planning_input_for(&self, demand: Vec<&PodRecord>, policy: &Policy, now: Timestamp) -> PlanningInput {
+        let mut tables = Tables::default();
+        let pods = demand.into_iter().map(|pod| tables.pod(pod)).collect();
+        let nodes = self.planning_nodes(&mut tables);
+        let daemons = (self.daemons())
+            .map(|daemon| DaemonSet {
+                namespace: daemon.namespace.clone(),
+                name: daemon.name.clone(),
+                shape: tables.shapes.index(&daemon.shape),
+                labels: tables.labels.index(&daemon.labels),
+            })
+            .collect();
+        PlanningInput {
+            shapes: tables.shapes.values,
+            label_sets: tables.labels.values,
+            volume_sets: tables.volumes.values,
+            pods,
+            nodes,
+            pools: self.pools().map(|record| self.planning_pool(record)).collect(),
+            daemons,
+            namespaces: self.namespaces().clone(),
+            policy: policy.clone(),
+            now,
+        }
+    }
+
+    /// Whether `pod` needs a node and has no assignment.
+    #[must_use]
+    pub fn is_demand(&self, pod: &PodRecord, now: Timestamp) -> bool {
+        let leaves = || {
+            pod.node.as_ref().is_some_and(|node| self.is_node_terminating(node))
+                && pod.is_reschedulable()
+                && !pod.blocks_disruption(now)
+        };
+        let waits = || {
+            pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.external_hold_until(pod, now).is_none()
+        };
+        self.assignments.get(&pod.key).is_none() && (waits() || leaves())
+    }
+
+    /// An unmanaged NodePool is marked as not ready, with the reason.
+    fn planning_pool(&self, record: &PoolRecord) -> NodePool {
+        let mut pool = record.pool.clone();
+        if let Some(why) = self.unmanaged_reason(record) {
+            pool.not_ready = Some(NotReady::NodePool(why));
+        }
+        pool
+    }
+
+    fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
+        let mut assigned: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
+        for (key, assignment) in self.assignments.iter() {
+            let name = match &assignment.target {
+                Target::Claim(claim) => self.node_of_claim(claim).map_or(claim, |node| &node.name),
+                Target::Node(node) => node,
+            };
+            if let Some(pod) = self.pod(key) {
+                assigned.entry(name.clone()).or_default().push(pod);
+            }
+        }
+        for pod in self.nominated_pods().filter(|pod| self.assignments.get(&pod.key).is_none()) {
+            if let Some(node) = self.nominated_node(pod) {
+                assigned.entry(node.clone()).or_default().push(pod);
+            }
+        }
+        let node_of_record = self.nodes().map(|node| self.node_of_record(node));
+        let in_flight = self.claims().filter(|claim| self.node_of_claim(&claim.name).is_none());
+        let mut nodes: Vec<Node> =
+            node_of_record.chain(in_flight.map(|claim| self.node_of_claim_in_flight(claim))).collect();
+        nodes.sort_by(|a, b| a.name.cmp(&b.name));
+        let bound = self.bound_pods(&nodes);
+        for (node, bound) in nodes.iter_mut().zip(bound) {
+            let leaving = node.stage == NodeStage::Deleting;
+            let bound = bound.into_iter().map(|pod| (pod, leaving && pod.is_reschedulable()));
+            let due = assigned.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
+            node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
+        }
+        nodes
+    }
+
+    /// Non-terminal pods on each of these nodes, by namespace and name: one pass over all pods
+    /// costs far less than a lookup for each node.
+    fn bound_pods(&self, nodes: &[Node]) -> Vec<Vec<&PodRecord>> {
+        let places: FxHashMap<&Text, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
+        let mut bound = vec![Vec::new(); nodes.len()];
+        for pod in self.pods().filter(|pod| !pod.is_terminal()) {
+            if let Some(at) = pod.node.as_ref().and_then(|node| places.get(node)) {
+                bound[*at].push(pod);
+            }
+        }
+        bound
+    }
+
+    fn node_of_record(&self, node: &NodeRecord) -> Node {
+        let claim = self.claim_of_node(node);
+        let pool = node.labels.get(NODEPOOL).or(claim.map(|claim| &claim.pool)).cloned();
+        let initialized = pool.is_none() || node.is_initialized();
+        let mut labels = node.labels.clone();
+        labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());
+        // Until a node is initialized, it is planned as it will be: with the taints and resources of its NodeClaim.
+        let mut taints = node.taints.clone();
+        if !initialized {
+            let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
+            taints.retain(|taint| !is_ephemeral(taint) && !startup.contains(taint));
+            for taint in claim.filter(|_| !node.is_registered()).into_iter().flat_map(|claim| &claim.taints) {
+                if !taints.contains(taint) {
+                    taints.push(taint.clone());
+                }
+            }
+        }
+        let terminating = self.is_node_terminating(&node.name);
+        let expected = claim.filter(|_| !initialized);
+        Node {
+            name: node.name.clone(),
+            pool,
+            labels,
+            taints,
+            unschedulable: node.unschedulable,
+            allocatable: fill_missing(&node.allocatable, expected.map(|claim| &claim.allocatable)),
+            capacity: fill_missing(&node.capacity, expected.map(|claim| &claim.capacity)),
+            stage: match (terminating, initialized) {
+                (true, _) => NodeStage::Deleting,
+                (false, true) => NodeStage::Initialized,
+                (false, false) => NodeStage::Registered,
+            },
+            pods: Vec::new(),
+            attach_limits: self.auxiliary.attach.get(&node.name).cloned().unwrap_or_default(),
+            created: node.created,
+        }
+    }
+
+    fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {
+        let mut labels = claim.labels.clone();
+        labels.insert(Text::from(HOSTNAME), claim.name.clone());
+        let terminating = claim.deleting || self.is_marked_for_deletion(&claim.name);
+        Node {
+            name: claim.name.clone(),
+            pool: Some(claim.pool.clone()),
+            labels,
+            taints: claim.taints.clone(),
+            unschedulable: false,
+            allocatable: claim.allocatable.clone(),
+            capacity: claim.capacity.clone(),
+            stage: if terminating { NodeStage::Deleting } else { NodeStage::InFlight },
+            pods: Vec::new(),
+            attach_limits: Vec::new(),
+            created: claim.created,
+        }
+    }
+}
+
+/// A node that initializes reports some resources late (devices above all): missing ones are taken
+/// from the NodeClaim.
+fn fill_missing(reported: &Resources, assigned: Option<&Resources>) -> Resources {
+    let mut whole = reported.clone();
+    for (name, amount) in assigned.into_iter().flat_map(Resources::iter) {
+        if whole.get(name) == 0 {
+            whole.set(name.clone(), amount);
+        }
+    }
+    whole
+}
+
+/// The tables that pods refer to by index.
+#[derive(Default)]
+struct Tables {
+    shapes: Table<PodShape>,
+    labels: Table<Labels>,
+    volumes: Table<VolumeAlternatives>,
+    /// Index of the attachments of bound pods, by the address of their volumes.
+    attached: FxHashMap<usize, u32>,
+}
+
+impl Tables {
+    /// Attachments of a bound pod's volumes. Their topology does not matter any more.
+    fn attached(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
+        let address = Arc::as_ptr(volumes) as usize;
+        if let Some(known) = self.attached.get(&address) {
+            return *known;
+        }
+        let attachments = volumes.attachments.clone();
+        let index = self.volumes.intern(Arc::new(VolumeAlternatives { attachments, ..VolumeAlternatives::default() }));
+        self.attached.insert(address, index);
+        index
+    }
+
+    fn pod(&mut self, pod: &PodRecord) -> Pod {
+        Pod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            shape: self.shapes.index(&pod.shape),
+            labels: self.labels.index(&pod.labels),
+            volumes: pod.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
+            created: pod.created,
+            workload: pod.workload.clone(),
+            moved_from: pod.node.clone(),
+            invalid: pod.invalid.clone(),
+        }
+    }
+
+    fn bound(&mut self, pod: &PodRecord, leaving: bool) -> BoundPod {
+        BoundPod {
+            namespace: pod.key.namespace.clone(),
+            name: pod.key.name.clone(),
+            shape: self.shapes.index(&pod.shape),
+            labels: self.labels.index(&pod.labels),
+            volumes: pod.volumes.as_ref().map(|volumes| self.attached(volumes)),
+            daemon: pod.daemon.clone(),
+            terminating: pod.terminating,
+            leaving,
+        }
+    }
+}
+
+/// Distinct values in the order of insertion. The address is looked up first, because most pods
+/// share their parts.
+struct Table<T> {
+    values: Vec<T>,
+    by_address: FxHashMap<usize, u32>,
+    by_value: FxHashMap<Arc<T>, u32>,
+}
+
+impl<T> Default for Table<T> {
+    fn default() -> Self {
+        Self { values: Vec::new(), by_address: FxHashMap::default(), by_value: FxHashMap::default() }
+    }
+}
+
+impl<T: Clone + Eq + Hash> Table<T> {
+    fn index(&mut self, value: &Arc<T>) -> u32 {
+        let address = Arc::as_ptr(value) as usize;
+        if let Some(known) = self.by_address.get(&address) {
+            return *known;
+        }
+        let index = self.intern(Arc::clone(value));
+        self.by_address.insert(address, index);
+        index
+    }
+
+    fn intern(&mut self, value: Arc<T>) -> u32 {
+        *self.by_value.entry(value).or_insert_with_key(|value| {
+            self.values.push(T::clone(value));
+            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}

@@ -1,0 +1,340 @@
+//! Facts of single objects, reduced to what scheduling and the node lifecycle need.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::condition_digest::ConditionDigest;
+use model::{
+    DisruptionPolicy, Labels, Millis, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp,
+    VolumeAlternatives,
+};
+
+/// Namespace and name of a pod.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodKey {
+    /// `metadata.namespace`.
+    pub namespace: Text,
+    /// `metadata.name`.
+    pub name: Text,
+}
+
+impl fmt::Display for PodKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// `status.phase` of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum PodPhase {
+    /// Not all containers run yet.
+    #[default]
+    Pending,
+    /// At least one container runs.
+    Running,
+    /// All containers succeeded; it uses no capacity.
+    Succeeded,
+    /// A container failed; it uses no capacity.
+    Failed,
+}
+
+/// What kube-scheduler reported about a pod (condition `PodScheduled`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Scheduling {
+    /// No report yet, or the pod is bound.
+    #[default]
+    Unseen,
+    /// Reason `Unschedulable`: no existing node fits.
+    Unschedulable,
+    /// Reason `SchedulingGated`: it must not be scheduled yet.
+    Gated,
+}
+
+/// `karpenter.sh/do-not-disrupt` on a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DoNotDisrupt {
+    /// While it runs.
+    Always,
+    /// For this long from its start; a pod that has not started is protected.
+    For(Millis),
+}
+
+/// A pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodRecord {
+    /// Namespace and name.
+    pub key: PodKey,
+    /// UID, which differs between pods of the same name.
+    pub uid: Text,
+    /// The part of its specification that scheduling reads.
+    pub shape: Arc<PodShape>,
+    /// `metadata.labels`.
+    pub labels: Arc<Labels>,
+    /// What its volumes require of the node.
+    pub volumes: Option<Arc<VolumeAlternatives>>,
+    /// `spec.nodeName`.
+    pub node: Option<Text>,
+    /// `status.nominatedNodeName` set by kube-scheduler or another component: it reserved that
+    /// node.
+    pub nominated: Option<Text>,
+    /// `status.nominatedNodeName` set by this server.
+    pub own_nomination: Option<Text>,
+    /// `status.phase`.
+    pub phase: PodPhase,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// Condition `PodScheduled`.
+    pub scheduling: Scheduling,
+    /// `metadata.creationTimestamp`.
+    pub created: Option<Timestamp>,
+    /// `status.startTime`.
+    pub started: Option<Timestamp>,
+    /// `Kind/name` of its owner, or `Pod/name`.
+    pub workload: Text,
+    /// `namespace/name` of the DaemonSet that owns it.
+    pub daemon: Option<Text>,
+    /// It is the mirror of a static pod.
+    pub mirror: bool,
+    /// It must not be evicted.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// Why it cannot be scheduled at all.
+    pub invalid: Option<Text>,
+    /// `status.conditions[Ready]` is True.
+    pub ready: bool,
+    /// When Cluster Autoscaler last triggered a scale-up for this pod.
+    pub external_scale_up: Option<Timestamp>,
+}
+
+impl PodRecord {
+    /// A pending pod without special properties.
+    #[must_use]
+    pub fn pending(
+        namespace: impl Into<Text>,
+        name: impl Into<Text>,
+        shape: Arc<PodShape>,
+        labels: Arc<Labels>,
+    ) -> Self {
+        let key = PodKey { namespace: namespace.into(), name: name.into() };
+        Self {
+            uid: Text::from(key.to_string()),
+            workload: Text::from(format!("Pod/{}", key.name)),
+            key,
+            shape,
+            labels,
+            volumes: None,
+            node: None,
+            nominated: None,
+            own_nomination: None,
+            phase: PodPhase::Pending,
+            terminating: false,
+            scheduling: Scheduling::Unschedulable,
+            created: None,
+            started: None,
+            daemon: None,
+            mirror: false,
+            do_not_disrupt: None,
+            invalid: None,
+            ready: false,
+            external_scale_up: None,
+        }
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn is_terminal(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// Whether an instance may be launched for it (Karpenter: provisionable pods).
+    #[must_use]
+    pub fn is_provisionable(&self) -> bool {
+        self.is_unschedulable() && self.nominated.is_none()
+    }
+
+    /// Whether kube-scheduler finds no node for it and a new one could help, regardless of
+    /// nominations.
+    #[must_use]
+    pub fn is_unschedulable(&self) -> bool {
+        self.scheduling == Scheduling::Unschedulable
+            && self.node.is_none()
+            && !self.is_terminal()
+            && !self.terminating
+            && self.daemon.is_none()
+            && !self.mirror
+    }
+
+    /// Whether it belongs to a workload and has not ended: pods of DaemonSets and static pods
+    /// depend on their Nodes.
+    #[must_use]
+    pub fn is_workload(&self) -> bool {
+        !self.is_terminal() && self.daemon.is_none() && !self.mirror
+    }
+
+    /// Whether it is [such a pod](Self::is_workload), bound and not terminating.
+    #[must_use]
+    pub fn is_bound_workload(&self) -> bool {
+        self.node.is_some() && !self.terminating && self.is_workload()
+    }
+
+    /// Whether it is [such a pod](Self::is_workload), not bound and not terminating.
+    #[must_use]
+    pub fn is_pending_workload(&self) -> bool {
+        self.node.is_none() && !self.terminating && self.is_workload()
+    }
+
+    /// Whether it is recreated elsewhere when its node is removed.
+    #[must_use]
+    pub fn is_reschedulable(&self) -> bool {
+        let returns = !self.terminating || self.workload.starts_with("StatefulSet/");
+        !self.is_terminal() && returns && self.daemon.is_none() && !self.mirror
+    }
+
+    /// Whether it must not be evicted at `now`. Applies to DaemonSet and mirror pods as well.
+    #[must_use]
+    pub fn blocks_disruption(&self, now: Timestamp) -> bool {
+        if self.is_terminal() || self.terminating {
+            return false;
+        }
+        match (self.do_not_disrupt, self.started) {
+            (None, _) => false,
+            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::For(_)), None) => true,
+            (Some(DoNotDisrupt::For(wait)), Some(start)) => now.duration_since(start) < wait,
+        }
+    }
+}
+
+/// A Node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct NodeRecord {
+    /// Name.
+    pub name: Text,
+    /// `spec.providerID`, empty when unset.
+    pub provider_id: Text,
+    /// `metadata.labels`.
+    pub labels: Labels,
+    /// `spec.taints`.
+    pub taints: Vec<Taint>,
+    /// `spec.unschedulable`, or part of the Node is unreadable, which might matter to a pod.
+    pub unschedulable: bool,
+    /// Condition `Ready` is True.
+    pub ready: bool,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be read.
+    pub do_not_disrupt: bool,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
+    pub drain_deadline: Option<Timestamp>,
+}
+
+/// A NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimRecord {
+    /// Name.
+    pub name: Text,
+    /// NodePool of the NodeClaim.
+    pub pool: Text,
+    /// EC2NodeClass of the NodePool.
+    pub node_class: Text,
+    /// Labels that its Node will have.
+    pub labels: Labels,
+    /// Taints of the initialized node.
+    pub taints: Vec<Taint>,
+    /// Taints that are removed before the node is initialized.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements of the launch.
+    pub requirements: Requirements,
+    /// Sum of the requests of its planned pods and daemons.
+    pub requests: Resources,
+    /// `status.providerID`, empty until it is launched.
+    pub provider_id: Text,
+    /// `status.capacity`.
+    pub capacity: Resources,
+    /// `status.allocatable`.
+    pub allocatable: Resources,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// It was created by this product, or handed over to it; others are counted and never changed.
+    pub ours: bool,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// `status.lastPodEventTime`.
+    pub last_pod_event: Option<Timestamp>,
+    /// `lastTransitionTime` of the condition `Initialized` while True.
+    pub initialized_at: Option<Timestamp>,
+    /// Digest of `status.conditions`.
+    pub condition_digest: ConditionDigest,
+    /// `spec.terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
+}
+
+/// Facts of a launched instance, for its NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchedFacts {
+    /// Provider id of the instance.
+    pub provider_id: Text,
+    /// Labels that the launch determined: type, zone, capacity type, and those of the type in the
+    /// catalogue.
+    pub labels: Labels,
+    /// Resources of the instance.
+    pub capacity: Resources,
+    /// Resources that pods can use.
+    pub allocatable: Resources,
+}
+
+/// A NodePool: its scheduling part and its disruption settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolRecord {
+    /// The scheduling part. The catalogue is that of its NodeClass; unavailable offerings are
+    /// marked later.
+    pub pool: NodePool,
+    /// Its disruption settings.
+    pub disruption: DisruptionPolicy,
+    /// `metadata.generation` of NodePool and NodeClass, or any other text that changes with their
+    /// specifications.
+    pub revision: Text,
+    /// Its metadata.
+    pub meta: PoolMeta,
+}
+
+/// Metadata of a NodePool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolMeta {
+    /// UID.
+    pub uid: Text,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// The annotation `fleetwright.dev/managed`, if `true` or `false`.
+    pub managed: Option<bool>,
+    /// Why its specification is rejected (condition `ValidationSucceeded`).
+    pub invalid: Option<Text>,
+}
+
+/// A DaemonSet, as the pod that it creates on nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DaemonRecord {
+    /// Namespace.
+    pub namespace: Text,
+    /// Name.
+    pub name: Text,
+    /// Its pod, with the tolerations that the DaemonSet controller adds.
+    pub shape: Arc<PodShape>,
+    /// Labels of its pod.
+    pub labels: Arc<Labels>,
+}
+
+/// A namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NamespaceRecord {
+    /// Name.
+    pub name: Text,
+    /// Labels.
+    pub labels: Labels,
+}

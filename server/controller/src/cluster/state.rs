@@ -1,0 +1,690 @@
+//! Observed state of one cluster, with the indices that decisions need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rustc_hash::FxHashMap;
+
+use super::assignments::{Assignments, Target};
+use super::auxiliary::{AttachRecord, AuxiliaryRecords};
+use super::observation::{ClusterSnapshot, Key, Object, Observation};
+use super::record::{
+    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
+};
+
+use model::{Labels, Text, Timestamp};
+
+/// Observed state of one cluster. Hash tables are used for lookups only and never iterated, so that
+/// iteration order is deterministic.
+#[derive(Debug, Clone, Default)]
+pub struct ClusterState {
+    version: u64,
+    /// When a snapshot was accepted since the agent connected.
+    synced: Option<Timestamp>,
+    pods: BTreeMap<PodKey, PodRecord>,
+    nodes: BTreeMap<Text, NodeRecord>,
+    claims: BTreeMap<Text, ClaimRecord>,
+    pools: BTreeMap<Text, PoolRecord>,
+    daemons: BTreeMap<(Text, Text), DaemonRecord>,
+    namespaces: BTreeMap<Text, Labels>,
+    /// Non-terminal pods of each node; index of `pods`.
+    pods_by_node: FxHashMap<Text, BTreeSet<PodKey>>,
+    /// Unschedulable pods; index of `pods`. With the pods of terminating nodes they are all that
+    /// planning may have to place, however many pods run.
+    unplaced: BTreeSet<PodKey>,
+    /// Pods that another component nominated for a node; index of `pods`.
+    nominated: BTreeSet<PodKey>,
+    /// Number of terminal pods; derived from `pods`.
+    ended: usize,
+    /// Number of workload pods that are bound and not terminating; derived from `pods`.
+    bound_pods: usize,
+    /// Number of workload pods that are not bound; derived from `pods`.
+    pending_pods: usize,
+    /// Number of non-terminal pods on each node, without DaemonSet pods; derived from `pods`.
+    non_daemon_pods: FxHashMap<Text, usize>,
+    /// Nodes and NodeClaims with a deletion timestamp; indices of `nodes` and `claims`.
+    deleting_nodes: BTreeSet<Text>,
+    deleting_claims: BTreeSet<Text>,
+    /// NodeClaims by provider id; index of `claims` and `assumed_claims`.
+    claim_by_provider: FxHashMap<Text, Text>,
+    /// Nodes by provider id; index of `nodes`.
+    node_by_provider: FxHashMap<Text, Text>,
+    /// When a pod other than a DaemonSet's was last bound, ended or deleted, or the node was
+    /// initialized; by node.
+    last_pod_event: FxHashMap<Text, Timestamp>,
+    /// Nodes with a pod event since the last [`ClusterState::take_pod_events`].
+    pod_events: BTreeSet<Text>,
+    /// Decided NodeClaims that the cluster does not show yet; written by the controller.
+    assumed_claims: BTreeMap<Text, ClaimRecord>,
+    /// NodeClaims whose termination has begun; written by the controller.
+    marked_for_deletion: BTreeSet<Text>,
+    /// Budgets, node classes, attach limits, other autoscalers.
+    pub(super) auxiliary: AuxiliaryRecords,
+    /// Assignments of pods; written by the controller, removed by observations.
+    pub assignments: Assignments,
+}
+
+impl ClusterState {
+    /// Version; changes with everything that may change a decision.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Whether a snapshot was accepted since the agent connected.
+    #[must_use]
+    pub fn is_synced(&self) -> bool {
+        self.synced.is_some()
+    }
+
+    /// When the last snapshot was accepted, if one was since the agent connected.
+    #[must_use]
+    pub fn synced_since(&self) -> Option<Timestamp> {
+        self.synced
+    }
+
+    /// Marks the state as outdated until the next snapshot: the agent disconnected.
+    pub fn mark_unsynced(&mut self) {
+        self.synced = None;
+    }
+
+    /// Applies an observation. Pod events are dated `now`.
+    pub fn apply(&mut self, observation: Observation, now: Timestamp) {
+        self.version += 1;
+        match observation {
+            Observation::Snapshot(snapshot) => self.replace(*snapshot, now),
+            Observation::Upsert(object) => self.upsert(*object, now),
+            Observation::Delete(key) => self.delete(&key, now),
+        }
+    }
+
+    fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
+        // Missing objects are deleted first, and pods inserted last: their indices refer to Nodes and NodeClaims.
+        let known: BTreeSet<Text> = self.nodes.keys().cloned().collect();
+        let gone: Vec<Key> = self.keys_missing_from(&snapshot);
+        for key in &gone {
+            self.delete(key, now);
+        }
+        self.auxiliary = AuxiliaryRecords {
+            hold_for: self.auxiliary.hold_for,
+            shadow: self.auxiliary.shadow,
+            external_scale_ups: std::mem::take(&mut self.auxiliary.external_scale_ups),
+            ..AuxiliaryRecords::default()
+        };
+        let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces, .. } = snapshot;
+        let auxiliary = (snapshot.budgets.into_iter().map(Object::PodBudget))
+            .chain(snapshot.classes.into_iter().map(Object::Class))
+            .chain(snapshot.attach.into_iter().map(Object::Attach))
+            .chain(snapshot.autoscalers.into_iter().map(Object::Autoscaler))
+            .chain(snapshot.problems.into_iter().map(Object::Problem));
+        let objects = (namespaces.into_iter().map(Object::Namespace))
+            .chain(auxiliary)
+            .chain(pools.into_iter().map(Object::Pool))
+            .chain(daemons.into_iter().map(Object::Daemon))
+            .chain(claims.into_iter().map(Object::Claim))
+            .chain(nodes.into_iter().map(Object::Node))
+            .chain(pods.into_iter().map(Object::Pod));
+        for object in objects {
+            self.upsert(object, now);
+        }
+        self.restore_pod_event_times(&known, now);
+        self.compact_maps();
+        self.synced = Some(now);
+    }
+
+    /// The first observation of a node outside of `known` is no pod event: its last one is taken
+    /// from the NodeClaim's status (or the time of its initialization), unless a pod on it started
+    /// later. Otherwise a restarted process would make every node wait for `consolidateAfter`
+    /// again.
+    fn restore_pod_event_times(&mut self, known: &BTreeSet<Text>, now: Timestamp) {
+        let first = self.nodes.values().filter(|node| !known.contains(&node.name));
+        let dates = first.filter_map(|node| {
+            let claim = self.claim_of_node(node)?;
+            let recorded = claim.last_pod_event.or(claim.initialized_at)?;
+            let started =
+                self.pods_on(&node.name).filter(|pod| pod.daemon.is_none()).filter_map(|pod| pod.started).max();
+            Some((node.name.clone(), started.map_or(recorded, |started| started.max(recorded)).min(now)))
+        });
+        let dates: Vec<(Text, Timestamp)> = dates.collect();
+        self.last_pod_event.extend(dates);
+        self.pod_events.retain(|node| known.contains(node));
+    }
+
+    /// Rebuilds the maps: a B-tree grown in key order is half empty, one built at once is full, and
+    /// most objects of a snapshot are long-lived.
+    fn compact_maps(&mut self) {
+        self.pods = std::mem::take(&mut self.pods).into_iter().collect();
+        self.nodes = std::mem::take(&mut self.nodes).into_iter().collect();
+        self.claims = std::mem::take(&mut self.claims).into_iter().collect();
+        for pods in self.pods_by_node.values_mut() {
+            *pods = std::mem::take(pods).into_iter().collect();
+        }
+    }
+
+    /// All observed objects as one snapshot.
+    #[must_use]
+    pub fn to_snapshot(&self) -> ClusterSnapshot {
+        let (namespaces, attach) = (self.namespaces.iter(), self.auxiliary.attach.iter());
+        ClusterSnapshot {
+            pods: self.pods.values().cloned().collect(),
+            nodes: self.nodes.values().cloned().collect(),
+            claims: self.claims.values().cloned().collect(),
+            pools: self.pools.values().cloned().collect(),
+            daemons: self.daemons.values().cloned().collect(),
+            namespaces: namespaces
+                .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
+                .collect(),
+            budgets: self.auxiliary.budgets.values().cloned().collect(),
+            classes: self.auxiliary.classes.values().cloned().collect(),
+            attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
+            autoscalers: self.auxiliary.autoscalers.values().cloned().collect(),
+            problems: self.problems().collect(),
+        }
+    }
+
+    fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {
+        let pods: BTreeSet<&PodKey> = snapshot.pods.iter().map(|pod| &pod.key).collect();
+        let nodes: BTreeSet<&Text> = snapshot.nodes.iter().map(|node| &node.name).collect();
+        let claims: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        let pools: BTreeSet<&Text> = snapshot.pools.iter().map(|pool| &pool.pool.name).collect();
+        let daemons: BTreeSet<(&Text, &Text)> = snapshot.daemons.iter().map(|d| (&d.namespace, &d.name)).collect();
+        let namespaces: BTreeSet<&Text> = snapshot.namespaces.iter().map(|namespace| &namespace.name).collect();
+        let missing_pods = self.pods.keys().filter(|key| !pods.contains(key)).cloned().map(Key::Pod);
+        let missing_nodes = self.nodes.keys().filter(|name| !nodes.contains(name)).cloned().map(Key::Node);
+        let missing_claims = self.claims.keys().filter(|name| !claims.contains(name)).cloned().map(Key::Claim);
+        let missing_pools = self.pools.keys().filter(|name| !pools.contains(name)).cloned().map(Key::Pool);
+        let missing_daemons = self.daemons.keys().filter(|(space, name)| !daemons.contains(&(space, name)));
+        let missing_daemons = missing_daemons.cloned().map(|(namespace, name)| Key::Daemon(namespace, name));
+        let missing_spaces = self.namespaces.keys().filter(|name| !namespaces.contains(name)).cloned();
+        (missing_pods.chain(missing_nodes).chain(missing_claims).chain(missing_pools).chain(missing_daemons))
+            .chain(missing_spaces.map(Key::Namespace))
+            .collect()
+    }
+
+    fn upsert(&mut self, object: Object, now: Timestamp) {
+        match object {
+            Object::Pod(pod) => self.upsert_pod(pod, now),
+            Object::Node(node) => self.upsert_node(node, now),
+            Object::Claim(claim) => self.upsert_claim(claim),
+            Object::Pool(pool) => {
+                self.pools.insert(pool.pool.name.clone(), pool);
+            }
+            Object::Daemon(daemon) => {
+                self.daemons.insert((daemon.namespace.clone(), daemon.name.clone()), daemon);
+            }
+            Object::Namespace(namespace) => {
+                self.namespaces.insert(namespace.name, namespace.labels);
+            }
+            Object::PodBudget(budget) => {
+                self.auxiliary.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
+            }
+            Object::Class(class) => {
+                self.auxiliary.classes.insert(class.name.clone(), class);
+            }
+            Object::Attach(attach) => {
+                self.auxiliary.attach.insert(attach.node, attach.limits);
+            }
+            Object::Autoscaler(other) => {
+                self.auxiliary.autoscalers.insert(other.name.clone(), other);
+            }
+            Object::Problem(problem) => {
+                self.auxiliary.problems.insert(problem.about, problem.reason);
+            }
+        }
+    }
+
+    fn upsert_pod(&mut self, pod: PodRecord, now: Timestamp) {
+        let before = self.pods.get(&pod.key).map(|known| self.placement_of(known));
+        let after = self.placement_of(&pod);
+        if before.as_ref() != Some(&after) {
+            self.index_pod_node(&pod.key, before.as_ref(), Some(&after), pod.daemon.is_some(), now);
+        }
+        let is_placed =
+            after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
+        if is_placed {
+            let former_node = before.and_then(|before| before.node);
+            self.release_assignment(&pod.key, former_node.as_ref(), now);
+        }
+        let known = self.pods.remove(&pod.key);
+        self.auxiliary.index_external_scale_up(known.as_ref(), Some(&pod));
+        self.index_pod(known.as_ref(), Some(&pod));
+        self.pods.insert(pod.key.clone(), pod);
+    }
+
+    /// Updates the indices when a pod changes from `known` to `pod`.
+    fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
+        let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
+        self.ended = self.ended + ended(pod) - ended(known);
+        let bound = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_bound_workload));
+        let pending = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_pending_workload));
+        self.bound_pods = self.bound_pods + bound(pod) - bound(known);
+        self.pending_pods = self.pending_pods + pending(pod) - pending(known);
+        self.count_non_daemon_pod(known, -1);
+        self.count_non_daemon_pod(pod, 1);
+        update_index(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
+        update_index(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
+    }
+
+    fn count_non_daemon_pod(&mut self, pod: Option<&PodRecord>, by: isize) {
+        let counted = pod.filter(|pod| pod.daemon.is_none() && !pod.is_terminal());
+        let Some(node) = counted.and_then(|pod| pod.node.as_ref()) else { return };
+        let count = self.non_daemon_pods.get(node).copied().unwrap_or(0).saturating_add_signed(by);
+        if count == 0 {
+            self.non_daemon_pods.remove(node);
+        } else if let Some(known) = self.non_daemon_pods.get_mut(node) {
+            *known = count;
+        } else {
+            self.non_daemon_pods.insert(node.clone(), count);
+        }
+    }
+
+    fn placement_of(&self, pod: &PodRecord) -> PodPlacement {
+        let node = pod.node.clone().filter(|_| !pod.is_terminal());
+        PodPlacement { node, terminating: pod.terminating, uid: pod.uid.clone() }
+    }
+
+    fn index_pod_node(
+        &mut self,
+        key: &PodKey,
+        before: Option<&PodPlacement>,
+        after: Option<&PodPlacement>,
+        daemon: bool,
+        now: Timestamp,
+    ) {
+        let node_of = |placement: Option<&PodPlacement>| placement.and_then(|placement| placement.node.clone());
+        let (old, new) = (node_of(before), node_of(after));
+        if let Some(old) = old.as_ref().filter(|_| old != new)
+            && let Some(pods) = self.pods_by_node.get_mut(old)
+        {
+            pods.remove(key);
+            if pods.is_empty() {
+                self.pods_by_node.remove(old);
+            }
+        }
+        if let Some(new) = &new {
+            self.pods_by_node.entry(new.clone()).or_default().insert(key.clone());
+        }
+        if !daemon {
+            for node in old.into_iter().chain(new) {
+                self.pod_events.insert(node.clone());
+                self.last_pod_event.insert(node, now);
+            }
+        }
+    }
+
+    /// The controller's knowledge of a launch may be ahead of the cluster: it is kept until the
+    /// NodeClaim has it.
+    fn upsert_claim(&mut self, mut claim: ClaimRecord) {
+        let known = self.claims.remove(&claim.name).or_else(|| self.assumed_claims.remove(&claim.name));
+        if let Some(known) = known.filter(|_| claim.provider_id.is_empty()) {
+            let ClaimRecord { provider_id, labels, capacity, allocatable, .. } = known;
+            claim = ClaimRecord { provider_id, labels, capacity, allocatable, ..claim };
+        }
+        if !claim.provider_id.is_empty() {
+            self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
+        }
+        set_membership(&mut self.deleting_claims, &claim.name, claim.deleting);
+        self.claims.insert(claim.name.clone(), claim);
+    }
+
+    fn upsert_node(&mut self, node: NodeRecord, now: Timestamp) {
+        let known = self.nodes.get(&node.name);
+        if node.is_initialized() && !known.is_some_and(NodeRecord::is_initialized) {
+            self.last_pod_event.insert(node.name.clone(), now);
+        }
+        if let Some(known) = known {
+            self.node_by_provider.remove(&known.provider_id);
+        }
+        if !node.provider_id.is_empty() {
+            self.node_by_provider.insert(node.provider_id.clone(), node.name.clone());
+        }
+        set_membership(&mut self.deleting_nodes, &node.name, node.deleting);
+        self.nodes.insert(node.name.clone(), node);
+    }
+
+    fn delete(&mut self, key: &Key, now: Timestamp) {
+        // Indices and assignments of the object are removed with it.
+        match key {
+            Key::Pod(key) => {
+                let mut former_node = None;
+                if let Some(pod) = self.pods.remove(key) {
+                    let before = self.placement_of(&pod);
+                    self.index_pod_node(key, Some(&before), None, pod.daemon.is_some(), now);
+                    self.auxiliary.index_external_scale_up(Some(&pod), None);
+                    self.index_pod(Some(&pod), None);
+                    former_node = before.node;
+                }
+                self.release_assignment(key, former_node.as_ref(), now);
+            }
+            Key::Node(name) => {
+                if let Some(node) = self.nodes.remove(name) {
+                    self.node_by_provider.remove(&node.provider_id);
+                }
+                self.deleting_nodes.remove(name);
+                self.last_pod_event.remove(name);
+                self.pod_events.remove(name);
+                self.assignments.remove_target(&Target::Node(name.clone()));
+            }
+            Key::Claim(name) => {
+                if let Some(claim) = self.claims.remove(name) {
+                    self.claim_by_provider.remove(&claim.provider_id);
+                }
+                self.deleting_claims.remove(name);
+                self.marked_for_deletion.remove(name);
+                self.assignments.remove_target(&Target::Claim(name.clone()));
+            }
+            Key::Pool(name) => {
+                self.pools.remove(name);
+            }
+            Key::Daemon(namespace, name) => {
+                self.daemons.remove(&(namespace.clone(), name.clone()));
+            }
+            Key::Namespace(name) => {
+                self.namespaces.remove(name);
+            }
+            Key::PodBudget(namespace, name) => {
+                self.auxiliary.budgets.remove(&(namespace.clone(), name.clone()));
+            }
+            Key::Class(name) => {
+                self.auxiliary.classes.remove(name);
+            }
+            Key::Attach(node) => {
+                self.auxiliary.attach.remove(node);
+            }
+            Key::Autoscaler(name) => {
+                self.auxiliary.autoscalers.remove(name);
+            }
+            Key::Problem(about) => {
+                self.auxiliary.problems.remove(about);
+            }
+        }
+    }
+
+    /// Adds a decided NodeClaim. It counts as launching capacity until the cluster shows it or it
+    /// is removed.
+    pub fn assume_claim(&mut self, claim: ClaimRecord) {
+        self.version += 1;
+        if !claim.provider_id.is_empty() {
+            self.claim_by_provider.insert(claim.provider_id.clone(), claim.name.clone());
+        }
+        self.assumed_claims.insert(claim.name.clone(), claim);
+    }
+
+    /// Sets the expected resources of an observed NodeClaim that is not launched yet.
+    pub fn set_expected_resources(&mut self, claim: &Text, expected: &ClaimRecord) {
+        self.version += 1;
+        if let Some(claim) = self.claims.get_mut(claim).filter(|claim| claim.provider_id.is_empty()) {
+            claim.capacity = expected.capacity.clone();
+            claim.allocatable = expected.allocatable.clone();
+        }
+    }
+
+    /// Records the facts of a launched instance, ahead of the NodeClaim's status.
+    pub fn record_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
+        self.version += 1;
+        let found = self.claims.get_mut(claim).or_else(|| self.assumed_claims.get_mut(claim));
+        let Some(claim) = found else { return };
+        claim.provider_id = facts.provider_id.clone();
+        claim.labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
+        claim.capacity = facts.capacity.clone();
+        claim.allocatable = facts.allocatable.clone();
+        self.claim_by_provider.insert(facts.provider_id.clone(), claim.name.clone());
+    }
+
+    /// Removes an assumed NodeClaim and its assignments. An observed one is kept.
+    pub fn forget_claim(&mut self, name: &Text) {
+        self.version += 1;
+        if let Some(claim) = self.assumed_claims.remove(name) {
+            self.claim_by_provider.remove(&claim.provider_id);
+            self.marked_for_deletion.remove(name);
+        }
+        self.assignments.remove_target(&Target::Claim(name.clone()));
+    }
+
+    /// Marks a NodeClaim for deletion: its capacity does not count any more, and its pods are
+    /// planned again.
+    pub fn mark_for_deletion(&mut self, claim: &Text) {
+        self.version += 1;
+        self.marked_for_deletion.insert(claim.clone());
+        self.assignments.remove_target(&Target::Claim(claim.clone()));
+        if let Some(node) = self.node_of_claim(claim).map(|node| node.name.clone()) {
+            self.assignments.remove_target(&Target::Node(node));
+        }
+    }
+
+    /// Cancels the deletion of a NodeClaim: its capacity counts again.
+    pub fn unmark_for_deletion(&mut self, claim: &Text) {
+        self.version += 1;
+        self.marked_for_deletion.remove(claim);
+    }
+
+    /// Whether the NodeClaim is marked for deletion.
+    #[must_use]
+    pub fn is_marked_for_deletion(&self, claim: &Text) -> bool {
+        self.marked_for_deletion.contains(claim)
+    }
+
+    /// Whether the Node or its NodeClaim has a deletion timestamp or is marked for deletion.
+    #[must_use]
+    pub fn is_node_terminating(&self, node: &Text) -> bool {
+        let Some(record) = self.nodes.get(node) else { return false };
+        record.deleting
+            || self
+                .claim_of_node(record)
+                .is_some_and(|claim| claim.deleting || self.is_marked_for_deletion(&claim.name))
+    }
+
+    /// The NodeClaim of that name, observed or assumed.
+    #[must_use]
+    pub fn claim(&self, name: &Text) -> Option<&ClaimRecord> {
+        self.claims.get(name).or_else(|| self.assumed_claims.get(name))
+    }
+
+    /// Whether the cluster shows this NodeClaim.
+    #[must_use]
+    pub fn is_claim_observed(&self, name: &Text) -> bool {
+        self.claims.contains_key(name)
+    }
+
+    /// Whether the cluster shows neither a Node nor a pod nor a NodeClaim.
+    #[must_use]
+    pub fn has_no_objects(&self) -> bool {
+        self.nodes.is_empty() && self.pods.is_empty() && self.claims.is_empty()
+    }
+
+    /// Whether the cluster shows no Node, although the agent itself runs on one.
+    #[must_use]
+    pub fn has_no_nodes(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Observed NodeClaims, then assumed ones, each by name.
+    pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
+        self.claims.values().chain(self.assumed_claims.values())
+    }
+
+    /// The Node of a NodeClaim.
+    #[must_use]
+    pub fn node_of_claim(&self, claim: &Text) -> Option<&NodeRecord> {
+        self.node_of_machine(&self.claim(claim)?.provider_id)
+    }
+
+    /// The Node with this provider id.
+    #[must_use]
+    pub fn node_of_machine(&self, provider_id: &Text) -> Option<&NodeRecord> {
+        self.nodes.get(self.node_by_provider.get(provider_id)?)
+    }
+
+    /// The NodeClaim of a Node, by provider id.
+    #[must_use]
+    pub fn claim_of_node(&self, node: &NodeRecord) -> Option<&ClaimRecord> {
+        self.claim(self.claim_by_provider.get(&node.provider_id)?)
+    }
+
+    /// The pod with this key.
+    #[must_use]
+    pub fn pod(&self, key: &PodKey) -> Option<&PodRecord> {
+        self.pods.get(key)
+    }
+
+    /// Pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.pods.values()
+    }
+
+    /// Unschedulable pods (`PodRecord::is_unschedulable`), by namespace and name.
+    pub fn unplaced_pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.unplaced.iter().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Pods that another component nominated for a node, by namespace and name.
+    pub fn nominated_pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.nominated.iter().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Pods that need a node and have no assignment ([`ClusterState::is_demand`]), by namespace and
+    /// name.
+    #[must_use]
+    pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
+        let terminating = self.nodes.keys().filter(|node| self.is_node_terminating(node));
+        let leaving = terminating.flat_map(|node| self.pods_by_node.get(node)).flatten();
+        let keys: BTreeSet<&PodKey> = self.unplaced.iter().chain(leaving).collect();
+        let pods = keys.into_iter().filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| self.is_demand(pod, now)).collect()
+    }
+
+    /// Number of non-terminal pods on `node`, without DaemonSet pods.
+    #[must_use]
+    pub fn non_daemon_pods_on(&self, node: &Text) -> usize {
+        self.non_daemon_pods.get(node).copied().unwrap_or(0)
+    }
+
+    /// Number of such pods bound to Nodes that the cluster does not show.
+    #[must_use]
+    pub fn non_daemon_pods_on_missing_nodes(&self) -> usize {
+        self.non_daemon_pods
+            .iter()
+            .filter(|(node, _)| !self.nodes.contains_key(*node))
+            .map(|(_, non_daemon_pods)| non_daemon_pods)
+            .sum()
+    }
+
+    /// NodeClaims with a deletion timestamp, or whose Node has one.
+    #[must_use]
+    pub fn claims_being_deleted(&self) -> BTreeSet<&Text> {
+        let nodes = self.deleting_nodes.iter().filter_map(|name| self.nodes.get(name));
+        let of_nodes = nodes.filter_map(|node| self.claim_of_node(node)).map(|claim| &claim.name);
+        self.deleting_claims.iter().chain(of_nodes).collect()
+    }
+
+    /// Number of pods that have not ended.
+    #[must_use]
+    pub fn live_pods(&self) -> usize {
+        self.pods.len() - self.ended
+    }
+
+    /// Number of [workload pods](PodRecord::is_workload) that are bound and not terminating, and of
+    /// those not bound.
+    #[must_use]
+    pub fn workload_pods(&self) -> (usize, usize) {
+        (self.bound_pods, self.pending_pods)
+    }
+
+    /// Number of pods.
+    #[must_use]
+    pub fn pod_count(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Number of observed Nodes, NodeClaims and NodePools.
+    #[must_use]
+    pub fn counts(&self) -> (usize, usize, usize) {
+        (self.nodes.len(), self.claims.len(), self.pools.len())
+    }
+
+    /// Non-terminal pods on `node`, by namespace and name.
+    pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
+        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+    }
+
+    /// Nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes.values()
+    }
+
+    /// The Node of that name.
+    #[must_use]
+    pub fn node(&self, name: &Text) -> Option<&NodeRecord> {
+        self.nodes.get(name)
+    }
+
+    /// NodePools, by name.
+    pub fn pools(&self) -> impl Iterator<Item = &PoolRecord> {
+        self.pools.values()
+    }
+
+    /// The NodePool of that name.
+    #[must_use]
+    pub fn pool(&self, name: &Text) -> Option<&PoolRecord> {
+        self.pools.get(name)
+    }
+
+    /// DaemonSets, by namespace and name.
+    pub fn daemons(&self) -> impl Iterator<Item = &DaemonRecord> {
+        self.daemons.values()
+    }
+
+    /// Labels of namespaces.
+    #[must_use]
+    pub fn namespaces(&self) -> &BTreeMap<Text, Labels> {
+        &self.namespaces
+    }
+
+    /// Nodes with a pod event since the last call.
+    pub fn take_pod_events(&mut self) -> BTreeSet<Text> {
+        std::mem::take(&mut self.pod_events)
+    }
+
+    /// When a pod other than a DaemonSet's was last bound to `node`, ended or was deleted there, or
+    /// the node was initialized; before this process, the time in its NodeClaim.
+    #[must_use]
+    pub fn last_pod_event(&self, node: &Text) -> Option<Timestamp> {
+        self.last_pod_event.get(node).copied()
+    }
+}
+
+/// Adds `name` to `names` if `wanted`, and removes it otherwise.
+fn set_membership(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
+    if wanted {
+        names.insert(name.clone());
+    } else {
+        names.remove(name);
+    }
+}
+
+/// Updates `index`, the keys of pods for which `listed` holds, when a pod changes from `known` to
+/// `pod`.
+fn update_index(
+    index: &mut BTreeSet<PodKey>,
+    listed: impl Fn(&PodRecord) -> bool,
+    known: Option<&PodRecord>,
+    pod: Option<&PodRecord>,
+) {
+    let (before, after) = (known.filter(|pod| listed(pod)), pod.filter(|pod| listed(pod)));
+    match (before, after) {
+        (Some(known), None) => {
+            index.remove(&known.key);
+        }
+        (None, Some(pod)) => {
+            index.insert(pod.key.clone());
+        }
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+}
+
+/// The parts of a pod that concern its node.
+#[derive(PartialEq, Eq)]
+struct PodPlacement {
+    node: Option<Text>,
+    terminating: bool,
+    uid: Text,
+}

@@ -1,0 +1,206 @@
+use super::testing::{bound_to, claim, cpu, initialized_cluster, node, observe, pod, pool, text};
+use super::*;
+use model::input::Policy;
+use model::labels::{INITIALIZED, REGISTERED};
+use model::{Effect, NodeStage, Taint, Text, Timestamp};
+
+fn key(name: &str) -> PodKey {
+    PodKey { namespace: text("default"), name: text(name) }
+}
+
+fn names(state: &ClusterState) -> (Vec<Text>, Vec<Text>) {
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    (input.pods.into_iter().map(|pod| pod.name).collect(), input.nodes.into_iter().map(|node| node.name).collect())
+}
+
+#[test]
+fn pods_of_one_shape_are_interned_once_even_in_separate_allocations() {
+    let mut state = initialized_cluster(pool(), &[]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100)), Object::Pod(pod("c", 200))]);
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    assert_eq!(input.shapes.iter().map(|shape| &shape.requests).collect::<Vec<_>>(), [&cpu(100), &cpu(200)]);
+    assert_eq!(input.pods.iter().map(|pod| pod.shape).collect::<Vec<_>>(), [0, 0, 1]);
+}
+
+#[test]
+fn an_assigned_pod_is_not_planned_again_and_uses_capacity_of_its_machine() {
+    let mut state = initialized_cluster(pool(), &[]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100))]);
+    let coming = ClaimRecord { provider_id: Text::default(), ..claim("m0") };
+    state.assume_claim(coming);
+    state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+    assert_eq!(names(&state), (vec![text("b")], vec![text("m0")]));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    assert_eq!(input.nodes[0].stage, NodeStage::InFlight);
+    assert_eq!(input.nodes[0].pods.iter().map(|pod| &pod.name).collect::<Vec<_>>(), [&text("a")]);
+}
+
+#[test]
+fn an_assignment_follows_its_machine_from_claim_to_node_and_ends_with_the_binding() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
+    state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+    let assigned = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    assert_eq!((assigned.pods.len(), assigned.nodes[0].pods.len()), (0, 1));
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("a", 100)))]);
+    assert_eq!(state.assignments.iter().count(), 0);
+    assert_eq!(state.planning_input(&Policy::default(), Timestamp::from_millis(1)).nodes[0].pods.len(), 1);
+}
+
+#[test]
+fn a_pod_with_an_expired_assignment_is_planned_again() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
+    state.assignments.assign(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(20)));
+    assert!(!state.assignments.expire(Timestamp::from_millis(19)));
+    assert!(state.assignments.expire(Timestamp::from_millis(20)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn pods_of_a_terminating_machine_are_planned_before_their_eviction() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let daemon = PodRecord { daemon: Some(text("kube-system/agent")), ..bound_to("m0", pod("agent", 10)) };
+    observe(&mut state, 0, [Object::Pod(bound_to("m0", pod("a", 100))), Object::Pod(daemon)]);
+    state.mark_for_deletion(&text("m0"));
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    assert_eq!(
+        input.pods.iter().map(|pod| (&pod.name, pod.moved_from.clone())).collect::<Vec<_>>(),
+        [(&text("a"), Some(text("n-m0")))]
+    );
+    assert_eq!(input.nodes[0].stage, NodeStage::Deleting);
+    assert_eq!(input.nodes[0].pods.iter().map(|pod| pod.leaving).collect::<Vec<_>>(), [true, false]);
+}
+
+#[test]
+fn startup_taints_block_no_pod_until_the_node_is_initialized() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let startup = Taint { key: text("cni"), value: text(""), effect: Effect::NoSchedule };
+    let not_ready = Taint { key: text("node.kubernetes.io/not-ready"), value: text(""), effect: Effect::NoSchedule };
+    let own = Taint { key: text("gpu"), value: text(""), effect: Effect::NoSchedule };
+    let claimed = ClaimRecord { startup_taints: vec![startup.clone()], ..claim("m0") };
+    let mut young = NodeRecord { taints: vec![startup.clone(), not_ready.clone(), own.clone()], ..node("m0") };
+    young.labels.remove(INITIALIZED);
+    observe(&mut state, 0, [Object::Claim(claimed), Object::Node(young.clone())]);
+    let taints = |state: &ClusterState| {
+        state.planning_input(&Policy::default(), Timestamp::from_millis(0)).nodes[0].taints.clone()
+    };
+    assert_eq!(taints(&state), std::slice::from_ref(&own));
+    young.labels.insert(text(INITIALIZED), text("true"));
+    observe(&mut state, 0, [Object::Node(young)]);
+    assert_eq!(taints(&state), [startup, not_ready, own]);
+}
+
+#[test]
+fn an_initializing_node_has_the_resources_of_its_claim_that_it_does_not_report_yet() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let mut claimed = claim("m0");
+    claimed.allocatable.set("nvidia.com/gpu", 4);
+    let mut young = node("m0");
+    young.labels.remove(INITIALIZED);
+    young.labels.remove(REGISTERED);
+    observe(&mut state, 0, [Object::Claim(claimed), Object::Node(young)]);
+    let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
+    assert_eq!(input.nodes[0].allocatable.get("nvidia.com/gpu"), 4);
+    assert_eq!(input.nodes[0].stage, NodeStage::Registered);
+}
+
+#[test]
+fn a_snapshot_removes_objects_that_it_lacks() {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    observe(&mut state, 0, [Object::Pod(bound_to("m0", pod("a", 100)))]);
+    let pods = vec![bound_to("m1", pod("b", 100))];
+    let snapshot =
+        ClusterSnapshot { pods, nodes: vec![node("m1")], claims: vec![claim("m1")], ..ClusterSnapshot::default() };
+    state.apply(Observation::Snapshot(Box::new(snapshot)), Timestamp::from_millis(1));
+    assert!(state.is_synced() && state.pools().next().is_none());
+    assert_eq!(state.nodes().map(|node| &node.name).collect::<Vec<_>>(), [&text("n-m1")]);
+    assert_eq!(state.pods_on(&text("n-m1")).count(), 1);
+    assert_eq!(state.pods_on(&text("n-m0")).count(), 0);
+}
+
+#[test]
+fn pods_that_are_not_provisionable_are_not_planned() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let gated = PodRecord { scheduling: Scheduling::Gated, ..pod("gated", 1) };
+    let preempting = PodRecord { nominated: Some(text("n-m0")), ..pod("preempting", 1) };
+    let daemon = PodRecord { daemon: Some(text("d/d")), ..pod("daemon", 1) };
+    let ending = PodRecord { terminating: true, ..pod("ending", 1) };
+    observe(&mut state, 0, [gated, preempting, daemon, ending, pod("plain", 1)].map(Object::Pod));
+    assert_eq!(names(&state).0, [text("plain")]);
+}
+
+#[test]
+fn the_demand_is_indexed_and_equals_a_scan_of_all_pods() {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    let gated = PodRecord { scheduling: Scheduling::Gated, ..pod("gated", 100) };
+    let ended = PodRecord { phase: PodPhase::Failed, ..pod("ended", 100) };
+    let nominated = PodRecord { nominated: Some(text("n-m1")), ..pod("nominated", 100) };
+    let waiting = [pod("waits", 100), pod("b", 100), gated, ended, nominated].map(Object::Pod);
+    observe(
+        &mut state,
+        0,
+        waiting
+            .into_iter()
+            .chain([bound_to("m0", pod("leaves", 100)), bound_to("m1", pod("stays", 100))].map(Object::Pod)),
+    );
+    state.mark_for_deletion(&text("m0"));
+    let names = |state: &ClusterState| -> Vec<Text> {
+        state.demand(Timestamp::from_millis(0)).into_iter().map(|pod| pod.key.name.clone()).collect()
+    };
+    let walked = |state: &ClusterState| -> Vec<Text> {
+        let pods = state.pods().filter(|pod| state.is_demand(pod, Timestamp::from_millis(0)));
+        pods.map(|pod| pod.key.name.clone()).collect()
+    };
+    assert_eq!(names(&state), [text("b"), text("leaves"), text("waits")]);
+    assert_eq!(names(&state), walked(&state));
+    assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (6, 7, 1));
+    // One is bound, one is deleted, one ends, and one loses its scheduling gate.
+    observe(&mut state, 1, [bound_to("m1", pod("waits", 100)), pod("gated", 100)].map(Object::Pod));
+    observe(
+        &mut state,
+        1,
+        [Object::Pod(PodRecord { phase: PodPhase::Succeeded, ..bound_to("m1", pod("stays", 100)) })],
+    );
+    state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp::from_millis(1));
+    state.apply(Observation::Delete(Key::Pod(key("nominated"))), Timestamp::from_millis(1));
+    assert_eq!(names(&state), [text("gated"), text("leaves")]);
+    assert_eq!(names(&state), walked(&state));
+    assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (3, 5, 0));
+}
+
+/// The first observation by a process is no pod event: `consolidateAfter` continues over a restart.
+#[test]
+fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {
+    let claimed = |name: &str, event: Option<i64>, since: Option<i64>| {
+        let (last_pod_event, initialized_at) = (event.map(Timestamp::from_millis), since.map(Timestamp::from_millis));
+        ClaimRecord { last_pod_event, initialized_at, ..claim(name) }
+    };
+    let picture = || ClusterSnapshot {
+        claims: vec![
+            claimed("m0", Some(400_000), Some(100_000)),
+            claimed("m1", None, Some(300_000)),
+            claimed("m2", None, None),
+            claimed("m3", Some(9_000_000), None),
+            claimed("m4", Some(400_000), None),
+        ],
+        nodes: ["m0", "m1", "m2", "m3", "m4"].map(node).into(),
+        pods: vec![
+            PodRecord { started: Some(Timestamp::from_millis(200_000)), ..bound_to("m0", pod("a", 1)) },
+            PodRecord { started: Some(Timestamp::from_millis(700_000)), ..bound_to("m4", pod("b", 1)) },
+        ],
+        pools: vec![pool()],
+        ..ClusterSnapshot::default()
+    };
+    let mut state = ClusterState::default();
+    let mut show = |picture, at| {
+        state.apply(Observation::Snapshot(Box::new(picture)), Timestamp::from_millis(at));
+        ["m0", "m1", "m2", "m3", "m4"]
+            .map(|name| state.last_pod_event(&Text::from(format!("n-{name}"))).map_or(-1, |t| t.as_millis()))
+    };
+    // Without either fact, or with a time in the future, the first observation counts; b started on m4 after the claim's time.
+    assert_eq!(show(picture(), 1_000_000), [400_000, 300_000, 1_000_000, 1_000_000, 700_000]);
+    // A change observed by this process is an event, regardless of the claim: a is deleted.
+    let changed = ClusterSnapshot { pods: picture().pods.split_off(1), ..picture() };
+    assert_eq!(show(changed, 1_100_000), [1_100_000, 300_000, 1_000_000, 1_000_000, 700_000]);
+}

@@ -1,0 +1,205 @@
+//! Events that the controller handles.
+
+use super::guardrails::Freeze;
+use super::guardrails::fleet_counters::LocalCounters;
+use super::guardrails::quarantine::ObjectCounts;
+use super::guardrails::restore::RecentLaunch;
+use super::unavailable_offerings::UnavailableOffering;
+use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
+use crate::cluster::Observation;
+use model::{CapacityType, LaunchFailure, Text, Timestamp};
+
+/// An input of the controller.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// The agent sent an observation.
+    Observed {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// The observation.
+        observation: Observation,
+    },
+    /// The agent connected; its snapshot follows.
+    AgentConnected {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+    },
+    /// The agent disconnected. Operations in progress continue; no decision is made until it
+    /// reconnects.
+    AgentDisconnected {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+    },
+    /// A plan was computed or rejected.
+    Planned(Box<PlanAnswer>),
+    /// A decision is durable and may be executed.
+    Recorded {
+        /// Id of the decision.
+        decision: DecisionId,
+    },
+    /// An instance was launched.
+    Launched(Box<Launched>),
+    /// A launch failed definitively: no instance exists for this attempt.
+    LaunchFailed {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// The NodeClaim of the launch.
+        claim: Text,
+        /// The attempt that failed.
+        attempt: u32,
+        /// The cause.
+        failure: LaunchFailure,
+    },
+    /// An instance does not exist (any more), regardless of what terminated it.
+    InstanceGone {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Provider id of the instance.
+        provider_id: Text,
+    },
+    /// The cloud answered a question about one instance.
+    Inspected {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Provider id of the instance.
+        provider_id: Text,
+        /// The answer.
+        found: Inspection,
+    },
+    /// The cloud refused to terminate an instance: its tags name another cluster.
+    TerminateRefused {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// The NodeClaim whose instance was to be terminated.
+        claim: Text,
+        /// Provider id of the instance.
+        provider_id: Text,
+    },
+    /// An agent executed an instruction.
+    InstructionAcked {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Id of the instruction.
+        instruction: InstructionId,
+    },
+    /// An agent, or its API server, refused an instruction definitively.
+    InstructionFailed {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Id of the instruction.
+        instruction: InstructionId,
+        /// Error of the agent or the API server.
+        reason: String,
+        /// The precondition of the instruction does not hold, and execution has not begun.
+        unmet: bool,
+    },
+    /// The cloud announced that it reclaims an instance (spot interruption, scheduled maintenance).
+    Interrupted {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Provider id of the instance.
+        provider_id: Text,
+        /// The announcement, one sentence.
+        reason: Text,
+    },
+    /// The complete list of active freezes.
+    FreezesChanged {
+        /// All active freezes.
+        freezes: Vec<Freeze>,
+    },
+    /// Another replica in the same account and region found offerings unavailable.
+    OfferingsUnavailable {
+        /// The offerings and their expiry.
+        refusals: Vec<UnavailableOffering>,
+    },
+    /// Launch and removal counters of all other replicas, replacing the previous ones.
+    RemoteCounters {
+        /// Machines in clusters of other replicas, without those whose removal is decided.
+        machines: usize,
+        /// Counters of each time bucket, oldest first.
+        parts: Vec<(Timestamp, LocalCounters)>,
+    },
+    /// An operator confirmed the snapshot of a quarantined cluster.
+    QuarantineReleased {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+    },
+    /// An operator confirmed the waiting removals of a cluster.
+    RemovalsConfirmed {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+    },
+    /// Recent launches in a cluster by any owner. Precedes `LeaseAcquired`.
+    LaunchHistoryLoaded {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::restore::RESTORE_WINDOW), and
+        /// all that are not closed.
+        past: Vec<RecentLaunch>,
+    },
+    /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
+    CountsLoaded {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// The counts.
+        counts: ObjectCounts,
+    },
+    /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
+    LeaseAcquired {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// UID of the cluster; empty when unknown.
+        uid: Text,
+        /// Unfinished launches of the previous owner.
+        launches: Vec<OpenLaunch>,
+    },
+    /// The lease of the cluster was lost or released: its state is discarded.
+    LeaseReleased {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+    },
+    /// The cloud listed the instances of the cluster.
+    Listed {
+        /// The cluster that the event concerns.
+        cluster: ClusterId,
+        /// The listing.
+        listing: Box<Listing>,
+    },
+    /// Time passed.
+    Tick,
+}
+
+/// The cloud's answer about one instance, by its id.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inspection {
+    /// It has not ended.
+    Runs,
+    /// It has ended, as the cloud states.
+    Ended,
+    /// The cloud does not know the id.
+    Unknown,
+    /// It has not ended, and its tags name another cluster.
+    Foreign,
+}
+
+/// A launched instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Launched {
+    /// The cluster of the NodeClaim.
+    pub cluster: ClusterId,
+    /// The NodeClaim of the launch.
+    pub claim: Text,
+    /// The attempt that succeeded.
+    pub attempt: u32,
+    /// Provider id, such as `aws:///<zone>/<instance id>`.
+    pub provider_id: Text,
+    /// Name of the instance type.
+    pub instance_type: Text,
+    /// Name of the zone.
+    pub zone: Text,
+    /// Capacity type of the instance.
+    pub capacity_type: CapacityType,
+    /// Options (instance type, zone) of the same capacity type that were tried first and had
+    /// insufficient capacity.
+    pub unavailable: Vec<(Text, Text)>,
+}

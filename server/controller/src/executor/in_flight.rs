@@ -1,0 +1,33 @@
+//! One command in flight.
+
+use crate::Effect;
+use model::Timestamp;
+
+/// A command and its state.
+#[derive(Debug, Clone)]
+pub(crate) struct InFlight {
+    pub effect: Effect,
+    pub tries: u32,
+    pub state: State,
+}
+
+/// State of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Waits for an earlier command about the same subject.
+    Queued,
+    /// Sent; the outcome is expected.
+    Running { answer_by: Timestamp },
+    /// Failed; sent again after the backoff.
+    Waiting { until: Timestamp },
+}
+
+impl InFlight {
+    pub fn next_due(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Queued => None,
+            State::Running { answer_by } => Some(answer_by),
+            State::Waiting { until } => Some(until),
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Guards that a test disables, to show what they prevent. Most guards need no such switch: a test
+//! sets the operator's limit to a value that binds nothing, or withholds the guard's evidence.
+
+use std::collections::BTreeSet;
+
+/// A guard that neither a setting nor an event can overrule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Guard {
+    /// Planned replacement capacity is reserved until the drain has ended, and empty nodes are kept
+    /// for a pending plan.
+    Replacement,
+}
+
+/// The disabled guards: none, except in guard-off tests. No configuration key adds one.
+#[derive(Debug, Default)]
+pub(crate) struct DisabledGuards(BTreeSet<Guard>);
+
+impl DisabledGuards {
+    /// Disables `guard`.
+    #[cfg(test)]
+    pub fn only(guard: Guard) -> Self {
+        Self(BTreeSet::from([guard]))
+    }
+
+    /// Whether `guard` is enabled.
+    pub fn is_enabled(&self, guard: Guard) -> bool {
+        !self.0.contains(&guard)
+    }
+}

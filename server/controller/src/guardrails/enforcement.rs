@@ -1,0 +1,246 @@
+//! Applies the guardrails to the decisions of one cluster.
+
+use super::rate_limits::{Population, RateLimitKind};
+use super::{Freeze, GuardrailsView, Hold, HoldReason};
+use crate::cluster::{ClusterState, PodKey, PodRecord, PoolRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::view::PoolView;
+use crate::{PlannedMachine, Removal, UnplacedPod};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
+use model::pool::NotReady;
+use model::{MicroUsd, Text, Timestamp};
+
+impl ClusterController {
+    /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
+    pub fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
+        for pool in &mut input.pools {
+            if let Some(freeze) = ctx.guardrails.freezes.for_pool(&self.cluster, &pool.name) {
+                pool.not_ready = Some(NotReady::NodePool(Text::from(freeze.to_string())));
+            }
+        }
+    }
+
+    /// Excludes pods in launch backoff from planning.
+    pub fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
+        let state = &self.state;
+        self.guardrails
+            .launch_backoff
+            .retain(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod)));
+        if self.guardrails.launch_backoff.is_empty() {
+            return Vec::new();
+        }
+        let mut held = Vec::new();
+        let launch_backoff = &self.guardrails.launch_backoff;
+        let mut waits = Vec::new();
+        input.pods.retain(|pod| {
+            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            let Some(why) = launch_backoff.hold(&key, ctx.now) else { return true };
+            held.push(unplaced_pod(&key, &why));
+            waits.push(why);
+            false
+        });
+        for why in waits {
+            self.schedule_retry(&why, ctx);
+        }
+        held
+    }
+
+    /// Shortens a plan to the machines that the rate limits admit; the pods of the others wait.
+    pub fn limit_launches(
+        &mut self,
+        input: &PlanningInput,
+        plan: &mut Plan,
+        report: &mut PlanReport,
+        ctx: &Context<'_>,
+    ) -> Vec<UnplacedPod> {
+        let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
+        let rule = &ctx.settings.guardrails.launches;
+        let (admitted, held) =
+            ctx.guardrails.launches.admit(rule, RateLimitKind::Launches, self.population(ctx), prices, ctx.now);
+        let Some(held) = held.map(Hold::from) else { return Vec::new() };
+        let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
+        plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
+        report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        report.lower_bound = MicroUsd(0);
+        self.schedule_retry(&held, ctx);
+        let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
+        pods.sort_unstable();
+        let waiting = pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| {
+            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            unplaced_pod(&key, &held)
+        });
+        let waiting = waiting.collect();
+        self.guardrails.held_launches = Some(held);
+        waiting
+    }
+
+    /// Schedules planning for the time when the hold ends.
+    fn schedule_retry(&mut self, held: &Hold, ctx: &Context<'_>) {
+        let Some(until) = held.until else { return };
+        let again = until.max(ctx.now + ctx.settings.retry_delay);
+        self.retry_at = Some(self.retry_at.map_or(again, |retry| retry.min(again)));
+    }
+
+    /// Counts decided launches.
+    pub fn count_launches<'n>(
+        &self,
+        machines: &[PlannedMachine],
+        nodes: impl Iterator<Item = &'n PlannedNode>,
+        ctx: &mut Context<'_>,
+    ) {
+        for (machine, node) in machines.iter().zip(nodes) {
+            ctx.guardrails.launches.record(&self.cluster, &machine.claim.name, node.price, ctx.now);
+        }
+    }
+
+    /// Counts machines that were just discovered in the cluster and are younger than the window:
+    /// another process may have launched them, and its fleet counters contain them.
+    pub fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
+        let window = ctx.settings.guardrails.launches.window;
+        for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == ctx.now) {
+            let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
+            let known = ctx.guardrails.launches.contains(&self.cluster, &machine.claim);
+            let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
+            if let Some(at) = created.filter(recent) {
+                let price = machine.instance.as_ref().map_or(MicroUsd(0), |instance| instance.price);
+                ctx.guardrails.launches.restore(&self.cluster, &machine.claim, price, at);
+            }
+        }
+    }
+
+    /// Counts a launched machine for each of its pods that is not bound yet.
+    pub fn count_launch_attempts(&mut self, claim: &Text, ctx: &Context<'_>) {
+        let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
+        for name in &planned.pods {
+            let Some((namespace, name)) = name.split_once('/') else { continue };
+            let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
+            if let Some(pod) = self.state.pod(&key).filter(|pod| lacks_node(&self.state, pod)) {
+                self.guardrails.launch_backoff.record(&ctx.settings.guardrails.launch_backoff, &key, &pod.uid, ctx.now);
+            }
+        }
+    }
+
+    /// Whether a decided launch from `pool` may still begin.
+    pub fn may_launch(&self, pool: &Text, ctx: &Context<'_>) -> bool {
+        self.guardrails.quarantine.is_none() && ctx.guardrails.freezes.for_pool(&self.cluster, pool).is_none()
+    }
+
+    /// Whether a decided removal may still begin.
+    pub fn may_remove(&self, claim: &Text, ctx: &Context<'_>) -> bool {
+        self.guardrails.quarantine.is_none()
+            && ctx.guardrails.circuit_breaker.engaged_since(&self.cluster).is_none()
+            && self.freeze_of(claim, ctx).is_none()
+            && self.pods_uncertain_until(claim, ctx).is_none()
+    }
+
+    /// The freeze that covers the NodePool of `claim`.
+    pub(crate) fn freeze_of<'c>(&self, claim: &Text, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
+        let pool = self.machines.get(claim).map(|machine| &machine.pool);
+        let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
+        ctx.guardrails.freezes.for_pool(&self.cluster, pool)
+    }
+
+    /// Returns the removals that may begin. The others are evaluated again later.
+    pub fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
+        self.guardrails.held_removals = None;
+        self.exclude_uncertain_removals(&mut removals, ctx);
+        if removals.is_empty() {
+            return removals;
+        }
+        if let Some(breaker) =
+            ctx.guardrails.circuit_breaker.engaged(&ctx.settings.guardrails.circuit_breaker, &self.cluster)
+        {
+            self.guardrails.held_removals = Some(Hold { reason: HoldReason::CircuitBreaker(breaker), until: None });
+            return Vec::new();
+        }
+        let frozen = removals.iter().find_map(|removal| self.freeze_of(&removal.claim, ctx)).cloned();
+        removals.retain(|removal| self.freeze_of(&removal.claim, ctx).is_none());
+        let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
+        let rule = &ctx.settings.guardrails.removals;
+        let limits = &ctx.guardrails.removals;
+        let (admitted, held) =
+            limits.admit(rule, RateLimitKind::Removals, self.population(ctx), prices.iter().copied(), ctx.now);
+        removals.truncate(admitted);
+        let frozen = frozen.map(|freeze| Hold { reason: HoldReason::Frozen(freeze), until: None });
+        let held = held.map(Hold::from).or(frozen);
+        if let Some(until) = held.as_ref().and_then(|held| held.until) {
+            self.next_pass = Some(self.next_pass.map_or(until, |pass| pass.min(until)));
+        }
+        self.guardrails.held_removals = held;
+        removals
+    }
+
+    /// Counts decided removals.
+    pub fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
+        for removal in removals {
+            let price = self.price_of(&removal.claim);
+            ctx.guardrails.removals.record(&self.cluster, &removal.claim, price, ctx.now);
+        }
+    }
+
+    pub(crate) fn price_of(&self, claim: &Text) -> MicroUsd {
+        let instance = self.machines.get(claim).and_then(|machine| machine.instance.as_ref());
+        instance.map_or(MicroUsd(0), |instance| instance.price)
+    }
+
+    pub(crate) fn population(&self, ctx: &Context<'_>) -> Population<'_> {
+        let own = self.remaining();
+        let others = ctx.guardrails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
+        let others = others.map(|(_, count)| count).sum::<usize>() + ctx.guardrails.remote_machines;
+        let clusters = ctx.guardrails.machines.len().max(1);
+        Population { cluster: &self.cluster, machines: own, fleet: own + others, clusters }
+    }
+
+    /// Number of machines that are not marked for removal.
+    pub fn remaining(&self) -> usize {
+        let staying = self.machines.values().filter(|machine| machine.termination_reason.is_none()).count();
+        staying.saturating_sub(self.unrecorded_decisions.values().map(|decision| decision.removals.len()).sum())
+    }
+
+    /// Schedules planning and a removal pass at once: the limits of the fleet have changed.
+    pub fn schedule_now(&mut self, now: Timestamp) {
+        self.changed_since_pass = true;
+        self.last_pass = None;
+        self.window.extend(now);
+    }
+
+    /// View of the NodePools; a frozen one is closed.
+    pub fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
+        let view = |record: &PoolRecord| {
+            let frozen = guardrails.freezes.for_pool(&self.cluster, &record.pool.name);
+            let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
+            let closed = frozen.or_else(|| {
+                record.pool.not_ready.as_ref().map(|why| match why {
+                    NotReady::NodeClass(why) | NotReady::NodePool(why) => why.clone(),
+                })
+            });
+            PoolView { name: record.pool.name.clone(), weight: record.pool.weight, closed }
+        };
+        self.state.pools().map(view).collect()
+    }
+
+    /// View of the guardrails.
+    pub fn guardrails_view(
+        &self,
+        guardrails: &super::Guardrails,
+        settings: &super::GuardrailSettings,
+    ) -> GuardrailsView {
+        let suspicion = self.gc.suspicion();
+        let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
+        GuardrailsView {
+            untrusted_listing: suspicion,
+            ..GuardrailsView::of(guardrails, &self.guardrails, settings, &self.cluster)
+        }
+    }
+}
+
+/// Whether the pod needs a machine: it has no node, or its node is terminating.
+pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
+    pod.node.as_ref().is_none_or(|node| state.is_node_terminating(node))
+}
+
+fn unplaced_pod(key: &PodKey, held: &Hold) -> UnplacedPod {
+    let reason = Reason { pool: None, code: ReasonCode::HeldBack, message: held.reason.to_string() };
+    UnplacedPod { pod: Text::from(key.to_string()), reasons: vec![reason] }
+}

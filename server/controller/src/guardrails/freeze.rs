@@ -1,0 +1,95 @@
+//! Freezes set by operators. A freeze stops launches and voluntary removals; work that has begun is
+//! completed, and interruptions and manual deletions are followed.
+
+use std::fmt;
+
+use model::{ClusterId, Text, Timestamp};
+
+/// A freeze in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freeze {
+    /// Id under which the freeze is removed.
+    pub id: i64,
+    /// The cluster; `None` freezes the fleet.
+    pub cluster: Option<ClusterId>,
+    /// The NodePool; `None` freezes all of them.
+    pub pool: Option<Text>,
+    /// Operator who set it.
+    pub by: Text,
+    /// Reason given by the operator.
+    pub reason: Text,
+    /// Start of the freeze.
+    pub since: Timestamp,
+    /// End of the freeze; `None` without end.
+    pub until: Option<Timestamp>,
+}
+
+impl Freeze {
+    /// Whether it covers `pool` of `cluster`; without a pool, whether it covers the whole cluster.
+    #[must_use]
+    pub fn covers(&self, cluster: &ClusterId, pool: Option<&Text>) -> bool {
+        let here = self.cluster.as_ref().is_none_or(|frozen| frozen == cluster);
+        here && (self.pool.is_none() || self.pool.as_ref() == pool)
+    }
+
+    /// Whether it concerns any part of `cluster`.
+    #[must_use]
+    pub fn concerns(&self, cluster: &ClusterId) -> bool {
+        self.cluster.as_ref().is_none_or(|frozen| frozen == cluster)
+    }
+}
+
+/// Sentence: what is frozen, by which operator, and why.
+impl fmt::Display for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.cluster, &self.pool) {
+            (Some(cluster), Some(pool)) => write!(f, "NodePool {pool} of cluster {cluster}"),
+            (Some(cluster), None) => write!(f, "cluster {cluster}"),
+            (None, Some(pool)) => write!(f, "NodePool {pool} of every cluster"),
+            (None, None) => f.write_str("the fleet"),
+        }?;
+        write!(f, " is frozen by {}: {} (freeze {})", self.by, self.reason, self.id)
+    }
+}
+
+/// All freezes in force.
+#[derive(Debug, Clone, Default)]
+pub struct Freezes {
+    all: Vec<Freeze>,
+}
+
+impl Freezes {
+    /// Replaces all freezes; returns whether anything changed.
+    pub fn replace(&mut self, freezes: Vec<Freeze>, now: Timestamp) -> bool {
+        let freezes: Vec<Freeze> = freezes.into_iter().filter(|freeze| !is_over(freeze, now)).collect();
+        std::mem::replace(&mut self.all, freezes) != self.all
+    }
+
+    /// Removes freezes that have ended by `now`; returns whether there were any.
+    pub fn expire(&mut self, now: Timestamp) -> bool {
+        let before = self.all.len();
+        self.all.retain(|freeze| !is_over(freeze, now));
+        self.all.len() < before
+    }
+
+    /// When the next freeze ends.
+    #[must_use]
+    pub fn next_end(&self) -> Option<Timestamp> {
+        self.all.iter().filter_map(|freeze| freeze.until).min()
+    }
+
+    /// The freeze that covers `pool` of `cluster`.
+    #[must_use]
+    pub fn for_pool(&self, cluster: &ClusterId, pool: &Text) -> Option<&Freeze> {
+        self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
+    }
+
+    /// Freezes that concern `cluster`.
+    pub fn for_cluster(&self, cluster: &ClusterId) -> impl Iterator<Item = &Freeze> {
+        self.all.iter().filter(move |freeze| freeze.concerns(cluster))
+    }
+}
+
+fn is_over(freeze: &Freeze, now: Timestamp) -> bool {
+    freeze.until.is_some_and(|until| until <= now)
+}

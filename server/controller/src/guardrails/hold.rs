@@ -1,0 +1,43 @@
+//! A hold on launches or removals, and its reason.
+
+use std::fmt;
+
+use super::Freeze;
+use super::circuit_breaker::EngagedBreaker;
+use super::launch_backoff::UnboundLaunches;
+use super::rate_limits::ExceededLimit;
+use model::Timestamp;
+
+/// A hold on launches or removals.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// The cause; equal as long as the cause is.
+    pub reason: HoldReason,
+    /// When capacity under the limit returns if no event comes first; `None` when only an event can
+    /// end the hold.
+    pub until: Option<Timestamp>,
+}
+
+/// Why launches or removals are held; its [`Display`](fmt::Display) is a sentence for operators.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HoldReason {
+    /// A rate limit is exhausted.
+    RateLimit(ExceededLimit),
+    /// The pod is in launch backoff.
+    LaunchBackoff(UnboundLaunches),
+    /// Launches fail.
+    CircuitBreaker(EngagedBreaker),
+    /// An operator froze them.
+    Frozen(Freeze),
+}
+
+impl fmt::Display for HoldReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::RateLimit(limit) => limit.fmt(f),
+            Self::LaunchBackoff(launches) => launches.fmt(f),
+            Self::CircuitBreaker(breaker) => breaker.fmt(f),
+            Self::Frozen(freeze) => freeze.fmt(f),
+        }
+    }
+}

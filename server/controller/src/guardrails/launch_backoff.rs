@@ -1,0 +1,94 @@
+//! Launch backoff per pod: limits machines launched for a pod that is bound to none of them. A
+//! taint or label that appears only after the launch makes every machine fit at planning time and
+//! not fit once it has joined; without a limit such a pod launches machines for ever. So does a pod
+//! that cannot be evicted from a terminating node: its replacement stays empty, is removed, and is
+//! launched again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use super::settings::LaunchBackoffRule;
+use super::{Hold, HoldReason};
+use crate::cluster::PodKey;
+use model::{Millis, Text, Timestamp};
+
+/// Launch attempts for one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct PodAttempts {
+    /// UID of the pod: a new pod of the same name starts from zero.
+    uid: Text,
+    launches: u32,
+    /// Earliest time of the next launch for the pod.
+    not_before: Timestamp,
+    wait: Millis,
+}
+
+/// A pod was bound to none of the machines launched for it: the next launch waits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UnboundLaunches {
+    /// Machines launched for the pod.
+    pub launches: u32,
+    /// Delay of the next launch, in minutes, at least one.
+    pub wait_minutes: i64,
+}
+
+impl fmt::Display for UnboundLaunches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { launches, wait_minutes } = self;
+        write!(
+            f,
+            "{launches} machines were launched for it and kube-scheduler bound it to none; the next launch waits \
+             {wait_minutes} min. Look at the pod's events for what keeps it off, such as a taint or label that appears \
+             after the launch"
+        )
+    }
+}
+
+/// Launch attempts for pods that are not bound.
+#[derive(Debug, Clone, Default)]
+pub struct LaunchBackoff {
+    by_pod: BTreeMap<PodKey, PodAttempts>,
+}
+
+impl LaunchBackoff {
+    /// Records that a machine was launched for the pod.
+    pub fn record(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
+        let fresh = || PodAttempts { uid: uid.clone(), launches: 0, not_before: now, wait: Millis::ZERO };
+        let attempts = self.by_pod.entry(pod.clone()).or_insert_with(fresh);
+        if attempts.uid != *uid {
+            *attempts = fresh();
+        }
+        attempts.launches += 1;
+        if rule.launches > 0 && attempts.launches >= rule.launches {
+            let doublings = (attempts.launches - rule.launches).min(30);
+            attempts.wait = (rule.first_wait * (1 << doublings)).min(rule.most_wait);
+            attempts.not_before = now + attempts.wait;
+        }
+    }
+
+    /// Drops the pods for which `waits` (name, UID) is false: they were bound, or are gone.
+    pub fn retain(&mut self, waits: impl Fn(&PodKey, &Text) -> bool) {
+        self.by_pod.retain(|pod, attempts| waits(pod, &attempts.uid));
+    }
+
+    /// Why no machine is launched for the pod at `now`.
+    #[must_use]
+    pub fn hold(&self, pod: &PodKey, now: Timestamp) -> Option<Hold> {
+        let attempts = self.by_pod.get(pod).filter(|attempts| attempts.not_before > now)?;
+        let wait_minutes = attempts.wait.as_mins().max(1);
+        let reason = HoldReason::LaunchBackoff(UnboundLaunches { launches: attempts.launches, wait_minutes });
+        Some(Hold { reason, until: Some(attempts.not_before) })
+    }
+
+    /// How many pods are in backoff at `now`.
+    #[must_use]
+    pub fn waiting(&self, now: Timestamp) -> usize {
+        self.by_pod.values().filter(|attempts| attempts.not_before > now).count()
+    }
+
+    /// Whether no launches for unbound pods are recorded.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_pod.is_empty()
+    }
+}

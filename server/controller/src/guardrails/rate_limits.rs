@@ -1,0 +1,295 @@
+//! Rate limits: how many machines may be launched or removed within a window, per cluster and in
+//! the fleet across all replicas.
+//!
+//! Every decision is recorded; a decision that is not carried out is removed again. Work above the
+//! limit waits and continues as the window moves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+
+use super::fleet_counters::MachineTotals;
+use super::settings::{Bound, RateLimitRule};
+use super::sliding_window::SlidingWindow;
+use super::{Hold, HoldReason};
+use model::{ClusterId, MicroUsd, Millis, Text, Timestamp};
+
+/// The kind of event that is limited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RateLimitKind {
+    /// Launches of machines.
+    Launches,
+    /// Voluntary removals of machines.
+    Removals,
+}
+
+/// What a limit covers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LimitScope {
+    /// One cluster.
+    Cluster(ClusterId),
+    /// All clusters of all replicas.
+    Fleet,
+}
+
+/// A limit within the window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Number of machines.
+    Machines(usize),
+    /// Percentage of the machines at the start of the window.
+    Percent {
+        /// The percentage.
+        percent: usize,
+        /// Number of machines that is always allowed.
+        free: usize,
+    },
+    /// Price per hour of all machines together.
+    UsdPerHour(MicroUsd),
+}
+
+/// A rate limit that admits no further machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExceededLimit {
+    /// What is limited.
+    pub counted: RateLimitKind,
+    /// Where.
+    pub scope: LimitScope,
+    /// The limit.
+    pub limit: Limit,
+    /// Length of the window, in minutes.
+    pub window_minutes: i64,
+}
+
+/// An exceeded limit, and when capacity under it returns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LimitHold {
+    /// The limit.
+    pub limit: ExceededLimit,
+    /// When the oldest event leaves the window.
+    pub until: Timestamp,
+}
+
+impl From<LimitHold> for Hold {
+    fn from(held: LimitHold) -> Self {
+        Self { reason: HoldReason::RateLimit(held.limit), until: Some(held.until) }
+    }
+}
+
+impl fmt::Display for LimitScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cluster(cluster) => write!(f, "cluster {cluster}"),
+            Self::Fleet => f.write_str("the fleet"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Machines(machines) => write!(f, "{machines} machines"),
+            Self::Percent { percent, free } => write!(f, "{percent} % of its machines ({free} at least)"),
+            Self::UsdPerHour(price) => write!(f, "${price} an hour of machines"),
+        }
+    }
+}
+
+impl fmt::Display for ExceededLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { counted, scope, limit, window_minutes } = self;
+        let (verb, rest) = match counted {
+            RateLimitKind::Launches => ("launch", "waits"),
+            RateLimitKind::Removals => ("lose", "stays"),
+        };
+        write!(
+            f,
+            "{scope} may {verb} no more than {limit} within {window_minutes} min; the rest {rest} until the window \
+             moves on"
+        )
+    }
+}
+
+/// The machines that percentages refer to.
+#[derive(Debug, Clone, Copy)]
+pub struct Population<'c> {
+    /// Cluster of the request.
+    pub cluster: &'c ClusterId,
+    /// Machines of that cluster.
+    pub machines: usize,
+    /// Machines of all clusters of all replicas.
+    pub fleet: usize,
+    /// Number of clusters of this process.
+    pub clusters: usize,
+}
+
+/// Percentage of the fleet limit that is reserved for clusters below their fair share, so that a
+/// few clusters at their own limit do not exhaust it.
+const RESERVED_PERCENT: usize = 25;
+
+/// Recent launches or removals, per cluster and in the fleet.
+#[derive(Debug, Clone, Default)]
+pub struct RateLimits {
+    clusters: BTreeMap<ClusterId, SlidingWindow>,
+    /// Events of this process, in all clusters.
+    local: SlidingWindow,
+    /// Events of other processes, oldest first.
+    remote: VecDeque<(Timestamp, MachineTotals)>,
+    /// Time of the oldest event in `clusters`.
+    oldest: Option<Timestamp>,
+}
+
+/// Usage of a limit.
+#[derive(Debug, Clone, Copy, Default)]
+struct Usage {
+    machines: usize,
+    cost: i64,
+    oldest: Option<Timestamp>,
+}
+
+impl From<&SlidingWindow> for Usage {
+    fn from(window: &SlidingWindow) -> Self {
+        Self { machines: window.len(), cost: window.cost().0, oldest: window.oldest() }
+    }
+}
+
+impl RateLimits {
+    /// Records that this process decided to launch or remove the machine of `claim`.
+    pub fn record(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+        self.restore(cluster, claim, price, at);
+        self.local.record(fleet_key(cluster, claim), price, at);
+    }
+
+    /// Records an event of another process for the cluster's limit only; its fleet counters contain
+    /// it already.
+    pub fn restore(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+        self.clusters.entry(cluster.clone()).or_default().record(claim.clone(), price, at);
+        self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
+    }
+
+    /// Replaces the events of other processes; oldest first.
+    pub fn merge_remote(&mut self, counters: impl Iterator<Item = (Timestamp, MachineTotals)>) {
+        self.remote = counters.filter(|(_, machines)| machines.count > 0).collect();
+    }
+
+    /// Events of this process: time and price per hour of the machine.
+    pub fn local(&self) -> impl Iterator<Item = (Timestamp, MicroUsd)> {
+        self.local.iter()
+    }
+
+    /// Whether an event of the machine of `claim` is recorded.
+    #[must_use]
+    pub fn contains(&self, cluster: &ClusterId, claim: &Text) -> bool {
+        self.clusters.get(cluster).is_some_and(|window| window.contains(claim))
+    }
+
+    /// Removes the event: it is not carried out.
+    pub fn remove(&mut self, cluster: &ClusterId, claim: &Text) {
+        if let Some(window) = self.clusters.get_mut(cluster) {
+            window.remove(claim);
+        }
+        self.local.remove(&fleet_key(cluster, claim));
+    }
+
+    /// Drops events that have left the window.
+    pub fn expire(&mut self, length: Millis, now: Timestamp) {
+        let is_past = |at: Timestamp| now.duration_since(at) >= length;
+        self.local.expire(length, now);
+        while self.remote.front().is_some_and(|(at, _)| is_past(*at)) {
+            self.remote.pop_front();
+        }
+        if !self.oldest.is_some_and(is_past) {
+            return;
+        }
+        self.clusters.retain(|_, window| {
+            window.expire(length, now);
+            !window.is_empty()
+        });
+        self.oldest = self.clusters.values().filter_map(SlidingWindow::oldest).min();
+    }
+
+    /// Number of events in the fleet within the window.
+    #[must_use]
+    pub fn fleet_count(&self) -> usize {
+        self.fleet_usage().machines
+    }
+
+    /// Number of events in the cluster within the window.
+    #[must_use]
+    pub fn cluster_count(&self, cluster: &ClusterId) -> usize {
+        self.clusters.get(cluster).map_or(0, SlidingWindow::len)
+    }
+
+    /// Usage by all processes.
+    fn fleet_usage(&self) -> Usage {
+        let mut used = Usage::from(&self.local);
+        for (at, machines) in &self.remote {
+            used.machines += machines.count;
+            used.cost = used.cost.saturating_add(machines.cost.0);
+            used.oldest = Some(used.oldest.map_or(*at, |oldest| oldest.min(*at)));
+        }
+        used
+    }
+
+    /// How many machines with these `prices`, in this order, the limits admit, and why not more.
+    #[must_use]
+    pub fn admit(
+        &self,
+        rule: &RateLimitRule,
+        counted: RateLimitKind,
+        population: Population<'_>,
+        prices: impl IntoIterator<Item = MicroUsd>,
+        now: Timestamp,
+    ) -> (usize, Option<LimitHold>) {
+        let cluster_usage = self.clusters.get(population.cluster).map(Usage::from).unwrap_or_default();
+        let scopes = [
+            (LimitScope::Cluster(population.cluster.clone()), cluster_usage, rule.cluster, population.machines),
+            (LimitScope::Fleet, self.fleet_usage(), rule.fleet, population.fleet),
+        ];
+        let (mut admitted, mut cost) = (0, 0_i64);
+        for price in prices {
+            cost = cost.saturating_add(price.0);
+            for (scope, used, bound, machines) in &scopes {
+                let bound = match scope {
+                    LimitScope::Fleet => fair_share(*bound, cluster_usage.machines + admitted + 1, population.clusters),
+                    LimitScope::Cluster(_) => *bound,
+                };
+                if let Some(limit) = exceeded_limit(bound, *used, *machines, admitted + 1, MicroUsd(cost)) {
+                    let (scope, window_minutes) = (scope.clone(), rule.window.as_mins());
+                    let oldest = used.oldest.unwrap_or(now);
+                    let until = oldest + rule.window;
+                    let limit = ExceededLimit { counted, scope, limit, window_minutes };
+                    return (admitted, Some(LimitHold { limit, until }));
+                }
+            }
+            admitted += 1;
+        }
+        (admitted, None)
+    }
+}
+
+/// The fleet limit for a cluster that would have used `used` machines of it.
+fn fair_share(bound: Bound, used: usize, clusters: usize) -> Bound {
+    let share = bound.machines.div_ceil(clusters.max(1));
+    let kept = if used > share { bound.machines * RESERVED_PERCENT / 100 } else { 0 };
+    Bound { machines: bound.machines - kept, ..bound }
+}
+
+fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {
+    Text::from(format!("{cluster}/{claim}"))
+}
+
+/// The limit that `more` machines at `cost` together would exceed. Percentages refer to the
+/// machines at the start of the window: those present and those removed since.
+fn exceeded_limit(bound: Bound, used: Usage, machines: usize, more: usize, cost: MicroUsd) -> Option<Limit> {
+    let count = used.machines + more;
+    let before = machines + used.machines;
+    let share = (bound.percent * before).div_ceil(100).max(bound.free);
+    if bound.machines > 0 && count > bound.machines {
+        return Some(Limit::Machines(bound.machines));
+    }
+    if bound.percent > 0 && count > share {
+        return Some(Limit::Percent { percent: bound.percent, free: bound.free });
+    }
+    let over_cost = used.cost.saturating_add(cost.0) > bound.usd_per_hour.0;
+    (bound.usd_per_hour.0 > 0 && over_cost).then_some(Limit::UsdPerHour(bound.usd_per_hour))
+}

@@ -1,0 +1,346 @@
+//! Applies the removal gate to one cluster: collects the input of [`evaluate_removal`] and carries
+//! out its decision.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::rate_limits::{LimitHold, RateLimitKind};
+use super::removal::{
+    BulkDeletion, Distrust, Evidence, GateDecision, HoldCause, MachineFacts, NodeState, RemovalConstraints,
+    evaluate_removal,
+};
+use crate::cluster::{Key, NodeRecord, Observation};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::machine::{LostNode, Machine, Stage, TerminationReason};
+use model::disruption_policy::DisruptionPolicy;
+use model::{MicroUsd, Millis, Text, Timestamp};
+
+/// Interval at which manual removals held by a budget are evaluated again: budgets may have time
+/// windows.
+const RECHECK_INTERVAL: Millis = Millis::from_mins(1);
+
+impl ClusterController {
+    /// Facts about the machine of `claim`.
+    pub(crate) fn machine_facts(&self, claim: &Text, ctx: &Context<'_>) -> MachineFacts {
+        let Some(machine) = self.machines.get(claim) else {
+            return MachineFacts { node: NodeState::Never, pods: 0, confirmed: false };
+        };
+        let confirmed = machine.removal_confirmed;
+        if let Some(node) = self.node_of(machine) {
+            let state = if node.ready { NodeState::Ready } else { NodeState::NotReady };
+            return MachineFacts { node: state, pods: self.state.non_daemon_pods_on(&node.name), confirmed };
+        }
+        if self.is_unknown(machine) && self.may_have_hidden_node(ctx) {
+            let node = NodeState::Vanished { with_most: self.lacks_all_nodes(ctx) };
+            return MachineFacts { node, pods: self.state.non_daemon_pods_on_missing_nodes(), confirmed };
+        }
+        let Some(pods) = self.pods_of_vanished_node(machine) else {
+            return MachineFacts { node: NodeState::Never, pods: 0, confirmed };
+        };
+        MachineFacts { node: NodeState::Vanished { with_most: self.most_nodes_vanished(ctx) }, pods, confirmed }
+    }
+
+    /// Whether a Node may exist that is not reported: a pod is bound to an unreported Node, or no
+    /// Node is reported at all.
+    pub(crate) fn may_have_hidden_node(&self, ctx: &Context<'_>) -> bool {
+        self.lacks_all_nodes(ctx) || self.state.non_daemon_pods_on_missing_nodes() > 0
+    }
+
+    /// Whether no Node is reported, which is implausible, and no operator has confirmed it.
+    fn lacks_all_nodes(&self, ctx: &Context<'_>) -> bool {
+        let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
+        self.state.has_no_nodes() && !vouched
+    }
+
+    /// Whether it is unknown if the machine ever had a Node: it was recovered from a launch row or
+    /// a cloud listing, and its NodeClaim is not reported.
+    fn is_unknown(&self, machine: &Machine) -> bool {
+        machine.planned.is_none()
+            && machine.lost_node.is_none()
+            && machine.stage != Stage::Deleting
+            && !machine.provider_id.is_empty()
+            && !self.state.is_claim_observed(&machine.claim)
+    }
+
+    /// The Node of a launched machine.
+    fn node_of(&self, machine: &Machine) -> Option<&NodeRecord> {
+        let launched = !machine.provider_id.is_empty();
+        launched.then(|| self.state.node_of_machine(&machine.provider_id)).flatten()
+    }
+
+    /// Number of pods bound to a machine's vanished Node. Without the name of that Node, as after a
+    /// restart, the pods of all unreported Nodes count.
+    fn pods_of_vanished_node(&self, machine: &Machine) -> Option<usize> {
+        self.has_vanished(machine).then(|| match &machine.lost_node {
+            Some(LostNode { name }) => self.state.non_daemon_pods_on(name),
+            None => self.state.non_daemon_pods_on_missing_nodes(),
+        })
+    }
+
+    /// Whether a machine's Node existed and is not reported any more.
+    fn has_vanished(&self, machine: &Machine) -> bool {
+        let registered =
+            || self.state.claim(&machine.claim).is_some_and(|claim| claim.condition_digest.is_registered());
+        machine.stage != Stage::Deleting
+            && self.node_of(machine).is_none()
+            && (machine.lost_node.is_some() || registered())
+    }
+
+    /// Whether most Nodes of managed machines have vanished.
+    pub(crate) fn most_nodes_vanished(&self, ctx: &Context<'_>) -> bool {
+        let rule = &ctx.settings.guardrails.quarantine;
+        if rule.percent == 0 {
+            return false;
+        }
+        let vanished = self.machines.values().filter(|machine| self.has_vanished(machine)).count();
+        let shown = self.machines.values().filter(|machine| self.node_of(machine).is_some()).count();
+        vanished > rule.free_machines && vanished * 100 > rule.percent * (vanished + shown)
+    }
+
+    /// Nodes of managed machines that `observation` deletes, by NodeClaim.
+    pub(crate) fn nodes_lost_by(&self, observation: &Observation) -> Vec<(Text, LostNode)> {
+        let lost = |name: &Text| {
+            let claim = self.state.claim_of_node(self.state.node(name)?)?;
+            Some((claim.name.clone(), LostNode { name: name.clone() }))
+        };
+        match observation {
+            Observation::Delete(Key::Node(name)) => lost(name).into_iter().collect(),
+            Observation::Snapshot(snapshot) => {
+                let shown: BTreeSet<&Text> = snapshot.nodes.iter().map(|node| &node.name).collect();
+                self.state
+                    .nodes()
+                    .filter(|node| !shown.contains(&node.name))
+                    .filter_map(|node| lost(&node.name))
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Keeps the disruption policies of NodePools that `observation` deletes, for the removal of
+    /// their nodes.
+    pub(crate) fn keep_disruption_policies(&mut self, observation: &Observation) {
+        let lost: Vec<Text> = match observation {
+            Observation::Delete(Key::Pool(name)) => vec![name.clone()],
+            Observation::Snapshot(snapshot) => {
+                let shown: BTreeSet<&Text> = snapshot.pools.iter().map(|record| &record.pool.name).collect();
+                self.state
+                    .pools()
+                    .map(|record| &record.pool.name)
+                    .filter(|name| !shown.contains(name))
+                    .cloned()
+                    .collect()
+            }
+            _ => return,
+        };
+        for name in lost {
+            if let Some(record) = self.state.pool(&name) {
+                self.guardrails.former_disruption_policies.insert(name, record.disruption.clone());
+            }
+        }
+    }
+
+    /// Whether the terminating machine of `claim`, which has no Node, may be terminated. If its
+    /// Node vanished under pods, the removal waits and the cloud is queried by id.
+    pub(crate) fn may_terminate_without_node(&mut self, claim: &Text, ctx: &mut Context<'_>) -> bool {
+        let facts = self.machine_facts(claim, ctx);
+        let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
+        let may_begin = self.apply_gate_decision(HoldCause::NodeVanished, claim, verdict, ctx.now);
+        if !may_begin {
+            self.inspect_instance_of(claim, ctx);
+        }
+        may_begin
+    }
+
+    /// Records or releases the hold that `verdict` asks for; returns whether the removal may begin.
+    pub(crate) fn apply_gate_decision(
+        &mut self,
+        cause: HoldCause,
+        claim: &Text,
+        verdict: GateDecision,
+        now: Timestamp,
+    ) -> bool {
+        match verdict {
+            GateDecision::Proceed => {
+                self.guardrails.waiting_removals.release(cause, claim);
+                true
+            }
+            GateDecision::Hold { refusal, .. } => {
+                self.guardrails.waiting_removals.hold(cause, claim, refusal, now);
+                false
+            }
+        }
+    }
+
+    /// Applies an operator's confirmation to every removal that is held now.
+    pub(crate) fn confirm_removals(&mut self, now: Timestamp) {
+        let claims: Vec<Text> = self.guardrails.waiting_removals.all().map(|(_, claim, _)| claim.clone()).collect();
+        for claim in claims {
+            if let Some(machine) = self.machines.get_mut(&claim) {
+                machine.removal_confirmed = true;
+                machine.not_before = machine.not_before.min(now);
+            }
+        }
+        self.gc.confirm_missing();
+        self.changed_since_pass = true;
+    }
+
+    /// Terminates machines whose NodeClaim or Node is deleted in the cluster, as far as the removal
+    /// gate permits.
+    pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<Text>, ctx: &mut Context<'_>) {
+        self.guardrails.waiting_removals.recheck_at = None;
+        let machines = &self.machines;
+        let stays = |claim: &&Text| machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_none());
+        let waiting: Vec<Text> = deleted.iter().filter(stays).cloned().collect();
+        let is_claimless = |claim: &Text| self.gc.unclaimed.contains_key(claim);
+        self.guardrails
+            .waiting_removals
+            .retain(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
+        self.terminate_deleted_by_hand(waiting, deleted, &TerminationReason::DeletedByHand, ctx);
+    }
+
+    /// Terminates those of `waiting` that the removal gate admits. `deleted` are all machines with
+    /// a manual deletion in progress.
+    pub(crate) fn terminate_deleted_by_hand(
+        &mut self,
+        waiting: Vec<Text>,
+        deleted: &BTreeSet<Text>,
+        reason: &TerminationReason,
+        ctx: &mut Context<'_>,
+    ) {
+        if waiting.is_empty() {
+            return;
+        }
+        let bulk = self.bulk_deletion(&waiting, deleted, ctx);
+        let mut allowances = bulk.as_ref().map(|_| self.allowances(ctx.now)).unwrap_or_default();
+        let prices: Vec<MicroUsd> = waiting.iter().map(|claim| self.price_of(claim)).collect();
+        let (mut headroom, capped) = self.removal_headroom(prices, ctx);
+        // Limits shrink with every admitted removal, so each machine is evaluated against what the earlier ones left.
+        for claim in waiting {
+            let facts = self.machine_facts(&claim, ctx);
+            let counted = facts.node != NodeState::Never;
+            let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
+            let allowance = allowances.get(&pool).copied().unwrap_or(0);
+            let allowance =
+                if facts.confirmed && self.has_no_terminations(&pool) { allowance.max(1) } else { allowance };
+            let bulk = bulk.filter(|_| counted);
+            let capped = capped.clone().filter(|_| headroom == 0);
+            let constraints = RemovalConstraints {
+                distrusted: None,
+                frozen: self.freeze_of(&claim, ctx).cloned(),
+                capped,
+                bulk,
+                allowance,
+            };
+            let verdict = evaluate_removal(Evidence::ByHand, facts, &constraints);
+            if let GateDecision::Hold { until, .. } = &verdict {
+                let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
+                self.guardrails.waiting_removals.recheck_at =
+                    Some(self.guardrails.waiting_removals.recheck_at.map_or(again, |at| at.min(again)));
+            }
+            if self.apply_gate_decision(HoldCause::ByHand, &claim, verdict, ctx.now) {
+                if counted {
+                    self.guardrails.waiting_removals.record_manual(&claim, ctx.now);
+                }
+                if constraints.bulk.is_some() {
+                    headroom = headroom.saturating_sub(1);
+                    allowances.insert(pool, allowance.saturating_sub(1));
+                    self.count_removal(&claim, ctx);
+                }
+                self.begin_termination(&claim, reason.clone(), None, ctx);
+            }
+        }
+    }
+
+    /// The counts, if more machines were deleted by hand than may be removed at once.
+    fn bulk_deletion(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, ctx: &Context<'_>) -> Option<BulkDeletion> {
+        let rule = ctx.settings.guardrails.removal;
+        let has_node = |claim: &&Text| self.machine_facts(claim, ctx).node != NodeState::Never;
+        let mut all: BTreeSet<Text> = waiting.iter().filter(has_node).cloned().collect();
+        // Terminations that a previous process began are still in progress.
+        let leaving =
+            |claim: &&Text| self.machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_some());
+        all.extend(deleted.iter().filter(leaving).cloned());
+        let lately: Vec<Text> =
+            self.guardrails.waiting_removals.recent_manual(rule.by_hand_window, ctx.now).cloned().collect();
+        let gone = lately.iter().filter(|claim| !self.machines.contains_key(*claim)).count();
+        all.extend(lately);
+        let machines = self.machines.len() + gone;
+        let most = rule.by_hand(machines);
+        let window_minutes = rule.by_hand_window.as_mins();
+        (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
+    }
+
+    /// How many machines of each NodePool its last known disruption budgets allow to start
+    /// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
+    fn allowances(&self, now: Timestamp) -> BTreeMap<Text, usize> {
+        let mut pools: BTreeMap<Text, (usize, usize)> = BTreeMap::new();
+        for machine in self.machines.values() {
+            let (all, gone) = pools.entry(machine.pool.clone()).or_default();
+            let ready = self.state.node_of_claim(&machine.claim).is_none_or(|node| node.ready || node.deleting);
+            let deleted = self.state.claim(&machine.claim).is_some_and(|claim| claim.deleting);
+            *all += 1;
+            *gone += usize::from(machine.termination_reason.is_some() || (!ready && !deleted));
+        }
+        let default = DisruptionPolicy::default();
+        let allowance = |pool: &Text, all: usize, gone: usize| {
+            let policy = self
+                .state
+                .pool(pool)
+                .map(|record| &record.disruption)
+                .or_else(|| self.guardrails.former_disruption_policies.get(pool));
+            policy.unwrap_or(&default).allowance_by_hand(all, gone, now)
+        };
+        pools.into_iter().map(|(pool, (all, gone))| (pool.clone(), allowance(&pool, all, gone))).collect()
+    }
+
+    /// Whether no machine of `pool` is terminating.
+    fn has_no_terminations(&self, pool: &Text) -> bool {
+        self.machines.values().all(|machine| machine.pool != *pool || machine.termination_reason.is_none())
+    }
+
+    /// Limits that apply to removing the machine of `claim` on missing evidence.
+    pub(crate) fn removal_constraints(&self, claim: &Text, ctx: &Context<'_>) -> RemovalConstraints {
+        let (headroom, capped) = self.removal_headroom(vec![self.price_of(claim)], ctx);
+        let capped = capped.filter(|_| headroom == 0);
+        let frozen = self.freeze_of(claim, ctx).cloned();
+        RemovalConstraints { distrusted: self.distrust(), frozen, capped, ..RemovalConstraints::default() }
+    }
+
+    /// How many of the machines with these prices the rate limit on removals admits, and why not
+    /// more.
+    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitHold>) {
+        let rule = &ctx.settings.guardrails.removals;
+        ctx.guardrails.removals.admit(rule, RateLimitKind::Removals, self.population(ctx), prices, ctx.now)
+    }
+
+    /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
+    /// does.
+    pub(crate) fn admit_orphan_removal(&self, claim: &Text, ctx: &mut Context<'_>) -> bool {
+        let (headroom, _) = self.removal_headroom(vec![self.price_of(claim)], ctx);
+        if headroom > 0 {
+            self.count_removal(claim, ctx);
+        }
+        headroom > 0
+    }
+
+    /// Why the agent's snapshot, or the cloud's listing, is not trusted.
+    fn distrust(&self) -> Option<Distrust> {
+        let quarantine = self.guardrails.quarantine.as_ref();
+        let quarantine = quarantine.map(|quarantine| Distrust::Quarantine(quarantine.reason.clone()));
+        quarantine.or_else(|| self.gc.suspicion().map(|suspicion| Distrust::Listing(suspicion.loss.clone())))
+    }
+
+    /// Drops the holds of machines that are gone.
+    pub(crate) fn drop_stale_holds(&mut self) {
+        let machines = &self.machines;
+        for cause in [HoldCause::ByHand, HoldCause::NodeVanished, HoldCause::Missing, HoldCause::Foreign] {
+            self.guardrails.waiting_removals.retain(cause, |claim| machines.contains_key(claim));
+        }
+    }
+
+    /// Counts a removal on missing evidence against the rate limit.
+    pub(crate) fn count_removal(&self, claim: &Text, ctx: &mut Context<'_>) {
+        let price: MicroUsd = self.price_of(claim);
+        ctx.guardrails.removals.record(&self.cluster, claim, price, ctx.now);
+    }
+}

@@ -1,0 +1,126 @@
+//! Shadow mode: records decisions without carrying them out.
+//!
+//! A shadow decision carries no machines and no removals, only sentences, so that no reader of the
+//! log can carry it out. It is recorded again only when its content changes, because pending pods
+//! are planned repeatedly.
+
+use std::sync::Arc;
+
+use super::Mode;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{Decision, DecisionId, DecisionInput, DecisionKind, Removal, UnplacedPod};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, PlannedNode};
+use model::{MicroUsd, Text};
+
+/// Maximum number of pods named in one sentence.
+const PODS_NAMED: usize = 5;
+
+/// What a shadow decision says; an unchanged one is not recorded again.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct ShadowContent {
+    would: Vec<String>,
+    notes: Vec<String>,
+    placed: Vec<(Text, Text)>,
+    unplaced: Vec<UnplacedPod>,
+}
+
+impl ClusterController {
+    /// Whether decisions for this cluster are only recorded.
+    pub fn is_shadow(&self, ctx: &Context<'_>) -> bool {
+        ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow
+    }
+
+    /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
+    pub fn clear_shadow_plan(&mut self) {
+        self.guardrails.last_shadow_decisions[0] = ShadowContent::default();
+    }
+
+    /// Records what the plan would have launched.
+    pub fn record_shadow_plan(
+        &mut self,
+        basis: DecisionInput,
+        plan: &Plan,
+        report: PlanReport,
+        unplaced: Vec<UnplacedPod>,
+        ctx: &mut Context<'_>,
+    ) {
+        let input = &basis.input;
+        let nodes = plan.nodes.iter().chain(&plan.static_nodes);
+        let would = nodes.map(|node| would_launch(input, node)).collect();
+        let notes = report.notes;
+        let placed: Vec<(Text, Text)> = (plan.placements.iter())
+            .map(|(pod, node)| (Text::from(pod_name(input, *pod)), input.nodes[*node as usize].name.clone()))
+            .collect();
+        let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        let decision = self.shadow_decision(DecisionKind::Provision, ctx);
+        let decision = Decision { placed, unplaced, new_cost: cost, would, notes, ..decision };
+        let basis = Some(Arc::new(basis));
+        self.record_if_changed(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
+    }
+
+    /// Records what would have been removed.
+    pub fn record_shadow_removals(&mut self, kind: DecisionKind, removals: &[Removal], ctx: &mut Context<'_>) {
+        let sentence =
+            |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
+        let would = removals.iter().map(sentence).collect();
+        let decision = Decision { would, ..self.shadow_decision(kind, ctx) };
+        self.record_if_changed(1, decision, ctx);
+    }
+
+    fn record_if_changed(&mut self, about: usize, decision: Decision, ctx: &mut Context<'_>) {
+        let content = ShadowContent {
+            would: decision.would.clone(),
+            notes: decision.notes.clone(),
+            placed: decision.placed.clone(),
+            unplaced: decision.unplaced.clone(),
+        };
+        if content == ShadowContent::default() || self.guardrails.last_shadow_decisions[about] == content {
+            return;
+        }
+        self.guardrails.last_shadow_decisions[about] = content;
+        self.record_decision(decision, ctx);
+    }
+
+    fn shadow_decision(&self, kind: DecisionKind, ctx: &mut Context<'_>) -> Decision {
+        Decision {
+            id: DecisionId(ctx.next_id()),
+            cluster: self.cluster.clone(),
+            at: ctx.now,
+            due: ctx.now,
+            kind,
+            shadow: true,
+            state_version: self.state.version(),
+            machines: Vec::new(),
+            removals: Vec::new(),
+            placed: Vec::new(),
+            unplaced: Vec::new(),
+            new_cost: MicroUsd(0),
+            lower_bound: MicroUsd(0),
+            would: Vec::new(),
+            notes: Vec::new(),
+            basis: None,
+        }
+    }
+}
+
+fn would_launch(input: &PlanningInput, node: &PlannedNode) -> String {
+    let pool = &input.pools[node.pool as usize];
+    let kind = node.types.first().and_then(|kind| pool.catalogue.types.get(*kind as usize));
+    let (kind, zone) = (kind.map_or("?", |kind| &kind.name), node.zones.first().map_or("?", |zone| zone));
+    let mut pods: Vec<String> = node.pods.iter().take(PODS_NAMED).map(|pod| pod_name(input, *pod)).collect();
+    if node.pods.len() > PODS_NAMED {
+        pods.push(format!("{} more", node.pods.len() - PODS_NAMED));
+    }
+    let (paid, price) = (node.capacity_type.as_str(), node.price);
+    format!(
+        "would launch {kind} in {zone} ({paid}, ${price} an hour) from NodePool {} for {}",
+        pool.name,
+        pods.join(", ")
+    )
+}
+
+fn pod_name(input: &PlanningInput, pod: u32) -> String {
+    let pod = &input.pods[pod as usize];
+    format!("{}/{}", pod.namespace, pod.name)
+}

@@ -1,0 +1,244 @@
+//! Accepts or rejects what the agent reports: applies [`quarantine`](super::quarantine) to
+//! observations.
+
+use std::collections::BTreeSet;
+
+use super::quarantine::{LossEvidence, ObjectCounts, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
+use super::unannounced_deletions;
+use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::termination::OCCUPIED_FOR;
+use crate::{Effect, LaunchState, Listing, Removal};
+use model::{Millis, Text, Timestamp};
+
+impl ClusterController {
+    /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
+    /// are rejected too.
+    pub fn accept_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) -> Option<Observation> {
+        match observation {
+            Observation::Snapshot(snapshot) => self.accept_snapshot(snapshot, ctx),
+            other if self.guardrails.quarantine.is_some() => {
+                let observed = self.observed_counts();
+                if let Some(quarantine) = &mut self.guardrails.quarantine {
+                    quarantine.apply_observation(&ctx.settings.guardrails.quarantine, other, observed, ctx.now);
+                }
+                None
+            }
+            Observation::Delete(key) => self.accept_deletion(key, ctx),
+            other => Some(other),
+        }
+    }
+
+    /// Object counts of the accepted state or, before the first snapshot, the restored counts.
+    fn observed_counts(&self) -> ObjectCounts {
+        let running = self.running_claims().count();
+        ObjectCounts::of_state(&self.state, running).max(self.guardrails.persisted_counts.restored())
+    }
+
+    fn accept_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, ctx: &mut Context<'_>) -> Option<Observation> {
+        let rule = &ctx.settings.guardrails.quarantine;
+        let shown = ObjectCounts::of_snapshot(&snapshot, self.count_shown_machines(&snapshot));
+        let known = self.guardrails.quarantine.take();
+        let mut observed = self.observed_counts();
+        if shown.claims == 0 && !self.recovery.launches().is_empty() {
+            // Open launches or known instances prove that the cluster was not empty.
+            observed.nodes = observed.nodes.max(1);
+        }
+        let Some(mut loss) = detect_loss(rule, observed, shown).or_else(|| detect_missing_pods(rule, &snapshot)) else {
+            self.guardrails.unannounced_deletions.drain();
+            self.guardrails.persisted_counts.discard_restored();
+            return Some(Observation::Snapshot(snapshot));
+        };
+        loss.unverifiable = loss.pods
+            && (self.guardrails.persisted_counts.is_restored() || self.state.lost_all_pods_of_namespace(&snapshot));
+        let reported = (Quarantine::state_of_snapshot(snapshot, ctx.now), shown);
+        let resync_at = ctx.now + rule.confirm_after;
+        let mut quarantine = self.new_quarantine(loss, LossEvidence::Snapshot, reported, resync_at, ctx);
+        if let Some(first) = known.filter(|known| known.matches_counts(rule, shown)) {
+            quarantine = quarantine.continue_from(first, ctx.now);
+            let ran = self.known_running_instances(&quarantine, ctx);
+            if quarantine.can_accept(rule, &ran, ctx.now) {
+                self.guardrails.unannounced_deletions.drain();
+                self.guardrails.persisted_counts.discard_restored();
+                return Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())));
+            }
+        }
+        self.enter_quarantine(quarantine);
+        None
+    }
+
+    /// Accepts an unannounced deletion unless too much was lost within the window.
+    fn accept_deletion(&mut self, key: Key, ctx: &mut Context<'_>) -> Option<Observation> {
+        let rule = &ctx.settings.guardrails.quarantine;
+        let lost =
+            self.state.unannounced_deletion(&key).filter(|_| rule.window > Millis::ZERO && self.state.is_synced());
+        let Some(object) = lost.filter(|_| !self.is_leaving(&key)) else { return Some(Observation::Delete(key)) };
+        self.guardrails.unannounced_deletions.expire(rule.window, ctx.now);
+        let present = ObjectCounts::of_state(&self.state, 0);
+        let had = present.plus(self.guardrails.unannounced_deletions.counts());
+        let has = present.minus(unannounced_deletions::one(&object));
+        self.guardrails.unannounced_deletions.record(object, ctx.now);
+        // An operator who deletes the last NodePool does not indicate a broken watch.
+        let bare = |loss: &SuspectedLoss| !loss.machines && !loss.pods && had.pools < 2;
+        let Some(loss) = detect_loss(rule, had, has).filter(|loss| !bare(loss)) else {
+            return Some(Observation::Delete(key));
+        };
+        let mut reported = Box::new(self.state.clone());
+        reported.apply(Observation::Delete(key), ctx.now);
+        self.restore_deleted_objects(ctx.now);
+        let evidence = LossEvidence::UnannouncedDeletions { window_s: rule.window.as_secs() };
+        let quarantine = self.new_quarantine(loss, evidence, (reported, has), ctx.now, ctx);
+        self.enter_quarantine(quarantine);
+        None
+    }
+
+    /// Whether the machine that the object belongs to is terminating. Its NodeClaim may be deleted
+    /// before its Node.
+    fn is_leaving(&self, key: &Key) -> bool {
+        let claim = match key {
+            Key::Claim(claim) => Some(claim.clone()),
+            Key::Node(node) => self.state.node(node).and_then(|node| self.claim_of_instance(&node.provider_id)),
+            _ => None,
+        };
+        claim.and_then(|claim| self.machines.get(&claim)).is_some_and(|machine| machine.termination_reason.is_some())
+    }
+
+    fn new_quarantine(
+        &self,
+        loss: SuspectedLoss,
+        evidence: LossEvidence,
+        reported: (Box<ClusterState>, ObjectCounts),
+        resync_at: Timestamp,
+        ctx: &Context<'_>,
+    ) -> Quarantine {
+        let reason = loss.quarantine_reason(&ctx.settings.guardrails.quarantine, &self.cluster, evidence);
+        Quarantine::begin(loss, reason, reported, resync_at, ctx.now)
+    }
+
+    /// Rejects further observations; an earlier confirmation by the operator does not apply to
+    /// them.
+    fn enter_quarantine(&mut self, quarantine: Quarantine) {
+        self.guardrails.quarantine = Some(quarantine);
+        self.operator_confirmed_until = None;
+        self.state.mark_unsynced();
+    }
+
+    /// Restores objects that were deleted without announcement; the next snapshot shows what
+    /// happened to them.
+    pub fn restore_deleted_objects(&mut self, now: Timestamp) {
+        for object in self.guardrails.unannounced_deletions.drain() {
+            if !self.state.contains(&object) {
+                self.state.apply(Observation::upsert(object), now);
+            }
+        }
+    }
+
+    /// NodeClaims of managed machines that run, known here or recovered from launch rows.
+    fn running_claims(&self) -> impl Iterator<Item = &Text> {
+        let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
+        known.map(|machine| &machine.claim).chain(self.recovered_running().map(|(claim, _)| claim))
+    }
+
+    /// NodeClaim and provider id of machines known from launch rows only.
+    fn recovered_running(&self) -> impl Iterator<Item = (&Text, &Text)> {
+        let left = self.recovery.launches().iter().filter(|launch| !self.machines.contains_key(&launch.claim));
+        left.filter_map(|launch| match &launch.state {
+            LaunchState::Launched { provider_id } => Some((&launch.claim, provider_id)),
+            LaunchState::Open | LaunchState::Failed { .. } => None,
+        })
+    }
+
+    fn count_shown_machines(&self, snapshot: &ClusterSnapshot) -> usize {
+        let shown: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        self.running_claims().filter(|claim| shown.contains(*claim)).count()
+    }
+
+    /// Managed machines that ran before the quarantine: provider id, and whether the machine had a
+    /// Node. A recovered machine counts as having had one if its NodeClaim is older than the
+    /// registration timeout.
+    fn known_running_instances(&self, quarantine: &Quarantine, ctx: &Context<'_>) -> Vec<(Text, bool)> {
+        let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
+        let known = known.map(|m| (m.provider_id.clone(), self.state.node_of_machine(&m.provider_id).is_some()));
+        let joined = |claim: &Text| {
+            let created = quarantine.reported().claim(claim).and_then(|claim| claim.created);
+            created.is_some_and(|at| ctx.now.duration_since(at) >= ctx.settings.registration_timeout)
+        };
+        known.chain(self.recovered_running().map(|(claim, id)| (id.clone(), joined(claim)))).collect()
+    }
+
+    /// Passes a complete cloud listing to the quarantine as its second source.
+    pub fn record_cloud_listing(&mut self, listing: &Listing) {
+        let Some(quarantine) = self.guardrails.quarantine.as_mut().filter(|_| listing.complete) else { return };
+        let up = listing.instances.iter().filter(|instance| !instance.terminating && instance.cluster_uid == self.uid);
+        quarantine.record_listing(listing.requested_at, up.map(|instance| instance.provider_id.clone()).collect());
+    }
+
+    /// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
+    pub fn release_quarantine(&mut self) -> Option<Observation> {
+        let quarantine = self.guardrails.quarantine.take()?;
+        self.guardrails.persisted_counts.discard_restored();
+        Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
+    }
+
+    /// Requests a snapshot to compare with the rejected one, when it is due.
+    pub fn request_resync(&mut self, ctx: &mut Context<'_>) {
+        let connected = self.connected;
+        let Some(quarantine) = self.guardrails.quarantine.as_mut().filter(|q| connected && q.resync_at <= ctx.now)
+        else {
+            return;
+        };
+        quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
+        let (cluster, reason) = (self.cluster.clone(), Text::from(quarantine.reason.to_string()));
+        ctx.effects.push(Effect::Resync { cluster, reason });
+    }
+
+    /// When the next snapshot is requested.
+    pub fn next_resync(&self) -> Option<Timestamp> {
+        self.guardrails.quarantine.as_ref().filter(|_| self.connected).map(|quarantine| quarantine.resync_at)
+    }
+
+    /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
+    /// API server listed pods that the agent does not report.
+    pub fn pods_uncertain_until(&self, claim: &Text, ctx: &Context<'_>) -> Option<Timestamp> {
+        let node = self.state.node_of_claim(claim)?;
+        let lost = self
+            .guardrails
+            .unannounced_deletions
+            .last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
+        // A later pod event proves that the watch of that Node's pods works.
+        let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
+        let occupied = self.machines.get(claim).and_then(|machine| machine.occupied_at).filter(unseen);
+        let occupied = occupied.map(|at| at + OCCUPIED_FOR);
+        lost.max(occupied).filter(|until| *until > ctx.now)
+    }
+
+    /// Excludes removals from Nodes that lost pods, possibly through a fault of the agent; they are
+    /// evaluated again once that is known.
+    pub fn exclude_uncertain_removals(&mut self, removals: &mut Vec<Removal>, ctx: &Context<'_>) {
+        let mut again: Option<Timestamp> = None;
+        removals.retain(|removal| {
+            let until = self.pods_uncertain_until(&removal.claim, ctx);
+            again = again.into_iter().chain(until).min();
+            until.is_none()
+        });
+        self.next_pass = self.next_pass.into_iter().chain(again).min();
+    }
+
+    /// Persists the object counts if they have changed enough.
+    pub fn persist_counts(&mut self, ctx: &mut Context<'_>) {
+        if self.next_counts_write(ctx).is_some_and(|due| due <= ctx.now) {
+            let counts = ObjectCounts::of_state(&self.state, 0);
+            self.guardrails.persisted_counts.record_write(counts, ctx.now);
+            ctx.effects.push(Effect::PersistCounts { cluster: self.cluster.clone(), counts });
+        }
+    }
+
+    /// When the object counts are persisted next.
+    pub fn next_counts_write(&self, ctx: &Context<'_>) -> Option<Timestamp> {
+        let counts = ObjectCounts::of_state(&self.state, 0);
+        self.guardrails
+            .persisted_counts
+            .due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
+            .filter(|_| self.is_ready())
+    }
+}

@@ -1,0 +1,391 @@
+//! A controller whose effects are carried out at once: decisions are durable, NodeClaims appear,
+//! machines are launched and join, drained machines are removed. Time advances from one wakeup to
+//! the next.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use crate::cluster::testing::{claim, node, pool, text};
+use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::guardrails::DisabledGuards;
+use crate::guardrails::quarantine::ObjectCounts;
+use crate::testing::SynchronousController;
+use crate::{
+    ClaimOrder, Decision, DecisionKind, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
+    PlanOutcome, Settings,
+};
+use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
+use model::plan::{Plan, PlanReport, PlannedNode};
+use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Resources, Text, Timestamp};
+
+/// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
+/// is not ready.
+pub(super) fn one_node_per_pod(input: &PlanningInput) -> PlanOutcome {
+    let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
+    if input.pools.first().is_none_or(|pool| pool.not_ready.is_some()) {
+        return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
+    }
+    let node = |pod: &u32| PlannedNode {
+        name: text("p-1"),
+        pool: 0,
+        capacity_type: CapacityType::Spot,
+        zones: Arc::from([text("z")]),
+        types: Arc::from([0]),
+        price: MicroUsd(10_000),
+        reservation: None,
+        pods: vec![*pod],
+        labels: Arc::new(Labels::new()),
+        taints: Arc::from([]),
+        requests: Resources::new(),
+    };
+    let nodes: Vec<PlannedNode> = pods.iter().map(node).collect();
+    let report = PlanReport { new_cost: MicroUsd(10_000 * pods.len() as i64), ..PlanReport::default() };
+    Ok((Plan { nodes, order: pods, ..Plan::default() }, report))
+}
+
+/// The planner that servers run.
+pub(super) fn real(input: &PlanningInput) -> PlanOutcome {
+    let decision = planner::plan(input).map_err(PlanError::Rejected)?;
+    Ok((decision.plan, decision.report))
+}
+
+/// Effects that were carried out.
+#[derive(Debug, Default)]
+pub(super) struct Done {
+    pub decisions: Vec<Decision>,
+    pub launches: Vec<(Timestamp, LaunchOrder)>,
+    /// NodeClaims, in the order in which their drains were ordered.
+    pub drained: Vec<(Timestamp, Text)>,
+    /// NodeClaims whose instances were terminated.
+    pub terminated: Vec<(Timestamp, Text)>,
+    /// NodeClaims that were removed, in that order.
+    pub removed: Vec<(Timestamp, Text)>,
+    /// NodeClaims whose instances were queried by id.
+    pub inspected: Vec<(Timestamp, Text)>,
+    /// Clusters whose agents got a request for a snapshot.
+    pub resyncs: Vec<(Timestamp, Text)>,
+    /// Object counts that were persisted.
+    pub persisted_counts: Vec<(Timestamp, Text, ObjectCounts)>,
+    /// Drains that were not begun because the Node is not empty.
+    pub refused: Vec<(Timestamp, Text)>,
+    /// Effects of any kind but views and records.
+    pub acts: usize,
+}
+
+/// The world.
+pub(super) struct Fixture {
+    pub controller: SynchronousController,
+    pub now: i64,
+    pub done: Done,
+    /// Launches fail for lack of capacity.
+    pub no_capacity: bool,
+    /// Launches are refused.
+    pub refused: bool,
+    /// Machines are launched and never join.
+    pub never_joins: bool,
+    /// Drains of machines with this name prefix do not end before they are finished explicitly.
+    pub stuck: Option<&'static str>,
+    /// NodeClaims on whose Nodes the API server lists pods, whatever the agent reports.
+    pub occupied: BTreeSet<Text>,
+    /// Answer of the cloud to a query by id.
+    pub cloud: Inspection,
+    /// Decisions become durable only when the test records them.
+    pub slow_store: bool,
+    unrecorded: Vec<Decision>,
+    stuck_drains: Vec<(Text, InstructionId)>,
+    claims: BTreeMap<(Text, Text), ClaimRecord>,
+}
+
+impl Fixture {
+    /// A world without clusters.
+    pub fn new(change: impl FnOnce(&mut Settings)) -> Self {
+        Self::planned_by(one_node_per_pod, change)
+    }
+
+    /// A world without clusters, and with this planner.
+    pub fn planned_by(planner: fn(&PlanningInput) -> PlanOutcome, change: impl FnOnce(&mut Settings)) -> Self {
+        Self::with_disabled_guards(planner, DisabledGuards::default(), change)
+    }
+
+    /// A world without clusters and without these guards.
+    pub fn with_disabled_guards(
+        planner: fn(&PlanningInput) -> PlanOutcome,
+        disabled_guards: DisabledGuards,
+        change: impl FnOnce(&mut Settings),
+    ) -> Self {
+        let mut settings = Settings::default();
+        change(&mut settings);
+        let controller = SynchronousController::with_disabled_guards(settings, planner, disabled_guards);
+        let (unrecorded, stuck_drains, claims) = (Vec::new(), Vec::new(), BTreeMap::new());
+        Self {
+            controller,
+            now: 0,
+            done: Done::default(),
+            no_capacity: false,
+            refused: false,
+            never_joins: false,
+            stuck: None,
+            occupied: BTreeSet::new(),
+            cloud: Inspection::Runs,
+            slow_store: false,
+            unrecorded,
+            stuck_drains,
+            claims,
+        }
+    }
+
+    /// A world with the cluster `c`, which has the pool `p`, machines `m0` … in service, and these pods.
+    pub fn with(machines: usize, pods: Vec<PodRecord>, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut world = Self::new(change);
+        world.connect("c", snapshot(machines, pods));
+        world
+    }
+
+    /// Connects the agent of `cluster` and sends this snapshot.
+    pub fn connect(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
+        self.handle(Event::AgentConnected { cluster: text(cluster) });
+        self.send_snapshot(cluster, snapshot);
+    }
+
+    /// Sends a snapshot from the agent of `cluster`.
+    pub fn send_snapshot(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
+        self.apply_observation(cluster, Observation::Snapshot(Box::new(snapshot)));
+    }
+
+    pub fn observe(&mut self, cluster: &str, object: Object) {
+        self.apply_observation(cluster, Observation::upsert(object));
+    }
+
+    pub fn delete(&mut self, cluster: &str, key: Key) {
+        self.apply_observation(cluster, Observation::Delete(key));
+    }
+
+    /// Ends a pod with announcement: it is terminating, and then deleted.
+    pub fn end_pod(&mut self, cluster: &str, pod: PodRecord) {
+        let key = Key::Pod(pod.key.clone());
+        self.observe(cluster, Object::Pod(PodRecord { terminating: true, ..pod }));
+        self.delete(cluster, key);
+    }
+
+    fn apply_observation(&mut self, cluster: &str, observation: Observation) {
+        self.handle(Event::Observed { cluster: text(cluster), observation });
+    }
+
+    /// Lets time pass until `end`, in milliseconds.
+    pub fn run_to(&mut self, end: i64) {
+        // Of several clusters that are due at one time, each may need a tick of its own.
+        let mut ticks = 0;
+        while let Some(next) = self.controller.next_wakeup().filter(|next| next.as_millis() <= end) {
+            ticks = if next.as_millis() > self.now { 0 } else { ticks + 1 };
+            self.now = self.now.max(next.as_millis());
+            self.handle(Event::Tick);
+            assert!(ticks <= 2 * self.controller.clusters().count(), "stuck at {next:?}");
+        }
+        self.now = end;
+        self.handle(Event::Tick);
+    }
+
+    /// The store answers for every decision that it was slow about.
+    pub fn record_decisions(&mut self) {
+        for decision in std::mem::take(&mut self.unrecorded) {
+            self.handle(Event::Recorded { decision: decision.id });
+        }
+    }
+
+    /// The agent answers drains that were held up: the Nodes are not empty.
+    pub fn refuse_stuck_drains(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
+            let reason = "the API server lists pod default/web-1 on it".to_owned();
+            self.handle(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
+        }
+    }
+
+    /// Finishes the drains that were held up.
+    pub fn finish_drains(&mut self) {
+        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
+            self.handle(Event::InstructionAcked { cluster, instruction });
+        }
+    }
+
+    pub fn handle(&mut self, event: Event) {
+        let mut effects = VecDeque::from(self.controller.handle(event, Timestamp::from_millis(self.now)));
+        while let Some(effect) = effects.pop_front() {
+            for answer in self.execute_decision(effect) {
+                effects.extend(self.controller.handle(answer, Timestamp::from_millis(self.now)));
+            }
+        }
+    }
+
+    fn execute_decision(&mut self, effect: Effect) -> Vec<Event> {
+        let now = Timestamp::from_millis(self.now);
+        self.done.acts += usize::from(!is_record_or_view(&effect));
+        match effect {
+            Effect::Plan(_)
+            | Effect::PublishView { .. }
+            | Effect::CloseLaunch { .. }
+            | Effect::RecordLaunched { .. }
+            | Effect::ReportFinding { .. } => Vec::new(),
+            Effect::PersistCounts { cluster, counts } => {
+                self.done.persisted_counts.push((now, cluster, counts));
+                Vec::new()
+            }
+            Effect::Relaunch(decided) => {
+                self.done.launches.push((now, decided.machine.launch.clone()));
+                vec![self.launch(&decided.machine.launch)]
+            }
+            Effect::Describe { cluster, provider_id, .. } => vec![Event::InstanceGone { cluster, provider_id }],
+            Effect::Inspect { cluster, provider_id, claim, .. } => {
+                self.done.inspected.push((now, claim));
+                vec![Event::Inspected { cluster, provider_id, found: self.cloud }]
+            }
+            Effect::Resync { cluster, .. } => {
+                self.done.resyncs.push((now, cluster));
+                Vec::new()
+            }
+            Effect::RecordDecision(decision) => {
+                self.done.decisions.push(*decision.clone());
+                if self.slow_store {
+                    self.unrecorded.push(*decision);
+                    return Vec::new();
+                }
+                vec![Event::Recorded { decision: decision.id }]
+            }
+            Effect::Launch(order) => {
+                self.done.launches.push((now, *order.clone()));
+                vec![self.launch(&order)]
+            }
+            Effect::Terminate { cluster, provider_id, claim, .. } => {
+                self.done.terminated.push((now, claim));
+                vec![Event::InstanceGone { cluster, provider_id }]
+            }
+            Effect::Instruct { cluster, id, instruction } => self.instruct(cluster, id, *instruction),
+        }
+    }
+
+    fn launch(&self, order: &LaunchOrder) -> Event {
+        let (cluster, claim, attempt) = (order.cluster.clone(), order.claim.clone(), order.attempt);
+        if self.refused {
+            let failure = LaunchFailure::Refused { code: text("No"), message: "no".to_owned(), retryable: false };
+            return Event::LaunchFailed { cluster, claim, attempt, failure };
+        }
+        if self.no_capacity {
+            let unavailable = vec![(text("t.none"), text("z"))];
+            let failure = LaunchFailure::InsufficientCapacity { unavailable };
+            return Event::LaunchFailed { cluster, claim, attempt, failure };
+        }
+        Event::Launched(Box::new(Launched {
+            provider_id: Text::from(format!("aws:///z/i-{claim}")),
+            instance_type: text("t.2"),
+            zone: text("z"),
+            capacity_type: CapacityType::Spot,
+            unavailable: Vec::new(),
+            cluster,
+            claim,
+            attempt,
+        }))
+    }
+
+    fn instruct(&mut self, cluster: Text, instruction: InstructionId, what: Instruction) -> Vec<Event> {
+        let mut seen = Vec::new();
+        match what {
+            Instruction::CreateClaim(order) => {
+                let claim = created(&order, self.now);
+                self.claims.insert((cluster.clone(), order.name), claim.clone());
+                seen.push(Observation::upsert(Object::Claim(claim)));
+            }
+            Instruction::MarkLaunched { claim, facts } => {
+                if let Some(record) = self.claims.get_mut(&(cluster.clone(), claim)) {
+                    record.provider_id = facts.provider_id;
+                    record.labels.extend(facts.labels);
+                    seen.push(Observation::upsert(Object::Claim(record.clone())));
+                    if !self.never_joins {
+                        seen.push(Observation::upsert(Object::Node(joined(record))));
+                    }
+                }
+            }
+            Instruction::Drain { claim, only_if_empty: true, .. } if self.occupied.contains(&claim) => {
+                self.done.refused.push((Timestamp::from_millis(self.now), claim));
+                let reason = "the API server lists pod default/web-1 on it".to_owned();
+                return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
+            }
+            Instruction::Drain { claim, .. } => {
+                let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
+                self.done.drained.push((Timestamp::from_millis(self.now), claim));
+                if !empty {
+                    self.stuck_drains.push((cluster, instruction));
+                    return Vec::new();
+                }
+            }
+            Instruction::DeleteClaim { claim, node, .. } => {
+                self.done.removed.push((Timestamp::from_millis(self.now), claim.clone()));
+                seen.push(Observation::Delete(Key::Claim(claim)));
+                seen.extend(node.map(|node| Observation::Delete(Key::Node(node))));
+            }
+            Instruction::RegisterNode { .. }
+            | Instruction::InitializeNode { .. }
+            | Instruction::NominatePods { .. }
+            | Instruction::WriteStatus(_)
+            | Instruction::RecordEvent(_) => {}
+        }
+        let acked = Event::InstructionAcked { cluster: cluster.clone(), instruction };
+        let seen = seen.into_iter().map(|observation| Event::Observed { cluster: cluster.clone(), observation });
+        seen.chain([acked]).collect()
+    }
+
+    /// Why the pods of the last decision about pods have no place, by pod.
+    pub fn unplaced(&self) -> BTreeMap<Text, String> {
+        let last = self.done.decisions.iter().rfind(|decision| decision.kind == DecisionKind::Provision);
+        let unplaced = last.map_or(&[][..], |decision| &decision.unplaced);
+        unplaced.iter().map(|pod| (pod.pod.clone(), pod.reasons.iter().map(|r| r.message.clone()).collect())).collect()
+    }
+
+    /// NodeClaims that were drained.
+    pub fn drained(&self) -> BTreeSet<Text> {
+        self.done.drained.iter().map(|(_, claim)| claim.clone()).collect()
+    }
+}
+
+/// Whether the effect only records or publishes.
+fn is_record_or_view(effect: &Effect) -> bool {
+    matches!(
+        effect,
+        Effect::RecordDecision(_)
+            | Effect::PublishView { .. }
+            | Effect::CloseLaunch { .. }
+            | Effect::PersistCounts { .. }
+    )
+}
+
+/// The pool `p`, machines in service and pods.
+pub(super) fn snapshot(machines: usize, pods: Vec<PodRecord>) -> ClusterSnapshot {
+    let names: Vec<String> = (0..machines).map(|n| format!("m{n}")).collect();
+    ClusterSnapshot {
+        pools: vec![pool()],
+        claims: names.iter().map(|name| claim(name)).collect(),
+        nodes: names.iter().map(|name| node(name)).collect(),
+        pods,
+        ..ClusterSnapshot::default()
+    }
+}
+
+fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
+    ClaimRecord {
+        name: order.name.clone(),
+        labels: order.labels.clone(),
+        provider_id: Text::default(),
+        created: Some(Timestamp::from_millis(now)),
+        ..claim("x")
+    }
+}
+
+fn joined(claim: &ClaimRecord) -> NodeRecord {
+    let mut labels = claim.labels.clone();
+    for (key, value) in
+        [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "t.2"), (ZONE, "z"), (CAPACITY_TYPE, "spot")]
+    {
+        labels.insert(text(key), text(value));
+    }
+    let name = Text::from(format!("n-{}", claim.name));
+    NodeRecord { name, provider_id: claim.provider_id.clone(), labels, ..node("x") }
+}

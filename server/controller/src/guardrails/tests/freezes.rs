@@ -1,0 +1,113 @@
+use crate::cluster::Object;
+use crate::cluster::testing::{bound_to, claim, pod, text};
+use crate::guardrails::Freeze;
+use crate::{DecisionKind, Event};
+use model::Timestamp;
+
+use super::fixture::{Fixture, snapshot};
+
+fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Freeze {
+    Freeze {
+        id: 7,
+        cluster: cluster.map(text),
+        pool: pool.map(text),
+        by: text("alice"),
+        reason: text("the network is being changed"),
+        since: Timestamp::from_millis(0),
+        until: until.map(Timestamp::from_millis),
+    }
+}
+
+/// A pod waits and two machines are empty, under these freezes, until one minute.
+fn under(freezes: Vec<Freeze>) -> Fixture {
+    let mut world = Fixture::new(|_| {});
+    world.handle(Event::FreezesChanged { freezes });
+    world.connect("c", snapshot(2, vec![pod("p0", 500)]));
+    world.run_to(60_000);
+    world
+}
+
+/// Whether anything was launched, and how many of the two machines were drained.
+fn did(world: &Fixture) -> (usize, usize) {
+    (
+        usize::from(!world.done.launches.is_empty()),
+        world.drained().intersection(&[text("m0"), text("m1")].into()).count(),
+    )
+}
+
+#[test]
+fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
+    for frozen in [
+        freeze(None, None, None),
+        freeze(Some("c"), None, None),
+        freeze(Some("c"), Some("p"), None),
+        freeze(None, Some("p"), None),
+    ] {
+        let world = under(vec![frozen.clone()]);
+        assert_eq!(did(&world), (0, 0), "{frozen:?}");
+        let view = world.controller.view("c").map(|view| view.guardrails.freezes);
+        assert_eq!(view, Some(vec![text(&frozen.to_string())]));
+        let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
+        assert_eq!(closed, Some(text(&frozen.to_string())));
+    }
+    let expected = freeze(Some("c"), Some("p"), None).to_string();
+    assert_eq!(expected, "NodePool p of cluster c is frozen by alice: the network is being changed (freeze 7)");
+}
+
+#[test]
+fn sabotage_without_a_freeze_or_with_one_of_something_else_both_happen() {
+    assert_eq!(did(&under(Vec::new())), (1, 2));
+    assert_eq!(did(&under(vec![freeze(Some("d"), None, None), freeze(Some("c"), Some("q"), None)])), (1, 2));
+}
+
+#[test]
+fn a_thaw_takes_effect_by_itself() {
+    let mut world = under(vec![freeze(None, None, None)]);
+    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.run_to(62_000);
+    assert_eq!(did(&world), (1, 2));
+}
+
+#[test]
+fn a_freeze_with_an_end_ends() {
+    let mut world = under(vec![freeze(Some("c"), None, Some(90_000))]);
+    world.run_to(89_999);
+    assert_eq!(did(&world), (0, 0));
+    world.run_to(92_000);
+    assert_eq!(did(&world), (1, 2));
+}
+
+#[test]
+fn decided_work_is_not_begun_under_a_freeze() {
+    let mut world = Fixture::new(|_| {});
+    world.slow_store = true;
+    world.connect("c", snapshot(2, vec![pod("p0", 500)]));
+    world.run_to(40_000);
+    assert_eq!(world.done.decisions.len(), 2, "one launch and two removals wait to be durable");
+    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.record_decisions();
+    world.run_to(120_000);
+    assert_eq!(did(&world), (0, 0));
+}
+
+#[test]
+fn interrupted_machines_are_drained_under_a_freeze() {
+    let mut world = Fixture::new(|_| {});
+    world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
+    world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.run_to(60_000);
+    assert!(world.done.decisions.iter().any(|decision| decision.kind == DecisionKind::Interruption));
+    assert_eq!(did(&world), (0, 1));
+}
+
+#[test]
+fn a_pending_pod_under_a_freeze_has_the_freeze_as_its_reason() {
+    let mut world = under(vec![freeze(Some("c"), None, None)]);
+    world.observe("c", Object::Pod(pod("p1", 500)));
+    world.run_to(70_000);
+    let why = world.controller.view("c").and_then(|view| view.guardrails.held_reason());
+    let expected = "cluster c is frozen by alice: the network is being changed (freeze 7)";
+    assert_eq!(why.as_deref(), Some(expected));
+}

@@ -1,0 +1,125 @@
+//! Guardrail state of one cluster, as shown to operators.
+
+use std::fmt::Display;
+
+use super::removal::{HeldRemoval, HoldCause};
+use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
+use model::{ClusterId, Text, Timestamp};
+
+/// What the guardrails hold in a cluster, and why.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct GuardrailsView {
+    /// Whether decisions take effect.
+    pub mode: Mode,
+    /// Why the agent's snapshot is not accepted, and since when.
+    pub quarantine: Option<(Text, Timestamp)>,
+    /// Freezes that concern the cluster, as sentences.
+    pub freezes: Vec<Text>,
+    /// The freeze that covers the whole cluster, if there is one.
+    pub frozen: Option<Text>,
+    /// Why the circuit breaker stops removals here, or in the whole fleet.
+    pub circuit_breaker: Option<Text>,
+    /// Why launches were held at the last check.
+    pub held_launches: Option<Text>,
+    /// Why removals were held at the last check.
+    pub held_removals: Option<Text>,
+    /// Pods in launch backoff.
+    pub pods_waiting: usize,
+    /// Machines launched within the window.
+    pub launched: usize,
+    /// Machines removed voluntarily within the window.
+    pub removed: usize,
+    /// Machines that joined within the circuit breaker's window, as counted by this replica.
+    pub joined: usize,
+    /// Launches that failed, and machines that did not join in time, within that window.
+    /// Insufficient capacity is no failure.
+    pub failed: usize,
+    /// Held removals, ordered by cause and NodeClaim.
+    pub waiting_removals: Vec<WaitingRemoval>,
+    /// Why the cloud's listings are not trusted, and since when.
+    pub untrusted_listing: Option<(Text, Timestamp)>,
+}
+
+/// A removal that the removal gate holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WaitingRemoval {
+    /// NodeClaim of the machine.
+    pub claim: Text,
+    /// Start of the hold.
+    pub since: Timestamp,
+    /// Sentence for operators.
+    pub reason: Text,
+    /// What ends the hold; a phrase that continues the reason.
+    pub release: Text,
+}
+
+impl GuardrailsView {
+    pub(crate) fn of(
+        guardrails: &Guardrails,
+        cluster_guardrails: &ClusterGuardrails,
+        settings: &GuardrailSettings,
+        cluster: &ClusterId,
+    ) -> Self {
+        let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| sentence(&held.reason));
+        let (joined, failed) = guardrails.circuit_breaker.cluster_outcomes(cluster);
+        let whole = guardrails.freezes.for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
+        Self {
+            mode: settings.mode_of(cluster),
+            quarantine: cluster_guardrails
+                .quarantine
+                .as_ref()
+                .map(|quarantine| (sentence(&quarantine.reason), quarantine.since)),
+            freezes: guardrails.freezes.for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
+            frozen: whole.map(|freeze| sentence(freeze)),
+            circuit_breaker: guardrails
+                .circuit_breaker
+                .engaged(&settings.circuit_breaker, cluster)
+                .map(|engaged| sentence(&engaged)),
+            held_launches: reason(&cluster_guardrails.held_launches),
+            held_removals: reason(&cluster_guardrails.held_removals),
+            pods_waiting: cluster_guardrails.launch_backoff.waiting(guardrails.now),
+            launched: guardrails.launches.cluster_count(cluster),
+            removed: guardrails.removals.cluster_count(cluster),
+            joined,
+            failed,
+            waiting_removals: cluster_guardrails.waiting_removals.all().map(|held| waiting(cluster, held)).collect(),
+            untrusted_listing: None,
+        }
+    }
+
+    /// Sentence about the first held removal and the number of others.
+    #[must_use]
+    pub fn waiting_because(&self) -> Option<Text> {
+        let WaitingRemoval { claim, reason, release, .. } = self.waiting_removals.first()?;
+        let others = match self.waiting_removals.len() - 1 {
+            0 => String::new(),
+            others => format!(" (and {others} other removals wait)"),
+        };
+        Some(Text::from(format!("the removal of {claim} waits {release}: {reason}{others}")))
+    }
+
+    /// Why nothing, or not everything, happens here at the moment; the most important reason.
+    #[must_use]
+    pub fn held_reason(&self) -> Option<Text> {
+        let quarantine = self.quarantine.as_ref().map(|(reason, _)| reason.clone());
+        let shadow = || Text::from("shadow mode: decisions are written down and not carried out");
+        quarantine
+            .or_else(|| self.frozen.clone())
+            .or_else(|| (self.mode == Mode::Shadow).then(shadow))
+            .or_else(|| self.untrusted_listing.as_ref().map(|(reason, _)| reason.clone()))
+            .or_else(|| self.held_launches.clone())
+            .or_else(|| self.held_removals.clone())
+            .or_else(|| self.waiting_because())
+            .or_else(|| self.freezes.first().cloned())
+    }
+}
+
+fn waiting(cluster: &ClusterId, (_, claim, held): (HoldCause, &Text, &HeldRemoval)) -> WaitingRemoval {
+    let HeldRemoval { since, refusal } = held;
+    let (reason, release) = (sentence(refusal), Text::from(refusal.release(cluster)));
+    WaitingRemoval { claim: claim.clone(), since: *since, reason, release }
+}
+
+fn sentence(reason: &dyn Display) -> Text {
+    Text::from(reason.to_string())
+}

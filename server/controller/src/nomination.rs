@@ -1,0 +1,81 @@
+//! Nomination: which pods kube-scheduler should bind to a Node, when they are nominated, and when
+//! the Node is registered.
+//!
+//! kube-scheduler spreads pods over the existing nodes and does not know the plan. A nomination
+//! (`status.nominatedNodeName`) makes it try the planned node first, and reserves that capacity.
+//! Three properties of nominations determine the behaviour here:
+//!
+//! - A failed scheduling attempt clears the nomination. So nominations are part of the registration
+//!   instruction and exist before the Node accepts pods. Machines of one decision are registered
+//!   together ([`registration_gate`]): a pod that is tried while its own Node is unregistered loses
+//!   its nomination, and its capacity to any pod without one.
+//! - A lost nomination is repeated once the pod's Node is registered ([`retries`]).
+//! - Nominated pods count on their node when other pods are tried there. A hard spread constraint
+//!   therefore rejects the node for every pod of a group with several nominations on it: such pods
+//!   are not nominated. They need no nomination either: they use the capacity that the nominated
+//!   pods leave, and the constraint itself spreads them over the domains as planned.
+
+mod registration_gate;
+mod retries;
+
+pub(super) use registration_gate::RegistrationGate;
+pub(super) use retries::NominationRetries;
+
+use super::PodNomination;
+use super::cluster_controller::ClusterController;
+use crate::cluster::{PodRecord, Target};
+use model::labels::HOSTNAME;
+use model::pod::SpreadConstraint;
+use model::taints::first_untolerated;
+use model::{Taint, Text};
+
+impl ClusterController {
+    /// Pods assigned to the machine of `claim` that still need a node and can be nominated. Pods
+    /// that do not tolerate its startup taints are nominated once those are removed.
+    pub fn nominations(&self, claim: &Text) -> Vec<PodNomination> {
+        let pods = self.assigned_pods(claim);
+        self.nominable(claim, &pods).map(nomination).collect()
+    }
+
+    /// Pods assigned to the machine of `claim` that still need a node.
+    fn assigned_pods(&self, claim: &Text) -> Vec<&PodRecord> {
+        let target = Target::Claim(claim.clone());
+        let pods = self.state.assignments.pods_on(&target).filter_map(|key| self.state.pod(key));
+        pods.filter(|pod| needs_node(pod)).collect()
+    }
+
+    /// Those of `pods`, which are all pods assigned to `claim`, that can be nominated.
+    fn nominable<'p>(&self, claim: &Text, pods: &[&'p PodRecord]) -> impl Iterator<Item = &'p PodRecord> {
+        let startup: &[Taint] = self.state.claim(claim).map_or(&[], |record| &record.startup_taints);
+        let free = pods.iter().filter(|pod| first_untolerated(startup, &pod.shape.tolerations).is_none());
+        free.copied().filter(|pod| !spread_refuses_nomination(pod, pods))
+    }
+}
+
+fn nomination(pod: &PodRecord) -> PodNomination {
+    PodNomination { pod: pod.key.clone(), uid: pod.uid.clone() }
+}
+
+/// A pod that is bound, ends, or is already nominated by kube-scheduler is not nominated.
+fn needs_node(pod: &PodRecord) -> bool {
+    pod.node.is_none() && pod.nominated.is_none() && !pod.terminating && !pod.is_terminal()
+}
+
+/// Whether a hard spread constraint would reject for `pod` the node that `all` are nominated to.
+/// kube-scheduler adds nominated pods to the count of their node's domain only (its filters run
+/// with nominated pods first). With domains of several nodes, the result for a pod depends on the
+/// order of attempts, so such a pod is never nominated; with single-node domains it is nominated if
+/// it is the only matching pod there.
+fn spread_refuses_nomination(pod: &PodRecord, all: &[&PodRecord]) -> bool {
+    let counts = |constraint: &SpreadConstraint, other: &PodRecord| {
+        let selected = constraint.selector.as_ref().is_some_and(|selector| selector.matches(&other.labels));
+        selected && other.key.namespace == pod.key.namespace
+    };
+    pod.shape.spread.iter().filter(|constraint| constraint.hard).any(|constraint| {
+        let wide = constraint.topology_key.as_ref() != HOSTNAME && counts(constraint, pod);
+        wide || all.iter().any(|other| other.key != pod.key && counts(constraint, other))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,264 @@
+//! The plan in progress for a cluster: its assumptions, and the check of what still holds when the
+//! plan arrives.
+//!
+//! A plan is computed from the state at the time of the request. Pods that were deleted, bound or
+//! changed since are dropped from it. A machine is not launched if its NodePool has changed, was
+//! frozen, has no available offering or has reached its limits; a pod is not assigned to a node
+//! that is terminating. Dropped parts are planned again.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{PlanNumber, PlanRequest};
+use crate::cluster::{PodKey, PodRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{UnplacedPod, order};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, PlannedNode};
+use model::resources::NODES;
+use model::{Labels, MicroUsd, Millis, NodePool, NodeStage, PodShape, Resources, Text, Timestamp, VolumeAlternatives};
+
+/// How long empty nodes are kept for a plan in progress that may use them. A plan has bounded steps
+/// and takes seconds; if it waits longer in a queue, the nodes may be gone, and it is computed
+/// again for their pods.
+pub const KEEP_NODES_FOR: Millis = Millis::from_mins(5);
+
+/// A requested plan without answer.
+#[derive(Debug)]
+pub struct PendingPlan {
+    /// Number of the request.
+    pub number: PlanNumber,
+    /// When it was requested.
+    pub since: Timestamp,
+    /// When the batch window of its pods was opened.
+    pub opened: Option<Timestamp>,
+    /// When it was due.
+    pub due: Timestamp,
+    /// Version of the cluster state in the request.
+    pub version: u64,
+    /// Pods that guardrails held back, and why.
+    pub held: Vec<UnplacedPod>,
+    /// Number of pods in the request.
+    pub pods: usize,
+    /// NodeClaims whose drain waits for the plan.
+    pub drains: Vec<Text>,
+    relied_on: PlanAssumptions,
+}
+
+/// State of pods and NodePools at the time of the request.
+#[derive(Debug)]
+struct PlanAssumptions {
+    /// Facts of each pod, in the order of the input.
+    pods: Vec<Option<PodFacts>>,
+    /// Facts of each NodePool, by name.
+    pools: BTreeMap<Text, PoolFacts>,
+}
+
+/// The parts of a pod that planning reads. Records share them, so most comparisons compare
+/// addresses.
+#[derive(Debug)]
+struct PodFacts {
+    uid: Text,
+    shape: Arc<PodShape>,
+    labels: Arc<Labels>,
+    volumes: Option<Arc<VolumeAlternatives>>,
+}
+
+#[derive(Debug)]
+struct PoolFacts {
+    revision: Text,
+    used: Resources,
+}
+
+impl PodFacts {
+    fn of(pod: &PodRecord) -> Self {
+        let PodRecord { uid, shape, labels, volumes, .. } = pod;
+        Self { uid: uid.clone(), shape: shape.clone(), labels: labels.clone(), volumes: volumes.clone() }
+    }
+
+    fn matches(&self, pod: &PodRecord) -> bool {
+        self.uid == pod.uid && self.shape == pod.shape && self.labels == pod.labels && self.volumes == pod.volumes
+    }
+}
+
+impl PendingPlan {
+    /// Until when empty nodes are kept for it.
+    pub fn keeps_nodes_until(&self) -> Timestamp {
+        self.since + KEEP_NODES_FOR
+    }
+}
+
+impl ClusterController {
+    /// Records the assumptions of a request, which is pending from now on.
+    pub fn register_pending_plan(
+        &mut self,
+        request: &PlanRequest,
+        due: Timestamp,
+        opened: Option<Timestamp>,
+        held: Vec<UnplacedPod>,
+        ctx: &Context<'_>,
+    ) {
+        let state = &self.state;
+        let input = &request.input;
+        let pods = (0..input.pods.len()).map(|at| state.pod(&key_of(input, at)).map(PodFacts::of));
+        let mut used = self.used_of_pools();
+        let pools = state.pools().map(|record| {
+            let used = used.remove(&record.pool.name).unwrap_or_default();
+            (record.pool.name.clone(), PoolFacts { revision: record.revision.clone(), used })
+        });
+        self.pending_plan = Some(PendingPlan {
+            number: request.number,
+            since: ctx.now,
+            opened,
+            due,
+            version: state.version(),
+            held,
+            pods: input.pods.len(),
+            drains: self.waiting_drains(ctx.now),
+            relied_on: PlanAssumptions { pods: pods.collect(), pools: pools.collect() },
+        });
+    }
+
+    /// The pending plan with this number; `None` for an outdated answer.
+    pub fn take_pending_plan(&mut self, number: PlanNumber) -> Option<PendingPlan> {
+        if self.pending_plan.as_ref()?.number != number {
+            return None;
+        }
+        self.pending_plan.take()
+    }
+
+    /// Drops the parts of a plan that do not hold any more; returns whether there were any.
+    pub fn drop_outdated_parts(
+        &self,
+        pending_plan: &PendingPlan,
+        input: &PlanningInput,
+        (plan, report): (&mut Plan, &mut PlanReport),
+        ctx: &Context<'_>,
+    ) -> bool {
+        let relied_on = &pending_plan.relied_on;
+        let kept: Vec<bool> =
+            (0..input.pods.len()).map(|at| self.still_needs_node(relied_on, input, at, ctx)).collect();
+        let keeps = |pod: &u32| kept.get(*pod as usize).copied().unwrap_or(false);
+        let count = |plan: &Plan| {
+            let pods = plan.nodes.iter().map(|node| node.pods.len()).sum::<usize>() + plan.unschedulable.len();
+            (plan.nodes.len(), plan.static_nodes.len(), plan.placements.len(), pods)
+        };
+        let before = count(plan);
+        plan.unschedulable.retain(keeps);
+        report.unschedulable.retain(|entry| keeps(&entry.pod));
+        plan.placements.retain(|(pod, node)| keeps(pod) && self.is_node_still_usable(input, *node));
+        let mut limits = RemainingLimits { used: self.used_of_pools(), added: BTreeMap::new() };
+        // Nodes are checked in the order of the plan, which is the order in which they use up limits.
+        plan.nodes.retain_mut(|node| {
+            node.pods.retain(keeps);
+            !node.pods.is_empty() && self.may_still_launch(relied_on, input, node, &mut limits, ctx)
+        });
+        plan.static_nodes.retain(|node| self.may_still_launch(relied_on, input, node, &mut limits, ctx));
+        let dropped = count(plan) != before;
+        if dropped {
+            report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+            report.lower_bound = MicroUsd(0);
+        }
+        dropped
+    }
+
+    /// Whether the pod is unchanged and still needs a node.
+    fn still_needs_node(
+        &self,
+        relied_on: &PlanAssumptions,
+        input: &PlanningInput,
+        at: usize,
+        ctx: &Context<'_>,
+    ) -> bool {
+        let Some(pod) = self.state.pod(&key_of(input, at)) else { return false };
+        let facts = relied_on.pods.get(at).and_then(Option::as_ref);
+        facts.is_some_and(|facts| facts.matches(pod)) && self.state.is_demand(pod, ctx.now)
+    }
+
+    fn is_node_still_usable(&self, input: &PlanningInput, node: u32) -> bool {
+        let node = &input.nodes[node as usize];
+        match node.stage {
+            NodeStage::InFlight => {
+                let claim = self.state.claim(&node.name);
+                claim.is_some_and(|claim| !claim.deleting && !self.state.is_marked_for_deletion(&claim.name))
+            }
+            _ => self.state.node(&node.name).is_some() && !self.state.is_node_terminating(&node.name),
+        }
+    }
+
+    /// Whether the NodePool is unchanged, may launch, has an available offering, and is within its
+    /// limits.
+    fn may_still_launch(
+        &self,
+        relied_on: &PlanAssumptions,
+        input: &PlanningInput,
+        node: &PlannedNode,
+        limits: &mut RemainingLimits,
+        ctx: &Context<'_>,
+    ) -> bool {
+        let pool = &input.pools[node.pool as usize];
+        let Some(record) = self.state.pool(&pool.name) else { return false };
+        let Some(facts) = relied_on.pools.get(&pool.name) else { return false };
+        let unchanged = record.revision == facts.revision
+            && record.pool.not_ready.is_none()
+            && self.state.unmanaged_reason(record).is_none();
+        unchanged
+            && self.may_launch(&pool.name, ctx)
+            && has_available_option(pool, node, ctx)
+            && limits.try_reserve(pool, node, &facts.used)
+    }
+
+    /// Resources that the NodeClaims of each NodePool use of its limits.
+    fn used_of_pools(&self) -> BTreeMap<Text, Resources> {
+        let mut used: BTreeMap<Text, Resources> = BTreeMap::new();
+        for claim in self.state.claims() {
+            let used = used.entry(claim.pool.clone()).or_default();
+            used.add(&claim.capacity);
+            used.add(&Resources::from_iter([(NODES, 1)]));
+        }
+        used
+    }
+}
+
+/// Current usage of the NodePools' limits, and what the plan adds.
+struct RemainingLimits {
+    used: BTreeMap<Text, Resources>,
+    added: BTreeMap<Text, Resources>,
+}
+
+impl RemainingLimits {
+    /// Reserves one machine within the NodePool's limits, if possible. The plan respected the
+    /// limits for usage `used_then`; only if the usage has changed is it computed again, with the
+    /// maximum over the machine's options.
+    fn try_reserve(&mut self, pool: &NodePool, node: &PlannedNode, used_then: &Resources) -> bool {
+        let used = self.used.get(&pool.name).cloned().unwrap_or_default();
+        if pool.replicas.is_some() {
+            return used.get(NODES) == used_then.get(NODES);
+        }
+        if used == *used_then {
+            return true;
+        }
+        let mut with = self.added.get(&pool.name).cloned().unwrap_or_default();
+        with.add(&order::max_capacity(pool, node));
+        with.add(&Resources::from_iter([(NODES, 1)]));
+        let mut all = used;
+        all.add(&with);
+        let within = pool.limits.iter().all(|(name, limit)| all.get(name) <= limit);
+        if within {
+            self.added.insert(pool.name.clone(), with);
+        }
+        within
+    }
+}
+
+/// Whether a launch option of the machine is still available.
+fn has_available_option(pool: &NodePool, node: &PlannedNode, ctx: &Context<'_>) -> bool {
+    order::launch_options(pool, node)
+        .iter()
+        .any(|option| !ctx.offerings.is_unavailable(&option.instance_type, &option.zone, node.capacity_type))
+}
+
+fn key_of(input: &PlanningInput, pod: usize) -> PodKey {
+    let pod = &input.pods[pod];
+    PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() }
+}

@@ -1,0 +1,200 @@
+//! Status reporter: writes conditions and Events of NodePools, EC2NodeClasses and NodeClaims, each
+//! change once.
+//!
+//! Statuses are computed at most once a second per cluster, and written where they differ from the
+//! last written status of this process or, as far as the cluster shows it, of a previous process
+//! ([`ConditionDigest`](crate::cluster::ConditionDigest)). Initialized machines whose NodeClaims
+//! are up to date are checked less often: there are many of them, and only their consolidation
+//! condition can change. An object has at most one write in flight. A failed write is retried after
+//! a delay, because the cluster may have changed since.
+
+mod events;
+mod health;
+mod pod_events;
+mod statuses;
+mod zones;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cluster_controller::{ClusterController, Context};
+use super::machine::Stage;
+use super::status::{ObjectRef, StatusOrder, StatusPatch};
+use super::{DecisionId, Effect, Instruction, InstructionId};
+use model::{Millis, Text, Timestamp};
+
+pub(super) use events::{EventRecorder, drain_blocked_message};
+pub(super) use health::RegistrationHealth;
+use pod_events::PendingPodEvents;
+use zones::ZoneCache;
+
+/// Minimum time between two passes.
+const PASS_INTERVAL: Millis = Millis::from_secs(1);
+/// Minimum time between two passes over NodeClaims that are up to date.
+const FULL_PASS_INTERVAL: Millis = Millis::from_secs(10);
+/// Delay before a failed write is retried.
+const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
+
+/// The last status written to one object.
+#[derive(Debug)]
+struct LastWritten {
+    patch: StatusPatch,
+    /// The write that is not answered yet.
+    pending: Option<InstructionId>,
+    /// Earliest retry, if the write failed.
+    failed: Option<Timestamp>,
+}
+
+/// Status reporter of one cluster.
+#[derive(Debug, Default)]
+pub(super) struct StatusReporter {
+    written: BTreeMap<ObjectRef, LastWritten>,
+    pending_writes: BTreeMap<InstructionId, ObjectRef>,
+    /// NodeClaims of initialized machines that were up to date at the last full pass.
+    up_to_date: BTreeSet<Text>,
+    /// Earliest retry of all failed writes; derived from `written`.
+    next_retry: Option<Timestamp>,
+    /// Whether anything has changed since the last pass.
+    dirty: bool,
+    last_pass: Option<Timestamp>,
+    /// Whether anything has changed since the last full pass.
+    full_pass_dirty: bool,
+    last_full_pass: Option<Timestamp>,
+    /// Stages of machines for which Events were recorded.
+    reported_stages: BTreeMap<Text, Stage>,
+    /// The last decision for which Events were recorded.
+    last_reported_decision: Option<DecisionId>,
+    /// Disruption reasons of machines with a voluntary removal.
+    pub(super) disruption_reasons: BTreeMap<Text, &'static str>,
+    /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
+    /// nodes.
+    pub(super) budget_blocked: BTreeMap<Text, usize>,
+    pub(super) health: RegistrationHealth,
+    pod_events: PendingPodEvents,
+    zones: ZoneCache,
+    event_recorder: EventRecorder,
+}
+
+impl StatusReporter {
+    /// Records a change that may affect statuses.
+    pub(super) fn mark_dirty(&mut self) {
+        (self.dirty, self.full_pass_dirty) = (true, true);
+    }
+
+    /// When the next pass or retry is due.
+    pub(super) fn next_pass(&self, now: Timestamp) -> Option<Timestamp> {
+        let after = |last: Option<Timestamp>, wait: Millis| last.map_or(now, |last| (last + wait).max(now));
+        let pass = self.dirty.then(|| after(self.last_pass, PASS_INTERVAL));
+        let whole = self.full_pass_dirty.then(|| after(self.last_full_pass, FULL_PASS_INTERVAL));
+        let pod_event = self.pod_events.next_due().map(|at| at.max(after(self.last_pass, PASS_INTERVAL)));
+        [pass, whole, self.next_retry, pod_event].into_iter().flatten().min()
+    }
+
+    /// Begins a pass; a full one, if that is due.
+    fn begin_pass(&mut self, now: Timestamp) {
+        (self.dirty, self.last_pass) = (false, Some(now));
+        if self.last_full_pass.is_none_or(|last| now.duration_since(last) >= FULL_PASS_INTERVAL) {
+            (self.full_pass_dirty, self.last_full_pass) = (false, Some(now));
+            self.up_to_date.clear();
+        }
+    }
+
+    /// Drops the last written status of objects that no longer exist.
+    fn retain_objects(&mut self, contents: &BTreeMap<ObjectRef, Option<StatusPatch>>) {
+        let up_to_date = &self.up_to_date;
+        let is_up_to_date =
+            |subject: &ObjectRef| matches!(subject, ObjectRef::Claim(claim) if up_to_date.contains(claim));
+        let stays = |subject: &ObjectRef| is_up_to_date(subject) || contents.contains_key(subject);
+        self.written.retain(|subject, last| last.pending.is_some() || stays(subject));
+        self.update_next_retry();
+    }
+
+    fn update_next_retry(&mut self) {
+        self.next_retry = self.written.values().filter_map(|last| last.failed).min();
+    }
+
+    /// Records the answer to a write; returns whether `id` was a status write.
+    pub(super) fn complete_write(&mut self, id: InstructionId, failed_until: Option<Timestamp>) -> bool {
+        let Some(subject) = self.pending_writes.remove(&id) else { return false };
+        if let Some(last) = self.written.get_mut(&subject).filter(|last| last.pending == Some(id)) {
+            last.pending = None;
+            last.failed = failed_until;
+            self.dirty = true;
+            if failed_until.is_some() {
+                if let ObjectRef::Claim(claim) = &subject {
+                    self.up_to_date.remove(claim);
+                }
+                self.update_next_retry();
+            }
+        }
+        true
+    }
+
+    /// The last status written to `subject`.
+    fn last_written(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
+        self.written.get(subject).map(|last| &last.patch)
+    }
+
+    /// The last status written to `subject`, unless the write failed.
+    fn last_successful(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
+        self.written.get(subject).filter(|last| last.failed.is_none()).map(|last| &last.patch)
+    }
+
+    /// Whether `patch` is to be written to `subject` at `now`.
+    fn needs_write(&self, subject: &ObjectRef, patch: &StatusPatch, now: Timestamp) -> bool {
+        self.written.get(subject).is_none_or(|last| {
+            let differs = last.patch != *patch;
+            last.pending.is_none() && last.failed.map_or(differs, |until| until <= now)
+        })
+    }
+}
+
+impl ClusterController {
+    /// Writes the statuses and Events that have changed, when a pass is due.
+    pub fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready()
+            || !self.may_report_status(ctx)
+            || self.status_reporter.next_pass(ctx.now).is_none_or(|due| due > ctx.now)
+        {
+            return;
+        }
+        self.status_reporter.begin_pass(ctx.now);
+        self.collect_pod_events(ctx.now);
+        let contents = self.desired_statuses(ctx);
+        self.status_reporter.retain_objects(&contents);
+        for (subject, patch) in contents {
+            let Some(patch) = patch else { continue };
+            if self.is_already_written(&subject, &patch) {
+                self.status_reporter.written.insert(subject, LastWritten { patch, pending: None, failed: None });
+            } else if self.status_reporter.needs_write(&subject, &patch, ctx.now) {
+                self.write(subject, patch, ctx);
+            }
+        }
+        self.status_reporter.pod_events.postpone(ctx.now, ctx.now + FULL_PASS_INTERVAL);
+        self.record_events(ctx);
+    }
+
+    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
+    pub fn may_report_status(&self, ctx: &Context<'_>) -> bool {
+        self.guardrails.quarantine.is_none() && !self.is_shadow(ctx)
+    }
+
+    fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
+        if let ObjectRef::Claim(claim) = &subject {
+            self.status_reporter.pod_events.mark_written(claim, ctx.now);
+        }
+        let id = InstructionId(ctx.next_id());
+        let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };
+        self.status_reporter.pending_writes.insert(id, subject.clone());
+        self.status_reporter.written.insert(subject, LastWritten { patch, pending: Some(id), failed: None });
+        let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::WriteStatus(order)));
+        ctx.effects.push(Effect::Instruct { cluster, id, instruction });
+    }
+
+    /// Records the answer to a write; returns whether `id` was a status write.
+    pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
+        self.status_reporter.complete_write(id, failed.then(|| ctx.now + WRITE_RETRY_DELAY))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! Kubernetes Events with Karpenter's reasons.
+//!
+//! The same Event is recorded at most once in two minutes (five for pods without a place). A
+//! cluster gets at most ten Events at once and five a second after that, so that a burst of pods
+//! does not overload its API server (Karpenter: event rates). Events above the rate are dropped;
+//! the decision log contains the decisions.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::PodKey;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::removal::HoldCause;
+use crate::machine::{Stage, TerminationReason};
+use crate::status::{EventOrder, ObjectRef};
+use crate::{Decision, Effect, Instruction, InstructionId};
+use model::{Millis, Text, Timestamp};
+
+const REPEAT_INTERVAL: Millis = Millis::from_mins(2);
+const UNPLACED_REPEAT_INTERVAL: Millis = Millis::from_mins(5);
+/// Events that may be recorded at once.
+const BURST: i64 = 10;
+/// Sustained interval between two Events.
+const EVENT_INTERVAL: Millis = Millis::new(200);
+/// Held removals for which Events are recorded in one pass.
+const MAX_WAITING_EVENTS: usize = 5;
+/// Longest message that the API server accepts (Kubernetes: events).
+const MAX_MESSAGE_CHARS: usize = 1_000;
+
+/// Deduplicates Events and limits their rate.
+#[derive(Debug, Default)]
+pub(crate) struct EventRecorder {
+    recent: BTreeMap<(ObjectRef, &'static str, Text), Timestamp>,
+    /// When the full burst is available again.
+    burst_restored_at: Timestamp,
+}
+
+impl EventRecorder {
+    /// Whether the Event may be recorded now; if so, it counts against the rate.
+    fn allow(&mut self, event: &EventOrder, now: Timestamp) -> bool {
+        self.recent.retain(|_, until| *until > now);
+        let key = (event.subject.clone(), event.reason, event.message.clone());
+        let base = self.burst_restored_at.max(now);
+        if self.recent.contains_key(&key) || base + EVENT_INTERVAL > now + EVENT_INTERVAL * BURST {
+            return false;
+        }
+        self.burst_restored_at = base + EVENT_INTERVAL;
+        let repeat = if event.reason == "FailedScheduling" { UNPLACED_REPEAT_INTERVAL } else { REPEAT_INTERVAL };
+        self.recent.insert(key, now + repeat);
+        true
+    }
+}
+
+impl ClusterController {
+    /// Records Events for everything since the last pass.
+    pub(super) fn record_events(&mut self, ctx: &mut Context<'_>) {
+        let mut events = self.machine_events();
+        events.extend(self.drain_events(ctx.now));
+        events.extend(self.held_events());
+        events.extend(self.waiting_events());
+        events.extend(self.class_events());
+        events.extend(self.decision_events());
+        for event in events {
+            if self.status_reporter.event_recorder.allow(&event, ctx.now) {
+                let id = InstructionId(ctx.next_id());
+                let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::RecordEvent(event)));
+                ctx.effects.push(Effect::Instruct { cluster, id, instruction });
+            }
+        }
+    }
+
+    /// Events for stage changes of machines.
+    fn machine_events(&mut self) -> Vec<EventOrder> {
+        let mut events = Vec::new();
+        if self.status_reporter.reported_stages.len() > self.machines.len() {
+            self.status_reporter.reported_stages.retain(|claim, _| self.machines.contains_key(claim));
+        }
+        for machine in self.machines.values() {
+            let known = self.status_reporter.reported_stages.get_mut(&machine.claim);
+            let earlier = known.map(|stage| std::mem::replace(stage, machine.stage));
+            if earlier.is_none() {
+                self.status_reporter.reported_stages.insert(machine.claim.clone(), machine.stage);
+            }
+            // For a newly discovered machine, the previous process has recorded the earlier stages.
+            let Some(earlier) = earlier.filter(|stage| *stage != machine.stage) else { continue };
+            let claim = ObjectRef::Claim(machine.claim.clone());
+            let why = machine.termination_message();
+            events.extend(match machine.stage {
+                Stage::Launched => {
+                    Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id)))
+                }
+                Stage::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
+                Stage::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
+                Stage::Deleting if machine.termination_reason == Some(TerminationReason::InsufficientCapacity) => {
+                    Some(warning(claim, "InsufficientCapacityError", why.to_string()))
+                }
+                _ if machine.stage.is_terminating() && !earlier.is_terminating() => {
+                    Some(normal(claim, "DisruptionTerminating", format!("the machine is being terminated: {why}")))
+                }
+                _ => None,
+            });
+        }
+        self.status_reporter.disruption_reasons.retain(|claim, _| self.machines.contains_key(claim));
+        events
+    }
+
+    fn drain_events(&self, now: Timestamp) -> Vec<EventOrder> {
+        let draining = self.machines.values().filter(|machine| machine.stage == Stage::Draining);
+        let nodes = draining.filter_map(|machine| self.state.node_of_claim(&machine.claim));
+        let blocked =
+            nodes.filter_map(|node| Some((node, drain_blocked_message(&self.state.drain_blockers(&node.name, now))?)));
+        blocked.map(|(node, why)| warning(ObjectRef::Node(node.name.clone()), "FailedDraining", why)).collect()
+    }
+
+    fn held_events(&self) -> Vec<EventOrder> {
+        let held = self.status_reporter.budget_blocked.iter();
+        held.map(|(pool, nodes)| {
+            let message = format!("disruption budgets keep {nodes} empty nodes of this NodePool for now");
+            normal(ObjectRef::Pool(pool.clone()), "DisruptionBlocked", message)
+        })
+        .collect()
+    }
+
+    /// Events for held removals.
+    fn waiting_events(&self) -> Vec<EventOrder> {
+        let waiting = self.guardrails.waiting_removals.all().take(MAX_WAITING_EVENTS);
+        let events = waiting.map(|(cause, claim, held)| {
+            let reason = match cause {
+                HoldCause::Foreign => "ForeignInstance",
+                HoldCause::ByHand | HoldCause::NodeVanished | HoldCause::Missing => "RemovalHeld",
+            };
+            let message =
+                format!("the removal of the machine waits {}: {}", held.refusal.release(&self.cluster), held.refusal);
+            warning(ObjectRef::Claim(claim.clone()), reason, message)
+        });
+        events.collect()
+    }
+
+    fn class_events(&self) -> Vec<EventOrder> {
+        let going = self
+            .state
+            .classes()
+            .filter(|class| class.deleting && class.has_finalizer && !self.state.is_karpenter_active());
+        let waiting = going.filter_map(|class| {
+            let claims: Vec<&str> =
+                self.state.claims().filter(|c| c.node_class == class.name).map(|c| c.name.as_ref()).collect();
+            let first = claims.first()?;
+            let message = format!("waits for {} NodeClaims to end, {first} among them", claims.len());
+            Some(normal(ObjectRef::Class(class.name.clone()), "WaitingOnNodeClaimTermination", message))
+        });
+        waiting.collect()
+    }
+
+    /// Events for pods of the decisions since the last pass.
+    fn decision_events(&mut self) -> Vec<EventOrder> {
+        let since = self.status_reporter.last_reported_decision;
+        let fresh = self.recent_decisions.iter().filter(|decision| since.is_none_or(|since| decision.id > since));
+        let events = fresh.flat_map(|decision| self.pod_events(decision)).collect();
+        self.status_reporter.last_reported_decision =
+            self.recent_decisions.front().map(|decision| decision.id).or(since);
+        events
+    }
+
+    fn pod_events(&self, decision: &Decision) -> Vec<EventOrder> {
+        let unplaced = decision.unplaced.iter().filter_map(|unplaced| {
+            let reasons: Vec<&str> = unplaced.reasons.iter().map(|reason| reason.message.as_str()).collect();
+            self.pod_event(&unplaced.pod, true, "FailedScheduling", reasons.join("; "))
+        });
+        let launched =
+            decision.machines.iter().flat_map(|machine| machine.pods.iter().map(|pod| (pod, &machine.claim.name)));
+        let placed = decision.placed.iter().map(|(pod, node)| (pod, node));
+        let nominated = launched
+            .chain(placed)
+            .filter_map(|(pod, on)| self.pod_event(pod, false, "Nominated", format!("is planned onto {on}")));
+        unplaced.chain(nominated).collect()
+    }
+
+    /// An Event of a pod; `None` when the pod is gone.
+    fn pod_event(&self, pod: &str, is_warning: bool, reason: &'static str, message: String) -> Option<EventOrder> {
+        let (namespace, name) = pod.split_once('/')?;
+        let pod = self.state.pod(&PodKey { namespace: namespace.into(), name: name.into() })?;
+        let event = normal(ObjectRef::Pod(pod.key.clone()), reason, message);
+        Some(EventOrder { uid: pod.uid.clone(), warning: is_warning, ..event })
+    }
+}
+
+/// Sentence: why a drain does not proceed.
+pub(crate) fn drain_blocked_message(reasons: &[String]) -> Option<String> {
+    let (first, rest) = reasons.split_first()?;
+    Some(if rest.is_empty() { first.clone() } else { format!("{first}, and {} more pods cannot leave", rest.len()) })
+}
+
+fn normal(subject: ObjectRef, reason: &'static str, message: String) -> EventOrder {
+    let message: String = message.chars().take(MAX_MESSAGE_CHARS).collect();
+    EventOrder { subject, uid: Text::default(), warning: false, reason, message: Text::from(message) }
+}
+
+fn warning(subject: ObjectRef, reason: &'static str, message: String) -> EventOrder {
+    EventOrder { warning: true, ..normal(subject, reason, message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(name: &str, message: &str) -> EventOrder {
+        normal(ObjectRef::Node(Text::from(name)), "FailedDraining", message.to_owned())
+    }
+
+    #[test]
+    fn the_same_event_is_recorded_once_in_two_minutes_and_another_at_once() {
+        let mut recorder = EventRecorder::default();
+        let mut may = |message: &str, at: i64| recorder.allow(&event("n", message), Timestamp::from_millis(at));
+        assert_eq!([may("a", 0), may("a", 119_999), may("b", 119_999), may("a", 120_000)], [true, false, true, true]);
+    }
+
+    #[test]
+    fn ten_events_at_once_and_then_one_every_fifth_of_a_second() {
+        let mut recorder = EventRecorder::default();
+        let mut many = |from: usize, at: i64| {
+            (from..from + 100)
+                .filter(|name| recorder.allow(&event(&name.to_string(), "m"), Timestamp::from_millis(at)))
+                .count()
+        };
+        assert_eq!([many(0, 0), many(100, 199), many(200, 200), many(300, 1_200)], [10, 0, 1, 5]);
+    }
+}

@@ -1,0 +1,317 @@
+//! Desired statuses of NodePools, EC2NodeClasses and NodeClaims.
+
+use std::collections::BTreeMap;
+
+use crate::ClassFacts;
+use crate::cluster::condition_digest::CONSOLIDATABLE;
+use crate::cluster::planning::is_ephemeral;
+use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::machine::{Machine, Stage};
+use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
+use model::resources::NODES;
+use model::{NotReady, Resources, Text};
+
+/// Finalizer that keeps an EC2NodeClass until no NodeClaim needs it (Karpenter's AWS provider:
+/// termination).
+pub(super) const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
+
+/// Conditions that the AWS provider resolves for an EC2NodeClass.
+const RESOLVED: [&str; 4] = ["AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
+
+impl ClusterController {
+    /// The desired status of every managed object; `None` leaves the status unchanged for now.
+    pub(super) fn desired_statuses(&mut self, ctx: &Context<'_>) -> BTreeMap<ObjectRef, Option<StatusPatch>> {
+        let mut contents = BTreeMap::new();
+        let pools: Vec<PoolRecord> =
+            self.state.pools().filter(|pool| self.state.unmanaged_reason(pool).is_none()).cloned().collect();
+        for pool in &pools {
+            let patch = self.pool_content(pool);
+            contents.insert(ObjectRef::Pool(pool.pool.name.clone()), Some(patch));
+        }
+        self.status_reporter.zones.update(&pools);
+        // While Karpenter is active too, it writes the EC2NodeClasses; their owner cannot be
+        // determined.
+        if !self.state.is_karpenter_active() {
+            let classes = self.state.classes();
+            contents
+                .extend(classes.map(|class| (ObjectRef::Class(class.name.clone()), self.class_content(class, ctx))));
+        }
+        let (mut up_to_date, mut passed_over) = (Vec::new(), 0);
+        for machine in self.machines.values() {
+            if machine.stage == Stage::Initialized && self.status_reporter.up_to_date.contains(&machine.claim) {
+                passed_over += 1;
+            } else if self.is_up_to_date(machine, ctx) {
+                up_to_date.push(machine.claim.clone());
+            } else if self.state.is_claim_observed(&machine.claim) {
+                contents.insert(ObjectRef::Claim(machine.claim.clone()), self.claim_content(machine, ctx));
+            }
+        }
+        if passed_over < self.status_reporter.up_to_date.len() {
+            let stays = |claim: &Text| self.machines.get(claim).is_some_and(|m| m.stage == Stage::Initialized);
+            self.status_reporter.up_to_date.retain(stays);
+        }
+        self.status_reporter.up_to_date.extend(up_to_date);
+        contents
+    }
+
+    fn pool_content(&mut self, pool: &PoolRecord) -> StatusPatch {
+        let generation = pool.meta.generation;
+        let (mut usage, mut nodes) = (Resources::new(), 0);
+        for claim in self.state.claims().filter(|claim| claim.pool == pool.pool.name && !claim.provider_id.is_empty()) {
+            usage.add(&claim.capacity);
+            nodes += 1;
+        }
+        if nodes > 0 {
+            usage.add(&Resources::from_iter([(NODES, nodes)]));
+        }
+        let conditions = vec![validation(pool), self.class_ready(pool), self.status_reporter.health.condition(pool)];
+        let conditions = with_root(conditions, &["ValidationSucceeded", "NodeClassReady"], generation);
+        StatusPatch { usage: Some(usage), conditions, ..StatusPatch::default() }
+    }
+
+    fn class_ready(&self, pool: &PoolRecord) -> Condition {
+        const KIND: &str = "NodeClassReady";
+        let generation = pool.meta.generation;
+        let lacks = |reason: &str, message: &Text| {
+            Condition::unmet(KIND, ConditionStatus::False, reason, message.clone(), generation)
+        };
+        let class = self.state.class(&pool.pool.node_class);
+        match (class, &pool.pool.not_ready) {
+            (Some(class), _) if class.deleting => {
+                lacks("NodeClassTerminating", &Text::from(format!("EC2NodeClass {} is being deleted", class.name)))
+            }
+            (Some(ClassRecord { invalid: Some(why), .. }), _) => lacks("NodeClassNotReady", why),
+            (None, Some(NotReady::NodeClass(why))) => lacks("NodeClassNotFound", why),
+            (Some(_), Some(NotReady::NodeClass(why))) => lacks("NodeClassNotReady", why),
+            _ => Condition::met(KIND, generation),
+        }
+    }
+
+    /// `None` for an EC2NodeClass that no managed NodePool or machine uses.
+    fn class_content(&self, class: &ClassRecord, ctx: &Context<'_>) -> Option<StatusPatch> {
+        let pools: Vec<&PoolRecord> = self.state.pools().filter(|pool| pool.pool.node_class == class.name).collect();
+        let managed = pools.iter().any(|pool| self.state.unmanaged_reason(pool).is_none());
+        // The finalizer of a class that is no longer used is still removed once no NodeClaim needs it.
+        let needed = self.state.claims().any(|claim| claim.node_class == class.name);
+        if !managed && !class.has_finalizer {
+            return None;
+        }
+        let generation = class.generation;
+        let valid = match &class.invalid {
+            None => Condition::met("ValidationSucceeded", generation),
+            Some(why) => Condition::unmet(
+                "ValidationSucceeded",
+                ConditionStatus::False,
+                "ValidationFailed",
+                why.clone(),
+                generation,
+            ),
+        };
+        let facts = ctx.settings.class_facts;
+        let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
+        conditions.push(valid);
+        let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
+        let zones = (facts == ClassFacts::Simulated).then(|| self.status_reporter.zones.for_pools(&pools));
+        Some(StatusPatch {
+            zones,
+            conditions: with_root(conditions, &dependents, generation),
+            add_finalizer: (managed && !class.deleting).then_some(CLASS_FINALIZER),
+            remove_finalizer: (class.deleting && class.has_finalizer && !needed).then_some(CLASS_FINALIZER),
+            ..StatusPatch::default()
+        })
+    }
+
+    /// `None` while an instruction in flight will change the status, and once the NodeClaim is
+    /// being removed.
+    fn claim_content(&self, machine: &Machine, ctx: &Context<'_>) -> Option<StatusPatch> {
+        let claim = self.state.claim(&machine.claim)?;
+        let quiet = machine.pending_instruction.is_some() && machine.stage != Stage::Draining;
+        if quiet || matches!(machine.stage, Stage::Planned | Stage::Creating | Stage::Launching | Stage::Deleting) {
+            return None;
+        }
+        let node = self.state.node_of_claim(&machine.claim);
+        let before = self.status_reporter.last_written(&ObjectRef::Claim(machine.claim.clone()));
+        let mut conditions = vec![
+            Condition::met("Launched", 0),
+            keep_if_true("Registered", before, registered(machine, node)?),
+            keep_if_true("Initialized", before, initialized(machine, node, claim)?),
+        ];
+        if machine.stage == Stage::Initialized {
+            conditions.push(match self.consolidatable(machine, node?, ctx) {
+                (ConditionStatus::True, ..) => Condition::met(CONSOLIDATABLE, 0),
+                (status, reason, message) => Condition::unmet(CONSOLIDATABLE, status, reason, message, 0),
+            });
+        }
+        conditions.extend(leaving(machine, node.is_some()));
+        conditions.extend(self.status_reporter.disruption_reasons.get(&machine.claim).map(|reason| Condition {
+            reason: Text::from(*reason),
+            message: machine.termination_message(),
+            ..Condition::met("DisruptionReason", 0)
+        }));
+        let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
+        let last_pod_event = node.and_then(|node| self.desired_pod_event(claim, node, ctx.now));
+        Some(StatusPatch { last_pod_event, conditions, ..StatusPatch::default() })
+    }
+
+    /// Whether the status of an initialized machine needs no change; true for most machines in most
+    /// passes.
+    fn is_up_to_date(&self, machine: &Machine, ctx: &Context<'_>) -> bool {
+        let changes =
+            machine.stage != Stage::Initialized || self.status_reporter.disruption_reasons.contains_key(&machine.claim);
+        let changes = changes || self.status_reporter.pod_events.is_due(&machine.claim, ctx.now);
+        if changes || machine.pending_instruction.is_some() || !self.state.is_claim_observed(&machine.claim) {
+            return false;
+        }
+        let Some(last) = self.status_reporter.last_successful(&ObjectRef::Claim(machine.claim.clone())) else {
+            return false;
+        };
+        let Some(node) = self.state.node_of_claim(&machine.claim) else { return false };
+        let of = |kind: &str| last.conditions.iter().find(|condition| condition.kind == kind);
+        let holds = |kind: &str| of(kind).is_some_and(|condition| condition.status == ConditionStatus::True);
+        let (status, reason, _) = self.consolidatable(machine, node, ctx);
+        let same = of(CONSOLIDATABLE).is_some_and(|last| last.status == status && &*last.reason == reason);
+        let initialized_cluster = holds("Launched") && holds("Registered") && holds("Initialized");
+        same && initialized_cluster && of("DisruptionReason").is_none()
+    }
+
+    /// Whether a previous process wrote `Consolidatable` and no pod event has happened since the
+    /// first accepted snapshot.
+    fn was_consolidatable(&self, machine: &Machine, node: &NodeRecord) -> bool {
+        let standing = self.state.claim(&machine.claim).map(|claim| claim.condition_digest);
+        standing.is_some_and(ConditionDigest::is_consolidatable)
+            && self.state.last_pod_event(&node.name) == self.state.synced_since()
+    }
+
+    /// Whether this process has not written to the object and the cluster already has `patch`.
+    pub(super) fn is_already_written(&self, subject: &ObjectRef, patch: &StatusPatch) -> bool {
+        let ObjectRef::Claim(name) = subject else { return false };
+        self.status_reporter.last_written(subject).is_none()
+            && self.state.claim(name).is_some_and(|claim| {
+                let moment = patch.last_pod_event;
+                claim.condition_digest.matches(patch) && moment.is_none_or(|at| claim.last_pod_event == Some(at))
+            })
+    }
+
+    /// Condition status, reason and message.
+    fn consolidatable(
+        &self,
+        machine: &Machine,
+        node: &NodeRecord,
+        ctx: &Context<'_>,
+    ) -> (ConditionStatus, &'static str, &'static str) {
+        let pool = self.state.pool(&machine.pool).filter(|pool| pool.pool.replicas.is_none());
+        let from = pool
+            .zip(self.state.last_pod_event(&node.name))
+            .and_then(|(pool, since)| pool.disruption.consolidatable_from(since));
+        match from {
+            Some(from) if from <= ctx.now || self.was_consolidatable(machine, node) => {
+                (ConditionStatus::True, CONSOLIDATABLE, "")
+            }
+            Some(_) => {
+                (ConditionStatus::False, "PodEvents", "consolidateAfter has not passed since the last pod event")
+            }
+            None => (ConditionStatus::False, "Never", "the NodePool does not consolidate its nodes"),
+        }
+    }
+}
+
+fn validation(pool: &PoolRecord) -> Condition {
+    const KIND: &str = "ValidationSucceeded";
+    let own = match &pool.pool.not_ready {
+        Some(NotReady::NodePool(why)) if !pool.meta.deleting => Some(why),
+        _ => None,
+    };
+    match pool.meta.invalid.as_ref().or(own) {
+        Some(why) => Condition::unmet(
+            KIND,
+            ConditionStatus::False,
+            "NodePoolValidationFailed",
+            why.clone(),
+            pool.meta.generation,
+        ),
+        None => Condition::met(KIND, pool.meta.generation),
+    }
+}
+
+fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Condition {
+    match facts {
+        ClassFacts::Simulated => Condition::met(kind, generation),
+        ClassFacts::Unresolved => Condition::unmet(
+            kind,
+            ConditionStatus::Unknown,
+            "NotResolved",
+            "machines are launched by the server's launch template and subnets; the selectors of this EC2NodeClass are not resolved",
+            generation,
+        ),
+    }
+}
+
+/// A condition of the launch phase that was true stays true.
+fn keep_if_true(kind: &str, before: Option<&StatusPatch>, now: Condition) -> Condition {
+    let held = before.and_then(|patch| patch.conditions.iter().find(|one| one.kind == kind));
+    held.filter(|one| one.status == ConditionStatus::True).cloned().unwrap_or(now)
+}
+
+/// `None` while the agent is about to register the Node.
+fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition> {
+    const KIND: &str = "Registered";
+    match node {
+        Some(node) if node.is_registered() => Some(Condition::met(KIND, 0)),
+        Some(_) if !machine.stage.is_terminating() => None,
+        Some(_) => Some(Condition::unmet(
+            KIND,
+            ConditionStatus::Unknown,
+            "NotRegistered",
+            "the machine is being terminated before registration",
+            0,
+        )),
+        None => {
+            let message = format!("no Node has the provider id {}", machine.provider_id);
+            Some(Condition::unmet(KIND, ConditionStatus::Unknown, "NodeNotFound", message, 0))
+        }
+    }
+}
+
+/// `None` while the agent is about to initialize the Node (Karpenter: initialization, in this
+/// order).
+fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord) -> Option<Condition> {
+    let waits = |reason: &str, message: String| {
+        Some(Condition::unmet("Initialized", ConditionStatus::Unknown, reason, message, 0))
+    };
+    let Some(node) = node.filter(|node| node.is_registered()) else {
+        return waits("NodeNotRegistered", "the Node is not registered".to_owned());
+    };
+    if node.is_initialized() {
+        return Some(Condition::met("Initialized", 0));
+    }
+    if !node.ready {
+        return waits("NodeNotReady", format!("Node {} is not ready", node.name));
+    }
+    if let Some(taint) = node.taints.iter().find(|taint| claim.startup_taints.contains(taint)) {
+        return waits("StartupTaintsExist", format!("startup taint {} is still there", taint.key));
+    }
+    if let Some(taint) = node.taints.iter().find(|taint| is_ephemeral(taint)) {
+        return waits("KnownEphemeralTaintsExist", format!("taint {} is still there", taint.key));
+    }
+    let lacking = claim.requests.iter().find(|(name, amount)| *amount != 0 && node.allocatable.get(name) == 0);
+    match lacking {
+        Some((name, _)) => waits("ResourceNotRegistered", format!("the Node does not report {name} yet")),
+        None if machine.stage.is_terminating() => {
+            waits("Leaving", "the machine is being terminated before initialization".to_owned())
+        }
+        None => None,
+    }
+}
+
+fn leaving(machine: &Machine, has_node: bool) -> Vec<Condition> {
+    let reason = machine.termination_message();
+    match machine.stage {
+        Stage::Draining => vec![Condition::unmet("Drained", ConditionStatus::Unknown, "Draining", reason, 0)],
+        Stage::Terminating if has_node => {
+            vec![Condition::met("Drained", 0), Condition::met("InstanceTerminating", 0)]
+        }
+        Stage::Terminating => vec![Condition::met("InstanceTerminating", 0)],
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,496 @@
+use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
+use crate::cluster::{
+    ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation, PodBudgetRecord,
+    PodRecord, PoolRecord,
+};
+use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
+use crate::testing::SynchronousController;
+use crate::{Effect, Event, Instruction, InstructionId, PlanOutcome, Settings};
+use model::disruption_policy::{Budget, BudgetLimit};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
+use model::{LabelSelector, Millis, NotReady, Resources, Text, Timestamp};
+
+fn nothing(input: &PlanningInput) -> PlanOutcome {
+    let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
+    let reason = || Reason { pool: None, code: ReasonCode::Resources, message: "no pool is large enough".to_owned() };
+    let entry = |pod: &u32| Unschedulable { pod: *pod, reasons: vec![reason()], fits_if: Vec::new() };
+    let report = PlanReport { unschedulable: pods.iter().map(entry).collect(), ..PlanReport::default() };
+    Ok((Plan { unschedulable: pods, ..Plan::default() }, report))
+}
+
+/// A controller, and what it has written so far; every write is answered at once, unless `mute`.
+struct Fixture {
+    controller: SynchronousController,
+    written: Vec<(ObjectRef, StatusPatch)>,
+    events: Vec<EventOrder>,
+    unanswered: Vec<InstructionId>,
+    mute: bool,
+}
+
+impl Fixture {
+    fn new(snapshot: ClusterSnapshot, settings: Settings) -> Self {
+        let controller = SynchronousController::new(settings, nothing);
+        let mut world =
+            Self { controller, written: Vec::new(), events: Vec::new(), unanswered: Vec::new(), mute: false };
+        world.handle(0, Event::AgentConnected { cluster: text("c") });
+        world.observe(0, Observation::Snapshot(Box::new(snapshot)));
+        world
+    }
+
+    fn handle(&mut self, at: i64, event: Event) -> Vec<Effect> {
+        let effects = self.controller.handle(event, Timestamp::from_millis(at));
+        let mut instructions = Vec::new();
+        for effect in &effects {
+            let Effect::Instruct { id, instruction, .. } = effect else { continue };
+            match instruction.as_ref() {
+                Instruction::WriteStatus(order) => {
+                    self.written.push((order.subject.clone(), order.patch.clone()));
+                    instructions.push(*id);
+                }
+                Instruction::RecordEvent(order) => self.events.push(order.clone()),
+                _ => {}
+            }
+        }
+        if self.mute {
+            self.unanswered.extend(instructions);
+        } else {
+            for instruction in instructions {
+                self.controller
+                    .handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at));
+            }
+        }
+        effects
+    }
+
+    fn observe(&mut self, at: i64, observation: Observation) {
+        self.handle(at, Event::Observed { cluster: text("c"), observation });
+    }
+
+    fn tick(&mut self, at: i64) -> Vec<Effect> {
+        self.handle(at, Event::Tick)
+    }
+
+    /// The conditions that were last written for `subject`, as `Type=Status Reason`.
+    fn conditions(&self, subject: &ObjectRef) -> Vec<String> {
+        let last = self.written.iter().rev().find(|(about, _)| about == subject);
+        let last = last.into_iter().flat_map(|(_, patch)| &patch.conditions);
+        last.map(|one| format!("{}={} {}", one.kind, one.status.as_str(), one.reason)).collect()
+    }
+
+    fn reasons(&self) -> Vec<&str> {
+        self.events.iter().map(|event| event.reason).collect()
+    }
+}
+
+fn p() -> ObjectRef {
+    ObjectRef::Pool(text("p"))
+}
+
+fn class() -> ClassRecord {
+    ClassRecord { name: text("default"), generation: 1, ..ClassRecord::default() }
+}
+
+fn snapshot(machines: &[&str]) -> ClusterSnapshot {
+    let state = initialized_cluster(pool(), machines);
+    ClusterSnapshot {
+        pools: vec![pool()],
+        classes: vec![class()],
+        nodes: state.nodes().cloned().collect(),
+        claims: state.claims().cloned().collect(),
+        ..ClusterSnapshot::default()
+    }
+}
+
+#[test]
+fn a_pool_status_has_its_usage_and_readiness() {
+    let world = Fixture::new(snapshot(&["m0", "m1"]), Settings::default());
+    let (_, patch) = world.written.iter().find(|(subject, _)| *subject == p()).unwrap();
+    // Two machines of 2 CPUs and 20 pods each.
+    let expected = Resources::from_iter([("cpu", 4_000), ("pods", 40), ("nodes", 2)]);
+    assert_eq!(patch.usage.as_ref(), Some(&expected));
+    let last = [
+        "NodeClassReady=True NodeClassReady",
+        "NodeRegistrationHealthy=Unknown AwaitingReconciliation",
+        "Ready=True Ready",
+        "ValidationSucceeded=True ValidationSucceeded",
+    ];
+    assert_eq!(world.conditions(&p()), last);
+}
+
+#[test]
+fn a_deleted_or_missing_class_makes_its_pools_not_ready() {
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
+    world.observe(2_000, Observation::upsert(Object::Class(ClassRecord { deleting: true, ..class() })));
+    let terminating = world.conditions(&p());
+    assert_eq!(terminating[0], "NodeClassReady=False NodeClassTerminating");
+    assert_eq!(terminating[2], "Ready=False UnhealthyDependents");
+    let mut lonely = pool();
+    lonely.pool.not_ready = Some(NotReady::NodeClass(text("there is no EC2NodeClass default")));
+    let missing =
+        Fixture::new(ClusterSnapshot { pools: vec![lonely], ..ClusterSnapshot::default() }, Settings::default());
+    assert_eq!(missing.conditions(&p())[0], "NodeClassReady=False NodeClassNotFound");
+    let mut odd = pool();
+    odd.meta.invalid = Some(text("requirements: odd"));
+    let invalid = Fixture::new(ClusterSnapshot { pools: vec![odd], ..snapshot(&[]) }, Settings::default());
+    assert_eq!(invalid.conditions(&p())[3], "ValidationSucceeded=False NodePoolValidationFailed");
+}
+
+#[test]
+fn an_unchanged_status_is_not_written_again_and_a_burst_is_one_write() {
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
+    let before = world.written.len();
+    for second in 1..100 {
+        world.observe(second * 1_000, Observation::upsert(Object::Pod(bound_to("m9", pod("a", second)))));
+    }
+    assert_eq!(world.written.len(), before, "pods concern no status");
+    let claims: Vec<String> = (0..50).map(|number| format!("x{number}")).collect();
+    for name in &claims {
+        world.observe(200_000, Observation::upsert(Object::Claim(ClaimRecord { ours: false, ..claim(name) })));
+    }
+    world.tick(201_000);
+    let pools = world.written[before..].iter().filter(|(subject, _)| *subject == p()).count();
+    // One for the first claim, one a second later for the 49 others.
+    assert_eq!(pools, 2);
+}
+
+#[test]
+fn an_object_has_one_write_in_flight_and_a_failed_one_is_retried_a_minute_later() {
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
+    world.mute = true;
+    world.observe(10_000, Observation::upsert(Object::Claim(ClaimRecord { ours: false, ..claim("x0") })));
+    let (count, first) = (world.written.len(), world.unanswered[0]);
+    world.observe(20_000, Observation::upsert(Object::Claim(ClaimRecord { ours: false, ..claim("x1") })));
+    assert_eq!(world.written.len(), count, "the first is not answered yet");
+    let failed = Event::InstructionFailed {
+        cluster: text("c"),
+        instruction: first,
+        reason: "the API server is away".to_owned(),
+        unmet: false,
+    };
+    world.handle(30_000, failed);
+    assert_eq!(world.written.len(), count);
+    assert_eq!(world.controller.next_wakeup(), Some(Timestamp::from_millis(90_000)));
+    world.tick(90_000);
+    assert_eq!(world.written.len(), count + 1);
+    let (_, patch) = world.written.last().unwrap();
+    assert_eq!(patch.usage.as_ref().map(|usage| usage.get("nodes")), Some(2), "what is true by then is written");
+}
+
+#[test]
+fn pools_managed_by_karpenter_and_their_classes_get_no_status() {
+    let mut with_karpenter = snapshot(&[]);
+    with_karpenter.autoscalers =
+        vec![crate::cluster::AutoscalerRecord { name: text("karpenter"), live: true, evidence: text("") }];
+    let world = Fixture::new(with_karpenter, Settings::default());
+    assert_eq!(world.written, []);
+}
+
+#[test]
+fn conditions_that_are_not_resolved_are_unknown() {
+    let default = ObjectRef::Class(text("default"));
+    let real = Fixture::new(snapshot(&[]), Settings::default());
+    let last = real.conditions(&default);
+    assert_eq!(last[2], "Ready=Unknown UnhealthyDependents");
+    assert_eq!(last[4], "SubnetsReady=Unknown NotResolved");
+    let (_, patch) = real.written.iter().find(|(subject, _)| *subject == default).unwrap();
+    assert_eq!((patch.zones.as_ref(), patch.add_finalizer), (None, Some("karpenter.k8s.aws/termination")));
+    let settings = Settings { class_facts: crate::ClassFacts::Simulated, ..Settings::default() };
+    let simulated = Fixture::new(snapshot(&[]), settings);
+    let (_, patch) = simulated.written.iter().find(|(subject, _)| *subject == default).unwrap();
+    assert_eq!(patch.zones, Some(vec![text("z")]));
+    assert!(patch.conditions.iter().all(|one| one.status == ConditionStatus::True));
+}
+
+#[test]
+fn a_class_that_is_deleted_stays_until_its_last_node_claim_is_gone() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    let going = ClassRecord { deleting: true, has_finalizer: true, ..class() };
+    world.observe(2_000, Observation::upsert(Object::Class(going)));
+    let default = ObjectRef::Class(text("default"));
+    let last = |world: &Fixture| {
+        world.written.iter().rev().find(|(s, _)| *s == default).map(|(_, c)| (c.add_finalizer, c.remove_finalizer))
+    };
+    assert_eq!(last(&world), Some((None, None)));
+    assert!(world.reasons().contains(&"WaitingOnNodeClaimTermination"));
+    // Its instance ends first: a NodeClaim deleted before it still counts as long as the instance
+    // exists.
+    world.handle(3_000, Event::InstanceGone { cluster: text("c"), provider_id: text("aws:///z/i-m0") });
+    world.observe(3_000, Observation::Delete(crate::cluster::Key::Claim(text("m0"))));
+    world.tick(4_000);
+    assert_eq!(last(&world), Some((None, Some("karpenter.k8s.aws/termination"))));
+}
+
+#[test]
+fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
+    let claim_subject = ObjectRef::Claim(text("m0"));
+    let mut young = node("m0");
+    young.ready = false;
+    young.labels.remove(model::labels::INITIALIZED);
+    let waiting = ClusterSnapshot { nodes: vec![young], claims: vec![claim("m0")], ..snapshot(&[]) };
+    let mut world = Fixture::new(waiting, Settings::default());
+    world.tick(1_000);
+    let last = world.conditions(&claim_subject);
+    assert_eq!(
+        last,
+        [
+            "Initialized=Unknown NodeNotReady",
+            "Launched=True Launched",
+            "Ready=Unknown UnhealthyDependents",
+            "Registered=True Registered",
+        ]
+    );
+    world.observe(5_000, Observation::upsert(Object::Node(node("m0"))));
+    let last = world.conditions(&claim_subject);
+    assert_eq!(last[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
+    assert_eq!(
+        &last[1..],
+        ["Initialized=True Initialized", "Launched=True Launched", "Ready=True Ready", "Registered=True Registered"]
+    );
+    assert_eq!(world.reasons(), ["Initialized"]);
+}
+
+#[test]
+fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    let budget = PodBudgetRecord {
+        namespace: text("default"),
+        name: text("web"),
+        selector: Some(LabelSelector::default()),
+        allowed: 0,
+        evicts_unhealthy_always: false,
+    };
+    world.observe(2_000, Observation::upsert(Object::PodBudget(budget.clone())));
+    world.observe(2_000, Observation::upsert(Object::Pod(PodRecord { ready: true, ..bound_to("m0", pod("a", 100)) })));
+    world.observe(3_000, Observation::upsert(Object::Node(NodeRecord { deleting: true, ..node("m0") })));
+    let why = "PodDisruptionBudget default/web blocks the eviction of pod default/a (disruptionsAllowed is 0)";
+    let event = world.events.iter().find(|event| event.reason == "FailedDraining").unwrap();
+    assert_eq!(
+        (event.subject.clone(), event.warning, event.message.as_ref()),
+        (ObjectRef::Node(text("n-m0")), true, why)
+    );
+    let blocked = |world: &Fixture| world.controller.view("c").and_then(|view| view.machines[0].blocked.clone());
+    assert_eq!(blocked(&world).as_deref(), Some(why));
+    world.observe(4_000, Observation::upsert(Object::PodBudget(PodBudgetRecord { allowed: 1, ..budget })));
+    assert_eq!(blocked(&world), None);
+    assert_eq!(world.conditions(&ObjectRef::Claim(text("m0")))[0], "Drained=Unknown Draining");
+}
+
+#[test]
+fn an_eviction_is_blocked_under_the_conditions_of_the_api_server() {
+    let budget = |name: &str, allowed, evicts_unhealthy_always| {
+        Object::PodBudget(PodBudgetRecord {
+            namespace: text("default"),
+            name: text(name),
+            selector: Some(LabelSelector::default()),
+            allowed,
+            evicts_unhealthy_always,
+        })
+    };
+    let blocked = |budgets: Vec<Object>, ready| {
+        let mut state = initialized_cluster(pool(), &["m0"]);
+        let a = PodRecord { ready, ..bound_to("m0", pod("a", 1)) };
+        crate::cluster::testing::observe(&mut state, 0, budgets.into_iter().chain([Object::Pod(a)]));
+        state.drain_blockers(&text("n-m0"), Timestamp::from_millis(0)).len()
+    };
+    assert_eq!(blocked(vec![], true), 0);
+    assert_eq!(blocked(vec![budget("a", 1, false)], true), 0);
+    assert_eq!(blocked(vec![budget("a", 0, false)], true), 1);
+    assert_eq!(blocked(vec![budget("a", 0, true)], true), 1, "a pod that is ready is guarded");
+    assert_eq!(blocked(vec![budget("a", 0, true)], false), 0, "one that is not may always go");
+    assert_eq!(blocked(vec![budget("a", 1, false), budget("b", 1, false)], true), 1, "two budgets bar every eviction");
+}
+
+#[test]
+fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
+    let mut kept = pool();
+    kept.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
+    let mut world = Fixture::new(ClusterSnapshot { pools: vec![kept], ..snapshot(&["m0"]) }, Settings::default());
+    for second in 1..40 {
+        world.tick(second * 1_000);
+    }
+    let event = world.events.iter().find(|event| event.reason == "DisruptionBlocked").unwrap();
+    assert_eq!((event.subject.clone(), event.warning), (p(), false));
+}
+
+#[test]
+fn pods_without_a_place_get_an_event_with_the_reasons() {
+    let mut world = Fixture::new(snapshot(&[]), Settings::default());
+    let waiting = PodRecord { uid: text("u-1"), ..pod("a", 100) };
+    world.observe(2_000, Observation::upsert(Object::Pod(waiting)));
+    world.tick(3_000);
+    world.tick(4_000);
+    let [event] = world.events.as_slice() else { panic!("{:?}", world.events) };
+    assert_eq!((event.reason, event.warning, event.uid.as_ref()), ("FailedScheduling", true, "u-1"));
+    assert_eq!(event.message.as_ref(), "no pool is large enough");
+}
+
+#[test]
+fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collection() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    let mut going: PoolRecord = pool();
+    going.meta.deleting = true;
+    going.pool.not_ready = Some(NotReady::NodePool(text("it is being deleted")));
+    world.observe(2_000, Observation::upsert(Object::Pool(going)));
+    assert_eq!(world.conditions(&p())[3], "ValidationSucceeded=True ValidationSucceeded");
+    world.observe(3_000, Observation::Delete(crate::cluster::Key::Pool(text("p"))));
+    let effects = world.handle(
+        4_000,
+        Event::Observed {
+            cluster: text("c"),
+            observation: Observation::upsert(Object::Claim(ClaimRecord { deleting: true, ..claim("m0") })),
+        },
+    );
+    let drains = |effect: &Effect| matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }));
+    assert!(effects.iter().any(drains), "{effects:?}");
+    world.tick(5_000);
+    assert!(world.reasons().contains(&"DisruptionTerminating"), "{:?}", world.reasons());
+}
+
+#[test]
+fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next_pass() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    let m0 = ObjectRef::Claim(text("m0"));
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
+    // Full passes are at 0, 10, 20 and 30 s; then 30 s have passed since initialization.
+    for second in 1..30 {
+        world.observe(second * 1_000, Observation::upsert(Object::Pod(pod("a", second))));
+    }
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+    world.observe(29_000, Observation::upsert(Object::Claim(claim("m1"))));
+    world.observe(29_000, Observation::upsert(Object::Node(node("m1"))));
+    world.tick(30_000);
+    world.tick(31_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    world.observe(32_000, Observation::upsert(Object::Pod(bound_to("m0", pod("b", 1)))));
+    world.tick(33_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "it is written with the pod event");
+    assert_eq!(
+        world.conditions(&ObjectRef::Claim(text("m1")))[1],
+        "Initialized=True Initialized",
+        "this one is at once"
+    );
+    let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp::from_millis(41_000));
+    assert!(next.is_some(), "a change is checked without another event");
+    world.tick(41_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+}
+
+#[test]
+fn a_failed_write_of_an_initialized_machine_is_retried_although_it_is_checked_rarely() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    world.mute = true;
+    world.observe(40_000, Observation::upsert(Object::Pod(pod("a", 1))));
+    let m0 = ObjectRef::Claim(text("m0"));
+    let writes = |world: &Fixture| world.written.iter().filter(|(subject, _)| *subject == m0).count();
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    let before = writes(&world);
+    for instruction in std::mem::take(&mut world.unanswered) {
+        let reason = "the API server is away".to_owned();
+        world.handle(42_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
+    }
+    world.tick(101_999);
+    assert_eq!(writes(&world), before, "a minute after 42 s");
+    world.tick(102_000);
+    assert_eq!(writes(&world), before + 1);
+}
+
+#[test]
+fn conditions_written_by_another_process_are_not_written_again() {
+    let m0 = ObjectRef::Claim(text("m0"));
+    let holds = |standing: ConditionDigest, kind: &str| standing.with(kind, "True", kind, "");
+    let launched = ["Consolidatable", "Initialized", "Launched"].into_iter().fold(ConditionDigest::default(), holds);
+    let world = |standing| {
+        let mut shown = snapshot(&["m0"]);
+        shown.claims[0].condition_digest = standing;
+        shown.pods = vec![bound_to("m0", pod("a", 1))];
+        Fixture::new(shown, Settings::default())
+    };
+    // No written status has the condition `Registered`.
+    let last = world(launched).conditions(&m0);
+    assert_eq!(
+        (last[0].as_str(), last[4].as_str()),
+        ("Consolidatable=True Consolidatable", "Registered=True Registered")
+    );
+    let mut world = world(holds(launched, "Registered"));
+    for at in [10_000, 20_000] {
+        world.observe(at, Observation::upsert(Object::Pod(pod("b", at))));
+        assert!(world.conditions(&m0).is_empty(), "all of it is written already, and no pod was added");
+    }
+    world.observe(25_000, Observation::upsert(Object::Pod(bound_to("m0", pod("c", 1)))));
+    // The next full pass.
+    world.tick(31_000);
+    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+}
+
+/// Later moments than before that were written into the NodeClaim `m0`, with those of the writes.
+fn pod_events(world: &mut Fixture, seconds: std::ops::Range<i64>, event: impl Fn(i64) -> bool) -> Vec<(i64, i64)> {
+    let last = |world: &Fixture| world.written.iter().filter_map(|(_, patch)| patch.last_pod_event).max();
+    let mut written = Vec::new();
+    for second in seconds {
+        let before = last(world);
+        if event(second) {
+            let other = PodRecord { uid: Text::from(format!("u-{second}")), ..bound_to("m0", pod("a", 1)) };
+            world.observe(second * 1_000 - 300, Observation::upsert(Object::Pod(other)));
+        }
+        world.tick(second * 1_000);
+        written.extend(last(world).filter(|at| Some(*at) > before).map(|at| (second, at.as_millis() / 1_000)));
+    }
+    written
+}
+
+#[test]
+fn the_last_pod_event_is_written_at_once_and_then_at_most_every_ten_seconds() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    // Events at 49.7 s, 50.7 s … 54.7 s, rounded up: the first is written at once, the last when ten seconds are over.
+    let written = pod_events(&mut world, 40..80, |second| (50..=55).contains(&second));
+    assert_eq!(written, [(50, 50), (60, 55)]);
+    // A while later: at once again. (A pass runs at most once a second.)
+    let written = pod_events(&mut world, 80..120, |second| second == 90);
+    assert_eq!(written, [(90, 90)]);
+    // A pod event every second for ten minutes, written every ten seconds: 600 / 11 = 54 to
+    // 600 / 10 = 60 writes.
+    let written = pod_events(&mut world, 120..720, |_| true);
+    assert!((54..=60).contains(&written.len()), "{written:?}");
+}
+
+#[test]
+fn where_consolidation_waits_long_or_not_at_all_pod_events_are_written_once_a_minute() {
+    for after in [None, Some(Millis::ZERO), Some(Millis::from_hours(1))] {
+        let mut pool = pool();
+        pool.disruption.consolidate_after = after;
+        let mut world = Fixture::new(ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) }, Settings::default());
+        let written = pod_events(&mut world, 100..700, |_| true);
+        assert!((9..=11).contains(&written.len()), "{after:?}: {written:?}");
+    }
+}
+
+#[test]
+fn a_written_pod_event_is_not_written_again_after_a_restart() {
+    let mut shown = snapshot(&["m0"]);
+    shown.claims[0].last_pod_event = Some(Timestamp::from_millis(20_000));
+    shown.pods = vec![bound_to("m0", pod("a", 1))];
+    let mut world = Fixture::new(shown, Settings::default());
+    assert_eq!(pod_events(&mut world, 100..160, |_| false), []);
+    assert_eq!(pod_events(&mut world, 160..180, |second| second == 165), [(165, 165)]);
+}
+
+#[test]
+fn a_pod_event_whose_write_failed_is_written_later() {
+    let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
+    world.tick(90_000);
+    world.mute = true;
+    assert_eq!(pod_events(&mut world, 100..103, |second| second == 100), [(100, 100)]);
+    for instruction in std::mem::take(&mut world.unanswered) {
+        let reason = "the API server is away".to_owned();
+        world.handle(103_000, Event::InstructionFailed { cluster: text("c"), instruction, reason, unmet: false });
+    }
+    world.mute = false;
+    let written = |world: &Fixture| world.written.iter().filter(|(_, patch)| patch.last_pod_event.is_some()).count();
+    let before = written(&world);
+    world.tick(162_999);
+    assert_eq!(written(&world), before, "a minute after it was refused");
+    world.tick(163_000);
+    assert_eq!(written(&world), before + 1);
+    assert_eq!(world.written.last().unwrap().1.last_pod_event, Some(Timestamp::from_millis(100_000)));
+}

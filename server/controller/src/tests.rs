@@ -1,0 +1,487 @@
+use std::sync::Arc;
+
+use super::testing::SynchronousController;
+use super::*;
+use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, PlannedNode};
+use model::{CapacityType, Labels, MicroUsd, Millis, Resources, Taint, Timestamp};
+
+/// Plans one machine of the cheapest available type for all pods; none when no offering is available.
+pub(super) fn one_machine(input: &PlanningInput) -> PlanOutcome {
+    let types = &input.pools[0].catalogue.types;
+    let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
+    let Some(kind) = types.iter().position(|kind| kind.offerings[0].available) else {
+        return Ok((Plan { unschedulable: pods, ..Plan::default() }, PlanReport::default()));
+    };
+    let no_taints: Arc<[Taint]> = Arc::from([]);
+    let node = PlannedNode {
+        name: text("p-1"),
+        pool: 0,
+        capacity_type: CapacityType::Spot,
+        zones: Arc::from([text("z")]),
+        types: Arc::from([u32::try_from(kind).unwrap_or(0)]),
+        price: MicroUsd(10_000),
+        reservation: None,
+        pods: pods.clone(),
+        labels: Arc::new(Labels::new()),
+        taints: no_taints,
+        requests: Resources::new(),
+    };
+    Ok((Plan { nodes: vec![node], order: pods, ..Plan::default() }, PlanReport::default()))
+}
+
+pub(super) fn controller_with(snapshot: ClusterSnapshot) -> SynchronousController {
+    // Each Node is registered as soon as it is ready; the registration gate has its own tests.
+    let settings = Settings { open_together: Millis::ZERO, ..Settings::default() };
+    let mut controller = SynchronousController::new(settings, one_machine);
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
+    observe(&mut controller, 0, Observation::Snapshot(Box::new(snapshot)));
+    controller.handle(Event::Tick, Timestamp::from_millis(1_000));
+    controller
+}
+
+fn controller() -> SynchronousController {
+    controller_with(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() })
+}
+
+fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
+    controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
+}
+
+fn see_pod(controller: &mut SynchronousController, at: i64, pod: PodRecord) -> Vec<Effect> {
+    observe(controller, at, Observation::upsert(Object::Pod(pod)))
+}
+
+fn decided(effects: &[Effect]) -> Vec<&Decision> {
+    let decisions = effects.iter().filter_map(|effect| match effect {
+        Effect::RecordDecision(decision) => Some(decision.as_ref()),
+        _ => None,
+    });
+    decisions.collect()
+}
+
+/// Instructions that advance a machine; statuses and events have their own tests.
+pub(super) fn instructions(effects: &[Effect]) -> Vec<(InstructionId, &Instruction)> {
+    let sent = effects.iter().filter_map(|effect| match effect {
+        Effect::Instruct { id, instruction, .. } if instruction.claim().is_some() => Some((*id, instruction.as_ref())),
+        _ => None,
+    });
+    sent.collect()
+}
+
+pub(super) fn orders(effects: &[Effect]) -> Vec<&LaunchOrder> {
+    let orders = effects.iter().filter_map(|effect| match effect {
+        Effect::Launch(order) => Some(order.as_ref()),
+        Effect::Relaunch(decided) => Some(&decided.machine.launch),
+        _ => None,
+    });
+    orders.collect()
+}
+
+/// The decision for the pod `a`, seen at 2 s and planned at 3 s.
+fn decision_for_a(controller: &mut SynchronousController) -> Decision {
+    see_pod(controller, 2_000, pod("a", 500));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
+    decided(&effects)[0].clone()
+}
+
+/// The decision for `pod` alone.
+pub(super) fn see_and_plan(controller: &mut SynchronousController, pod: PodRecord) -> Decision {
+    see_pod(controller, 2_000, pod);
+    decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_000)))[0].clone()
+}
+
+fn recorded(controller: &mut SynchronousController, decision: &Decision, at: i64) -> Vec<Effect> {
+    controller.handle(Event::Recorded { decision: decision.id }, Timestamp::from_millis(at))
+}
+
+fn acked(controller: &mut SynchronousController, instruction: InstructionId, at: i64) -> Vec<Effect> {
+    controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(at))
+}
+
+/// The order for `a`, with its NodeClaim created at 5 s.
+pub(super) fn order_for_a(controller: &mut SynchronousController) -> LaunchOrder {
+    let decision = decision_for_a(controller);
+    let effects = recorded(controller, &decision, 4_000);
+    let (create, _) = instructions(&effects)[0];
+    orders(&acked(controller, create, 5_000))[0].clone()
+}
+
+fn no_capacity(order: &LaunchOrder) -> Event {
+    let failure = LaunchFailure::InsufficientCapacity { unavailable: Vec::new() };
+    Event::LaunchFailed { cluster: text("c"), claim: order.claim.clone(), attempt: order.attempt, failure }
+}
+
+#[test]
+fn a_pod_is_planned_when_its_window_closes_and_not_before() {
+    let mut controller = controller();
+    assert_eq!(decided(&see_pod(&mut controller, 2_000, pod("a", 500))).len(), 0);
+    assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(3_000)));
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(2_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+}
+
+#[test]
+fn recorded_then_created_then_launched() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let claim = &decision.machines[0].claim.name;
+    let effects = recorded(&mut controller, &decision, 4_000);
+    assert!(orders(&effects).is_empty());
+    let sent = instructions(&effects);
+    assert!(matches!(sent.as_slice(), [(_, Instruction::CreateClaim(order))] if order.name == *claim), "{sent:?}");
+    let effects = acked(&mut controller, sent[0].0, 5_000);
+    let order = orders(&effects)[0];
+    assert_eq!((order.claim.clone(), order.attempt, order.token.to_string()), (claim.clone(), 1, format!("{claim}-1")));
+}
+
+#[test]
+fn a_pod_that_is_bound_while_the_decision_is_recorded_needs_no_machine() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    see_pod(&mut controller, 3_500, bound_to("m9", pod("a", 500)));
+    assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
+    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+}
+
+#[test]
+fn a_decision_whose_pool_changes_while_it_is_recorded_is_planned_again() {
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let changed = cluster::PoolRecord { revision: text("2"), ..pool() };
+    observe(&mut controller, 3_500, Observation::upsert(Object::Pool(changed)));
+    assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(5_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+}
+
+#[test]
+fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
+    let mut controller = controller();
+    order_for_a(&mut controller);
+    see_pod(&mut controller, 6_000, pod("a", 500));
+    see_pod(&mut controller, 6_000, pod("b", 500));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
+    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/b")]);
+}
+
+#[test]
+fn an_unavailable_offering_is_not_planned_for_three_minutes() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    assert_eq!(order.options[0].instance_type.as_ref(), "t.2");
+    let effects = controller.handle(no_capacity(&order), Timestamp::from_millis(6_000));
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
+    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    // Insufficient capacity at 6 s, so available again at 186 s.
+    see_pod(&mut controller, 184_000, pod("b", 1));
+    let before = controller.handle(Event::Tick, Timestamp::from_millis(185_000));
+    assert_eq!(decided(&before)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    see_pod(&mut controller, 186_000, pod("c", 1));
+    let after = controller.handle(Event::Tick, Timestamp::from_millis(187_000));
+    assert_eq!(decided(&after)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.2");
+}
+
+#[test]
+fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("a", 500));
+    controller.handle(Event::AgentDisconnected { cluster: text("c") }, Timestamp::from_millis(2_500));
+    assert!(controller.handle(Event::Tick, Timestamp::from_millis(60_000)).is_empty());
+    assert_eq!(controller.next_wakeup(), None);
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(60_000));
+    let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
+    let effects = observe(&mut controller, 60_000, Observation::Snapshot(Box::new(snapshot)));
+    assert_eq!(decided(&effects).len(), 1, "the window of 2 s has been due since 3 s");
+}
+
+#[test]
+fn only_a_definitive_failure_begins_an_attempt_which_has_its_own_token() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    let refused = |attempt: u32, retryable: bool| Event::LaunchFailed {
+        cluster: text("c"),
+        claim: order.claim.clone(),
+        attempt,
+        failure: LaunchFailure::Refused { code: text("Odd"), message: String::from("odd"), retryable },
+    };
+    let effects = controller.handle(refused(1, true), Timestamp::from_millis(6_000));
+    assert_eq!((orders(&effects)[0].attempt, orders(&effects)[0].token.to_string()), (2, format!("{}-2", order.claim)));
+    assert!(controller.handle(refused(1, true), Timestamp::from_millis(6_100)).is_empty(), "the first attempt is over");
+    let effects = controller.handle(refused(2, false), Timestamp::from_millis(6_200));
+    assert!(orders(&effects).is_empty());
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
+}
+
+#[test]
+fn an_instance_launched_after_the_timeout_is_terminated() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    // Ordered at 5 s; after the launch timeout of five minutes the pod is planned again.
+    controller.handle(Event::Tick, Timestamp::from_millis(305_000));
+    let launched = Launched {
+        cluster: text("c"),
+        claim: order.claim,
+        attempt: 1,
+        provider_id: text("aws:///z/i-late"),
+        instance_type: text("t.2"),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        unavailable: Vec::new(),
+    };
+    let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp::from_millis(306_000));
+    let terminated =
+        |effect: &Effect| matches!(effect, Effect::Terminate { provider_id, .. } if provider_id.ends_with("i-late"));
+    assert!(effects.iter().any(terminated), "{effects:?}");
+}
+
+fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> Event {
+    Event::Launched(Box::new(Launched {
+        cluster: text("c"),
+        claim: order.claim.clone(),
+        attempt: order.attempt,
+        provider_id: text("aws:///z/i-1"),
+        instance_type: text(instance_type),
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        unavailable: unavailable.iter().map(|kind| (text(kind), text("z"))).collect(),
+    }))
+}
+
+#[test]
+fn a_machine_whose_pool_is_deleted_before_the_launch_keeps_its_expected_capacity() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    observe(&mut controller, 5_500, Observation::Delete(Key::Pool(text("p"))));
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
+    let sent = instructions(&effects);
+    let [(_, Instruction::MarkLaunched { facts, .. })] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!(facts.capacity.get("cpu"), 2_000, "a NodeClaim without capacity is never initialized");
+    assert!(facts.allocatable.get("cpu") > 0, "{facts:?}");
+}
+
+#[test]
+fn options_that_failed_before_the_launch_succeeded_are_unavailable() {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp::from_millis(6_000));
+    see_pod(&mut controller, 7_000, pod("b", 1));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(8_000));
+    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+}
+
+/// The Node of the machine for `a`, as its kubelet creates it.
+fn young_node() -> cluster::NodeRecord {
+    let mut young = node("m0");
+    young.provider_id = text("aws:///z/i-1");
+    young.labels.retain(|key, _| !key.starts_with("karpenter.sh/"));
+    young
+}
+
+#[test]
+fn a_node_is_registered_with_nominations_of_its_pending_pods() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("b", 500));
+    see_pod(&mut controller, 2_000, pod("c", 500));
+    see_pod(&mut controller, 2_000, pod("d", 500));
+    let order = order_for_a(&mut controller);
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
+    acked(&mut controller, instructions(&effects)[0].0, 6_100);
+    // b is bound elsewhere, c is deleted, kube-scheduler nominated d by preemption; only a still waits for this node.
+    see_pod(&mut controller, 7_000, bound_to("m9", pod("b", 500)));
+    observe(&mut controller, 7_000, Observation::Delete(Key::Pod(pod("c", 500).key)));
+    see_pod(&mut controller, 7_000, PodRecord { nominated: Some(text("n-m9")), ..pod("d", 500) });
+    let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(young_node())));
+    let sent = instructions(&effects);
+    let [(_, Instruction::RegisterNode { nominations, .. })] = sent.as_slice() else { panic!("{sent:?}") };
+    let named: Vec<String> = nominations.iter().map(|one| format!("{} {}", one.pod, one.uid)).collect();
+    assert_eq!(named, ["default/a default/a"]);
+}
+
+/// The instance for `a` is launched, and its Node, created at 8 s, is not ready.
+fn with_slow_node() -> (SynchronousController, cluster::NodeRecord) {
+    let mut controller = controller();
+    let order = order_for_a(&mut controller);
+    let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
+    acked(&mut controller, instructions(&effects)[0].0, 6_100);
+    let slow = cluster::NodeRecord { ready: false, created: Some(Timestamp::from_millis(8_000)), ..young_node() };
+    let effects = observe(&mut controller, 8_000, Observation::upsert(Object::Node(slow.clone())));
+    assert!(instructions(&effects).is_empty(), "{effects:?}");
+    (controller, slow)
+}
+
+fn lets_in(effects: &[Effect]) -> bool {
+    matches!(instructions(effects).as_slice(), [(_, Instruction::RegisterNode { .. })])
+}
+
+#[test]
+fn a_node_is_registered_with_its_nominations_when_it_becomes_ready() {
+    let (mut controller, slow) = with_slow_node();
+    let ready = cluster::NodeRecord { ready: true, ..slow };
+    assert!(lets_in(&observe(&mut controller, 12_000, Observation::upsert(Object::Node(ready)))));
+}
+
+#[test]
+fn a_node_that_stays_not_ready_is_registered_after_half_a_minute() {
+    let (mut controller, _) = with_slow_node();
+    assert!(!lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(37_999))));
+    // Created at 8 s; the gate waits 30 s at most.
+    assert!(controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(38_000)));
+    assert!(lets_in(&controller.handle(Event::Tick, Timestamp::from_millis(38_000))));
+}
+
+#[test]
+fn a_node_without_assigned_pods_is_registered_before_it_is_ready() {
+    let (mut controller, _) = with_slow_node();
+    assert!(lets_in(&observe(&mut controller, 9_000, Observation::Delete(Key::Pod(pod("a", 500).key)))));
+}
+
+fn with_machine() -> SynchronousController {
+    let state = initialized_cluster(pool(), &["m0"]);
+    controller_with(ClusterSnapshot {
+        pools: vec![pool()],
+        nodes: state.nodes().cloned().collect(),
+        claims: state.claims().cloned().collect(),
+        ..ClusterSnapshot::default()
+    })
+}
+
+#[test]
+fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
+    let mut controller = with_machine();
+    // Initialized at 0; consolidateAfter is 30 s.
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(29_999))).len(), 0);
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
+    let decision = decided(&effects)[0].clone();
+    assert_eq!((decision.kind, decision.removals[0].claim.as_ref()), (DecisionKind::Empty, "m0"));
+    let effects = recorded(&mut controller, &decision, 30_100);
+    let sent = instructions(&effects);
+    assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{sent:?}");
+    let effects = acked(&mut controller, sent[0].0, 31_000);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{effects:?}");
+    let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+    let effects = controller.handle(gone, Timestamp::from_millis(40_000));
+    let sent = instructions(&effects);
+    assert!(
+        matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
+    );
+    acked(&mut controller, sent[0].0, 41_000);
+    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+}
+
+#[test]
+fn a_pod_bound_while_a_removal_is_recorded_keeps_the_node() {
+    let mut controller = with_machine();
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
+    let decision = decided(&effects)[0].clone();
+    see_pod(&mut controller, 30_050, bound_to("m0", pod("a", 500)));
+    assert!(instructions(&recorded(&mut controller, &decision, 30_100)).is_empty());
+}
+
+#[test]
+fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned_immediately() {
+    let mut controller = with_machine();
+    see_pod(&mut controller, 2_000, bound_to("m0", pod("a", 500)));
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
+    controller.handle(event, Timestamp::from_millis(10_000));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(11_000));
+    let sent = instructions(&effects);
+    assert!(
+        matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: Some(at), .. })] if at.as_millis() == 130_000),
+        "{sent:?}"
+    );
+    let decision = decided(&effects)[0];
+    assert_eq!(decision.machines[0].pods, [text("default/a")]);
+    // The offering of the interrupted instance, a t.2 on spot, is excluded.
+    assert_eq!(decision.machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+}
+
+#[test]
+fn deleting_a_node_terminates_its_instance() {
+    let mut controller = with_machine();
+    let deleted = cluster::NodeRecord { deleting: true, ..node("m0") };
+    let effects = observe(&mut controller, 2_000, Observation::upsert(Object::Node(deleted)));
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::Drain { .. })]), "{effects:?}");
+}
+
+#[test]
+fn a_deleted_node_claim_is_drained_terminated_and_removed() {
+    for deleted in ["claim", "node"] {
+        let mut controller = with_machine();
+        let object = match deleted {
+            "claim" => Object::Claim(cluster::ClaimRecord { deleting: true, ..claim("m0") }),
+            _ => Object::Node(cluster::NodeRecord { deleting: true, ..node("m0") }),
+        };
+        let effects = observe(&mut controller, 2_000, Observation::upsert(object));
+        let sent = instructions(&effects);
+        assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { .. })]), "{deleted}: {sent:?}");
+        let effects = acked(&mut controller, sent[0].0, 3_000);
+        assert!(effects.iter().any(|effect| matches!(effect, Effect::Terminate { .. })), "{deleted}: {effects:?}");
+        let gone = Event::InstanceGone { cluster: text("c"), provider_id: claim("m0").provider_id };
+        let effects = controller.handle(gone, Timestamp::from_millis(4_000));
+        let sent = instructions(&effects);
+        assert!(
+            matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(_), .. })]),
+            "{deleted}: {sent:?}"
+        );
+        acked(&mut controller, sent[0].0, 5_000);
+        assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()), "{deleted}");
+    }
+}
+
+#[test]
+fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
+    let mut controller = controller();
+    see_pod(&mut controller, 2_000, pod("a", 500));
+    observe(&mut controller, 2_100, Observation::Delete(Key::Pod(pod("a", 500).key)));
+    assert!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_000))).is_empty());
+}
+
+/// Connects clusters `c0` to `c2`, each with a pod pending from 2 s on; their windows close at 3 s.
+fn three_that_wait() -> SynchronousController {
+    let mut controller = SynchronousController::new(Settings::default(), one_machine);
+    for cluster in ["c2", "c0", "c1"].map(text) {
+        controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp::from_millis(0));
+        let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
+        let observation = Observation::Snapshot(Box::new(snapshot));
+        controller.handle(Event::Observed { cluster: cluster.clone(), observation }, Timestamp::from_millis(0));
+    }
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(1_500)) {
+        controller.handle(Event::Tick, Timestamp::from_millis(1_500));
+    }
+    for (cluster, at) in [("c1", 2_002), ("c2", 2_000), ("c0", 2_001)] {
+        let observation = Observation::upsert(Object::Pod(pod("a", 500)));
+        controller.handle(Event::Observed { cluster: text(cluster), observation }, Timestamp::from_millis(at));
+    }
+    controller
+}
+
+#[test]
+fn one_tick_plans_for_one_cluster_the_longest_due_first() {
+    let mut controller = three_that_wait();
+    let mut planned = Vec::new();
+    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(3_010)) {
+        let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
+        let decisions = decided(&effects);
+        assert!(decisions.len() <= 1, "{decisions:?}");
+        planned.extend(decisions.iter().map(|decision| decision.cluster.clone()));
+    }
+    // 2.000 s, 2.001 s and 2.002 s, each and a second.
+    assert_eq!(planned, ["c2", "c0", "c1"].map(text));
+}
+
+#[test]
+fn a_cluster_released_while_queued_is_not_advanced() {
+    let mut controller = three_that_wait();
+    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_010))).len(), 1);
+    controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp::from_millis(3_010));
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
+    let clusters: Vec<&ClusterId> = decided(&effects).into_iter().map(|decision| &decision.cluster).collect();
+    assert_eq!(clusters, [&text("c1")]);
+    assert!(!controller.clusters().any(|cluster| **cluster == *"c0"));
+}

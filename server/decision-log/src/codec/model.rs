@@ -1,0 +1,239 @@
+//! Encodings of the engine's types, field by field, in encoding order.
+
+use std::collections::BTreeMap;
+
+use model::input::{MinValuesPolicy, Policy, PreferencePolicy};
+use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
+use model::{
+    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, Millis, NodeSelectorTerm,
+    NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
+    Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Timestamp, Toleration,
+    TolerationOperator, VolumeAlternatives, Weighted,
+};
+
+use super::{Codec, DecodeError, Reader};
+
+/// Encodes a struct as its fields, in this order.
+macro_rules! fields {
+    ($($name:ident { $($field:ident),* $(,)? })*) => { $(
+        impl Codec for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                let Self { $($field),* } = self;
+                $($field.put(out);)*
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                Ok(Self { $($field: Codec::get(from)?),* })
+            }
+        }
+    )* };
+}
+
+/// Encodes a fieldless enum as a number.
+macro_rules! fieldless_enums {
+    ($($name:ident { $($variant:ident = $number:literal),* $(,)? })*) => { $(
+        impl Codec for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                let number: u8 = match self { $(Self::$variant => $number),* };
+                number.put(out);
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match u8::get(from)? {
+                    $($number => Ok(Self::$variant),)*
+                    _ => Err(DecodeError(stringify!($name))),
+                }
+            }
+        }
+    )* };
+}
+
+fieldless_enums! {
+    CapacityType { Reserved = 0, Spot = 1, OnDemand = 2 }
+    Effect { NoSchedule = 0, PreferNoSchedule = 1, NoExecute = 2 }
+    TolerationOperator { Equal = 0, Exists = 1, Lt = 2, Gt = 3 }
+    SelectorOperator { In = 0, NotIn = 1, Exists = 2, DoesNotExist = 3 }
+    NodeStage { InFlight = 0, Registered = 1, Initialized = 2, Deleting = 3 }
+    PreferencePolicy { Respect = 0, Ignore = 1 }
+    MinValuesPolicy { Strict = 0, BestEffort = 1 }
+    ReasonCode {
+        Requirements = 0, Taints = 1, Resources = 2, Limits = 3, TopologySpread = 4, PodAffinity = 5, PodAntiAffinity = 6,
+        HostPorts = 7, Volumes = 8, MinValues = 9, NoOffering = 10, NodeClassNotReady = 11, NodePoolNotReady = 12,
+        NoNodePool = 13, InvalidPod = 14, HeldBack = 15, Internal = 16, StepLimit = 17,
+    }
+}
+
+fields! {
+    Taint { key, value, effect }
+    Toleration { key, operator, value, effect }
+    SelectorTerm { key, operator, values }
+    LabelSelector { terms }
+    HostPort { ip, protocol, port }
+    NodeSelectorTerm { expressions, names }
+    PodAffinityTerm { topology_key, selector, namespaces, namespace_selector }
+    SpreadConstraint {
+        topology_key, max_skew, min_domains, hard, selector, honor_node_affinity, honor_node_taints,
+    }
+    PodShape {
+        requests, node_selector, node_affinity, preferred_node_affinity, pod_affinity, preferred_pod_affinity,
+        pod_anti_affinity, preferred_pod_anti_affinity, spread, tolerations, host_ports, priority,
+    }
+    VolumeAlternatives { any_of, attachments, blocked }
+    OptInRules {
+        zone_balance, safe_architectures, spot_fallback_after, max_price_per_vcpu, max_node_price, spot_max_percent,
+        on_demand_min_nodes, max_node_vcpu, min_nodes,
+    }
+    Reservation { id, remaining }
+    InstanceType { name, labels, capacity, allocatable, exotic, offerings }
+    Catalogue { types, offering_keys }
+    RequirementParts { key, complement, values, gte, lte, absence, min_values }
+    PlannedNode {
+        name, pool, capacity_type, zones, types, price, reservation, pods, labels, taints, requests,
+    }
+    Plan { nodes, static_nodes, placements, unschedulable, order }
+    Reason { pool, code, message }
+    Unschedulable { pod, reasons, fits_if }
+    PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps }
+}
+
+/// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those
+/// had no such bounds.
+impl Codec for Policy {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms } = self;
+        preferences.put(out);
+        min_values.put(out);
+        well_known_labels.put(out);
+        search_steps.put(out);
+        seed.put(out);
+        if (*step_limit, *preferred_terms) != (0, 0) {
+            step_limit.put(out);
+            preferred_terms.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (preferences, min_values) = (Codec::get(from)?, Codec::get(from)?);
+        let (well_known_labels, search_steps, seed) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
+        let (step_limit, preferred_terms) =
+            if from.is_empty() { (0, 0) } else { (Codec::get(from)?, Codec::get(from)?) };
+        Ok(Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms })
+    }
+}
+
+impl<T: Codec> Codec for Weighted<T> {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.weight.put(out);
+        self.term.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { weight: Codec::get(from)?, term: Codec::get(from)? })
+    }
+}
+
+impl Codec for MicroUsd {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::get(from).map(Self)
+    }
+}
+
+impl Codec for Millis {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.get().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::get(from).map(Self::new)
+    }
+}
+
+impl Codec for Timestamp {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.as_millis().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        i64::get(from).map(Self::from_millis)
+    }
+}
+
+impl Codec for NotReady {
+    fn put(&self, out: &mut Vec<u8>) {
+        let (number, why): (u8, &Text) = match self {
+            Self::NodeClass(why) => (0, why),
+            Self::NodePool(why) => (1, why),
+        };
+        number.put(out);
+        why.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match u8::get(from)? {
+            0 => Text::get(from).map(Self::NodeClass),
+            1 => Text::get(from).map(Self::NodePool),
+            _ => Err(DecodeError("NotReady")),
+        }
+    }
+}
+
+impl Codec for Resources {
+    fn put(&self, out: &mut Vec<u8>) {
+        let amounts: BTreeMap<Text, i64> = self.iter().map(|(name, amount)| (name.clone(), amount)).collect();
+        amounts.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(<BTreeMap<Text, i64> as Codec>::get(from)?.into_iter().collect())
+    }
+}
+
+impl Codec for Requirement {
+    fn put(&self, out: &mut Vec<u8>) {
+        RequirementParts::from(self.clone()).put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        RequirementParts::get(from).map(Self::from)
+    }
+}
+
+impl Codec for Requirements {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.iter().cloned().collect::<Vec<Requirement>>().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Vec::<Requirement>::get(from)?.into_iter().collect())
+    }
+}
+
+/// Encodes everything but the availability, which changes with every refusal and is encoded
+/// separately, so that the catalogue keeps its hash.
+impl Codec for Offering {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { zone, capacity_type, price, estimated, available: _, reservation, labels } = self;
+        zone.put(out);
+        capacity_type.put(out);
+        price.put(out);
+        estimated.put(out);
+        reservation.put(out);
+        labels.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            zone: Codec::get(from)?,
+            capacity_type: Codec::get(from)?,
+            price: Codec::get(from)?,
+            estimated: Codec::get(from)?,
+            available: true,
+            reservation: Codec::get(from)?,
+            labels: Codec::get(from)?,
+        })
+    }
+}

@@ -1,0 +1,127 @@
+//! The decision log: the input of every plan, so that it can be replayed.
+//!
+//! The engine is a pure function, so a decision can be repeated bit for bit from its input. A copy
+//! of the input per decision would be a copy of the cluster per minute; instead a cluster's log
+//! consists of segments, and a segment holds one complete input, then per decision the difference
+//! from the previous one ([`delta`]). Catalogues and policies, which decisions share, are stored
+//! once by hash ([`content`]).
+//!
+//! An event is written in the transaction of its decision, and the next event builds on it only
+//! after that transaction is known to have succeeded; otherwise a new segment begins. So the log
+//! has no gaps, and no two processes append to one segment: its number is that of the decision that
+//! began it.
+//!
+//! ```text
+//! DecisionInput ─► records ─► delta from the decision before ─► chunk ┐
+//!   │        └──────► digest of the input                     ├─► Store::record_decision, one transaction
+//!   └─ catalogues, policy ─► blobs by hash; plan ─► digest ───┘
+//!
+//! decision row ─► its segment up to its sequence ─► records ─► input ─► planner::plan ─► the same digests?
+//! ```
+//!
+//! Not in the log: why an empty or interrupted instance was removed. No plan is made for those; the
+//! decision row holds the reasons as text.
+//!
+//! Reading order: [`records`] (an input as a list), [`delta`], [`writer`] (the next event),
+//! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`] and
+//! [`content`] define the bytes.
+
+mod catalogue_cache;
+mod codec;
+mod content;
+mod delta;
+pub mod diff;
+mod records;
+pub mod replay;
+pub mod replay_all;
+pub mod what_if;
+mod writer;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use controller::Decision;
+use model::{ClusterId, Millis, Timestamp};
+use tracing::warn;
+
+use catalogue_cache::CatalogueCache;
+use store::lease::Lease;
+use store::log::{Blob, BlobHash, Entry};
+use store::{Store, StoreError};
+use writer::SegmentWriter;
+
+/// Engine version, as decisions record it.
+pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
+
+/// A blob is rewritten after this time: twice a day, far more often than the store prunes unused
+/// blobs.
+const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
+
+/// Writer of the decision log, for all clusters of a process.
+#[derive(Debug, Default)]
+pub struct DecisionLog {
+    /// Segment writer of each cluster. Locked across a store write, so that events of one cluster
+    /// stay ordered.
+    writers: Mutex<BTreeMap<ClusterId, Arc<tokio::sync::Mutex<SegmentWriter>>>>,
+    /// Hashes of catalogues.
+    cache: CatalogueCache,
+    /// Blobs known to be stored, with the time of their last write.
+    kept: Mutex<BTreeMap<BlobHash, Timestamp>>,
+}
+
+impl DecisionLog {
+    /// Writes `entry` with the replay data of `decision`.
+    ///
+    /// # Errors
+    /// As [`Store::record_decision`].
+    pub async fn record(
+        &self,
+        store: &dyn Store,
+        lease: &Lease,
+        decision: &Decision,
+        mut entry: Entry,
+    ) -> Result<(), StoreError> {
+        let Some(basis) = &decision.basis else { return store.record_decision(lease, &entry).await };
+        let writer = self.writer(&decision.cluster);
+        let mut writer = writer.lock().await;
+        // The writer stays reset until the store write is known to have succeeded: after a failure
+        // the next decision begins a new segment.
+        let before = std::mem::take(&mut *writer);
+        let next = match before.next(lease.epoch, decision, basis, &self.cache) {
+            Ok(next) => next,
+            Err(collision) => {
+                warn!(decision = decision.id.0, %collision, "recorded decision without replay data");
+                return store.record_decision(lease, &entry).await;
+            }
+        };
+        entry.decision.replay = Some(next.replay);
+        entry.chunks.push(next.chunk);
+        entry.blobs.extend(self.missing(next.contents, decision.at));
+        store.record_decision(lease, &entry).await?;
+        self.mark_stored(&entry.blobs, decision.at);
+        *writer = next.writer;
+        Ok(())
+    }
+
+    fn writer(&self, cluster: &ClusterId) -> Arc<tokio::sync::Mutex<SegmentWriter>> {
+        let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(writers.entry(cluster.clone()).or_default())
+    }
+
+    /// Blobs that may be missing in the store.
+    fn missing(&self, contents: Vec<writer::SharedContent>, now: Timestamp) -> Vec<Blob> {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_kept =
+            |hash: &BlobHash| kept.get(hash).is_some_and(|at| now.duration_since(*at) < CONTENT_REWRITE_INTERVAL);
+        contents.iter().filter(|content| !is_kept(&content.hash())).map(writer::SharedContent::blob).collect()
+    }
+
+    fn mark_stored(&self, blobs: &[Blob], now: Timestamp) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.extend(blobs.iter().map(|blob| (blob.hash, now)));
+        kept.retain(|_, at| now.duration_since(*at) < CONTENT_REWRITE_INTERVAL);
+    }
+}

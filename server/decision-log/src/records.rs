@@ -1,0 +1,426 @@
+//! Encodes a planning input as a list of records, and decodes it.
+//!
+//! One record per shape, label set, volume set, pod, node, pod on a node, pool, DaemonSet and
+//! namespace, in the order of the input: the list is the input, bit for bit. Two choices keep the
+//! difference between two decisions small: a pod references its shape, labels and volumes by hash
+//! instead of by index, which would shift with other pods; and the pods of a node are separate
+//! records. Catalogues are referenced by hash and stored once; the unavailable offerings are part
+//! of the pool record.
+
+use std::collections::BTreeMap;
+
+use model::input::{PlanningInput, Policy};
+use model::offering::SharedCatalogue;
+use model::{BoundPod, Catalogue, DaemonSet, Labels, Node, NodePool, OptInRules, Pod, Text, Timestamp};
+
+use super::codec::{Codec, DecodeError, FORM, Reader};
+use super::content;
+use super::delta::{Record, RecordHash};
+use store::log::BlobHash;
+
+/// Record types: the first byte of a record.
+mod tag {
+    pub(super) const SHAPE: u8 = b'S';
+    pub(super) const LABELS: u8 = b'L';
+    pub(super) const VOLUMES: u8 = b'V';
+    pub(super) const POD: u8 = b'P';
+    pub(super) const NODE: u8 = b'N';
+    pub(super) const BOUND: u8 = b'B';
+    pub(super) const POOL: u8 = b'O';
+    pub(super) const DAEMON: u8 = b'D';
+    pub(super) const NAMESPACE: u8 = b'M';
+}
+
+/// Key of a shape, label set or volume set: the first bytes of its record's hash.
+type RecordKey = [u8; 8];
+
+/// Two values of an input have the same key, so that pod references would be ambiguous.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("two shapes, label sets or volume sets of the input have the same key")]
+pub(crate) struct KeyCollision;
+
+/// Reference to a catalogue, with its unavailable offerings.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct CatalogueRef {
+    /// Hash of the catalogue with every offering available.
+    pub(super) hash: BlobHash,
+    /// Unavailable offerings, counted through all types, each as the distance from the previous
+    /// one.
+    pub(super) missing: Vec<u32>,
+}
+
+impl CatalogueRef {
+    pub(super) fn of(catalogue: &Catalogue) -> Self {
+        let hash = BlobHash(content::hash(&catalogue.to_bytes()));
+        let offerings = catalogue.types.iter().flat_map(|kind| &kind.offerings);
+        let mut missing = Vec::new();
+        let mut distance = 0;
+        for offering in offerings {
+            if offering.available {
+                distance += 1;
+            } else {
+                missing.push(std::mem::take(&mut distance));
+            }
+        }
+        Self { hash, missing }
+    }
+
+    fn apply_availability(&self, catalogue: &mut Catalogue) -> Result<(), DecodeError> {
+        let mut offerings = catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings);
+        for distance in &self.missing {
+            let offering = offerings.nth(*distance as usize).ok_or(DecodeError("the unavailable offerings"))?;
+            offering.available = false;
+        }
+        Ok(())
+    }
+}
+
+/// Digest of everything that planning reads.
+pub(super) fn digest(now: Timestamp, policy: &BlobHash, hashes: &[RecordHash]) -> [u8; 32] {
+    let head = [b"fleetwright input ", &[FORM][..], &now.as_millis().to_be_bytes(), &policy.0].concat();
+    content::hash_all(std::iter::once(head.as_slice()).chain(hashes.iter().map(|hash| hash.as_slice())))
+}
+
+/// Encodes `input`; `reference` holds the catalogue reference of each pool, in pool order.
+pub(super) fn write(input: &PlanningInput, reference: &[CatalogueRef]) -> Result<Vec<Record>, KeyCollision> {
+    let mut writer = RecordWriter::default();
+    let shapes = writer.table(tag::SHAPE, &input.shapes)?;
+    let labels = writer.table(tag::LABELS, &input.label_sets)?;
+    let volumes = writer.table(tag::VOLUMES, &input.volume_sets)?;
+    let keys = RecordKeys { shapes, labels, volumes };
+    input.pods.iter().for_each(|pod| writer.pod(pod, &keys));
+    for node in &input.nodes {
+        writer.node(node);
+        node.pods.iter().for_each(|pod| writer.bound(pod, &keys));
+    }
+    input.pools.iter().zip(reference).for_each(|(pool, reference)| writer.pool(pool, reference));
+    input.daemons.iter().for_each(|daemon| writer.daemon(daemon, &keys));
+    for (namespace, labels) in &input.namespaces {
+        writer.begin(tag::NAMESPACE, |out| {
+            namespace.put(out);
+            labels.put(out);
+        });
+    }
+    Ok(writer.records)
+}
+
+/// Record keys by index.
+struct RecordKeys {
+    shapes: Vec<RecordKey>,
+    labels: Vec<RecordKey>,
+    volumes: Vec<RecordKey>,
+}
+
+#[derive(Default)]
+struct RecordWriter {
+    records: Vec<Record>,
+}
+
+impl RecordWriter {
+    fn begin(&mut self, tag: u8, fill: impl FnOnce(&mut Vec<u8>)) {
+        let mut record = vec![tag];
+        fill(&mut record);
+        self.records.push(record);
+    }
+
+    fn table<T: Codec>(&mut self, tag: u8, values: &[T]) -> Result<Vec<RecordKey>, KeyCollision> {
+        let mut names = Vec::with_capacity(values.len());
+        for value in values {
+            self.begin(tag, |out| value.put(out));
+            names.extend(self.records.last().map(|record| key_of(record)));
+        }
+        let mut sorted = names.clone();
+        sorted.sort_unstable();
+        sorted.dedup();
+        if sorted.len() == names.len() { Ok(names) } else { Err(KeyCollision) }
+    }
+
+    fn pod(&mut self, pod: &Pod, keys: &RecordKeys) {
+        let Pod { namespace, name, shape, labels, volumes, created, workload, moved_from, invalid } = pod;
+        self.begin(tag::POD, |out| {
+            namespace.put(out);
+            name.put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
+            volumes.map(|volumes| keys.volumes[volumes as usize]).put(out);
+            created.put(out);
+            workload.put(out);
+            moved_from.put(out);
+            invalid.put(out);
+        });
+    }
+
+    fn node(&mut self, node: &Node) {
+        let Node {
+            name,
+            pool,
+            labels,
+            taints,
+            unschedulable,
+            allocatable,
+            capacity,
+            stage,
+            pods: _,
+            attach_limits,
+            created,
+        } = node;
+        self.begin(tag::NODE, |out| {
+            name.put(out);
+            pool.put(out);
+            labels.put(out);
+            taints.put(out);
+            unschedulable.put(out);
+            allocatable.put(out);
+            capacity.put(out);
+            stage.put(out);
+            attach_limits.put(out);
+            created.put(out);
+        });
+    }
+
+    fn bound(&mut self, pod: &BoundPod, keys: &RecordKeys) {
+        let BoundPod { namespace, name, shape, labels, volumes, daemon, terminating, leaving } = pod;
+        self.begin(tag::BOUND, |out| {
+            namespace.put(out);
+            name.put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
+            volumes.map(|volumes| keys.volumes[volumes as usize]).put(out);
+            daemon.put(out);
+            terminating.put(out);
+            leaving.put(out);
+        });
+    }
+
+    fn pool(&mut self, pool: &NodePool, reference: &CatalogueRef) {
+        // Destructured, so that a new field does not compile until it is encoded.
+        let NodePool {
+            name,
+            node_class,
+            weight,
+            labels,
+            taints,
+            startup_taints,
+            requirements,
+            limits,
+            replicas,
+            not_ready,
+            unhealthy,
+            catalogue: _,
+            rules,
+        } = pool;
+        self.begin(tag::POOL, |out| {
+            name.put(out);
+            node_class.put(out);
+            weight.put(out);
+            labels.put(out);
+            taints.put(out);
+            startup_taints.put(out);
+            requirements.put(out);
+            limits.put(out);
+            replicas.put(out);
+            not_ready.put(out);
+            unhealthy.put(out);
+            reference.hash.0.put(out);
+            reference.missing.put(out);
+            rules.put(out);
+        });
+    }
+
+    fn daemon(&mut self, daemon: &DaemonSet, keys: &RecordKeys) {
+        let DaemonSet { namespace, name, shape, labels } = daemon;
+        self.begin(tag::DAEMON, |out| {
+            namespace.put(out);
+            name.put(out);
+            keys.shapes[*shape as usize].put(out);
+            keys.labels[*labels as usize].put(out);
+        });
+    }
+}
+
+fn key_of(record: &[u8]) -> RecordKey {
+    let hash = content::hash(record);
+    std::array::from_fn(|place| hash[place])
+}
+
+/// Hashes of the catalogues that the pools among `records` reference.
+pub(super) fn catalogues(records: &[Record]) -> Result<Vec<BlobHash>, DecodeError> {
+    let pools = records.iter().filter(|record| record.first() == Some(&tag::POOL));
+    let mut hashes = pools
+        .map(|record| Ok(pool(&mut Reader::new(&record[1..]))?.1.hash))
+        .collect::<Result<Vec<_>, DecodeError>>()?;
+    hashes.sort_unstable();
+    hashes.dedup();
+    Ok(hashes)
+}
+
+/// Decodes `records`.
+///
+/// # Errors
+/// When a record is invalid, or references a catalogue that is not in `catalogues`.
+pub(super) fn read(
+    records: &[Record],
+    now: Timestamp,
+    policy: Policy,
+    catalogues: &BTreeMap<BlobHash, Catalogue>,
+) -> Result<PlanningInput, DecodeError> {
+    let input = PlanningInput { now, policy, ..PlanningInput::default() };
+    let mut readers = RecordReader { input, catalogues, places: BTreeMap::new(), shared: BTreeMap::new() };
+    for record in records {
+        let (tag, rest) = record.split_first().ok_or(DecodeError("a record"))?;
+        let mut from = Reader::new(rest);
+        readers.take(*tag, record, &mut from)?;
+        from.end()?;
+    }
+    Ok(readers.input)
+}
+
+struct RecordReader<'c> {
+    input: PlanningInput,
+    catalogues: &'c BTreeMap<BlobHash, Catalogue>,
+    /// Indices by record type and key.
+    places: BTreeMap<(u8, RecordKey), u32>,
+    shared: BTreeMap<CatalogueRef, SharedCatalogue>,
+}
+
+impl RecordReader<'_> {
+    fn take(&mut self, tag: u8, record: &[u8], from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        match tag {
+            tag::SHAPE => self.entry(tag, record, |input| &mut input.shapes, from),
+            tag::LABELS => self.entry(tag, record, |input| &mut input.label_sets, from),
+            tag::VOLUMES => self.entry(tag, record, |input| &mut input.volume_sets, from),
+            tag::POD => self.pod(from),
+            tag::NODE => self.node(from),
+            tag::BOUND => self.bound(from),
+            tag::POOL => self.pool(from),
+            tag::DAEMON => self.daemon(from),
+            tag::NAMESPACE => {
+                let (namespace, labels) = <(Text, Labels)>::get(from)?;
+                self.input.namespaces.insert(namespace, labels);
+                Ok(())
+            }
+            _ => Err(DecodeError("a record of a kind that this program knows")),
+        }
+    }
+
+    fn entry<T: Codec>(
+        &mut self,
+        tag: u8,
+        record: &[u8],
+        table: impl FnOnce(&mut PlanningInput) -> &mut Vec<T>,
+        from: &mut Reader<'_>,
+    ) -> Result<(), DecodeError> {
+        let table = table(&mut self.input);
+        let place = u32::try_from(table.len()).map_err(|_| DecodeError("a table"))?;
+        table.push(T::get(from)?);
+        self.places.insert((tag, key_of(record)), place);
+        Ok(())
+    }
+
+    fn place(&self, tag: u8, from: &mut Reader<'_>) -> Result<u32, DecodeError> {
+        let name = RecordKey::get(from)?;
+        self.places.get(&(tag, name)).copied().ok_or(DecodeError("the name of a shape, label set or volume set"))
+    }
+
+    fn volumes(&self, from: &mut Reader<'_>) -> Result<Option<u32>, DecodeError> {
+        bool::get(from)?.then(|| self.place(tag::VOLUMES, from)).transpose()
+    }
+
+    fn pod(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let pod = Pod {
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
+            shape: self.place(tag::SHAPE, from)?,
+            labels: self.place(tag::LABELS, from)?,
+            volumes: self.volumes(from)?,
+            created: Codec::get(from)?,
+            workload: Codec::get(from)?,
+            moved_from: Codec::get(from)?,
+            invalid: Codec::get(from)?,
+        };
+        self.input.pods.push(pod);
+        Ok(())
+    }
+
+    fn node(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let node = Node {
+            name: Codec::get(from)?,
+            pool: Codec::get(from)?,
+            labels: Codec::get(from)?,
+            taints: Codec::get(from)?,
+            unschedulable: Codec::get(from)?,
+            allocatable: Codec::get(from)?,
+            capacity: Codec::get(from)?,
+            stage: Codec::get(from)?,
+            pods: Vec::new(),
+            attach_limits: Codec::get(from)?,
+            created: Codec::get(from)?,
+        };
+        self.input.nodes.push(node);
+        Ok(())
+    }
+
+    fn bound(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let pod = BoundPod {
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
+            shape: self.place(tag::SHAPE, from)?,
+            labels: self.place(tag::LABELS, from)?,
+            volumes: self.volumes(from)?,
+            daemon: Codec::get(from)?,
+            terminating: Codec::get(from)?,
+            leaving: Codec::get(from)?,
+        };
+        let node = self.input.nodes.last_mut().ok_or(DecodeError("a pod on a node"))?;
+        node.pods.push(pod);
+        Ok(())
+    }
+
+    fn pool(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let (mut pool, reference) = pool(from)?;
+        if let Some(shared) = self.shared.get(&reference) {
+            pool.catalogue = SharedCatalogue::clone(shared);
+        } else {
+            let mut catalogue =
+                self.catalogues.get(&reference.hash).ok_or(DecodeError("a pool with its catalogue"))?.clone();
+            reference.apply_availability(&mut catalogue)?;
+            pool.catalogue = SharedCatalogue::new(catalogue);
+            self.shared.insert(reference, SharedCatalogue::clone(&pool.catalogue));
+        }
+        self.input.pools.push(pool);
+        Ok(())
+    }
+
+    fn daemon(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+        let daemon = DaemonSet {
+            namespace: Codec::get(from)?,
+            name: Codec::get(from)?,
+            shape: self.place(tag::SHAPE, from)?,
+            labels: self.place(tag::LABELS, from)?,
+        };
+        self.input.daemons.push(daemon);
+        Ok(())
+    }
+}
+
+/// Decodes a pool without its catalogue, and its catalogue reference.
+fn pool(from: &mut Reader<'_>) -> Result<(NodePool, CatalogueRef), DecodeError> {
+    let mut pool = NodePool {
+        name: Codec::get(from)?,
+        node_class: Codec::get(from)?,
+        weight: Codec::get(from)?,
+        labels: Codec::get(from)?,
+        taints: Codec::get(from)?,
+        startup_taints: Codec::get(from)?,
+        requirements: Codec::get(from)?,
+        limits: Codec::get(from)?,
+        replicas: Codec::get(from)?,
+        not_ready: Codec::get(from)?,
+        unhealthy: Codec::get(from)?,
+        catalogue: SharedCatalogue::default(),
+        rules: OptInRules::default(),
+    };
+    let reference = CatalogueRef { hash: BlobHash(Codec::get(from)?), missing: Codec::get(from)? };
+    pool.rules = Codec::get(from)?;
+    Ok((pool, reference))
+}

@@ -1,0 +1,108 @@
+//! Notes about pools that can never launch, and about DaemonSets without capacity.
+
+use std::collections::BTreeSet;
+
+use crate::daemons::missing_daemon_shapes;
+use crate::snapshot::{PlanSnapshot, active_nodes, base};
+use crate::wording::{amount, count};
+use model::input::PlanningInput;
+use model::resources::NODES;
+use model::{InstanceType, NodePool, NotReady, Resources};
+
+use super::add_note;
+
+/// Adds one note per pool that cannot launch anything for any pod.
+pub(super) fn add_notes(input: &PlanningInput, notes: &mut BTreeSet<String>) {
+    for pool in &input.pools {
+        if let Some(why) = why_never(input, pool) {
+            notes.insert(format!("NodePool {} can launch nothing: {why}", pool.name));
+        }
+    }
+}
+
+fn why_never(input: &PlanningInput, pool: &NodePool) -> Option<String> {
+    match &pool.not_ready {
+        Some(NotReady::NodeClass(why)) => return Some(format!("EC2NodeClass {}: {why}", pool.node_class)),
+        Some(NotReady::NodePool(why)) => return Some(why.to_string()),
+        None => {}
+    }
+    let base = base(pool);
+    let agreeing = || pool.catalogue.types.iter().filter(|t| t.labels.first_conflict(&base).is_none());
+    if agreeing().next().is_none() {
+        let all = count(pool.catalogue.types.len(), "instance type");
+        return Some(format!("none of its {all} satisfies its requirements"));
+    }
+    let key_allows = |key: &str, value: &str| base.get(key).is_none_or(|r| r.has(value));
+    let is_available = |t: &&InstanceType| {
+        t.offerings.iter().any(|o| {
+            o.available
+                && key_allows(model::labels::ZONE, &o.zone)
+                && key_allows(model::labels::CAPACITY_TYPE, o.capacity_type.as_str())
+        })
+    };
+    if !agreeing().any(|t| is_available(&t)) {
+        return Some(format!(
+            "none of the {} that satisfy its requirements has an available offering in the allowed zones and capacity types",
+            count(agreeing().count(), "instance type")
+        ));
+    }
+    limits_reached(input, pool, agreeing().filter(is_available))
+}
+
+/// The reason why existing nodes leave no capacity for any type under the limits. Static pools are
+/// limited by their replicas instead. Stops at the first type that fits.
+fn limits_reached<'i>(
+    input: &PlanningInput,
+    pool: &NodePool,
+    types: impl Iterator<Item = &'i InstanceType> + Clone,
+) -> Option<String> {
+    if pool.limits.is_empty() || pool.replicas.is_some() {
+        return None;
+    }
+    // The node limit comes first: it does not depend on the instance type.
+    let mut used = Resources::new();
+    let mut nodes = 0;
+    for node in active_nodes(input, pool) {
+        used.add(&node.capacity);
+        nodes += 1;
+    }
+    used.set(NODES, nodes);
+    if pool.limits.contains(NODES) && nodes >= pool.limits.get(NODES) {
+        return Some(format!("its limit nodes {} is reached by the {nodes} that exist", pool.limits.get(NODES)));
+    }
+    let limited = || pool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
+    let refused = |t: &InstanceType| limited().any(|(name, limit)| used.get(name) + t.capacity.get(name) > limit);
+    if !types.clone().all(refused) {
+        return None;
+    }
+    let (name, limit) =
+        limited().max_by_key(|(name, limit)| i128::from(used.get(name)) * 1_000_000 / i128::from((*limit).max(1)))?;
+    let smallest = types.map(|t| t.capacity.get(name)).min()?;
+    Some(format!(
+        "its limit {name} {} has {} left and no type that fits (the smallest has {})",
+        amount(name, limit),
+        amount(name, (limit - used.get(name)).max(0)),
+        amount(name, smallest)
+    ))
+}
+
+/// Adds a note about nodes whose DaemonSet pods do not fit beside the planned pods.
+pub(super) fn add_daemon_notes(snapshot: &PlanSnapshot<'_>, notes: &mut BTreeSet<String>) {
+    let mut without_capacity: BTreeSet<String> = BTreeSet::new();
+    for &(_, at) in &snapshot.plan.placements {
+        let node = &snapshot.input.nodes[at as usize];
+        let lacks = snapshot.free_on_node(at).iter().any(|(_, left)| left < 0);
+        if lacks && missing_daemon_shapes(snapshot.input, node).next().is_some() {
+            without_capacity.insert(format!("node {}", node.name));
+        }
+    }
+    for node in &snapshot.plan.nodes {
+        let pool = &snapshot.input.pools[node.pool as usize];
+        let first = node.types.first().map(|&t| &pool.catalogue.types[t as usize]);
+        if first.is_some_and(|t| !node.requests.fits(&t.allocatable)) {
+            without_capacity.insert(format!("{} ({})", node.name, pool.name));
+        }
+    }
+    let without_capacity: Vec<String> = without_capacity.into_iter().collect();
+    add_note("DaemonSet pods do not fit beside the pods planned there", &without_capacity, "", notes);
+}

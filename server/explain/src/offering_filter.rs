@@ -1,0 +1,251 @@
+//! The offerings of a pool that are open to a pod, and why the others are rejected.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use model::labels::{CAPACITY_TYPE, ZONE};
+use model::plan::PlannedNode;
+use model::resources::CPU;
+use model::{CapacityType, InstanceType, MicroUsd, Millis, NodePool, Offering, Requirement, Requirements, Text};
+
+use super::pod_requirements::{IgnoredRule, PodRequirements};
+use super::snapshot::{PlanSnapshot, active_nodes};
+
+/// Why an offering is not open to a pod. Variants are in the order of the checks, so the last ones
+/// are the nearest misses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Rejection {
+    /// The zone is not allowed.
+    Zone,
+    /// The capacity type is not allowed.
+    CapacityType,
+    /// Another label is not allowed.
+    Label,
+    /// The offering is unavailable at present.
+    Unavailable,
+    /// The reservation has no instance left.
+    Reservation,
+    /// The price exceeds a ceiling of the pool.
+    Price,
+    /// The on-demand floor or the maximum spot share of the pool excludes spot.
+    SpotShare,
+    /// The wait for spot has not ended.
+    SpotWait,
+}
+
+/// The checks beside labels: availability, price ceilings and spot share are checked or ignored,
+/// on-demand waits for spot, the node is already launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct FilterOptions {
+    availability: bool,
+    ceilings: bool,
+    share: bool,
+    waits: bool,
+    already_launched: bool,
+}
+
+/// The requirements on offerings, looked up once for all offerings.
+#[derive(Debug)]
+pub(super) struct Wanted<'m> {
+    merged: &'m Requirements,
+    zone: Option<&'m Requirement>,
+    kind: Option<&'m Requirement>,
+    /// Offering labels that must be present.
+    present: Vec<&'m Text>,
+    /// Whether spot is allowed.
+    spot: bool,
+}
+
+/// Filters the offerings of one pool for a pod.
+#[derive(Debug)]
+pub(super) struct OfferingFilter<'w> {
+    /// Snapshot of the finished plan.
+    pub snapshot: &'w PlanSnapshot<'w>,
+    pool: u32,
+    usage: PoolUsage,
+    availability: bool,
+    ceilings: bool,
+    share: bool,
+    wait: Option<Millis>,
+    /// The node is already launched: reservation and spot share already count it.
+    pub already_launched: bool,
+}
+
+impl<'w> OfferingFilter<'w> {
+    /// A filter of the offerings of `pool` for a pod.
+    pub(super) fn new(snapshot: &'w PlanSnapshot<'w>, pod_reqs: &PodRequirements<'_>, pool: u32) -> Self {
+        let wait = if pod_reqs.ignores(&IgnoredRule::SpotWait(pool)) {
+            None
+        } else {
+            remaining_spot_wait(snapshot, pod_reqs, pool)
+        };
+        Self {
+            snapshot,
+            pool,
+            usage: PoolUsage::of(snapshot, pool),
+            availability: !pod_reqs.ignores(&IgnoredRule::Availability(pool)),
+            ceilings: !pod_reqs.ignores(&IgnoredRule::Ceilings(pool)),
+            share: !pod_reqs.ignores(&IgnoredRule::SpotShare(pool)),
+            wait,
+            already_launched: false,
+        }
+    }
+
+    fn pool(&self) -> &'w NodePool {
+        &self.snapshot.input.pools[self.pool as usize]
+    }
+
+    /// Whether the instance type exceeds `max-node-vcpu` of the pool.
+    pub(super) fn oversized(&self, instance: &InstanceType) -> bool {
+        let most = self.pool().rules.max_node_vcpu;
+        self.ceilings && most.is_some_and(|most| instance.capacity.get(CPU) > most.saturating_mul(1000))
+    }
+
+    /// The requirements of `merged` on the offerings of this pool.
+    pub(super) fn wanted<'m>(&self, merged: &'m Requirements) -> Wanted<'m>
+    where
+        'w: 'm,
+    {
+        let (zone, kind) = (merged.get(ZONE), merged.get(CAPACITY_TYPE));
+        let present = |key: &&Text| merged.get(key).is_some_and(|r| !r.allows_absence());
+        let present = self.pool().catalogue.offering_keys.iter().filter(present).collect();
+        let spot = kind.is_none_or(|r| r.has(CapacityType::Spot.as_str()));
+        Wanted { merged, zone, kind, present, spot }
+    }
+
+    /// Why `offering` is rejected for `wanted`; `None` if it is open.
+    pub(super) fn rejection(
+        &self,
+        instance: &InstanceType,
+        offering: &Offering,
+        wanted: &Wanted<'_>,
+    ) -> Option<Rejection> {
+        let allowed = |requirement: Option<&Requirement>, value: &str| requirement.is_none_or(|r| r.has(value));
+        if !allowed(wanted.zone, &offering.zone) {
+            return Some(Rejection::Zone);
+        }
+        if !allowed(wanted.kind, offering.capacity_type.as_str()) {
+            return Some(Rejection::CapacityType);
+        }
+        if !labels_agree(instance, offering, wanted) {
+            return Some(Rejection::Label);
+        }
+        if self.availability && !offering.available {
+            return Some(Rejection::Unavailable);
+        }
+        let exhausted = |reservation| self.snapshot.left_in(reservation) <= 0;
+        if !self.already_launched && offering.reservation.as_ref().is_some_and(exhausted) {
+            return Some(Rejection::Reservation);
+        }
+        if self.ceilings && self.too_expensive(instance, offering.price) {
+            return Some(Rejection::Price);
+        }
+        self.rejection_by_share(instance, offering.capacity_type, wanted.spot)
+    }
+
+    fn too_expensive(&self, instance: &InstanceType, price: MicroUsd) -> bool {
+        let rules = &self.pool().rules;
+        let per_vcpu =
+            |most: MicroUsd| i128::from(price.0) * 1000 > i128::from(most.0) * i128::from(instance.capacity.get(CPU));
+        rules.max_node_price.is_some_and(|most| price > most) || rules.max_price_per_vcpu.is_some_and(per_vcpu)
+    }
+
+    fn rejection_by_share(&self, instance: &InstanceType, kind: CapacityType, spot: bool) -> Option<Rejection> {
+        let excluded =
+            self.share && !self.already_launched && self.usage.refuses_spot(self.pool(), instance.capacity.get(CPU));
+        match kind {
+            CapacityType::Spot if excluded => Some(Rejection::SpotShare),
+            CapacityType::OnDemand if self.wait.is_some() && spot && !excluded => Some(Rejection::SpotWait),
+            _ => None,
+        }
+    }
+
+    /// The open offerings under `merged`, by instance type of the catalogue.
+    pub(super) fn open(&self, merged: &Requirements) -> Rc<[Vec<u32>]> {
+        let Self { availability, ceilings, share, already_launched, .. } = *self;
+        let options = FilterOptions { availability, ceilings, share, waits: self.wait.is_some(), already_launched };
+        let wanted = self.wanted(merged);
+        let open = |instance: &InstanceType, offering: &Offering| self.rejection(instance, offering, &wanted).is_none();
+        self.snapshot.open_offerings((self.pool, merged, options), open)
+    }
+
+    /// Number of rejected offerings of these types, by rejection.
+    pub(super) fn count_rejections(&self, types: &[u32], merged: &Requirements) -> BTreeMap<Rejection, usize> {
+        let wanted = self.wanted(merged);
+        let mut counts = BTreeMap::new();
+        for instance in types.iter().map(|&at| &self.pool().catalogue.types[at as usize]) {
+            for rejection in
+                instance.offerings.iter().filter_map(|offering| self.rejection(instance, offering, &wanted))
+            {
+                *counts.entry(rejection).or_insert(0) += 1;
+            }
+        }
+        counts
+    }
+}
+
+fn labels_agree(instance: &InstanceType, offering: &Offering, wanted: &Wanted<'_>) -> bool {
+    let stated = offering.labels.iter().all(|(key, value)| wanted.merged.get(key).is_none_or(|r| r.has(value)));
+    let there = |key: &&Text| offering.labels.contains_key(*key) || instance.labels.get(key).is_some();
+    stated && wanted.present.iter().all(there)
+}
+
+/// Remaining time of the wait before on-demand is open (`spot-fallback-after`); `None` if
+/// it is open.
+pub(super) fn remaining_spot_wait(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
+    pool: u32,
+) -> Option<Millis> {
+    let wait = snapshot.input.pools[pool as usize].rules.spot_fallback_after?;
+    let left = wait - snapshot.input.now.duration_since(pod_reqs.created?);
+    (left > Millis::ZERO).then_some(left)
+}
+
+/// Usage of a pool by capacity type.
+#[derive(Debug, Default)]
+struct PoolUsage {
+    spot_millicores: i64,
+    all_millicores: i64,
+    on_demand_nodes: i64,
+}
+
+impl PoolUsage {
+    /// Counts existing and planned nodes. A planned spot node counts with its largest option, any
+    /// other with its smallest.
+    fn of(snapshot: &PlanSnapshot<'_>, index: u32) -> Self {
+        let pool = &snapshot.input.pools[index as usize];
+        let mut usage = Self::default();
+        if pool.rules.spot_max_percent.is_none() && pool.rules.on_demand_min_nodes.is_none() {
+            return usage;
+        }
+        for node in active_nodes(snapshot.input, pool) {
+            usage.add(node.labels.get(CAPACITY_TYPE).map_or("", |kind| kind), node.capacity.get(CPU));
+        }
+        for node in snapshot.plan.nodes.iter().filter(|node| node.pool == index) {
+            usage.add(node.capacity_type.as_str(), extreme_cpu(pool, node));
+        }
+        usage
+    }
+
+    fn add(&mut self, kind: &str, millicores: i64) {
+        self.all_millicores += millicores;
+        self.spot_millicores += if kind == CapacityType::Spot.as_str() { millicores } else { 0 };
+        self.on_demand_nodes += i64::from(kind == CapacityType::OnDemand.as_str());
+    }
+
+    fn refuses_spot(&self, pool: &NodePool, millicores: i64) -> bool {
+        let floor = pool.rules.on_demand_min_nodes.is_some_and(|least| self.on_demand_nodes < least);
+        let share = pool
+            .rules
+            .spot_max_percent
+            .is_some_and(|most| (self.spot_millicores + millicores) * 100 > most * (self.all_millicores + millicores));
+        floor || share
+    }
+}
+
+fn extreme_cpu(pool: &NodePool, node: &PlannedNode) -> i64 {
+    let cpus = node.types.iter().map(|&at| pool.catalogue.types[at as usize].capacity.get(CPU));
+    let extreme = if node.capacity_type == CapacityType::Spot { cpus.max() } else { cpus.min() };
+    extreme.unwrap_or(0)
+}

@@ -1,0 +1,506 @@
+//! The finished plan as a snapshot to try pods against: free capacity per node, placed pods,
+//! remaining limits.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
+use model::offering::SharedCatalogue;
+use model::plan::{Plan, PlannedNode};
+use model::resources::NODES;
+use model::{
+    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement,
+    Requirements, Resources, Text,
+};
+
+use super::catalogue::{TypeQuery, keys_of_types};
+use super::daemons::{self, FreeCapacity};
+use super::label_index::LabelIndex;
+use super::offering_filter::FilterOptions;
+
+/// A node that runs pods.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum NodeRef {
+    /// Index of a node of the input.
+    Existing(u32),
+    /// Index of a node of the plan.
+    Planned(u32),
+}
+
+/// Resources of one node used by pods and DaemonSet pods.
+#[derive(Debug, Default)]
+pub(super) struct Load {
+    /// Sum of requests.
+    pub requests: Resources,
+    /// Host ports in use.
+    pub ports: Vec<HostPort>,
+    /// Attached volumes: (CSI driver, volume).
+    pub attached: BTreeSet<(Text, Text)>,
+}
+
+/// Placed pods that are identical to every topology rule, and their nodes.
+#[derive(Debug)]
+pub(super) struct PlacedGroup {
+    /// Namespace of the pods.
+    pub namespace: Text,
+    /// Index into `PlanningInput::label_sets`.
+    pub labels: u32,
+    /// Index into `PlanningInput::shapes`.
+    pub shape: u32,
+    /// One of the pods, for messages: `namespace/name`.
+    pub example: String,
+    /// Number of pods per node.
+    pub nodes: BTreeMap<NodeRef, i64>,
+}
+
+/// Cached views of one pool.
+#[derive(Debug)]
+pub(super) struct PoolView {
+    /// Requirements that every node of the pool satisfies.
+    pub base: Requirements,
+    /// Usage of its limits, planned nodes counted by their largest option. Computed on first use,
+    /// like the fields below.
+    used: OnceCell<Resources>,
+    /// Capacity left to pods on each instance type.
+    free: OnceCell<Rc<FreeCapacity>>,
+    /// Possible values on nodes of the pool, per requested label.
+    offered: RefCell<FxHashMap<Text, Rc<BTreeSet<Text>>>>,
+    /// Per instance type: whether a node keeps the limits, and the sum of its excesses, each as a
+    /// share of the limit in millionths.
+    over: OnceCell<Vec<(bool, i128)>>,
+}
+
+/// Free capacity, shared by pools with the same catalogue and the same DaemonSets.
+type FreeCapacities = Vec<(SharedCatalogue, daemons::DaemonAlternatives, Rc<FreeCapacity>)>;
+
+/// Open offerings by instance type, per pool, requirements and filter options. Used for lookup
+/// only, never iterated.
+type OpenOfferings = FxHashMap<(u32, Requirements, FilterOptions), Rc<[Vec<u32>]>>;
+
+/// Matching instance types by pool and requirements. Used for lookup only, never iterated.
+type Matches = FxHashMap<(u32, Requirements), Rc<[u32]>>;
+
+/// Matching instance types per catalogue, with the label keys that its types define; shared by
+/// pools with the same catalogue. Used for lookup only, never iterated.
+type SharedMatches = FxHashMap<*const Catalogue, (FxHashSet<Text>, FxHashMap<TypeQuery, Rc<[u32]>>)>;
+
+/// Snapshot of the finished plan for trials.
+#[derive(Debug)]
+pub(super) struct PlanSnapshot<'a> {
+    /// Input of the plan.
+    pub input: &'a PlanningInput,
+    /// The finished plan.
+    pub plan: &'a Plan,
+    /// Loads of the nodes of the input, missing DaemonSet pods included.
+    pub loads: Vec<Load>,
+    /// Loads of planned nodes without DaemonSet pods, which depend on the instance type.
+    pub planned: Vec<Load>,
+    /// Cached views by pool index.
+    pub pools: Vec<PoolView>,
+    /// All placed pods that count for topology rules, grouped.
+    pub groups: Vec<PlacedGroup>,
+    /// Number of planned nodes per reservation.
+    pub drawn: BTreeMap<Text, i64>,
+    free_on_nodes: OnceCell<Vec<Resources>>,
+    most_free: OnceCell<Vec<Resources>>,
+    matches: RefCell<Matches>,
+    shared_matches: RefCell<SharedMatches>,
+    open_offerings: RefCell<OpenOfferings>,
+    free: RefCell<FreeCapacities>,
+    amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
+    label_index: OnceCell<LabelIndex>,
+}
+
+impl<'a> PlanSnapshot<'a> {
+    /// The snapshot after `plan`, for a pod without a place in it.
+    pub(super) fn new(input: &'a PlanningInput, plan: &'a Plan) -> Self {
+        Self::without(input, plan, None)
+    }
+
+    /// The snapshot after `plan` without the placement of the pod `except`.
+    pub(super) fn without(input: &'a PlanningInput, plan: &'a Plan, except: Option<u32>) -> Self {
+        let mut snapshot = Self {
+            input,
+            plan,
+            loads: input.nodes.iter().map(|_| Load::default()).collect(),
+            planned: plan.nodes.iter().map(|_| Load::default()).collect(),
+            pools: input.pools.iter().map(view).collect(),
+            groups: Vec::new(),
+            drawn: BTreeMap::new(),
+            free_on_nodes: OnceCell::new(),
+            most_free: OnceCell::new(),
+            matches: RefCell::default(),
+            shared_matches: RefCell::default(),
+            open_offerings: RefCell::default(),
+            free: RefCell::default(),
+            amounts: RefCell::default(),
+            label_index: OnceCell::new(),
+        };
+        for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
+            *snapshot.drawn.entry(reservation).or_insert(0) += 1;
+        }
+        snapshot.place_pods(except);
+        snapshot
+    }
+
+    /// Adds existing, missing DaemonSet and planned pods to the loads and groups.
+    fn place_pods(&mut self, except: Option<u32>) {
+        let mut counter = GroupCounter::default();
+        let input = self.input;
+        // Bound pods first, then planned ones, as the plan places them. Terminating pods use
+        // capacity and are counted by no rule.
+        for (at, node) in (0_u32..).zip(&input.nodes) {
+            let load = &mut self.loads[at as usize];
+            for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+                load.add_pod(input, pod.shape, pod.volumes);
+                if !pod.terminating {
+                    let name = || format!("{}/{}", pod.namespace, pod.name);
+                    counter.add(&pod.namespace, pod.labels, pod.shape, NodeRef::Existing(at), name);
+                }
+            }
+            for shape in daemons::missing_daemon_shapes(input, node) {
+                load.add_pod(input, shape, None);
+            }
+        }
+        let placed = self.plan.placements.iter().map(|&(pod, node)| (pod, NodeRef::Existing(node)));
+        let on = |(at, node): (u32, &'a PlannedNode)| node.pods.iter().map(move |&pod| (pod, NodeRef::Planned(at)));
+        for (pod, node_ref) in placed.chain((0_u32..).zip(&self.plan.nodes).flat_map(on)) {
+            if Some(pod) == except {
+                continue;
+            }
+            let pod = &input.pods[pod as usize];
+            let load = match node_ref {
+                NodeRef::Existing(node) => &mut self.loads[node as usize],
+                NodeRef::Planned(node) => &mut self.planned[node as usize],
+            };
+            load.add_pod(input, pod.shape, pod.volumes);
+            counter.add(&pod.namespace, pod.labels, pod.shape, node_ref, || format!("{}/{}", pod.namespace, pod.name));
+        }
+        self.groups = counter.groups;
+    }
+
+    /// Pools for pending pods: all but the static ones.
+    pub(super) fn open_pools(&self) -> impl Iterator<Item = (u32, &'a NodePool)> {
+        (0_u32..).zip(&self.input.pools).filter(|(_, pool)| pool.replicas.is_none())
+    }
+
+    /// A superset of the groups that `selector` selects, in order. A missing selector selects
+    /// nothing.
+    pub(super) fn candidates(&self, selector: Option<&LabelSelector>) -> impl Iterator<Item = &PlacedGroup> {
+        let label_index = self.label_index.get_or_init(|| LabelIndex::of(self.input, &self.groups));
+        let some = label_index.candidates(selector);
+        let all = if some.is_none() { self.groups.as_slice() } else { &[] };
+        some.into_iter().flatten().map(|at| &self.groups[at]).chain(all)
+    }
+
+    /// Free capacity of an existing node.
+    pub(super) fn free_on_node(&self, node: u32) -> &Resources {
+        let free = |(node, load): (&Node, &Load)| {
+            let mut free = node.allocatable.clone();
+            free.subtract(&load.requests);
+            free
+        };
+        &self.free_on_nodes.get_or_init(|| self.input.nodes.iter().zip(&self.loads).map(free).collect())[node as usize]
+    }
+
+    /// Maximum free amount of each resource over the options of a planned node; a cheap upper
+    /// bound.
+    pub(super) fn most_free(&self, planned: u32) -> &Resources {
+        let largest = |node: &PlannedNode| {
+            let mut most = Resources::new();
+            for &option in node.types.iter() {
+                most.raise_to(&self.type_capacities(node.pool)[option as usize].free);
+            }
+            most
+        };
+        // Equal nodes share their options. The options outlive the cache, so their address
+        // identifies them.
+        let mut known: FxHashMap<(u32, *const u32), Resources> = FxHashMap::default();
+        let mut most = |(node, load): (&PlannedNode, &Load)| {
+            let key = (node.pool, node.types.as_ptr());
+            let mut most = known.entry(key).or_insert_with(|| largest(node)).clone();
+            most.subtract(&load.requests);
+            most
+        };
+        &self.most_free.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(&mut most).collect())
+            [planned as usize]
+    }
+
+    /// Capacity of each instance type left to pods of `pool`, DaemonSets subtracted.
+    pub(super) fn type_capacities(&self, pool: u32) -> &[daemons::TypeCapacity] {
+        &self.free_capacity(pool).types
+    }
+
+    /// Capacity of each instance type left to pods of `pool`, in comparable form.
+    pub(super) fn free_capacity(&self, pool: u32) -> &Rc<FreeCapacity> {
+        self.pools[pool as usize].free.get_or_init(|| self.compute_free_capacity(pool))
+    }
+
+    fn compute_free_capacity(&self, at: u32) -> Rc<FreeCapacity> {
+        let pool = &self.input.pools[at as usize];
+        let alternatives = daemons::alternatives_for_pool(self.input, pool, &self.pools[at as usize].base);
+        let mut known = self.free.borrow_mut();
+        let mut alike = known.iter().filter(|(of, by, _)| Arc::ptr_eq(of, &pool.catalogue) && *by == alternatives);
+        if let Some((_, _, free)) = alike.next() {
+            return Rc::clone(free);
+        }
+        let free = Rc::new(daemons::capacity_without_daemons(self.input, &pool.catalogue, &alternatives));
+        known.push((Arc::clone(&pool.catalogue), alternatives, Rc::clone(&free)));
+        free
+    }
+
+    /// All distinct free amounts of `name` on types, nodes and planned nodes, and 0; ascending.
+    pub(super) fn free_amounts(&self, name: &Text) -> Rc<[i64]> {
+        if let Some(known) = self.amounts.borrow().get(name) {
+            return Rc::clone(known);
+        }
+        // Pools that share their free capacity are visited once.
+        let mut seen: Vec<*const FreeCapacity> = Vec::new();
+        let mut amounts: BTreeSet<i64> = BTreeSet::from([0]);
+        for free in self.open_pools().map(|(pool, _)| self.free_capacity(pool)) {
+            if !seen.contains(&Rc::as_ptr(free)) {
+                seen.push(Rc::as_ptr(free));
+                amounts.extend(free.types.iter().map(|capacity| capacity.free.get(name)));
+            }
+        }
+        amounts.extend((0_u32..).zip(&self.input.nodes).map(|(at, _)| self.free_on_node(at).get(name)));
+        amounts.extend((0_u32..).zip(&self.plan.nodes).map(|(at, _)| self.most_free(at).get(name)));
+        let amounts: Rc<[i64]> = amounts.into_iter().collect();
+        self.amounts.borrow_mut().insert(name.clone(), Rc::clone(&amounts));
+        amounts
+    }
+
+    /// Sum of the amounts by which a node of type `t` exceeds the limits of `pool`, each as a share
+    /// of the limit in millionths.
+    pub(super) fn over(&self, pool: u32, t: u32) -> i128 {
+        self.excesses(pool)[t as usize].1
+    }
+
+    /// Whether a node of type `t` keeps the limits of `pool`.
+    pub(super) fn keeps_limits(&self, pool: u32, t: u32) -> bool {
+        self.excesses(pool)[t as usize].0
+    }
+
+    fn excesses(&self, pool: u32) -> &[(bool, i128)] {
+        self.pools[pool as usize].over.get_or_init(|| self.compute_excesses(pool))
+    }
+
+    fn compute_excesses(&self, at: u32) -> Vec<(bool, i128)> {
+        let pool = &self.input.pools[at as usize];
+        let limited = pool.limits.iter().filter(|(name, _)| name.as_ref() != NODES);
+        let limits: Vec<(&Text, i64, i64)> =
+            limited.map(|(name, limit)| (name, limit, self.left(at, name).unwrap_or(0))).collect();
+        let of_type = |instance: &InstanceType| {
+            let over = limits.iter().map(|(name, limit, left)| (instance.capacity.get(name) - left, *limit));
+            let share = |(by, limit): (i64, i64)| i128::from(by) * 1_000_000 / i128::from(limit.max(1));
+            (over.clone().all(|(by, _)| by <= 0), over.filter(|(by, _)| *by > 0).map(share).sum())
+        };
+        pool.catalogue.types.iter().map(of_type).collect()
+    }
+
+    /// Instance types of `pool` that match `merged`, offerings not considered.
+    pub(super) fn types(&self, pool: u32, merged: &Requirements) -> Rc<[u32]> {
+        if let Some(known) = self.matches.borrow().get(&(pool, merged.clone())) {
+            return Rc::clone(known);
+        }
+        let (of, base) = (&self.input.pools[pool as usize], &self.pools[pool as usize].base);
+        let mut shared = self.shared_matches.borrow_mut();
+        // The catalogue outlives the cache, so its address identifies it.
+        let (keys, known) = shared
+            .entry(Arc::as_ptr(&of.catalogue))
+            .or_insert_with(|| (keys_of_types(&of.catalogue), FxHashMap::default()));
+        let query = TypeQuery::new(of, keys, base, merged);
+        let found = Rc::clone(known.entry(query).or_insert_with_key(|query| query.matching(&of.catalogue).into()));
+        self.matches.borrow_mut().insert((pool, merged.clone()), Rc::clone(&found));
+        found
+    }
+
+    /// The open offerings of `pool` under `merged`, by instance type; computed with `open` on a
+    /// cache miss.
+    pub(super) fn open_offerings(
+        &self,
+        (pool, merged, options): (u32, &Requirements, FilterOptions),
+        open: impl Fn(&InstanceType, &Offering) -> bool,
+    ) -> Rc<[Vec<u32>]> {
+        let key = (pool, merged.clone(), options);
+        if let Some(known) = self.open_offerings.borrow().get(&key) {
+            return Rc::clone(known);
+        }
+        let of_type = |instance: &InstanceType| {
+            let offerings = (0_u32..).zip(&instance.offerings).filter(|(_, offering)| open(instance, offering));
+            offerings.map(|(at, _)| at).collect()
+        };
+        let found: Rc<[Vec<u32>]> = self.input.pools[pool as usize].catalogue.types.iter().map(of_type).collect();
+        self.open_offerings.borrow_mut().insert(key, Rc::clone(&found));
+        found
+    }
+
+    /// The possible values of `key` on nodes of `pool`: zones with an available offering, or the
+    /// values defined by types and pool.
+    pub(super) fn offered(&self, at: u32, key: &Text) -> Rc<BTreeSet<Text>> {
+        let (pool, view) = (&self.input.pools[at as usize], &self.pools[at as usize]);
+        if let Some(known) = view.offered.borrow().get(key) {
+            return Rc::clone(known);
+        }
+        let types = self.types(at, &view.base);
+        let types = types.iter().map(|&at| &pool.catalogue.types[at as usize]);
+        let values: BTreeSet<&Text> = if key.as_ref() == ZONE {
+            let open = types.flat_map(|t| &t.offerings).filter(|offering| offering.available);
+            open.map(|offering| &offering.zone).collect()
+        } else {
+            let of_types = types.filter_map(|t| t.labels.get(key)?.finite_values()).flatten();
+            of_types.chain(view.base.get(key).and_then(|r| r.finite_values()).into_iter().flatten()).collect()
+        };
+        let values: Rc<BTreeSet<Text>> = Rc::new(values.into_iter().cloned().collect());
+        view.offered.borrow_mut().insert(key.clone(), Rc::clone(&values));
+        values
+    }
+
+    /// Remaining amount of the limit `resource` of `pool`; `None` without such a limit.
+    pub(super) fn left(&self, pool: u32, resource: &str) -> Option<i64> {
+        let limits = &self.input.pools[pool as usize].limits;
+        limits.contains(resource).then(|| limits.get(resource) - self.used(pool).get(resource))
+    }
+
+    /// What the nodes of `pool` use of its limits, planned ones by their largest option.
+    pub(super) fn used(&self, pool: u32) -> &Resources {
+        let nodepool = &self.input.pools[pool as usize];
+        self.pools[pool as usize].used.get_or_init(|| used(self.input, self.plan, nodepool))
+    }
+
+    /// Remaining instances of a reservation.
+    pub(super) fn left_in(&self, reservation: &model::Reservation) -> i64 {
+        reservation.remaining - self.drawn.get(&reservation.id).copied().unwrap_or(0)
+    }
+
+    /// The domains of `key` that a node is in, or may be in; several only for a planned node with
+    /// an undecided zone.
+    pub(super) fn domains(&self, node_ref: NodeRef, key: &str) -> Vec<&'a Text> {
+        match node_ref {
+            NodeRef::Existing(at) => node_label(&self.input.nodes[at as usize], key).into_iter().collect(),
+            NodeRef::Planned(at) => {
+                let node = &self.plan.nodes[at as usize];
+                match key {
+                    HOSTNAME => vec![&node.name],
+                    ZONE => node.zones.iter().collect(),
+                    _ => node.labels.get(key).into_iter().collect(),
+                }
+            }
+        }
+    }
+
+    /// The label `key` of a node. For a planned node this includes hostname, capacity type and a
+    /// decided zone.
+    pub(super) fn label(&self, node_ref: NodeRef, key: &str) -> Option<&'a str> {
+        let node = match node_ref {
+            NodeRef::Existing(at) => return self.input.nodes[at as usize].labels.get(key).map(AsRef::as_ref),
+            NodeRef::Planned(at) => &self.plan.nodes[at as usize],
+        };
+        match (key, node.zones.as_ref()) {
+            (HOSTNAME, _) => Some(&node.name),
+            (CAPACITY_TYPE, _) => Some(node.capacity_type.as_str()),
+            (ZONE, [zone]) => Some(zone),
+            _ => node.labels.get(key).map(AsRef::as_ref),
+        }
+    }
+
+    /// Whether the labels of a node satisfy `requirement`.
+    pub(super) fn satisfies(&self, node_ref: NodeRef, requirement: &Requirement) -> bool {
+        let value = self.label(node_ref, requirement.key());
+        value.map_or(requirement.allows_absence(), |value| requirement.has(value))
+    }
+}
+
+/// The value of `key` on a node; the node name replaces a missing hostname label.
+pub(super) fn node_label<'n>(node: &'n Node, key: &str) -> Option<&'n Text> {
+    node.labels.get(key).or_else(|| (key == HOSTNAME).then_some(&node.name))
+}
+
+impl Load {
+    fn add_pod(&mut self, input: &PlanningInput, shape: u32, volumes: Option<u32>) {
+        let shape: &PodShape = &input.shapes[shape as usize];
+        self.requests.add(&shape.requests);
+        self.ports.extend(shape.host_ports.iter().cloned());
+        if let Some(volumes) = volumes {
+            self.attached.extend(input.volume_sets[volumes as usize].attachments.iter().cloned());
+        }
+    }
+}
+
+/// Groups placed pods by namespace, labels and shape.
+#[derive(Default)]
+struct GroupCounter {
+    groups: Vec<PlacedGroup>,
+    index: FxHashMap<(Text, u32, u32), usize>,
+}
+
+impl GroupCounter {
+    fn add(&mut self, namespace: &Text, labels: u32, shape: u32, node_ref: NodeRef, name: impl Fn() -> String) {
+        let groups = &mut self.groups;
+        let at = *self.index.entry((namespace.clone(), labels, shape)).or_insert_with(|| {
+            let namespace = namespace.clone();
+            groups.push(PlacedGroup { namespace, labels, shape, example: name(), nodes: BTreeMap::new() });
+            groups.len() - 1
+        });
+        *groups[at].nodes.entry(node_ref).or_insert(0) += 1;
+    }
+}
+
+fn view(pool: &NodePool) -> PoolView {
+    PoolView {
+        base: base(pool),
+        used: OnceCell::new(),
+        free: OnceCell::new(),
+        offered: RefCell::default(),
+        over: OnceCell::new(),
+    }
+}
+
+/// Requirements that every node of `pool` satisfies: pool requirements, labels, pool name and
+/// NodeClass.
+pub(super) fn base(pool: &NodePool) -> Requirements {
+    let mut base = pool.requirements.clone();
+    base.add_all(&Requirements::from_labels(&pool.labels));
+    base.add(Requirement::equals(NODEPOOL, pool.name.clone()));
+    base.add(Requirement::equals(NODECLASS, pool.node_class.clone()));
+    base
+}
+
+/// Usage of the limits by the nodes of the pool. A planned node may launch as any of its options,
+/// so the largest counts.
+fn used(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> Resources {
+    let mut used = Resources::new();
+    for node in active_nodes(input, pool) {
+        used.add(&node.capacity);
+        used.add(&Resources::from_iter([(NODES, 1 - node.capacity.get(NODES))]));
+    }
+    let ours = |node: &&PlannedNode| input.pools[node.pool as usize].name == pool.name;
+    // Equal nodes share their options. The options outlive the cache, so their address identifies
+    // them.
+    let mut known: FxHashMap<*const u32, Resources> = FxHashMap::default();
+    for node in plan.nodes.iter().chain(&plan.static_nodes).filter(ours) {
+        let largest = known.entry(node.types.as_ptr()).or_insert_with(|| largest_of(pool, &node.types));
+        used.add(largest);
+    }
+    used
+}
+
+/// The maximum capacity over `options`, per resource, as one node.
+fn largest_of(pool: &NodePool, options: &[u32]) -> Resources {
+    let mut largest = Resources::new();
+    for option in options {
+        largest.raise_to(&pool.catalogue.types[*option as usize].capacity);
+    }
+    largest.set(NODES, 1);
+    largest
+}
+
+/// Nodes of `pool` that are not being deleted.
+pub(super) fn active_nodes<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<Item = &'i Node> {
+    input.nodes.iter().filter(|node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting)
+}

@@ -1,0 +1,9 @@
+//! The `fleetwright` program: the commands of [`server::cli`], and those that simulate.
+
+mod cli;
+mod demo;
+mod simulate;
+mod simulated_agent;
+mod simulated_cloud;
+
+pub use cli::{main, main_with};

@@ -1,0 +1,336 @@
+//! `fleetwright simulate load`: load of many simulated clusters on a server.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::anyhow;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Form;
+use server::cli::exit::{Failure, Status};
+use server::telemetry;
+use simulation::load::{
+    self, Disturbance, Disturbances, ExternalServer, Interval, Percentiles, Plan, Progress, Recovery, Report, Usage,
+};
+
+const SECONDS_A_DAY: f64 = 86_400.0;
+const GB: f64 = 1e9;
+const MIB: f64 = 1_048_576.0;
+
+/// Full inputs per cluster and day in the decision log.
+const WHOLE_INPUTS_A_DAY: f64 = 2.0;
+
+/// Connect many simulated clusters to a server and measure its resource usage
+///
+/// Every cluster starts with nodes full of pods; once per period a burst of pods arrives that fits
+/// nowhere, and ends after half of it. Without --target everything is started here: a PostgreSQL, a
+/// simulated cloud, a server; after the measurement the server is killed and restarted, a second
+/// replica joins, and one of the two is killed, then shut down. Latencies are the server's own
+/// metrics: from the end of a batch window to the decision, and to the instruction after the
+/// decision is persisted. Each phase is reported when it ends: on standard output as a table, on
+/// standard error when the result is JSON. Exit status 1 means that at the end a cluster has no
+/// lease holder, a pod of a burst does not run, or an instance was launched twice by the cloud's
+/// ledger.
+#[derive(Debug, Args)]
+pub(crate) struct LoadFlags {
+    /// Number of clusters
+    #[arg(long, default_value_t = 1_000)]
+    clusters: usize,
+    /// Nodes per cluster
+    #[arg(long, default_value_t = 100)]
+    nodes: usize,
+    /// Running pods per cluster
+    #[arg(long, default_value_t = 2_000)]
+    pods: usize,
+    /// Pods per burst and cluster
+    #[arg(long, default_value_t = 10)]
+    burst: usize,
+    /// Time between two bursts of a cluster; those of different clusters are spread evenly
+    #[arg(long, default_value = "60s", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    period: Duration,
+    /// Address of a running server, as http://host:port; it is not restarted
+    #[arg(long, value_name = "URL", requires = "page")]
+    target: Option<String>,
+    /// Address of that server's metrics, as host:port
+    #[arg(long, value_name = "ADDRESS", requires = "target")]
+    page: Option<SocketAddr>,
+    /// Process id of that server on this host, for its memory and CPU time
+    #[arg(long, value_name = "PID", requires = "target")]
+    server_pid: Option<u32>,
+    /// PostgreSQL of the servers; without it, and without --target, one is started from the local
+    /// binaries
+    #[arg(long, value_name = "URL", hide_env_values = true)]
+    database_url: Option<String>,
+    /// Duration of the measurement
+    #[arg(long = "for", default_value = "5m", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
+    measured_for: Duration,
+    /// Measure only, without restarts
+    #[arg(long)]
+    steady: bool,
+    /// After the measurement, only kill and restart the one server
+    #[arg(long, conflicts_with = "steady")]
+    only_restart: bool,
+    /// Random seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Log filter for standard error, of this process and the servers
+    #[arg(long, default_value = "error", value_name = "FILTER")]
+    log: String,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    output: Form,
+}
+
+pub fn run(flags: LoadFlags) -> Result<Status, Failure> {
+    telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
+    let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+    let given =
+        flags.target.zip(flags.page).map(|(target, page)| ExternalServer { target, page, pid: flags.server_pid });
+    let plan = Plan {
+        clusters: flags.clusters,
+        nodes: flags.nodes,
+        pods: flags.pods,
+        burst: flags.burst,
+        period: flags.period,
+        disturbances: match () {
+            () if given.is_some() || flags.steady => Disturbances::None,
+            () if flags.only_restart => Disturbances::Restart,
+            () => Disturbances::All,
+        },
+        external: given,
+        database_url: flags.database_url,
+        measured_for: flags.measured_for,
+        seed: flags.seed,
+        log: flags.log,
+    };
+    let form = flags.output;
+    let mut report_phase = |progress: Progress<'_>| print_part(form, &phase(&plan, &progress));
+    let report = runtime.block_on(async {
+        // On a stop signal, all started processes are stopped.
+        tokio::select! {
+            report = load::run(&plan, &mut report_phase) => report,
+            () = server::serve::shutdown_signal() => Err(anyhow!("stopped before the measurement was complete")),
+        }
+    });
+    let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
+    // A table has been printed phase by phase.
+    form.print(String::new, || document(&plan, &report))?;
+    Ok(if report.is_success() { Status::Done } else { Status::Leftover })
+}
+
+/// Prints a part of a table as it becomes available; for a document it goes to standard error. A
+/// closed pipe does not stop the measurement.
+fn print_part(form: Form, text: &str) -> io::Result<()> {
+    let written = match form {
+        Form::Table => {
+            let mut out = io::stdout().lock();
+            out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        }
+        Form::Json => io::stderr().lock().write_all(text.as_bytes()),
+    };
+    written.or_else(|error| if error.kind() == io::ErrorKind::BrokenPipe { Ok(()) } else { Err(error) })
+}
+
+/// Text of a phase, with an empty line before each but the first.
+fn phase(plan: &Plan, progress: &Progress<'_>) -> String {
+    let mut text = String::new();
+    match progress {
+        Progress::Connected(report) => tell_taken_in(&mut text, plan, report),
+        Progress::Steady(report) => tell_steady(&mut text, plan, report),
+        Progress::Disturbance(disturbance) => write_disturbance(&mut text, disturbance),
+        Progress::Ended(report) => tell_end(&mut text, report),
+    }
+    text
+}
+
+// Writing to a String cannot fail, here and below.
+
+fn tell_taken_in(text: &mut String, plan: &Plan, report: &Report) {
+    let Plan { clusters, nodes, pods, burst, period, .. } = plan;
+    let period = period.as_secs_f64();
+    let seconds = report.startup.took.as_secs_f64();
+    let _always = writeln!(
+        text,
+        "{clusters} clusters with {nodes} nodes and {pods} pods each, taken in within {seconds:.1} s; a burst of {burst} \
+         pods every {period} s, those of different clusters spread evenly over that"
+    );
+    tell_meanwhile(text, &report.startup);
+}
+
+fn tell_steady(text: &mut String, plan: &Plan, report: &Report) {
+    text.push_str("\nsteady\n");
+    write_interval(text, &report.steady);
+    if let Some(whole) = report.whole_inputs {
+        let each = whole as f64 / 1_000.0 / plan.clusters.max(1) as f64;
+        let _always = writeln!(text, "  full inputs       {each:.1} KB for each cluster, twice a day");
+    }
+    if let Some(bytes) = a_day(report) {
+        let _always = writeln!(text, "  a day             {:.2} GB", bytes / GB);
+    }
+}
+
+fn write_disturbance(text: &mut String, disturbance: &Disturbance) {
+    let _always = writeln!(text, "\n{}", disturbance.what);
+    let seconds = disturbance.recovery.took.as_secs_f64();
+    let _always = writeln!(text, "  owned again       {seconds:.1} s until the last cluster");
+    tell_meanwhile(text, &disturbance.recovery);
+    write_interval(text, &disturbance.interval);
+}
+
+fn tell_meanwhile(text: &mut String, recovery: &Recovery) {
+    let used = users(&recovery.meanwhile).into_iter().filter_map(|(who, used)| {
+        used.map(|used| format!("{who} {:.1}", used.processors * recovery.meanwhile.lasted.as_secs_f64()))
+    });
+    let used: Vec<String> = used.collect();
+    let lasted = recovery.meanwhile.lasted.as_secs_f64();
+    if !used.is_empty() {
+        let _always =
+            writeln!(text, "  meanwhile         seconds of processor time within {lasted:.1} s: {}", used.join(", "));
+    }
+}
+
+fn tell_end(text: &mut String, report: &Report) {
+    let launched_twice = report
+        .launched_twice
+        .as_ref()
+        .map_or("not known".to_owned(), |launched_twice| launched_twice.len().to_string());
+    let _always = writeln!(
+        text,
+        "\nat the end: {} clusters without a server, {} pods of bursts that do not run, {launched_twice} duplicate launches",
+        report.unowned, report.waiting
+    );
+}
+
+fn write_interval(text: &mut String, interval: &Interval) {
+    let _always = writeln!(text, "  measured          {:.0} s", interval.lasted.as_secs_f64());
+    for (what, Percentiles { count, p50_ms, p99_ms }) in [("decided", interval.decided), ("ordered", interval.ordered)]
+    {
+        let _always = writeln!(
+            text,
+            "  {what:<17} {count} times; beyond the batch window half within {p50_ms} ms, 99% within {p99_ms} ms"
+        );
+    }
+    let _always =
+        writeln!(text, "  longest wait      {:.1} s from creation to running of a pod, so far", seconds(interval));
+    for (who, used) in users(interval) {
+        if let Some(Usage { bytes, peak, processors }) = used {
+            let (now, most) = (bytes as f64 / MIB, peak as f64 / MIB);
+            let _always = writeln!(text, "  {who:<17} {now:.0} MiB ({most:.0} at most), {processors:.2} processors");
+        }
+    }
+    if let Some((busy, all)) = interval.host_processors {
+        let _always =
+            writeln!(text, "  host               {busy:.2} of {all} processors busy, including other processes");
+    }
+    if let Some((rows, bytes)) = interval.written {
+        let _always = writeln!(text, "  written           {rows:.1} rows/s, {:.1} KB/s", bytes / 1_000.0);
+    }
+}
+
+fn seconds(interval: &Interval) -> f64 {
+    interval.longest_wait_ms as f64 / 1_000.0
+}
+
+fn users(interval: &Interval) -> [(&'static str, Option<Usage>); 4] {
+    [
+        ("servers", interval.servers),
+        ("database", interval.database),
+        ("simulated cloud", interval.cloud),
+        ("generator", interval.generator),
+    ]
+}
+
+/// Bytes that the database writes per day.
+fn a_day(report: &Report) -> Option<f64> {
+    let (_, bytes) = report.steady.written?;
+    Some(bytes * SECONDS_A_DAY + report.whole_inputs? as f64 * WHOLE_INPUTS_A_DAY)
+}
+
+fn document(plan: &Plan, report: &Report) -> Value {
+    json!({
+        "clusters": plan.clusters,
+        "nodes": plan.nodes,
+        "pods": plan.pods,
+        "burst": plan.burst,
+        "periodSeconds": plan.period.as_secs_f64(),
+        "takenInSeconds": report.startup.took.as_secs_f64(),
+        "takingIn": interval_document(&report.startup.meanwhile),
+        "steady": interval_document(&report.steady),
+        "wholeInputBytes": report.whole_inputs,
+        "bytesPerDay": a_day(report),
+        "upsets": report.disturbances.iter().map(disturbance_document).collect::<Vec<_>>(),
+        "podsCreated": report.pods_created,
+        "clustersUnowned": report.unowned,
+        "burstPodsWaiting": report.waiting,
+        "doubled": report.launched_twice,
+        "well": report.is_success(),
+    })
+}
+
+fn disturbance_document(disturbance: &Disturbance) -> Value {
+    json!({
+        "what": disturbance.what,
+        "ownedAgainSeconds": disturbance.recovery.took.as_secs_f64(),
+        "owningAgain": interval_document(&disturbance.recovery.meanwhile),
+        "spell": interval_document(&disturbance.interval),
+    })
+}
+
+fn interval_document(interval: &Interval) -> Value {
+    let latency =
+        |found: Percentiles| json!({"count": found.count, "millisP50": found.p50_ms, "millisP99": found.p99_ms});
+    let usage = |used: Option<Usage>| {
+        used.map(|used| json!({"memoryBytes": used.bytes, "peakBytes": used.peak, "processors": used.processors}))
+    };
+    json!({
+        "seconds": interval.lasted.as_secs_f64(),
+        "decided": latency(interval.decided),
+        "ordered": latency(interval.ordered),
+        "longestWaitMillis": interval.longest_wait_ms,
+        "servers": usage(interval.servers),
+        "database": usage(interval.database),
+        "simulatedCloud": usage(interval.cloud),
+        "generator": usage(interval.generator),
+        "machine": interval.host_processors.map(|(busy, all)| json!({"processorsBusy": busy, "processors": all})),
+        "rowsPerSecond": interval.written.map(|(rows, _)| rows),
+        "bytesPerSecond": interval.written.map(|(_, bytes)| bytes),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duplicate_launch_is_reported_as_a_failure() {
+        let report = Report { launched_twice: Some(vec!["blue/m0".to_owned()]), ..Report::default() };
+        assert!(!report.is_success());
+        let plan = Plan {
+            clusters: 1,
+            nodes: 1,
+            pods: 1,
+            burst: 1,
+            period: Duration::ZERO,
+            external: None,
+            database_url: None,
+            measured_for: Duration::ZERO,
+            disturbances: Disturbances::None,
+            seed: 1,
+            log: String::new(),
+        };
+        let end = phase(&plan, &Progress::Ended(&report));
+        assert!(end.contains("1 duplicate launches"), "{end}");
+        assert_eq!(document(&plan, &report)["doubled"][0], "blue/m0");
+    }
+
+    #[test]
+    fn a_day_is_the_write_rate_plus_two_full_inputs() {
+        let steady = Interval { written: Some((1.0, 1_000.0)), ..Interval::default() };
+        let report = Report { steady, whole_inputs: Some(500_000), ..Report::default() };
+        // 1,000 B/s for 86,400 s and twice 500,000 B.
+        assert_eq!(a_day(&report), Some(87_400_000.0));
+    }
+}

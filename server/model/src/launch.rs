@@ -1,0 +1,68 @@
+//! What is ordered from the cloud, and why an order fails.
+
+use crate::{CapacityType, MicroUsd, Text};
+
+/// Name of a cluster, unique in the fleet.
+pub type ClusterId = Text;
+
+/// An instance to launch. A retry with unknown outcome sends the identical order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchOrder {
+    /// The cluster of the NodeClaim.
+    pub cluster: ClusterId,
+    /// UID of that cluster, for the instance's tags; empty when unknown.
+    pub cluster_uid: Text,
+    /// The NodeClaim of the instance.
+    pub claim: Text,
+    /// Attempt, from 1; a definitive failure begins the next one.
+    pub attempt: u32,
+    /// Client token `<claim>-<attempt>`: the cloud launches one instance per token.
+    pub token: Text,
+    /// NodePool of the NodeClaim.
+    pub pool: Text,
+    /// EC2NodeClass of the NodePool.
+    pub node_class: Text,
+    /// Capacity type of all options.
+    pub capacity_type: CapacityType,
+    /// 1 to 60 launch options, best first.
+    pub options: Vec<LaunchOption>,
+    /// Capacity reservation to use.
+    pub reservation: Option<Text>,
+    /// Settings that the cloud provider added when the order was recorded (subnets, launch
+    /// template, tags), in its own encoding; empty until then, and for providers without any.
+    pub terms: Text,
+    /// An earlier call of this attempt may have succeeded without its answer arriving. A failure of
+    /// this call then does not prove that no instance exists.
+    pub repeats: bool,
+}
+
+/// One launch option of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LaunchOption {
+    /// Name of the instance type.
+    pub instance_type: Text,
+    /// Name of the zone.
+    pub zone: Text,
+    /// Price per hour, for the record.
+    pub price: MicroUsd,
+}
+
+/// Cause of a definitive launch failure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchFailure {
+    /// Insufficient capacity for these (instance type, zone) in the order's capacity type; for all
+    /// options of the order when empty.
+    InsufficientCapacity {
+        /// Options that were tried.
+        unavailable: Vec<(Text, Text)>,
+    },
+    /// The cloud rejected the request.
+    Refused {
+        /// Error code of the cloud.
+        code: Text,
+        /// Error message of the cloud.
+        message: String,
+        /// The next attempt for the same NodeClaim, with another token, may succeed.
+        retryable: bool,
+    },
+}

@@ -1,0 +1,124 @@
+//! One complete decision: schedule, check, repair, retry, bound, explain.
+
+mod repair;
+mod retry;
+
+pub use repair::FailedChecks;
+
+use model::MicroUsd;
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
+pub use scheduler::CompileCache;
+use scheduler::bound::lower_bound;
+use scheduler::{PackingMethod, ScheduleResult, schedule_by};
+use verifier::{Violation, check};
+
+/// A plan that passed the check, with its reasons.
+#[derive(Debug, Clone)]
+#[must_use = "an unread decision places no pod"]
+pub struct PlannedDecision {
+    /// The plan, which the verifier accepts.
+    pub plan: Plan,
+    /// The reasons for the plan.
+    pub report: PlanReport,
+    /// Packings that failed the check before this plan: scheduler bugs, which the caller must
+    /// report.
+    pub failed_checks: FailedChecks,
+}
+
+/// Plans for `input`. The same input gives the same decision on every machine.
+///
+/// # Errors
+/// As [`plan_with`].
+pub fn plan(input: &PlanningInput) -> Result<PlannedDecision, Vec<Violation>> {
+    plan_with(input, &mut CompileCache::default())
+}
+
+/// Same decision as [`plan`]; faster when `cache` holds compiled pools of similar inputs.
+///
+/// # Errors
+/// The violations that [`check`] finds even in a plan that places no pod: `input` itself is
+/// invalid. Otherwise the plan has passed the check; pods that prevented that are left out, with
+/// the code `Internal`.
+pub fn plan_with(input: &PlanningInput, cache: &mut CompileCache) -> Result<PlannedDecision, Vec<Violation>> {
+    plan_packed_by(input, |method| schedule_by(input, method, cache))
+}
+
+/// The decision for `input` with packings made by `pack`, which pass the same check as the
+/// scheduler's own.
+///
+/// # Errors
+/// As [`plan_with`].
+pub fn plan_packed_by(
+    input: &PlanningInput,
+    pack: impl FnMut(PackingMethod) -> ScheduleResult,
+) -> Result<PlannedDecision, Vec<Violation>> {
+    let (ScheduleResult { plan, not_reached, cut_off }, mut failed_checks) = repair::valid_plan(input, pack);
+    if failed_checks.count > 0 {
+        let violations = check(input, &plan);
+        if !violations.is_empty() {
+            return Err(violations);
+        }
+    }
+    // Pods that the step limit left out are planned next, so no further work is spent on them now.
+    let complete = not_reached.is_empty() && cut_off.is_empty();
+    let plan = if complete { retry::place_unscheduled(input, plan, retry::MAX_WORK) } else { plan };
+    failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
+    let mut report = PlanReport {
+        unschedulable: reasons(input, &plan, &not_reached, &cut_off),
+        new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
+        lower_bound: lower_bound(input, &plan),
+        notes: explain::notes(input, &plan),
+        search_steps: 0,
+    };
+    report_failed_checks(&failed_checks, &mut report);
+    Ok(PlannedDecision { plan, report, failed_checks })
+}
+
+/// Adds the failed checks to `report`, and the reason of each pod that is left out.
+fn report_failed_checks(failed: &FailedChecks, report: &mut PlanReport) {
+    let Some(first) = failed.violations.first() else { return };
+    let what = if failed.left_out.is_empty() {
+        "the plan is a simpler packing than usual".to_owned()
+    } else {
+        format!("{} pods are left out (code Internal)", failed.left_out.len())
+    };
+    report.notes.push(format!(
+        "the program's own check refused {} packings ({first}): {what}; please report this with the input",
+        failed.count
+    ));
+    report.notes.sort();
+    let message = format!(
+        "every packing with this pod failed the program's own check ({first}); please report this with the input"
+    );
+    for entry in report.unschedulable.iter_mut().filter(|entry| failed.left_out.binary_search(&entry.pod).is_ok()) {
+        entry.reasons = vec![Reason { pool: None, code: ReasonCode::Internal, message: message.clone() }];
+        entry.fits_if.clear();
+    }
+}
+
+/// Why pods are unschedulable. Pods left out by the step limit were not evaluated, so no other
+/// reason is known.
+fn reasons(input: &PlanningInput, plan: &Plan, not_reached: &[u32], cut_off: &[u32]) -> Vec<Unschedulable> {
+    if not_reached.is_empty() && cut_off.is_empty() {
+        return explain::unschedulable(input, plan);
+    }
+    let limit = input.policy.step_limit;
+    let next = format!("the step limit of {limit} was reached before this pod was tried; it is planned next");
+    let cut = format!(
+        "the step limit of {limit} was reached before everything was tried for this pod; it is planned again. \
+         Preferences, affinity terms and spread constraints cost steps: use fewer"
+    );
+    let held = |pod: &u32, code: ReasonCode, message: &str| Unschedulable {
+        pod: *pod,
+        reasons: vec![Reason { pool: None, code, message: message.to_owned() }],
+        fits_if: Vec::new(),
+    };
+    let left_out = |pod: &u32| not_reached.binary_search(pod).is_ok() || cut_off.binary_search(pod).is_ok();
+    let tried = plan.unschedulable.iter().filter(|pod| !left_out(pod)).copied().collect();
+    let mut all = explain::unschedulable_among(input, plan, tried);
+    all.extend(not_reached.iter().map(|pod| held(pod, ReasonCode::HeldBack, &next)));
+    all.extend(cut_off.iter().map(|pod| held(pod, ReasonCode::StepLimit, &cut)));
+    all.sort_by_key(|entry| entry.pod);
+    all
+}

@@ -1,0 +1,121 @@
+//! Random captured clusters: the first packing and the decision satisfy every rule, and the
+//! decision leaves no pod unschedulable that fits on top of it.
+//!
+//! `RANDOM_CLUSTERS=1..2000` selects the seeds; without it a few dozen are planned.
+
+use model::input::PlanningInput;
+use model::plan::Plan;
+use proptest::strategy::ValueTree;
+use scheduler::schedule;
+use verifier::{Rule, check};
+
+use crate::cases::Case;
+use crate::clusters::cluster;
+use crate::placement_search::{node_for, wrongly_unplaced};
+
+/// A fault of a plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Fault {
+    Check(Rule, String),
+    Unplaced(String),
+}
+
+impl Fault {
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Check(own, _), Self::Check(other, _)) => own == other,
+            (Self::Unplaced(_), Self::Unplaced(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "which seeds a test looks at configures no decision")]
+fn seeds() -> std::ops::RangeInclusive<u64> {
+    let given = std::env::var("RANDOM_CLUSTERS").unwrap_or_else(|_| "1..40".to_owned());
+    let (first, last) = given.split_once("..").expect("RANDOM_CLUSTERS is FIRST..LAST");
+    first.parse().expect("a number")..=last.parse().expect("a number")
+}
+
+fn fault_of(case: &Case) -> Option<Fault> {
+    let input = case.input();
+    let decision = match planner::plan(&input) {
+        Ok(decision) => decision,
+        Err(violations) => return Some(Fault::Check(violations[0].rule, format!("no decision: {}", violations[0]))),
+    };
+    if let Some(violation) = check(&input, &decision.plan).first() {
+        return Some(Fault::Check(violation.rule, format!("decided: {violation}")));
+    }
+    if let Some((pod, place)) = wrongly_unplaced(&input, &decision.plan).into_iter().next() {
+        return Some(Fault::Unplaced(format!("pod {} of shape {} fits {place}", pod, input.pods[pod as usize].shape)));
+    }
+    let violation = decision.failed_checks.violations.first()?;
+    Some(Fault::Check(violation.rule, format!("first packing: {violation}")))
+}
+
+/// The simplest case with an equal fault that shrinking finds.
+fn shrunk(mut tree: impl ValueTree<Value = Case>, fault: &Fault) -> Case {
+    let mut least = tree.current();
+    for _ in 0..10_000 {
+        let case = tree.current();
+        let same = fault_of(&case).is_some_and(|other| other.is_like(fault));
+        let more = if same { tree.simplify() } else { tree.complicate() };
+        if same {
+            least = case;
+        }
+        if !more {
+            break;
+        }
+    }
+    least
+}
+
+#[test]
+fn random_clusters_are_planned_correctly_and_every_fitting_pod_is_placed() {
+    let mut faults = Vec::new();
+    for seed in seeds() {
+        let (_, tree) = cluster(seed);
+        if let Some(fault) = fault_of(&tree.current()) {
+            println!("cluster {seed}: {fault:?}");
+            faults.push((seed, fault));
+        }
+    }
+    let Some((seed, fault)) = faults.first() else { return };
+    let least = shrunk(cluster(*seed).1, fault);
+    let input = least.input();
+    panic!(
+        "{} clusters: {faults:#?}\nseed {seed}: {:?}\n{least:#?}\n{:#?}",
+        faults.len(),
+        fault_of(&least),
+        schedule(&input)
+    );
+}
+
+/// `plan` without the pod placed last; a node left empty is removed.
+fn without_the_last(plan: &Plan) -> Option<(Plan, u32)> {
+    let mut plan = plan.clone();
+    let pod = plan.order.pop()?;
+    plan.placements.retain(|(other, _)| *other != pod);
+    plan.nodes.iter_mut().for_each(|node| node.pods.retain(|other| *other != pod));
+    plan.nodes.retain(|node| !node.pods.is_empty());
+    plan.unschedulable.push(pod);
+    plan.unschedulable.sort_unstable();
+    Some((plan, pod))
+}
+
+#[test]
+fn the_placement_search_finds_the_node_of_a_removed_pod() {
+    let fits = |input: &PlanningInput, plan: &Plan| {
+        let (plan, pod) = without_the_last(plan)?;
+        Some(node_for(input, &plan, pod))
+    };
+    for seed in seeds() {
+        let input = cluster(seed).1.current().input();
+        let plan = schedule(&input);
+        if check(&input, &plan).is_empty()
+            && let Some(place) = fits(&input, &plan)
+        {
+            assert!(place.is_some(), "cluster {seed}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! Calls that a replica asks the surrounding loop to make.
+
+use std::time::Duration;
+
+use controller::executor::{Command, Retry};
+use controller::unavailable_offerings::UnavailableOffering;
+use model::{ClusterId, Text, Timestamp};
+
+use super::Input;
+use crate::counter_sync::CounterUpdate;
+use store::guardrails::AuditEntry;
+use store::lease::{Lease, Scope};
+
+/// A call to the store or the cloud, answered by an [`Input`].
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
+pub enum Call {
+    /// Acquire the lease of a cluster with an epoch above `agent_epoch`, the highest that its agent
+    /// has stored, unless the cluster name is bound to another UID.
+    TakeLease {
+        cluster: ClusterId,
+        agent_epoch: u64,
+        uid: Text,
+    },
+    RenewLeases(Vec<Lease>),
+    ReleaseLeases(Vec<Lease>),
+    /// Request the lease of this cluster or region from its holder.
+    RequestLease(Scope),
+    TakeRegionLease(Scope),
+    PollCloud,
+    /// List all instances and store the list for the other replicas.
+    ListInstances {
+        asked: Timestamp,
+        lease: Lease,
+    },
+    /// Read the instances of these clusters that another replica has listed.
+    ReadListing {
+        asked: Timestamp,
+        scope: Scope,
+        clusters: Vec<ClusterId>,
+    },
+    /// Write an audit entry of an operator's action.
+    Audit(AuditEntry),
+    /// Publish unavailable offerings to the replicas of this region.
+    PublishUnavailableOfferings {
+        region: String,
+        refusals: Vec<UnavailableOffering>,
+    },
+    /// Publish this process generation's counters and read those of other replicas.
+    SyncCounters {
+        generation: u64,
+        update: Option<CounterUpdate>,
+        within: Duration,
+    },
+    /// Run a command under the lease of its cluster, if this process holds it; abandon it at
+    /// [`Command::answer_by`].
+    RunCommand {
+        command: Command,
+        lease: Option<Lease>,
+    },
+}
+
+impl Call {
+    /// The moment at which the call is abandoned and the input that follows then; `None` for calls
+    /// without a limit.
+    pub fn limit(&self) -> Option<(Timestamp, Input)> {
+        let Self::RunCommand { command: Command { id, answer_by, .. }, .. } = self else { return None };
+        let outcome = Err(Retry { after: None, why: "no answer in time".to_owned() });
+        Some((*answer_by, Input::CommandEnded { id: *id, outcome }))
+    }
+}

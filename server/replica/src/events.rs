@@ -1,0 +1,51 @@
+//! Conversions between cloud events, instructions and the events of the controller.
+
+use cloud::provider::CloudEvent;
+use controller::{Event, Instruction};
+use model::{ClusterId, Millis, Text, Timestamp};
+
+/// A drain waits for pods as long as their PodDisruptionBudgets require.
+const DRAIN_TIMEOUT: Millis = Millis::from_hours(24);
+
+/// An unanswered instruction fails after this, and the controller decides again.
+const INSTRUCTION_TIMEOUT: Millis = Millis::from_mins(10);
+
+/// When an instruction fails unless the agent has answered it.
+pub(super) fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {
+    let timeout = if matches!(instruction, Instruction::Drain { .. }) { DRAIN_TIMEOUT } else { INSTRUCTION_TIMEOUT };
+    now + timeout
+}
+
+/// Converts a cloud event. A running instance needs no event: its Node joins.
+pub(super) fn to_event(event: CloudEvent, now: Timestamp) -> Option<Event> {
+    match event {
+        CloudEvent::Running(_) => None,
+        CloudEvent::Interrupted { instance, at } => Some(Event::Interrupted {
+            cluster: instance.cluster,
+            provider_id: instance.provider_id,
+            reason: Text::from(format!("the cloud interrupts the instance in {} s", at.duration_since(now).as_secs())),
+        }),
+        CloudEvent::Terminated(instance) => {
+            Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })
+        }
+    }
+}
+
+/// The cluster that an external event concerns. Operator and cloud events reach every replica, and
+/// an agent's last events may arrive after its cluster was handed over; only the lease holder may
+/// act on them.
+pub(super) fn concerned_cluster(event: &Event) -> Option<&ClusterId> {
+    match event {
+        Event::Observed { cluster, .. }
+        | Event::AgentConnected { cluster }
+        | Event::AgentDisconnected { cluster }
+        | Event::InstructionAcked { cluster, .. }
+        | Event::InstructionFailed { cluster, .. }
+        | Event::InstanceGone { cluster, .. }
+        | Event::Interrupted { cluster, .. }
+        | Event::RemovalsConfirmed { cluster }
+        | Event::QuarantineReleased { cluster } => Some(cluster),
+        Event::Planned(answer) => Some(&answer.request.cluster),
+        _ => None,
+    }
+}

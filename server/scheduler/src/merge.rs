@@ -1,0 +1,196 @@
+//! Revision of small plans: two or three machines become one when one cheaper machine carries their
+//! pods.
+//!
+//! Machines are opened class after class, and the last classes may get a machine to themselves. In
+//! a large plan that cost is negligible; in a small one it is not. Only plans of few machines are
+//! revised, so the cost is bounded.
+
+use super::classes::{ClassRule, RuleKind};
+use super::fits::FitId;
+use super::machines::{Destination, PlacementEvent, ports_free};
+use super::packing::Packing;
+use super::resource_vector::{self, Amounts};
+use super::topology::{GroupId, Topology};
+use model::MicroUsd;
+
+/// Maximum number of machines in a revised plan: trying all pairs of a larger one costs more than
+/// it saves.
+const MAX_MACHINES: usize = 48;
+/// Maximum number of machines for which triples are tried.
+const MAX_MACHINES_FOR_TRIPLES: usize = 20;
+
+/// Machines (by cohort) that one machine would replace, and the saving.
+struct MergeCandidate {
+    parts: Vec<usize>,
+    fit: FitId,
+    target: u32,
+    saving: i64,
+}
+
+impl Packing<'_, '_> {
+    /// Merges machines while that saves money; returns whether any was merged.
+    pub(super) fn merge(&mut self) -> bool {
+        if self.cohort_of.len() > MAX_MACHINES {
+            return false;
+        }
+        self.split_all_cohorts();
+        let separating = self.separating_groups();
+        let mut any = false;
+        while let Some(candidate) = self.best_merge(&separating) {
+            self.apply_merge(&candidate);
+            any = true;
+        }
+        any
+    }
+
+    /// Hostname groups with a required spread or anti-affinity. Merging must not bring their
+    /// members closer.
+    fn separating_groups(&self) -> Vec<GroupId> {
+        let keeps_distance = |rule: &&ClassRule| {
+            rule.key == Topology::HOST && rule.preference.is_none() && !matches!(rule.kind, RuleKind::Affinity { .. })
+        };
+        let rules = self.problem.classes.iter().flat_map(|class| &class.rules);
+        let mut groups: Vec<GroupId> = rules.filter(keeps_distance).map(|rule| rule.group).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+
+    /// Splits cohorts into one per machine, so that each can be merged alone.
+    fn split_all_cohorts(&mut self) {
+        for at in 0..self.cohorts.len() {
+            while self.cohorts[at].ids.len() > 1 {
+                self.split_cohort(at, 1);
+            }
+        }
+    }
+
+    fn best_merge(&mut self, separating: &[GroupId]) -> Option<MergeCandidate> {
+        let alive: Vec<usize> = (0..self.cohorts.len()).filter(|at| self.is_mergeable(*at)).collect();
+        let threes = alive.len() <= MAX_MACHINES_FOR_TRIPLES;
+        let mut best: Option<MergeCandidate> = None;
+        for (first, a) in alive.iter().enumerate() {
+            for (second, b) in alive.iter().enumerate().skip(first + 1) {
+                self.consider_merge(vec![*a, *b], separating, &mut best);
+                for c in alive.iter().skip(second + 1).filter(|_| threes) {
+                    self.consider_merge(vec![*a, *b, *c], separating, &mut best);
+                }
+            }
+        }
+        best
+    }
+
+    fn is_mergeable(&self, at: usize) -> bool {
+        let cohort = &self.cohorts[at];
+        !cohort.ids.is_empty()
+            && !self.pool_counts.is_stateful(cohort.pool)
+            && !self.pool_counts.has_min_nodes(cohort.pool)
+    }
+
+    fn consider_merge(&mut self, parts: Vec<usize>, separating: &[GroupId], best: &mut Option<MergeCandidate>) {
+        if let Some(candidate) = self.merge_candidate(parts, separating)
+            && best.as_ref().is_none_or(|known| candidate.saving > known.saving)
+        {
+            *best = Some(candidate);
+        }
+    }
+
+    /// The cheapest machine for all pods of `parts`, when it costs less than they do.
+    fn merge_candidate(&mut self, parts: Vec<usize>, separating: &[GroupId]) -> Option<MergeCandidate> {
+        let pool = self.cohorts[parts[0]].pool;
+        if parts.iter().any(|at| self.cohorts[*at].pool != pool) || !self.can_share_machine(&parts, separating) {
+            return None;
+        }
+        let supply = self.problem.supplies[pool as usize].as_ref()?;
+        let mut fit = self.cohorts[parts[0]].fit;
+        let mut used: Amounts = self.problem.resources.zero();
+        let mut price = 0;
+        for at in &parts {
+            fit = self.fits.intersect(fit, self.cohorts[*at].fit, supply)?;
+            resource_vector::add(&mut used, &self.cohorts[*at].used.clone(), 1);
+            price += self.cheapest(self.cohorts[*at].fit, pool, &self.cohorts[*at].used.clone(), &[*at])?.1.0;
+        }
+        let (target, merged) = self.cheapest(fit, pool, &used, &parts)?;
+        let nothing = self.problem.resources.zero();
+        let mut charged = vec![0; self.limits[pool as usize].len()];
+        for part in &parts {
+            charged.iter_mut().zip(&self.cohorts[*part].charged).for_each(|(sum, own)| *sum += own);
+        }
+        let flexible = self.count_meeting_min_values(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
+        let saving = price - merged.0;
+        (saving > 0 && flexible).then_some(MergeCandidate { parts, fit, target, saving })
+    }
+
+    /// The cheapest type of `fit` that carries `used`, with a charge within that of `parts` plus
+    /// the pool's limits left.
+    fn cheapest(&mut self, fit: FitId, pool: u32, used: &[i64], parts: &[usize]) -> Option<(u32, MicroUsd)> {
+        let supply = self.problem.supplies[pool as usize].as_ref()?;
+        let ranked = self.fits.ranked(fit, supply);
+        let charged = |place: usize| -> i64 {
+            let charge = |at: &usize| self.cohorts[*at].charged[place];
+            parts.iter().map(charge).sum()
+        };
+        let within = |kind: usize| {
+            let charges = supply.instance_types[kind].charge.iter().zip(&self.limits[pool as usize]).enumerate();
+            charges.into_iter().all(|(place, (charge, left))| *charge <= charged(place) + (*left).max(0))
+        };
+        let ordinary = ranked.iter().any(|(_, kind)| {
+            !supply.instance_types[*kind].exotic && resource_vector::fits(used, &supply.net_allocatable[*kind])
+        });
+        let is_suitable = |kind: usize| {
+            let instance_type = &supply.instance_types[kind];
+            resource_vector::fits(used, &supply.net_allocatable[kind])
+                && (!instance_type.exotic || !ordinary)
+                && within(kind)
+        };
+        let (price, kind) = ranked.iter().find(|(_, kind)| is_suitable(*kind))?;
+        Some((u32::try_from(*kind).ok()?, *price))
+    }
+
+    /// Whether no hostname rule and no host port separates the pods of `parts`. Separating groups
+    /// may have members on one of the machines only.
+    fn can_share_machine(&self, parts: &[usize], separating: &[GroupId]) -> bool {
+        let port_clash = parts.iter().enumerate().any(|(place, at)| {
+            parts[..place].iter().any(|other| {
+                let daemons =
+                    self.problem.supplies[self.cohorts[*at].pool as usize].as_ref().map_or(0, |m| m.daemon_ports.len());
+                !ports_free(&self.cohorts[*at].ports[daemons..], &self.cohorts[*other].ports[daemons..])
+            })
+        });
+        let touched = |at: usize, group: u32| {
+            let tally = self.cohorts[at].host.get(group);
+            tally.matched > 0 || tally.carriers > 0
+        };
+        let divided = |group: u32| parts.iter().filter(|at| touched(**at, group)).count() > 1;
+        !port_clash && !separating.iter().any(|group| divided(*group))
+    }
+
+    fn apply_merge(&mut self, candidate: &MergeCandidate) {
+        let [first, others @ ..] = candidate.parts.as_slice() else { return };
+        let machine = self.cohorts[*first].ids[0];
+        for at in others {
+            let gone = self.cohorts[*at].clone();
+            let host = &mut self.cohorts[*first].host;
+            gone.host.iter().for_each(|(group, tally)| host.add(group, tally.matched, tally.carriers));
+            resource_vector::add(&mut self.cohorts[*first].used, &gone.used, 1);
+            self.cohorts[*first].growth = None;
+            self.cohorts[*first].ports.extend(gone.ports.iter().cloned());
+            self.remove_machine(*at, machine);
+        }
+        self.cohorts[*first].fit = candidate.fit;
+        self.retarget(*first, candidate.target);
+    }
+
+    /// Removes the machine of cohort `at`, whose pods moved to `machine`.
+    fn remove_machine(&mut self, at: usize, machine: u32) {
+        let pool = self.cohorts[at].pool;
+        for (left, charge) in self.limits[pool as usize].iter_mut().zip(&self.cohorts[at].charged) {
+            *left += charge;
+        }
+        self.nodes_left[pool as usize] += 1;
+        let ids = std::mem::take(&mut self.cohorts[at].ids);
+        let moved =
+            |event: &&mut PlacementEvent| matches!(event.destination, Destination::New(id) if ids.contains(&id));
+        self.events.iter_mut().filter(moved).for_each(|event| event.destination = Destination::New(machine));
+    }
+}

@@ -1,0 +1,472 @@
+//! The packing in progress: which pods are placed, what capacity is left, and the order of
+//! placements.
+//!
+//! Classes are placed one after another. For each, [`Packing::place`] tries existing nodes, then
+//! machines that the plan launches anyway, then opens machines. Preferences narrow the choice and
+//! are dropped lightest first; a pod never skips existing capacity for a preference (L21).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::bit_set::BitSet;
+use super::classes::{Class, ClassRule, RuleKind};
+use super::eligible::DomainCache;
+use super::fits::{FitId, FitTable, RequirementsId};
+use super::machines::{Cohort, ExistingNode, HostTallies, PlacementEvent};
+use super::nodes::passes;
+use super::pool_counts::PoolCounts;
+use super::problem::{InitialState, Problem};
+use super::rules::ZoneCache;
+use super::step_budget::StepBudget;
+use super::topology::{DomainId, GroupId, KeyId, Topology};
+use model::{Text, Toleration};
+
+/// Restricts a machine to one domain of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pin {
+    pub(super) key: KeyId,
+    pub(super) domain: DomainId,
+}
+
+/// A set of a class's preferences, by index; those beyond 64 are never in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct PreferenceSet(u64);
+
+impl PreferenceSet {
+    pub(super) fn has(self, at: usize) -> bool {
+        at < 64 && self.0 & (1 << at) != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    fn with(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 | 1 << at) } else { self }
+    }
+
+    fn without(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 & !(1 << at)) } else { self }
+    }
+}
+
+/// Which machines a placement may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    /// Existing nodes of the input only.
+    ExistingNodes,
+    /// Machines that the plan launches anyway.
+    Cohorts,
+    /// Machines that no placed pod requires yet.
+    NewMachines,
+}
+
+type AdmittingNodes<'i> = FxHashMap<(SmallVec<[RequirementsId; 1]>, &'i [Toleration]), Rc<BitSet>>;
+type ClassFits = Rc<[FitId]>;
+
+/// The state of one packing.
+#[derive(Debug)]
+pub(super) struct Packing<'p, 'i> {
+    pub(super) problem: &'p Problem<'i>,
+    pub(super) fits: FitTable,
+    pub(super) topology: Topology,
+    pub(super) existing_nodes: Vec<ExistingNode>,
+    pub(super) cohorts: Vec<Cohort>,
+    pub(super) limits: Vec<Vec<i64>>,
+    pub(super) nodes_left: Vec<i64>,
+    pub(super) reservations: BTreeMap<Text, i64>,
+    pub(super) events: Vec<PlacementEvent>,
+    /// For each machine to launch, by number, the index of its cohort.
+    pub(super) cohort_of: Vec<u32>,
+    /// Demand that is not placed yet, along the resource order.
+    pub(super) unplaced_demand: Vec<f64>,
+    /// Whether the minimum of a spread constraint is taken over the domains that have a node, as
+    /// kube-scheduler does, instead of over all domains that could have one. Used for pods that
+    /// nothing else places.
+    pub(super) present_domains_only: bool,
+    /// The same for hostnames: only pods that get no machine of their own use the minimum over the
+    /// machines present.
+    pub(super) present_hosts_only: bool,
+    /// Groups of which a domain holds more pods than the skew allows beside an empty domain. No
+    /// further domain is opened for them: it would have counted, empty, when those pods were
+    /// placed.
+    pub(super) no_new_domains: BTreeSet<GroupId>,
+    /// Whether an even spread that no limit can disturb is filled domain by domain.
+    pub(super) level_by_level: bool,
+    /// Whether untolerated `PreferNoSchedule` taints exclude a node or pool.
+    pub(super) avoid_prefer_no_schedule: bool,
+    /// Whether one machine must take all the pods in question, because they must share it.
+    pub(super) all_on_one_machine: bool,
+    /// With [`Packing::present_hosts_only`]: the least count over the machines that could carry the
+    /// class being placed, per hostname group.
+    min_host_counts: SmallVec<[(u32, u32); 1]>,
+    pub(super) admitting_nodes: AdmittingNodes<'i>,
+    pub(super) class_fits: FxHashMap<(u32, PreferenceSet, u32, bool), ClassFits>,
+    pub(super) fit_domains: FxHashMap<(FitId, u32, KeyId), Rc<[DomainId]>>,
+    pub(super) domain_cache: DomainCache,
+    pub(super) zone_cache: ZoneCache,
+    /// Cohorts that may have capacity for a queued class, by index.
+    pub(super) candidate_cohorts: Vec<u32>,
+    /// (class, unplaced pods) in placement order; those from `queue_position` on are not placed
+    /// yet.
+    pub(super) queue: Vec<(u32, u32)>,
+    pub(super) queue_position: usize,
+    /// Nodes per pool and zone, for the opt-in rules.
+    pub(super) pool_counts: PoolCounts,
+    /// Steps that are left.
+    pub(super) steps: &'p StepBudget,
+    /// Classes that were attempted.
+    pub(super) attempted: BitSet,
+    /// The class attempted last.
+    pub(super) last_attempted: Option<u32>,
+}
+
+impl<'p, 'i> Packing<'p, 'i> {
+    pub(super) fn new(problem: &'p Problem<'i>, initial: InitialState, steps: &'p StepBudget) -> Self {
+        let mut unplaced_demand = vec![0.0; problem.resources.len()];
+        for class in &problem.classes {
+            for (sum, ask) in unplaced_demand.iter_mut().zip(&class.request) {
+                *sum += *ask as f64 * class.pods.len() as f64;
+            }
+        }
+        // Starts in the strict modes; later passes relax them.
+        Self {
+            problem,
+            fits: initial.fits,
+            topology: initial.topology,
+            existing_nodes: initial.existing_nodes,
+            cohorts: Vec::new(),
+            limits: initial.limits,
+            nodes_left: initial.nodes_left,
+            reservations: initial.reservations,
+            events: Vec::new(),
+            cohort_of: Vec::new(),
+            unplaced_demand,
+            present_domains_only: false,
+            present_hosts_only: false,
+            no_new_domains: BTreeSet::new(),
+            level_by_level: true,
+            avoid_prefer_no_schedule: true,
+            all_on_one_machine: false,
+            min_host_counts: SmallVec::new(),
+            admitting_nodes: FxHashMap::default(),
+            class_fits: FxHashMap::default(),
+            fit_domains: FxHashMap::default(),
+            domain_cache: DomainCache::default(),
+            zone_cache: ZoneCache::default(),
+            candidate_cohorts: Vec::new(),
+            queue: Vec::new(),
+            queue_position: 0,
+            pool_counts: PoolCounts::of(problem.input),
+            steps,
+            attempted: BitSet::empty(problem.classes.len()),
+            last_attempted: None,
+        }
+    }
+
+    /// Places up to `count` pods of `class`; returns the number placed.
+    pub(super) fn place(&mut self, class: u32, count: u32) -> u32 {
+        let needs = &self.problem.classes[class as usize];
+        self.attempted.insert(class as usize);
+        self.last_attempted = Some(class);
+        self.steps.consume(1);
+        if !needs.possible || needs.alternatives.is_empty() {
+            return 0;
+        }
+        if self.present_hosts_only {
+            self.min_host_counts = self.find_min_host_counts(class);
+        }
+        let mut left = count;
+        let launchable = self.problem.supplies.iter().flatten().any(|supply| supply.may_hold(&needs.request));
+        // Strict modes first: one shared machine where affinity requires it, existing nodes, no
+        // tainted nodes.
+        for whole in [true, false] {
+            if whole && !self.must_share_machine(class) {
+                continue;
+            }
+            for (reach, avoid) in [
+                (Reach::ExistingNodes, true),
+                (Reach::ExistingNodes, false),
+                (Reach::NewMachines, true),
+                (Reach::NewMachines, false),
+            ] {
+                let possible = if reach == Reach::ExistingNodes { !self.existing_nodes.is_empty() } else { launchable };
+                if left > 0 && possible && !self.steps.is_exhausted() {
+                    (self.avoid_prefer_no_schedule, self.all_on_one_machine) = (avoid, whole);
+                    left -= self.place_with_preferences(class, left, reach);
+                }
+            }
+        }
+        self.subtract_demand(class, count - left);
+        count - left
+    }
+
+    /// After a placement of `class` on a machine with these tallies, closes the groups whose spread
+    /// one more empty domain would violate.
+    pub(super) fn forbid_new_domains(&mut self, class: u32, host: &HostTallies) {
+        for rule in self.problem.classes[class as usize].rules.iter().filter(|rule| rule.preference.is_none()) {
+            let RuleKind::Spread { max_skew, .. } = rule.kind else { continue };
+            let fullest = match rule.key {
+                Topology::HOST => host.get(rule.group).matched,
+                _ => self.topology.filled(rule.group).map(|(_, matched)| matched).max().unwrap_or(0),
+            };
+            if fullest > max_skew {
+                self.no_new_domains.insert(rule.group);
+            }
+        }
+    }
+
+    /// Whether a machine with these options may add a domain to a group that must not get one.
+    pub(super) fn adds_domain(&mut self, fit: FitId, pool: u32) -> bool {
+        if self.no_new_domains.is_empty() {
+            return false;
+        }
+        let no_new_domains: SmallVec<[GroupId; 4]> = self.no_new_domains.iter().copied().collect();
+        no_new_domains.into_iter().any(|group| {
+            let key = self.topology.groups[group as usize].key;
+            let known = |packing: &mut Self| {
+                let domains = packing.domains_of_fit(fit, pool, key);
+                domains.iter().all(|domain| packing.topology.tally(group, *domain).matched > 0)
+            };
+            self.fit_passes(group, fit, pool) && (key == Topology::HOST || !known(self))
+        })
+    }
+
+    /// Places under as many preferences as possible, dropping the lightest first.
+    fn place_with_preferences(&mut self, class: u32, count: u32, reach: Reach) -> u32 {
+        let problem = self.problem;
+        let needs = &problem.classes[class as usize];
+        let mut allowed = (0..needs.preferences.len()).fold(PreferenceSet::default(), PreferenceSet::with);
+        let mut left = count;
+        while left > 0 && !self.steps.is_exhausted() {
+            let preferences = self.compatible_preferences(class, allowed, reach);
+            let mut got = 0;
+            if reach == Reach::NewMachines {
+                // Hostname preferences choose among machines that the plan launches anyway and
+                // never launch one.
+                let host = |at: &usize| needs.preferences[*at].host;
+                let wide = (0..needs.preferences.len()).filter(host).fold(preferences, PreferenceSet::without);
+                if wide != preferences {
+                    got = self.place_with(class, left, preferences, Reach::Cohorts);
+                }
+                // Capacity of a machine that is launched anyway beats a preferred label, which only
+                // decides what is launched.
+                let label = |at: &usize| needs.preferences[*at].requirements.is_some();
+                let unlabelled = (0..needs.preferences.len()).filter(label).fold(wide, PreferenceSet::without);
+                if unlabelled != wide {
+                    got += self.place_with(class, left - got, wide, Reach::Cohorts);
+                    got += self.place_with(class, left - got, unlabelled, Reach::Cohorts);
+                }
+                got += self.place_with(class, left - got, wide, Reach::NewMachines);
+            } else {
+                got = self.place_with(class, left, preferences, reach);
+            }
+            left -= got;
+            if got == 0 {
+                let Some(lightest) = lightest(needs, preferences) else { break };
+                allowed = allowed.without(lightest);
+            }
+        }
+        count - left
+    }
+
+    /// The subset of `allowed` that can hold together, chosen heaviest first.
+    fn compatible_preferences(&mut self, class: u32, allowed: PreferenceSet, reach: Reach) -> PreferenceSet {
+        let needs = &self.problem.classes[class as usize];
+        if allowed.is_empty() || reach != Reach::NewMachines {
+            return allowed;
+        }
+        let mut order: Vec<usize> = (0..needs.preferences.len()).filter(|at| allowed.has(*at)).collect();
+        order.sort_by_key(|at| (-needs.preferences[*at].weight, *at));
+        let mut kept = PreferenceSet::default();
+        for at in order {
+            if needs.preferences[at].host || self.is_feasible(class, kept.with(at)) {
+                kept = kept.with(at);
+            }
+        }
+        kept
+    }
+
+    /// Whether some pool has options and some domain is allowed under `preferences`, ignoring
+    /// resources.
+    fn is_feasible(&mut self, class: u32, preferences: PreferenceSet) -> bool {
+        let pools: Vec<u32> = self.problem.tiers.iter().flatten().copied().collect();
+        self.steps.consume(self.problem.classes[class as usize].constraints() * (1 + pools.len()));
+        let constrained = self.wide_rules(class, preferences);
+        let tuples =
+            if constrained.is_empty() { vec![SmallVec::new()] } else { self.targets(class, preferences, &constrained) };
+        tuples.iter().any(|pins| pools.iter().any(|pool| !self.pinned_fits(class, preferences, *pool, pins).is_empty()))
+    }
+
+    /// Whether the pods must share one machine and none of them is placed: the machine of the first
+    /// must take all.
+    fn must_share_machine(&self, class: u32) -> bool {
+        self.problem.classes[class as usize].rules.iter().any(|rule| {
+            rule.preference.is_none()
+                && rule.key == Topology::HOST
+                && matches!(rule.kind, RuleKind::Affinity { bootstrap: true })
+                && self.is_first_pod_of(class, rule)
+        })
+    }
+
+    fn subtract_demand(&mut self, class: u32, count: u32) {
+        let needs = &self.problem.classes[class as usize];
+        for (sum, ask) in self.unplaced_demand.iter_mut().zip(&needs.request) {
+            *sum -= *ask as f64 * f64::from(count);
+        }
+    }
+
+    /// Places up to `count` pods under exactly these preferences.
+    fn place_with(&mut self, class: u32, count: u32, preferences: PreferenceSet, reach: Reach) -> u32 {
+        if count == 0 {
+            return 0;
+        }
+        let rules = self.wide_rules(class, preferences);
+        if rules.is_empty() {
+            self.fill_within(class, count, &[], preferences, reach)
+        } else {
+            self.spread_over(class, count, preferences, reach, &rules)
+        }
+    }
+
+    /// Fills what `reach` allows, in order, in the domains `pins`.
+    pub(super) fn fill_within(
+        &mut self,
+        class: u32,
+        count: u32,
+        pins: &[Pin],
+        preferences: PreferenceSet,
+        reach: Reach,
+    ) -> u32 {
+        let mut left = count;
+        if reach == Reach::ExistingNodes {
+            return self.fill_existing_nodes(class, left, pins, preferences);
+        }
+        left -= self.fill_cohorts(class, left, pins, preferences, true);
+        if reach == Reach::Cohorts {
+            return count - left;
+        }
+        while left > 0 {
+            let got = self.launch(class, left, pins, preferences);
+            if got == 0 {
+                break;
+            }
+            left -= got;
+        }
+        // Pools reach their `min-nodes` before pods share a machine, hence this second pass.
+        if left > 0 && self.pool_counts.any_pool_misses_nodes() {
+            left -= self.fill_cohorts(class, left, pins, preferences, false);
+        }
+        if left > 0 {
+            left -= self.grow_cohorts(class, left, pins, preferences);
+        }
+        count - left
+    }
+
+    /// Pods of `class` that the hostname rules allow on a machine with these tallies.
+    pub(super) fn host_cap(&self, class: u32, host: &HostTallies, preferences: PreferenceSet) -> u32 {
+        let needs = &self.problem.classes[class as usize];
+        let mut cap = u32::MAX;
+        for rule in
+            needs.rules.iter().filter(|rule| rule.key == Topology::HOST && in_force(rule.preference, preferences))
+        {
+            let tally = host.get(rule.group);
+            cap = cap.min(match rule.kind {
+                RuleKind::Spread { max_skew, selects_self, .. } => {
+                    self.host_spread_cap(rule.group, tally.matched, max_skew, selects_self)
+                }
+                RuleKind::Affinity { .. } if tally.matched > 0 => u32::MAX,
+                RuleKind::Affinity { bootstrap } if bootstrap && self.is_first_pod_of(class, rule) => u32::MAX,
+                RuleKind::Affinity { .. } => 0,
+                RuleKind::AntiAffinity { .. } if tally.matched > 0 => 0,
+                RuleKind::AntiAffinity { selects_self } => {
+                    if selects_self {
+                        1
+                    } else {
+                        u32::MAX
+                    }
+                }
+            });
+        }
+        let refused = |group: &u32| {
+            let spec = &self.topology.groups[*group as usize];
+            spec.anti && spec.key == Topology::HOST && host.get(*group).carriers > 0
+        };
+        if needs.selected_by.iter().any(refused) { 0 } else { cap }
+    }
+
+    /// Whether no placed pod is selected by rule `own` of `class`.
+    pub(super) fn is_first_pod(&self, class: u32, own: usize) -> bool {
+        self.is_first_pod_of(class, &self.problem.classes[class as usize].rules[own])
+    }
+
+    /// All terms of a pod's required affinity count together: the first pod of its kind is exempt
+    /// from all or from none.
+    fn is_first_pod_of(&self, class: u32, rule: &ClassRule) -> bool {
+        let no_pods = |rule: &ClassRule| self.topology.total(rule.group) == 0;
+        if rule.preference.is_some() {
+            return no_pods(rule);
+        }
+        let rules = &self.problem.classes[class as usize].rules;
+        let hard =
+            rules.iter().filter(|rule| rule.preference.is_none() && matches!(rule.kind, RuleKind::Affinity { .. }));
+        hard.into_iter().all(no_pods)
+    }
+
+    /// An empty machine can always be opened, so the minimum is zero. Only for pods that nothing
+    /// else places is it the minimum over the machines present.
+    fn host_spread_cap(&self, group: u32, matched: u32, max_skew: u32, selects_self: bool) -> u32 {
+        let known = self.min_host_counts.iter().find(|(known, _)| *known == group);
+        let least = known.map_or(0, |(_, least)| *least);
+        match (selects_self, matched <= max_skew + least) {
+            (true, _) => (max_skew + least).saturating_sub(matched),
+            (false, true) => u32::MAX,
+            (false, false) => 0,
+        }
+    }
+
+    /// For each hostname spread of `class`, the least count over the machines that count for it.
+    fn find_min_host_counts(&mut self, class: u32) -> SmallVec<[(u32, u32); 1]> {
+        let problem = self.problem;
+        let spreads = |rule: &&ClassRule| {
+            rule.key == Topology::HOST && rule.preference.is_none() && matches!(rule.kind, RuleKind::Spread { .. })
+        };
+        let rules = problem.classes[class as usize].rules.iter().filter(spreads);
+        rules.map(|rule| (rule.group, self.min_host_count(rule))).collect()
+    }
+
+    /// The least count over the machines that count for a hostname spread; zero when they are fewer
+    /// than `minDomains`.
+    fn min_host_count(&mut self, rule: &ClassRule) -> u32 {
+        let filter = &self.topology.groups[rule.group as usize].filter;
+        let nodes = &self.problem.input.nodes;
+        let counts =
+            |existing: &&ExistingNode| passes(filter, &nodes[existing.node as usize], &self.fits, &self.topology);
+        let mut tallies: Vec<u32> =
+            self.existing_nodes.iter().filter(counts).map(|existing| existing.host.get(rule.group).matched).collect();
+        let mut hosts = tallies.len();
+        for at in 0..self.cohorts.len() {
+            let (pool, fit) = (self.cohorts[at].pool, self.cohorts[at].fit);
+            if !self.cohorts[at].ids.is_empty() && self.fit_passes(rule.group, fit, pool) {
+                tallies.push(self.cohorts[at].host.get(rule.group).matched);
+                hosts += self.cohorts[at].ids.len();
+            }
+        }
+        match rule.kind {
+            RuleKind::Spread { min_domains, .. } if hosts < min_domains as usize => 0,
+            _ => tallies.into_iter().min().unwrap_or(0),
+        }
+    }
+}
+
+/// Whether a rule is in force under `preferences`: required rules always are.
+pub(super) fn in_force(preference: Option<u8>, preferences: PreferenceSet) -> bool {
+    preference.is_none_or(|at| preferences.has(usize::from(at)))
+}
+
+fn lightest(needs: &Class, preferences: PreferenceSet) -> Option<usize> {
+    (0..needs.preferences.len()).filter(|at| preferences.has(*at)).min_by_key(|at| (needs.preferences[*at].weight, *at))
+}

@@ -1,0 +1,52 @@
+//! A NodePool for tests.
+
+use std::sync::Arc;
+
+use model::{
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, OptInRules, Requirements, Resources,
+    Text,
+};
+
+fn text(text: &str) -> Text {
+    Text::from(text)
+}
+
+/// A pool with the types `t.2` and `t.4`.
+pub(crate) fn pool() -> NodePool {
+    NodePool {
+        name: text("p"),
+        node_class: text("default"),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: None,
+        unhealthy: false,
+        catalogue: Arc::new(Catalogue { types: vec![instance_type(2), instance_type(4)], offering_keys: Vec::new() }),
+        rules: OptInRules::default(),
+    }
+}
+
+fn instance_type(vcpu: i64) -> InstanceType {
+    let amounts = Resources::from_iter([("cpu", vcpu * 1000), ("pods", 20)]);
+    let offering = Offering {
+        zone: text("z"),
+        capacity_type: CapacityType::Spot,
+        price: MicroUsd(vcpu * 10_000),
+        estimated: false,
+        available: true,
+        reservation: None,
+        labels: Labels::new(),
+    };
+    InstanceType {
+        name: Text::from(format!("t.{vcpu}")),
+        labels: Requirements::new(),
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        exotic: false,
+        offerings: vec![offering],
+    }
+}

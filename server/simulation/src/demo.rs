@@ -1,0 +1,194 @@
+//! `fleetwright demo`: the whole system on one machine.
+//!
+//! The server runs in this process with an in-memory store and a simulated cloud. Every cluster is
+//! a separate process, [`simulated_agent`]: a simulated cluster behind the agent's port, and the
+//! agent, which speaks the real protocol over loopback. The result is computed from the ledgers of
+//! the cloud and the clusters, not from the server's state.
+//!
+//! Reading order: [`scenario`] (workload changes of a cluster), [`manifests`] (its NodePools and
+//! EC2NodeClass), [`agent`] (the simulated API server), [`ledger`] (what a cluster records),
+//! [`cluster_processes`], [`assessment`] (the result).
+
+pub mod agent;
+mod assessment;
+mod cluster_processes;
+mod ledger;
+pub mod manifests;
+mod scenario;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
+use model::Millis;
+
+use agent_session::SessionMemory;
+use auth::authorizer::Authorizer;
+use cluster_processes::ClusterProcesses;
+use decision_log::replay::ReplayError;
+use decision_log::replay_all;
+use ledger::ClusterLedger;
+use server::clouds;
+use server::config::LeaseConfig;
+use server::serve::{self, Server, ServerComponents};
+use store::Store;
+use store::lease::Scope;
+use store::log::{Retention, StoredDecision};
+use store::memory::MemoryStore;
+
+pub(crate) use agent::SimulatedApi;
+pub use cluster_processes::{input_ended, simulated_agent};
+
+const REGION: &str = "us-east-1";
+
+/// Limit for the server's shutdown.
+const GRACE: Duration = Duration::from_secs(3);
+
+/// Names of the clusters; further ones are numbered.
+const NAMES: [&str; 6] = ["amber", "blue", "coral", "dune", "ember", "fern"];
+
+/// Options of a demo.
+#[derive(Debug)]
+pub struct Plan {
+    /// The demo ends when the scenario does, at the latest after this; `None` repeats the scenario
+    /// until a signal.
+    pub at_most: Option<Duration>,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// The cloud has no capacity.
+    pub no_capacity: bool,
+    pub clusters: u8,
+    /// HTTP port of the dashboard.
+    pub port: u16,
+    /// Log filter.
+    pub log: String,
+    /// Replay every decision from the log at the end.
+    pub replay: bool,
+}
+
+/// Runs the demo; returns whether it succeeded.
+///
+/// # Errors
+/// When something cannot be started.
+pub async fn run(plan: Plan) -> anyhow::Result<bool> {
+    let stop = serve::shutdown_signal();
+    let cloud = Arc::new(clouds::simulated(cloud_faults(&plan), REGION, None)?);
+    let parts = parts(&plan, Arc::clone(&cloud));
+    let store = Arc::clone(&parts.store);
+    let server = Server::start(parts).await?;
+    print(&format!("live page: http://{}/\n", server.http))?;
+    let names: Vec<String> = (0..usize::from(plan.clusters)).map(name).collect();
+    let mut cluster_processes = ClusterProcesses::start(&names, server.grpc, &plan)?;
+    let stopped = tokio::select! {
+        () = stop => true,
+        printed = print_steps(&mut cluster_processes) => printed.map(|()| false)?,
+        () = wait_at_most(plan.at_most) => false,
+    };
+    let ledgers = cluster_processes.stop().await;
+    server.stop(GRACE).await;
+    let assessment = assessment::assess(&ledgers, &cloud.cloud(), stopped);
+    print(&assessment.text)?;
+    let repeated = !plan.replay || replay(&*store).await?;
+    Ok(assessment.success && repeated)
+}
+
+/// Replays every decision from the log; returns whether all results are identical.
+async fn replay(store: &dyn Store) -> anyhow::Result<bool> {
+    let decisions = replay_all::read(store, None, usize::MAX, |_| true).await?;
+    let mut lines = Vec::new();
+    let collect_line = |stored: &StoredDecision, outcome: &Result<_, ReplayError>| {
+        if !matches!(outcome, Err(ReplayError::NoPlan { .. })) {
+            lines.push(replay_all::describe_outcome(stored, outcome));
+        }
+    };
+    let tally = replay_all::replay(store, decisions, collect_line).await?;
+    lines.iter().try_for_each(|line| print(&format!("{line}\n")))?;
+    print(&format!("{tally}\n"))?;
+    Ok(tally.is_success())
+}
+
+/// Prints each scenario step when it begins; ends when every scenario has ended.
+async fn print_steps(cluster_processes: &mut ClusterProcesses) -> anyhow::Result<()> {
+    while !cluster_processes.are_finished() {
+        let (name, before, ledger) = cluster_processes.next().await?;
+        if before.scene != ledger.scene {
+            print(&step_line(&name, &ledger))?;
+        }
+    }
+    Ok(())
+}
+
+fn step_line(name: &str, ledger: &ClusterLedger) -> String {
+    let ClusterLedger { scene, running, waiting, nodes, .. } = ledger;
+    format!("{name}: {scene} ({running} pods run, {waiting} wait, {nodes} nodes)\n")
+}
+
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        // The reader has closed the pipe; the exit status still matters.
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.context("cannot write to standard output"),
+    }
+}
+
+async fn wait_at_most(wait: Option<Duration>) {
+    match wait {
+        Some(wait) => tokio::time::sleep(wait).await,
+        None => std::future::pending().await,
+    }
+}
+
+fn name(number: usize) -> String {
+    NAMES.get(number).map_or_else(|| format!("cluster-{}", number + 1), |name| (*name).to_owned())
+}
+
+/// A cloud that boots instances within seconds, has shortages, interrupts spot instances, loses
+/// answers and throttles fast callers.
+fn cloud_faults(plan: &Plan) -> FaultProfile {
+    FaultProfile {
+        seed: plan.seed,
+        boot_ms: (1_000, 2_500),
+        shutdown_ms: 800,
+        no_capacity: plan.no_capacity,
+        shortage_percent: 15,
+        interrupted_percent: 10,
+        interrupted_after_ms: (3_000, 6_000),
+        lost_answers_percent: 3,
+        calls: TokenBucket::new(40, 50),
+        list_lag_ms: 500,
+        ..FaultProfile::default()
+    }
+}
+
+fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    ServerComponents {
+        grpc: loopback(0),
+        http: loopback(plan.port),
+        authorizer: Arc::new(Authorizer::allow_all()),
+        certificates: None,
+        store: Arc::new(MemoryStore::new()),
+        own: None,
+        retention: Retention::default(),
+        cloud,
+        settings: controller::Settings {
+            batch_idle: Millis::new(500),
+            batch_max: Millis::from_secs(2),
+            retry_delay: Millis::from_secs(2),
+            disruption_pass_interval: Millis::from_secs(1),
+            unavailable_ttl: Millis::from_secs(20),
+            // No earlier process has used a number: the agents are as new as the server.
+            first_number: 1,
+            ..serve::settings()
+        },
+        lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
+        scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
+        session_memory: SessionMemory::default(),
+        region: REGION.to_owned(),
+        catalogue: None,
+        shared: std::collections::BTreeMap::new(),
+    }
+}

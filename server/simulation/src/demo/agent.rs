@@ -1,0 +1,201 @@
+//! A simulated cluster behind the agent's port: the API server of a real agent's view.
+//!
+//! The simulated cluster is a state machine without a clock; [`SimulatedApi::drive`] runs it on
+//! this machine's clock. Its changes reach the agent as a watch would send them; instructions
+//! arrive through the agent.
+
+pub mod decode;
+pub mod encode;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::kube::SimulatedCluster;
+use crate::kube::cluster::{Answer, Change};
+use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record};
+use controller::cluster::{ClusterSnapshot, Key, Object, Observation};
+use fleetwright_proto::v1;
+use model::Text;
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use store::clock;
+
+/// Batches of changes that the agent may lag behind. An agent that lags further takes a new
+/// snapshot.
+const CHANGES_BEHIND: usize = 4096;
+
+/// Maximum interval between two steps, so that setting the clock does not stall the simulation.
+const STEP: Duration = Duration::from_secs(1);
+
+/// A simulated cluster as an agent's [`Cluster`].
+pub(crate) struct SimulatedApi {
+    name: String,
+    state: Mutex<State>,
+    /// Wakes [`SimulatedApi::drive`] after a change.
+    changed: Notify,
+}
+
+struct State {
+    cluster: SimulatedCluster,
+    /// NodePools and EC2NodeClasses, which the simulated cluster does not store.
+    manifests: Vec<v1::ManifestRecord>,
+    /// Conditions of NodeClaims, which the simulated cluster does not store either; they are part
+    /// of snapshots. Equal lists are shared.
+    conditions: BTreeMap<Text, Arc<[v1::Condition]>>,
+    watcher: Option<mpsc::Sender<Vec<Record>>>,
+    /// Waiters for the end of a drain, by NodeClaim.
+    drains: BTreeMap<Text, Vec<oneshot::Sender<()>>>,
+    highest_epoch: u64,
+}
+
+impl SimulatedApi {
+    pub fn new(name: &str, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
+        let (conditions, drains) = (BTreeMap::new(), BTreeMap::new());
+        let state = State { cluster, manifests, conditions, watcher: None, drains, highest_epoch: 0 };
+        Self { name: name.to_owned(), state: Mutex::new(state), changed: Notify::new() }
+    }
+
+    /// Every critical section leaves a consistent state, so a poisoned lock guards one.
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads or changes the simulated cluster; the agent receives the changes.
+    pub fn with<T>(&self, act: impl FnOnce(&mut SimulatedCluster) -> T) -> T {
+        let result = act(&mut self.state().cluster);
+        self.changed.notify_one();
+        result
+    }
+
+    /// Runs the simulation forever.
+    pub(crate) async fn drive(&self) {
+        loop {
+            let next = self.state().step();
+            let wait = next.map_or(STEP, |at| clock::duration(at.duration_since(clock::now())));
+            tokio::select! {
+                () = tokio::time::sleep(wait.min(STEP)) => {}
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+impl State {
+    /// Handles due events and sends the changes; returns when the next event is due.
+    fn step(&mut self) -> Option<model::Timestamp> {
+        let changes = self.cluster.tick(clock::now());
+        let seen: Vec<Record> = changes.into_iter().filter_map(|change| self.convert(change)).collect();
+        if let Some(watcher) = self.watcher.take_if(|_| !seen.is_empty())
+            && watcher.try_send(seen).is_ok()
+        {
+            self.watcher = Some(watcher);
+        }
+        self.cluster.next_event()
+    }
+
+    fn convert(&mut self, change: Change) -> Option<Record> {
+        match change {
+            Change::Drained { claim } => {
+                for waiting in self.drains.remove(&claim).into_iter().flatten() {
+                    // The waiter may have been cancelled.
+                    let _gone = waiting.send(());
+                }
+                None
+            }
+            Change::Observed(Observation::Upsert(object)) => encode::object(&self.cluster, &object),
+            Change::Observed(Observation::Delete(key)) => {
+                if let Key::Claim(name) = &key {
+                    self.conditions.remove(name);
+                }
+                Some(encode::removal(&key))
+            }
+            Change::Observed(Observation::Snapshot(_)) => None,
+        }
+    }
+
+    fn snapshot_records(&mut self) -> Vec<Record> {
+        let ClusterSnapshot { pods, nodes, claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        let objects = namespaces.into_iter().map(Object::Namespace);
+        let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
+        let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(pods.into_iter().map(Object::Pod));
+        let claims = claims.iter().map(|claim| {
+            let conditions = self.conditions.get(&claim.name).map(|all| all.to_vec()).unwrap_or_default();
+            Record::plain(v1::change::Change::NodeClaim(encode::claim(claim, conditions)))
+        });
+        let manifests = self.manifests.iter().cloned().map(v1::change::Change::Manifest).map(Record::plain);
+        let mut encoder = encode::Encoder::default();
+        manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&self.cluster, &object))).collect()
+    }
+
+    fn set_conditions(&mut self, claim: Text, conditions: Vec<v1::Condition>) {
+        let known = self.conditions.values().find(|known| ***known == *conditions).cloned();
+        self.conditions.insert(claim, known.unwrap_or_else(|| conditions.into()));
+    }
+}
+
+impl Cluster for SimulatedApi {
+    fn identity(&self) -> Identity {
+        Identity { uid: format!("simulated-{}", self.name), kubernetes_version: "v1.35.0".to_owned() }
+    }
+
+    async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
+        let mut state = self.state();
+        state.step();
+        let (watcher, changes) = mpsc::channel(CHANGES_BEHIND);
+        let records = state.snapshot_records();
+        state.watcher = Some(watcher);
+        drop(state);
+        self.changed.notify_one();
+        Ok(ListWatch { records, changes })
+    }
+
+    async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
+        if decode::only_tells(&instruction) {
+            if let Some((claim, conditions)) = decode::conditions(&instruction) {
+                self.state().set_conditions(claim, conditions);
+            }
+            if let Some((claim, at)) = decode::pod_event(&instruction) {
+                self.state().cluster.record_pod_event_time(&claim, at);
+            }
+            return Done::ok();
+        }
+        let instruction = match decode::instruction(instruction) {
+            Ok(Some(instruction)) => instruction,
+            Ok(None) => {
+                return Done::failed(
+                    v1::Outcome::Unsupported,
+                    "the simulated cluster does not support this instruction",
+                );
+            }
+            Err(reason) => return Done::failed(v1::Outcome::Failed, reason),
+        };
+        let (done_sender, drained) = oneshot::channel();
+        {
+            let mut state = self.state();
+            match state.cluster.instruct(&instruction, clock::now()) {
+                Err(reason) => return Done::failed(v1::Outcome::NotFound, reason),
+                Ok(Answer::Unmet(reason)) => return Done::failed(v1::Outcome::PreconditionFailed, reason),
+                Ok(Answer::Done) => drop(done_sender),
+                Ok(Answer::Later) => {
+                    let claim = instruction.claim().cloned().unwrap_or_default();
+                    state.drains.entry(claim).or_default().push(done_sender);
+                }
+            }
+        }
+        self.changed.notify_one();
+        // For an immediate answer the sender was dropped.
+        let _at_once = drained.await;
+        Done::ok()
+    }
+
+    async fn highest_epoch(&self) -> Result<u64, ClusterError> {
+        Ok(self.state().highest_epoch)
+    }
+
+    async fn raise_epoch(&self, epoch: u64) -> Result<(), ClusterError> {
+        let mut state = self.state();
+        state.highest_epoch = state.highest_epoch.max(epoch);
+        Ok(())
+    }
+}

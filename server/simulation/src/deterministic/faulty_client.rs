@@ -1,0 +1,207 @@
+//! The store and cloud client of one process: each call takes time in both directions, and faults
+//! apply in between.
+//!
+//! If the process dies, a call that has not arrived is lost, and the answer of one that has arrived
+//! is lost.
+
+mod store;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex};
+
+use cloud::provider::{
+    CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
+};
+use futures::future::FutureExt;
+use model::Text;
+
+use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId, locked};
+use super::guard::Guard;
+use ::store::lease::Lease;
+use ::store::memory::MemoryStore;
+use ::store::{StoreError, StoreFuture};
+
+/// One-way latency to the store, least and most, in milliseconds.
+const STORE_MS: (i64, i64) = (1, 15);
+/// One-way latency to the cloud.
+const CLOUD_MS: (i64, i64) = (20, 600);
+
+/// Client of one process for store and cloud.
+pub(super) struct FaultyClient {
+    environment: Arc<Environment>,
+    process_id: ProcessId,
+    /// Cloud events that this process has not polled yet.
+    events: Mutex<VecDeque<CloudEvent>>,
+    /// Instances that existed at the last listing and that it lacks, while answers by id repeat it.
+    unlisted: Mutex<BTreeSet<Text>>,
+    off: Option<Guard>,
+}
+
+impl std::fmt::Debug for FaultyClient {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Port").field("me", &self.process_id).finish_non_exhaustive()
+    }
+}
+
+impl FaultyClient {
+    pub(super) fn new(environment: Arc<Environment>, process_id: ProcessId, off: Option<Guard>) -> Self {
+        Self { environment, process_id, events: Mutex::default(), unlisted: Mutex::default(), off }
+    }
+
+    /// Queues a cloud event for this process.
+    pub(super) fn push_event(&self, event: CloudEvent) {
+        locked(&self.events).push_back(event);
+    }
+
+    /// Whether events are queued.
+    pub(super) fn has_events(&self) -> bool {
+        !locked(&self.events).is_empty()
+    }
+
+    fn call_store<'a, T: Send + 'a>(
+        &'a self,
+        what: &'static str,
+        act: impl FnOnce(&'a MemoryStore) -> StoreFuture<'a, T> + Send + 'a,
+    ) -> StoreFuture<'a, T> {
+        async move {
+            let slow = self.environment.active_fault(EnvironmentFault::StoreSlow).unwrap_or(0);
+            self.environment.delay((STORE_MS.0 + slow, STORE_MS.1 + slow)).await;
+            if self.environment.active_fault(EnvironmentFault::StoreDown).is_some() {
+                self.environment.count_effect("store calls refused");
+                return Err(failed(what));
+            }
+            let answer = act(self.environment.store()).await;
+            self.environment.delay(STORE_MS).await;
+            if self.environment.fault_hits(EnvironmentFault::StoreAmbiguous) {
+                self.environment.count_effect("store answers lost");
+                return Err(failed(what));
+            }
+            answer
+        }
+        .boxed()
+    }
+
+    /// The lease as presented to the store; with the guard `store-epoch` off, as if it were
+    /// current.
+    fn presented_lease(&self, lease: &Lease) -> Lease {
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let held = self.environment.ledger().held.get(cluster).copied();
+        match (self.off, held) {
+            (Some(Guard::StoreEpoch), Some(held)) => {
+                Lease { epoch: held.epoch, owner: owner(held.by.process), ..lease.clone() }
+            }
+            _ => lease.clone(),
+        }
+    }
+
+    /// Checks the answer of a write under `lease`; one that the store should have rejected is
+    /// recorded.
+    fn check_write(&self, lease: &Lease, answer: Result<(), StoreError>) -> Result<(), StoreError> {
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let mut ledger = self.environment.ledger();
+        if answer.is_ok() && ledger.held.get(cluster).is_some_and(|held| held.epoch > lease.epoch) {
+            ledger.late_writes.insert(Text::from(cluster));
+        }
+        answer
+    }
+
+    /// Records what `list` lacks. With the guard `inspection` off, an answer by id repeats the
+    /// listing; with `lists` off as well, because a failed listing does no harm otherwise.
+    fn record_unlisted(&self, list: &[Instance]) {
+        if matches!(self.off, Some(Guard::Lists | Guard::Inspection)) {
+            let existing = self.environment.existing_instances().into_iter().map(|instance| instance.id);
+            let is_listed = |id: &Text| list.iter().any(|instance| instance.id == *id);
+            *locked(&self.unlisted) = existing.filter(|id| !is_listed(id)).collect();
+        }
+    }
+
+    fn record_call(&self, cluster: &Text, what: CloudAction) {
+        self.environment.ledger().calls.push(CloudCall { by: self.process_id, cluster: cluster.clone(), what });
+    }
+
+    async fn reach_cloud(&self) -> Result<(), CloudError> {
+        self.environment.delay(CLOUD_MS).await;
+        if self.environment.active_fault(EnvironmentFault::CloudThrottles).is_some() {
+            self.environment.count_effect("cloud calls throttled");
+            return Err(CloudError::RequestLimitExceeded { retry_after_ms: 2_000 });
+        }
+        Ok(())
+    }
+}
+
+/// Lease owner name of a process.
+pub(super) fn owner(process: usize) -> String {
+    format!("server-{process}")
+}
+
+fn failed(what: &'static str) -> StoreError {
+    StoreError::Database { what, source: sqlx::Error::PoolTimedOut }
+}
+
+impl CloudProvider for FaultyClient {
+    async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
+        let claim = request.claim.clone();
+        self.record_call(&request.cluster, CloudAction::Launch { claim });
+        self.reach_cloud().await?;
+        let lost = |effect| {
+            self.environment.count_effect(effect);
+            CloudError::Unknown { operation: Text::from("the launch") }
+        };
+        if self.environment.fault_hits(EnvironmentFault::CloudLost) && self.environment.next_rng().percent(50) {
+            return Err(lost("launches lost before"));
+        }
+        if self.environment.active_fault(EnvironmentFault::LaunchesRefused).is_some() {
+            self.environment.count_effect("launches refused");
+            let (operation, code) = (Text::from("CreateFleet"), Text::from("UnauthorizedOperation"));
+            return Err(CloudError::Refused { operation, code, message: "no permission".to_owned() });
+        }
+        self.environment.apply_capacity_faults();
+        let outcome = self.environment.cloud().launch(request, self.environment.now());
+        self.environment.delay(CLOUD_MS).await;
+        if self.environment.fault_hits(EnvironmentFault::CloudLost) {
+            return Err(lost("launches lost after"));
+        }
+        outcome
+    }
+
+    async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
+        let id = Text::from(instance_id(id));
+        self.record_call(&Text::from(owner.cluster), CloudAction::Terminate { id: id.clone() });
+        self.reach_cloud().await?;
+        let done = self.environment.cloud().terminate_owned(owner, &id, self.environment.now());
+        self.environment.delay(CLOUD_MS).await;
+        if self.environment.fault_hits(EnvironmentFault::CloudLost) {
+            self.environment.count_effect("terminations lost");
+            return Err(CloudError::Unknown { operation: Text::from("the termination") });
+        }
+        done
+    }
+
+    async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
+        self.reach_cloud().await?;
+        let instance = self.environment.cloud().describe(id).cloned()?;
+        let unlisted = locked(&self.unlisted).contains(id);
+        Ok(if unlisted { Instance { state: InstanceState::Terminated, ..instance } } else { instance })
+    }
+
+    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+        let list = self.list_all().await?;
+        Ok(list.into_iter().filter(|instance| instance.cluster.as_ref() == cluster).collect())
+    }
+
+    async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
+        self.reach_cloud().await?;
+        let list = match self.environment.listing() {
+            // Without the guard, what was read before the failure counts as the whole listing.
+            Err(_) if self.off == Some(Guard::Lists) => Vec::new(),
+            list => list?,
+        };
+        self.record_unlisted(&list);
+        self.environment.delay(CLOUD_MS).await;
+        Ok(list)
+    }
+
+    async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
+        Ok(locked(&self.events).drain(..).collect())
+    }
+}

@@ -1,0 +1,239 @@
+//! The store, through one process's faulty client.
+
+use std::time::Duration;
+
+use futures::future::FutureExt;
+use model::Text;
+use tokio::sync::watch;
+
+use super::FaultyClient;
+use crate::deterministic::environment::LeaseOwner;
+use crate::deterministic::guard::Guard;
+use store::counters::{CounterRow, RemoteCounters};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::listing::{ListedInstanceRow, StoredListing};
+use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replicas::ReplicaRow;
+use store::{Archive, Store, StoreFuture};
+
+impl Archive for FaultyClient {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
+        self.call_store("read decisions", move |store| store.decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
+        self.call_store("read a decision", move |store| store.decision(number))
+    }
+
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
+        self.call_store("read the log", move |store| store.log_segment(scope, segment))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
+        self.call_store("read blob", move |store| store.blob(hash))
+    }
+}
+
+impl Store for FaultyClient {
+    fn acquire_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        owner: &'a str,
+        seen: u64,
+        duration: Duration,
+    ) -> StoreFuture<'a, LeaseOutcome> {
+        self.call_store("take a lease", move |store| {
+            async move {
+                let mut answer = store.acquire_lease(scope, owner, seen, duration).await;
+                if let (Ok(LeaseOutcome::Granted { open, .. }), Some(Guard::Recovery)) = (&mut answer, self.off) {
+                    open.intents.clear();
+                }
+                if let (Ok(LeaseOutcome::Granted { lease, .. }), Some(cluster)) = (&answer, scope.cluster_name()) {
+                    let held = LeaseOwner { by: self.process_id, epoch: lease.epoch };
+                    self.environment.ledger().held.insert(Text::from(cluster), held);
+                }
+                answer
+            }
+            .boxed()
+        })
+    }
+
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
+        self.call_store("renew leases", move |store| store.renew_leases(leases, duration))
+    }
+
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
+        self.call_store("release leases", move |store| store.release_leases(leases))
+    }
+
+    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
+        self.call_store("request lease", move |store| store.request_lease(scope, by))
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
+        self.call_store("read cluster identity", move |store| store.cluster_identity(cluster))
+    }
+
+    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
+        self.call_store("bind cluster UID", move |store| {
+            async move { self.check_write(lease, store.bind_cluster_uid(&self.presented_lease(lease), uid).await) }
+                .boxed()
+        })
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.call_store("accept the UID of a cluster", move |store| store.accept_uid(cluster, uid, by))
+    }
+
+    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
+        self.call_store("write object counts", move |store| {
+            async move {
+                if self.off == Some(Guard::Extents) {
+                    return Ok(());
+                }
+                self.check_write(lease, store.put_extent(&self.presented_lease(lease), extent).await)
+            }
+            .boxed()
+        })
+    }
+
+    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
+        self.call_store("record a decision", move |store| {
+            async move { self.check_write(lease, store.record_decision(&self.presented_lease(lease), entry).await) }
+                .boxed()
+        })
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
+        self.call_store("begin an attempt", move |store| {
+            async move { self.check_write(lease, store.begin_attempt(&self.presented_lease(lease), intent).await) }
+                .boxed()
+        })
+    }
+
+    fn finish_attempt<'a>(
+        &'a self,
+        lease: &'a Lease,
+        claim: &'a str,
+        attempt: u32,
+        settlement: &'a AttemptOutcome,
+    ) -> StoreFuture<'a, ()> {
+        self.call_store("settle a launch", move |store| {
+            async move {
+                self.check_write(
+                    lease,
+                    store.finish_attempt(&self.presented_lease(lease), claim, attempt, settlement).await,
+                )
+            }
+            .boxed()
+        })
+    }
+
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
+        self.call_store("close launches", move |store| {
+            async move { self.check_write(lease, store.close_intents(&self.presented_lease(lease), claims).await) }
+                .boxed()
+        })
+    }
+
+    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
+        self.call_store("read past launches", move |store| store.recent_attempts(scope, within))
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
+        self.call_store("prune old rows", move |store| store.prune(retention))
+    }
+
+    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
+        self.call_store("write unavailable offerings", move |store| store.put_unavailable_offerings(region, entries))
+    }
+
+    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
+        self.call_store("read unavailable offerings", move |store| store.unavailable_offerings(region))
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
+        self.call_store("freeze", move |store| store.freeze(order))
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
+        self.call_store("thaw", move |store| store.thaw(id, by))
+    }
+
+    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
+        self.call_store("read freezes", |store| store.freezes())
+    }
+
+    fn put_listing<'a>(
+        &'a self,
+        lease: &'a Lease,
+        ago: Duration,
+        machines: &'a [ListedInstanceRow],
+    ) -> StoreFuture<'a, bool> {
+        self.call_store("write listing", move |store| store.put_listing(lease, ago, machines))
+    }
+
+    fn latest_listing<'a>(
+        &'a self,
+        scope: &'a Scope,
+        clusters: &'a [String],
+    ) -> StoreFuture<'a, Option<StoredListing>> {
+        self.call_store("read a listing", move |store| store.latest_listing(scope, clusters))
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.call_store("release a quarantine", move |store| store.release_quarantine(cluster, by))
+    }
+
+    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
+        self.call_store("read clusters", |store| store.clusters())
+    }
+
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.call_store("confirm removals", move |store| store.confirm_removals(cluster, by))
+    }
+
+    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        self.call_store("read confirmations", |store| store.removal_confirmations())
+    }
+
+    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        self.call_store("read releases", |store| store.quarantine_releases())
+    }
+
+    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
+        self.call_store("write counters", move |store| store.put_counters(process, machines, rows))
+    }
+
+    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
+        self.call_store("read remote counters", move |store| {
+            async move {
+                let remote = store.remote_counters(process, within).await;
+                if self.off == Some(Guard::RemoteCounters) { Ok(RemoteCounters::default()) } else { remote }
+            }
+            .boxed()
+        })
+    }
+
+    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        self.call_store("register replica", move |store| store.register_replica(row))
+    }
+
+    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
+        self.call_store("write an audit line", move |store| store.append_audit(entry))
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
+        self.call_store("read the audit", move |store| store.read_audit(limit, before))
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.environment.store().changes()
+    }
+
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        self.call_store("answer", |store| store.ping())
+    }
+}

@@ -1,0 +1,490 @@
+//! The invariants: those of every step, and those once the system is at rest. All are checked
+//! against the ground truth of cloud and clusters, none against the state of a server.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use cloud::provider::InstanceState;
+use cloud::simulated::LedgerEntry;
+use controller::cluster::{ClaimRecord, PodPhase};
+use model::resources::NODES;
+use model::{Millis, Resources, Text, Timestamp};
+
+use super::environment::{CloudAction, CloudCall};
+use super::setup::{BUDGET, RateBounds};
+use super::{SimCluster, Simulation};
+
+/// An instance without a NodeClaim must be gone after this: two rounds of garbage collection, the
+/// cloud's own time, and what faults add to both.
+const COLLECTION_BOUND: Millis = Millis::from_mins(20);
+
+/// A process may not know of a deleted NodeClaim for so long: a connection is cut for a minute at
+/// most.
+const DELETION_UNSEEN_FOR: Millis = Millis::from_secs(90);
+
+/// A broken invariant; names are those of cluster and object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Violation {
+    /// A launch was called for a NodeClaim that the cluster does not have.
+    LaunchBeforeClaim { cluster: Text, claim: Text },
+    /// Two instances were launched for one NodeClaim.
+    LaunchedTwice { cluster: Text, claim: Text },
+    /// An instance ran for long without a NodeClaim and without being drained.
+    Unclaimed { cluster: Text, instance: Text },
+    /// A process called the cloud for a cluster whose lease another process held.
+    FencedCall { cluster: Text, what: String },
+    /// The store took a write under an expired epoch.
+    LateWrite { cluster: Text },
+    /// A launch or removal was decided while the fleet was frozen.
+    DecidedFrozen { cluster: Text },
+    /// An agent carried out an instruction of an expired epoch.
+    OldEpoch { cluster: Text, instruction: Text, epoch: u64, highest: u64 },
+    /// Two processes sent instructions in one epoch.
+    TwoOwners { cluster: Text, epoch: u64 },
+    /// A NodePool exceeds its limits.
+    OverLimit { cluster: Text, pool: Text },
+    /// More nodes are removed at one time than the NodePool's budget allows.
+    OverBudget { cluster: Text, claims: Vec<Text> },
+    /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
+    PodBudgetBroken { cluster: Text },
+    /// More instances were launched or removed within a window than allowed.
+    OverCap { cluster: Text, what: &'static str },
+    /// A removal was decided although its launches fail.
+    RemovedWhileFailing { cluster: Text },
+    /// A removal was decided by a process that had read of the failing launches of others.
+    RemovedWhileOthersFail { cluster: Text },
+    /// A NodeClaim was deleted while its instance ran on.
+    Orphaned { cluster: Text, claim: Text },
+    /// A NodeClaim was deleted, with its Node, while pods ran on its instance.
+    RemovedInUse { cluster: Text, claim: Text },
+    /// An instance was terminated while pods ran on it that had not been evicted.
+    GivenBackInUse { cluster: Text, claim: Text },
+    /// A drain without cause began while pods ran on the node.
+    DrainedInUse { cluster: Text, claim: Text },
+    /// Events repeat without time passing.
+    Stuck { at: Timestamp },
+    /// At rest: a pod does not run.
+    NeverRan { cluster: Text, pod: String },
+    /// At rest: an instance has no NodeClaim.
+    Leaked { cluster: Text, instance: Text },
+    /// At rest: a NodeClaim has no instance.
+    Hollow { cluster: Text, claim: Text },
+    /// At rest: an empty node remains.
+    StillEmpty { cluster: Text, node: Text },
+    /// Empty nodes exist and none of them is removed.
+    EmptyTooLong { cluster: Text, nodes: Vec<Text> },
+    /// At rest: an instruction has no answer.
+    Unanswered { cluster: Text, instructions: usize },
+    /// At rest: a cluster has no owner.
+    Unowned { cluster: Text },
+}
+
+impl Violation {
+    /// Name of the invariant.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::LaunchBeforeClaim { .. } => "LaunchBeforeClaim",
+            Self::LaunchedTwice { .. } => "LaunchedTwice",
+            Self::Unclaimed { .. } => "Unclaimed",
+            Self::FencedCall { .. } => "FencedCall",
+            Self::LateWrite { .. } => "LateWrite",
+            Self::DecidedFrozen { .. } => "DecidedFrozen",
+            Self::OldEpoch { .. } => "OldEpoch",
+            Self::TwoOwners { .. } => "TwoOwners",
+            Self::OverLimit { .. } => "OverLimit",
+            Self::OverBudget { .. } => "OverBudget",
+            Self::PodBudgetBroken { .. } => "PodBudgetBroken",
+            Self::OverCap { .. } => "OverCap",
+            Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
+            Self::RemovedWhileOthersFail { .. } => "RemovedWhileOthersFail",
+            Self::Orphaned { .. } => "Orphaned",
+            Self::RemovedInUse { .. } => "RemovedInUse",
+            Self::GivenBackInUse { .. } => "GivenBackInUse",
+            Self::DrainedInUse { .. } => "DrainedInUse",
+            Self::Stuck { .. } => "Stuck",
+            Self::NeverRan { .. } => "NeverRan",
+            Self::Leaked { .. } => "Leaked",
+            Self::Hollow { .. } => "Hollow",
+            Self::StillEmpty { .. } => "StillEmpty",
+            Self::EmptyTooLong { .. } => "EmptyTooLong",
+            Self::Unanswered { .. } => "Unanswered",
+            Self::Unowned { .. } => "Unowned",
+        }
+    }
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // One sentence per invariant: object first, then what was violated.
+        match self {
+            Self::LaunchBeforeClaim { cluster, claim } => {
+                write!(f, "a launch was called for {cluster}/{claim}, which is no NodeClaim")
+            }
+            Self::LaunchedTwice { cluster, claim } => write!(f, "two instances were launched for {cluster}/{claim}"),
+            Self::Unclaimed { cluster, instance } => {
+                write!(
+                    f,
+                    "{instance} of {cluster} has run for {} min without a NodeClaim or a drain",
+                    COLLECTION_BOUND.as_mins()
+                )
+            }
+            Self::FencedCall { cluster, what } => {
+                write!(f, "a process without the lease of {cluster} called the cloud to {what}")
+            }
+            Self::LateWrite { cluster } => {
+                write!(f, "the store took a write for {cluster} under an expired epoch")
+            }
+            Self::DecidedFrozen { cluster } => {
+                write!(f, "{cluster}: a launch or removal was decided during a freeze")
+            }
+            Self::OldEpoch { cluster, instruction, epoch, highest } => {
+                write!(f, "{cluster} carried out {instruction} of epoch {epoch} after one of epoch {highest}")
+            }
+            Self::TwoOwners { cluster, epoch } => write!(f, "two processes instruct {cluster} in epoch {epoch}"),
+            Self::OverLimit { cluster, pool } => write!(f, "NodePool {pool} of {cluster} is over its limits"),
+            Self::OverBudget { cluster, claims } => {
+                write!(f, "{} of {cluster} are removed at once; the budget allows {BUDGET}", claims.join(" and "))
+            }
+            Self::PodBudgetBroken { cluster } => {
+                write!(f, "a pod in {cluster} was evicted against its PodDisruptionBudget")
+            }
+            Self::OverCap { cluster, what } => {
+                write!(f, "more instances {what} in {cluster} than the rate limit allows")
+            }
+            Self::RemovedWhileFailing { cluster } => {
+                write!(f, "a removal was decided in {cluster} by a process whose launches fail")
+            }
+            Self::RemovedWhileOthersFail { cluster } => {
+                write!(f, "a removal was decided in {cluster} although launches of others fail")
+            }
+            Self::Orphaned { cluster, claim } => {
+                write!(f, "NodeClaim {claim} of {cluster} was deleted while its instance ran on")
+            }
+            Self::RemovedInUse { cluster, claim } => {
+                write!(f, "NodeClaim {claim} of {cluster} was deleted under running pods")
+            }
+            Self::GivenBackInUse { cluster, claim } => {
+                write!(f, "the instance of {cluster}/{claim} was terminated under its pods")
+            }
+            Self::DrainedInUse { cluster, claim } => {
+                write!(f, "the node of {cluster}/{claim} is drained without cause under its pods")
+            }
+            Self::Stuck { at } => write!(f, "time does not advance beyond {} ms", at.as_millis()),
+            Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
+            Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
+            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
+            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and is not removed"),
+            Self::EmptyTooLong { cluster, nodes } => {
+                write!(f, "{} of {cluster} are empty and none of them is removed", nodes.join(" and "))
+            }
+            Self::Unanswered { cluster, instructions } => {
+                write!(f, "{instructions} instructions to {cluster} are not answered")
+            }
+            Self::Unowned { cluster } => write!(f, "{cluster} has no owner"),
+        }
+    }
+}
+
+/// State that the checks keep from step to step.
+#[derive(Debug, Default)]
+pub(super) struct CheckHistory {
+    /// Launched instances at the last check of limits.
+    launched: usize,
+    /// Launch times by cluster; kept only if rate bounds are checked.
+    launches: BTreeMap<Text, Vec<Timestamp>>,
+    /// NodeClaims with a launch call while they existed: cluster and name.
+    launch_called: BTreeSet<(Text, Text)>,
+    /// Since when instances have had neither a NodeClaim nor a drain.
+    unclaimed: BTreeMap<Text, Timestamp>,
+    /// Since when clusters have had empty nodes of which none is removed; kept only if checked.
+    empty: BTreeMap<Text, Timestamp>,
+}
+
+impl Simulation {
+    /// Checks the invariants of every step and, if `slow_checks`, those over time.
+    pub(super) fn check(&mut self, slow_checks: bool) {
+        // Each list is drained, so that a violation is reported once; a call is checked before it
+        // is recorded.
+        let calls = std::mem::take(&mut self.events.environment.ledger().calls);
+        for call in calls {
+            let found = self.check_call(&call);
+            self.violations.extend(found);
+            self.record_launch_order(call);
+        }
+        let late = std::mem::take(&mut self.events.environment.ledger().late_writes);
+        self.violations.extend(late.into_iter().map(|cluster| Violation::LateWrite { cluster }));
+        let frozen = std::mem::take(&mut self.events.environment.ledger().decided_frozen);
+        self.violations.extend(frozen.into_iter().map(|cluster| Violation::DecidedFrozen { cluster }));
+        let failing = std::mem::take(&mut self.events.environment.ledger().removed_despite_failures);
+        self.violations.extend(failing.into_iter().map(|cluster| Violation::RemovedWhileFailing { cluster }));
+        let elsewhere = std::mem::take(&mut self.events.environment.ledger().removed_despite_remote_failures);
+        self.violations.extend(elsewhere.into_iter().map(|cluster| Violation::RemovedWhileOthersFail { cluster }));
+        let launched = self.events.environment.cloud().ledger().launched_count();
+        if launched != self.history.launched {
+            self.record_launches(launched - self.history.launched);
+            self.history.launched = launched;
+            let doubles = self.events.environment.cloud().ledger().duplicate_launches();
+            let twice = |(cluster, claim)| Violation::LaunchedTwice { cluster, claim };
+            self.violations.extend(doubles.into_iter().map(twice));
+            let over: Vec<Violation> =
+                self.sim_clusters.iter().flat_map(|sim_cluster| self.over_limit(sim_cluster)).collect();
+            self.violations.extend(over);
+        }
+        for sim_cluster in &mut self.sim_clusters {
+            self.violations.extend(check_cluster_ledger(sim_cluster));
+        }
+        if slow_checks {
+            self.check_unclaimed();
+            self.check_empty_nodes();
+            let over = self.rate_bounds.map(|rate_bounds| self.over_rate_bounds(rate_bounds));
+            self.violations.extend(over.into_iter().flatten());
+        }
+    }
+
+    /// Runs with rate bounds have one cluster, so every launch is its.
+    fn record_launches(&mut self, count: usize) {
+        let (Some(_), Some(sim_cluster)) = (self.rate_bounds, self.sim_clusters.first()) else { return };
+        let now = self.events.now();
+        self.history.launches.entry(sim_cluster.name.clone()).or_default().extend(std::iter::repeat_n(now, count));
+    }
+
+    /// Clusters that exceed the rate bounds.
+    fn over_rate_bounds(&self, rate_bounds: RateBounds) -> Vec<Violation> {
+        let now = self.events.now();
+        let lately = |moments: &[Timestamp]| {
+            moments.iter().filter(|moment| now.duration_since(**moment) < rate_bounds.window).count()
+        };
+        let mut over = Vec::new();
+        for sim_cluster in &self.sim_clusters {
+            let launches = self.history.launches.get(&sim_cluster.name).map_or(0, |sales| lately(sales));
+            if launches > rate_bounds.launches {
+                over.push(Violation::OverCap { cluster: sim_cluster.name.clone(), what: "were launched" });
+            }
+            if lately(&sim_cluster.ledger.drains) > rate_bounds.removals {
+                over.push(Violation::OverCap { cluster: sim_cluster.name.clone(), what: "were removed" });
+            }
+        }
+        over
+    }
+
+    /// NodePools over their limits. Instances being removed do not count (Karpenter: limits apply
+    /// to active nodes), so an interrupted instance may be replaced at once.
+    fn over_limit(&self, sim_cluster: &SimCluster) -> Vec<Violation> {
+        let cloud = self.events.environment.cloud();
+        let stays = |entry: &&LedgerEntry| entry.interrupted.is_none() && is_running(&cloud, entry);
+        let staying: BTreeSet<&Text> =
+            cloud.ledger().active().filter(stays).map(|entry| &entry.instance.provider_id).collect();
+        let mut over = Vec::new();
+        for record in &sim_cluster.pools {
+            let mut used = Resources::new();
+            let counts = |claim: &&ClaimRecord| {
+                claim.pool == record.pool.name
+                    && staying.contains(&claim.provider_id)
+                    && !sim_cluster.cluster.is_draining(&claim.name)
+            };
+            for claim in sim_cluster.cluster.claims().filter(counts) {
+                used.add(&claim.capacity);
+                used.add(&Resources::from_iter([(NODES, 1)]));
+            }
+            if record.pool.limits.iter().any(|(name, limit)| used.get(name) > limit) {
+                over.push(Violation::OverLimit { cluster: sim_cluster.name.clone(), pool: record.pool.name.clone() });
+            }
+        }
+        over
+    }
+
+    fn check_call(&self, call: &CloudCall) -> Vec<Violation> {
+        let mut found = Vec::new();
+        let cluster = call.cluster.clone();
+        let held = self.events.environment.ledger().held.get(&cluster).copied();
+        if held.is_some_and(|held| held.by != call.by) {
+            found.push(Violation::FencedCall { cluster: cluster.clone(), what: describe_action(&call.what) });
+        }
+        let Some(sim_cluster) = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == cluster) else {
+            return found;
+        };
+        match &call.what {
+            CloudAction::Launch { claim } => {
+                if !sim_cluster.has_claim(claim) && !self.may_query_removed_claim(sim_cluster, claim) {
+                    found.push(Violation::LaunchBeforeClaim { cluster, claim: claim.clone() });
+                }
+            }
+            CloudAction::Terminate { id } => {
+                let cloud = self.events.environment.cloud();
+                let entry =
+                    cloud.ledger().active().find(|entry| entry.instance.id == *id && entry.interrupted.is_none());
+                let Some(entry) = entry.filter(|entry| is_running(&cloud, entry)) else { return found };
+                let claim = entry.instance.claim.clone();
+                if sim_cluster.cluster.running_on(&entry.instance.provider_id).next().is_some() {
+                    found.push(Violation::GivenBackInUse { cluster, claim });
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a launch may be called for a removed NodeClaim: a process that called before repeats
+    /// the call with the same token to learn its outcome, and a process that has just created the
+    /// NodeClaim cannot know of the removal.
+    fn may_query_removed_claim(&self, sim_cluster: &SimCluster, claim: &Text) -> bool {
+        let Some(at) = sim_cluster.ledger.removed_claims.get(claim) else { return false };
+        let asked = self.history.launch_called.contains(&(sim_cluster.name.clone(), claim.clone()));
+        asked || self.events.now().duration_since(*at) < DELETION_UNSEEN_FOR
+    }
+
+    fn record_launch_order(&mut self, call: CloudCall) {
+        let CloudAction::Launch { claim } = call.what else { return };
+        if self.sim_clusters.iter().any(|sim_cluster| sim_cluster.name == call.cluster && sim_cluster.has_claim(&claim))
+        {
+            self.history.launch_called.insert((call.cluster, claim));
+        }
+    }
+
+    /// One node is removed at a time; the others wait.
+    fn check_empty_nodes(&mut self) {
+        let Some(bound) = self.empty_for else { return };
+        let now = self.events.now();
+        for sim_cluster in &self.sim_clusters {
+            let nodes: Vec<Text> = sim_cluster.cluster.empty_nodes().cloned().collect();
+            let leaves = sim_cluster.cluster.claims().any(|claim| sim_cluster.cluster.is_draining(&claim.name));
+            if nodes.is_empty() || leaves {
+                self.history.empty.remove(&sim_cluster.name);
+                continue;
+            }
+            let since = *self.history.empty.entry(sim_cluster.name.clone()).or_insert(now);
+            if now.duration_since(since) >= bound {
+                self.violations.insert(Violation::EmptyTooLong { cluster: sim_cluster.name.clone(), nodes });
+            }
+        }
+    }
+
+    /// A drain takes as long as PodDisruptionBudgets require; whether it ends is checked at rest.
+    fn check_unclaimed(&mut self) {
+        let now = self.events.now();
+        let mut unclaimed = self.unclaimed();
+        unclaimed.retain(|(cluster, instance)| !self.is_being_drained(cluster, instance));
+        self.history.unclaimed.retain(|id, _| unclaimed.iter().any(|(_, instance)| instance == id));
+        for (cluster, instance) in unclaimed {
+            let since = *self.history.unclaimed.entry(instance.clone()).or_insert(now);
+            if now.duration_since(since) >= COLLECTION_BOUND {
+                self.violations.insert(Violation::Unclaimed { cluster, instance });
+            }
+        }
+    }
+
+    /// Whether an instance is being drained.
+    fn is_being_drained(&self, cluster: &Text, instance: &Text) -> bool {
+        let cloud = self.events.environment.cloud();
+        let Ok(known) = cloud.describe(instance) else { return false };
+        let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == *cluster);
+        sim_cluster.is_some_and(|sim_cluster| {
+            let pods_left = sim_cluster.cluster.running_on(&known.provider_id).next().is_some();
+            pods_left && sim_cluster.cluster.is_machine_draining(&known.provider_id)
+        })
+    }
+
+    /// Running instances without a NodeClaim: cluster and instance.
+    fn unclaimed(&self) -> Vec<(Text, Text)> {
+        let cloud = self.events.environment.cloud();
+        let mut found = Vec::new();
+        for entry in cloud.ledger().active().filter(|entry| is_running(&cloud, entry)) {
+            let instance = &entry.instance;
+            let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == instance.cluster);
+            if sim_cluster
+                .is_none_or(|sim_cluster| sim_cluster.cluster.claims().all(|claim| claim.name != instance.claim))
+            {
+                found.push((instance.cluster.clone(), instance.id.clone()));
+            }
+        }
+        found
+    }
+
+    /// The invariants at rest that do not hold.
+    pub(super) fn violations_at_rest(&self) -> BTreeSet<Violation> {
+        let leaked = self.unclaimed().into_iter().map(|(cluster, instance)| Violation::Leaked { cluster, instance });
+        let mut violations_at_rest: BTreeSet<Violation> = leaked.collect();
+        for sim_cluster in &self.sim_clusters {
+            violations_at_rest.extend(self.cluster_violations_at_rest(sim_cluster));
+        }
+        violations_at_rest
+    }
+
+    fn cluster_violations_at_rest(&self, sim_cluster: &SimCluster) -> Vec<Violation> {
+        let cluster = &sim_cluster.name;
+        let mut violations_at_rest = Vec::new();
+        let pods = sim_cluster.cluster.pods().filter(|pod| pod.daemon.is_none() && pod.phase != PodPhase::Running);
+        violations_at_rest
+            .extend(pods.map(|pod| Violation::NeverRan { cluster: cluster.clone(), pod: pod.key.to_string() }));
+        let empty = sim_cluster.cluster.empty_nodes();
+        violations_at_rest
+            .extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
+        let alive: BTreeSet<Text> = {
+            let cloud = self.events.environment.cloud();
+            cloud.ledger().active().map(|entry| entry.instance.provider_id.clone()).collect()
+        };
+        let hollow = sim_cluster.cluster.claims().filter(|claim| !alive.contains(&claim.provider_id));
+        violations_at_rest
+            .extend(hollow.map(|claim| Violation::Hollow { cluster: cluster.clone(), claim: claim.name.clone() }));
+        // The owner by the store's answers must run and have an open session.
+        let held = self.events.environment.ledger().held.get(cluster).copied();
+        let owner = held.and_then(|held| {
+            let process = self.processes.get(held.by.process).filter(|process| process.id() == held.by)?;
+            process.server.as_ref()?.sessions.get(cluster)
+        });
+        match owner {
+            Some(session) if session.is_open() => {
+                if session.pending_instructions() > 0 {
+                    let instructions = session.pending_instructions();
+                    violations_at_rest.push(Violation::Unanswered { cluster: cluster.clone(), instructions });
+                }
+            }
+            _ => violations_at_rest.push(Violation::Unowned { cluster: cluster.clone() }),
+        }
+        violations_at_rest
+    }
+}
+
+fn is_running(cloud: &cloud::simulated::SimulatedCloud, entry: &LedgerEntry) -> bool {
+    cloud
+        .describe(&entry.instance.id)
+        .is_ok_and(|known| matches!(known.state, InstanceState::Pending | InstanceState::Running))
+}
+
+fn describe_action(what: &CloudAction) -> String {
+    match what {
+        CloudAction::Launch { claim } => format!("launch an instance for {claim}"),
+        CloudAction::Terminate { id } => format!("terminate {id}"),
+    }
+}
+
+/// Violations in the ledger of a cluster.
+fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
+    let cluster = &sim_cluster.name;
+    let old = sim_cluster.ledger.outdated.drain(..).map(|(instruction, epoch, highest)| Violation::OldEpoch {
+        cluster: cluster.clone(),
+        instruction,
+        epoch,
+        highest,
+    });
+    let mut found: Vec<Violation> = old.collect();
+    let orphaned = std::mem::take(&mut sim_cluster.ledger.orphaned).into_iter();
+    found.extend(orphaned.map(|claim| Violation::Orphaned { cluster: cluster.clone(), claim }));
+    let used = std::mem::take(&mut sim_cluster.ledger.drained_in_use).into_iter();
+    found.extend(used.map(|claim| Violation::DrainedInUse { cluster: cluster.clone(), claim }));
+    let in_use = std::mem::take(&mut sim_cluster.ledger.removed_in_use).into_iter();
+    found.extend(in_use.map(|claim| Violation::RemovedInUse { cluster: cluster.clone(), claim }));
+    let two = sim_cluster.ledger.owners.iter().filter(|(_, owners)| owners.len() > 1);
+    found.extend(two.map(|(epoch, _)| Violation::TwoOwners { cluster: cluster.clone(), epoch: *epoch }));
+    if sim_cluster.cluster.ledger().budgets_violated > 0 {
+        found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
+    }
+    if sim_cluster.ledger.leaving.len() > BUDGET as usize {
+        let has_node = |claim: &Text| sim_cluster.cluster.has_node_for(claim);
+        sim_cluster.ledger.leaving.retain(has_node);
+        if sim_cluster.ledger.leaving.len() > BUDGET as usize {
+            let claims = sim_cluster.ledger.leaving.iter().cloned().collect();
+            found.push(Violation::OverBudget { cluster: cluster.clone(), claims });
+        }
+    }
+    found
+}

@@ -1,0 +1,321 @@
+//! A simulated cluster: workloads, a scheduler, kubelets, DaemonSets and an agent's actions, as one
+//! state machine on the caller's clock.
+//!
+//! [`SimulatedCluster::instruct`] does what an agent would do against an API server,
+//! [`SimulatedCluster::tick`] advances time, and both fill an outbox of [`Change`]s: what a watch
+//! would deliver. NodePools are not part of it; the caller adds them to snapshots. Its
+//! [`ClusterLedger`] records which pods ever ran.
+//!
+//! The scheduler evaluates taints, selectors, required node affinity, host ports and resources, and
+//! prefers nodes with more free resources, as kube-scheduler does by default. Only the planner
+//! evaluates constraints between pods.
+//!
+//! Instances are not part of it either: the caller reports a terminated one
+//! ([`SimulatedCluster::mark_machine_gone`]), and its Node is removed later, as a cloud controller
+//! would do it.
+//!
+//! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join,
+//! pods that start), `actions` (instructions), `eviction` (PodDisruptionBudgets), [`ledger`].
+
+mod actions;
+mod eviction;
+mod kubelet;
+pub mod ledger;
+mod scheduler;
+pub mod settings;
+mod workload;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use cloud::simulated::SeededRng;
+use controller::cluster::{
+    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
+    PodPhase, PodRecord,
+};
+use model::{Millis, Resources, Text, Timestamp};
+
+pub(crate) use actions::Answer;
+pub(crate) use ledger::ClusterLedger;
+pub(crate) use settings::ClusterSettings;
+pub(crate) use workload::{Workload, pod_spec};
+
+/// What a watch delivers, or the late answer to an instruction.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// An object changed.
+    Observed(Observation),
+    /// The drain of this NodeClaim's Node has ended.
+    Drained {
+        /// NodeClaim of the drained Node.
+        claim: Text,
+    },
+}
+
+/// A simulated cluster, deterministic by seed.
+#[derive(Debug, Clone)]
+pub struct SimulatedCluster {
+    settings: ClusterSettings,
+    rng: SeededRng,
+    pods: BTreeMap<PodKey, PodRecord>,
+    nodes: BTreeMap<Text, NodeRecord>,
+    claims: BTreeMap<Text, ClaimRecord>,
+    daemons: Vec<DaemonRecord>,
+    namespaces: BTreeSet<Text>,
+    workloads: BTreeMap<Text, workload::WorkloadState>,
+    /// Manifests of pods, by `ReplicaSet/<name>` or `DaemonSet/<name>`.
+    manifests: BTreeMap<Text, Text>,
+    /// Pods on each node; derived from `pods`.
+    on_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    /// Pods without a node; derived from `pods`.
+    unbound: BTreeSet<PodKey>,
+    /// Nominated nodes of pods (`status.nominatedNodeName`).
+    nominated: BTreeMap<PodKey, Text>,
+    /// Free resources of each node; derived from `pods`.
+    free: BTreeMap<Text, Resources>,
+    /// Drains in progress, by NodeClaim: the Node, and the deadline after which pods are deleted.
+    drains: BTreeMap<Text, (Text, Option<Timestamp>)>,
+    /// PodDisruptionBudgets: minimum number of running pods, by workload.
+    min_running: BTreeMap<Text, usize>,
+    /// Provider ids of terminated instances.
+    terminated_instances: BTreeSet<Text>,
+    /// Whether kubelets of new machines join this cluster.
+    kubelets_join: bool,
+    event_queue: BTreeSet<(Timestamp, u64, ClusterEvent)>,
+    sequence: u64,
+    /// Whether the scheduler may find a pod to bind.
+    dirty: bool,
+    outbox: Vec<Change>,
+    ledger: ClusterLedger,
+}
+
+/// A scheduled event inside the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum ClusterEvent {
+    /// The Node of a NodeClaim joins.
+    JoinNode(Text),
+    /// A node becomes ready.
+    NodeReady(Text),
+    /// A node's startup taints are removed by their owner.
+    RemoveStartupTaints(Text),
+    /// A pod starts running.
+    StartPod(PodKey, Text),
+    /// A terminating pod is removed.
+    RemovePod(PodKey, Text),
+    /// A drain evicts further pods.
+    ContinueDrain(Text),
+    /// The Node of a terminated instance is removed.
+    RemoveNode(Text),
+}
+
+impl SimulatedCluster {
+    /// An empty cluster.
+    #[must_use]
+    pub fn new(settings: ClusterSettings) -> Self {
+        Self {
+            rng: SeededRng::new(settings.seed).child("cluster"),
+            settings,
+            pods: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            daemons: Vec::new(),
+            namespaces: BTreeSet::new(),
+            workloads: BTreeMap::new(),
+            manifests: BTreeMap::new(),
+            on_node: BTreeMap::new(),
+            unbound: BTreeSet::new(),
+            nominated: BTreeMap::new(),
+            free: BTreeMap::new(),
+            drains: BTreeMap::new(),
+            min_running: BTreeMap::new(),
+            terminated_instances: BTreeSet::new(),
+            kubelets_join: true,
+            event_queue: BTreeSet::new(),
+            sequence: 0,
+            dirty: false,
+            outbox: Vec::new(),
+            ledger: ClusterLedger::default(),
+        }
+    }
+
+    /// A cluster in the same state that draws its random values from another seed. Texts are shared
+    /// with this one.
+    #[must_use]
+    pub fn copy(&self, seed: u64) -> Self {
+        let settings = ClusterSettings { seed, ..self.settings };
+        Self { rng: SeededRng::new(seed).child("cluster"), settings, ..self.clone() }
+    }
+
+    /// Adds a DaemonSet; every suitable node gets its pod.
+    pub(crate) fn add_daemon(&mut self, workload: Workload) {
+        let Workload { namespace, name, manifest, shape, labels, .. } = workload;
+        self.manifests.insert(format!("DaemonSet/{name}").into(), manifest);
+        let daemon = DaemonRecord { namespace, name, shape, labels };
+        self.add_namespace(&daemon.namespace);
+        self.emit(Object::Daemon(daemon.clone()));
+        self.daemons.push(daemon);
+        for node in self.nodes.keys().cloned().collect::<Vec<_>>() {
+            self.start_daemons(&node, Timestamp::default());
+        }
+    }
+
+    fn add_namespace(&mut self, name: &Text) {
+        if self.namespaces.insert(name.clone()) {
+            let namespace = self.namespace(name);
+            self.emit(Object::Namespace(namespace));
+        }
+    }
+
+    fn namespace(&self, name: &Text) -> NamespaceRecord {
+        let label = (Text::from("kubernetes.io/metadata.name"), name.clone());
+        NamespaceRecord { name: name.clone(), labels: [label].into_iter().collect() }
+    }
+
+    /// All objects, as a first list would return them. The outbox is emptied except for ended
+    /// drains: the snapshot covers it.
+    pub fn snapshot(&mut self) -> ClusterSnapshot {
+        self.outbox.retain(|change| matches!(change, Change::Drained { .. }));
+        ClusterSnapshot {
+            pods: self.pods.values().cloned().collect(),
+            nodes: self.nodes.values().cloned().collect(),
+            claims: self.claims.values().cloned().collect(),
+            pools: Vec::new(),
+            daemons: self.daemons.clone(),
+            namespaces: self.namespaces.iter().map(|name| self.namespace(name)).collect(),
+            ..ClusterSnapshot::default()
+        }
+    }
+
+    /// Time of the next scheduled event.
+    #[must_use]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        self.event_queue.first().map(|(at, _, _)| *at)
+    }
+
+    /// Advances time to `now`; returns the changes since the last call.
+    pub fn tick(&mut self, now: Timestamp) -> Vec<Change> {
+        while self.event_queue.first().is_some_and(|(at, _, _)| *at <= now) {
+            if let Some((at, _, event)) = self.event_queue.pop_first() {
+                self.apply_event(event, at);
+                self.schedule(at);
+            }
+        }
+        self.schedule(now);
+        std::mem::take(&mut self.outbox)
+    }
+
+    fn apply_event(&mut self, event: ClusterEvent, at: Timestamp) {
+        match event {
+            ClusterEvent::JoinNode(claim) => self.join_node(&claim, at),
+            ClusterEvent::NodeReady(node) => self.mark_node_ready(&node, at),
+            ClusterEvent::RemoveStartupTaints(node) => self.remove_startup_taints(&node, at),
+            ClusterEvent::StartPod(pod, uid) => self.start_pod(&pod, &uid, at),
+            ClusterEvent::RemovePod(pod, uid) => self.remove_pod(&pod, &uid, at),
+            ClusterEvent::ContinueDrain(claim) => self.continue_drain(&claim, at),
+            ClusterEvent::RemoveNode(node) => self.remove_node(&node, at),
+        }
+    }
+
+    fn schedule_event(&mut self, now: Timestamp, wait_ms: i64, event: ClusterEvent) {
+        self.sequence += 1;
+        self.event_queue.insert((now + Millis::new(wait_ms), self.sequence, event));
+    }
+
+    fn emit(&mut self, object: Object) {
+        self.outbox.push(Change::Observed(Observation::upsert(object)));
+    }
+
+    fn emit_deletion(&mut self, key: Key) {
+        self.outbox.push(Change::Observed(Observation::Delete(key)));
+    }
+
+    fn emit_node(&mut self, name: &Text) {
+        if let Some(node) = self.nodes.get(name).cloned() {
+            self.emit(Object::Node(node));
+        }
+    }
+
+    /// Manifest of the pods of `workload`, which a pod has as `ReplicaSet/<name>` or
+    /// `DaemonSet/<name>`; empty when there is no such workload.
+    #[must_use]
+    pub(crate) fn pod_manifest(&self, workload: &str) -> Text {
+        self.manifests.get(workload).cloned().unwrap_or_default()
+    }
+
+    /// Pods, by namespace and name.
+    pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
+        self.pods.values()
+    }
+
+    /// Nodes, by name.
+    pub fn nodes(&self) -> impl Iterator<Item = &NodeRecord> {
+        self.nodes.values()
+    }
+
+    /// NodeClaims, by name.
+    pub fn claims(&self) -> impl Iterator<Item = &ClaimRecord> {
+        self.claims.values()
+    }
+
+    /// Pods without a node.
+    pub fn waiting(&self) -> impl Iterator<Item = &PodKey> {
+        self.unbound.iter()
+    }
+
+    /// Nodes of NodeClaims without pods other than those of DaemonSets.
+    pub fn empty_nodes(&self) -> impl Iterator<Item = &Text> {
+        let provided: BTreeSet<&Text> = self.claims.values().map(|claim| &claim.provider_id).collect();
+        let claimed = self.nodes.values().filter(move |node| provided.contains(&node.provider_id));
+        claimed.map(|node| &node.name).filter(|name| self.has_no_workload_pods(name))
+    }
+
+    fn has_no_workload_pods(&self, node: &Text) -> bool {
+        let pods = self.on_node.get(node).into_iter().flatten();
+        pods.filter_map(|key| self.pods.get(key)).all(|pod| pod.daemon.is_some())
+    }
+
+    /// Running pods on the machine of `claim`, without DaemonSet pods.
+    pub(crate) fn running_for(&self, claim: &str) -> impl Iterator<Item = &PodRecord> {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        provider.into_iter().flat_map(|provider| self.running_on(provider))
+    }
+
+    /// Running pods on the instance with this provider id, without DaemonSet pods and with or
+    /// without a NodeClaim.
+    pub(crate) fn running_on(&self, provider_id: &str) -> impl Iterator<Item = &PodRecord> {
+        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id).map(|node| &node.name);
+        let pods = node.and_then(|node| self.on_node.get(node)).into_iter().flatten();
+        let pods = pods.filter_map(|key| self.pods.get(key));
+        pods.filter(|pod| pod.daemon.is_none() && !pod.terminating && pod.phase == PodPhase::Running)
+    }
+
+    /// Whether the machine of `claim` has a Node.
+    #[must_use]
+    pub(crate) fn has_node_for(&self, claim: &str) -> bool {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
+    }
+
+    /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
+    #[must_use]
+    pub(crate) fn is_draining(&self, claim: &str) -> bool {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        provider.is_some_and(|provider| self.is_machine_draining(provider))
+    }
+
+    /// Whether the Node of an instance has the drain taint, by provider id and with or without a
+    /// NodeClaim.
+    #[must_use]
+    pub(crate) fn is_machine_draining(&self, provider_id: &str) -> bool {
+        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id);
+        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == actions::DISRUPTED))
+    }
+
+    /// Ground truth of this cluster.
+    #[must_use]
+    pub fn ledger(&self) -> &ClusterLedger {
+        &self.ledger
+    }
+}
+
+#[cfg(test)]
+mod tests;

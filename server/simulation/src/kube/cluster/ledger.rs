@@ -1,0 +1,75 @@
+//! Ground truth of a cluster: which pods were created, ran and were removed; which nodes joined and
+//! were removed.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use controller::cluster::PodKey;
+use model::{Text, Timestamp};
+
+/// Counters and names since the start, without DaemonSet pods.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterLedger {
+    /// Pods created.
+    pub pods_created: u64,
+    /// Pods that started running.
+    pub pods_ran: u64,
+    /// Pods evicted.
+    pub(crate) pods_evicted: u64,
+    /// Pods evicted although a PodDisruptionBudget allowed no disruption and no deadline had
+    /// passed.
+    pub(crate) budgets_violated: u64,
+    /// Nodes that joined.
+    pub(crate) nodes_joined: u64,
+    /// Nodes that were removed.
+    pub(crate) nodes_removed: u64,
+    /// Longest time from creation to running, in milliseconds.
+    pub longest_wait_ms: i64,
+    /// Existing pods that have not run yet, with their creation time.
+    not_run: BTreeMap<PodKey, Timestamp>,
+    /// Pods removed before they ran.
+    withdrawn: u64,
+    /// Existing Nodes.
+    nodes: BTreeSet<Text>,
+}
+
+impl ClusterLedger {
+    pub(super) fn record_created(&mut self, pod: &PodKey, at: Timestamp) {
+        self.pods_created += 1;
+        self.not_run.insert(pod.clone(), at);
+    }
+
+    pub(super) fn record_running(&mut self, pod: &PodKey, at: Timestamp) {
+        if let Some(made) = self.not_run.remove(pod) {
+            self.pods_ran += 1;
+            self.longest_wait_ms = self.longest_wait_ms.max(at.duration_since(made).get());
+        }
+    }
+
+    pub(super) fn record_removed(&mut self, pod: &PodKey) {
+        if self.not_run.remove(pod).is_some() {
+            self.withdrawn += 1;
+        }
+    }
+
+    pub(super) fn record_node_joined(&mut self, node: &Text) {
+        self.nodes_joined += 1;
+        self.nodes.insert(node.clone());
+    }
+
+    pub(super) fn record_node_removed(&mut self, node: &Text) {
+        if self.nodes.remove(node) {
+            self.nodes_removed += 1;
+        }
+    }
+
+    /// Existing pods that have not run yet, by namespace and name.
+    pub(crate) fn never_ran(&self) -> impl Iterator<Item = &PodKey> {
+        self.not_run.keys()
+    }
+
+    /// Pods removed, by their workload or with their node, before they ran.
+    #[must_use]
+    pub fn withdrawn(&self) -> u64 {
+        self.withdrawn
+    }
+}

@@ -1,0 +1,17 @@
+//! Simulated worlds around the real programs. Only the program's `demo` and `simulate` commands and
+//! tests depend on this crate.
+//!
+//! Reading order: [`kube`] (a simulated cluster), [`deterministic`] (the whole system under faults
+//! on a virtual clock, by seed), [`simulated_cloud`] (the simulated cloud as a process), [`demo`]
+//! (the whole system on one host), [`crashes`] (server processes killed during launches), [`load`]
+//! (many clusters at once); [`processes`] starts server and cloud processes for the latter two.
+
+#![expect(missing_docs, reason = "the program and tests alone use this crate; its fields say what they are")]
+
+pub mod crashes;
+pub mod demo;
+pub mod deterministic;
+pub mod kube;
+pub mod load;
+pub mod processes;
+pub mod simulated_cloud;

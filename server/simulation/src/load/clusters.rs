@@ -1,0 +1,253 @@
+//! Clusters with full nodes, and bursts of pods that do not fit.
+//!
+//! All clusters are copies of one and share its strings: a cluster costs only what differs. An idle
+//! cluster uses no processor time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::kube::SimulatedCluster;
+use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
+use agent::Target;
+use controller::cluster::{LaunchedFacts, PodKey};
+use controller::{ClaimOrder, Instruction};
+use fleetwright_proto::v1;
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
+use model::resources::{CPU, MEMORY, PODS};
+use model::{Labels, Millis, Requirements, Resources, Text};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::Plan;
+use crate::demo::SimulatedApi;
+use crate::demo::manifests::{self, one_of};
+use store::clock;
+
+/// Age of the clusters: everything in them has settled.
+const AGE: Millis = Millis::from_hours(1);
+
+pub(super) struct Clusters {
+    all: Vec<Arc<SimulatedApi>>,
+    /// Whether bursts are generated; the pods of the last one stay.
+    bursting: watch::Sender<Option<bool>>,
+    _tasks: JoinSet<()>,
+}
+
+impl Clusters {
+    pub(super) fn start(plan: &Plan, target: &str) -> Self {
+        let (bursting, _) = watch::channel(None);
+        let mut tasks = JoinSet::new();
+        let mut all = Vec::new();
+        let run = clock::now().as_millis();
+        let first = full_cluster(plan);
+        for number in 0..plan.clusters {
+            let name = format!("load-{run:x}-{number}");
+            let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
+            let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
+            all.push(Arc::clone(&api));
+            // Bursts of different clusters are spread evenly over the period.
+            let offset = plan.period.mul_f64(number as f64 / plan.clusters.max(1) as f64);
+            let target = Target {
+                server: target.to_owned(),
+                credentials: agent::config::Credentials::default(),
+                cluster_name: name,
+                region: "us-east-1".to_owned(),
+                karpenter_absent: false,
+                seed,
+            };
+            let pattern = ArrivalPattern { offset, period: plan.period, pods: plan.burst };
+            tasks.spawn(run_cluster(api, target, pattern, bursting.subscribe()));
+        }
+        Self { all, bursting, _tasks: tasks }
+    }
+
+    /// Starts the bursts.
+    pub(super) fn burst(&self) {
+        self.bursting.send_replace(Some(true));
+    }
+
+    /// Stops the bursts; existing pods stay.
+    pub(super) fn stop_bursts(&self) {
+        self.bursting.send_replace(Some(false));
+    }
+
+    /// Longest time from a pod's creation to its running, in milliseconds.
+    pub(super) fn longest_wait(&self) -> i64 {
+        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.ledger().longest_wait_ms);
+        self.all.iter().map(of_one).max().unwrap_or(0)
+    }
+
+    /// Created pods, including the initial ones, and pods of bursts that do not run.
+    pub(super) fn pods(&self) -> (u64, usize) {
+        let is_burst = |key: &PodKey| key.name.starts_with("burst-");
+        let of_one = |api: &Arc<SimulatedApi>| {
+            api.with(|cluster| {
+                let waiting = cluster.ledger().never_ran().filter(|key| is_burst(key)).count();
+                (cluster.ledger().pods_created, waiting)
+            })
+        };
+        self.all.iter().map(of_one).fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+}
+
+/// Timing and size of a cluster's bursts.
+#[derive(Debug, Clone, Copy)]
+struct ArrivalPattern {
+    /// Delay of the first burst.
+    offset: Duration,
+    period: Duration,
+    pods: usize,
+}
+
+async fn run_cluster(
+    api: Arc<SimulatedApi>,
+    target: Target,
+    pattern: ArrivalPattern,
+    bursting: watch::Receiver<Option<bool>>,
+) {
+    tokio::select! {
+        () = api.drive() => {}
+        () = bursts(&api, pattern, bursting) => {}
+        _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
+    }
+}
+
+/// Creates and deletes bursts until they are stopped.
+async fn bursts(api: &SimulatedApi, pattern: ArrivalPattern, mut bursting: watch::Receiver<Option<bool>>) {
+    if bursting.wait_for(Option::is_some).await.is_err() {
+        return std::future::pending().await;
+    }
+    let mut ended = async move || bursting.wait_for(|wanted| *wanted == Some(false)).await.is_ok();
+    let mut wait = pattern.offset;
+    loop {
+        for replicas in [pattern.pods, 0] {
+            if tokio::time::timeout(wait, ended()).await.is_ok() {
+                return std::future::pending().await;
+            }
+            wait = pattern.period / 2;
+            api.with(|cluster| cluster.scale(&workload("burst", 2_000), replicas, clock::now()));
+        }
+    }
+}
+
+/// A cluster with nodes full of running pods.
+fn full_cluster(plan: &Plan) -> SimulatedCluster {
+    let mut cluster = SimulatedCluster::new(settings(plan.seed));
+    let born = clock::now() - AGE;
+    for node in 0..plan.nodes {
+        let claim = Text::from(format!("base-{node}"));
+        for instruction in [create(&claim), launched(&claim, node)] {
+            let _told = cluster.instruct(&instruction, born);
+        }
+    }
+    // Instances join within a minute; then they are registered and initialized as a server would.
+    let joined = born + Millis::from_mins(2);
+    drop(cluster.tick(joined));
+    let names: Vec<(Text, Text)> =
+        cluster.nodes().map(|node| (Text::from(node.name.trim_start_matches("ip-")), node.name.clone())).collect();
+    for (claim, node) in names {
+        let register = Instruction::RegisterNode {
+            claim: claim.clone(),
+            node: node.clone(),
+            labels: Labels::new(),
+            taints: Vec::new(),
+            nominations: Vec::new(),
+        };
+        for instruction in [register, Instruction::InitializeNode { claim, node }] {
+            let _told = cluster.instruct(&instruction, joined);
+        }
+    }
+    let each = 15_000 * i64::try_from(plan.nodes).unwrap_or(0) / i64::try_from(plan.pods.max(1)).unwrap_or(1);
+    cluster.scale(&workload("base", each), plan.pods, joined);
+    drop(cluster.tick(joined + Millis::from_mins(2)));
+    cluster
+}
+
+/// The whole lifecycle of an instance, from pending pods to removal, fits into the minute between
+/// two bursts.
+fn settings(seed: u64) -> ClusterSettings {
+    ClusterSettings {
+        seed,
+        join_ms: (3_000, 8_000),
+        ready_ms: (500, 2_000),
+        startup_ms: (500, 1_000),
+        start_ms: (500, 1_500),
+        grace_ms: (500, 1_500),
+        node_gone_ms: (500, 1_500),
+        ..ClusterSettings::default()
+    }
+}
+
+/// An instance with 16 processors, 15.5 of them allocatable.
+fn create(claim: &Text) -> Instruction {
+    Instruction::CreateClaim(ClaimOrder {
+        name: claim.clone(),
+        pool: Text::from("load"),
+        node_class: Text::from("default"),
+        labels: labels(&[(NODEPOOL, "load"), (NODECLASS, "default"), (CAPACITY_TYPE, "on-demand")]),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        requests: Resources::new(),
+        expire_after: None,
+        termination_grace_period: None,
+    })
+}
+
+fn launched(claim: &Text, node: usize) -> Instruction {
+    let amounts = Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]);
+    Instruction::MarkLaunched {
+        claim: claim.clone(),
+        facts: LaunchedFacts {
+            provider_id: Text::from(format!("aws:///us-east-1a/i-{node:017x}")),
+            labels: labels(&[(INSTANCE_TYPE, "m5.4xlarge"), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
+            capacity: amounts.clone(),
+            allocatable: amounts,
+        },
+    }
+}
+
+fn workload(name: &str, millicores: i64) -> Workload {
+    Workload::new("load", name, &pod_spec(millicores, 1 << 28))
+}
+
+fn labels(pairs: &[(&str, &str)]) -> Labels {
+    pairs.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect()
+}
+
+fn manifests() -> Vec<v1::ManifestRecord> {
+    let requirements = [
+        one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]),
+        one_of("kubernetes.io/arch", &["amd64"]),
+        one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
+    ];
+    manifests::manifests(&[manifests::pool("load", &requirements, "5s")])
+}
+
+#[cfg(test)]
+mod tests {
+    use controller::cluster::PodPhase;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_begins_full_and_at_rest() {
+        let plan = Plan {
+            clusters: 1,
+            nodes: 3,
+            pods: 60,
+            burst: 10,
+            period: Duration::ZERO,
+            external: None,
+            database_url: None,
+            measured_for: Duration::ZERO,
+            disturbances: crate::load::Disturbances::None,
+            seed: 1,
+            log: String::new(),
+        };
+        let cluster = full_cluster(&plan).copy(7);
+        assert_eq!(cluster.nodes().filter(|node| node.ready && node.is_initialized()).count(), 3);
+        // 3 nodes with 15.5 processors each; 60 pods of 45/60 = 0.75 take 45 of 46.5.
+        assert_eq!(cluster.pods().filter(|pod| pod.phase == PodPhase::Running).count(), 60);
+    }
+}

@@ -1,0 +1,69 @@
+//! `fleetwright simulated-cloud`: the simulated cloud as a separate process, so that its ledger
+//! outlives every server.
+//!
+//! Each call has a request delay and a response delay ([`Latency`]). Once received it is executed
+//! even if the caller disconnects, as in a real network.
+//!
+//! Reading order: [`serve`], [`service`] (the calls), [`call_log`] (their records).
+
+mod call_log;
+mod service;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context;
+use cloud::simulated::ClockedCloud;
+use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudServiceServer;
+use tokio::net::TcpListener;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+
+use service::Service;
+
+/// Interval of time steps.
+const TICK: Duration = Duration::from_millis(50);
+
+/// Call delays, in milliseconds: minimum and maximum of a random value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Latency {
+    /// From sending to execution.
+    pub arrival_ms: (i64, i64),
+    /// From execution to the response.
+    pub answer_ms: (i64, i64),
+}
+
+/// Serves `cloud` on `listener` until `stop`.
+///
+/// # Errors
+/// When the server fails.
+pub async fn serve(
+    listener: TcpListener,
+    cloud: ClockedCloud,
+    latency: Latency,
+    seed: u64,
+    stop: impl Future<Output = ()>,
+) -> anyhow::Result<()> {
+    let service = Arc::new(Service::new(cloud, latency, seed));
+    let server = Server::builder()
+        .tcp_nodelay(true)
+        .add_service(SimulatedCloudServiceServer::from_arc(Arc::clone(&service)))
+        .serve_with_incoming(TcpListenerStream::new(listener));
+    tokio::select! {
+        ended = server => ended.context("the simulated cloud's server failed"),
+        () = tick(&service) => Ok(()),
+        () = stop => Ok(()),
+    }
+}
+
+/// Advances the cloud's time, until cancelled.
+async fn tick(service: &Service) {
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        service.advance_time();
+    }
+}
+
+#[cfg(test)]
+mod tests;

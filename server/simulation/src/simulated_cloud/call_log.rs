@@ -1,0 +1,116 @@
+//! Records of calls: launches with their times, events, and the number of calls per method.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use cloud::provider::{CloudEvent, LaunchRequest};
+use fleetwright_proto::simulation::v1;
+use model::Text;
+
+use server::clouds::wire;
+
+/// Maximum number of kept events. A client that is further behind uses the listing.
+const EVENTS_KEPT: usize = 100_000;
+
+/// Records since the process started.
+#[derive(Debug, Default)]
+pub(super) struct CallLog {
+    launches: Vec<v1::LaunchCall>,
+    /// Newest events; the last one has number `last_event`.
+    events: Vec<v1::Event>,
+    last_event: u64,
+    calls: BTreeMap<&'static str, u64>,
+}
+
+impl CallLog {
+    pub(super) fn count_call(&mut self, method: &'static str) {
+        *self.calls.entry(method).or_default() += 1;
+    }
+
+    /// Records a launch at its execution.
+    pub(super) fn record_arrival(&mut self, request: &LaunchRequest, instance: Option<&Text>) -> v1::LaunchCall {
+        let call = v1::LaunchCall {
+            number: self.launches.len() as u64 + 1,
+            token: request.token.to_string(),
+            cluster: request.cluster.to_string(),
+            claim: request.claim.to_string(),
+            arrived_us: now_us(),
+            answered_us: None,
+            instance: instance.map(ToString::to_string).unwrap_or_default(),
+        };
+        self.launches.push(call.clone());
+        call
+    }
+
+    /// Records the response to launch `number`.
+    pub(super) fn record_answer(&mut self, number: u64) -> Option<v1::LaunchCall> {
+        let index = usize::try_from(number.checked_sub(1)?).ok()?;
+        let call = self.launches.get_mut(index)?;
+        call.answered_us = Some(now_us());
+        Some(call.clone())
+    }
+
+    pub(super) fn record_events(&mut self, events: &[CloudEvent]) {
+        self.last_event += events.len() as u64;
+        self.events.extend(events.iter().map(wire::event));
+        let surplus = self.events.len().saturating_sub(EVENTS_KEPT);
+        self.events.drain(..surplus);
+    }
+
+    pub(super) fn events_after(&self, after: Option<u64>) -> v1::EventsResponse {
+        let behind = usize::try_from(self.last_event.saturating_sub(after.unwrap_or(self.last_event)));
+        let from = self.events.len().saturating_sub(behind.unwrap_or(usize::MAX));
+        v1::EventsResponse { events: self.events[from..].to_vec(), last: self.last_event }
+    }
+
+    pub(super) fn launches(&self) -> Vec<v1::LaunchCall> {
+        self.launches.clone()
+    }
+
+    pub(super) fn calls(&self) -> std::collections::HashMap<String, u64> {
+        self.calls.iter().map(|(method, count)| ((*method).to_owned(), *count)).collect()
+    }
+}
+
+/// Microseconds since 1970: two timestamps of one launch may be less than a millisecond apart.
+pub(super) fn now_us() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_micros()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use cloud::provider::{Instance, InstanceState};
+    use model::{CapacityType, Timestamp};
+
+    use super::*;
+
+    fn event() -> CloudEvent {
+        let text = Text::from;
+        CloudEvent::Terminated(Instance {
+            id: text("i-1"),
+            provider_id: text("aws:///a/i-1"),
+            instance_type: text("m5.large"),
+            zone: text("a"),
+            capacity_type: CapacityType::Spot,
+            state: InstanceState::Terminated,
+            cluster: text("blue"),
+            cluster_uid: text("uid"),
+            claim: text("web-1"),
+            pool: text("web"),
+            launched: Timestamp::from_millis(0),
+        })
+    }
+
+    #[test]
+    fn a_new_client_gets_later_events_and_an_old_one_those_it_missed() {
+        let mut log = CallLog::default();
+        log.record_events(&[event(), event()]);
+        let first = log.events_after(None);
+        assert_eq!((first.events.len(), first.last), (0, 2));
+        log.record_events(&[event()]);
+        assert_eq!(log.events_after(Some(first.last)).events.len(), 1);
+        assert_eq!(log.events_after(Some(0)).events.len(), 3);
+        assert_eq!(log.events_after(Some(3)).events.len(), 0);
+    }
+}

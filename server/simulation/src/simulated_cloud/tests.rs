@@ -1,0 +1,102 @@
+use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest, Override, Owner};
+use cloud::simulated::FaultProfile;
+use fleetwright_proto::simulation::v1;
+use model::{CapacityType, Text};
+use tokio::sync::oneshot;
+
+use super::*;
+use server::clouds;
+use server::clouds::remote::{RemoteCloud, client};
+
+/// A cloud in a task, and the sender that stops it.
+async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let (end, ended) = oneshot::channel();
+    let faults = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
+    let cloud = clouds::simulated(faults, "us-east-1", None).unwrap();
+    tokio::spawn(serve(listener, cloud, latency, 1, async {
+        let _ended = ended.await;
+    }));
+    (address, end)
+}
+
+fn request(token: &str) -> LaunchRequest {
+    let text = Text::from;
+    LaunchRequest {
+        token: text(token),
+        cluster: text("blue"),
+        cluster_uid: text("uid-1"),
+        claim: text("web-abcde"),
+        pool: text("web"),
+        node_class: text("default"),
+        capacity_type: CapacityType::OnDemand,
+        overrides: vec![Override { instance_type: text("m5.large"), zone: text("us-east-1a") }],
+        reservation: None,
+        terms: Text::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_token_launches_one_instance_and_the_ledger_has_both_calls() {
+    let (address, _end) = cloud(Latency::default()).await;
+    let before = RemoteCloud::new(&address).unwrap().launch(&request("t-1")).await.unwrap();
+    let after = RemoteCloud::new(&address).unwrap();
+    assert_eq!(after.launch(&request("t-1")).await.unwrap().instance.id, before.instance.id);
+    let listed = after.list_all().await.unwrap();
+    assert_eq!(listed.iter().map(|one| one.cluster_uid.as_ref()).collect::<Vec<_>>(), ["uid-1"]);
+    let ledger = client(&address).unwrap().read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner();
+    assert_eq!((ledger.entries.len(), ledger.launches.len()), (1, 2));
+    assert!(ledger.launches.iter().all(|call| call.answered_us.is_some_and(|answered| answered >= call.arrived_us)));
+}
+
+#[tokio::test]
+async fn an_instance_is_terminated_only_for_its_own_cluster() {
+    let (address, _end) = cloud(Latency::default()).await;
+    let remote = RemoteCloud::new(&address).unwrap();
+    let id = remote.launch(&request("t-1")).await.unwrap().instance.id;
+    for stranger in [Owner { cluster: "green", uid: "uid-1" }, Owner { cluster: "blue", uid: "uid-2" }] {
+        let refused = remote.terminate(&id, stranger).await;
+        assert!(matches!(&refused, Err(CloudError::Foreign { id: of, .. }) if *of == id), "{refused:?}");
+    }
+    assert_eq!(remote.list("blue").await.unwrap().len(), 1);
+    remote.terminate(&id, Owner { cluster: "blue", uid: "uid-1" }).await.unwrap();
+    assert!(remote.list("blue").await.unwrap().iter().all(|one| one.state == InstanceState::ShuttingDown));
+}
+
+#[tokio::test]
+async fn a_call_is_executed_although_its_caller_disconnects() {
+    let (address, _end) = cloud(Latency { arrival_ms: (1_000, 1_000), answer_ms: (600_000, 600_000) }).await;
+    let caller = RemoteCloud::new(&address).unwrap();
+    let mut judge = client(&address).unwrap();
+    let mut watching = judge.watch(v1::WatchRequest {}).await.unwrap().into_inner();
+    let call = tokio::spawn(async move { caller.launch(&request("t-1")).await });
+    let on_its_way = async {
+        while judge.read_ledger(v1::ReadLedgerRequest {}).await.unwrap().into_inner().calls.is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), on_its_way).await.unwrap();
+    call.abort();
+    let update = tokio::time::timeout(Duration::from_secs(60), watching.message()).await;
+    let record_arrival = update.unwrap().unwrap().unwrap().launch.unwrap();
+    assert!(!record_arrival.instance.is_empty(), "the instance was launched without a caller");
+}
+
+#[tokio::test]
+async fn faults_can_be_changed_at_run_time() {
+    let (address, _end) = cloud(Latency::default()).await;
+    let remote = RemoteCloud::new(&address).unwrap();
+    let faults =
+        v1::SetFaultProfileRequest { failed_lists_percent: Some(100), no_capacity: Some(true), ..Default::default() };
+    client(&address).unwrap().set_fault_profile(faults).await.unwrap();
+    assert!(matches!(remote.list_all().await, Err(CloudError::Unknown { .. })));
+    assert!(matches!(remote.launch(&request("t-2")).await, Err(CloudError::InsufficientCapacity { .. })));
+}
+
+#[tokio::test]
+async fn an_unreachable_cloud_leaves_the_outcome_unknown() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let remote = RemoteCloud::new(&format!("http://{closed}")).unwrap();
+    assert!(matches!(remote.launch(&request("t-1")).await, Err(CloudError::Unknown { .. })));
+}

@@ -1,6 +1,0 @@
-//! A simulated Kubernetes cluster. The demo, the load and crash runs, and the simulation of the
-//! whole system run it behind an agent.
-
-pub mod cluster;
-
-pub use cluster::SimulatedCluster;

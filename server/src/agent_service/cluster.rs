@@ -1,0 +1,278 @@
+//! Task of one cluster, which owns its [`Session`].
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use controller::{Instruction, InstructionId};
+use fleetwright_proto::v1;
+use model::Timestamp;
+use tokio::sync::mpsc::{self, OwnedPermit, error::SendError};
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+use tracing::warn;
+
+use super::{COMMAND_BUFFER, INCOMING_BUFFER};
+use agent_session::state::{Output, Session, SessionEvent};
+use auth::rate_limit::{RateLimits, TokenBuckets};
+
+/// Tick interval of a session. Silence and deadlines are in tens of seconds.
+const TICK: Duration = Duration::from_secs(1);
+
+type ResponseSender = mpsc::Sender<Result<v1::ConnectResponse, Status>>;
+
+/// Handle to a cluster's task.
+#[derive(Debug, Clone)]
+pub(super) struct SessionHandle {
+    /// Messages from streams.
+    pub(super) incoming: mpsc::Sender<Incoming>,
+    /// Commands from the control loop.
+    pub(super) commands: mpsc::Sender<Command>,
+    /// Rate limit of the cluster's agent.
+    pub(super) rate_limiter: Arc<AgentRateLimiter>,
+}
+
+/// Rate limit that outlives streams, so that reconnecting does not grant a second burst.
+#[derive(Debug)]
+pub(super) struct AgentRateLimiter {
+    started: Instant,
+    buckets: Mutex<TokenBuckets>,
+}
+
+impl AgentRateLimiter {
+    fn new() -> Self {
+        Self { started: Instant::now(), buckets: Mutex::new(TokenBuckets::new(RateLimits::default(), 0)) }
+    }
+
+    /// Charges a message of `size` bytes; returns the delay before the next one is read.
+    pub(super) fn charge(&self, size: usize) -> Duration {
+        let passed = i64::try_from(self.started.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = buckets.charge(i64::try_from(size).unwrap_or(i64::MAX), passed);
+        Duration::from_millis(wait.unsigned_abs())
+    }
+}
+
+/// Message from a stream task.
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// A stream and its first message. Cancelling `cancel` ends it.
+    Opened { stream: u64, hello: Box<v1::Hello>, responses: ResponseSender, cancel: CancellationToken },
+    /// A message of the agent.
+    Received { stream: u64, request: Box<v1::ConnectRequest> },
+    /// The stream has ended.
+    Closed { stream: u64 },
+}
+
+/// Command of the control loop.
+#[derive(Debug)]
+pub(super) enum Command {
+    Accept(u64),
+    Refuse(String),
+    Resync(String),
+    Instruct { id: InstructionId, instruction: Box<Instruction>, deadline: Timestamp },
+}
+
+/// The cluster's current stream.
+#[derive(Debug)]
+struct Stream {
+    number: u64,
+    responses: ResponseSender,
+    cancel: CancellationToken,
+    /// Responses that wait for buffer space.
+    waiting: VecDeque<v1::ConnectResponse>,
+}
+
+impl Stream {
+    /// Ends the stream. The status reaches an agent that still reads.
+    fn end(self, status: Status) {
+        drop(self.responses.try_send(Err(status)));
+        self.cancel.cancel();
+    }
+}
+
+pub(super) struct Task {
+    session: Session,
+    incoming: mpsc::Receiver<Incoming>,
+    commands: mpsc::Receiver<Command>,
+    events: mpsc::Sender<SessionEvent>,
+    /// Events that wait for the control loop. No message is read while there is one.
+    pending_events: VecDeque<SessionEvent>,
+    stream: Option<Stream>,
+    stop: CancellationToken,
+}
+
+/// Next input of the task.
+enum Next {
+    Stop,
+    Incoming(Incoming),
+    Command(Command),
+    EventPermit(Option<OwnedPermit<SessionEvent>>),
+    ResponsePermit(Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>),
+    Tick,
+}
+
+impl Task {
+    pub(super) fn new(
+        session: Session,
+        events: mpsc::Sender<SessionEvent>,
+        stop: CancellationToken,
+    ) -> (SessionHandle, Self) {
+        let (incoming, arriving) = mpsc::channel(INCOMING_BUFFER);
+        let (commands, received) = mpsc::channel(COMMAND_BUFFER);
+        let task = Self {
+            session,
+            incoming: arriving,
+            commands: received,
+            events,
+            pending_events: VecDeque::new(),
+            stream: None,
+            stop,
+        };
+        (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()) }, task)
+    }
+
+    /// Runs until the server stops or the control loop has ended.
+    pub(super) async fn run(mut self) {
+        let mut ticks = tokio::time::interval(TICK);
+        loop {
+            let outputs = match self.next(&mut ticks).await {
+                Next::Stop | Next::EventPermit(None) => {
+                    return self.end(Status::unavailable("server is shutting down"));
+                }
+                Next::Incoming(incoming) => self.handle_incoming(incoming),
+                Next::Command(command) => self.handle_command(command),
+                Next::EventPermit(Some(permit)) => {
+                    self.send_event(permit);
+                    Vec::new()
+                }
+                Next::ResponsePermit(permit) => self.send_response(permit),
+                Next::Tick => self.handle_tick(),
+            };
+            self.apply_outputs(outputs);
+        }
+    }
+
+    async fn next(&mut self, ticks: &mut tokio::time::Interval) -> Next {
+        let has_events = !self.pending_events.is_empty();
+        let events = self.events.clone();
+        let sender =
+            self.stream.as_ref().filter(|stream| !stream.waiting.is_empty()).map(|stream| stream.responses.clone());
+        tokio::select! {
+            () = self.stop.cancelled() => Next::Stop,
+            permit = events.reserve_owned(), if has_events => Next::EventPermit(granted(permit)),
+            Some(command) = self.commands.recv() => Next::Command(command),
+            permit = reserve(sender) => Next::ResponsePermit(granted(permit)),
+            Some(incoming) = self.incoming.recv(), if !has_events => Next::Incoming(incoming),
+            _ = ticks.tick() => Next::Tick,
+        }
+    }
+
+    fn handle_incoming(&mut self, incoming: Incoming) -> Vec<Output> {
+        match incoming {
+            Incoming::Opened { stream, hello, responses, cancel } => {
+                let opened = Stream { number: stream, responses, cancel, waiting: VecDeque::new() };
+                if let Err(error) = self.session.check_identity(&hello) {
+                    opened.end(Status::already_exists(error.to_string()));
+                    return Vec::new();
+                }
+                self.end(Status::aborted("replaced by a newer stream of this cluster"));
+                self.stream = Some(opened);
+                self.session.handle_hello(*hello)
+            }
+            Incoming::Received { stream, request } if self.is_current(stream) => {
+                self.session.handle_request(*request, now())
+            }
+            Incoming::Closed { stream } if self.is_current(stream) => self.handle_stream_end(),
+            // Late messages of a replaced stream are dropped.
+            Incoming::Received { .. } | Incoming::Closed { .. } => Vec::new(),
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) -> Vec<Output> {
+        match command {
+            Command::Accept(epoch) => self.session.accept(epoch, now()),
+            Command::Refuse(reason) => self.session.refuse(&reason),
+            Command::Resync(reason) => self.session.request_resync(reason),
+            Command::Instruct { id, instruction, deadline } => self.session.instruct(id, *instruction, deadline, now()),
+        }
+    }
+
+    /// The agent is read again once no event is pending; its silence restarts then.
+    fn send_event(&mut self, permit: OwnedPermit<SessionEvent>) {
+        if let Some(event) = self.pending_events.pop_front() {
+            permit.send(event);
+        }
+        if self.pending_events.is_empty() {
+            self.session.reset_silence(now());
+        }
+    }
+
+    /// Unread messages do not count as silence of the agent.
+    fn handle_tick(&mut self) -> Vec<Output> {
+        if !self.pending_events.is_empty() || !self.incoming.is_empty() {
+            self.session.reset_silence(now());
+        }
+        self.session.tick(now())
+    }
+
+    fn send_response(&mut self, permit: Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>) -> Vec<Output> {
+        let Some(permit) = permit else { return self.handle_stream_end() };
+        if let Some(response) = self.stream.as_mut().and_then(|stream| stream.waiting.pop_front()) {
+            permit.send(Ok(response));
+        }
+        Vec::new()
+    }
+
+    fn handle_stream_end(&mut self) -> Vec<Output> {
+        self.stream = None;
+        self.session.handle_close()
+    }
+
+    fn apply_outputs(&mut self, outputs: Vec<Output>) {
+        for output in outputs {
+            match output {
+                Output::Send(response) => {
+                    if let Some(stream) = &mut self.stream {
+                        stream.waiting.push_back(*response);
+                    }
+                }
+                Output::Notify(event) => self.pending_events.push_back(event),
+                Output::Close(reason) => {
+                    warn!(reason, "closing agent stream");
+                    self.end(Status::failed_precondition(reason));
+                }
+            }
+        }
+    }
+
+    /// Ends the current stream, if any.
+    fn end(&mut self, status: Status) {
+        if let Some(stream) = self.stream.take() {
+            stream.end(status);
+        }
+    }
+
+    fn is_current(&self, stream: u64) -> bool {
+        self.stream.as_ref().is_some_and(|current| current.number == stream)
+    }
+}
+
+/// Buffer space for a response; pending while there is none to send.
+async fn reserve(
+    responses: Option<ResponseSender>,
+) -> Result<OwnedPermit<Result<v1::ConnectResponse, Status>>, SendError<()>> {
+    match responses {
+        Some(responses) => responses.reserve_owned().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn granted<T>(permit: Result<OwnedPermit<T>, SendError<()>>) -> Option<OwnedPermit<T>> {
+    permit.ok()
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_millis(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

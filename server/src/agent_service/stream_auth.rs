@@ -1,0 +1,69 @@
+//! Authorization of a stream: the credentials of its peer, checked against the trust file once the
+//! cluster is known.
+
+use std::net::SocketAddr;
+
+use fleetwright_proto::v1;
+use model::ClusterId;
+use tonic::{Request, Status, Streaming};
+use tracing::warn;
+
+use auth::admission::Admission;
+use auth::authorizer::{Authorizer, ExpiresAt, PresentedCredentials};
+use auth::middleware;
+use auth::tls::Peer;
+
+/// Peer of a stream and its credentials.
+pub(super) struct StreamAuth {
+    credentials: PresentedCredentials,
+    address: Option<SocketAddr>,
+    admission: Admission,
+}
+
+impl StreamAuth {
+    pub(super) fn of(request: &Request<Streaming<v1::ConnectRequest>>) -> Self {
+        let extensions = request.extensions();
+        Self {
+            credentials: extensions.get::<PresentedCredentials>().cloned().unwrap_or_default(),
+            address: extensions.get::<Peer>().map(|peer| peer.address),
+            admission: extensions.get::<Admission>().cloned().unwrap_or_default(),
+        }
+    }
+
+    /// Authorizes the peer for `cluster`; returns when this has to be checked again.
+    ///
+    /// # Errors
+    /// Unauthenticated. The log has the reason, the peer does not see it, and neither contains the
+    /// credentials.
+    pub(super) async fn admit(&self, authorizer: &Authorizer, cluster: &ClusterId) -> Result<ExpiresAt, Status> {
+        let until = self.authorize(authorizer, cluster).await?;
+        if self.admission.admit() { Ok(until) } else { Err(middleware::full()) }
+    }
+
+    async fn authorize(&self, authorizer: &Authorizer, cluster: &ClusterId) -> Result<ExpiresAt, Status> {
+        authorizer.authorize_agent(cluster, &self.credentials).await.map_err(|error| {
+            let peer = self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
+            warn!(%cluster, peer, reason = %error, "agent rejected");
+            Status::unauthenticated(middleware::AGENT_REJECTED)
+        })
+    }
+
+    /// Completes when the peer is no longer authorized for `cluster`. Checked again when the
+    /// credentials expire, when the trust file changes, and every minute.
+    pub(super) async fn revoked(
+        &self,
+        authorizer: &Authorizer,
+        cluster: &ClusterId,
+        admitted_until: ExpiresAt,
+    ) -> Status {
+        let (mut changes, mut until) = (authorizer.changes(), admitted_until);
+        while until.is_some() {
+            authorizer.recheck_due(&mut changes, until).await;
+            match self.authorize(authorizer, cluster).await {
+                Ok(again) => until = again,
+                Err(_) => return Status::unauthenticated(middleware::AGENT_REVOKED),
+            }
+        }
+        std::future::pending().await
+    }
+}

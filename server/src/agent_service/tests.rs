@@ -1,0 +1,258 @@
+//! Agent and server over loopback: a real stream, cut and resumed.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
+use controller::Event;
+use controller::cluster::{Object, Observation};
+use fleetwright_proto::v1::change::Change;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::TcpListenerStream;
+
+use super::*;
+
+mod unauthenticated;
+
+/// Long enough for a busy machine; no test waits for it to pass.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Cluster that is a set of namespaces and records executed instructions.
+#[derive(Default)]
+struct FakeCluster {
+    namespaces: Mutex<BTreeSet<String>>,
+    watcher: Mutex<Option<mpsc::Sender<Vec<Record>>>>,
+    epoch: Mutex<u64>,
+    carried_out: Mutex<Vec<String>>,
+    /// Instructions wait for this before they complete.
+    may_finish: Notify,
+    begun: Notify,
+}
+
+impl FakeCluster {
+    fn add(&self, name: &str) {
+        self.namespaces.lock().unwrap().insert(name.to_owned());
+        if let Some(watcher) = &*self.watcher.lock().unwrap() {
+            drop(watcher.try_send(vec![namespace(name)]));
+        }
+    }
+}
+
+fn namespace(name: &str) -> Record {
+    Record::plain(Change::Namespace(v1::NamespaceRecord { name: name.into(), labels: Vec::new() }))
+}
+
+impl Cluster for FakeCluster {
+    fn identity(&self) -> Identity {
+        Identity { uid: "uid".into(), kubernetes_version: String::new() }
+    }
+
+    async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
+        let (watcher, changes) = mpsc::channel(16);
+        let records = self.namespaces.lock().unwrap().iter().map(|name| namespace(name)).collect();
+        *self.watcher.lock().unwrap() = Some(watcher);
+        Ok(ListWatch { records, changes })
+    }
+
+    async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
+        self.carried_out.lock().unwrap().push(instruction.id);
+        self.begun.notify_one();
+        self.may_finish.notified().await;
+        Done::ok()
+    }
+
+    async fn highest_epoch(&self) -> Result<u64, ClusterError> {
+        Ok(*self.epoch.lock().unwrap())
+    }
+
+    async fn raise_epoch(&self, epoch: u64) -> Result<(), ClusterError> {
+        *self.epoch.lock().unwrap() = epoch;
+        Ok(())
+    }
+}
+
+/// TCP proxy between agent and server that can cut its connections and refuse new ones.
+struct TcpProxy {
+    address: SocketAddr,
+    connected: watch::Sender<bool>,
+}
+
+impl TcpProxy {
+    async fn to(server: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (connected, watched) = watch::channel(true);
+        tokio::spawn(async move {
+            while let Ok((mut from_agent, _)) = listener.accept().await {
+                let mut watched = watched.clone();
+                tokio::spawn(async move {
+                    if !*watched.borrow() {
+                        return;
+                    }
+                    let mut to_server = TcpStream::connect(server).await.unwrap();
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut from_agent, &mut to_server) => {}
+                        _ = watched.wait_for(|connected| !connected) => {}
+                    }
+                });
+            }
+        });
+        Self { address, connected }
+    }
+}
+
+struct TestBed {
+    toy: Arc<FakeCluster>,
+    sessions: Sessions,
+    events: mpsc::Receiver<SessionEvent>,
+    proxy: TcpProxy,
+    agent: JoinHandle<()>,
+}
+
+impl TestBed {
+    async fn new() -> Self {
+        let (sender, events) = mpsc::channel(4);
+        let sessions = Sessions::new(
+            Settings::default(),
+            PoolReader::new(|_| Vec::new()),
+            sender,
+            Arc::new(Authorizer::allow_all()),
+        );
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = transport().add_service(sessions.service());
+        tokio::spawn(router.serve_with_incoming(TcpListenerStream::new(listener)));
+        let proxy = TcpProxy::to(address).await;
+        let toy = Arc::new(FakeCluster::default());
+        toy.add("first");
+        let target = Target {
+            server: format!("http://{}", proxy.address),
+            credentials: agent::config::Credentials::default(),
+            cluster_name: "blue".into(),
+            region: String::new(),
+            karpenter_absent: false,
+            seed: 1,
+        };
+        let cluster = Arc::clone(&toy);
+        let agent = tokio::spawn(async move { agent::run(cluster, target, std::future::pending()).await.unwrap() });
+        Self { toy, sessions, events, proxy, agent }
+    }
+
+    /// Next event in a compact form. A Hello is answered with the lease at epoch 3.
+    async fn next(&mut self) -> String {
+        let event = tokio::time::timeout(DEADLINE, self.events.recv()).await.expect("nothing happens").unwrap();
+        match event {
+            SessionEvent::HelloReceived(greeting) => {
+                self.sessions.accept(&greeting.cluster, 3).await;
+                format!("greeted {}", greeting.highest_epoch)
+            }
+            SessionEvent::HandshakeAbandoned { .. } => "left".into(),
+            SessionEvent::ClusterEvent(event) => word(event),
+        }
+    }
+
+    async fn expect(&mut self, words: &[&str]) {
+        for word in words {
+            assert_eq!(self.next().await, *word);
+        }
+    }
+
+    async fn instruct(&self, number: u64) {
+        let instruction = Instruction::InitializeNode { claim: format!("claim-{number}").into(), node: "n".into() };
+        self.sessions.instruct(&"blue".into(), InstructionId(number), instruction, Timestamp::MAX).await;
+    }
+
+    async fn begun(&self) {
+        tokio::time::timeout(DEADLINE, self.toy.begun.notified()).await.expect("the agent does not begin");
+    }
+}
+
+impl Drop for TestBed {
+    fn drop(&mut self) {
+        self.agent.abort();
+    }
+}
+
+fn word(event: Event) -> String {
+    match event {
+        Event::AgentConnected { .. } => "connected".into(),
+        Event::AgentDisconnected { .. } => "disconnected".into(),
+        Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
+        Event::Observed { observation: Observation::Snapshot(snapshot), .. } => {
+            let names: Vec<&str> = snapshot.namespaces.iter().map(|namespace| namespace.name.as_ref()).collect();
+            format!("snapshot of {}", names.join(" "))
+        }
+        Event::Observed { observation: Observation::Upsert(object), .. } => match *object {
+            Object::Namespace(namespace) => format!("namespace {}", namespace.name),
+            other => format!("{other:?}"),
+        },
+        other => format!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_agent_syncs_executes_and_acknowledges() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    world.toy.add("second");
+    world.expect(&["namespace second"]).await;
+    world.instruct(7).await;
+    world.begun().await;
+    world.toy.may_finish.notify_one();
+    world.expect(&["acked 7"]).await;
+    assert_eq!(*world.toy.carried_out.lock().unwrap(), ["3-7"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cut_loses_no_acknowledgement_and_no_change() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    world.instruct(7).await;
+    world.begun().await;
+    world.proxy.connected.send_replace(false);
+    world.expect(&["disconnected"]).await;
+    // While there is no stream: one instruction ends, another is decided, and the cluster changes.
+    world.toy.may_finish.notify_one();
+    world.instruct(8).await;
+    world.toy.add("second");
+    world.proxy.connected.send_replace(true);
+    world.expect(&["greeted 3", "connected", "snapshot of first second", "acked 7"]).await;
+    world.begun().await;
+    world.toy.may_finish.notify_one();
+    world.expect(&["acked 8"]).await;
+    assert_eq!(*world.toy.carried_out.lock().unwrap(), ["3-7", "3-8"], "each is carried out once");
+}
+
+/// Final status of the stream of another agent.
+async fn end_of_stream(world: &TestBed, cluster_name: &str) -> Status {
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", world.proxy.address)).unwrap();
+    let channel = channel.connect().await.unwrap();
+    let hello = v1::Hello { cluster_name: cluster_name.into(), cluster_uid: "another".into(), ..v1::Hello::default() };
+    let request = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
+    let (requests, outgoing) = mpsc::channel(1);
+    requests.send(request).await.unwrap();
+    let mut client = v1::agent_service_client::AgentServiceClient::new(channel);
+    let mut responses = client.connect(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
+    tokio::time::timeout(DEADLINE, responses.message()).await.expect("the stream stays open").unwrap_err()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn agents_of_other_clusters_are_rejected_without_disturbance() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    let nameless = end_of_stream(&world, "no name").await;
+    assert!(nameless.message().contains("\"no name\""), "{nameless}");
+    let namesake = end_of_stream(&world, "blue").await;
+    assert!(namesake.message().contains("UID another"), "{namesake}");
+    world.toy.add("second");
+    world.expect(&["namespace second"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopping_server_closes_its_streams() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    tokio::time::timeout(DEADLINE, world.sessions.stop()).await.expect("the server does not stop");
+}

@@ -1,0 +1,52 @@
+//! A NodePool with one instance type.
+
+use controller::cluster::{PoolMeta, PoolRecord};
+use model::labels::{ARCH, INSTANCE_TYPE, OS};
+use model::offering::SharedCatalogue;
+use model::resources::{CPU, MEMORY, PODS};
+use model::{
+    CapacityType, Catalogue, DisruptionPolicy, InstanceType, Labels, MicroUsd, NodePool, Offering, OptInRules,
+    Requirement, Requirements, Resources, Text,
+};
+
+pub(super) fn any_pool() -> PoolRecord {
+    let pool = NodePool {
+        name: Text::from("default"),
+        node_class: Text::from("default"),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: None,
+        unhealthy: false,
+        catalogue: SharedCatalogue::new(Catalogue { types: vec![instance_type()], offering_keys: Vec::new() }),
+        rules: OptInRules::default(),
+    };
+    let (disruption, meta) = (DisruptionPolicy::default(), PoolMeta::default());
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta }
+}
+
+fn instance_type() -> InstanceType {
+    let amounts = Resources::from_iter([(CPU, 2_000), (MEMORY, 8 << 30), (PODS, 30)]);
+    let labels = [(ARCH, "amd64"), (OS, "linux"), (INSTANCE_TYPE, "a.2")];
+    let offering = Offering {
+        zone: Text::from("zone-a"),
+        capacity_type: CapacityType::Spot,
+        price: MicroUsd(34_000),
+        estimated: false,
+        available: true,
+        reservation: None,
+        labels: Labels::new(),
+    };
+    InstanceType {
+        name: Text::from("a.2"),
+        labels: labels.into_iter().map(|(key, value)| Requirement::equals(key, value)).collect(),
+        capacity: amounts.clone(),
+        allocatable: amounts,
+        exotic: false,
+        offerings: vec![offering],
+    }
+}

@@ -1,0 +1,165 @@
+//! Fleet-wide changes reach every replica.
+
+use std::time::Duration;
+
+use store::guardrails::{AuditEntry, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
+use store::lease::Scope;
+use store::{Store, clock};
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    an_unavailable_offering_is_kept_until_it_expires(store, run).await;
+    a_freeze_is_announced_at_once_and_audited(store, run).await;
+    a_freeze_with_an_expiry_ends_by_itself(store, run).await;
+    audit_is_read_latest_first(store, run).await;
+    a_quarantine_release_reaches_every_replica_once(store, &format!("{run}-vouched")).await;
+    a_removal_confirmation_reaches_every_replica_once(store, &format!("{run}-confirmed")).await;
+}
+
+/// Release counter of `cluster`.
+async fn releases(store: &dyn Store, cluster: &str) -> Option<u64> {
+    let all = store.quarantine_releases().await.unwrap();
+    all.into_iter().find(|(of, _)| of == cluster).map(|(_, number)| number)
+}
+
+async fn a_quarantine_release_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().releases;
+    assert!(!store.release_quarantine(cluster, "kim").await.unwrap(), "it has no lease row");
+    assert!(!store.clusters().await.unwrap().iter().any(|name| name == cluster));
+    assert_eq!(releases(store, cluster).await, None);
+    super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
+    assert!(store.clusters().await.unwrap().iter().any(|name| name == cluster), "its lease was taken");
+    assert!(store.release_quarantine(cluster, "kim").await.unwrap());
+    let change = changes.wait_for(|changes| changes.releases > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    assert_eq!(releases(store, cluster).await, Some(1));
+    assert!(store.release_quarantine(cluster, "lee").await.unwrap());
+    assert_eq!(releases(store, cluster).await, Some(2), "a second order counts again");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let scope = format!("cluster/{cluster}");
+    let who: Vec<&str> = (lines.iter().map(|row| &row.entry))
+        .filter(|line| line.what == "release-quarantine" && line.scope == scope)
+        .map(|line| line.who.as_str())
+        .collect();
+    assert_eq!(who, ["lee", "kim"]);
+}
+
+/// Confirmation counter of `cluster`.
+async fn confirmations(store: &dyn Store, cluster: &str) -> Option<u64> {
+    let all = store.removal_confirmations().await.unwrap();
+    all.into_iter().find(|(of, _)| of == cluster).map(|(_, number)| number)
+}
+
+async fn a_removal_confirmation_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().releases;
+    assert!(!store.confirm_removals(cluster, "kim").await.unwrap(), "it has no lease row");
+    assert_eq!(confirmations(store, cluster).await, None);
+    super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
+    assert!(store.confirm_removals(cluster, "kim").await.unwrap());
+    let change = changes.wait_for(|changes| changes.releases > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    assert!(store.confirm_removals(cluster, "lee").await.unwrap());
+    assert_eq!(confirmations(store, cluster).await, Some(2), "a second order counts again");
+    assert_eq!(releases(store, cluster).await, None, "its quarantine was not released");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let scope = format!("cluster/{cluster}");
+    let who: Vec<&str> = (lines.iter().map(|row| &row.entry))
+        .filter(|line| line.what == "confirm-removals" && line.scope == scope)
+        .map(|line| line.who.as_str())
+        .collect();
+    assert_eq!(who, ["lee", "kim"]);
+}
+
+fn offering(zone: &str, until_ms: i64, reason: &str) -> OfferingEntry {
+    OfferingEntry {
+        instance_type: "m7g.large".to_owned(),
+        zone: zone.to_owned(),
+        capacity_type: "spot".to_owned(),
+        until_ms,
+        reason: reason.to_owned(),
+    }
+}
+
+async fn an_unavailable_offering_is_kept_until_it_expires(store: &dyn Store, run: &str) {
+    let region = format!("{run}-east-1");
+    let now = clock::now().as_millis();
+    let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
+    let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().offerings;
+    store.put_unavailable_offerings(&region, &entries).await.unwrap();
+    store.put_unavailable_offerings(&region, &entries).await.unwrap();
+    let change = changes.wait_for(|changes| changes.offerings > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    let again = [offering("a", later, "second"), offering("b", soon, "second"), offering("a", soon, "third")];
+    store.put_unavailable_offerings(&region, &again).await.unwrap();
+    let expected = [offering("a", later, "second"), offering("b", later, "first")];
+    assert_eq!(store.unavailable_offerings(&region).await.unwrap(), expected, "the later end wins");
+    assert_eq!(store.unavailable_offerings(&format!("{run}-elsewhere")).await.unwrap(), []);
+}
+
+fn order(scope: FreezeScope, until_ms: Option<i64>) -> FreezeOrder {
+    FreezeOrder { scope, by: "kim".to_owned(), reason: "change window".to_owned(), until_ms }
+}
+
+/// Freezes of this run: a shared database may hold others.
+async fn frozen(store: &dyn Store, ids: &[i64]) -> Vec<Freeze> {
+    let freezes = store.freezes().await.unwrap();
+    freezes.into_iter().filter(|freeze| ids.contains(&freeze.id)).collect()
+}
+
+async fn a_freeze_is_announced_at_once_and_audited(store: &dyn Store, run: &str) {
+    let mut changes = store.changes();
+    let known = changes.borrow_and_update().freezes;
+    let scope = FreezeScope::Pool { cluster: run.to_owned(), pool: "default".to_owned() };
+    let id = store.freeze(&order(scope.clone(), None)).await.unwrap();
+    let known = wait_for_change(&mut changes, known).await;
+    assert_eq!(frozen(store, &[id]).await[0].order, order(scope, None));
+    assert!(store.thaw(id, "lee").await.unwrap());
+    wait_for_change(&mut changes, known).await;
+    assert_eq!(frozen(store, &[id]).await, []);
+    assert!(store.thaw(id, "lee").await.unwrap(), "thawing twice is harmless");
+    assert!(!store.thaw(i64::MAX, "lee").await.unwrap(), "there never was such a freeze");
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let mine = lines.iter().map(|row| &row.entry).filter(|line| line.scope == format!("pool/{run}/default"));
+    let mine: Vec<_> = mine.map(|line| (line.who.as_str(), line.what.as_str(), line.detail.as_str())).collect();
+    let thaw = format!("freeze {id}");
+    assert_eq!(mine, [("lee", "thaw", thaw.as_str()), ("kim", "freeze", "change window")]);
+}
+
+/// Changes arrive within a second; the deadline allows for busy hosts.
+async fn wait_for_change(changes: &mut tokio::sync::watch::Receiver<store::guardrails::Changes>, known: u64) -> u64 {
+    let change = changes.wait_for(|changes| changes.freezes > known);
+    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap().freezes
+}
+
+async fn a_freeze_with_an_expiry_ends_by_itself(store: &dyn Store, run: &str) {
+    let now = clock::now().as_millis();
+    let scope = FreezeScope::Cluster(run.to_owned());
+    let over = store.freeze(&order(scope.clone(), Some(now - 1))).await.unwrap();
+    let lasting = store.freeze(&order(scope, Some(now + 3_600_000))).await.unwrap();
+    let fleet = store.freeze(&order(FreezeScope::Fleet, None)).await.unwrap();
+    let found: Vec<i64> = frozen(store, &[over, lasting, fleet]).await.iter().map(|freeze| freeze.id).collect();
+    assert_eq!(found, [lasting, fleet]);
+    for id in [lasting, fleet] {
+        store.thaw(id, "kim").await.unwrap();
+    }
+}
+
+async fn audit_is_read_latest_first(store: &dyn Store, run: &str) {
+    let line = |what: &str| AuditEntry {
+        at_ms: 1_763_765_432_123,
+        who: "kim".to_owned(),
+        what: what.to_owned(),
+        scope: format!("audit/{run}"),
+        detail: "{}".to_owned(),
+    };
+    for what in ["first", "second", "third"] {
+        store.append_audit(&line(what)).await.unwrap();
+    }
+    let last = store.read_audit(2, None).await.unwrap();
+    assert_eq!([&last[0].entry, &last[1].entry], [&line("third"), &line("second")]);
+    let before = store.read_audit(1, Some(last[1].id)).await.unwrap();
+    assert_eq!(before[0].entry, line("first"));
+}

@@ -1,0 +1,73 @@
+//! Replicas learn of each other, and abandoned clusters are deleted.
+
+use std::time::Duration;
+
+use super::{HOUR, cluster, granted, intent, launching};
+use store::Store;
+use store::log::Retention;
+use store::replicas::ReplicaRow;
+
+pub(super) async fn all(store: &dyn Store, run: &str) {
+    a_replica_learns_of_the_other_live_replicas(store, run).await;
+}
+
+fn row(run: &str, life: &str, owner: &str, cap: &str) -> ReplicaRow {
+    let settings = [("guardrails.max-launches".to_owned(), cap.to_owned())].into();
+    ReplicaRow { instance: format!("{run}/{life}"), owner: format!("{run}/{owner}"), settings }
+}
+
+async fn a_replica_learns_of_the_other_live_replicas(store: &dyn Store, run: &str) {
+    let beside = async |own: &ReplicaRow| {
+        let others = store.register_replica(own).await.unwrap();
+        others.into_iter().filter(|other| other.owner.starts_with(run)).collect::<Vec<_>>()
+    };
+    let (one, two) = (row(run, "1", "a", "500"), row(run, "2", "b", "900"));
+    assert_eq!(beside(&one).await, []);
+    // A report before its start may come from its own previous run.
+    assert_eq!(beside(&two).await, []);
+    passes(store, &row(run, "clock", "c", ""), &one).await;
+    store.register_replica(&two).await.unwrap();
+    assert_eq!(beside(&one).await.iter().filter(|other| **other == two).count(), 1);
+    assert_eq!(beside(&two).await.iter().filter(|other| **other == one).count(), 1);
+    // A setting has changed, in a new run of the same owner.
+    let again = row(run, "3", "b", "500");
+    assert!(!beside(&again).await.contains(&two), "the previous run reports no longer");
+}
+
+/// Waits until the store's clock has advanced, so that a replica that started later sees `other`.
+async fn passes(store: &dyn Store, later: &ReplicaRow, other: &ReplicaRow) {
+    loop {
+        store.register_replica(other).await.unwrap();
+        if store.register_replica(later).await.unwrap().contains(other) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+/// For stores without other users: every cluster without a lease is deleted.
+pub(crate) async fn abandoned_clusters_are_deleted(store: &dyn Store) {
+    let (gone, kept) = (cluster("gone", "c"), cluster("kept", "c"));
+    // Read without the lease, whose acquisition would give the cluster a holder.
+    let open_attempts = async |scope| store.recent_attempts(scope, Duration::ZERO).await.unwrap().len();
+    let (lease, _) = granted(store, &kept, "a", HOUR).await;
+    store.record_decision(&lease, &launching(1, &[intent("k", 1)])).await.unwrap();
+    let (lease, _) = granted(store, &gone, "a", HOUR).await;
+    store.record_decision(&lease, &launching(2, &[intent("g", 1)])).await.unwrap();
+    store.release_leases(&[lease]).await.unwrap();
+    // No row is old enough.
+    store.prune(&Retention { clusters: HOUR, ..Retention::default() }).await.unwrap();
+    assert_eq!(open_attempts(&gone).await, 1);
+    let pruned = loop {
+        let pruned = store.prune(&Retention { clusters: Duration::ZERO, ..Retention::default() }).await.unwrap();
+        if pruned.clusters > 0 {
+            break pruned;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(pruned.clusters, 1);
+    assert_eq!(open_attempts(&gone).await, 0);
+    assert_eq!(open_attempts(&kept).await, 1, "this one has a holder");
+    let (lease, open) = granted(store, &gone, "b", HOUR).await;
+    assert_eq!((lease.epoch, open.intents.len()), (1, 0), "it starts anew");
+}

@@ -1,0 +1,224 @@
+//! A store without what the suite must detect: it takes writes under expired epochs, and grants a
+//! lease whatever epoch an agent reports.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::future::FutureExt;
+use tokio::sync::watch;
+
+use store::counters::{CounterRow, RemoteCounters};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::listing::{ListedInstanceRow, StoredListing};
+use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use store::memory::MemoryStore;
+use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replicas::ReplicaRow;
+use store::{Archive, Store, StoreError, StoreFuture};
+
+/// A store in memory without fencing.
+pub(super) struct UnfencedStore {
+    store: MemoryStore,
+    /// The last granted lease of each scope, by the scope's key.
+    granted: Mutex<BTreeMap<String, Lease>>,
+}
+
+impl UnfencedStore {
+    pub(super) fn new() -> Self {
+        Self { store: MemoryStore::new(), granted: Mutex::default() }
+    }
+
+    /// The present lease in place of `lease`.
+    fn present_lease(&self, lease: &Lease) -> Lease {
+        self.granted().get(&lease.scope.key()).unwrap_or(lease).clone()
+    }
+
+    fn granted(&self) -> MutexGuard<'_, BTreeMap<String, Lease>> {
+        self.granted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Archive for UnfencedStore {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
+        self.store.decisions(filter)
+    }
+
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
+        self.store.decision(number)
+    }
+
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
+        self.store.log_segment(scope, segment)
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
+        self.store.blob(hash)
+    }
+}
+
+impl Store for UnfencedStore {
+    fn acquire_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        owner: &'a str,
+        seen: u64,
+        duration: Duration,
+    ) -> StoreFuture<'a, LeaseOutcome> {
+        async move {
+            let mut answer = self.store.acquire_lease(scope, owner, seen, duration).await;
+            if matches!(answer, Err(StoreError::EpochTooHigh { .. })) {
+                answer = self.store.acquire_lease(scope, owner, 0, duration).await;
+            }
+            if let Ok(LeaseOutcome::Granted { lease, .. }) = &answer {
+                self.granted().insert(lease.scope.key(), lease.clone());
+            }
+            answer
+        }
+        .boxed()
+    }
+
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
+        self.store.renew_leases(leases, duration)
+    }
+
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
+        self.store.release_leases(leases)
+    }
+
+    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
+        self.store.request_lease(scope, by)
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
+        self.store.cluster_identity(cluster)
+    }
+
+    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
+        async move { self.store.bind_cluster_uid(&self.present_lease(lease), uid).await }.boxed()
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.store.accept_uid(cluster, uid, by)
+    }
+
+    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
+        async move { self.store.put_extent(&self.present_lease(lease), extent).await }.boxed()
+    }
+
+    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
+        async move { self.store.record_decision(&self.present_lease(lease), entry).await }.boxed()
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
+        async move { self.store.begin_attempt(&self.present_lease(lease), intent).await }.boxed()
+    }
+
+    fn finish_attempt<'a>(
+        &'a self,
+        lease: &'a Lease,
+        claim: &'a str,
+        attempt: u32,
+        outcome: &'a AttemptOutcome,
+    ) -> StoreFuture<'a, ()> {
+        async move { self.store.finish_attempt(&self.present_lease(lease), claim, attempt, outcome).await }.boxed()
+    }
+
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
+        async move { self.store.close_intents(&self.present_lease(lease), claims).await }.boxed()
+    }
+
+    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
+        self.store.recent_attempts(scope, within)
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
+        self.store.prune(retention)
+    }
+
+    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
+        self.store.put_unavailable_offerings(region, entries)
+    }
+
+    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
+        self.store.unavailable_offerings(region)
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
+        self.store.freeze(order)
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
+        self.store.thaw(id, by)
+    }
+
+    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
+        self.store.freezes()
+    }
+
+    fn put_listing<'a>(
+        &'a self,
+        lease: &'a Lease,
+        ago: Duration,
+        machines: &'a [ListedInstanceRow],
+    ) -> StoreFuture<'a, bool> {
+        async move { self.store.put_listing(&self.present_lease(lease), ago, machines).await }.boxed()
+    }
+
+    fn latest_listing<'a>(
+        &'a self,
+        scope: &'a Scope,
+        clusters: &'a [String],
+    ) -> StoreFuture<'a, Option<StoredListing>> {
+        self.store.latest_listing(scope, clusters)
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.store.release_quarantine(cluster, by)
+    }
+
+    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
+        self.store.clusters()
+    }
+
+    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        self.store.quarantine_releases()
+    }
+
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        self.store.confirm_removals(cluster, by)
+    }
+
+    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        self.store.removal_confirmations()
+    }
+
+    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
+        self.store.put_counters(process, machines, rows)
+    }
+
+    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
+        self.store.remote_counters(process, within)
+    }
+
+    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        self.store.register_replica(row)
+    }
+
+    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
+        self.store.append_audit(entry)
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
+        self.store.read_audit(limit, before)
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.store.changes()
+    }
+
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        self.store.ping()
+    }
+}

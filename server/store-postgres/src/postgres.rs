@@ -1,0 +1,353 @@
+//! [`Store`] on PostgreSQL, for production. Lease expiry uses the database clock, so the clocks of
+//! replicas need not agree.
+//!
+//! Every operation is one idempotent transaction: it locks the scope, so that the lease cannot
+//! change its holder before the commit. A commit whose response was lost is therefore harmless, and
+//! [`retry`] repeats operations after transient failures. The lock is an advisory lock, taken first
+//! by lease acquisitions and by writes under a lease; unlike a row lock it writes nothing to the
+//! WAL.
+//!
+//! The cost of a write is measured in WAL bytes, where each index row counts as much as the table
+//! row. Rows therefore have only the indexes that their readers need, [`dictionaries`] compresses
+//! rows against earlier ones, and [`leases`] that are renewed together share one term row.
+//!
+//! Statements are checked at compile time against the descriptions in `.sqlx/`, so that a build
+//! needs no database; `.ci/queries` updates the descriptions.
+
+mod bodies;
+mod counters;
+mod dictionaries;
+mod guardrails;
+mod identity;
+mod leases;
+mod listings;
+mod log;
+mod operations;
+mod replicas;
+mod retry;
+mod schema;
+mod signals;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres, Transaction};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use retry::retry;
+use store::counters::{CounterRow, RemoteCounters};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::listing::{ListedInstanceRow, StoredListing};
+use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replicas::ReplicaRow;
+use store::{Archive, Store, StoreError, StoreFuture};
+
+/// Timeout for getting a connection from the pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Session settings of every connection. Statements take milliseconds: one that takes seconds
+/// blocks others of its scope and is aborted. A session that is idle in a transaction belongs to a
+/// paused process and must not keep its locks.
+const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
+                       SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
+
+/// Connection settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether migrations may be applied.
+    pub migrate: bool,
+    /// Pool size. A transaction holds a connection for a few round trips, so ten serve a thousand
+    /// clusters.
+    pub connections: u32,
+    /// `application_name` of the connections.
+    pub name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { migrate: true, connections: 10, name: "fleetwright".to_owned() }
+    }
+}
+
+/// A store on PostgreSQL.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pool: PgPool,
+    changes: watch::Receiver<Changes>,
+    dictionaries: Arc<dictionaries::Dictionaries>,
+    /// Aborted when the last clone of the store is dropped.
+    _signal_task: Arc<AbortOnDropHandle<()>>,
+}
+
+impl PostgresStore {
+    /// Connects and migrates the schema.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::connect_with`].
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with(url, &Settings::default()).await
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the server is unreachable; [`StoreError::Migration`],
+    /// [`StoreError::SchemaTooOld`] and [`StoreError::SchemaTooNew`] when program and schema are
+    /// incompatible.
+    pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
+        const WHAT: &str = "connect to PostgreSQL";
+        let target: PgConnectOptions = url.parse().map_err(database(WHAT))?;
+        let options = PgPoolOptions::new()
+            .max_connections(settings.connections.max(2))
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            // Broken connections fail on their first statement, which is retried; a ping before
+            // each use would cost a round trip.
+            .test_before_acquire(false)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(SESSION).await?;
+                    Ok(())
+                })
+            });
+        let pool = options.connect_with(target.application_name(&settings.name)).await.map_err(database(WHAT))?;
+        schema::prepare(&pool, settings.migrate).await?;
+        let (sender, changes) = watch::channel(signals::read(&pool).await?);
+        let signal_task = AbortOnDropHandle::new(tokio::spawn(signals::publish_changes(pool.clone(), sender)));
+        Ok(Self { pool, changes, dictionaries: Arc::default(), _signal_task: Arc::new(signal_task) })
+    }
+
+    async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
+        self.pool.begin().await.map_err(database(what))
+    }
+
+    /// Begins a transaction in which the lease cannot change its holder.
+    async fn begin_fenced(
+        &self,
+        lease: &Lease,
+        what: &'static str,
+    ) -> Result<Transaction<'static, Postgres>, StoreError> {
+        let mut transaction = self.begin(what).await?;
+        lock_lease(&mut transaction, lease, what).await?;
+        Ok(transaction)
+    }
+}
+
+/// Locks the lease for the rest of the transaction, against acquisitions and concurrent writes.
+async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
+    let held = sqlx::query_scalar!(
+        r#"SELECT hold_lease($1, $2, $3) AS "held!""#,
+        lease.scope.key(),
+        lease.owner,
+        column(lease.epoch)
+    );
+    let held = held.fetch_one(connection).await.map_err(database(what))?;
+    if held { Ok(()) } else { Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch }) }
+}
+
+async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(database(what))
+}
+
+fn database(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
+    move |source| StoreError::Database { what, source }
+}
+
+fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Numbers count acquisitions, events or milliseconds, and stay far below 2^63.
+fn column(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
+
+impl Archive for PostgresStore {
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
+        retry(move || self.read_decisions(filter))
+    }
+
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
+        retry(move || self.read_decision(number))
+    }
+
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {
+        retry(move || self.read_segment(scope, segment))
+    }
+
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>> {
+        retry(move || self.read_blob(hash))
+    }
+}
+
+impl Store for PostgresStore {
+    fn acquire_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        owner: &'a str,
+        seen: u64,
+        duration: Duration,
+    ) -> StoreFuture<'a, LeaseOutcome> {
+        retry(move || self.try_acquire(scope, owner, seen, duration))
+    }
+
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal> {
+        retry(move || self.renew(leases, duration))
+    }
+
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()> {
+        retry(move || self.release(leases))
+    }
+
+    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()> {
+        retry(move || self.write_lease_request(scope, by))
+    }
+
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
+        retry(move || self.read_identity(cluster))
+    }
+
+    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
+        retry(move || self.write_identity(lease, uid))
+    }
+
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_acceptance(cluster, uid, by, nonce))
+    }
+
+    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {
+        retry(move || self.write_extent(lease, extent))
+    }
+
+    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()> {
+        retry(move || self.write_entry(lease, entry))
+    }
+
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()> {
+        retry(move || self.write_attempt(lease, intent))
+    }
+
+    fn finish_attempt<'a>(
+        &'a self,
+        lease: &'a Lease,
+        claim: &'a str,
+        attempt: u32,
+        outcome: &'a AttemptOutcome,
+    ) -> StoreFuture<'a, ()> {
+        retry(move || self.end_attempt(lease, claim, attempt, outcome))
+    }
+
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
+        retry(move || self.close(lease, claims))
+    }
+
+    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
+        retry(move || self.read_recent_attempts(scope, within))
+    }
+
+    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
+        retry(move || self.prune_all(retention))
+    }
+
+    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_offerings(region, entries))
+    }
+
+    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
+        retry(move || self.read_offerings(region))
+    }
+
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_freeze(order, nonce))
+    }
+
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool> {
+        let nonce = guardrails::nonce();
+        retry(move || self.end_freeze(id, by, nonce))
+    }
+
+    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>> {
+        retry(move || self.read_freezes())
+    }
+
+    fn put_listing<'a>(
+        &'a self,
+        lease: &'a Lease,
+        ago: Duration,
+        machines: &'a [ListedInstanceRow],
+    ) -> StoreFuture<'a, bool> {
+        // A retry adds its delay to the age of the listing.
+        let begun = Instant::now();
+        retry(move || self.write_listing(lease, ago + begun.elapsed(), machines))
+    }
+
+    fn latest_listing<'a>(
+        &'a self,
+        scope: &'a Scope,
+        clusters: &'a [String],
+    ) -> StoreFuture<'a, Option<StoredListing>> {
+        retry(move || self.read_listing(scope, clusters))
+    }
+
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_quarantine_release(cluster, by, nonce))
+    }
+
+    fn clusters(&self) -> StoreFuture<'_, Vec<String>> {
+        retry(move || self.read_clusters())
+    }
+
+    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        retry(move || self.read_quarantine_releases())
+    }
+
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_confirmation(cluster, by, nonce))
+    }
+
+    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>> {
+        retry(move || self.read_confirmations())
+    }
+
+    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_counters(process, machines, rows))
+    }
+
+    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
+        retry(move || self.read_remote_counters(process, within))
+    }
+
+    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        retry(move || self.write_replica(row))
+    }
+
+    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
+        let nonce = guardrails::nonce();
+        retry(move || self.write_audit(entry, nonce))
+    }
+
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>> {
+        retry(move || self.audit_rows(limit, before))
+    }
+
+    fn changes(&self) -> watch::Receiver<Changes> {
+        self.changes.clone()
+    }
+
+    fn ping(&self) -> StoreFuture<'_, ()> {
+        Box::pin(async move {
+            sqlx::query!("SELECT 1 AS one").fetch_one(&self.pool).await.map_err(database("reach PostgreSQL"))?;
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

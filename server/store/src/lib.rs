@@ -1,0 +1,334 @@
+//! Durable state: leases, operations in flight, the decision log, freezes and the audit log.
+//!
+//! The [`Store`] trait has two implementations: [`memory`] for demos and tests, [`postgres`] for
+//! production. [`conformance`] runs one list of behaviours against both.
+//!
+//! Two rules hold for every write:
+//!
+//! - **Fenced.** A write for a cluster carries the epoch of the lease that it is written under, and
+//!   is refused once that lease has another holder: a replica that was paused cannot overwrite the
+//!   decisions of its successor.
+//! - **Idempotent.** A write whose response was lost is repeated, by the store itself and by its
+//!   callers; the second execution changes nothing.
+//!
+//! [`connect`] selects the implementation; [`postgres_local`] starts a PostgreSQL where no database
+//! is configured; [`retention`] prunes old rows; [`compression`] shrinks rows that repeat each
+//! other.
+//!
+//! Row types: [`lease`] (ownership and cluster identity), [`operations`] (launches), [`log`]
+//! (decisions and their replay data), [`listing`] (instances that a cloud listed), [`guardrails`]
+//! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
+//! (processes on the same store).
+
+pub mod clock;
+pub mod compression;
+pub mod counters;
+pub mod guardrails;
+pub mod lease;
+pub mod listing;
+pub mod log;
+pub mod memory;
+pub mod operations;
+pub mod replicas;
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use tokio::sync::watch;
+
+use counters::{CounterRow, RemoteCounters};
+use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use lease::{Identity, Lease, LeaseOutcome, MAX_EPOCH_JUMP, ObservedExtent, Renewal, Scope};
+use listing::{ListedInstanceRow, StoredListing};
+use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use operations::{AttemptOutcome, Intent, RecentAttempt};
+use replicas::ReplicaRow;
+
+/// Why a store operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another replica holds the lease; the caller must stop deciding for its scope.
+    #[error("the lease of {scope} at epoch {epoch} was lost to another replica; nothing was written")]
+    LeaseLost {
+        /// Scope of the lost lease.
+        scope: Scope,
+        /// The epoch that the caller held.
+        epoch: u64,
+    },
+    /// An agent reported an epoch that the store cannot have issued.
+    #[error(
+        "the agent of {scope} reports epoch {seen}, but the last one issued by this store is {held}: the difference exceeds \
+         {MAX_EPOCH_JUMP}, so the lease was not granted. If a server with another \
+         database controls this cluster, stop it; then set the annotation fleetwright.dev/highest-epoch of the agent's epoch \
+         Lease in the cluster (fleetwright-agent-epoch by default) to \"{held}\" and restart the agent"
+    )]
+    EpochTooHigh {
+        /// Scope of the requested lease.
+        scope: Scope,
+        /// Epoch that the agent reported.
+        seen: u64,
+        /// Last epoch that the store issued; 0 when it issued none.
+        held: u64,
+    },
+    /// The attempt of a launch is not allowed to begin.
+    #[error("attempt {attempt} of launching {claim} in {scope} was not begun: {why}; nothing was written")]
+    AttemptRefused {
+        /// Scope of the launch.
+        scope: Scope,
+        /// The NodeClaim.
+        claim: String,
+        /// The attempt that was to begin.
+        attempt: u32,
+        /// Reason of the refusal.
+        why: String,
+    },
+    /// The cluster name is bound to another cluster UID.
+    #[error(
+        "the name {cluster} belongs to the cluster with UID {known}, last held by replica {owner}, but this cluster has UID \
+         {shown:?}; rename one of them, or, if this cluster replaces that one, run `fleetwright clusters \
+         accept-uid {cluster} {shown}`"
+    )]
+    NameTaken {
+        /// The name.
+        cluster: String,
+        /// UID that the name is bound to.
+        known: String,
+        /// Last lease holder of the bound cluster.
+        owner: String,
+        /// UID that the agent reported.
+        shown: String,
+    },
+    /// The database failed.
+    #[error("the store could not {what}: {source}")]
+    Database {
+        /// Operation, as a verb phrase for the error text.
+        what: &'static str,
+        /// Error of the database driver.
+        source: sqlx::Error,
+    },
+    /// A remote Fleetwright server, used instead of a database, failed.
+    #[error("the server could not {what}: {why}")]
+    Server {
+        /// Operation, as a verb phrase for the error text.
+        what: &'static str,
+        /// Error text of the remote server.
+        why: String,
+    },
+    /// A remote Fleetwright server denied the request.
+    #[error("the server did not {what}: {why}")]
+    Denied {
+        /// Operation, as a verb phrase for the error text.
+        what: &'static str,
+        /// Error text of the remote server.
+        why: String,
+    },
+    /// A migration failed.
+    #[error("the store could not migrate its schema: {0}")]
+    Migration(#[from] sqlx::migrate::MigrateError),
+    /// The schema is older than the program, and `store.migrate` is false.
+    #[error(
+        "the schema of the store is at version {found} and this program needs {needed}: start it once with store.migrate = true, \
+         or have the files in migrations/ applied, then start again"
+    )]
+    SchemaTooOld {
+        /// Schema version of the database.
+        found: i64,
+        /// Newest schema version that this program contains.
+        needed: i64,
+    },
+    /// The schema was migrated by a newer release that dropped compatibility with this one.
+    #[error(
+        "the schema of the store is at version {found} and serves programs from version {oldest} on; this program knows versions \
+         up to {known}: run the newer release"
+    )]
+    SchemaTooNew {
+        /// Schema version of the database.
+        found: i64,
+        /// Oldest program version that the schema supports.
+        oldest: i64,
+        /// Newest schema version that this program contains.
+        known: i64,
+    },
+    /// A row holds a value that no release writes.
+    #[error("the store could not {what}: it read {found:?}, which this program cannot understand")]
+    Unreadable {
+        /// Operation, as a verb phrase for the error text.
+        what: &'static str,
+        /// The unreadable value.
+        found: String,
+    },
+}
+
+/// Boxed future of a store operation.
+pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Read access to decisions and their replay data.
+pub trait Archive: Send + Sync {
+    /// Newest decisions that match the filter, latest first.
+    fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>>;
+
+    /// Decisions with this number: one, unless two replicas used the same number for different
+    /// clusters.
+    fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>>;
+
+    /// A log segment with its chunks, in sequence order.
+    fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>>;
+
+    /// The blob with this hash.
+    fn blob<'a>(&'a self, hash: &'a BlobHash) -> StoreFuture<'a, Option<Blob>>;
+}
+
+/// The store interface. Futures are boxed so that the server can select the implementation at
+/// startup. Any operation may fail with [`StoreError::Database`]; those that take a lease may fail
+/// with [`StoreError::LeaseLost`].
+pub trait Store: Archive {
+    /// Acquires the lease of `scope` for `owner` when it is free, expired or released, or when
+    /// `owner` holds it already (restart under the same name). Each acquisition raises the epoch,
+    /// above `seen`, the highest epoch that the agent has obeyed: after the loss of a database the
+    /// agent still accepts the new epoch. The open operations are read in the transaction that
+    /// raises the epoch.
+    ///
+    /// # Errors
+    /// [`StoreError::EpochTooHigh`] when `seen` exceeds the last issued epoch by more than
+    /// [`lease::MAX_EPOCH_JUMP`].
+    fn acquire_lease<'a>(
+        &'a self,
+        scope: &'a Scope,
+        owner: &'a str,
+        seen: u64,
+        duration: Duration,
+    ) -> StoreFuture<'a, LeaseOutcome>;
+
+    /// Extends leases from now on, all in one transaction. The result names lost leases and leases
+    /// that another replica has requested.
+    fn renew_leases<'a>(&'a self, leases: &'a [Lease], duration: Duration) -> StoreFuture<'a, Renewal>;
+
+    /// Releases leases. Releasing a lease that the caller does not hold has no effect.
+    fn release_leases<'a>(&'a self, leases: &'a [Lease]) -> StoreFuture<'a, ()>;
+
+    /// Requests the lease of `scope` for `by`. The holder learns of the request through
+    /// [`Store::changes`] and its next renewal; the request ends when the lease has a new holder.
+    fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()>;
+
+    /// The cluster UID bound to this name, if a replica ever held its lease.
+    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>>;
+
+    /// Binds the cluster name of `lease` to `uid`, unless it is bound already.
+    fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()>;
+
+    /// Binds a cluster name to another UID on an operator's order, with an audit row in the same
+    /// transaction. The present lease holder is fenced, its launches are closed, and the observed
+    /// extent is deleted. Returns false, and writes nothing, when no replica ever held the lease of
+    /// that cluster.
+    fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool>;
+
+    /// Replaces the observed object counts of a cluster. They are returned with the next lease.
+    fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()>;
+
+    /// Writes a decision with its intents and its replay data in one transaction, before any
+    /// external call is made.
+    ///
+    /// # Errors
+    /// [`StoreError::AttemptRefused`] when another attempt of one of the launches is open.
+    fn record_decision<'a>(&'a self, lease: &'a Lease, entry: &'a Entry) -> StoreFuture<'a, ()>;
+
+    /// Writes the next attempt of a launch.
+    ///
+    /// # Errors
+    /// [`StoreError::AttemptRefused`] unless the previous attempt has failed. A caller that does
+    /// not know the outcome of an attempt must repeat that attempt with its own token.
+    fn begin_attempt<'a>(&'a self, lease: &'a Lease, intent: &'a Intent) -> StoreFuture<'a, ()>;
+
+    /// Writes the outcome of an attempt. The first outcome is kept.
+    fn finish_attempt<'a>(
+        &'a self,
+        lease: &'a Lease,
+        claim: &'a str,
+        attempt: u32,
+        outcome: &'a AttemptOutcome,
+    ) -> StoreFuture<'a, ()>;
+
+    /// Closes the launches of these NodeClaims, when instance and NodeClaim are gone or will never
+    /// exist.
+    fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()>;
+
+    /// Attempts of `scope` that are open or were closed less than `within` ago, ordered by
+    /// NodeClaim and attempt.
+    fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>>;
+
+    /// Deletes rows past their retention and creates the partitions of the coming days. Any replica
+    /// calls it periodically.
+    fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned>;
+
+    /// Marks offerings of a region unavailable; the later of two expiry times wins.
+    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()>;
+
+    /// Offerings of a region that are still unavailable.
+    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>>;
+
+    /// Creates a freeze, with an audit row in the same transaction. Returns the id to thaw it by.
+    fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64>;
+
+    /// Ends a freeze, with an audit row in the same transaction. Returns whether a freeze of this
+    /// id ever existed.
+    fn thaw<'a>(&'a self, id: i64, by: &'a str) -> StoreFuture<'a, bool>;
+
+    /// Freezes in force, oldest first.
+    fn freezes(&self) -> StoreFuture<'_, Vec<Freeze>>;
+
+    /// Stores the instances that the cloud listed in the region of `lease`, `ago` after the
+    /// request, for replicas that own clusters there. Instances of clusters owned by the same
+    /// replica are omitted. Returns false, and writes nothing, while no other replica holds a
+    /// cluster lease.
+    fn put_listing<'a>(
+        &'a self,
+        lease: &'a Lease,
+        ago: Duration,
+        machines: &'a [ListedInstanceRow],
+    ) -> StoreFuture<'a, bool>;
+
+    /// The latest listing of a region, restricted to these clusters.
+    fn latest_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String])
+    -> StoreFuture<'a, Option<StoredListing>>;
+
+    /// Releases the quarantine of a cluster, with an audit row in the same transaction. Returns
+    /// false, and writes nothing, when no replica ever held the lease of that cluster.
+    fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool>;
+
+    /// All clusters with a lease row, by name.
+    fn clusters(&self) -> StoreFuture<'_, Vec<String>>;
+
+    /// Number of quarantine releases per cluster, by name.
+    fn quarantine_releases(&self) -> StoreFuture<'_, Vec<(String, u64)>>;
+
+    /// Confirms the pending removals of a cluster, with an audit row in the same transaction.
+    /// Returns false, and writes nothing, when no replica ever held the lease of that cluster.
+    fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool>;
+
+    /// Number of removal confirmations per cluster, by name.
+    fn removal_confirmations(&self) -> StoreFuture<'_, Vec<(String, u64)>>;
+
+    /// Replaces the counters of `process` (one run of one replica) in these time buckets, and its
+    /// number of instances. A process writes only its own counters.
+    fn put_counters<'a>(&'a self, process: &'a str, machines: i64, rows: &'a [CounterRow]) -> StoreFuture<'a, ()>;
+
+    /// Counters of all processes but `process` in the last `within`, summed by time bucket.
+    fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters>;
+
+    /// Writes the settings digest of this replica. Returns, by owner, the other live replicas:
+    /// those that reported within [`replicas::REPLICA_TTL`] and since this one first reported.
+    fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>>;
+
+    /// Appends an audit entry.
+    fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()>;
+
+    /// Newest audit rows, latest first; with `before`, those with a lower id.
+    fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>>;
+
+    /// Change counters that every replica watches: a new value arrives well under a second after a
+    /// change. A subscriber reads the rows whose counter grew.
+    fn changes(&self) -> watch::Receiver<Changes>;
+
+    /// Checks that the store is reachable.
+    fn ping(&self) -> StoreFuture<'_, ()>;
+}
