@@ -1,8 +1,9 @@
-//! Compiles the protocol without an installed `protoc` and keeps the descriptor set for server reflection.
+//! Generates the messages without an installed `protoc` and keeps the descriptor set for server reflection.
 
 use std::path::PathBuf;
 use std::{env, fs};
 
+use prost_build::Config;
 use protox::Compiler;
 
 const FILES: [&str; 6] = [
@@ -14,19 +15,18 @@ const FILES: [&str; 6] = [
     "fleetwright/v1/pod.proto",
 ];
 
-/// A package of its own, and no part of what a server tells of itself.
+/// A package of its own that is not in the descriptor set: only the simulated cloud serves it.
 const SIMULATION: [&str; 1] = ["fleetwright/simulation/v1/simulated_cloud.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=fleetwright");
     let mut simulation = Compiler::new(["."])?;
     simulation.include_source_info(true).include_imports(true).open_files(SIMULATION)?;
-    tonic_prost_build::configure().build_transport(false).compile_fds(simulation.file_descriptor_set())?;
+    Config::new().compile_fds(simulation.file_descriptor_set())?;
     let mut compiler = Compiler::new(["."])?;
     compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("fleetwright_descriptor.bin"), compiler.encode_file_descriptor_set())?;
-    // The client's constructor from an address would be called `connect`, as the method of `AgentService` is.
-    tonic_prost_build::configure().build_transport(false).compile_fds(compiler.file_descriptor_set())?;
+    Config::new().compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

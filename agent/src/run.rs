@@ -8,8 +8,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
-use fleetwright_proto::{MAX_MESSAGE_BYTES, v1};
+use fleetwright_proto::v1;
+use fleetwright_rpc::MAX_MESSAGE_BYTES;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;

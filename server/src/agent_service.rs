@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use controller::{Instruction, InstructionId};
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::agent_service_server::AgentService;
 use fleetwright_proto::v1::connect_request::Message;
-use model::{ClusterId, Timestamp};
+use fleetwright_rpc::v1::agent_service_server::AgentService;
+use model::{ClusterName, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -90,7 +90,7 @@ struct Shared {
     pool_reader: PoolReader,
     events: mpsc::Sender<SessionEvent>,
     /// Locked only to look up or add a cluster, never across an await.
-    clusters: Mutex<BTreeMap<ClusterId, SessionHandle>>,
+    clusters: Mutex<BTreeMap<ClusterName, SessionHandle>>,
     authorizer: Arc<Authorizer>,
     next_stream: AtomicU64,
     tasks: TaskTracker,
@@ -132,17 +132,17 @@ impl Sessions {
 
     /// Answers [`SessionEvent::HelloReceived`]: this server decides for the cluster under `epoch`.
     /// The epoch must be at least the agent's highest, and no other process may ever have held it.
-    pub async fn accept(&self, cluster: &ClusterId, epoch: u64) {
+    pub async fn accept(&self, cluster: &ClusterName, epoch: u64) {
         self.send_command(cluster, Command::Accept(epoch)).await;
     }
 
     /// Answers [`SessionEvent::HelloReceived`]: this server does not decide for the cluster.
-    pub async fn refuse(&self, cluster: &ClusterId, reason: String) {
+    pub async fn refuse(&self, cluster: &ClusterName, reason: String) {
         self.send_command(cluster, Command::Refuse(reason)).await;
     }
 
     /// Requests a snapshot from the cluster's agent, if it is connected.
-    pub async fn resync(&self, cluster: &ClusterId, reason: String) {
+    pub async fn resync(&self, cluster: &ClusterName, reason: String) {
         self.send_command(cluster, Command::Resync(reason)).await;
     }
 
@@ -150,7 +150,7 @@ impl Sessions {
     /// event: `InstructionAcked`, or `InstructionFailed`, also when `deadline` passes.
     pub async fn instruct(
         &self,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         id: InstructionId,
         instruction: Instruction,
         deadline: Timestamp,
@@ -180,7 +180,7 @@ impl Sessions {
         self.shared.tasks.wait().await;
     }
 
-    async fn send_command(&self, cluster: &ClusterId, command: Command) {
+    async fn send_command(&self, cluster: &ClusterName, command: Command) {
         match self.handle_of(cluster) {
             Ok(handle) => {
                 // The task ends only at shutdown, when the command no longer matters.
@@ -191,7 +191,7 @@ impl Sessions {
     }
 
     /// Handle of the cluster's task; starts it for a new cluster.
-    fn handle_of(&self, cluster: &ClusterId) -> Result<SessionHandle, Status> {
+    fn handle_of(&self, cluster: &ClusterName) -> Result<SessionHandle, Status> {
         let shared = &self.shared;
         let mut clusters = shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = clusters.get(cluster) {
@@ -203,19 +203,19 @@ impl Sessions {
             )));
         }
         let session = Session::new(
-            Arc::clone(cluster),
+            cluster.clone(),
             shared.settings.clone(),
             Arc::clone(&shared.interner),
             shared.pool_reader.clone(),
         );
         let (handle, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
-        let (watched, of) = (Arc::clone(shared), Arc::clone(cluster));
+        let (watched, of) = (Arc::clone(shared), cluster.clone());
         shared.tasks.spawn(async move {
             if let Err(fault) = tokio::spawn(task.run()).await {
                 watched.fault.send_replace(Some(format!("task of cluster {of} failed: {fault}")));
             }
         });
-        clusters.insert(Arc::clone(cluster), handle.clone());
+        clusters.insert(cluster.clone(), handle.clone());
         Ok(handle)
     }
 

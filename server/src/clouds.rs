@@ -10,9 +10,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
+use cloud::catalogue::{RegionOptions, Snapshot};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
+use model::node_class::NodeClassSettings;
 
 use crate::config::{CloudConfig, Config, Provider};
 use crate::serve::{self, Server};

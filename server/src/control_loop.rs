@@ -5,8 +5,9 @@
 //! renewed on another ([`lease_renewal`]). Each result returns as an [`Input`]. This module holds
 //! only the timing.
 //!
-//! Reading order: [`replica`](::replica) (which output follows from which input), [`ControlLoop::run`],
-//! [`calls`] (calls to store and cloud), [`records`] (decisions as rows), [`view_publisher`] (dashboard views), [`latency`], [`traces`].
+//! Reading order: the crate [`replica`] (which output follows from which input),
+//! [`ControlLoop::run`], [`calls`] (calls to store and cloud), [`records`] (decisions as rows),
+//! [`view_publisher`] (dashboard views), [`latency`], [`traces`].
 
 pub mod calls;
 mod heartbeat;
@@ -18,14 +19,16 @@ mod steps;
 mod traces;
 mod view_publisher;
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
 use controller::{NewPlanner, RegionController};
-use futures::FutureExt;
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 use model::{Millis, Timestamp};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Interval, MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
@@ -145,7 +148,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let renewal = (self.lease.duration / 3).max(Duration::from_millis(100));
         let mut listings = self.listing.map(tokio::time::interval);
         let mut changes = self.store.changes();
-        let mut lease_requests = changes.borrow_and_update().leases;
+        let mut lease_requests = changes.next().await.unwrap_or_default().leases;
         let mut running = LoopState::new(self, renewal)?;
         let mut polls = tokio::time::interval(CLOUD_POLL_INTERVAL);
         let mut counter_syncs = tokio::time::interval(::replica::counter_sync::INTERVAL);
@@ -171,7 +174,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 () = stop.cancelled() => Next::Stop,
                 _ = polls.tick() => Next::input(Input::CloudPoll),
                 _ = renewals.tick() => Next::input(Input::RenewalDue),
-                Ok(number) = next_lease_request(&mut changes, lease_requests) => {
+                Some(number) = next_lease_request(&mut changes, lease_requests) => {
                     lease_requests = number;
                     Next::input(Input::LeaseRequested)
                 }
@@ -310,11 +313,9 @@ impl<C: CloudProvider + 'static> LoopState<C> {
 }
 
 /// Completes when the number of lease requests differs from `known`.
-async fn next_lease_request(
-    changes: &mut watch::Receiver<Changes>,
-    known: u64,
-) -> Result<u64, watch::error::RecvError> {
-    Ok(changes.wait_for(|changes| changes.leases != known).await?.leases)
+async fn next_lease_request(changes: &mut BoxStream<'static, Changes>, known: u64) -> Option<u64> {
+    let mut numbers = changes.map(|changes| changes.leases).skip_while(|number| ready(*number == known));
+    numbers.next().await
 }
 
 /// Completes at the next tick of `ticks`; never, without a ticker.

@@ -11,8 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::fleet_service_server::FleetService;
+use fleetwright_rpc::v1::fleet_service_server::FleetService;
 use futures::{Stream, StreamExt};
+use model::ClusterName;
 use tonic::{Request, Response, Status};
 
 use crate::throttle;
@@ -120,7 +121,8 @@ impl FleetService for FleetApi {
         request: Request<v1::ReleaseQuarantineRequest>,
     ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
         let by = operations::caller(&request);
-        operations::release(&*self.store, &request.into_inner().cluster_name, &by).await?;
+        let cluster = ClusterName::from(request.into_inner().cluster_name);
+        operations::release(&*self.store, &cluster, &by).await?;
         Ok(Response::new(v1::ReleaseQuarantineResponse {}))
     }
 
@@ -129,7 +131,8 @@ impl FleetService for FleetApi {
         request: Request<v1::ConfirmRemovalsRequest>,
     ) -> Result<Response<v1::ConfirmRemovalsResponse>, Status> {
         let by = operations::caller(&request);
-        operations::confirm(&*self.store, &request.into_inner().cluster_name, &by).await?;
+        let cluster = ClusterName::from(request.into_inner().cluster_name);
+        operations::confirm(&*self.store, &cluster, &by).await?;
         Ok(Response::new(v1::ConfirmRemovalsResponse {}))
     }
 }

@@ -1,4 +1,5 @@
-//! The server of Fleetwright: I/O, clocks and user interfaces around crates that decide without I/O.
+//! The server of Fleetwright: I/O, clocks and user interfaces around crates that decide without
+//! I/O.
 //!
 //! Reading order: [`cli`] (commands), [`serve`] (assembly, start and shutdown order), [`clouds`]
 //! (cloud providers), [`stores`] (stores), [`control_loop`] (leases and cluster state),

@@ -8,12 +8,13 @@ use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
 use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
-use manifests::{Cursor, InputError, ObjectLocation, Options, Problems, Source};
+use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 use model::offering::SharedCatalogue;
-use model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, Requirements, Resources, Text};
+use model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
+use planning_input::Options;
 use serde_json::Value;
 use tracing::warn;
 
@@ -126,7 +127,7 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
         let sources: Vec<Source> = sources(manifests).filter(|source| !bad.contains(source.name.as_str())).collect();
-        match manifests::read(&sources, options) {
+        match planning_input::read(&sources, options) {
             Ok(captured) => break captured.input.pools,
             Err(errors) => {
                 errors.iter().for_each(|error| warn!(%error, "rejected cluster manifest"));
@@ -147,7 +148,7 @@ fn to_read_manifests(manifests: &Manifests, CompiledPools { pools, refused }: &C
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(name, pools, refused, manifests))
+            .map(|((_, name), _)| record(&PoolName::from(name), pools, refused, manifests))
             .collect(),
         classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, refused)).collect(),
     }
@@ -168,7 +169,7 @@ fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecor
     }
 }
 
-fn meta(name: &Text, manifest: Option<&Manifest>, refused: &[InputError]) -> PoolMeta {
+fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) -> PoolMeta {
     let metadata = manifest.map(metadata).unwrap_or_default();
     PoolMeta {
         uid: metadata["uid"].as_str().unwrap_or_default().into(),
@@ -197,7 +198,7 @@ fn is_foreign(manifest: &Manifest) -> bool {
 }
 
 /// Validation error of one object.
-fn rejection(kind: ManifestKind, name: &Text, refused: &[InputError]) -> Option<Text> {
+fn rejection(kind: ManifestKind, name: &str, refused: &[InputError]) -> Option<Text> {
     let own = source_name(kind, name);
     refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
 }
@@ -217,12 +218,12 @@ fn source_name(kind: ManifestKind, name: &str) -> String {
     format!("{kind}/{name}")
 }
 
-fn record(name: &Text, pools: &[NodePool], refused: &[InputError], manifests: &Manifests) -> PoolRecord {
+fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests: &Manifests) -> PoolRecord {
     let pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
     };
-    let manifest = manifests.get(&(ManifestKind::NodePool, name.clone()));
+    let manifest = manifests.get(&(ManifestKind::NodePool, name.as_text().clone()));
     let disruption = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
@@ -231,7 +232,7 @@ fn record(name: &Text, pools: &[NodePool], refused: &[InputError], manifests: &M
 }
 
 /// A pool that is shown with the reason why it is unusable.
-fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
+fn unusable(name: &PoolName, refused: &[InputError]) -> NodePool {
     let own = source_name(ManifestKind::NodePool, name);
     let error = refused.iter().find(|error| error.source == own).or(refused.first());
     let why = error.map_or_else(|| "its manifest holds no NodePool of that name".to_owned(), ToString::to_string);
@@ -253,10 +254,10 @@ fn unusable(name: &Text, refused: &[InputError]) -> NodePool {
 }
 
 /// Disruption policy of the NodePool; `None` when it is unreadable.
-fn life(name: &Text, manifest: &Manifest) -> Option<DisruptionPolicy> {
+fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let value = serde_json::from_slice(&manifest.json).ok()?;
     let problems = Problems::default();
-    let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
+    let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
     Some(DisruptionPolicy {
         consolidate_after: finite(read.disruption.consolidate_after),

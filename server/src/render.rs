@@ -30,7 +30,6 @@ impl<'r> Rendering<'r> {
 
     /// `namespace/name` of the pod with this index.
     fn pod_name(&self, index: u32) -> String {
-        let pod = self.pod(index);
-        format!("{}/{}", pod.namespace, pod.name)
+        self.pod(index).key().to_string()
     }
 }

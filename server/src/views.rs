@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use controller::Decision;
 use controller::view::ClusterView;
-use model::{ClusterId, MicroUsd, Timestamp};
+use model::{ClusterName, MicroUsd, Timestamp};
 use tokio::sync::watch;
 
 pub(crate) use summary::{reasons, summary};
@@ -22,7 +22,7 @@ pub(crate) struct FleetView {
     /// Time of the latest change.
     pub(crate) taken_at: Timestamp,
     /// Views by cluster name.
-    pub(crate) clusters: BTreeMap<ClusterId, Arc<ClusterView>>,
+    pub(crate) clusters: BTreeMap<ClusterName, Arc<ClusterView>>,
 }
 
 impl FleetView {

@@ -1,4 +1,4 @@
-//! Decodes messages of an agent into engine values, or rejects them. No proto type passes this
+//! Decodes messages of an agent into values of the controller, or rejects them. No proto type passes this
 //! module.
 //!
 //! A [`Decoder`] belongs to one snapshot and the deltas after it; it holds the definitions that
@@ -20,10 +20,10 @@ mod text_pool;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::cluster::{ClassRecord, ClusterSnapshot, Key, Object, Observation, PodKey, PodRecord, PoolRecord};
+use controller::cluster::{ClassRecord, ClusterSnapshot, Key, Object, Observation, PodRecord, PoolRecord};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
-use model::{Labels, PodShape, Text};
+use model::{Labels, NodeName, PodKey, PodShape, PoolName, Text};
 use prost::Message;
 use rustc_hash::FxHashMap;
 
@@ -119,7 +119,7 @@ pub enum DecodeError {
 /// Result of decoding a change.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Decoded {
-    /// No effect on the engine.
+    /// No effect on the controller.
     Ignored,
     /// An object was created or changed.
     Object(Box<Object>),
@@ -141,7 +141,7 @@ pub struct Decoder {
     /// Shapes that depend on the pod's labels, by both hashes.
     keyed_shapes: FxHashMap<(Hash, Hash), Arc<PodShape>>,
     manifests: Manifests,
-    pools: BTreeMap<Text, PoolRecord>,
+    pools: BTreeMap<PoolName, PoolRecord>,
     classes: BTreeMap<Text, ClassRecord>,
     storage: Storage,
     texts: TextPool,
@@ -407,12 +407,13 @@ impl Decoder {
                 Key::Pod(key)
             }
             v1::ObjectKind::Node => {
-                self.storage.remove_node(&name);
-                Key::Node(name)
+                let node = NodeName::from(name);
+                self.storage.remove_node(&node);
+                Key::Node(node)
             }
-            v1::ObjectKind::CsiNode => Key::Attach(name),
+            v1::ObjectKind::CsiNode => Key::Attach(name.into()),
             v1::ObjectKind::PodDisruptionBudget => Key::PodBudget(namespace(), name),
-            v1::ObjectKind::NodeClaim => Key::Claim(name),
+            v1::ObjectKind::NodeClaim => Key::Claim(name.into()),
             v1::ObjectKind::DaemonSet => Key::Daemon(namespace(), name),
             v1::ObjectKind::Namespace => Key::Namespace(name),
             other if self.storage.remove(other, &removal.namespace, &removal.name) => return Decoded::Ignored,
@@ -424,7 +425,7 @@ impl Decoder {
         Decoded::Removed(key)
     }
 
-    fn read_all_pools(&self) -> (BTreeMap<Text, PoolRecord>, BTreeMap<Text, ClassRecord>) {
+    fn read_all_pools(&self) -> (BTreeMap<PoolName, PoolRecord>, BTreeMap<Text, ClassRecord>) {
         let read = self.pool_reader.read(&self.manifests);
         let pools = read.pools.into_iter().map(|pool| (pool.pool.name.clone(), pool));
         (pools.collect(), read.classes.into_iter().map(|class| (class.name.clone(), class)).collect())

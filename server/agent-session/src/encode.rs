@@ -1,4 +1,4 @@
-//! Encodes instructions of the engine as messages.
+//! Encodes instructions of the controller as messages.
 
 mod status;
 
@@ -7,7 +7,9 @@ use controller::{ClaimOrder, Instruction, InstructionId, PodNomination};
 use fleetwright_proto::v1::instruction::Action;
 use fleetwright_proto::v1::{self, connect_response};
 use model::labels::NODEPOOL;
-use model::{Labels, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity};
+use model::{
+    ClaimName, Labels, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
+};
 
 /// Annotation of NodeClaims that Fleetwright manages. NodeClaims without it are counted and never
 /// modified.
@@ -79,7 +81,7 @@ fn action(instruction: &Instruction, now: Timestamp) -> Action {
         Instruction::DeleteClaim { claim, node, provider_id, reason } => Action::DeleteNodeClaim(v1::DeleteNodeClaim {
             node_claim: claim.to_string(),
             provider_id: provider_id.to_string(),
-            node: node.as_ref().map(Text::to_string).unwrap_or_default(),
+            node: node.as_ref().map(ToString::to_string).unwrap_or_default(),
             reason: reason.to_string(),
         }),
     }
@@ -94,7 +96,7 @@ fn nominations(pods: &[PodNomination]) -> Vec<v1::PodNomination> {
     pods.iter().map(nomination).collect()
 }
 
-fn launched(claim: &Text, facts: &LaunchedFacts) -> v1::MarkLaunched {
+fn launched(claim: &ClaimName, facts: &LaunchedFacts) -> v1::MarkLaunched {
     v1::MarkLaunched {
         node_claim: claim.to_string(),
         provider_id: facts.provider_id.to_string(),
@@ -106,7 +108,7 @@ fn launched(claim: &Text, facts: &LaunchedFacts) -> v1::MarkLaunched {
 
 fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
     let mut labels = order.labels.clone();
-    labels.entry(NODEPOOL.into()).or_insert_with(|| order.pool.clone());
+    labels.entry(NODEPOOL.into()).or_insert_with(|| order.pool.as_text().clone());
     v1::NodeClaimRecord {
         name: order.name.to_string(),
         labels: pairs(&labels),

@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] is a state machine without I/O, one per cluster. It outlives streams because
 //! instructions do. Its inputs are messages and timestamps; its results are [`Output`]s. Proto
-//! types end here: [`decode`] converts messages to engine values, [`encode`] converts instructions
-//! to messages.
+//! types end here: [`decode`] converts messages to values of `model` and `controller`, [`encode`]
+//! converts instructions to messages.
 //!
 //! Reading order: [`state`] (the state machine), [`assembly`] (chunked snapshots), [`outbox`]
 //! (unacknowledged instructions), [`decode`] and [`encode`] (conversion), [`intern`] (pod shapes

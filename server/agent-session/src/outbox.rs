@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use controller::{Event, Instruction, InstructionId};
 use fleetwright_proto::v1;
-use model::{ClusterId, Timestamp};
+use model::{ClusterName, Timestamp};
 
 use super::encode;
 
@@ -33,7 +33,7 @@ struct PendingInstruction {
 /// Outbox of one cluster.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    cluster: ClusterId,
+    cluster: ClusterName,
     /// By instruction number, which is the order of decision and of sending.
     pending: BTreeMap<InstructionId, PendingInstruction>,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Outbox {
 impl Outbox {
     /// An empty outbox.
     #[must_use]
-    pub fn new(cluster: ClusterId) -> Self {
+    pub fn new(cluster: ClusterName) -> Self {
         Self { cluster, pending: BTreeMap::new() }
     }
 
@@ -169,7 +169,7 @@ fn describe_outcome(outcome: v1::Outcome) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use model::Text;
+    use model::{ClaimName, ProviderId, Text};
 
     use super::*;
 
@@ -189,7 +189,7 @@ mod tests {
         Instruction::Drain {
             claim: claim.into(),
             node: "n".into(),
-            provider_id: Text::default(),
+            provider_id: ProviderId::default(),
             deadline: None,
             interruption: false,
             only_if_empty: false,
@@ -198,8 +198,8 @@ mod tests {
     }
 
     fn delete(claim: &str) -> Instruction {
-        let (claim, reason) = (Text::from(claim), Text::default());
-        Instruction::DeleteClaim { claim, node: Some("n".into()), provider_id: Text::default(), reason }
+        let (claim, reason) = (ClaimName::from(claim), Text::default());
+        Instruction::DeleteClaim { claim, node: Some("n".into()), provider_id: ProviderId::default(), reason }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use controller::cluster::{Key, Object, Observation, ProblemRecord};
 use controller::{Event, Instruction, InstructionId};
 use fleetwright_proto::v1::{self, connect_request, connect_response, snapshot};
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClusterName, Millis, Text, Timestamp};
 
 use super::assembly::{Incomplete, SnapshotAssembly};
 use super::decode::pools::PoolReader;
@@ -73,7 +73,7 @@ pub enum SessionEvent {
     /// The agent disconnected before the control loop answered its Hello.
     HandshakeAbandoned {
         /// Cluster of the agent.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// Event for the cluster controller.
     ClusterEvent(Event),
@@ -83,7 +83,7 @@ pub enum SessionEvent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentHello {
     /// Cluster name, as configured in the agent.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// UID of the `kube-system` namespace; distinguishes clusters of the same name.
     pub cluster_uid: String,
     /// Highest epoch that the agent has obeyed. It rejects instructions of lower epochs.
@@ -149,7 +149,7 @@ enum SyncState {
 /// Session of one cluster.
 #[derive(Debug)]
 pub struct Session {
-    cluster: ClusterId,
+    cluster: ClusterName,
     /// UID of the cluster whose agent was accepted last; a different cluster of the same name is
     /// rejected. Unset until the control loop has accepted an agent.
     uid: Option<String>,
@@ -166,7 +166,7 @@ pub struct Session {
 impl Session {
     /// A session without a stream.
     #[must_use]
-    pub fn new(cluster: ClusterId, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
+    pub fn new(cluster: ClusterName, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
         let outbox = Outbox::new(cluster.clone());
         Self { cluster, uid: None, settings, interner, pool_reader, stream: Stream::Closed, outbox, retained: None }
     }
@@ -519,12 +519,12 @@ fn clock_problem(sent_at_ms: i64, now: Timestamp) -> Option<ProblemRecord> {
 ///
 /// # Errors
 /// [`IdentityError::InvalidName`] with the rule.
-pub fn check_cluster_name(name: &str) -> Result<Text, IdentityError> {
+pub fn check_cluster_name(name: &str) -> Result<ClusterName, IdentityError> {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.len() > 100 || !name.chars().all(allowed) {
         return Err(IdentityError::InvalidName { excerpt: name.chars().take(100).collect() });
     }
-    Ok(Text::from(name))
+    Ok(ClusterName::from(name))
 }
 
 /// Why the cluster that an agent names is not accepted.
@@ -542,7 +542,7 @@ pub enum IdentityError {
     )]
     MissingUid {
         /// The cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// Another cluster has the name.
     #[error(
@@ -551,7 +551,7 @@ pub enum IdentityError {
     )]
     NameTaken {
         /// The name.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// UID of the cluster that has the name.
         known: String,
         /// UID in the Hello.

@@ -1,6 +1,6 @@
 //! Authentication and authorization. An agent authenticates by a service-account token or a client
 //! certificate and is authorized for one cluster; an API client authenticates by a token and has a
-//! scope. No other module authenticates peers.
+//! scope. No other crate authenticates peers.
 //!
 //! - [`file`]: the trust file of the operator, reloaded when it changes.
 //! - [`token`]: JWT verification from keys and a time; pure.

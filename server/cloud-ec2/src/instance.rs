@@ -2,7 +2,7 @@
 
 use aws_sdk_ec2::types::{self, InstanceLifecycleType, InstanceStateName, Tag};
 use cloud::provider::{Instance, InstanceState, LaunchRequest};
-use model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, InstanceTypeName, ProviderId, Text, Timestamp, Zone};
 
 /// Tag of every managed instance, with the value `true`.
 pub(crate) const MANAGED: &str = "fleetwright.dev/managed";
@@ -34,27 +34,27 @@ pub(crate) fn tags(request: &LaunchRequest) -> Vec<(String, String)> {
 }
 
 /// `aws:///<zone>/<instance id>`.
-pub(crate) fn provider_id(zone: &str, id: &str) -> Text {
-    Text::from(format!("aws:///{zone}/{id}"))
+pub(crate) fn provider_id(zone: &Zone, id: &str) -> ProviderId {
+    ProviderId::from(format!("aws:///{zone}/{id}"))
 }
 
 /// Converts a listed instance; `None` when id, type, zone, state or launch time is missing. A
 /// removed tag reads as empty.
 pub(crate) fn read(instance: &types::Instance) -> Option<Instance> {
     let id = instance.instance_id()?;
-    let zone = instance.placement()?.availability_zone()?;
-    let tag = |key: &str| Text::from(value(instance.tags(), key).unwrap_or_default());
+    let zone = Zone::from(instance.placement()?.availability_zone()?);
+    let tag = |key: &str| value(instance.tags(), key).unwrap_or_default();
     Some(Instance {
         id: Text::from(id),
-        provider_id: provider_id(zone, id),
-        instance_type: Text::from(instance.instance_type()?.as_str()),
-        zone: Text::from(zone),
+        provider_id: provider_id(&zone, id),
+        instance_type: InstanceTypeName::from(instance.instance_type()?.as_str()),
+        zone,
         capacity_type: capacity_type(instance),
         state: state(instance.state()?.name()?),
-        cluster: tag(CLUSTER),
-        cluster_uid: tag(CLUSTER_UID),
-        claim: tag(CLAIM),
-        pool: tag(POOL),
+        cluster: tag(CLUSTER).into(),
+        cluster_uid: tag(CLUSTER_UID).into(),
+        claim: tag(CLAIM).into(),
+        pool: tag(POOL).into(),
         launched: Timestamp::from_millis(instance.launch_time()?.to_millis().ok()?),
     })
 }

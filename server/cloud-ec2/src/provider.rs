@@ -12,7 +12,7 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use model::{Text, Timestamp};
+use model::{ClusterName, Text, Timestamp};
 
 use crate::failure::Failure;
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
@@ -117,7 +117,7 @@ impl Ec2Cloud {
     /// found by the tags of its NodeClaim. A launch under another token without this search could
     /// create a second instance.
     async fn find_launched(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
-        let tag = |key: &str, value: &Text| filter(format!("tag:{key}"), [value.as_ref()]);
+        let tag = |key: &str, value: &str| filter(format!("tag:{key}"), [value]);
         let call = self.client.describe_instances().filters(managed_filter());
         let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
         let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
@@ -203,9 +203,9 @@ impl CloudProvider for Ec2Cloud {
         instance::read(instance).ok_or_else(|| incomplete(Some(id)))
     }
 
-    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
         let call = self.client.describe_instances().filters(managed_filter());
-        self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster]))).await
+        self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster.to_string()]))).await
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {

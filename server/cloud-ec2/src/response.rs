@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTemplateOverrides};
 use cloud::provider::{CloudError, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
-use model::{Text, Timestamp};
+use model::{InstanceTypeName, Text, Timestamp, Zone};
 
 use crate::failure::{is_capacity, is_missing_spot_role};
 use crate::instance;
@@ -51,7 +51,7 @@ pub(crate) fn outcome(answer: &CreateFleetOutput, asked: RequestContext<'_>) -> 
 fn instance(group: &CreateFleetInstance, id: &str, asked: RequestContext<'_>) -> Result<Instance, CloudError> {
     let choice = group.launch_template_and_overrides().and_then(|both| both.overrides());
     let kind = group.instance_type().or(choice.and_then(|choice| choice.instance_type()));
-    let zone = choice.and_then(|choice| zone(choice, asked.terms)).or(group.availability_zone());
+    let zone = choice.and_then(|choice| zone(choice, asked.terms)).or(group.availability_zone()).map(Zone::from);
     let (Some(kind), Some(zone)) = (kind, zone) else {
         let operation = format!("{CREATE_FLEET} (it returned instance {id} without its type or zone)");
         return Err(CloudError::Unknown { operation: Text::from(operation) });
@@ -59,9 +59,9 @@ fn instance(group: &CreateFleetInstance, id: &str, asked: RequestContext<'_>) ->
     let request = asked.request;
     Ok(Instance {
         id: Text::from(id),
-        provider_id: instance::provider_id(zone, id),
-        instance_type: Text::from(kind.as_str()),
-        zone: Text::from(zone),
+        provider_id: instance::provider_id(&zone, id),
+        instance_type: InstanceTypeName::from(kind.as_str()),
+        zone,
         capacity_type: request.capacity_type,
         state: InstanceState::Pending,
         cluster: request.cluster.clone(),
@@ -104,8 +104,8 @@ fn lacks_spot_role(error: &CreateFleetError) -> bool {
 /// The override that an error concerns; `None` when it names none and concerns all of them.
 fn option_of(error: &CreateFleetError, asked: RequestContext<'_>) -> Option<Override> {
     let choice = error.launch_template_and_overrides()?.overrides()?;
-    let zone = Text::from(zone(choice, asked.terms)?);
-    Some(Override { instance_type: Text::from(choice.instance_type()?.as_str()), zone })
+    let zone = Zone::from(zone(choice, asked.terms)?);
+    Some(Override { instance_type: InstanceTypeName::from(choice.instance_type()?.as_str()), zone })
 }
 
 /// Each override once, in the order of the request.

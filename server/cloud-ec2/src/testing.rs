@@ -6,17 +6,17 @@ use model::{CapacityType, Text};
 use crate::settings::{LaunchTemplate, Settings};
 
 pub(crate) fn option(instance_type: &str, zone: &str) -> Override {
-    Override { instance_type: Text::from(instance_type), zone: Text::from(zone) }
+    Override { instance_type: instance_type.into(), zone: zone.into() }
 }
 
 /// Claim `web-abcde` of pool `web` in cluster `c1`, first attempt.
 pub(crate) fn order(capacity_type: CapacityType, overrides: &[Override]) -> LaunchRequest {
     LaunchRequest {
         token: Text::from("web-abcde-1"),
-        cluster: Text::from("c1"),
+        cluster: "c1".into(),
         cluster_uid: Text::from("uid-1"),
-        claim: Text::from("web-abcde"),
-        pool: Text::from("web"),
+        claim: "web-abcde".into(),
+        pool: "web".into(),
         node_class: Text::from("default"),
         capacity_type,
         overrides: overrides.to_vec(),

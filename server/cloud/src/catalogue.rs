@@ -1,13 +1,14 @@
 //! The catalogue of instance types, as one NodeClass would run them.
 //!
 //! A [`Snapshot`] holds data about instance types, published by the cloud or written by a user.
-//! [`build`] turns it into the engine's [`Catalogue`] for one region and one NodeClass: labels,
+//! [`build`] turns it into the [`Catalogue`] of `model` for one region and one NodeClass: labels,
 //! capacity, allocatable resources, offerings with prices. [`overlay`] then changes prices and
 //! capacity by NodeOverlays.
 //!
-//! Reading order: [`settings`] (the arguments), [`snapshot`], `instance_type_info` and `columns`
-//! (the data), `labels`, `capacity`, `launchable` and `offerings` (the rules), [`exchange`] (the
-//! file format of `fleetwright catalogue export` and `--catalogue`).
+//! Reading order: [`model::node_class`] and `region_options` (the arguments), [`snapshot`],
+//! `instance_type_info` and `columns` (the data), `labels`, `capacity`, `launchable` and
+//! `offerings` (the rules), [`exchange`] (the file format of `fleetwright catalogue export` and
+//! `--catalogue`).
 //!
 //! Rules and constants are those of Karpenter's AWS provider, so that a planned node matches the
 //! node that joins.
@@ -23,22 +24,19 @@ mod launchable;
 mod offerings;
 pub mod overlay;
 mod price;
-pub mod settings;
+mod region_options;
 pub mod snapshot;
-pub mod threshold;
 
 use std::collections::BTreeSet;
 
+use model::node_class::NodeClassSettings;
 use model::{Catalogue, InstanceType, Text};
 
 pub use exchange::CatalogueError;
 pub use labels::unknown_label_keys;
 pub use overlay::{Overlay, PriceChange, apply_overlays, resolve_overlays};
-pub use settings::{
-    AmiFamily, KubeletSettings, NetworkInterface, NodeClassSettings, RegionOptions, ReservationEntry, SubnetZone,
-};
+pub use region_options::RegionOptions;
 pub use snapshot::{Region, Snapshot};
-pub use threshold::Threshold;
 
 /// A catalogue, and notes about estimates.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -8,7 +8,10 @@
 use std::fmt;
 use std::future::Future;
 
-use model::{CapacityType, LaunchFailure, LaunchOrder, Text, Timestamp};
+use model::{
+    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, LaunchOrder, PoolName, ProviderId, Text,
+    Timestamp, Zone,
+};
 
 /// Maximum pairs of instance type and zone per request. A Fleet permits 300; more than this only
 /// costs API time (Karpenter's AWS provider sends as many).
@@ -20,14 +23,14 @@ pub struct LaunchRequest {
     /// Client token: at most one instance is launched for it, however often the request is sent.
     pub token: Text,
     /// Cluster name, for the instance tags.
-    pub cluster: Text,
+    pub cluster: ClusterName,
     /// Cluster UID, for the instance tags: a name may have been used by two clusters. Empty when
     /// unknown.
     pub cluster_uid: Text,
     /// NodeClaim name, for the instance tags.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// NodePool name, for the instance tags.
-    pub pool: Text,
+    pub pool: PoolName,
     /// EC2NodeClass name, for the instance tags.
     pub node_class: Text,
     /// Spot, on-demand or reserved.
@@ -44,9 +47,9 @@ pub struct LaunchRequest {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Override {
     /// Instance type name.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Availability zone, such as `us-east-1a`.
-    pub zone: Text,
+    pub zone: Zone,
 }
 
 impl From<&LaunchOrder> for LaunchRequest {
@@ -97,23 +100,23 @@ pub struct Instance {
     /// Instance id, such as `i-0123456789abcdef0`.
     pub id: Text,
     /// `aws:///<zone>/<instance id>`.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// Instance type name.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Availability zone, such as `us-east-1a`.
-    pub zone: Text,
+    pub zone: Zone,
     /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
     /// State at the time of the description.
     pub state: InstanceState,
     /// Cluster name, from the tag; empty when absent.
-    pub cluster: Text,
+    pub cluster: ClusterName,
     /// Cluster UID, from the tag; empty when absent.
     pub cluster_uid: Text,
     /// NodeClaim name, from the tag; empty when absent.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// NodePool name, from the tag; empty when absent.
-    pub pool: Text,
+    pub pool: PoolName,
     /// Launch time, by the clock of the cloud.
     pub launched: Timestamp,
 }
@@ -242,7 +245,7 @@ pub enum CloudEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Owner<'o> {
     /// Name of the cluster.
-    pub cluster: &'o str,
+    pub cluster: &'o ClusterName,
     /// Cluster UID: a rebuilt cluster may have the name of one whose instances still run. Empty
     /// when unknown.
     pub uid: &'o str,
@@ -263,7 +266,7 @@ impl Instance {
         }
         let describe = |owner: Owner<'_>| {
             let Owner { cluster, uid } = owner;
-            if named { Text::from(format!("{cluster} (UID {uid})")) } else { Text::from(cluster) }
+            if named { Text::from(format!("{cluster} (UID {uid})")) } else { cluster.as_text().clone() }
         };
         Err(CloudError::Foreign { id: self.id.clone(), owner: describe(own), asked: describe(asked) })
     }
@@ -306,7 +309,7 @@ pub trait CloudProvider: Send + Sync {
     ///
     /// # Errors
     /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
-    fn list(&self, cluster: &str) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+    fn list(&self, cluster: &ClusterName) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
 
     /// All managed instances of this account and region that are not terminated, of any cluster.
     /// May lag behind.

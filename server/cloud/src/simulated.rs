@@ -16,7 +16,7 @@ pub mod seeded_rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::offering::SharedCatalogue;
-use model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
+use model::{CapacityType, ClusterName, MicroUsd, Millis, ProviderId, Text, Timestamp};
 
 use crate::provider::{
     CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
@@ -155,7 +155,7 @@ impl SimulatedCloud {
         let rng = self.rng.child("instance").child_number(self.launched);
         let id = Text::from(format!("i-{:017x}", rng.child("id").value() >> 4));
         let instance = Instance {
-            provider_id: Text::from(format!("aws:///{}/{id}", option.zone)),
+            provider_id: ProviderId::from(format!("aws:///{}/{id}", option.zone)),
             id: id.clone(),
             instance_type: option.instance_type.clone(),
             zone: option.zone.clone(),
@@ -218,8 +218,8 @@ impl SimulatedCloud {
     }
 
     /// Instances of `cluster` that are not terminated and that the listing shows already.
-    pub fn list<'c>(&'c self, cluster: &'c str, now: Timestamp) -> impl Iterator<Item = &'c Instance> {
-        self.list_all(now).filter(move |instance| instance.cluster.as_ref() == cluster)
+    pub fn list<'c>(&'c self, cluster: &'c ClusterName, now: Timestamp) -> impl Iterator<Item = &'c Instance> {
+        self.list_all(now).filter(move |instance| instance.cluster == *cluster)
     }
 
     /// Instances that are not terminated and that the listing shows already.

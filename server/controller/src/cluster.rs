@@ -9,8 +9,8 @@
 //! [`state`] (observed state), `unannounced_deletion` (objects that do not disappear regularly),
 //! `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`] (budgets, node classes, other
 //! autoscalers), `assignments` (pods planned and not bound yet), `drain` (assignments of pods being
-//! drained), `planning` (the state as planning input), [`disruption_policy`] (disruption settings
-//! of NodePools) with [`cron`] (their schedules).
+//! drained), `planning` (the state as planning input). The disruption settings of NodePools are
+//! [`DisruptionPolicy`](model::DisruptionPolicy).
 
 pub mod assignments;
 mod auxiliary;
@@ -33,8 +33,8 @@ pub use node_class::ClassRecord;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use pdb::PodBudgetRecord;
 pub use record::{
-    ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord,
-    PoolMeta, PoolRecord, Scheduling,
+    ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodPhase, PodRecord, PoolMeta,
+    PoolRecord, Scheduling,
 };
 pub use state::ClusterState;
 

@@ -15,9 +15,9 @@ use super::recovery::{Finding, Recovery};
 use super::status_reporter::{StatusReporter, drain_blocked_message};
 use super::unavailable_offerings::UnavailableOfferings;
 use super::view::{ClusterView, InstanceAnomalies, MAX_ASSUMED_SHOWN, MachineView, PlanningView};
-use super::{ClusterId, Decision, DecisionId, Effect, Instruction, InstructionId, Settings, UnplacedPod};
-use crate::cluster::{ClusterState, PodKey, Target};
-use model::{MicroUsd, Text, Timestamp};
+use super::{Decision, DecisionId, Effect, Instruction, InstructionId, Settings, UnplacedPod};
+use crate::cluster::{ClusterState, Target};
+use model::{ClaimName, ClusterName, MicroUsd, PodKey, ProviderId, Text, Timestamp};
 
 /// Number of recent decisions kept for the view.
 const RECENT_DECISIONS: usize = 20;
@@ -54,7 +54,7 @@ impl Context<'_> {
 /// Controller of one cluster.
 #[derive(Debug, Default)]
 pub(super) struct ClusterController {
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// UID of the cluster; empty until its lease is acquired.
     pub uid: Text,
     pub connected: bool,
@@ -71,7 +71,7 @@ pub(super) struct ClusterController {
     /// Guardrail state of this cluster.
     pub guardrails: ClusterGuardrails,
     /// Machines of this server, by NodeClaim.
-    pub machines: BTreeMap<Text, Machine>,
+    pub machines: BTreeMap<ClaimName, Machine>,
     /// Nodes whose registration waits for the other Nodes of their decision.
     pub registration_gate: RegistrationGate,
     /// Retries of pod nominations outside Node registration.
@@ -79,7 +79,7 @@ pub(super) struct ClusterController {
     /// Decisions that are not durable yet.
     pub unrecorded_decisions: BTreeMap<DecisionId, Arc<Decision>>,
     /// Unanswered instructions with their NodeClaim.
-    pub pending_instructions: BTreeMap<InstructionId, Text>,
+    pub pending_instructions: BTreeMap<InstructionId, ClaimName>,
     /// Last decisions, latest first.
     pub recent_decisions: VecDeque<Arc<Decision>>,
     /// Unplaced pods with their reasons, for each plan of a planning round; unchanged ones are not
@@ -108,7 +108,7 @@ pub(super) struct ClusterController {
 }
 
 impl ClusterController {
-    pub fn new(cluster: ClusterId) -> Self {
+    pub fn new(cluster: ClusterName) -> Self {
         Self { cluster, ..Self::default() }
     }
 
@@ -137,12 +137,12 @@ impl ClusterController {
     }
 
     /// The NodeClaim of the machine with this provider id.
-    pub fn claim_of_instance(&self, provider_id: &Text) -> Option<Text> {
+    pub fn claim_of_instance(&self, provider_id: &ProviderId) -> Option<ClaimName> {
         let mut machines = self.machines.values();
         machines.find(|machine| machine.provider_id == *provider_id).map(|machine| machine.claim.clone())
     }
 
-    pub fn enter_stage(&mut self, claim: &Text, stage: Stage, now: Timestamp) {
+    pub fn enter_stage(&mut self, claim: &ClaimName, stage: Stage, now: Timestamp) {
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.enter_stage(stage, now);
         }
@@ -204,12 +204,9 @@ impl ClusterController {
         Some(PlanningView { since: plan.since, pods: plan.pods, left: self.demand_cursor.remaining() })
     }
 
-    fn assumed(&self) -> Vec<(PodKey, Text)> {
+    fn assumed(&self) -> Vec<(PodKey, Target)> {
         let assignments = self.state.assignments.iter().take(MAX_ASSUMED_SHOWN);
-        let name_of = |target: &Target| match target {
-            Target::Claim(name) | Target::Node(name) => name.clone(),
-        };
-        assignments.map(|(pod, assignment)| (pod.clone(), name_of(&assignment.target))).collect()
+        assignments.map(|(pod, assignment)| (pod.clone(), assignment.target.clone())).collect()
     }
 
     fn machine_view(&self, machine: &Machine, now: Timestamp) -> MachineView {

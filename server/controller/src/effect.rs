@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use super::guardrails::quarantine::ObjectCounts;
 use super::status::{EventOrder, StatusOrder};
-use super::{ClusterId, DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
-use crate::cluster::{LaunchedFacts, PodKey};
+use super::{DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
+use crate::cluster::LaunchedFacts;
 use model::plan::Reason;
-use model::{Labels, LaunchOrder, MicroUsd, Millis, Requirements, Resources, Taint, Text, Timestamp};
+use model::{
+    ClaimName, ClusterName, Labels, LaunchOrder, MicroUsd, Millis, NodeName, PodKey, PoolName, ProviderId,
+    Requirements, Resources, Taint, Text, Timestamp,
+};
 
 /// An operation to execute, answered by [`Event`](super::Event)s.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,7 +22,7 @@ pub enum Effect {
     /// Send an instruction to the agent; answered by `InstructionAcked` or `InstructionFailed`.
     Instruct {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Correlates the answer; sending the instruction twice is harmless.
         id: InstructionId,
         /// The instruction.
@@ -31,18 +34,18 @@ pub enum Effect {
     /// when its tags name another cluster, and by `Inspected` when the cloud does not know it.
     Terminate {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// UID of the cluster, the only one whose instances are terminated; empty when unknown.
         cluster_uid: Text,
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// Request a snapshot from the agent; answered by observations.
     Resync {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Why, for logs.
         reason: Text,
     },
@@ -53,55 +56,55 @@ pub enum Effect {
     /// or by `Inspected` when the cloud does not know it.
     Describe {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// Ask the cloud about one instance by its id; answered by `Inspected`. Not ordered after other
     /// calls in progress.
     Inspect {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// UID of the cluster; empty when unknown.
         cluster_uid: Text,
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
     CloseLaunch {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
     },
     /// Record the instance of a launch whose outcome was not recorded. Not answered.
     RecordLaunched {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Launch attempt, from 1.
         attempt: u32,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
     PersistCounts {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The counts, without machines.
         counts: ObjectCounts,
     },
     /// Report a finding to users. Not answered.
     ReportFinding {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The finding.
         finding: Finding,
     },
@@ -109,14 +112,14 @@ pub enum Effect {
     /// [`RegionController::view`](super::RegionController::view).
     PublishView {
         /// The target cluster.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
 }
 
 impl Effect {
     /// The cluster that the effect concerns.
     #[must_use]
-    pub fn cluster(&self) -> &ClusterId {
+    pub fn cluster(&self) -> &ClusterName {
         match self {
             Self::Plan(request) => &request.cluster,
             Self::RecordDecision(decision) => &decision.cluster,
@@ -148,7 +151,7 @@ pub enum Instruction {
     /// Write the launched instance into the NodeClaim's labels and status.
     MarkLaunched {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Facts of the launched instance.
         facts: LaunchedFacts,
     },
@@ -156,9 +159,9 @@ pub enum Instruction {
     /// `karpenter.sh/registered`.
     RegisterNode {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Name of the Node.
-        node: Text,
+        node: NodeName,
         /// Labels to set, overriding existing ones.
         labels: Labels,
         /// Ordinary and startup taints to add unless the Node has them (by key and effect).
@@ -170,27 +173,27 @@ pub enum Instruction {
     /// Nominate pods for this Node, which is registered already.
     NominatePods {
         /// Name of the Node.
-        node: Text,
+        node: NodeName,
         /// Pods that are still pending.
         nominations: Vec<PodNomination>,
     },
     /// Set `karpenter.sh/initialized` on Node and NodeClaim.
     InitializeNode {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Name of the Node.
-        node: Text,
+        node: NodeName,
     },
     /// Taint the Node `karpenter.sh/disrupted` and evict its pods; answered when no pod is left
     /// that needs eviction.
     Drain {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Name of the Node.
-        node: Text,
+        node: NodeName,
         /// Provider id of the instance: a Node of that name on another instance is not drained.
         /// Empty when unknown.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// When pods are deleted regardless of budgets; `None` has no deadline.
         deadline: Option<Timestamp>,
         /// The cloud reclaims the instance.
@@ -204,12 +207,12 @@ pub enum Instruction {
     /// Remove the finalizers of Node (if any) and NodeClaim and delete both. The instance is gone.
     DeleteClaim {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Name of the Node, if there is one.
-        node: Option<Text>,
+        node: Option<NodeName>,
         /// Provider id of the instance: a Node of that name on another instance is not deleted.
         /// Empty when unknown.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// The reason, one sentence.
         reason: Text,
     },
@@ -222,7 +225,7 @@ pub enum Instruction {
 impl Instruction {
     /// The NodeClaim whose lifecycle it advances; `None` for reports only.
     #[must_use]
-    pub fn claim(&self) -> Option<&Text> {
+    pub fn claim(&self) -> Option<&ClaimName> {
         match self {
             Self::CreateClaim(order) => Some(&order.name),
             Self::MarkLaunched { claim, .. }
@@ -243,7 +246,7 @@ impl Instruction {
             Self::NominatePods { node, .. } => format!("hints/{node}"),
             Self::WriteStatus(order) => format!("status/{}", order.subject),
             Self::RecordEvent(order) => format!("event/{}/{}", order.subject, order.reason),
-            other => format!("nodeclaim/{}", other.claim().map_or("", |claim| claim)),
+            other => format!("nodeclaim/{}", other.claim().map_or("", |claim| claim.as_ref())),
         }
     }
 }
@@ -261,9 +264,9 @@ pub struct PodNomination {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClaimOrder {
     /// `metadata.name`.
-    pub name: Text,
+    pub name: ClaimName,
     /// NodePool of the NodeClaim.
-    pub pool: Text,
+    pub pool: PoolName,
     /// EC2NodeClass of the NodePool.
     pub node_class: Text,
     /// Labels of NodeClaim and Node.
@@ -299,7 +302,7 @@ pub struct Decision {
     /// Unique and increasing within one controller.
     pub id: DecisionId,
     /// The cluster of the decision.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// When it was made.
     pub at: Timestamp,
     /// When it was due: the end of its batch window or wait. The time from `due` to `at` was spent
@@ -315,8 +318,8 @@ pub struct Decision {
     pub machines: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
-    /// Pods assigned to existing or launching capacity: (`namespace/name`, node).
-    pub placed: Vec<(Text, Text)>,
+    /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
+    pub placed: Vec<(PodKey, NodeName)>,
     /// Pods without a node.
     pub unplaced: Vec<UnplacedPod>,
     /// Price per hour of the machines to launch.
@@ -338,8 +341,8 @@ pub struct PlannedMachine {
     pub claim: ClaimOrder,
     /// The instance to launch.
     pub launch: LaunchOrder,
-    /// Pods assigned to it, as `namespace/name`.
-    pub pods: Vec<Text>,
+    /// Pods assigned to it.
+    pub pods: Vec<PodKey>,
     /// The reason, one sentence.
     pub reason: Text,
 }
@@ -348,9 +351,9 @@ pub struct PlannedMachine {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Removal {
     /// Name of the NodeClaim.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// Name of the Node.
-    pub node: Text,
+    pub node: NodeName,
     /// The reason, one sentence.
     pub reason: Text,
 }
@@ -358,8 +361,8 @@ pub struct Removal {
 /// A pod without a node, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnplacedPod {
-    /// `namespace/name`.
-    pub pod: Text,
+    /// The pod.
+    pub pod: PodKey,
     /// One reason for each NodePool considered.
     pub reasons: Vec<Reason>,
 }

@@ -5,9 +5,9 @@ use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::quarantine::ObjectCounts;
 use super::guardrails::restore::RecentLaunch;
 use super::unavailable_offerings::UnavailableOffering;
-use super::{ClusterId, DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
+use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
-use model::{CapacityType, LaunchFailure, Text, Timestamp};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
 
 /// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,20 +15,20 @@ pub enum Event {
     /// The agent sent an observation.
     Observed {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The observation.
         observation: Observation,
     },
     /// The agent connected; its snapshot follows.
     AgentConnected {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// The agent disconnected. Operations in progress continue; no decision is made until it
     /// reconnects.
     AgentDisconnected {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// A plan was computed or rejected.
     Planned(Box<PlanAnswer>),
@@ -42,9 +42,9 @@ pub enum Event {
     /// A launch failed definitively: no instance exists for this attempt.
     LaunchFailed {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The NodeClaim of the launch.
-        claim: Text,
+        claim: ClaimName,
         /// The attempt that failed.
         attempt: u32,
         /// The cause.
@@ -53,39 +53,39 @@ pub enum Event {
     /// An instance does not exist (any more), regardless of what terminated it.
     InstanceGone {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// The cloud answered a question about one instance.
     Inspected {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// The answer.
         found: Inspection,
     },
     /// The cloud refused to terminate an instance: its tags name another cluster.
     TerminateRefused {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The NodeClaim whose instance was to be terminated.
-        claim: Text,
+        claim: ClaimName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// An agent executed an instruction.
     InstructionAcked {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Id of the instruction.
         instruction: InstructionId,
     },
     /// An agent, or its API server, refused an instruction definitively.
     InstructionFailed {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Id of the instruction.
         instruction: InstructionId,
         /// Error of the agent or the API server.
@@ -96,9 +96,9 @@ pub enum Event {
     /// The cloud announced that it reclaims an instance (spot interruption, scheduled maintenance).
     Interrupted {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// The announcement, one sentence.
         reason: Text,
     },
@@ -122,17 +122,17 @@ pub enum Event {
     /// An operator confirmed the snapshot of a quarantined cluster.
     QuarantineReleased {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// An operator confirmed the waiting removals of a cluster.
     RemovalsConfirmed {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// Recent launches in a cluster by any owner. Precedes `LeaseAcquired`.
     LaunchHistoryLoaded {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::restore::RESTORE_WINDOW), and
         /// all that are not closed.
         past: Vec<RecentLaunch>,
@@ -140,14 +140,14 @@ pub enum Event {
     /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
     CountsLoaded {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The counts.
         counts: ObjectCounts,
     },
     /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
     LeaseAcquired {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// UID of the cluster; empty when unknown.
         uid: Text,
         /// Unfinished launches of the previous owner.
@@ -156,12 +156,12 @@ pub enum Event {
     /// The lease of the cluster was lost or released: its state is discarded.
     LeaseReleased {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
     /// The cloud listed the instances of the cluster.
     Listed {
         /// The cluster that the event concerns.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// The listing.
         listing: Box<Listing>,
     },
@@ -186,20 +186,20 @@ pub enum Inspection {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launched {
     /// The cluster of the NodeClaim.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// The NodeClaim of the launch.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// The attempt that succeeded.
     pub attempt: u32,
     /// Provider id, such as `aws:///<zone>/<instance id>`.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// Name of the instance type.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Name of the zone.
-    pub zone: Text,
+    pub zone: Zone,
     /// Capacity type of the instance.
     pub capacity_type: CapacityType,
     /// Options (instance type, zone) of the same capacity type that were tried first and had
     /// insufficient capacity.
-    pub unavailable: Vec<(Text, Text)>,
+    pub unavailable: Vec<(InstanceTypeName, Zone)>,
 }

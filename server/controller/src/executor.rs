@@ -23,7 +23,7 @@ mod in_flight;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::{Effect, Event};
-use model::{Millis, Text, Timestamp};
+use model::{ClusterName, Millis, ProviderId, Text, Timestamp};
 
 use backoff::Backoff;
 pub use command::{Command, CommandId, Outcome, Retry};
@@ -31,7 +31,7 @@ use command_table::CommandTable;
 use in_flight::{InFlight, State};
 
 /// Cluster and subject of a command.
-type SubjectKey = (Text, Text);
+type SubjectKey = (ClusterName, Text);
 
 /// Delay between an accepted termination and the next query for its end. The cloud usually reports
 /// the end earlier.
@@ -45,7 +45,7 @@ pub struct Executor {
     /// Commands about each subject; the first one is in flight.
     queues: BTreeMap<SubjectKey, VecDeque<CommandId>>,
     /// Accepted terminations: time of the next query, by provider id.
-    terminating: BTreeMap<Text, (Timestamp, Effect)>,
+    terminating: BTreeMap<ProviderId, (Timestamp, Effect)>,
     next: u64,
 }
 
@@ -145,10 +145,10 @@ impl Executor {
 
     /// Drops all commands of `cluster`: another process owns it. Outcomes of calls in flight are
     /// ignored.
-    pub fn forget_cluster(&mut self, cluster: &str) {
-        self.in_flight.retain(|entry| entry.effect.cluster().as_ref() != cluster);
-        self.queues.retain(|(of, _), _| of.as_ref() != cluster);
-        self.terminating.retain(|_, (_, effect)| effect.cluster().as_ref() != cluster);
+    pub fn forget_cluster(&mut self, cluster: &ClusterName) {
+        self.in_flight.retain(|entry| entry.effect.cluster() != cluster);
+        self.queues.retain(|(of, _), _| of != cluster);
+        self.terminating.retain(|_, (_, effect)| effect.cluster() != cluster);
     }
 
     /// Observes an event that agent or cloud sent by itself: an answer to an instruction ends its
@@ -175,7 +175,7 @@ impl Executor {
         }
         let due = self.in_flight.due(now, |state| matches!(state, State::Waiting { .. }));
         let mut commands: Vec<Command> = due.into_iter().filter_map(|id| self.run(id, now)).collect();
-        let due_queries: Vec<Text> = self
+        let due_queries: Vec<ProviderId> = self
             .terminating
             .iter()
             .filter(|(_, (at, _))| *at <= now)

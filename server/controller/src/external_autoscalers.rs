@@ -7,7 +7,7 @@
 //! A pod for which Cluster Autoscaler triggered a scale-up is planned only after a hold time.
 
 use super::cluster_controller::{ClusterController, Context};
-use model::Text;
+use model::{PoolName, Text};
 
 impl ClusterController {
     /// Schedules planning when the hold of a pod after an external scale-up has ended.
@@ -19,7 +19,7 @@ impl ClusterController {
     }
 
     /// NodePools that are not managed, and why.
-    pub fn unmanaged_pools(&self) -> Vec<(Text, Text)> {
+    pub fn unmanaged_pools(&self) -> Vec<(PoolName, Text)> {
         let pools = self.state.pools();
         let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.unmanaged_reason(pool)?)));
         left.collect()

@@ -20,7 +20,7 @@ use super::instance_inspection::ListingSuspicion;
 use super::machine::Stage;
 use super::recovery::{Finding, LaunchState};
 use super::{Effect, machine::Machine};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
 /// Instances of one cluster, as listed by the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,11 +37,11 @@ pub struct Listing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListedInstance {
     /// Provider id, as in `spec.providerID` of its Node.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// Tag: UID of the cluster that it was launched for; empty without the tag.
     pub cluster_uid: Text,
     /// Tag: NodeClaim that it was launched for.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// It is shutting down.
     pub terminating: bool,
 }
@@ -52,25 +52,25 @@ pub(super) struct GarbageCollector {
     /// Listings requested before this time predate the recovery and are ignored.
     since: Timestamp,
     /// Orphaned instances and since when, by provider id.
-    orphans: BTreeMap<Text, Timestamp>,
+    orphans: BTreeMap<ProviderId, Timestamp>,
     /// Orphaned instances whose termination was requested.
-    terminating: BTreeSet<Text>,
+    terminating: BTreeSet<ProviderId>,
     /// Machines whose NodeClaim the snapshot lacks, and since when, by NodeClaim.
-    pub unclaimed: BTreeMap<Text, Timestamp>,
+    pub unclaimed: BTreeMap<ClaimName, Timestamp>,
     /// Machines that the listing lacks, and since when, by NodeClaim.
-    missing: BTreeMap<Text, Timestamp>,
+    missing: BTreeMap<ClaimName, Timestamp>,
     /// Foreign instances already reported.
-    reported: BTreeSet<Text>,
+    reported: BTreeSet<ProviderId>,
     /// Why listings are not trusted.
     suspicion: Option<ListingSuspicion>,
     /// An operator confirmed that the missing instances are gone.
     confirmed: bool,
     /// When each instance was last inspected, by provider id.
-    inspected_at: BTreeMap<Text, Timestamp>,
+    inspected_at: BTreeMap<ProviderId, Timestamp>,
     /// Instances that have ended as the cloud stated, by provider id: a listing may lack them.
-    ended: BTreeSet<Text>,
+    ended: BTreeSet<ProviderId>,
     /// Instances whose tags name another cluster, by provider id, as far as inspected.
-    foreign: BTreeSet<Text>,
+    foreign: BTreeSet<ProviderId>,
     /// The last inspection did not find an ended instance.
     last_answer_inconclusive: bool,
 }
@@ -109,12 +109,12 @@ impl GarbageCollector {
     }
 
     /// When the instance was last inspected.
-    pub fn last_inspected(&self, provider_id: &Text) -> Option<Timestamp> {
+    pub fn last_inspected(&self, provider_id: &ProviderId) -> Option<Timestamp> {
         self.inspected_at.get(provider_id).copied()
     }
 
     /// Records an inspection, and removes those older than `kept_for`.
-    pub fn record_inspection(&mut self, provider_id: Text, kept_for: Millis, now: Timestamp) {
+    pub fn record_inspection(&mut self, provider_id: ProviderId, kept_for: Millis, now: Timestamp) {
         self.inspected_at.retain(|_, at| now.duration_since(*at) < kept_for);
         self.inspected_at.insert(provider_id, now);
     }
@@ -130,27 +130,27 @@ impl GarbageCollector {
     }
 
     /// Records an instance that has ended as the cloud stated.
-    pub fn record_ended(&mut self, provider_id: Text) {
+    pub fn record_ended(&mut self, provider_id: ProviderId) {
         self.ended.insert(provider_id);
     }
 
     /// Whether the cloud stated that the instance has ended.
-    pub fn has_ended(&self, provider_id: &Text) -> bool {
+    pub fn has_ended(&self, provider_id: &ProviderId) -> bool {
         self.ended.contains(provider_id)
     }
 
     /// Records an instance whose tags name another cluster.
-    pub fn record_foreign(&mut self, provider_id: Text) {
+    pub fn record_foreign(&mut self, provider_id: ProviderId) {
         self.foreign.insert(provider_id);
     }
 
     /// Removes an instance whose tags name this cluster.
-    pub fn remove_foreign(&mut self, provider_id: &Text) {
+    pub fn remove_foreign(&mut self, provider_id: &ProviderId) {
         self.foreign.remove(provider_id);
     }
 
     /// Records that the instance of `claim` exists although a listing lacks it.
-    pub fn clear_missing(&mut self, claim: &Text) {
+    pub fn clear_missing(&mut self, claim: &ClaimName) {
         self.missing.remove(claim);
     }
 
@@ -196,13 +196,13 @@ impl ClusterController {
         if !listing.complete || self.state.synced_since().is_none_or(|since| listing.requested_at < since) {
             return;
         }
-        let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let ended = self.recovery.launches().iter().filter(|launch| {
             let LaunchState::Launched { provider_id } = &launch.state else { return false };
             let gone = !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
             gone && !self.state.is_claim_observed(&launch.claim) && !self.machines.contains_key(&launch.claim)
         });
-        let ended: Vec<(Text, Text)> = ended
+        let ended: Vec<(ClaimName, ProviderId)> = ended
             .filter_map(|launch| match &launch.state {
                 LaunchState::Launched { provider_id } => Some((launch.claim.clone(), provider_id.clone())),
                 _ => None,
@@ -214,10 +214,10 @@ impl ClusterController {
         }
         let ended = ended.iter().filter(|(_, id)| trusted || self.gc.has_ended(id));
         let known = &self.gc.missing;
-        let since = |claim: &Text| known.get(claim).copied().unwrap_or(listing.requested_at);
-        let missing: BTreeMap<Text, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
+        let since = |claim: &ClaimName| known.get(claim).copied().unwrap_or(listing.requested_at);
+        let missing: BTreeMap<ClaimName, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
         let due = missing.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
-        let due: BTreeSet<Text> = due.map(|(claim, _)| claim.clone()).collect();
+        let due: BTreeSet<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.missing = missing;
         if !due.is_empty() {
             self.recovery.exclude_ended(due);
@@ -286,24 +286,24 @@ impl ClusterController {
     /// otherwise after the collection period. The answers are handled by
     /// [`ClusterController::handle_inspection`].
     fn inspect_missing(&mut self, listing: &Listing, after: Millis, trusted: bool, ctx: &mut Context<'_>) {
-        let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let lacks = |machine: &&Machine| {
             self.should_be_listed(machine, listing.requested_at, after) && !listed.contains(&machine.provider_id)
         };
-        let missing: BTreeMap<Text, Timestamp> = (self.machines.values().filter(lacks))
+        let missing: BTreeMap<ClaimName, Timestamp> = (self.machines.values().filter(lacks))
             .map(|machine| {
                 let since = self.gc.missing.get(&machine.claim).copied().unwrap_or(listing.requested_at);
                 (machine.claim.clone(), since)
             })
             .collect();
         let due = missing.iter().filter(|(_, since)| !trusted || listing.requested_at.duration_since(**since) >= after);
-        let due: Vec<(Text, Text)> =
+        let due: Vec<(ClaimName, ProviderId)> =
             due.filter_map(|(claim, _)| Some((claim.clone(), self.machines.get(claim)?.provider_id.clone()))).collect();
         self.guardrails.waiting_removals.retain(HoldCause::Missing, |claim| missing.contains_key(claim));
         let machines = &self.machines;
         self.gc.foreign.retain(|id| !listing.instances.iter().any(|instance| instance.provider_id == *id));
         let foreign = &self.gc.foreign;
-        let is_foreign = |claim: &Text| {
+        let is_foreign = |claim: &ClaimName| {
             machines.get(claim).is_some_and(|m| m.termination_refused || foreign.contains(&m.provider_id))
         };
         self.guardrails.waiting_removals.retain(HoldCause::Foreign, is_foreign);

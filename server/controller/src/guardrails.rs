@@ -81,12 +81,12 @@ pub use view::GuardrailsView;
 
 use std::collections::BTreeMap;
 
-use super::{ClusterId, Effect};
+use super::Effect;
 use circuit_breaker::CircuitBreaker;
 use freeze::Freezes;
 use launch_backoff::LaunchBackoff;
 use model::disruption_policy::DisruptionPolicy;
-use model::{Text, Timestamp};
+use model::{ClusterName, PoolName, Timestamp};
 use persisted_counts::PersistedCounts;
 use quarantine::{Quarantine, QuarantineReason};
 use rate_limits::RateLimits;
@@ -103,7 +103,7 @@ pub(super) struct Guardrails {
     pub circuit_breaker: CircuitBreaker,
     pub freezes: Freezes,
     /// Machines of each local cluster that are not marked for removal.
-    pub machines: BTreeMap<ClusterId, usize>,
+    pub machines: BTreeMap<ClusterName, usize>,
     /// The same, summed over clusters of other replicas.
     pub remote_machines: usize,
     /// Time of the last event.
@@ -147,7 +147,7 @@ pub(super) struct ClusterGuardrails {
     /// Removals that the removal gate holds.
     pub waiting_removals: HeldRemovals,
     /// Last known disruption policies of deleted NodePools.
-    pub former_disruption_policies: BTreeMap<Text, DisruptionPolicy>,
+    pub former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
     /// Content of the last shadow decisions: launches, removals.
     pub last_shadow_decisions: [ShadowContent; 2],
 }

@@ -13,7 +13,7 @@ use super::guardrails::removal::{Evidence, HoldCause, ListingLoss, RemovalRefusa
 use super::machine::Stage;
 use super::recovery::{Finding, LaunchState};
 use super::{Effect, Inspection, Listing};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
 const MAX_INSPECTIONS: usize = 10;
@@ -43,7 +43,7 @@ impl ClusterController {
     /// Compares a listing with the instances known to run; returns whether it is trusted.
     pub fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
         let rule = ctx.settings.guardrails.quarantine;
-        let listed: BTreeSet<&Text> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let known = self.known_to_run(listing.requested_at, after);
         let lacking = known.iter().filter(|id| !listed.contains(id)).count();
         let lacks = lacking > rule.free_machines && lacking * 100 > rule.percent * known.len();
@@ -64,7 +64,7 @@ impl ClusterController {
 
     /// Provider ids of instances that a listing requested at `requested_at` must contain,
     /// regardless of their Nodes, without those that have ended as the cloud stated.
-    fn known_to_run(&self, asked: Timestamp, after: Millis) -> BTreeSet<Text> {
+    fn known_to_run(&self, asked: Timestamp, after: Millis) -> BTreeSet<ProviderId> {
         let runs = |stage: Stage| {
             matches!(
                 stage,
@@ -83,7 +83,7 @@ impl ClusterController {
 
     /// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
     /// least recently inspected first.
-    pub fn inspect_instances(&mut self, mut missing: Vec<(Text, Text)>, ctx: &mut Context<'_>) {
+    pub fn inspect_instances(&mut self, mut missing: Vec<(ClaimName, ProviderId)>, ctx: &mut Context<'_>) {
         let known = &self.gc;
         missing.retain(|(_, id)| {
             known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL)
@@ -98,20 +98,20 @@ impl ClusterController {
     }
 
     /// Inspects the instance of `claim`, unless it was inspected lately.
-    pub fn inspect_instance_of(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn inspect_instance_of(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(provider_id) = self.machines.get(claim).map(|machine| machine.provider_id.clone()) else { return };
         if !provider_id.is_empty() {
             self.inspect_instances(vec![(claim.clone(), provider_id)], ctx);
         }
     }
 
-    fn request_inspection(&self, claim: Text, provider_id: Text, ctx: &mut Context<'_>) {
+    fn request_inspection(&self, claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>) {
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
     }
 
     /// Handles the cloud's answer about one instance.
-    pub fn handle_inspection(&mut self, provider_id: &Text, found: Inspection, ctx: &mut Context<'_>) {
+    pub fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
         self.gc.record_answer(found == Inspection::Ended);
         if found == Inspection::Ended {
             self.gc.record_ended(provider_id.clone());
@@ -134,7 +134,7 @@ impl ClusterController {
     }
 
     /// Deletes the machine of `claim` as gone, if the removal gate accepts the evidence.
-    fn apply_evidence(&mut self, claim: &Text, evidence: Evidence, ctx: &mut Context<'_>) {
+    fn apply_evidence(&mut self, claim: &ClaimName, evidence: Evidence, ctx: &mut Context<'_>) {
         let Some(stage) = self.machines.get(claim).map(|machine| machine.stage) else { return };
         if stage == Stage::Deleting {
             return;
@@ -158,7 +158,7 @@ impl ClusterController {
 
     /// Holds the machine of `claim`: the cloud refused its termination because its tags name
     /// another cluster.
-    pub fn handle_terminate_refused(&mut self, claim: &Text, provider_id: &Text, ctx: &mut Context<'_>) {
+    pub fn handle_terminate_refused(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         self.gc.record_foreign(provider_id.clone());
         let held = self.claim_of_instance(provider_id).filter(|known| known == claim);
         let Some(claim) = held else { return };
@@ -169,14 +169,14 @@ impl ClusterController {
         self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
     }
 
-    fn hold_foreign(&mut self, claim: &Text, provider_id: &Text, ctx: &mut Context<'_>) {
+    fn hold_foreign(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
         self.guardrails.waiting_removals.hold(HoldCause::Foreign, claim, refusal, ctx.now);
     }
 
     /// Schedules a retry of the cloud call for `claim`.
-    fn schedule_cloud_retry(&mut self, claim: &Text, after: Millis, ctx: &Context<'_>) {
+    fn schedule_cloud_retry(&mut self, claim: &ClaimName, after: Millis, ctx: &Context<'_>) {
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.retry_cloud_at = Some(ctx.now + after);
         }
@@ -184,7 +184,7 @@ impl ClusterController {
 
     /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
     /// is due.
-    pub fn retry_cloud_call(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         if machine.retry_cloud_at.is_none_or(|at| at > ctx.now) {
             return;

@@ -12,11 +12,12 @@
 //! (batch window of pending pods), [`planning`] (plan requests and answers), `provision` and
 //! [`order`] (from a plan to NodeClaims), [`decision_input`] (input of a plan, for replay),
 //! [`machine`] and `lifecycle` (NodeClaim lifecycle), `nomination` (pod nominations and the
-//! registration gate), `termination` (empty nodes, interruptions), `external_autoscalers` (other
-//! autoscalers), [`guardrails`] (safety limits), [`recovery`] (takeover from a previous owner),
-//! [`gc`] (garbage collection), `instance_inspection` (instances that a listing lacks), `orphans`
-//! (instances whose NodeClaim was removed), [`unavailable_offerings`] (insufficient capacity),
-//! [`status`] and `status_reporter` (conditions and events), [`view`] (read model for users).
+//! registration gate), [`disruption`] (which nodes may be removed), `termination` (empty nodes,
+//! interruptions), `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
+//! [`recovery`] (takeover from a previous owner), [`gc`] (garbage collection),
+//! `instance_inspection` (instances that a listing lacks), `orphans` (instances whose NodeClaim was
+//! removed), [`unavailable_offerings`] (insufficient capacity), [`status`] and `status_reporter` (conditions
+//! and events), [`view`] (read model for users), [`executor`] (effects in flight).
 
 pub mod batch;
 pub mod cluster;
@@ -65,7 +66,7 @@ use crate::cluster::ClusterState;
 use cluster_controller::{ClusterController, Context};
 use guardrails::{DisabledGuards, GuardrailSettings, Guardrails};
 use model::input::{PlanningInput, Policy};
-use model::{ClusterId, LaunchFailure, LaunchOption, LaunchOrder, Millis, Timestamp};
+use model::{ClusterName, LaunchFailure, LaunchOption, LaunchOrder, Millis, Timestamp};
 use unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 
 /// Number of a decision, unique and increasing within one controller.
@@ -166,12 +167,12 @@ const MAX_CLUSTERS_PER_TICK: usize = 16;
 pub struct RegionController {
     settings: Settings,
     disabled_guards: DisabledGuards,
-    clusters: BTreeMap<ClusterId, ClusterController>,
+    clusters: BTreeMap<ClusterName, ClusterController>,
     /// Next wake-up of each cluster, by time; index of `clusters`.
-    wakeups: BTreeSet<(Timestamp, ClusterId)>,
+    wakeups: BTreeSet<(Timestamp, ClusterName)>,
     /// Clusters that are due, in FIFO order. A cluster that is due again is appended, so no cluster
     /// starves.
-    due_queue: VecDeque<ClusterId>,
+    due_queue: VecDeque<ClusterName>,
     offerings: UnavailableOfferings,
     guardrails: Guardrails,
     next_number: u64,
@@ -303,7 +304,12 @@ impl RegionController {
 
     /// The clusters to advance: the cluster of the event; on a tick, the first due clusters; after
     /// a fleet-wide change, all clusters.
-    fn due_clusters(&mut self, touched: Option<ClusterId>, fleet_changed: bool, now: Timestamp) -> VecDeque<ClusterId> {
+    fn due_clusters(
+        &mut self,
+        touched: Option<ClusterName>,
+        fleet_changed: bool,
+        now: Timestamp,
+    ) -> VecDeque<ClusterName> {
         if fleet_changed {
             let others = self.clusters.keys().filter(|cluster| touched.as_ref() != Some(*cluster));
             return touched.iter().chain(others).cloned().collect();
@@ -350,7 +356,7 @@ impl RegionController {
 
     /// The view of a cluster, if this controller has it.
     #[must_use]
-    pub fn view(&self, cluster: &str) -> Option<ClusterView> {
+    pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {
         let controller = self.clusters.get(cluster)?;
         let guardrails = controller.guardrails_view(&self.guardrails, &self.settings.guardrails);
         let view = controller.view(self.offerings.len(), guardrails, self.now);
@@ -358,13 +364,13 @@ impl RegionController {
     }
 
     /// Names of the clusters of this controller, in order.
-    pub fn clusters(&self) -> impl Iterator<Item = &ClusterId> {
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
         self.clusters.keys()
     }
 
     /// Observed state of a cluster.
     #[must_use]
-    pub fn state(&self, cluster: &str) -> Option<&ClusterState> {
+    pub fn state(&self, cluster: &ClusterName) -> Option<&ClusterState> {
         self.clusters.get(cluster).map(|controller| &controller.state)
     }
 }
@@ -375,7 +381,7 @@ fn view_versions(controller: &ClusterController) -> impl PartialEq + use<> {
 }
 
 /// The cluster that an event concerns; `None` for events that concern all.
-fn cluster_of(event: &Event, clusters: &BTreeMap<ClusterId, ClusterController>) -> Option<ClusterId> {
+fn cluster_of(event: &Event, clusters: &BTreeMap<ClusterName, ClusterController>) -> Option<ClusterName> {
     match event {
         Event::Observed { cluster, .. }
         | Event::AgentConnected { cluster }

@@ -13,7 +13,7 @@ use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, NodeRecord};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
-use model::{CapacityType, Millis, Text, Timestamp};
+use model::{CapacityType, ClaimName, InstanceTypeName, Millis, ProviderId, Text, Timestamp, Zone};
 
 /// Maximum launch attempts for one NodeClaim, each with its own token.
 const MAX_ATTEMPTS: u32 = 3;
@@ -38,6 +38,7 @@ impl ClusterController {
     pub fn machine_of_claim(&self, claim: &ClaimRecord, now: Timestamp) -> Machine {
         let label = |key: &str| claim.labels.get(key).cloned();
         let instance = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
+            let (kind, zone) = (InstanceTypeName::from(kind), Zone::from(zone));
             let capacity_type = capacity_type(&paid);
             let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
             let (_, price) = order::launched_facts(pool, &claim.provider_id, &kind, &zone, capacity_type);
@@ -53,8 +54,8 @@ impl ClusterController {
         let deleted = self.state.claims_being_deleted();
         let moves = |machine: &Machine| machine.stage != Stage::Initialized || deleted.contains(&machine.claim);
         let moving = self.machines.iter().filter(|(_, machine)| moves(machine));
-        let claims: Vec<Text> = moving.map(|(claim, _)| claim.clone()).collect();
-        let deleted: BTreeSet<Text> = deleted.into_iter().cloned().collect();
+        let claims: Vec<ClaimName> = moving.map(|(claim, _)| claim.clone()).collect();
+        let deleted: BTreeSet<ClaimName> = deleted.into_iter().cloned().collect();
         self.handle_deletions(&deleted, ctx);
         for claim in &claims {
             self.advance_machine(claim, ctx);
@@ -62,7 +63,7 @@ impl ClusterController {
         self.drop_stale_holds();
     }
 
-    fn advance_machine(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    fn advance_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let elapsed = ctx.now.duration_since(machine.since);
         let free = machine.pending_instruction.is_none() && machine.not_before <= ctx.now;
@@ -82,7 +83,7 @@ impl ClusterController {
         }
     }
 
-    fn advance_launched(&mut self, claim: &Text, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {
+    fn advance_launched(&mut self, claim: &ClaimName, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {
         let node = self.state.node_of_claim(claim);
         match node {
             Some(node) if node.is_registered() => {
@@ -124,7 +125,7 @@ impl ClusterController {
         }
     }
 
-    fn advance_registered(&mut self, claim: &Text, free: bool, ctx: &mut Context<'_>) {
+    fn advance_registered(&mut self, claim: &ClaimName, free: bool, ctx: &mut Context<'_>) {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
             self.enter_stage(claim, Stage::Initialized, ctx.now);
@@ -137,7 +138,7 @@ impl ClusterController {
 
     /// Records for the health of the NodePool whether a machine launched by this server joined in
     /// time.
-    fn record_join_result(&mut self, claim: &Text, joined: bool) {
+    fn record_join_result(&mut self, claim: &ClaimName, joined: bool) {
         let planned = self.machines.get(claim).filter(|machine| machine.planned.is_some());
         if let Some(pool) = planned.and_then(|machine| self.state.pool(&machine.pool)) {
             self.status_reporter.health.record_outcome(pool, joined);
@@ -202,14 +203,14 @@ impl ClusterController {
     }
 
     /// Launches the instance of `claim`, or repeats the call to learn its outcome.
-    pub fn launch_instance(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if let Some(decided) = self.launch_attempt(claim, ctx.now) {
             ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
         }
     }
 
     /// The launch of `claim` in its current attempt.
-    fn launch_attempt(&self, claim: &Text, at: Timestamp) -> Option<DecidedLaunch> {
+    fn launch_attempt(&self, claim: &ClaimName, at: Timestamp) -> Option<DecidedLaunch> {
         let machine = self.machines.get(claim)?;
         let mut planned = machine.planned.clone()?;
         if planned.launch.attempt != machine.attempt {
@@ -254,7 +255,13 @@ impl ClusterController {
     }
 
     /// Handles a definitive launch failure.
-    pub fn handle_launch_failure(&mut self, claim: &Text, attempt: u32, failure: LaunchFailure, ctx: &mut Context<'_>) {
+    pub fn handle_launch_failure(
+        &mut self,
+        claim: &ClaimName,
+        attempt: u32,
+        failure: LaunchFailure,
+        ctx: &mut Context<'_>,
+    ) {
         let now = ctx.now;
         let Some(machine) = self.machines.get_mut(claim) else { return };
         if machine.stage != Stage::Launching || machine.attempt != attempt {
@@ -286,7 +293,7 @@ impl ClusterController {
         }
     }
 
-    fn record_unavailable(&self, claim: &Text, unavailable: Vec<(Text, Text)>, ctx: &mut Context<'_>) {
+    fn record_unavailable(&self, claim: &ClaimName, unavailable: Vec<(InstanceTypeName, Zone)>, ctx: &mut Context<'_>) {
         let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
         let order = &planned.launch;
         let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
@@ -298,7 +305,7 @@ impl ClusterController {
     }
 
     /// Handles the cloud's statement that an instance has ended.
-    pub fn handle_instance_gone(&mut self, provider_id: &Text, ctx: &mut Context<'_>) {
+    pub fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         self.gc.record_ended(provider_id.clone());
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         self.delete_gone_machine(&claim, ctx);
@@ -306,7 +313,7 @@ impl ClusterController {
 
     /// Deletes Node and NodeClaim of an instance that is gone, after the removal gate accepted the
     /// evidence.
-    pub fn delete_gone_machine(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if self.machines.get(claim).is_some_and(|machine| machine.stage != Stage::Deleting) {
             self.delete_claim(claim, Some(TerminationReason::InstanceGone), ctx);
             self.window.extend(ctx.now);

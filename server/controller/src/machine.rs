@@ -10,7 +10,9 @@
 use std::fmt;
 
 use crate::cluster::ClaimRecord;
-use model::{CapacityType, MicroUsd, Text, Timestamp};
+use model::{
+    CapacityType, ClaimName, InstanceTypeName, MicroUsd, NodeName, PoolName, ProviderId, Text, Timestamp, Zone,
+};
 
 use super::{DecisionId, InstructionId, PlannedMachine};
 
@@ -65,9 +67,9 @@ impl Stage {
 #[derive(Debug, Clone)]
 pub struct Machine {
     /// Name of the NodeClaim.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// NodePool of the NodeClaim.
-    pub pool: Text,
+    pub pool: PoolName,
     /// The decision that planned it; `None` for machines found in the cluster.
     pub decision: Option<DecisionId>,
     /// The planned machine; `None` for machines found in the cluster.
@@ -87,7 +89,7 @@ pub struct Machine {
     /// When the registration of its Node was first ordered.
     pub registration_ordered_at: Option<Timestamp>,
     /// Provider id of the instance; empty until launched.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// The launched instance.
     pub instance: Option<LaunchedInstance>,
     /// The unanswered instruction.
@@ -175,16 +177,16 @@ impl fmt::Display for TerminationReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LostNode {
     /// Name, by which pods are bound to it.
-    pub name: Text,
+    pub name: NodeName,
 }
 
 /// A launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedInstance {
     /// Name of the instance type.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Name of the zone.
-    pub zone: Text,
+    pub zone: Zone,
     /// Capacity type of the instance.
     pub capacity_type: CapacityType,
     /// Price per hour; zero when the catalogue lacks it.
@@ -207,7 +209,7 @@ impl Machine {
             registrable_since: None,
             nominating_since: None,
             registration_ordered_at: None,
-            provider_id: Text::default(),
+            provider_id: ProviderId::default(),
             instance: None,
             pending_instruction: None,
             not_before: now,

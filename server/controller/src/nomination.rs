@@ -27,25 +27,25 @@ use crate::cluster::{PodRecord, Target};
 use model::labels::HOSTNAME;
 use model::pod::SpreadConstraint;
 use model::taints::first_untolerated;
-use model::{Taint, Text};
+use model::{ClaimName, Taint};
 
 impl ClusterController {
     /// Pods assigned to the machine of `claim` that still need a node and can be nominated. Pods
     /// that do not tolerate its startup taints are nominated once those are removed.
-    pub fn nominations(&self, claim: &Text) -> Vec<PodNomination> {
+    pub fn nominations(&self, claim: &ClaimName) -> Vec<PodNomination> {
         let pods = self.assigned_pods(claim);
         self.nominable(claim, &pods).map(nomination).collect()
     }
 
     /// Pods assigned to the machine of `claim` that still need a node.
-    fn assigned_pods(&self, claim: &Text) -> Vec<&PodRecord> {
+    fn assigned_pods(&self, claim: &ClaimName) -> Vec<&PodRecord> {
         let target = Target::Claim(claim.clone());
         let pods = self.state.assignments.pods_on(&target).filter_map(|key| self.state.pod(key));
         pods.filter(|pod| needs_node(pod)).collect()
     }
 
     /// Those of `pods`, which are all pods assigned to `claim`, that can be nominated.
-    fn nominable<'p>(&self, claim: &Text, pods: &[&'p PodRecord]) -> impl Iterator<Item = &'p PodRecord> {
+    fn nominable<'p>(&self, claim: &ClaimName, pods: &[&'p PodRecord]) -> impl Iterator<Item = &'p PodRecord> {
         let startup: &[Taint] = self.state.claim(claim).map_or(&[], |record| &record.startup_taints);
         let free = pods.iter().filter(|pod| first_untolerated(startup, &pod.shape.tolerations).is_none());
         free.copied().filter(|pod| !spread_refuses_nomination(pod, pods))

@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::cluster_controller::Context;
-use super::{ClaimOrder, ClusterId, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
+use super::{ClaimOrder, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
 use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::PlannedNode;
 use model::{
-    CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Operator, Requirement, Resources, Text, Timestamp,
+    CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering,
+    Operator, PodKey, PoolName, ProviderId, Requirement, Resources, Text, Timestamp, Zone,
 };
 
 /// Maximum options of one launch order. More only cost calls (Karpenter's AWS provider sends as
@@ -19,7 +20,7 @@ pub const MAX_OPTIONS: usize = 60;
 
 /// The orders for `node`.
 pub(super) fn machine_orders(
-    cluster: &ClusterId,
+    cluster: &ClusterName,
     cluster_uid: &Text,
     state: &ClusterState,
     input: &PlanningInput,
@@ -30,7 +31,7 @@ pub(super) fn machine_orders(
     // NodeClaim, launch and client token share one name: retries after a takeover depend on it.
     let pool = &input.pools[node.pool as usize];
     let name = claim_name(cluster, state, &pool.name, ctx);
-    let pods: Vec<Text> = node.pods.iter().map(|pod| pod_name(input, *pod)).collect();
+    let pods: Vec<PodKey> = node.pods.iter().map(|pod| input.pods[*pod as usize].key()).collect();
     let options = launch_options(pool, node);
     let reason = match pods.as_slice() {
         [] => Text::from(format!("NodePool {} keeps a fixed number of nodes", pool.name)),
@@ -65,7 +66,7 @@ const MAX_TOKEN: usize = 64;
 
 /// Client token of an attempt: `<claim>-<attempt>`; the middle of a long name is replaced by its
 /// hash.
-pub(super) fn launch_token(claim: &Text, attempt: u32) -> Text {
+pub(super) fn launch_token(claim: &ClaimName, attempt: u32) -> Text {
     let plain = format!("{claim}-{attempt}");
     if plain.len() <= MAX_TOKEN {
         return Text::from(plain);
@@ -74,22 +75,17 @@ pub(super) fn launch_token(claim: &Text, attempt: u32) -> Text {
     Text::from(format!("{head}-{:016x}-{attempt}", mix_hash(0, claim, 0)))
 }
 
-fn pod_name(input: &PlanningInput, pod: u32) -> Text {
-    let pod = &input.pods[pod as usize];
-    Text::from(format!("{}/{}", pod.namespace, pod.name))
-}
-
-fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: Text) -> ClaimOrder {
+fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: ClaimName) -> ClaimOrder {
     let disruption = state.pool(&pool.name).map(|record| &record.disruption);
     let mut labels = pool.labels.clone();
     labels.extend(node.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
-    labels.insert(Text::from(NODEPOOL), pool.name.clone());
+    labels.insert(Text::from(NODEPOOL), pool.name.as_text().clone());
     labels.insert(Text::from(NODECLASS), pool.node_class.clone());
     labels.insert(Text::from(CAPACITY_TYPE), Text::from(node.capacity_type.as_str()));
     let mut requirements = pool.requirements.clone();
-    let types: BTreeSet<Text> = instance_types(pool, node).map(|kind| kind.name.clone()).collect();
+    let types: BTreeSet<Text> = instance_types(pool, node).map(|kind| kind.name.as_text().clone()).collect();
     requirements.add(Requirement::new(INSTANCE_TYPE, Operator::In, types));
-    requirements.add(Requirement::new(ZONE, Operator::In, node.zones.iter().cloned()));
+    requirements.add(Requirement::new(ZONE, Operator::In, node.zones.iter().map(|zone| zone.as_text().clone())));
     requirements.add(Requirement::equals(CAPACITY_TYPE, node.capacity_type.as_str()));
     ClaimOrder {
         name,
@@ -125,8 +121,8 @@ pub(super) fn launch_options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchO
     options
 }
 
-fn offering_of<'k>(kind: &'k InstanceType, zone: &str, capacity_type: CapacityType) -> Option<&'k Offering> {
-    kind.offerings.iter().find(|offering| offering.zone.as_ref() == zone && offering.capacity_type == capacity_type)
+fn offering_of<'k>(kind: &'k InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<&'k Offering> {
+    kind.offerings.iter().find(|offering| offering.zone == *zone && offering.capacity_type == capacity_type)
 }
 
 /// The maximum of each resource over all options of the machine.
@@ -190,16 +186,17 @@ pub(super) fn expected_claim_of_order(
     now: Timestamp,
 ) -> ClaimRecord {
     let types = pool.map_or(&[][..], |pool| &pool.catalogue.types);
-    let named: BTreeSet<&Text> = planned.launch.options.iter().map(|option| &option.instance_type).collect();
+    let named: BTreeSet<&InstanceTypeName> =
+        planned.launch.options.iter().map(|option| &option.instance_type).collect();
     expected_claim_for(planned, types.iter().filter(|kind| named.contains(&kind.name)), now)
 }
 
 /// Facts of a launched instance for its NodeClaim, and its price, from the NodePool's catalogue.
 pub(super) fn launched_facts(
     pool: Option<&NodePool>,
-    provider_id: &Text,
-    instance_type: &Text,
-    zone: &Text,
+    provider_id: &ProviderId,
+    instance_type: &InstanceTypeName,
+    zone: &Zone,
     capacity_type: CapacityType,
 ) -> (LaunchedFacts, MicroUsd) {
     let mut labels = Labels::new();
@@ -226,8 +223,8 @@ pub(super) fn launched_facts(
         }
     }
     // The facts of the launch override labels of the catalogue.
-    labels.insert(Text::from(INSTANCE_TYPE), instance_type.clone());
-    labels.insert(Text::from(ZONE), zone.clone());
+    labels.insert(Text::from(INSTANCE_TYPE), instance_type.as_text().clone());
+    labels.insert(Text::from(ZONE), zone.as_text().clone());
     labels.insert(Text::from(CAPACITY_TYPE), Text::from(capacity_type.as_str()));
     facts.labels = labels;
     (facts, price)
@@ -242,7 +239,7 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 const SUFFIX: usize = 10;
 
 /// A name `<pool>-<suffix>` that is unused in this cluster.
-fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, ctx: &mut Context<'_>) -> Text {
+fn claim_name(cluster: &ClusterName, state: &ClusterState, pool: &PoolName, ctx: &mut Context<'_>) -> ClaimName {
     loop {
         let mut rest = mix_hash(ctx.next_id(), cluster, ctx.settings.identity);
         let mut name = format!("{pool}-");
@@ -250,7 +247,7 @@ fn claim_name(cluster: &ClusterId, state: &ClusterState, pool: &Text, ctx: &mut 
             name.push(char::from(ALPHABET[usize::try_from(rest % 27).unwrap_or(0)]));
             rest /= 27;
         }
-        let name = Text::from(name);
+        let name = ClaimName::from(name);
         if state.claim(&name).is_none() {
             return name;
         }

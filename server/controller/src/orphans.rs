@@ -21,7 +21,7 @@ use super::recovery::Finding;
 use super::{ListedInstance, Listing};
 use crate::cluster::{ClaimRecord, Key, Observation};
 use model::labels::NODEPOOL;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
 
 /// Fewer machines than this may lose their NodeClaims without making the snapshot suspicious.
 const MIN_SUSPICIOUS_MACHINES: usize = 3;
@@ -49,14 +49,14 @@ impl ClusterController {
     }
 
     fn claims_removed_by(&self, observation: &Observation) -> Vec<ClaimRecord> {
-        let kept = |claim: &Text| {
+        let kept = |claim: &ClaimName| {
             let machine = self.machines.get(claim).filter(|machine| machine.stage != Stage::Deleting)?;
             self.state.claim(&machine.claim).filter(|_| self.state.is_claim_observed(claim)).cloned()
         };
         match observation {
             Observation::Delete(Key::Claim(claim)) => kept(claim).into_iter().collect(),
             Observation::Snapshot(snapshot) => {
-                let shown: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+                let shown: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
                 self.machines.keys().filter(|claim| !shown.contains(claim)).filter_map(kept).collect()
             }
             _ => Vec::new(),
@@ -65,12 +65,12 @@ impl ClusterController {
 
     /// A NodeClaim in place of one that is not observed, from the Node of its instance if there is
     /// one.
-    pub fn synthesize_claim(&self, claim: &Text, provider_id: &Text) -> ClaimRecord {
+    pub fn synthesize_claim(&self, claim: &ClaimName, provider_id: &ProviderId) -> ClaimRecord {
         let imagined =
             ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
         let Some(node) = self.state.node_of_machine(provider_id) else { return imagined };
         ClaimRecord {
-            pool: node.labels.get(NODEPOOL).cloned().unwrap_or_default(),
+            pool: node.labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
             labels: node.labels.clone(),
             capacity: node.capacity.clone(),
             allocatable: node.allocatable.clone(),
@@ -86,7 +86,7 @@ impl ClusterController {
         let ListedInstance { claim, provider_id, .. } = instance;
         let free = !claim.is_empty() && !self.machines.contains_key(claim) && self.state.claim(claim).is_none();
         let own = provider_id.rsplit('/').next().unwrap_or_default();
-        let name = if free { claim.clone() } else { Text::from(own) };
+        let name = if free { claim.clone() } else { ClaimName::from(own) };
         let record = self.synthesize_claim(&name, provider_id);
         self.machines.insert(name.clone(), self.machine_of_claim(&record, ctx.now));
         self.state.assume_claim(record);
@@ -106,22 +106,22 @@ impl ClusterController {
     /// collection period.
     pub fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
         let up = listing.instances.iter().filter(|instance| !instance.terminating);
-        let up: BTreeSet<&Text> = up.map(|instance| &instance.provider_id).collect();
+        let up: BTreeSet<&ProviderId> = up.map(|instance| &instance.provider_id).collect();
         let stays = |machine: &&Machine| machine.termination_reason.is_none() && up.contains(&machine.provider_id);
-        let staying: Vec<&Text> = self.machines.values().filter(stays).map(|machine| &machine.claim).collect();
+        let staying: Vec<&ClaimName> = self.machines.values().filter(stays).map(|machine| &machine.claim).collect();
         let known = &self.gc.unclaimed;
-        let claimless: BTreeMap<Text, Timestamp> = (staying.iter())
+        let claimless: BTreeMap<ClaimName, Timestamp> = (staying.iter())
             .filter(|claim| !self.state.is_claim_observed(claim))
-            .map(|claim| (Text::clone(claim), known.get(*claim).copied().unwrap_or(listing.requested_at)))
+            .map(|claim| (ClaimName::clone(claim), known.get(*claim).copied().unwrap_or(listing.requested_at)))
             .collect();
         let (missing, of) = (claimless.len(), staying.len());
         let due = claimless.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
-        let due: Vec<Text> = due.map(|(claim, _)| claim.clone()).collect();
+        let due: Vec<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
         self.gc.unclaimed = claimless;
         if !due.is_empty() && self.snapshot_suspicious(missing, of, ctx) {
             return self.report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx);
         }
-        let due_now: BTreeSet<Text> = due.iter().cloned().collect();
+        let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
         self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
     }
 

@@ -10,7 +10,8 @@
 pub(super) mod demand_cursor;
 pub(super) mod pending_plan;
 
-use super::{ClusterId, Planner};
+use super::Planner;
+use model::ClusterName;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
 use verifier::Violation;
@@ -25,7 +26,7 @@ pub struct PlanRequest {
     /// Correlates the answer.
     pub number: PlanNumber,
     /// The cluster to plan for.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// The complete input, including the limits on the planner's work.
     pub input: PlanningInput,
 }

@@ -13,12 +13,11 @@ use super::{
     Decision, DecisionId, DecisionInput, DecisionKind, Effect, Instruction, PlanAnswer, PlanRequest, PlannedMachine,
     UnplacedPod,
 };
-use crate::cluster::PodKey;
 use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, ReasonCode, Unschedulable};
 use model::resources::NODES;
-use model::{NodeStage, Resources, Text, Timestamp};
+use model::{ClaimName, NodeName, NodeStage, PodKey, PoolName, Resources, Timestamp};
 
 /// After a plan that left pods unplaced, they are planned again after this multiple of the time
 /// that the plan took.
@@ -112,7 +111,8 @@ impl ClusterController {
         let input = &basis.input;
         let unplaced: Vec<UnplacedPod> = unplaced_pods(input, &report).into_iter().chain(held).collect();
         let held_back = |entry: &&Unschedulable| entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
-        let not_reached = report.unschedulable.iter().filter(held_back).map(|entry| key_of(input, entry.pod));
+        let not_reached =
+            report.unschedulable.iter().filter(held_back).map(|entry| input.pods[entry.pod as usize].key());
         self.demand_cursor.defer_unreached(not_reached.collect());
         if !plan.unschedulable.is_empty() {
             let again = retry_at(since, ctx);
@@ -132,7 +132,7 @@ impl ClusterController {
             self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
             for pod in &node.pods {
                 let target = Target::Claim(planned.claim.name.clone());
-                self.state.assignments.assign(key_of(input, *pod), target, None);
+                self.state.assignments.assign(input.pods[*pod as usize].key(), target, None);
             }
             let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
             let machine = Machine::from_decision(planned.clone(), id, revision, ctx.now);
@@ -193,21 +193,21 @@ impl ClusterController {
         self.unrecorded_decisions.insert(decision.id, decision);
     }
 
-    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(Text, Text)> {
+    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {
         let soon = now + NOMINATION_WINDOW;
         let mut placed = Vec::new();
         for (pod, node) in &plan.placements {
             let node = &input.nodes[*node as usize];
             let claim = match node.stage {
-                NodeStage::InFlight => Some(node.name.clone()),
+                NodeStage::InFlight => Some(ClaimName::from(node.name.as_text())),
                 NodeStage::Registered => {
                     let record = self.state.node(&node.name);
                     record.and_then(|record| self.state.claim_of_node(record)).map(|claim| claim.name.clone())
                 }
                 NodeStage::Initialized | NodeStage::Deleting => None,
             };
-            let key = key_of(input, *pod);
-            placed.push((Text::from(key.to_string()), node.name.clone()));
+            let key = input.pods[*pod as usize].key();
+            placed.push((key.clone(), node.name.clone()));
             match claim {
                 Some(claim) => self.state.assignments.assign(key, Target::Claim(claim), None),
                 None => self.state.assignments.assign(key, Target::Node(node.name.clone()), Some(soon)),
@@ -222,7 +222,7 @@ impl ClusterController {
         if decision.kind == DecisionKind::Empty {
             return self.execute_removals(&decision, ctx);
         }
-        let awaited: BTreeSet<Text> =
+        let awaited: BTreeSet<ClaimName> =
             self.state.assignments.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.machines {
             let claim = &planned.claim.name;
@@ -266,9 +266,9 @@ impl ClusterController {
 
     /// Whether the NodePool is within its limits without the machines of this decision, which were
     /// planned within them.
-    fn within_limits(&self, id: DecisionId, pool: &Text) -> bool {
+    fn within_limits(&self, id: DecisionId, pool: &PoolName) -> bool {
         let Some(record) = self.state.pool(pool) else { return false };
-        let decided = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.decision == Some(id));
+        let decided = |claim: &ClaimName| self.machines.get(claim).is_some_and(|machine| machine.decision == Some(id));
         let mut used = Resources::new();
         for claim in self.state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
             used.add(&claim.capacity);
@@ -285,17 +285,9 @@ fn retry_at(since: Timestamp, ctx: &Context<'_>) -> Timestamp {
     ctx.now + ctx.settings.retry_delay.max(took * PAUSE_FACTOR)
 }
 
-fn key_of(input: &PlanningInput, pod: u32) -> PodKey {
-    let pod = &input.pods[pod as usize];
-    PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() }
-}
-
 fn unplaced_pods(input: &PlanningInput, report: &PlanReport) -> Vec<UnplacedPod> {
     let entries = report.unschedulable.iter();
     entries
-        .map(|entry| UnplacedPod {
-            pod: Text::from(key_of(input, entry.pod).to_string()),
-            reasons: entry.reasons.clone(),
-        })
+        .map(|entry| UnplacedPod { pod: input.pods[entry.pod as usize].key(), reasons: entry.reasons.clone() })
         .collect()
 }

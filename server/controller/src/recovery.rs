@@ -22,10 +22,10 @@ use std::collections::BTreeSet;
 
 use super::cluster_controller::{ClusterController, Context};
 use super::machine::{Machine, Stage, TerminationReason};
-use super::{ClusterId, DecisionId, Effect, Instruction, PlannedMachine, order};
+use super::{DecisionId, Effect, Instruction, PlannedMachine, order};
+use crate::cluster::ClaimRecord;
 use crate::cluster::assignments::Target;
-use crate::cluster::{ClaimRecord, PodKey};
-use model::{MicroUsd, Millis, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
 
 /// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
 /// after half of that a repeated launch might launch a second instance, so the first one is
@@ -39,7 +39,7 @@ const DISRUPTED: &str = "karpenter.sh/disrupted";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenLaunch {
     /// Name of the NodeClaim.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// The latest attempt, from 1.
     pub attempt: u32,
     /// Recorded state.
@@ -57,7 +57,7 @@ pub enum LaunchState {
     /// An instance was launched.
     Launched {
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
     },
     /// The launch failed definitively.
     Failed {
@@ -83,12 +83,12 @@ pub enum Finding {
     /// A NodeClaim of this server has no instance and no launch record.
     ClaimWithoutRow {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
     },
     /// A launch record is unreadable.
     UnreadableLaunch {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
     },
     /// The snapshot lacks the NodeClaims of most launched instances.
     ClaimsMissing {
@@ -107,14 +107,14 @@ pub enum Finding {
     /// A Node was to be drained as empty, and the API server lists pods on it.
     NodeOccupied {
         /// Name of the NodeClaim.
-        claim: Text,
+        claim: ClaimName,
         /// Error of the agent.
         why: Text,
     },
     /// An instance has this cluster's name and another cluster's UID.
     ForeignInstance {
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// UID in its tags.
         cluster_uid: Text,
     },
@@ -161,7 +161,7 @@ pub(super) struct Recovery {
     pending: bool,
     launches: Vec<OpenLaunch>,
     /// NodeClaims that are missing and whose instances have ended.
-    ended: BTreeSet<Text>,
+    ended: BTreeSet<ClaimName>,
 }
 
 impl Recovery {
@@ -176,7 +176,7 @@ impl Recovery {
     }
 
     /// Excludes NodeClaims whose instances have ended from the check for missing NodeClaims.
-    pub fn exclude_ended(&mut self, claims: BTreeSet<Text>) {
+    pub fn exclude_ended(&mut self, claims: BTreeSet<ClaimName>) {
         self.ended = claims;
     }
 }
@@ -204,7 +204,7 @@ impl ClusterController {
         }
         let Recovery { launches, .. } = std::mem::take(&mut self.recovery);
         self.gc.reset(ctx.now);
-        let rows: BTreeSet<Text> = launches.iter().map(|launch| launch.claim.clone()).collect();
+        let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
             self.recover_launch(launch, ctx);
         }
@@ -255,7 +255,7 @@ impl ClusterController {
 
     /// Records the instance of a launch whose outcome was not recorded: a later owner that finds no
     /// NodeClaim has to know that the instance was launched.
-    fn record_launched(&self, claim: &Text, attempt: u32, ctx: &mut Context<'_>) {
+    fn record_launched(&self, claim: &ClaimName, attempt: u32, ctx: &mut Context<'_>) {
         let machine = self.machines.get(claim).filter(|machine| !machine.provider_id.is_empty());
         if let Some(provider_id) = machine.map(|machine| machine.provider_id.clone()) {
             let (cluster, claim) = (self.cluster.clone(), claim.clone());
@@ -265,7 +265,13 @@ impl ClusterController {
 
     /// Recovers a launch with unknown outcome. An order for another cluster UID is not repeated:
     /// the instance would belong to a deleted cluster.
-    fn recover_open_launch(&mut self, claim: Text, attempt: u32, decided: Box<DecidedLaunch>, ctx: &mut Context<'_>) {
+    fn recover_open_launch(
+        &mut self,
+        claim: ClaimName,
+        attempt: u32,
+        decided: Box<DecidedLaunch>,
+        ctx: &mut Context<'_>,
+    ) {
         let seen = self.state.is_claim_observed(&claim);
         let wanted = self.reassign_pods(&claim, &decided.machine.pods, ctx.now);
         let fresh = ctx.now.duration_since(decided.at) < TOKEN_LIFETIME;
@@ -293,7 +299,13 @@ impl ClusterController {
 
     /// Recovers a launched instance that the cluster does not show, because its NodeClaim has no
     /// provider id or is missing. The instance is described to learn whether it still exists.
-    fn recover_launched_instance(&mut self, claim: Text, attempt: u32, provider_id: Text, ctx: &mut Context<'_>) {
+    fn recover_launched_instance(
+        &mut self,
+        claim: ClaimName,
+        attempt: u32,
+        provider_id: ProviderId,
+        ctx: &mut Context<'_>,
+    ) {
         if !self.state.is_claim_observed(&claim) {
             self.state.assume_claim(self.synthesize_claim(&claim, &provider_id));
         }
@@ -307,7 +319,13 @@ impl ClusterController {
         ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
     }
 
-    fn insert_recovered(&mut self, claim: &Text, attempt: u32, decided: Option<Box<DecidedLaunch>>, now: Timestamp) {
+    fn insert_recovered(
+        &mut self,
+        claim: &ClaimName,
+        attempt: u32,
+        decided: Option<Box<DecidedLaunch>>,
+        now: Timestamp,
+    ) {
         let mut machine = match decided {
             Some(decided) => {
                 let pool = self.state.pool(&decided.machine.claim.pool);
@@ -336,13 +354,9 @@ impl ClusterController {
 
     /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
     /// there were none.
-    fn reassign_pods(&mut self, claim: &Text, pods: &[Text], now: Timestamp) -> bool {
-        let keys = pods.iter().filter_map(|pod| {
-            let (namespace, name) = pod.split_once('/')?;
-            Some(PodKey { namespace: Text::from(namespace), name: Text::from(name) })
-        });
-        let waiting: Vec<PodKey> =
-            keys.filter(|key| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now))).collect();
+    fn reassign_pods(&mut self, claim: &ClaimName, pods: &[PodKey], now: Timestamp) -> bool {
+        let waits = |key: &&PodKey| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now));
+        let waiting: Vec<PodKey> = pods.iter().filter(waits).cloned().collect();
         let wanted = pods.is_empty() || !waiting.is_empty();
         for key in waiting {
             self.state.assignments.assign(key, Target::Claim(claim.clone()), None);
@@ -352,11 +366,11 @@ impl ClusterController {
 
     /// Resumes drains in progress, with their original deadline.
     fn resume_drains(&mut self, ctx: &mut Context<'_>) {
-        let drained = |claim: &&Text| {
+        let drained = |claim: &&ClaimName| {
             let node = self.state.node_of_claim(claim);
             node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
         };
-        let going: Vec<Text> = self.machines.keys().filter(drained).cloned().collect();
+        let going: Vec<ClaimName> = self.machines.keys().filter(drained).cloned().collect();
         for claim in going {
             if !ctx.guardrails.removals.contains(&self.cluster, &claim) {
                 ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
@@ -366,7 +380,7 @@ impl ClusterController {
         }
     }
 
-    fn report_unrecorded_claims(&self, rows: &BTreeSet<Text>, ctx: &mut Context<'_>) {
+    fn report_unrecorded_claims(&self, rows: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
         let unrecorded = self.state.claims().filter(|claim| {
             claim.ours
                 && claim.provider_id.is_empty()
@@ -383,9 +397,9 @@ impl ClusterController {
     }
 
     /// Closes the launch record of `claim`, and removes it from the launches to recover.
-    pub fn close_launch(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         self.recovery.launches.retain(|launch| launch.claim != *claim);
-        ctx.effects.push(Effect::CloseLaunch { cluster: ClusterId::clone(&self.cluster), claim: claim.clone() });
+        ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }
 }
 

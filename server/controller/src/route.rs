@@ -4,7 +4,7 @@ use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
 use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
-use model::Timestamp;
+use model::{PodKey, Timestamp};
 
 impl ClusterController {
     /// Updates the state of the cluster; decisions follow in [`ClusterController::advance`].
@@ -115,7 +115,7 @@ impl ClusterController {
         }
     }
 
-    fn add_pending_pod(&mut self, key: &crate::cluster::PodKey, now: Timestamp) {
+    fn add_pending_pod(&mut self, key: &PodKey, now: Timestamp) {
         if let Some(pod) = self.state.pod(key).filter(|pod| self.state.is_demand(pod, now)) {
             self.window.add_pod(&pod.uid, now);
         }

@@ -3,20 +3,19 @@
 
 use std::fmt;
 
-use crate::cluster::PodKey;
-use model::{Resources, Text, Timestamp};
+use model::{ClaimName, NodeName, PodKey, PoolName, Resources, Text, Timestamp, Zone};
 
 /// An object whose status or events are written.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectRef {
     /// A NodePool.
-    Pool(Text),
+    Pool(PoolName),
     /// An EC2NodeClass.
     Class(Text),
     /// A NodeClaim.
-    Claim(Text),
+    Claim(ClaimName),
     /// A Node.
-    Node(Text),
+    Node(NodeName),
     /// A pod.
     Pod(PodKey),
 }
@@ -50,7 +49,7 @@ pub struct StatusPatch {
     /// `status.resources` and `status.nodes` of a NodePool.
     pub usage: Option<Resources>,
     /// `status.subnets` of an EC2NodeClass: one for each zone known to have a subnet.
-    pub zones: Option<Vec<Text>>,
+    pub zones: Option<Vec<Zone>>,
     /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
     pub last_pod_event: Option<Timestamp>,
     /// All conditions written by this server.

@@ -20,7 +20,7 @@ use super::cluster_controller::{ClusterController, Context};
 use super::machine::Stage;
 use super::status::{ObjectRef, StatusOrder, StatusPatch};
 use super::{DecisionId, Effect, Instruction, InstructionId};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, PoolName, Timestamp};
 
 pub(super) use events::{EventRecorder, drain_blocked_message};
 pub(super) use health::RegistrationHealth;
@@ -50,7 +50,7 @@ pub(super) struct StatusReporter {
     written: BTreeMap<ObjectRef, LastWritten>,
     pending_writes: BTreeMap<InstructionId, ObjectRef>,
     /// NodeClaims of initialized machines that were up to date at the last full pass.
-    up_to_date: BTreeSet<Text>,
+    up_to_date: BTreeSet<ClaimName>,
     /// Earliest retry of all failed writes; derived from `written`.
     next_retry: Option<Timestamp>,
     /// Whether anything has changed since the last pass.
@@ -60,14 +60,14 @@ pub(super) struct StatusReporter {
     full_pass_dirty: bool,
     last_full_pass: Option<Timestamp>,
     /// Stages of machines for which Events were recorded.
-    reported_stages: BTreeMap<Text, Stage>,
+    reported_stages: BTreeMap<ClaimName, Stage>,
     /// The last decision for which Events were recorded.
     last_reported_decision: Option<DecisionId>,
     /// Disruption reasons of machines with a voluntary removal.
-    pub(super) disruption_reasons: BTreeMap<Text, &'static str>,
+    pub(super) disruption_reasons: BTreeMap<ClaimName, &'static str>,
     /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
     /// nodes.
-    pub(super) budget_blocked: BTreeMap<Text, usize>,
+    pub(super) budget_blocked: BTreeMap<PoolName, usize>,
     pub(super) health: RegistrationHealth,
     pod_events: PendingPodEvents,
     zones: ZoneCache,

@@ -8,7 +8,7 @@ use super::machine::{Stage, TerminationReason};
 use super::recovery::Finding;
 use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
 use crate::disruption::{EmptyNodes, empty_nodes};
-use model::{CapacityType, MicroUsd, Millis, Text, Timestamp};
+use model::{CapacityType, ClaimName, MicroUsd, Millis, ProviderId, Text, Timestamp};
 
 /// Time between the announcement and the end of a spot instance (EC2: two minutes).
 const INTERRUPTION_NOTICE: Millis = Millis::from_mins(2);
@@ -49,7 +49,7 @@ impl ClusterController {
     }
 
     /// NodeClaims whose removal is decided and not durable yet, without those of decision `but`.
-    fn claims_being_removed(&self, but: Option<DecisionId>) -> BTreeSet<Text> {
+    fn claims_being_removed(&self, but: Option<DecisionId>) -> BTreeSet<ClaimName> {
         let others = self.unrecorded_decisions.values().filter(|decision| Some(decision.id) != but);
         others.flat_map(|decision| &decision.removals).map(|removal| removal.claim.clone()).collect()
     }
@@ -85,7 +85,7 @@ impl ClusterController {
                 .for_each(|removal| ctx.guardrails.removals.remove(&self.cluster, &removal.claim));
         }
         let still = empty_nodes(&self.state, &self.claims_being_removed(Some(decision.id)), ctx.now);
-        let still: BTreeSet<Text> = still.removals.into_iter().map(|removal| removal.claim).collect();
+        let still: BTreeSet<ClaimName> = still.removals.into_iter().map(|removal| removal.claim).collect();
         for removal in &decision.removals {
             if still.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
                 self.status_reporter.disruption_reasons.insert(removal.claim.clone(), "Empty");
@@ -102,7 +102,7 @@ impl ClusterController {
 
     /// Handles the interruption of an instance: its offering is excluded for a while, and its Node
     /// is drained immediately.
-    pub fn handle_interruption(&mut self, provider_id: &Text, reason: &Text, ctx: &mut Context<'_>) {
+    pub fn handle_interruption(&mut self, provider_id: &ProviderId, reason: &Text, ctx: &mut Context<'_>) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         let Some(machine) = self.machines.get_mut(&claim) else { return };
         if machine.stage.is_terminating() {
@@ -140,7 +140,7 @@ impl ClusterController {
     /// regardless of budgets; the NodeClaim's grace period applies as well.
     pub fn begin_termination(
         &mut self,
-        claim: &Text,
+        claim: &ClaimName,
         reason: TerminationReason,
         deadline: Option<Timestamp>,
         ctx: &mut Context<'_>,
@@ -179,7 +179,7 @@ impl ClusterController {
 
     /// Instructs the agent to drain the Node of `claim`. Without a Node the instance is terminated,
     /// unless the snapshot is suspicious.
-    pub fn drain_node(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn drain_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get(claim) else { return };
         let (deadline, reason) = (machine.drain_deadline, machine.termination_message());
         let (provider_id, interruption) = (machine.provider_id.clone(), machine.interrupted);
@@ -203,7 +203,7 @@ impl ClusterController {
     /// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
     /// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
     /// terminated for another reason by now is drained all the same.
-    pub fn keep_occupied_machine(&mut self, claim: &Text, why: &str, ctx: &mut Context<'_>) {
+    pub fn keep_occupied_machine(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         let Some(stage) = machine.stage_if_occupied.take() else { return };
         machine.enter_stage(stage, ctx.now);
@@ -216,7 +216,7 @@ impl ClusterController {
     }
 
     /// Checks the obstacle again after the retry time.
-    pub fn retry_later(&mut self, claim: &Text, ctx: &Context<'_>) {
+    pub fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         let again = ctx.now + ctx.settings.retry_delay;
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.not_before = again;
@@ -224,7 +224,7 @@ impl ClusterController {
     }
 
     /// Terminates the instance of `claim`.
-    pub fn terminate_instance(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn terminate_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         self.enter_stage(claim, Stage::Terminating, ctx.now);
         let Some(machine) = self.machines.get(claim) else { return };
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
@@ -234,7 +234,7 @@ impl ClusterController {
 
     /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
     /// `reason` is needed for a machine that is not terminating.
-    pub fn delete_claim(&mut self, claim: &Text, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
+    pub fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
         let Some(machine) = self.machines.get_mut(claim) else { return };
         machine.termination_reason = machine.termination_reason.take().or(reason);
         let reason = machine.termination_message();

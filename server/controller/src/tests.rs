@@ -2,11 +2,11 @@ use std::sync::Arc;
 
 use super::testing::SynchronousController;
 use super::*;
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
+use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, Labels, MicroUsd, Millis, Resources, Taint, Timestamp};
+use model::{CapacityType, ClusterName, Labels, MicroUsd, Millis, Resources, Taint, Timestamp};
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is available.
 pub(super) fn one_machine(input: &PlanningInput) -> PlanOutcome {
@@ -121,7 +121,7 @@ fn a_pod_is_planned_when_its_window_closes_and_not_before() {
     assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(3_000)));
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(2_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+    assert_eq!(decided(&effects)[0].machines[0].pods, [key("a")]);
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn a_pod_that_is_bound_while_the_decision_is_recorded_needs_no_machine() {
     let decision = decision_for_a(&mut controller);
     see_pod(&mut controller, 3_500, bound_to("m9", pod("a", 500)));
     assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
-    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+    assert!(controller.view(&text("c")).is_some_and(|view| view.machines.is_empty()));
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_decision_whose_pool_changes_while_it_is_recorded_is_planned_again() {
     observe(&mut controller, 3_500, Observation::upsert(Object::Pool(changed)));
     assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(5_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/a")]);
+    assert_eq!(decided(&effects)[0].machines[0].pods, [key("a")]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     see_pod(&mut controller, 6_000, pod("a", 500));
     see_pod(&mut controller, 6_000, pod("b", 500));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [text("default/b")]);
+    assert_eq!(decided(&effects)[0].machines[0].pods, [key("b")]);
 }
 
 #[test]
@@ -370,7 +370,7 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
         matches!(sent.as_slice(), [(_, Instruction::DeleteClaim { node: Some(node), .. })] if node.as_ref() == "n-m0")
     );
     acked(&mut controller, sent[0].0, 41_000);
-    assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()));
+    assert!(controller.view(&text("c")).is_some_and(|view| view.machines.is_empty()));
 }
 
 #[test]
@@ -396,7 +396,7 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
         "{sent:?}"
     );
     let decision = decided(&effects)[0];
-    assert_eq!(decision.machines[0].pods, [text("default/a")]);
+    assert_eq!(decision.machines[0].pods, [key("a")]);
     // The offering of the interrupted instance, a t.2 on spot, is excluded.
     assert_eq!(decision.machines[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
@@ -430,7 +430,7 @@ fn a_deleted_node_claim_is_drained_terminated_and_removed() {
             "{deleted}: {sent:?}"
         );
         acked(&mut controller, sent[0].0, 5_000);
-        assert!(controller.view("c").is_some_and(|view| view.machines.is_empty()), "{deleted}");
+        assert!(controller.view(&text("c")).is_some_and(|view| view.machines.is_empty()), "{deleted}");
     }
 }
 
@@ -445,7 +445,7 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
 /// Connects clusters `c0` to `c2`, each with a pod pending from 2 s on; their windows close at 3 s.
 fn three_that_wait() -> SynchronousController {
     let mut controller = SynchronousController::new(Settings::default(), one_machine);
-    for cluster in ["c2", "c0", "c1"].map(text) {
+    for cluster in ["c2", "c0", "c1"].map(ClusterName::from) {
         controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp::from_millis(0));
         let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
         let observation = Observation::Snapshot(Box::new(snapshot));
@@ -472,7 +472,7 @@ fn one_tick_plans_for_one_cluster_the_longest_due_first() {
         planned.extend(decisions.iter().map(|decision| decision.cluster.clone()));
     }
     // 2.000 s, 2.001 s and 2.002 s, each and a second.
-    assert_eq!(planned, ["c2", "c0", "c1"].map(text));
+    assert_eq!(planned, ["c2", "c0", "c1"]);
 }
 
 #[test]
@@ -481,7 +481,7 @@ fn a_cluster_released_while_queued_is_not_advanced() {
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_010))).len(), 1);
     controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp::from_millis(3_010));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
-    let clusters: Vec<&ClusterId> = decided(&effects).into_iter().map(|decision| &decision.cluster).collect();
-    assert_eq!(clusters, [&text("c1")]);
-    assert!(!controller.clusters().any(|cluster| **cluster == *"c0"));
+    let clusters: Vec<ClusterName> = decided(&effects).into_iter().map(|decision| decision.cluster.clone()).collect();
+    assert_eq!(clusters, ["c1"]);
+    assert!(!controller.clusters().any(|cluster| *cluster == "c0"));
 }

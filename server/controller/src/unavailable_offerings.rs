@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use model::offering::SharedCatalogue;
-use model::{CapacityType, Millis, Offering, Text, Timestamp};
+use model::{CapacityType, InstanceTypeName, Millis, Offering, Timestamp, Zone};
 
 /// How long an offering is excluded after insufficient capacity (Karpenter's AWS provider: three
 /// minutes).
@@ -13,8 +13,8 @@ pub const UNAVAILABLE_TTL: Millis = Millis::from_mins(3);
 /// An offering of the account and region.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct OfferingKey {
-    instance_type: Text,
-    zone: Text,
+    instance_type: InstanceTypeName,
+    zone: Zone,
     capacity_type: CapacityType,
 }
 
@@ -22,9 +22,9 @@ struct OfferingKey {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnavailableOffering {
     /// Name of the instance type, such as `m5.large`.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Name of the zone.
-    pub zone: Text,
+    pub zone: Zone,
     /// Capacity type of the failed launch.
     pub capacity_type: CapacityType,
     /// When the exclusion expires.
@@ -45,7 +45,13 @@ pub struct UnavailableOfferings {
 
 impl UnavailableOfferings {
     /// Excludes an offering until `until`.
-    pub fn mark_unavailable(&mut self, instance_type: Text, zone: Text, capacity_type: CapacityType, until: Timestamp) {
+    pub fn mark_unavailable(
+        &mut self,
+        instance_type: InstanceTypeName,
+        zone: Zone,
+        capacity_type: CapacityType,
+        until: Timestamp,
+    ) {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
         if self.until.insert(key, until).is_none() {
             self.unpublished.push(UnavailableOffering { instance_type, zone, capacity_type, until });
@@ -96,7 +102,7 @@ impl UnavailableOfferings {
 
     /// Whether the offering is excluded.
     #[must_use]
-    pub fn is_unavailable(&self, instance_type: &Text, zone: &Text, capacity_type: CapacityType) -> bool {
+    pub fn is_unavailable(&self, instance_type: &InstanceTypeName, zone: &Zone, capacity_type: CapacityType) -> bool {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
         self.until.contains_key(&key)
     }
@@ -120,7 +126,7 @@ impl UnavailableOfferings {
         masked
     }
 
-    fn covers(&self, instance_type: &Text, offering: &Offering) -> bool {
+    fn covers(&self, instance_type: &InstanceTypeName, offering: &Offering) -> bool {
         self.is_unavailable(instance_type, &offering.zone, offering.capacity_type)
     }
 }
@@ -130,7 +136,7 @@ mod tests {
     use super::*;
 
     fn offering(zone: &str, until: i64) -> UnavailableOffering {
-        let (instance_type, zone) = (Text::from("m5.large"), Text::from(zone));
+        let (instance_type, zone) = (InstanceTypeName::from("m5.large"), Zone::from(zone));
         UnavailableOffering {
             instance_type,
             zone,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Decision;
 use super::guardrails::GuardrailsView;
 use super::machine::{LaunchedInstance, Stage};
-use super::{ClusterId, Decision};
-use crate::cluster::{PodKey, ProblemRecord};
-use model::{MicroUsd, Text, Timestamp};
+use crate::cluster::{ProblemRecord, Target};
+use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
 
 /// Maximum number of assigned pods in a view.
 pub const MAX_ASSUMED_SHOWN: usize = 200;
@@ -15,7 +15,7 @@ pub const MAX_ASSUMED_SHOWN: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterView {
     /// Name of the cluster.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// Whether its agent is connected.
     pub connected: bool,
     /// Whether a snapshot was accepted since the agent connected.
@@ -28,9 +28,9 @@ pub struct ClusterView {
     pub pods: usize,
     /// Number of unschedulable pods for which an instance may be launched.
     pub pending: usize,
-    /// Pods assigned to a NodeClaim or Node and not bound yet, by name, at most
+    /// Pods assigned to a NodeClaim or Node and not bound yet, by namespace and name, at most
     /// [`MAX_ASSUMED_SHOWN`].
-    pub assumed: Vec<(PodKey, Text)>,
+    pub assumed: Vec<(PodKey, Target)>,
     /// Number of Nodes, including those of other managers.
     pub nodes: usize,
     /// NodePools, by name.
@@ -56,7 +56,7 @@ pub struct ClusterView {
     /// Objects that cannot be read or watched, and why.
     pub problems: Vec<ProblemRecord>,
     /// NodePools that are not managed, and why.
-    pub unmanaged_pools: Vec<(Text, Text)>,
+    pub unmanaged_pools: Vec<(PoolName, Text)>,
 }
 
 /// A plan in progress.
@@ -85,7 +85,7 @@ pub struct InstanceAnomalies {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolView {
     /// `metadata.name`.
-    pub name: Text,
+    pub name: PoolName,
     /// `spec.weight`: 0 to 100, higher first.
     pub weight: i32,
     /// Why no instance is launched from it.
@@ -96,11 +96,11 @@ pub struct PoolView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
     /// Name of the NodeClaim.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// Name of its Node, once observed.
-    pub node: Option<Text>,
+    pub node: Option<NodeName>,
     /// NodePool of the NodeClaim.
-    pub pool: Text,
+    pub pool: PoolName,
     /// Stage of its lifecycle.
     pub stage: Stage,
     /// When it entered the stage.

@@ -3,7 +3,7 @@
 //! The log is read by later releases, and its digests decide whether a replay is identical. The
 //! encoding is therefore explicit: integers as LEB128 varints, signed ones zigzag, strings and
 //! lists length-prefixed, maps and sets in their order, fields in the order of [`model`]. A field
-//! added to an engine type does not compile until it is listed; [`FORM`] is incremented with it.
+//! added to one of these types does not compile until it is listed; [`FORM`] is incremented with it.
 
 pub(super) mod model;
 
@@ -302,6 +302,8 @@ mod tests {
         round(-2_i64, &[3]);
         round(i64::MIN, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
         round(Some(Text::from("ab")), &[1, 2, b'a', b'b']);
+        // A name is its text.
+        round(Some(::model::PoolName::from("ab")), &[1, 2, b'a', b'b']);
         round(BTreeMap::from([(1_u32, true)]), &[1, 1, 1]);
     }
 

@@ -1,6 +1,6 @@
 //! The decision log: the input of every plan, so that it can be replayed.
 //!
-//! The engine is a pure function, so a decision can be repeated bit for bit from its input. A copy
+//! The planner is a pure function, so a decision can be repeated bit for bit from its input. A copy
 //! of the input per decision would be a copy of the cluster per minute; instead a cluster's log
 //! consists of segments, and a segment holds one complete input, then per decision the difference
 //! from the previous one ([`delta`]). Catalogues and policies, which decisions share, are stored
@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use controller::Decision;
-use model::{ClusterId, Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 use tracing::warn;
 
 use catalogue_cache::CatalogueCache;
@@ -53,7 +53,7 @@ use store::log::{Blob, BlobHash, Entry};
 use store::{Store, StoreError};
 use writer::SegmentWriter;
 
-/// Engine version, as decisions record it.
+/// Version of this program, as decisions record it.
 pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
 /// A blob is rewritten after this time: twice a day, far more often than the store prunes unused
@@ -65,7 +65,7 @@ const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
 pub struct DecisionLog {
     /// Segment writer of each cluster. Locked across a store write, so that events of one cluster
     /// stay ordered.
-    writers: Mutex<BTreeMap<ClusterId, Arc<tokio::sync::Mutex<SegmentWriter>>>>,
+    writers: Mutex<BTreeMap<ClusterName, Arc<futures::lock::Mutex<SegmentWriter>>>>,
     /// Hashes of catalogues.
     cache: CatalogueCache,
     /// Blobs known to be stored, with the time of their last write.
@@ -106,7 +106,7 @@ impl DecisionLog {
         Ok(())
     }
 
-    fn writer(&self, cluster: &ClusterId) -> Arc<tokio::sync::Mutex<SegmentWriter>> {
+    fn writer(&self, cluster: &ClusterName) -> Arc<futures::lock::Mutex<SegmentWriter>> {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(writers.entry(cluster.clone()).or_default())
     }

@@ -68,7 +68,7 @@ pub struct RecordedDecision {
     pub plan: Plan,
     /// Recorded report.
     pub report: PlanReport,
-    /// Version of the deciding engine.
+    /// Version of the program that decided.
     pub engine: String,
     digests: Digests,
 }
@@ -249,7 +249,7 @@ impl RecordedDecision {
         Some(found.unwrap_or_else(|| "the recorded plan does not match its digest: the row was modified".to_owned()))
     }
 
-    /// Version of the deciding engine, when it is not the present one.
+    /// Version of the program that decided, when it is not the present one.
     pub fn other_engine(&self) -> Option<&str> {
         Some(self.engine.as_str()).filter(|engine| *engine != ENGINE)
     }

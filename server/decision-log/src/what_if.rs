@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use manifests::{InputError, Options, Source};
+use manifests::{InputError, Source};
 use model::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 use model::labels::REGION;
 use model::offering::SharedCatalogue;
-use model::{Catalogue, InstanceType, NodePool, NotReady};
+use model::{Catalogue, InstanceType, InstanceTypeName, NodePool, NotReady};
+use planning_input::Options;
 
 /// Policy settings that replace those of the decision.
 #[derive(Debug, Clone, Copy)]
@@ -46,7 +47,8 @@ impl WhatIf {
             let catalogue = self.catalogue.clone();
             // Without an entry for the region, the catalogue of the decision is used.
             let options = Options { region, allow_no_zones: true, catalogue, now: input.now, ..Options::default() };
-            manifests::read(&self.manifests, &options)?.input.pools.into_iter().for_each(|pool| replace(input, pool));
+            let read = planning_input::read(&self.manifests, &options)?.input.pools;
+            read.into_iter().for_each(|pool| replace(input, pool));
         }
         Ok(())
     }
@@ -74,7 +76,7 @@ const ANYTHING: &str = r#"
 fn machines_of(catalogue: &Source, region: Option<String>) -> Result<SharedCatalogue, Vec<InputError>> {
     let anything = Source { name: "anything".to_owned(), bytes: ANYTHING.as_bytes().to_vec() };
     let options = Options { region, catalogue: Some(catalogue.clone()), ..Options::default() };
-    let read = manifests::read(&[anything], &options)?.input.pools;
+    let read = planning_input::read(&[anything], &options)?.input.pools;
     Ok(read.into_iter().next().map(|pool| pool.catalogue).unwrap_or_default())
 }
 
@@ -95,8 +97,8 @@ fn replace_catalogues(input: &mut PlanningInput, machines: &SharedCatalogue) {
 }
 
 fn merged(known: &Catalogue, machines: &Catalogue) -> Catalogue {
-    let known: BTreeMap<&str, &InstanceType> = known.types.iter().map(|kind| (&*kind.name, kind)).collect();
-    let types = machines.types.iter().map(|kind| match known.get(&*kind.name) {
+    let known: BTreeMap<&InstanceTypeName, &InstanceType> = known.types.iter().map(|kind| (&kind.name, kind)).collect();
+    let types = machines.types.iter().map(|kind| match known.get(&kind.name) {
         Some(same) => InstanceType { offerings: kind.offerings.clone(), ..InstanceType::clone(same) },
         None => kind.clone(),
     });

@@ -6,7 +6,7 @@ use model::requirements::label_satisfies;
 use model::resources::ATTACHABLE_VOLUMES_PREFIX;
 use model::taints::first_untolerated;
 use model::{
-    Effect, HostPort, InstanceType, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text,
+    Effect, HostPort, InstanceType, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text, Zone,
 };
 
 use super::offering_filter::OfferingFilter;
@@ -141,12 +141,13 @@ fn option_fits(
         && any_open(filter, instance, merged)
 }
 
-fn zone_admitted(snapshot: &PlanSnapshot<'_>, topology: &Topology, at: u32, zone: &Text) -> bool {
+fn zone_admitted(snapshot: &PlanSnapshot<'_>, topology: &Topology, at: u32, zone: &Zone) -> bool {
     if topology.keys.is_empty() {
         return true;
     }
     let label = |key: &Text| snapshot.label(NodeRef::Planned(at), key).map(Text::from);
-    let location = topology.location(|key| if key.as_ref() == ZONE { Some(zone.clone()) } else { label(key) });
+    let location =
+        topology.location(|key| if key.as_ref() == ZONE { Some(zone.as_text().clone()) } else { label(key) });
     topology.conflict(&location).is_none()
 }
 
@@ -154,7 +155,7 @@ fn zone_admitted(snapshot: &PlanSnapshot<'_>, topology: &Topology, at: u32, zone
 fn merge(
     snapshot: &PlanSnapshot<'_>,
     node: &PlannedNode,
-    zone: &Text,
+    zone: &Zone,
     alternative: &Alternative,
 ) -> Option<Requirements> {
     let pool = &snapshot.input.pools[node.pool as usize];
@@ -163,7 +164,7 @@ fn merge(
     }
     let mut node_requirements = snapshot.pools[node.pool as usize].base.clone();
     node_requirements.add_all(&Requirements::from_labels(&node.labels));
-    node_requirements.add(Requirement::equals(ZONE, zone.clone()));
+    node_requirements.add(Requirement::equals(ZONE, zone.as_text().clone()));
     node_requirements.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
     let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(pool, key);
     if node_requirements.first_incompatible(&alternative.requirements, known).is_some() {

@@ -1,10 +1,10 @@
 //! Explanations: reasons for unschedulable pods, notes about surprising results of a plan, and
 //! reports about one pod or node.
 //!
-//! This module decides nothing and runs off the fast path. It takes the finished plan as a snapshot
+//! This crate decides nothing and runs off the fast path. It takes the finished plan as a snapshot
 //! (`snapshot`) and tries pods against it again, naming every obstacle (`launch` for new nodes,
 //! `existing` for existing and planned nodes, `topology` for rules between pods). `reason` writes
-//! the messages, `relax` the constraints to relax. The module shares no code with the scheduler, so
+//! the messages, `relax` the constraints to relax. The crate shares no code with the scheduler, so
 //! it does not repeat its mistakes.
 
 mod catalogue;

@@ -8,7 +8,7 @@ use std::fmt;
 use model::input::PlanningInput;
 use model::labels::{INSTANCE_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode, Reason, ReasonCode};
-use model::{CapacityType, MicroUsd, Text};
+use model::{CapacityType, InstanceTypeName, MicroUsd, NodeName, PodKey, PoolName, Zone};
 
 pub use node::{FilterStep, MachineConstraint, NodeReport, node_report, planned_node_report};
 
@@ -24,11 +24,11 @@ use super::wording::{and, count};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineOption {
     /// Name of the NodePool.
-    pub pool: Text,
+    pub pool: PoolName,
     /// Value of `node.kubernetes.io/instance-type`.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Value of `topology.kubernetes.io/zone`.
-    pub zone: Text,
+    pub zone: Zone,
     /// Capacity type of the offering.
     pub capacity_type: CapacityType,
     /// Price per hour, in micro-dollars.
@@ -39,11 +39,11 @@ pub struct MachineOption {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Existing {
     /// Name of the node.
-    pub node: Text,
+    pub node: NodeName,
     /// Instance type, if the node has the label.
-    pub instance_type: Option<Text>,
+    pub instance_type: Option<InstanceTypeName>,
     /// Zone, if the node has the label.
-    pub zone: Option<Text>,
+    pub zone: Option<Zone>,
     /// Number of other existing nodes that would fit the pod.
     pub others: usize,
 }
@@ -56,7 +56,7 @@ pub enum Outcome {
     /// On a node to launch.
     New {
         /// Name of the node in the plan.
-        node: Text,
+        node: NodeName,
         /// The first launch option of the node.
         machine: MachineOption,
         /// Number of other pods on the node.
@@ -78,8 +78,8 @@ pub enum Outcome {
 /// Report about one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodReport {
-    /// The pod, as `namespace/name`.
-    pub pod: String,
+    /// Namespace and name of the pod.
+    pub pod: PodKey,
     /// Placement of the pod.
     pub outcome: Outcome,
     /// The cheapest other node that could have been launched for this pod alone.
@@ -91,12 +91,11 @@ pub struct PodReport {
 #[must_use]
 pub fn pod_report(input: &PlanningInput, plan: &Plan, pod: u32) -> PodReport {
     let own = &input.pods[pod as usize];
-    let name = format!("{}/{}", own.namespace, own.name);
     let snapshot = PlanSnapshot::without(input, plan, Some(pod));
     let pod_reqs = PodRequirements::of(input, own);
     if let Some(&(_, node)) = plan.placements.iter().find(|(placed, _)| *placed == pod) {
         let outcome = Outcome::Existing(existing(&snapshot, &pod_reqs, node));
-        return PodReport { pod: name, outcome, runner_up: cheapest(&snapshot, &pod_reqs, None) };
+        return PodReport { pod: own.key(), outcome, runner_up: cheapest(&snapshot, &pod_reqs, None) };
     }
     if let Some(node) = plan.nodes.iter().find(|node| node.pods.contains(&pod)) {
         let chosen = machine(input, node);
@@ -104,7 +103,7 @@ pub fn pod_report(input: &PlanningInput, plan: &Plan, pod: u32) -> PodReport {
         let rejected = rejected_nodes(&snapshot, &pod_reqs);
         let other_pods = node.pods.len() - 1;
         let outcome = Outcome::New { node: node.name.clone(), machine: chosen, other_pods, rejected };
-        return PodReport { pod: name, outcome, runner_up };
+        return PodReport { pod: own.key(), outcome, runner_up };
     }
     let outcome = if plan.unschedulable.contains(&pod) {
         let (reasons, fits_if) = explain(&snapshot, own, true);
@@ -112,7 +111,7 @@ pub fn pod_report(input: &PlanningInput, plan: &Plan, pod: u32) -> PodReport {
     } else {
         Outcome::Unknown
     };
-    PodReport { pod: name, outcome, runner_up: None }
+    PodReport { pod: own.key(), outcome, runner_up: None }
 }
 
 /// The first launch option of a planned node.
@@ -136,8 +135,8 @@ fn existing(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, at: u32
         nodes.filter(|&other| other != at && node_obstacle(snapshot, pod_reqs, &topology, other).is_none()).count();
     Existing {
         node: node.name.clone(),
-        instance_type: node.labels.get(INSTANCE_TYPE).cloned(),
-        zone: node.labels.get(ZONE).cloned(),
+        instance_type: node.labels.get(INSTANCE_TYPE).map(InstanceTypeName::from),
+        zone: node.labels.get(ZONE).map(Zone::from),
         others,
     }
 }
@@ -245,8 +244,8 @@ impl fmt::Display for PodReport {
 
 impl PodReport {
     fn write_existing(&self, f: &mut fmt::Formatter<'_>, existing: &Existing) -> fmt::Result {
-        let known: Vec<&str> =
-            existing.instance_type.iter().chain(&existing.zone).map(|known| known.as_ref()).collect();
+        let (instance_type, zone) = (existing.instance_type.as_deref(), existing.zone.as_deref());
+        let known: Vec<&str> = instance_type.into_iter().chain(zone).map(AsRef::as_ref).collect();
         let what = if known.is_empty() { String::new() } else { format!(" ({})", known.join(", ")) };
         writeln!(f, "{} fits the existing node {}{what}: no node is launched.", self.pod, existing.node)?;
         match existing.others {

@@ -15,7 +15,7 @@ use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{
     Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement,
-    Requirements, Resources, Text,
+    Requirements, Resources, Text, Zone,
 };
 
 use super::catalogue::{TypeQuery, keys_of_types};
@@ -351,7 +351,7 @@ impl<'a> PlanSnapshot<'a> {
         let types = types.iter().map(|&at| &pool.catalogue.types[at as usize]);
         let values: BTreeSet<&Text> = if key.as_ref() == ZONE {
             let open = types.flat_map(|t| &t.offerings).filter(|offering| offering.available);
-            open.map(|offering| &offering.zone).collect()
+            open.map(|offering| offering.zone.as_text()).collect()
         } else {
             let of_types = types.filter_map(|t| t.labels.get(key)?.finite_values()).flatten();
             of_types.chain(view.base.get(key).and_then(|r| r.finite_values()).into_iter().flatten()).collect()
@@ -387,7 +387,7 @@ impl<'a> PlanSnapshot<'a> {
                 let node = &self.plan.nodes[at as usize];
                 match key {
                     HOSTNAME => vec![&node.name],
-                    ZONE => node.zones.iter().collect(),
+                    ZONE => node.zones.iter().map(Zone::as_text).collect(),
                     _ => node.labels.get(key).into_iter().collect(),
                 }
             }

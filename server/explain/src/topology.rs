@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::labels::HOSTNAME;
 use model::taints::first_untolerated;
-use model::{Labels, NodeStage, PodAffinityTerm, Requirements, SpreadConstraint, Text};
+use model::{Labels, NodeName, NodeStage, PodAffinityTerm, Requirements, SpreadConstraint, Text};
 
 use super::pod_requirements::{Alternative, IgnoredRule, PodRequirements};
 use super::snapshot::{NodeRef, PlacedGroup, PlanSnapshot};
@@ -280,7 +280,7 @@ fn eligible_nodes(
     constraint: &SpreadConstraint,
 ) -> Vec<NodeRef> {
     let mut node_refs = Vec::new();
-    let admits = |node_ref: NodeRef, name: &Text| {
+    let admits = |node_ref: NodeRef, name: &NodeName| {
         let alternative = |alternative: &Alternative| {
             alternative.contradiction.is_none()
                 && alternative.requirements.iter().all(|r| snapshot.satisfies(node_ref, r))

@@ -1,5 +1,5 @@
-//! The Kubernetes objects of the input, typed and validated. Their meaning for planning is derived
-//! in `assemble`.
+//! The Kubernetes objects of the input, typed and validated. The crate `planning-input` derives
+//! their meaning for planning.
 
 pub mod metadata;
 pub mod node;
@@ -11,7 +11,7 @@ pub mod workload;
 use std::collections::BTreeMap;
 
 use model::labels::canonical_key;
-use model::{Labels, Text};
+use model::{Labels, NodeName, Text};
 
 use self::node::{NodeObject, attach_limits};
 use self::pods::PodObject;
@@ -35,7 +35,7 @@ pub struct Cluster {
     /// Nodes, by name.
     pub nodes: Vec<NodeObject>,
     /// Attach limits of the CSINodes, by node name: (CSI driver, number of volumes).
-    pub attach_limits: BTreeMap<Text, Vec<(Text, i64)>>,
+    pub attach_limits: BTreeMap<NodeName, Vec<(Text, i64)>>,
     /// Labels of namespaces, by name.
     pub namespaces: BTreeMap<Text, Labels>,
     /// PersistentVolumeClaims, by namespace and name.
@@ -87,7 +87,8 @@ impl Cluster {
         self.volumes = volumes.into_iter().map(|volume| (volume.name.clone(), volume)).collect();
         let classes = each(inventory, Kind::StorageClass, problems, StorageClass::read);
         self.classes = classes.into_iter().map(|class| (class.name.clone(), class)).collect();
-        let limits = each(inventory, Kind::CsiNode, problems, |object, at| (object.name.clone(), attach_limits(at)));
+        let limits =
+            each(inventory, Kind::CsiNode, problems, |object, at| (NodeName::from(&object.name), attach_limits(at)));
         self.attach_limits = limits.into_iter().collect();
     }
 

@@ -18,8 +18,7 @@ mod node_overlay;
 mod node_pool;
 mod render;
 
-pub(crate) use lookup::nearest_step;
-pub use lookup::{FieldMatch, NotFound, lookup};
+pub use lookup::{FieldMatch, NotFound, lookup, nearest_step};
 pub use render::render;
 
 /// Documentation of one field.

@@ -14,7 +14,7 @@ pub mod volumes;
 use std::collections::BTreeSet;
 
 use model::labels::ZONE;
-use model::{LabelSelector, Labels, PodShape, SelectorOperator, Text};
+use model::{LabelSelector, Labels, NodeName, PodShape, SelectorOperator, Text, Zone};
 
 use self::pod_affinity::KeyedTerm;
 use self::spread::KeyedSpread;
@@ -40,7 +40,7 @@ pub struct PodSpec {
     /// Whether the pod has scheduling gates.
     pub gated: bool,
     /// `nodeName`.
-    pub node_name: Option<Text>,
+    pub node_name: Option<NodeName>,
     /// Volumes that constrain where the pod can run.
     pub volumes: Vec<PodVolume>,
     /// Why the pod cannot be scheduled although an API server accepts it.
@@ -78,7 +78,7 @@ impl PodSpec {
             priority_class: at.at("priorityClassName").text().filter(|name| !name.is_empty()),
             scheduler: scheduler(&at),
             gated: !at.at("schedulingGates").list().is_empty(),
-            node_name: at.at("nodeName").text().filter(|name| !name.is_empty()),
+            node_name: at.at("nodeName").text().filter(|name| !name.is_empty()).map(NodeName::from),
             volumes: volumes::read(&at.at("volumes")),
             invalid: invalid(&at),
         }
@@ -104,11 +104,11 @@ impl PodSpec {
 
     /// Zones that the specification names.
     #[must_use]
-    pub fn zones(&self) -> Vec<Text> {
+    pub fn zones(&self) -> Vec<Zone> {
         let terms = self.base.node_affinity.iter().flat_map(|term| &term.expressions);
         let listed = terms.filter(|expression| expression.key().as_ref() == ZONE);
         let listed = listed.filter_map(|expression| expression.finite_values()).flatten();
-        self.base.node_selector.get(ZONE).into_iter().chain(listed).cloned().collect()
+        self.base.node_selector.get(ZONE).into_iter().chain(listed).map(Zone::from).collect()
     }
 
     /// The same without node affinity. The DaemonSet controller sets a node affinity with the

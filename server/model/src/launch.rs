@@ -1,25 +1,22 @@
 //! What is ordered from the cloud, and why an order fails.
 
-use crate::{CapacityType, MicroUsd, Text};
-
-/// Name of a cluster, unique in the fleet.
-pub type ClusterId = Text;
+use crate::{CapacityType, ClaimName, ClusterName, InstanceTypeName, MicroUsd, PoolName, Text, Zone};
 
 /// An instance to launch. A retry with unknown outcome sends the identical order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOrder {
     /// The cluster of the NodeClaim.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// UID of that cluster, for the instance's tags; empty when unknown.
     pub cluster_uid: Text,
     /// The NodeClaim of the instance.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// Attempt, from 1; a definitive failure begins the next one.
     pub attempt: u32,
     /// Client token `<claim>-<attempt>`: the cloud launches one instance per token.
     pub token: Text,
     /// NodePool of the NodeClaim.
-    pub pool: Text,
+    pub pool: PoolName,
     /// EC2NodeClass of the NodePool.
     pub node_class: Text,
     /// Capacity type of all options.
@@ -40,9 +37,9 @@ pub struct LaunchOrder {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchOption {
     /// Name of the instance type.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Name of the zone.
-    pub zone: Text,
+    pub zone: Zone,
     /// Price per hour, for the record.
     pub price: MicroUsd,
 }
@@ -54,7 +51,7 @@ pub enum LaunchFailure {
     /// options of the order when empty.
     InsufficientCapacity {
         /// Options that were tried.
-        unavailable: Vec<(Text, Text)>,
+        unavailable: Vec<(InstanceTypeName, Zone)>,
     },
     /// The cloud rejected the request.
     Refused {

@@ -1,17 +1,20 @@
 //! The data model: the types that a decision is computed from and consists of, independent of any
 //! wire or file format. No algorithm.
 //!
-//! Reading order: [`resources`] (exact amounts), [`labels`] and [`requirements`] (matching),
-//! [`taints`], [`time`], then the objects: [`pod`], [`node`], [`pool`], [`offering`];
-//! then [`input`] (what a plan is computed from), [`plan`] (the result and its reasons), [`launch`]
-//! (what is ordered from the cloud), and [`disruption_policy`] with [`cron`] (NodePool settings).
+//! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
+//! [`labels`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
+//! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
+//! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
+//! [`cron`] (NodePool settings), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
 pub mod disruption_policy;
 pub mod input;
 pub mod labels;
 pub mod launch;
+pub mod names;
 pub mod node;
+pub mod node_class;
 pub mod offering;
 pub mod plan;
 pub mod pod;
@@ -27,7 +30,8 @@ pub use disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
-pub use launch::{ClusterId, LaunchFailure, LaunchOption, LaunchOrder};
+pub use launch::{LaunchFailure, LaunchOption, LaunchOrder};
+pub use names::{ClaimName, ClusterName, InstanceTypeName, NodeName, PodKey, PoolName, ProviderId, Zone};
 pub use node::{BoundPod, DaemonSet, Node, NodeStage};
 pub use offering::{CapacityType, Catalogue, InstanceType, MicroUsd, Offering, Reservation};
 pub use pod::{

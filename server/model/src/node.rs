@@ -1,6 +1,6 @@
 //! Nodes, existing or in flight, and the pods on them.
 
-use super::{Labels, Resources, Taint, Text, Timestamp};
+use super::{Labels, NodeName, PoolName, Resources, Taint, Text, Timestamp};
 
 /// Lifecycle stage of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -20,10 +20,10 @@ pub enum NodeStage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
     /// Name of the Node, or of the NodeClaim while there is no Node.
-    pub name: Text,
+    pub name: NodeName,
     /// The NodePool that owns it; `None` for unmanaged nodes, which offer capacity and are never
     /// changed.
-    pub pool: Option<Text>,
+    pub pool: Option<PoolName>,
     /// Labels with canonical keys; `kubernetes.io/hostname` is always present. In-flight nodes
     /// carry the labels of their NodeClaim.
     pub labels: Labels,

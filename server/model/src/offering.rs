@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{Labels, Requirements, Resources, Text};
+use super::{InstanceTypeName, Labels, Requirements, Resources, Text, Zone};
 
 /// Micro-dollars per hour. An integer, so that sums are exact and deterministic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -55,7 +55,7 @@ pub struct Reservation {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Offering {
     /// `topology.kubernetes.io/zone`.
-    pub zone: Text,
+    pub zone: Zone,
     /// Spot, on-demand or reserved.
     pub capacity_type: CapacityType,
     /// Price per hour; 0 for reserved capacity.
@@ -74,7 +74,7 @@ pub struct Offering {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceType {
     /// `node.kubernetes.io/instance-type`.
-    pub name: Text,
+    pub name: InstanceTypeName,
     /// Labels of nodes of this type, and labels known to be absent (`DoesNotExist`). Keys that
     /// depend on the offering are excluded.
     pub labels: Requirements,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{CapacityType, Labels, MicroUsd, Resources, Taint, Text};
+use crate::{CapacityType, Labels, MicroUsd, NodeName, PoolName, Resources, Taint, Text, Zone};
 
 /// Machines to launch, and the node of each pod. Pods, nodes, pools and types are given by their
 /// index in the [`PlanningInput`](crate::input::PlanningInput) that the plan was made from.
@@ -26,13 +26,13 @@ pub struct Plan {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlannedNode {
     /// Name within this plan: `<pool>-<number>`.
-    pub name: Text,
+    pub name: NodeName,
     /// Index of the NodePool.
     pub pool: u32,
     /// Capacity type of the launch.
     pub capacity_type: CapacityType,
     /// Zones that the launch may use; the first is where `price` holds.
-    pub zones: Arc<[Text]>,
+    pub zones: Arc<[Zone]>,
     /// Launch options as indices into the pool's catalogue, cheapest first, 1 to 60. Every one
     /// carries all the node's pods and DaemonSets, and is offered in at least one of `zones`, the
     /// first in `zones[0]`.
@@ -123,7 +123,7 @@ impl ReasonCode {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reason {
     /// The pool; `None` for reasons that no pool can change.
-    pub pool: Option<Text>,
+    pub pool: Option<PoolName>,
     /// The reason as a code.
     pub code: ReasonCode,
     /// The reason as a sentence: values, the nearest machine, and what it misses.

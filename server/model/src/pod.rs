@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::labels::LabelSelector;
 use super::requirements::{Requirement, Requirements};
-use super::{Labels, Resources, Text, Timestamp, Toleration};
+use super::{Labels, NodeName, PodKey, Resources, Text, Timestamp, Toleration};
 
 /// The part of a pod specification that scheduling evaluates. Pods of one workload share one shape;
 /// work grows with shapes, not with pods.
@@ -161,10 +161,18 @@ pub struct Pod {
     /// The owning workload as `Kind/name`; `Pod/name` for a pod without owner.
     pub workload: Text,
     /// The node that the pod is moved off, if any.
-    pub moved_from: Option<Text>,
+    pub moved_from: Option<NodeName>,
     /// Reason why the pod cannot be scheduled (accepted by the API server, rejected by the
     /// validation of Karpenter).
     pub invalid: Option<Text>,
+}
+
+impl Pod {
+    /// Namespace and name.
+    #[must_use]
+    pub fn key(&self) -> PodKey {
+        PodKey { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
 }
 
 /// Labels of a pod, for callers that hold both tables.

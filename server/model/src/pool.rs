@@ -1,7 +1,7 @@
 //! NodePools: allowed instance types, requirements and limits.
 
 use super::offering::{MicroUsd, SharedCatalogue};
-use super::{Labels, Millis, Requirements, Resources, Taint, Text};
+use super::{Labels, Millis, PoolName, Requirements, Resources, Taint, Text};
 
 /// Reason why a pool is excluded from planning.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -16,7 +16,7 @@ pub enum NotReady {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePool {
     /// `metadata.name`.
-    pub name: Text,
+    pub name: PoolName,
     /// Name of the NodeClass.
     pub node_class: Text,
     /// 0 to 100, higher first.

@@ -1,4 +1,10 @@
 //! One complete decision: schedule, check, repair, retry, bound, explain.
+//!
+//! Scheduler, verifier and explanations do not know each other; this crate is above the three. The
+//! controller gets [`plan_with`] as a function and does not depend on this crate.
+//!
+//! Reading order: [`plan`], `repair` (a simpler packing for a plan that fails the check), `retry`
+//! (pods that the packing left out, tried by the rules of the check).
 
 mod repair;
 mod retry;

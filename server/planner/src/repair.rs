@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use model::NodeName;
 use model::input::PlanningInput;
 use model::plan::Plan;
 use scheduler::{PackingMethod, ScheduleResult};
@@ -67,8 +68,8 @@ fn without_offenders(input: &PlanningInput, mut plan: Plan, mut violations: Vec<
         if violations.is_empty() {
             return (plan, left_out);
         }
-        let at_fault: BTreeSet<&str> = violations.iter().filter_map(|found| found.node.as_deref()).collect();
-        plan.static_nodes.retain(|node| !at_fault.contains(node.name.as_ref()));
+        let at_fault: BTreeSet<&NodeName> = violations.iter().filter_map(|found| found.node.as_ref()).collect();
+        plan.static_nodes.retain(|node| !at_fault.contains(&node.name));
         let mut offenders = offenders(input, &plan, &violations, round);
         if offenders.is_empty() {
             offenders = last_launched(input, &plan);
@@ -102,10 +103,10 @@ fn offenders(input: &PlanningInput, plan: &Plan, violations: &[Violation], round
 }
 
 /// The pods that `plan` puts on the node or machine with this name.
-fn pods_on(input: &PlanningInput, plan: &Plan, name: &str) -> BTreeSet<u32> {
-    let is_named = |at: u32| input.nodes.get(at as usize).is_some_and(|node| node.name.as_ref() == name);
+fn pods_on(input: &PlanningInput, plan: &Plan, name: &NodeName) -> BTreeSet<u32> {
+    let is_named = |at: u32| input.nodes.get(at as usize).is_some_and(|node| node.name == *name);
     let placed = plan.placements.iter().filter(|(_, node)| is_named(*node)).map(|(pod, _)| *pod);
-    let launched = plan.nodes.iter().filter(|node| node.name.as_ref() == name).flat_map(|node| &node.pods);
+    let launched = plan.nodes.iter().filter(|node| node.name == *name).flat_map(|node| &node.pods);
     placed.chain(launched.copied()).collect()
 }
 

@@ -19,7 +19,7 @@ use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::taints::first_untolerated;
-use model::{CapacityType, Node, NodeStage, PodShape, Resources, Text, requirements::label_satisfies};
+use model::{CapacityType, Node, NodeStage, PodShape, Resources, Text, Zone, requirements::label_satisfies};
 use verifier::{Rule, Violation, check};
 
 /// Work bound for all trials of one decision. A unit is a pod evaluated by a check, or a node or
@@ -65,7 +65,7 @@ fn kinds(input: &PlanningInput, plan: &Plan) -> Vec<Vec<u32>> {
 }
 
 /// Properties that machines share if a rejection on one applies to all.
-type MachineSignature = (u32, CapacityType, Option<Text>, Vec<u32>, Vec<Text>, Vec<(u32, u32, Option<u32>)>);
+type MachineSignature = (u32, CapacityType, Option<Text>, Vec<u32>, Vec<Zone>, Vec<(u32, u32, Option<u32>)>);
 
 struct Retry<'i> {
     input: &'i PlanningInput,
@@ -239,7 +239,7 @@ impl<'i> Retry<'i> {
     /// Whether the check accepts machine `at` of the plan as `like`, or with fewer options; the
     /// machine is changed to that.
     fn try_narrowings(&mut self, at: usize, like: &PlannedNode) -> bool {
-        let mut excluded_zones: Vec<Vec<Text>> = Vec::new();
+        let mut excluded_zones: Vec<Vec<Zone>> = Vec::new();
         for (types, zones) in self.machines.narrowings(like, self.narrow) {
             if self.work == 0 {
                 return false;
@@ -328,14 +328,14 @@ fn may_run_on(shape: &PodShape, node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{Labels, Pod};
+    use model::{Labels, NodeName, Pod};
 
     /// A pod of one CPU that a plan leaves out, and a node of two.
     fn input() -> PlanningInput {
         let cpu = |milli| Resources::from_iter([("cpu", milli)]);
         let text = |value: &str| Text::from(value);
         let node = Node {
-            name: text("node"),
+            name: NodeName::from("node"),
             pool: None,
             labels: Labels::new(),
             taints: Vec::new(),

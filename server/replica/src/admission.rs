@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{ClusterId, Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 
 /// Clusters admitted at one time. The store grants four leases concurrently and each snapshot is
 /// decoded by its cluster's task: 16 keep both busy on a machine with many processors and bound the
@@ -24,12 +24,12 @@ const ADMISSION_TIMEOUT: Millis = Millis::from_secs(10);
 pub(super) struct Admission {
     limit: usize,
     /// By order of arrival: the cluster and the highest epoch that its agent has stored.
-    waiting: BTreeMap<u64, (ClusterId, u64)>,
+    waiting: BTreeMap<u64, (ClusterName, u64)>,
     /// Arrival numbers of waiting clusters.
-    positions: BTreeMap<ClusterId, u64>,
+    positions: BTreeMap<ClusterName, u64>,
     next_number: u64,
     /// Admissions in progress, and since when.
-    admitting: BTreeMap<ClusterId, Timestamp>,
+    admitting: BTreeMap<ClusterName, Timestamp>,
 }
 
 impl Default for Admission {
@@ -45,7 +45,7 @@ impl Admission {
     }
 
     /// Queues a cluster whose agent sent Hello. One that waits already keeps its place.
-    pub(super) fn enqueue(&mut self, cluster: ClusterId, agent_epoch: u64) {
+    pub(super) fn enqueue(&mut self, cluster: ClusterName, agent_epoch: u64) {
         let next = &mut self.next_number;
         let number = *self.positions.entry(cluster.clone()).or_insert_with(|| {
             *next += 1;
@@ -56,24 +56,24 @@ impl Admission {
 
     /// Restarts the timeout of a cluster whose agent was accepted: the time that its lease took
     /// does not count.
-    pub(super) fn mark_accepted(&mut self, cluster: &ClusterId, now: Timestamp) {
+    pub(super) fn mark_accepted(&mut self, cluster: &ClusterName, now: Timestamp) {
         self.stop_waiting(cluster);
         self.admitting.insert(cluster.clone(), now);
     }
 
     /// Ends the admission of a cluster whose snapshot was accepted.
-    pub(super) fn mark_synced(&mut self, cluster: &ClusterId) {
+    pub(super) fn mark_synced(&mut self, cluster: &ClusterName) {
         self.admitting.remove(cluster);
     }
 
     /// Removes a cluster whose agent disconnected or was refused.
-    pub(super) fn remove(&mut self, cluster: &ClusterId) {
+    pub(super) fn remove(&mut self, cluster: &ClusterName) {
         self.stop_waiting(cluster);
         self.admitting.remove(cluster);
     }
 
     /// The clusters to admit now, with the highest epoch that each agent has stored.
-    pub(super) fn admit_next(&mut self, now: Timestamp) -> Vec<(ClusterId, u64)> {
+    pub(super) fn admit_next(&mut self, now: Timestamp) -> Vec<(ClusterName, u64)> {
         if self.waiting.is_empty() {
             return Vec::new();
         }
@@ -94,7 +94,7 @@ impl Admission {
         Some(*since + ADMISSION_TIMEOUT)
     }
 
-    fn stop_waiting(&mut self, cluster: &ClusterId) {
+    fn stop_waiting(&mut self, cluster: &ClusterName) {
         if let Some(number) = self.positions.remove(cluster) {
             self.waiting.remove(&number);
         }
@@ -105,13 +105,13 @@ impl Admission {
 mod tests {
     use super::*;
 
-    fn name(number: usize) -> ClusterId {
+    fn name(number: usize) -> ClusterName {
         format!("c{number:04}").as_str().into()
     }
 
     /// Queues a thousand clusters at once; each snapshot is accepted as soon as others are
     /// admitted. Returns the greatest number in progress and the order of admission.
-    fn admit_thousand(mut admission: Admission) -> (usize, Vec<ClusterId>) {
+    fn admit_thousand(mut admission: Admission) -> (usize, Vec<ClusterName>) {
         (0..1_000).rev().for_each(|number| admission.enqueue(name(number), 0));
         let (mut most, mut order) = (0, Vec::new());
         loop {

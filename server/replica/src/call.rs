@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use controller::executor::{Command, Retry};
 use controller::unavailable_offerings::UnavailableOffering;
-use model::{ClusterId, Text, Timestamp};
+use model::{ClusterName, Text, Timestamp};
 
 use super::Input;
 use crate::counter_sync::CounterUpdate;
@@ -18,7 +18,7 @@ pub enum Call {
     /// Acquire the lease of a cluster with an epoch above `agent_epoch`, the highest that its agent
     /// has stored, unless the cluster name is bound to another UID.
     TakeLease {
-        cluster: ClusterId,
+        cluster: ClusterName,
         agent_epoch: u64,
         uid: Text,
     },
@@ -37,7 +37,7 @@ pub enum Call {
     ReadListing {
         asked: Timestamp,
         scope: Scope,
-        clusters: Vec<ClusterId>,
+        clusters: Vec<ClusterName>,
     },
     /// Write an audit entry of an operator's action.
     Audit(AuditEntry),

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{ClusterId, Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 
 use super::HANDOVER_DELAY;
 use store::clock;
@@ -29,7 +29,7 @@ const MAX_WAIT: Millis = Millis::from_mins(1);
 
 /// Waiting agents by cluster.
 #[derive(Debug, Default)]
-pub(super) struct HandoverWait(BTreeMap<ClusterId, WaitingAgent>);
+pub(super) struct HandoverWait(BTreeMap<ClusterName, WaitingAgent>);
 
 #[derive(Debug)]
 struct WaitingAgent {
@@ -45,7 +45,7 @@ impl HandoverWait {
     /// unless it is renewed. Returns whether the agent may wait.
     pub(super) fn begin_wait(
         &mut self,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         agent_epoch: u64,
         expires_in: Duration,
         now: Timestamp,
@@ -63,13 +63,13 @@ impl HandoverWait {
     }
 
     /// Ends the wait of this cluster.
-    pub(super) fn cancel(&mut self, cluster: &ClusterId) {
+    pub(super) fn cancel(&mut self, cluster: &ClusterName) {
         self.0.remove(cluster);
     }
 
     /// The clusters whose leases are to be retried now, with the highest epoch that each agent has
     /// stored.
-    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<(ClusterId, u64)> {
+    pub(super) fn take_due(&mut self, now: Timestamp) -> Vec<(ClusterName, u64)> {
         let is_due = |waiting: &WaitingAgent| waiting.retry_at.is_some_and(|retry_at| retry_at <= now);
         let due = self.0.iter_mut().filter(|(_, waiting)| is_due(waiting)).map(|(cluster, waiting)| {
             waiting.retry_at = None;
@@ -91,7 +91,7 @@ mod tests {
     /// The retry moments of a lease that expires at `expires`, for an agent that arrived at 0; and
     /// when the agent is refused if the lease never expires.
     fn retry_moments(expires: i64) -> (Vec<i64>, Option<i64>) {
-        let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterId::from("blue"));
+        let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterName::from("blue"));
         let (mut now, mut moments) = (Timestamp::from_millis(0), Vec::new());
         while now.as_millis() < expires {
             let left = Duration::from_millis((expires - now.as_millis()).unsigned_abs());
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_disconnected_agent_causes_no_further_retries() {
-        let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterId::from("blue"));
+        let (mut handover_wait, cluster) = (HandoverWait::default(), ClusterName::from("blue"));
         assert!(handover_wait.begin_wait(&cluster, 0, Duration::from_secs(30), Timestamp::from_millis(0)));
         handover_wait.cancel(&cluster);
         assert_eq!(

@@ -2,16 +2,17 @@
 //! identical requests.
 //!
 //! A row is JSON that later versions read: a new field has a default, and no field changes its
-//! meaning. Engine types are encoded by hand here, so that changing them changes no row.
+//! meaning. Types of the controller are encoded by hand here, so that changing them changes no row.
 
 use controller::guardrails::quarantine::ObjectCounts;
 use controller::guardrails::restore::RecentLaunch;
 use controller::{ClaimOrder, DecidedLaunch, DecisionId, Event, LaunchState, OpenLaunch, PlannedMachine};
 use model::taints::Effect;
 use model::{
-    CapacityType, Labels, MicroUsd, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp,
+    CapacityType, Labels, MicroUsd, Millis, Operator, PodKey, Requirement, Requirements, Resources, Taint, Text,
+    Timestamp,
 };
-use model::{ClusterId, LaunchOption, LaunchOrder};
+use model::{ClusterName, LaunchOption, LaunchOrder};
 use serde::{Deserialize, Serialize};
 
 use store::StoreError;
@@ -103,7 +104,7 @@ fn claim(decided: &DecidedLaunch) -> StoredClaim {
         decision: decided.decision.0,
         at: decided.at.as_millis(),
         reason: reason.to_string(),
-        pods: pods.iter().map(Text::to_string).collect(),
+        pods: pods.iter().map(ToString::to_string).collect(),
         pool: claim.pool.to_string(),
         node_class: claim.node_class.to_string(),
         labels: claim.labels.iter().map(pair).collect(),
@@ -162,7 +163,7 @@ pub fn decode(open: OpenIntent) -> OpenLaunch {
 pub(crate) fn recent_launch(attempt: RecentAttempt, now: Timestamp) -> RecentLaunch {
     let RecentAttempt { claim, claim_order, launched, begun_ago_ms, closed_ago_ms } = attempt;
     let order: Option<StoredClaim> = serde_json::from_str(&claim_order).ok();
-    let pods = order.map(|order| order.pods.into_iter().map(Text::from).collect()).unwrap_or_default();
+    let pods = order.and_then(|order| read_pods(&order.pods)).unwrap_or_default();
     let ago = |millis: i64| now - Millis::new(millis);
     RecentLaunch { claim: claim.into(), pods, begun: ago(begun_ago_ms), launched, closed: closed_ago_ms.map(ago) }
 }
@@ -171,8 +172,7 @@ fn read_launch(intent: &Intent) -> Option<DecidedLaunch> {
     let request: StoredRequest = serde_json::from_slice(&intent.request).ok()?;
     let claim: StoredClaim = serde_json::from_str(&intent.claim_order).ok()?;
     let (decision, at) = (DecisionId(claim.decision), Timestamp::from_millis(claim.at));
-    let (pods, reason) =
-        (claim.pods.iter().map(|pod| Text::from(pod.as_str())).collect(), claim.reason.as_str().into());
+    let (pods, reason) = (read_pods(&claim.pods)?, claim.reason.as_str().into());
     let launch = read_order(intent, request)?;
     let claim = read_claim(&intent.claim, claim)?;
     Some(DecidedLaunch { machine: PlannedMachine { claim, launch, pods, reason }, decision, at })
@@ -217,6 +217,12 @@ fn read_claim(name: &str, claim: StoredClaim) -> Option<ClaimOrder> {
     })
 }
 
+/// Pods of a row, each `namespace/name`.
+fn read_pods(pods: &[String]) -> Option<Vec<PodKey>> {
+    let key = |(namespace, name): (&str, &str)| PodKey { namespace: namespace.into(), name: name.into() };
+    pods.iter().map(|pod| pod.split_once('/').map(key)).collect()
+}
+
 fn read_taints(taints: Vec<(String, String, String)>) -> Option<Vec<Taint>> {
     let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
     let read = |(key, value, effect): (String, String, String)| {
@@ -244,7 +250,7 @@ pub fn to_observed_extent(extent: ObjectCounts) -> ObservedExtent {
 }
 
 /// The object counts that the previous owner recorded for a cluster whose lease was granted.
-pub(crate) fn extent_event(cluster: &ClusterId, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
+pub(crate) fn extent_event(cluster: &ClusterName, answer: &Result<LeaseOutcome, StoreError>) -> Option<Event> {
     let Ok(LeaseOutcome::Granted { open: OpenOperations { extent: Some(extent), .. }, .. }) = answer else {
         return None;
     };

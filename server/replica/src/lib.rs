@@ -2,7 +2,7 @@
 //! [`Output`]s come out. The control loop adds tasks and sockets; the simulation adds a virtual
 //! clock and several replicas.
 //!
-//! The controller decides; the executor orders and retries commands. This module decides which
+//! The controller decides; the executor orders and retries commands. This crate decides which
 //! lease covers which call, and whether and when an agent is accepted ([`admission`],
 //! [`handover_wait`]).
 
@@ -23,7 +23,7 @@ use cloud::provider::{CloudEvent, Instance};
 use controller::cluster::Observation;
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::{Effect, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController};
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClusterName, Millis, Text, Timestamp};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
@@ -62,7 +62,7 @@ pub enum Input {
     Session(SessionEvent),
     /// Answer to [`Call::TakeLease`].
     LeaseAnswered {
-        cluster: ClusterId,
+        cluster: ClusterName,
         answer: Result<LeaseOutcome, StoreError>,
         /// Recent launches of the cluster, if the lease was granted.
         past: Vec<RecentAttempt>,
@@ -80,7 +80,7 @@ pub enum Input {
     /// Answer to [`Call::ListInstances`] requested at `asked`, or why it was not sent.
     Listed { asked: Timestamp, answer: Result<Vec<Instance>, ListingError> },
     /// Answer to [`Call::ReadListing`] requested at `asked` about these clusters.
-    ListingRead { asked: Timestamp, clusters: Vec<ClusterId>, answer: Result<Option<StoredListing>, StoreError> },
+    ListingRead { asked: Timestamp, clusters: Vec<ClusterName>, answer: Result<Option<StoredListing>, StoreError> },
     /// Answer to [`Call::SyncCounters`]: the update that the store acknowledged, and the counters
     /// of other replicas.
     CountersSynced { acknowledged: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
@@ -109,27 +109,27 @@ pub enum Output {
     /// Make a plan, which may take long; answered by [`Input::Planned`].
     Plan(Box<PlanRequest>),
     Accept {
-        cluster: ClusterId,
+        cluster: ClusterName,
         epoch: u64,
     },
     Refuse {
-        cluster: ClusterId,
+        cluster: ClusterName,
         reason: String,
     },
     /// Send an instruction to the agent.
     Instruct {
-        cluster: ClusterId,
+        cluster: ClusterName,
         id: InstructionId,
         instruction: Box<Instruction>,
         deadline: Timestamp,
     },
     /// Request a snapshot from the agent.
     Resync {
-        cluster: ClusterId,
+        cluster: ClusterName,
         reason: Text,
     },
     /// The published view of this cluster is outdated.
-    PublishView(ClusterId),
+    PublishView(ClusterName),
 }
 
 /// Leases, agents and decisions of one server process.
@@ -137,21 +137,21 @@ pub enum Output {
 pub struct Replica {
     controller: RegionController,
     executor: Executor,
-    leases: BTreeMap<ClusterId, Lease>,
+    leases: BTreeMap<ClusterName, Lease>,
     region: RegionLister,
     /// Listed instances that are not yet passed to the controller.
-    listings: VecDeque<(ClusterId, Box<Listing>)>,
+    listings: VecDeque<(ClusterName, Box<Listing>)>,
     listed_at: Timestamp,
     /// The UID that each cluster's lease was last requested for.
-    requested_uids: BTreeMap<ClusterId, Text>,
+    requested_uids: BTreeMap<ClusterName, Text>,
     /// The last handshake of each cluster's agent.
-    handshakes: BTreeMap<ClusterId, Handshake>,
+    handshakes: BTreeMap<ClusterName, Handshake>,
     /// Clusters whose Karpenter override this process has audited.
-    audited_overrides: BTreeSet<ClusterId>,
+    audited_overrides: BTreeSet<ClusterName>,
     /// Owned clusters without an agent, and since when.
-    agent_absent_since: BTreeMap<ClusterId, Timestamp>,
+    agent_absent_since: BTreeMap<ClusterName, Timestamp>,
     /// Owned clusters whose lease another replica has requested.
-    handover_requests: BTreeMap<ClusterId, Lease>,
+    handover_requests: BTreeMap<ClusterName, Lease>,
     /// When the first of them may be handed over if its agent stays disconnected.
     hand_over_at: Option<Timestamp>,
     /// Whether a `PollCloud` call is in flight.
@@ -338,13 +338,13 @@ impl Replica {
         self.admission.enqueue(cluster, highest_epoch);
     }
 
-    fn uid_of(&self, cluster: &ClusterId) -> Text {
+    fn uid_of(&self, cluster: &ClusterName) -> Text {
         self.handshakes.get(cluster).map(|handshake| handshake.uid.clone()).unwrap_or_default()
     }
 
     /// An agent with another UID has replaced the one that the lease was requested for: requests
     /// the lease again, so that the store checks which UID the name is bound to.
-    fn request_lease_again(&mut self, cluster: ClusterId) -> Vec<Output> {
+    fn request_lease_again(&mut self, cluster: ClusterName) -> Vec<Output> {
         let agent_epoch = self
             .handshakes
             .get(&cluster)
@@ -358,7 +358,7 @@ impl Replica {
     }
 
     /// Handles an agent that disconnected or was refused.
-    fn mark_agent_absent(&mut self, cluster: &ClusterId) {
+    fn mark_agent_absent(&mut self, cluster: &ClusterName) {
         if let Some(handshake) = self.handshakes.get_mut(cluster) {
             handshake.connected = false;
         }
@@ -368,7 +368,7 @@ impl Replica {
 
     fn handle_lease_answer(
         &mut self,
-        cluster: ClusterId,
+        cluster: ClusterName,
         answer: Result<LeaseOutcome, StoreError>,
         now: Timestamp,
     ) -> Vec<Output> {
@@ -409,7 +409,7 @@ impl Replica {
     /// Requests the cluster's lease from the replica that holds it; the agent waits here if it may.
     fn handle_lease_held(
         &mut self,
-        cluster: ClusterId,
+        cluster: ClusterName,
         owner: &str,
         expires_in: Duration,
         now: Timestamp,
@@ -452,7 +452,7 @@ impl Replica {
         let mut outputs: Vec<Output> = renewal.lost.iter().flat_map(|lease| self.drop_lease(lease, now)).collect();
         for (lease, by) in &renewal.requested {
             self.region.mark_wanted(lease);
-            let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
+            let cluster = ClusterName::from(lease.scope.cluster_name().unwrap_or_default());
             if self.leases.get(&cluster) == Some(lease) {
                 debug!(%cluster, by, "another replica requests cluster lease");
                 self.handover_requests.insert(cluster, lease.clone());
@@ -486,7 +486,7 @@ impl Replica {
 
     /// Stops owning a cluster; nothing if its lease has been acquired again since.
     fn drop_lease(&mut self, lease: &Lease, now: Timestamp) -> Vec<Output> {
-        let cluster = Text::from(lease.scope.cluster_name().unwrap_or_default());
+        let cluster = ClusterName::from(lease.scope.cluster_name().unwrap_or_default());
         if self.region.drop_lease(lease) || self.leases.get(&cluster) != Some(lease) {
             return Vec::new();
         }

@@ -1,13 +1,13 @@
 //! Audit of operator overrides.
 
-use model::{ClusterId, Timestamp};
+use model::{ClusterName, Timestamp};
 
 use super::{AuditEntry, Call, FreezeScope, Output, Replica};
 
 impl Replica {
     /// Audits that the operator has set `agent.karpenter-absent`, which overrides the agent's
     /// detection: once per process that owns the cluster.
-    pub(super) fn audit_karpenter_override(&mut self, cluster: &ClusterId, now: Timestamp) -> Option<Output> {
+    pub(super) fn audit_karpenter_override(&mut self, cluster: &ClusterName, now: Timestamp) -> Option<Output> {
         let audited_overrides = self.handshakes.get(cluster).is_some_and(|handshake| handshake.karpenter_absent);
         if !audited_overrides {
             self.audited_overrides.remove(cluster);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use cloud::provider::{CloudError, Instance, InstanceState};
 use controller::ListedInstance;
-use model::{ClusterId, Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 use tracing::{debug, error, info, warn};
 
 use crate::Call;
@@ -38,7 +38,7 @@ pub enum ListingError {
 }
 
 /// Instances by owning cluster.
-pub(crate) type InstancesByCluster = BTreeMap<ClusterId, Vec<ListedInstance>>;
+pub(crate) type InstancesByCluster = BTreeMap<ClusterName, Vec<ListedInstance>>;
 
 /// The region's lease and listings, as one replica sees them.
 #[derive(Debug)]
@@ -137,7 +137,7 @@ impl RegionLister {
     /// Begins a listing of the instances of these clusters.
     pub(crate) fn begin_listing<'c>(
         &mut self,
-        clusters: impl Iterator<Item = &'c ClusterId>,
+        clusters: impl Iterator<Item = &'c ClusterName>,
         now: Timestamp,
     ) -> Option<Call> {
         if std::mem::replace(&mut self.listing_in_flight, true) {
@@ -169,7 +169,7 @@ impl RegionLister {
     pub(crate) fn finish_reading(
         &mut self,
         asked: Timestamp,
-        clusters: Vec<ClusterId>,
+        clusters: Vec<ClusterName>,
         answer: Result<Option<StoredListing>, StoreError>,
     ) -> Option<(Timestamp, InstancesByCluster)> {
         self.listing_in_flight = false;
@@ -195,7 +195,7 @@ impl RegionLister {
 
 /// Groups a listing by these clusters.
 pub(crate) fn group_by_cluster<'c>(
-    clusters: impl Iterator<Item = &'c ClusterId>,
+    clusters: impl Iterator<Item = &'c ClusterName>,
     instances: Vec<Instance>,
 ) -> InstancesByCluster {
     let mut machines: InstancesByCluster = clusters.map(|cluster| (cluster.clone(), Vec::new())).collect();

@@ -44,7 +44,7 @@ fn releases_lease(outputs: &[Output]) -> bool {
 #[test]
 fn a_requested_cluster_is_handed_over_shortly_after_its_agent_disconnects() {
     let blue = || Scope::cluster("blue");
-    let cluster = || ClusterId::from("blue");
+    let cluster = || ClusterName::from("blue");
     let mut replica = replica();
     assert!(!is_handed_over(&mut replica, blue(), 600_000), "its agent is connected here");
     happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 700_000);
@@ -111,12 +111,12 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
     let lost = vec![lease(Scope::cluster("blue")), lease(region())];
     let outputs =
         replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(1_000));
-    let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if &**cluster == "blue");
+    let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if *cluster == "blue");
     assert!(outputs.iter().any(refused), "{outputs:?}");
     assert_eq!((replica.leases().count(), replica.controller().clusters().count()), (0, 0));
     // Later events of its agent and the cloud are ignored, and no cluster without an owner is
     // published.
-    let cluster = || ClusterId::from("blue");
+    let cluster = || ClusterName::from("blue");
     happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 1_500);
     let gone = Event::InstanceGone { cluster: cluster(), provider_id: "aws:///z/i-1".into() };
     assert!(happens(&mut replica, gone, 1_500).is_empty());
@@ -129,20 +129,20 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
 fn operator_events_of_clusters_owned_by_other_replicas_are_ignored() {
     let mut replica = replica();
     assert!(happens(&mut replica, Event::QuarantineReleased { cluster: "green".into() }, 1_000).is_empty());
-    let known: Vec<&ClusterId> = replica.controller().clusters().collect();
-    assert_eq!(known, [&ClusterId::from("blue")]);
+    let known: Vec<&ClusterName> = replica.controller().clusters().collect();
+    assert_eq!(known, [&ClusterName::from("blue")]);
 }
 
 #[test]
 fn a_listing_reaches_only_the_clusters_of_this_replica() {
     let mut replica = replica();
-    let asked_about = vec![ClusterId::from("blue"), ClusterId::from("green")];
+    let asked_about = vec![ClusterName::from("blue"), ClusterName::from("green")];
     let kept = StoredListing { number: 1, age: Duration::ZERO, machines: Vec::new() };
     let overheard =
         Input::ListingRead { asked: Timestamp::from_millis(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
     replica.handle(overheard, Timestamp::from_millis(1_000));
-    let known: Vec<&ClusterId> = replica.controller().clusters().collect();
-    assert_eq!(known, [&ClusterId::from("blue")], "green was handed over while its listing was read");
+    let known: Vec<&ClusterName> = replica.controller().clusters().collect();
+    assert_eq!(known, [&ClusterName::from("blue")], "green was handed over while its listing was read");
 }
 
 #[test]
@@ -178,13 +178,13 @@ fn greeting(cluster: &str) -> AgentHello {
     }
 }
 
-fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterId> {
+fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterName> {
     let greeting = greeting(cluster);
     leased_by(replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp::from_millis(at)))
 }
 
 /// The clusters whose leases are to be acquired.
-fn leased_by(outputs: Vec<Output>) -> Vec<ClusterId> {
+fn leased_by(outputs: Vec<Output>) -> Vec<ClusterName> {
     let taken = |output| match output {
         Output::Call(Call::TakeLease { cluster, .. }) => Some(cluster),
         _ => None,
@@ -194,7 +194,7 @@ fn leased_by(outputs: Vec<Output>) -> Vec<ClusterId> {
 
 #[test]
 fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
-    let names = ["a", "b", "c", "d"].map(ClusterId::from);
+    let names = ["a", "b", "c", "d"].map(ClusterName::from);
     let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region()).with_admission_limit(1);
     assert_eq!(greet(&mut replica, "a", 0), names[..1]);
     for waiting in &names[1..] {
@@ -234,7 +234,7 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
     // 10 + 1,000.
     assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(1_010)));
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_009))).is_empty());
-    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_010))), [ClusterId::from("a")]);
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_010))), [ClusterName::from("a")]);
     let answer = granted(Scope::cluster("a"));
     let accepted = replica
         .handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp::from_millis(1_020));
@@ -260,7 +260,7 @@ fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
     // 2,000 + 10,000.
     assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp::from_millis(12_000)));
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(11_999))).is_empty());
-    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(12_000))), [ClusterId::from("b")]);
+    assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(12_000))), [ClusterName::from("b")]);
 }
 
 /// A replica that owns so many clusters, whose agents are connected.
@@ -269,7 +269,7 @@ fn replica_of(clusters: usize) -> Replica {
     replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp::from_millis(0));
     for number in 0..clusters {
         let name = format!("c{number:03}");
-        let (cluster, answer) = (Text::from(name.as_str()), granted(Scope::cluster(&name)));
+        let (cluster, answer) = (ClusterName::from(name.as_str()), granted(Scope::cluster(&name)));
         replica.handle(
             Input::LeaseAnswered { cluster: cluster.clone(), answer, past: Vec::new() },
             Timestamp::from_millis(0),
@@ -296,7 +296,7 @@ fn a_listing_is_processed_by_a_few_clusters_per_step_and_eventually_by_all() {
     assert_eq!(replica.listings.len(), 4);
     replica.handle(Input::Time, Timestamp::from_millis(2_000));
     assert_eq!(replica.listings.len(), 0);
-    assert!(replica.controller.state("c010").is_none());
+    assert!(replica.controller.state(&"c010".into()).is_none());
 }
 
 #[test]

@@ -13,7 +13,7 @@ use super::machines::Destination;
 use super::packing::{Packing, PreferenceSet};
 use super::pool_supply::PoolSupply;
 use super::resource_vector;
-use model::Text;
+use model::Zone;
 
 /// Combinations of OR-terms of the pods on one machine beyond which further ones are not tried.
 const MAX_FITS: usize = 16;
@@ -61,11 +61,11 @@ impl Packing<'_, '_> {
     fn move_machine_between_zones(&mut self, pool: u32, classes: &[Vec<u32>]) -> bool {
         let problem = self.problem;
         let Some(supply) = &problem.supplies[pool as usize] else { return false };
-        let mut zones: Vec<Text> = supply.slots.iter().map(|slot| slot.zone.clone()).collect();
+        let mut zones: Vec<Zone> = supply.slots.iter().map(|slot| slot.zone.clone()).collect();
         zones.sort();
         zones.dedup();
-        let count = |zone: &Text| self.pool_counts.nodes_in_zone(pool, zone);
-        let mut ways: Vec<(Reverse<i64>, i64, Text, Text)> = Vec::new();
+        let count = |zone: &Zone| self.pool_counts.nodes_in_zone(pool, zone);
+        let mut ways: Vec<(Reverse<i64>, i64, Zone, Zone)> = Vec::new();
         for from in &zones {
             let emptier = zones.iter().filter(|to| count(to) + 2 <= count(from));
             ways.extend(emptier.map(|to| (Reverse(count(from)), count(to), from.clone(), to.clone())));
@@ -91,7 +91,7 @@ impl Packing<'_, '_> {
 
     /// The options of cohort `at`, with pods of `classes`, in another zone; `None` when it cannot
     /// run there.
-    fn fit_in_zone(&mut self, at: usize, classes: &[u32], zone: &Text, supply: &PoolSupply) -> Option<(FitId, u32)> {
+    fn fit_in_zone(&mut self, at: usize, classes: &[u32], zone: &Zone, supply: &PoolSupply) -> Option<(FitId, u32)> {
         let (pool, own) = (self.cohorts[at].pool, self.cohorts[at].fit);
         if classes.iter().any(|class| self.has_wide_rules(*class) || self.is_counted_by_wide_rules(*class)) {
             return None;

@@ -16,7 +16,7 @@ use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::requirements::label_satisfies;
-use model::{CapacityType, Labels, MicroUsd, Operator, Requirements, Resources, Text};
+use model::{CapacityType, Labels, MicroUsd, NodeName, Operator, PoolName, Requirements, Resources, Text, Zone};
 
 /// Maximum number of launch options per EC2 Fleet request (Karpenter AWS §4.1).
 const MAX_OPTIONS: usize = 60;
@@ -25,8 +25,8 @@ const MAX_OPTIONS: usize = 60;
 struct CohortLaunch {
     types: Arc<[u32]>,
     /// Zones with the least price; the others follow.
-    best_zones: Vec<Text>,
-    other_zones: Vec<Text>,
+    best_zones: Vec<Zone>,
+    other_zones: Vec<Zone>,
     price: MicroUsd,
     capacity_type: CapacityType,
     reservation: Option<Text>,
@@ -46,7 +46,7 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
     // Canonical order, by pool and first pod: zones are chosen and names numbered in it.
     machines.sort_by_key(|(pod, id)| (packing.cohorts[packing.cohort_of[*id as usize] as usize].pool, *pod, *id));
     let mut shared: BTreeMap<u32, CohortLaunch> = BTreeMap::new();
-    let mut in_zone: BTreeMap<(u32, Text), (Arc<Labels>, Resources)> = BTreeMap::new();
+    let mut in_zone: BTreeMap<(u32, Zone), (Arc<Labels>, Resources)> = BTreeMap::new();
     let mut names = NodeNames::new(&packing);
     let mut type_labels: BTreeMap<u32, TypeLabels<'_>> = BTreeMap::new();
     for (_, id) in machines {
@@ -122,8 +122,8 @@ fn pods_by_destination(packing: &Packing<'_, '_>) -> PodsByDestination {
 
 /// Numbers machines per pool, skipping names that nodes of the input have.
 struct NodeNames {
-    taken: BTreeSet<Text>,
-    next: BTreeMap<Text, u32>,
+    taken: BTreeSet<NodeName>,
+    next: BTreeMap<PoolName, u32>,
 }
 
 impl NodeNames {
@@ -134,11 +134,11 @@ impl NodeNames {
         }
     }
 
-    fn next(&mut self, pool: &Text) -> Text {
+    fn next(&mut self, pool: &PoolName) -> NodeName {
         let number = self.next.entry(pool.clone()).or_insert(0);
         loop {
             *number += 1;
-            let name = Text::from(format!("{pool}-{number}"));
+            let name = NodeName::from(format!("{pool}-{number}"));
             if !self.taken.contains(&name) {
                 return name;
             }
@@ -164,11 +164,11 @@ fn cohort_launch<'p>(
     let first = &supply.instance_types[first_option];
     let price = first.cheapest_in(&slots).map_or(MicroUsd(0), |(_, price)| price);
     let at_best = first.prices.iter().filter(|(slot, p)| *p == price && slots.contains(usize::from(*slot)));
-    let mut best_zones: Vec<Text> = at_best.map(|(slot, _)| supply.slots[usize::from(*slot)].zone.clone()).collect();
+    let mut best_zones: Vec<Zone> = at_best.map(|(slot, _)| supply.slots[usize::from(*slot)].zone.clone()).collect();
     best_zones.sort();
     best_zones.dedup();
     let offered = |slot: &usize| options.iter().any(|at| supply.instance_types[*at].slots.contains(*slot));
-    let zones: BTreeSet<Text> = slots.iter().filter(offered).map(|slot| supply.slots[slot].zone.clone()).collect();
+    let zones: BTreeSet<Zone> = slots.iter().filter(offered).map(|slot| supply.slots[slot].zone.clone()).collect();
     let type_labels = type_labels.entry(cohort.pool).or_insert_with(|| TypeLabels::new(pool, supply));
     let a_slot = slots.iter().find(offered).map(|slot| &supply.slots[slot]);
     Some(CohortLaunch {
@@ -255,19 +255,19 @@ fn charge_largest(packing: &mut Packing<'_, '_>, cohort: &Cohort, supply: &PoolS
 
 /// The zone with the fewest nodes of the pool among those with the least price, then the others by
 /// name.
-fn zones_for(packing: &Packing<'_, '_>, pool: u32, parts: &CohortLaunch) -> Arc<[Text]> {
+fn zones_for(packing: &Packing<'_, '_>, pool: u32, parts: &CohortLaunch) -> Arc<[Zone]> {
     let mut best = parts.best_zones.clone();
     best.sort_by_key(|zone| (packing.pool_counts.nodes_in_zone(pool, zone), zone.clone()));
-    let mut rest: Vec<Text> = best.split_off(1.min(best.len()));
+    let mut rest: Vec<Zone> = best.split_off(1.min(best.len()));
     rest.extend(parts.other_zones.iter().cloned());
     rest.sort();
     best.into_iter().chain(rest).collect()
 }
 
-fn labels_in(parts: &CohortLaunch, zones: &Arc<[Text]>) -> Arc<Labels> {
+fn labels_in(parts: &CohortLaunch, zones: &Arc<[Zone]>) -> Arc<Labels> {
     let mut labels = parts.labels.clone();
     if let [zone] = &**zones {
-        labels.insert(Text::from(ZONE), zone.clone());
+        labels.insert(Text::from(ZONE), zone.as_text().clone());
     }
     Arc::new(labels)
 }
@@ -276,7 +276,7 @@ fn labels_in(parts: &CohortLaunch, zones: &Arc<[Text]>) -> Arc<Labels> {
 pub(super) fn labels_of(types: &mut TypeLabels<'_>, options: &[usize], slots: &BitSet, open: &Requirements) -> Labels {
     let pool = types.pool();
     let mut labels = pool.labels.clone();
-    labels.insert(NODEPOOL.into(), pool.name.clone());
+    labels.insert(NODEPOOL.into(), pool.name.as_text().clone());
     labels.insert(NODECLASS.into(), pool.node_class.clone());
     labels.extend(types.common(options).map(|(key, value)| (key.clone(), value.clone())));
     add_offering_labels(&mut labels, types.supply(), options, slots);
@@ -307,7 +307,7 @@ fn requests_in(
     pool: u32,
     parts: &CohortLaunch,
     pods: &[u32],
-    (zone, labels): (&Text, &Labels),
+    (zone, labels): (&Zone, &Labels),
 ) -> Resources {
     let Some(supply) = &packing.problem.supplies[pool as usize] else { return Resources::new() };
     let mut in_zone = parts.slots.clone();

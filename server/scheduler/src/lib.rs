@@ -1,13 +1,14 @@
 //! Provisioning: assigns pending pods to existing nodes, in-flight nodes and machines to launch.
 //!
-//! `schedule/README.md` states the properties of the packing. Modules in the order of the data
-//! flow: `problem` compiles the input (`resource_vector`, `pool_offerings`, `min_values`,
-//! `compile_cache`, `pool_supply`, `fits`, `classes`, `selector_index`, `topology`, `nodes`,
-//! `shadow_prices`). `packing` places class after class: `existing_nodes`, then `cohorts`, then
-//! `open` with `lookahead`; `domains` applies rules over zones, with `eligible`; `rules` applies
-//! the pools' opt-in rules, using `pool_counts`. `merge` and `balance` revise the packing. `finish`
-//! turns it into a plan, with `type_labels`; `static_pools` adds the machines that static pools
-//! miss. `step_budget` bounds the work.
+//! The crate's README states the properties of the packing. [`schedule_by`] is the entry. Modules
+//! in the order of the data flow: `problem` compiles the input (`resource_vector`,
+//! `pool_offerings`, `min_values`, `compile_cache`, `pool_supply`, `fits`, `classes`,
+//! `selector_index`, `topology`, `nodes`, `shadow_prices`). `packing` places class after class:
+//! `existing_nodes`, then `cohorts`, then `open` with `lookahead`; `domains` applies rules over
+//! zones, with `eligible`; `rules` applies the pools' opt-in rules, using `pool_counts`. `merge` and
+//! `balance` revise the packing. `finish` turns it into a plan, with `type_labels`; `static_pools`
+//! adds the machines that static pools miss. `step_budget` bounds the work. [`bound`] computes the
+//! lower bound of the cost.
 
 mod balance;
 mod bit_set;

@@ -139,14 +139,14 @@ mod tests {
     use super::*;
     use crate::testing::pool;
     use model::offering::SharedCatalogue;
-    use model::{Catalogue, InstanceType, Operator, Requirements, Resources};
+    use model::{Catalogue, InstanceType, InstanceTypeName, Operator, Requirements, Resources};
 
     const FAMILY: &str = "family";
 
     /// A pool with types of these families that requires `least` values and excludes `z`.
     fn of(families: &[&str], least: u32) -> MinValuesRule {
         let kind = |family: &&str| InstanceType {
-            name: Text::from(*family),
+            name: InstanceTypeName::from(*family),
             labels: Requirements::from_iter([Requirement::equals(FAMILY, Text::from(*family))]),
             capacity: Resources::new(),
             allocatable: Resources::new(),

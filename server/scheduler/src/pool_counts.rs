@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::resources::CPU;
-use model::{CapacityType, Node, NodePool, NodeStage, Text};
+use model::{CapacityType, Node, NodePool, NodeStage, Zone};
 
 /// What the opt-in rules of one pool use.
 #[derive(Debug, Clone, Default)]
@@ -17,7 +17,7 @@ struct Counts {
     on_demand: i64,
     spot_vcpu: i64,
     all_vcpu: i64,
-    zones: BTreeMap<Text, i64>,
+    zones: BTreeMap<Zone, i64>,
     /// Nodes missing to `min-nodes`.
     missing_nodes: i64,
     /// Whether the pool has `min-nodes`.
@@ -85,7 +85,7 @@ impl PoolCounts {
     }
 
     /// Nodes of `pool` in `zone`.
-    pub(super) fn nodes_in_zone(&self, pool: u32, zone: &str) -> i64 {
+    pub(super) fn nodes_in_zone(&self, pool: u32, zone: &Zone) -> i64 {
         self.0[pool as usize].zones.get(zone).copied().unwrap_or(0)
     }
 
@@ -95,7 +95,7 @@ impl PoolCounts {
         pool: u32,
         capacity: CapacityType,
         vcpu_milli: i64,
-        zone: Option<Text>,
+        zone: Option<Zone>,
         count: i64,
     ) {
         let counts = &mut self.0[pool as usize];
@@ -107,14 +107,14 @@ impl PoolCounts {
     }
 
     /// Moves a planned machine from one zone to another.
-    pub(super) fn move_machine(&mut self, pool: u32, from: &Text, to: &Text) {
+    pub(super) fn move_machine(&mut self, pool: u32, from: &Zone, to: &Zone) {
         let zones = &mut self.0[pool as usize].zones;
         *zones.entry(from.clone()).or_insert(0) -= 1;
         *zones.entry(to.clone()).or_insert(0) += 1;
     }
 
     /// Counts a machine whose zone is chosen when the plan is finished.
-    pub(super) fn add_to_zone(&mut self, pool: u32, zone: &Text) {
+    pub(super) fn add_to_zone(&mut self, pool: u32, zone: &Zone) {
         *self.0[pool as usize].zones.entry(zone.clone()).or_insert(0) += 1;
     }
 }
@@ -150,7 +150,7 @@ fn counts_of(input: &PlanningInput, pool: &NodePool) -> Counts {
         };
         counts.add(capacity, node.capacity.get(CPU), 1);
         if let Some(zone) = node.labels.get(ZONE) {
-            *counts.zones.entry(zone.clone()).or_insert(0) += 1;
+            *counts.zones.entry(Zone::from(zone)).or_insert(0) += 1;
         }
     }
     counts

@@ -17,7 +17,7 @@ use super::min_values::MinValuesRule;
 use super::resource_vector::{Amounts, ResourceOrder};
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::resources::{CPU, NODES};
-use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text};
+use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text, Zone};
 
 /// The identity of an offering apart from its type and price: zone, capacity type, reservation and
 /// further labels. A slot is the index of an [`OfferingKey`]. Types are offered in slots, so that a
@@ -25,7 +25,7 @@ use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Re
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct OfferingKey {
     pub(super) capacity_type: CapacityType,
-    pub(super) zone: Text,
+    pub(super) zone: Zone,
     pub(super) reservation: Option<Text>,
     pub(super) labels: Labels,
 }

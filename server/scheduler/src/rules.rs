@@ -15,10 +15,10 @@ use super::resource_vector;
 use super::topology::Topology;
 use model::input::MinValuesPolicy;
 use model::labels::{ARCH, CAPACITY_TYPE};
-use model::{CapacityType, MicroUsd, Operator, Requirement, Text};
+use model::{CapacityType, MicroUsd, Operator, Requirement, Zone};
 
 /// Zones by name, each with a price.
-type Zones = Rc<[(Text, MicroUsd)]>;
+type Zones = Rc<[(Zone, MicroUsd)]>;
 
 /// Cached zone lists; independent of placed pods.
 #[derive(Debug, Default)]
@@ -157,7 +157,7 @@ impl Packing<'_, '_> {
         } else {
             self.usable_zones(class, fit, at, supply)
         };
-        let count = |zone: &Text| self.pool_counts.nodes_in_zone(at, zone);
+        let count = |zone: &Zone| self.pool_counts.nodes_in_zone(at, zone);
         let least = usable.iter().map(|(zone, _)| count(zone)).min().unwrap_or(0);
         let level = offered.iter().filter(|(zone, _)| count(zone) <= least);
         let (zone, _) = level.min_by_key(|(zone, price)| (count(zone), *price, zone))?;
@@ -195,7 +195,7 @@ impl Packing<'_, '_> {
         let mut slots = BitSet::empty(supply.slots.len());
         let same = |slot: &usize| kinds.contains(&supply.slots[*slot].capacity_type);
         (0..supply.slots.len()).filter(same).for_each(|slot| slots.insert(slot));
-        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
+        let mut zones: BTreeMap<Zone, MicroUsd> = BTreeMap::new();
         for fit in self.class_fits(class, super::packing::PreferenceSet::default(), at).iter() {
             if let Some(fit) = self.fits.within_slots(*fit, &slots, supply) {
                 zones.extend(self.zones_meeting_min_values(class, fit, at, supply).iter().cloned());
@@ -217,7 +217,7 @@ impl Packing<'_, '_> {
 
     /// Whether `zone` by itself offers enough distinct options of `fit` for `minValues` with a pod
     /// of `class`.
-    fn meets_min_values_in(&mut self, class: u32, fit: FitId, at: u32, zone: &Text) -> bool {
+    fn meets_min_values_in(&mut self, class: u32, fit: FitId, at: u32, zone: &Zone) -> bool {
         let Some(supply) = &self.problem.supplies[at as usize] else { return false };
         let mut slots = BitSet::empty(supply.slots.len());
         supply.slots.iter().enumerate().filter(|(_, slot)| slot.zone == *zone).for_each(|(slot, _)| slots.insert(slot));
@@ -246,7 +246,7 @@ impl Packing<'_, '_> {
             let known = &mut least[usize::from(*slot)];
             *known = Some(known.map_or(*price, |known| known.min(*price)));
         }
-        let mut zones: BTreeMap<Text, MicroUsd> = BTreeMap::new();
+        let mut zones: BTreeMap<Zone, MicroUsd> = BTreeMap::new();
         for (slot, price) in options.slots.iter().filter_map(|slot| Some((slot, least[slot]?))) {
             let known = zones.entry(supply.slots[slot].zone.clone()).or_insert(price);
             *known = (*known).min(price);
@@ -257,14 +257,14 @@ impl Packing<'_, '_> {
     }
 
     /// Zones in which an option of `fit` is offered.
-    pub(super) fn zones_of_fit(&self, fit: FitId, supply: &PoolSupply) -> BTreeSet<Text> {
+    pub(super) fn zones_of_fit(&self, fit: FitId, supply: &PoolSupply) -> BTreeSet<Zone> {
         let options = self.fits.fit(fit);
         let offered = |slot: &usize| options.types.iter().any(|kind| supply.instance_types[kind].slots.contains(*slot));
         options.slots.iter().filter(offered).map(|slot| supply.slots[slot].zone.clone()).collect()
     }
 
     /// The zone of `fit` when it has only one.
-    pub(super) fn only_zone(&self, fit: FitId, supply: &PoolSupply) -> Option<Text> {
+    pub(super) fn only_zone(&self, fit: FitId, supply: &PoolSupply) -> Option<Zone> {
         let mut zones = self.zones_of_fit(fit, supply).into_iter();
         zones.next().filter(|_| zones.next().is_none())
     }

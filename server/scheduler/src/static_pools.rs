@@ -14,7 +14,7 @@ use super::type_labels::TypeLabels;
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::ZONE;
 use model::plan::{Plan, PlannedNode};
-use model::{CapacityType, MicroUsd, Node, NodePool, NodeStage, Requirements, Text};
+use model::{CapacityType, MicroUsd, Node, NodeName, NodePool, NodeStage, Requirements, Text, Zone};
 
 /// A static pool and what it may still launch.
 struct StaticPool<'i> {
@@ -26,7 +26,7 @@ struct StaticPool<'i> {
     fit: FitId,
     limits: Vec<i64>,
     /// Nodes of the pool per usable zone.
-    zones: BTreeMap<Text, i64>,
+    zones: BTreeMap<Zone, i64>,
 }
 
 /// The machines that static pools miss.
@@ -50,7 +50,7 @@ pub(super) fn missing_nodes(problem: &Problem<'_>, plan: &Plan, cache: &mut Comp
         }
     }
     for (number, node) in nodes.iter_mut().enumerate() {
-        node.name = Text::from(format!("{}-static-{}", node.name, number + 1));
+        node.name = NodeName::from(format!("{}-static-{}", node.name, number + 1));
     }
     nodes
 }
@@ -70,10 +70,10 @@ impl<'i> StaticPool<'i> {
         charge_daemons(input, at, &mut supply, &problem.resources, &mut fits);
         let anything = fits.intern_requirements(Requirements::new());
         let fit = fits.compile(anything, at, pool, &supply)?;
-        let mut zones: BTreeMap<Text, i64> =
+        let mut zones: BTreeMap<Zone, i64> =
             fits.fit(fit).slots.iter().map(|slot| (supply.slots[slot].zone.clone(), 0)).collect();
         for zone in nodes_of_pool(input, pool).filter_map(|node| node.labels.get(ZONE)) {
-            zones.entry(zone.clone()).and_modify(|count| *count += 1);
+            zones.entry(Zone::from(zone)).and_modify(|count| *count += 1);
         }
         let limits = limits_left(input, pool, Some(&supply));
         Some(Self { input, at, pool, supply, fits, fit, limits, zones })
@@ -81,7 +81,7 @@ impl<'i> StaticPool<'i> {
 
     /// One more machine, in the zone with the fewest nodes that offers one.
     fn next_node(&mut self, reservations_left: &mut BTreeMap<Text, i64>) -> Option<PlannedNode> {
-        let mut zones: Vec<(i64, Text)> = self.zones.iter().map(|(zone, count)| (*count, zone.clone())).collect();
+        let mut zones: Vec<(i64, Zone)> = self.zones.iter().map(|(zone, count)| (*count, zone.clone())).collect();
         zones.sort();
         let (zone, slot, options) = zones.into_iter().find_map(|(_, zone)| {
             let (slot, options) = self.choose_slot(&zone, reservations_left)?;
@@ -100,7 +100,7 @@ impl<'i> StaticPool<'i> {
 
     /// The first slot of `zone`, in the order of capacity types, with acceptable options, and those
     /// options.
-    fn choose_slot(&self, zone: &Text, reservations_left: &BTreeMap<Text, i64>) -> Option<(usize, Vec<usize>)> {
+    fn choose_slot(&self, zone: &Zone, reservations_left: &BTreeMap<Text, i64>) -> Option<(usize, Vec<usize>)> {
         let left = |slot: usize| {
             let reservation = self.supply.slots[slot].reservation.as_ref();
             reservation.is_none_or(|id| reservations_left.get(id).is_some_and(|left| *left > 0))
@@ -130,16 +130,16 @@ impl<'i> StaticPool<'i> {
             || self.supply.min_values_rules.iter().all(|rule| rule.is_met_by(options))
     }
 
-    fn node(&self, zone: Text, slot: usize, options: &[usize]) -> PlannedNode {
+    fn node(&self, zone: Zone, slot: usize, options: &[usize]) -> PlannedNode {
         let mut slots = BitSet::empty(self.supply.slots.len());
         slots.insert(slot);
         let first = &self.supply.instance_types[options[0]];
         let open = &self.fits.fit(self.fit).open_labels;
         let mut labels = labels_of(&mut TypeLabels::new(self.pool, &self.supply), options, &slots, open);
-        labels.insert(Text::from(ZONE), zone.clone());
+        labels.insert(Text::from(ZONE), zone.as_text().clone());
         let capacity_type: CapacityType = self.supply.slots[slot].capacity_type;
         PlannedNode {
-            name: self.pool.name.clone(),
+            name: NodeName::from(self.pool.name.as_text()),
             pool: self.at,
             capacity_type,
             zones: Arc::new([zone]),

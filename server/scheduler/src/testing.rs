@@ -3,19 +3,15 @@
 use std::sync::Arc;
 
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, Offering, OptInRules, Requirements, Resources,
-    Text,
+    CapacityType, Catalogue, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering, OptInRules,
+    PoolName, Requirements, Resources, Text, Zone,
 };
-
-fn text(text: &str) -> Text {
-    Text::from(text)
-}
 
 /// A pool with the types `t.2` and `t.4`.
 pub(crate) fn pool() -> NodePool {
     NodePool {
-        name: text("p"),
-        node_class: text("default"),
+        name: PoolName::from("p"),
+        node_class: Text::from("default"),
         weight: 0,
         labels: Labels::new(),
         taints: Vec::new(),
@@ -33,7 +29,7 @@ pub(crate) fn pool() -> NodePool {
 fn instance_type(vcpu: i64) -> InstanceType {
     let amounts = Resources::from_iter([("cpu", vcpu * 1000), ("pods", 20)]);
     let offering = Offering {
-        zone: text("z"),
+        zone: Zone::from("z"),
         capacity_type: CapacityType::Spot,
         price: MicroUsd(vcpu * 10_000),
         estimated: false,
@@ -42,7 +38,7 @@ fn instance_type(vcpu: i64) -> InstanceType {
         labels: Labels::new(),
     };
     InstanceType {
-        name: Text::from(format!("t.{vcpu}")),
+        name: InstanceTypeName::from(format!("t.{vcpu}")),
         labels: Requirements::new(),
         capacity: amounts.clone(),
         allocatable: amounts,

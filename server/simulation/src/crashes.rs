@@ -25,6 +25,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
+use model::ProviderId;
 use tokio_stream::StreamExt;
 use tonic::Streaming;
 use tracing::info;
@@ -232,11 +233,11 @@ async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) ->
 
 fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, clusters: &Clusters) {
     let claims = clusters.claims();
-    let known: BTreeSet<&String> = claims.values().collect();
-    let alive: BTreeMap<&String, &v1::Instance> = (ledger.entries.iter().filter(|entry| entry.ended_ms.is_none()))
+    let known: BTreeSet<&ProviderId> = claims.values().collect();
+    let alive: BTreeSet<ProviderId> = (ledger.entries.iter().filter(|entry| entry.ended_ms.is_none()))
         .filter_map(|entry| entry.instance.as_ref())
         .filter(|instance| instance.state() != v1::InstanceState::ShuttingDown)
-        .map(|instance| (&instance.provider_id, instance))
+        .map(|instance| ProviderId::from(instance.provider_id.as_str()))
         .collect();
     let mut launched: BTreeMap<String, usize> = BTreeMap::new();
     for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
@@ -245,9 +246,10 @@ fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, cluster
     report.launches = ledger.launches.len();
     report.launched = ledger.entries.len();
     report.alive = alive.len();
-    report.leaked = alive.keys().filter(|id| !known.contains(*id)).map(|id| (*id).clone()).collect();
+    report.leaked = alive.iter().filter(|id| !known.contains(id)).map(ToString::to_string).collect();
     report.launched_twice = launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect();
-    report.hollow = claims.iter().filter(|(_, id)| !alive.contains_key(id)).map(|(claim, _)| claim.clone()).collect();
+    let hollow = claims.iter().filter(|(_, id)| !alive.contains(*id));
+    report.hollow = hollow.map(|((cluster, claim), _)| format!("{cluster}/{claim}")).collect();
     (report.pods_ran, report.waiting) = clusters.pods();
 }
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
-use model::Millis;
+use model::{ClusterName, Millis};
 
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
@@ -80,7 +80,7 @@ pub async fn run(plan: Plan) -> anyhow::Result<bool> {
     let store = Arc::clone(&parts.store);
     let server = Server::start(parts).await?;
     print(&format!("live page: http://{}/\n", server.http))?;
-    let names: Vec<String> = (0..usize::from(plan.clusters)).map(name).collect();
+    let names: Vec<ClusterName> = (0..usize::from(plan.clusters)).map(name).collect();
     let mut cluster_processes = ClusterProcesses::start(&names, server.grpc, &plan)?;
     let stopped = tokio::select! {
         () = stop => true,
@@ -121,7 +121,7 @@ async fn print_steps(cluster_processes: &mut ClusterProcesses) -> anyhow::Result
     Ok(())
 }
 
-fn step_line(name: &str, ledger: &ClusterLedger) -> String {
+fn step_line(name: &ClusterName, ledger: &ClusterLedger) -> String {
     let ClusterLedger { scene, running, waiting, nodes, .. } = ledger;
     format!("{name}: {scene} ({running} pods run, {waiting} wait, {nodes} nodes)\n")
 }
@@ -141,8 +141,9 @@ async fn wait_at_most(wait: Option<Duration>) {
     }
 }
 
-fn name(number: usize) -> String {
-    NAMES.get(number).map_or_else(|| format!("cluster-{}", number + 1), |name| (*name).to_owned())
+fn name(number: usize) -> ClusterName {
+    let numbered = || ClusterName::from(format!("cluster-{}", number + 1));
+    NAMES.get(number).map_or_else(numbered, |name| ClusterName::from(*name))
 }
 
 /// A cloud that boots instances within seconds, has shortages, interrupts spot instances, loses

@@ -1,5 +1,5 @@
-//! Deterministic simulation of the whole system: real engine, controller, executor, sessions and
-//! agent links; simulated clusters, cloud and store; several server processes; a virtual clock; and
+//! Deterministic simulation of the whole system: real planner, controller, replicas, sessions
+//! and agent links; simulated clusters, cloud and store; several server processes; a virtual clock; and
 //! injected faults.
 //!
 //! Equal seeds give equal runs. Each step advances the clock to the next event, handles it and

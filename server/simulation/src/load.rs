@@ -46,7 +46,7 @@ use anyhow::anyhow;
 use clusters::Clusters;
 use metrics::Metrics;
 pub use metrics::Percentiles;
-use model::Timestamp;
+use model::{ClusterName, Timestamp};
 use test_bed::TestBed;
 use usage::UsageSample;
 pub use usage::{Interval, Usage};
@@ -335,12 +335,12 @@ async fn wait_until_owned(
 
 /// Clusters whose snapshot a replica has accepted, and when. A replica that does not answer is
 /// skipped.
-async fn synced_clusters(test_bed: &TestBed) -> BTreeMap<String, Timestamp> {
-    let mut synced_clusters: BTreeMap<String, Timestamp> = BTreeMap::new();
+async fn synced_clusters(test_bed: &TestBed) -> BTreeMap<ClusterName, Timestamp> {
+    let mut synced_clusters: BTreeMap<ClusterName, Timestamp> = BTreeMap::new();
     for page in test_bed.pages() {
         if let Ok(metrics) = Metrics::read(page).await {
             for (cluster, since) in metrics.synced() {
-                let known = synced_clusters.entry(cluster.to_owned()).or_insert(since);
+                let known = synced_clusters.entry(ClusterName::from(cluster)).or_insert(since);
                 *known = since.max(*known);
             }
         }

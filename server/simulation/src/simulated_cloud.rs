@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cloud::simulated::ClockedCloud;
-use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudServiceServer;
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_server::SimulatedCloudServiceServer;
 use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;

@@ -6,8 +6,9 @@
 use std::convert::Infallible;
 use std::task::{Context, Poll};
 
-use fleetwright_proto::v1::agent_service_server::AgentService;
-use fleetwright_proto::{MAX_MESSAGE_BYTES, v1};
+use fleetwright_proto::v1;
+use fleetwright_rpc::MAX_MESSAGE_BYTES;
+use fleetwright_rpc::v1::agent_service_server::AgentService;
 use futures::future::BoxFuture;
 use prost::bytes::Buf;
 use prost::encoding::{WireType, decode_key, decode_varint};

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use fleetwright_proto::v1;
-use model::ClusterId;
+use model::ClusterName;
 use tonic::{Request, Status, Streaming};
 use tracing::warn;
 
@@ -35,12 +35,12 @@ impl StreamAuth {
     /// # Errors
     /// Unauthenticated. The log has the reason, the peer does not see it, and neither contains the
     /// credentials.
-    pub(super) async fn admit(&self, authorizer: &Authorizer, cluster: &ClusterId) -> Result<ExpiresAt, Status> {
+    pub(super) async fn admit(&self, authorizer: &Authorizer, cluster: &ClusterName) -> Result<ExpiresAt, Status> {
         let until = self.authorize(authorizer, cluster).await?;
         if self.admission.admit() { Ok(until) } else { Err(middleware::full()) }
     }
 
-    async fn authorize(&self, authorizer: &Authorizer, cluster: &ClusterId) -> Result<ExpiresAt, Status> {
+    async fn authorize(&self, authorizer: &Authorizer, cluster: &ClusterName) -> Result<ExpiresAt, Status> {
         authorizer.authorize_agent(cluster, &self.credentials).await.map_err(|error| {
             let peer = self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
             warn!(%cluster, peer, reason = %error, "agent rejected");
@@ -53,7 +53,7 @@ impl StreamAuth {
     pub(super) async fn revoked(
         &self,
         authorizer: &Authorizer,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         admitted_until: ExpiresAt,
     ) -> Status {
         let (mut changes, mut until) = (authorizer.changes(), admitted_until);

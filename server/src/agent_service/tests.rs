@@ -7,6 +7,7 @@ use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
 use controller::Event;
 use controller::cluster::{Object, Observation};
 use fleetwright_proto::v1::change::Change;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
@@ -233,7 +234,7 @@ async fn end_of_stream(world: &TestBed, cluster_name: &str) -> Status {
     let request = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
     let (requests, outgoing) = mpsc::channel(1);
     requests.send(request).await.unwrap();
-    let mut client = v1::agent_service_client::AgentServiceClient::new(channel);
+    let mut client = AgentServiceClient::new(channel);
     let mut responses = client.connect(ReceiverStream::new(outgoing)).await.unwrap().into_inner();
     tokio::time::timeout(DEADLINE, responses.message()).await.expect("the stream stays open").unwrap_err()
 }

@@ -1,14 +1,14 @@
-//! `fleetwright plan`: plans from manifests. Does the I/O (files, clock); parsing is in
-//! [`manifests`], planning in [`engine`].
+//! `fleetwright plan`: plans from manifests. Does the I/O (files, clock); reading is in
+//! [`planning_input`], planning in [`planner`].
 
 mod flags;
 mod timings;
 
 pub use flags::PlanFlags;
 
-use manifests::{Captured, Options};
 use model::input::PlanningInput;
 use planner::PlannedDecision;
+use planning_input::{Captured, Options};
 
 use super::exit::{Failure, Status};
 use super::{output, sources};
@@ -53,7 +53,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         now: flags.now.unwrap_or_else(clock::now),
         ..Options::default()
     };
-    manifests::read(opened, &options).map_err(Failure::input)
+    planning_input::read(opened, &options).map_err(Failure::input)
 }
 
 /// Warns on stderr when a plan failed the plan verifier, independent of the output format.
@@ -103,7 +103,7 @@ fn explanation(
         return Ok(Some(format!("{}\n", explain::pod_report(input, &decision.plan, index))));
     }
     if let Some(node) = &flags.explain_node {
-        let report = explain::node_report(input, &decision.plan, node);
+        let report = explain::node_report(input, &decision.plan, &node.as_str().into());
         let report = report.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
         return Ok(Some(format!("{report}\n")));
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use axum::http::Uri;
 use clap::{Args, ValueEnum};
-use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
+use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use serde::Serialize;
 use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;

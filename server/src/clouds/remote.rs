@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
-use fleetwright_proto::MAX_MESSAGE_BYTES;
 use fleetwright_proto::simulation::v1;
-use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
+use fleetwright_rpc::MAX_MESSAGE_BYTES;
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
+use model::ClusterName;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
@@ -68,7 +69,7 @@ impl CloudProvider for RemoteCloud {
     }
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
-        let (cluster, cluster_uid) = (owner.cluster.to_owned(), owner.uid.to_owned());
+        let (cluster, cluster_uid) = (owner.cluster.to_string(), owner.uid.to_owned());
         let request = v1::TerminateRequest { id: id.to_owned(), cluster, cluster_uid };
         let called = self.client.clone().terminate(request).await;
         wire::check_failure(unwrap_response("the termination", called)?.failure)
@@ -81,15 +82,16 @@ impl CloudProvider for RemoteCloud {
         response.instance.map(wire::read_instance).ok_or_else(|| wire::unknown("the description"))
     }
 
-    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
-        let called = self.client.clone().list(v1::ListRequest { cluster: cluster.to_owned() }).await;
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
+        let called = self.client.clone().list(v1::ListRequest { cluster: cluster.to_string() }).await;
         let response = unwrap_response("the listing", called)?;
         wire::check_failure(response.failure)?;
         Ok(response.instances.into_iter().map(wire::read_instance).collect())
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.list("").await
+        // An empty name requests the instances of all clusters.
+        self.list(&ClusterName::default()).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

@@ -1,10 +1,10 @@
 //! Conversion between the protobuf messages of the simulated cloud and the provider types, for the
-//! client in [`super::remote`] and the server in `simulated_cloud`.
+//! client in [`super::remote`] and the server in `simulation::simulated_cloud`.
 
 use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::failure::Kind;
-use model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, PoolName, ProviderId, Text, Timestamp, Zone};
 
 pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
     v1::LaunchRequest {
@@ -24,10 +24,10 @@ pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
 pub fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(request.token),
-        cluster: Text::from(request.cluster),
+        cluster: ClusterName::from(request.cluster),
         cluster_uid: Text::from(request.cluster_uid),
-        claim: Text::from(request.claim),
-        pool: Text::from(request.pool),
+        claim: ClaimName::from(request.claim),
+        pool: PoolName::from(request.pool),
         node_class: Text::from(request.node_class),
         capacity_type: capacity_type(&request.capacity_type),
         overrides: request.overrides.into_iter().map(read_option).collect(),
@@ -42,7 +42,7 @@ fn option(option: &Override) -> v1::Override {
 }
 
 fn read_option(option: v1::Override) -> Override {
-    Override { instance_type: Text::from(option.instance_type), zone: Text::from(option.zone) }
+    Override { instance_type: InstanceTypeName::from(option.instance_type), zone: Zone::from(option.zone) }
 }
 
 fn capacity_type(word: &str) -> CapacityType {
@@ -82,15 +82,15 @@ pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
     };
     Instance {
         id: Text::from(instance.id),
-        provider_id: Text::from(instance.provider_id),
-        instance_type: Text::from(instance.instance_type),
-        zone: Text::from(instance.zone),
+        provider_id: ProviderId::from(instance.provider_id),
+        instance_type: InstanceTypeName::from(instance.instance_type),
+        zone: Zone::from(instance.zone),
         capacity_type: capacity_type(&instance.capacity_type),
         state,
-        cluster: Text::from(instance.cluster),
+        cluster: ClusterName::from(instance.cluster),
         cluster_uid: Text::from(instance.cluster_uid),
-        claim: Text::from(instance.claim),
-        pool: Text::from(instance.pool),
+        claim: ClaimName::from(instance.claim),
+        pool: PoolName::from(instance.pool),
         launched: Timestamp::from_millis(instance.launched_ms),
     }
 }
@@ -191,17 +191,17 @@ mod tests {
     use super::*;
 
     fn option_of(kind: &str) -> Override {
-        Override { instance_type: Text::from(kind), zone: Text::from("us-east-1a") }
+        Override { instance_type: InstanceTypeName::from(kind), zone: Zone::from("us-east-1a") }
     }
 
     #[test]
     fn a_request_round_trips_so_that_its_token_matches() {
         let request = LaunchRequest {
             token: Text::from("web-abcde-2"),
-            cluster: Text::from("blue"),
+            cluster: ClusterName::from("blue"),
             cluster_uid: Text::from("uid-1"),
-            claim: Text::from("web-abcde"),
-            pool: Text::from("web"),
+            claim: ClaimName::from("web-abcde"),
+            pool: PoolName::from("web"),
             node_class: Text::from("default"),
             capacity_type: CapacityType::Reserved,
             overrides: vec![option_of("m5.large"), option_of("c5.large")],

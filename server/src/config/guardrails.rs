@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use controller::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use controller::guardrails::{GuardrailSettings, Mode};
-use model::{MicroUsd, Millis, Text};
+use model::{ClusterName, MicroUsd, Millis};
 
 use super::{ConfigError, Layers};
 use store::clock;
@@ -14,7 +14,7 @@ use store::clock;
 /// # Errors
 /// [`ConfigError::Value`] for the first invalid value.
 pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError> {
-    // Settings without a key come from the defaults of the engine.
+    // Settings without a key come from the defaults of the controller.
     let base = GuardrailSettings::default();
     Ok(GuardrailSettings {
         mode: if layers.choice("guardrails.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
@@ -69,8 +69,8 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
     })
 }
 
-fn clusters(names: &str) -> BTreeSet<Text> {
-    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(Text::from).collect()
+fn clusters(names: &str) -> BTreeSet<ClusterName> {
+    names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ClusterName::from).collect()
 }
 
 /// Saturates at a limit that bounds nothing and cannot overflow.
@@ -100,6 +100,6 @@ mod tests {
 
     #[test]
     fn shadow_clusters_are_comma_separated() {
-        assert_eq!(clusters(" a, b,,"), BTreeSet::from([Text::from("a"), Text::from("b")]));
+        assert_eq!(clusters(" a, b,,"), BTreeSet::from([ClusterName::from("a"), ClusterName::from("b")]));
     }
 }

@@ -10,7 +10,7 @@ use controller::guardrails::quarantine::ObjectCounts;
 use controller::guardrails::restore::RESTORE_WINDOW;
 use controller::unavailable_offerings::UnavailableOffering;
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
-use model::{ClusterId, LaunchFailure, LaunchOrder, Millis, Text};
+use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId};
 use tracing::warn;
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
@@ -114,10 +114,15 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
     }
 
     /// Acquires the lease of a cluster. Fails if the cluster name is bound to another UID.
-    async fn take_cluster_lease(&self, cluster: &str, agent_epoch: u64, uid: &str) -> Result<LeaseOutcome, StoreError> {
+    async fn take_cluster_lease(
+        &self,
+        cluster: &ClusterName,
+        agent_epoch: u64,
+        uid: &str,
+    ) -> Result<LeaseOutcome, StoreError> {
         let known = self.store.cluster_identity(cluster).await?;
         if let Some(Identity { uid: known, owner }) = known.filter(|known| known.uid != uid) {
-            let (cluster, shown) = (cluster.to_owned(), uid.to_owned());
+            let (cluster, shown) = (cluster.to_string(), uid.to_owned());
             return Err(StoreError::NameTaken { cluster, known, owner, shown });
         }
         let answer = self.acquire_lease(&Scope::cluster(cluster), agent_epoch).await?;
@@ -170,7 +175,7 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
 
     /// Reads the recent launches of the cluster. If the store fails, the rate limits start empty:
     /// making decisions is worth more than exact limits.
-    async fn past_attempts(&self, cluster: &str) -> Vec<RecentAttempt> {
+    async fn past_attempts(&self, cluster: &ClusterName) -> Vec<RecentAttempt> {
         let within = clock::duration(RESTORE_WINDOW);
         let answer = self.store.recent_attempts(&Scope::cluster(cluster), within).await;
         answer.unwrap_or_else(|error| {
@@ -240,8 +245,8 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         Ok(Some(Event::Recorded { decision: decision.id }))
     }
 
-    async fn settle_launched(&self, claim: &str, attempt: u32, provider_id: &str) -> Outcome {
-        let settlement = AttemptOutcome::Launched { provider_id: provider_id.to_owned() };
+    async fn settle_launched(&self, claim: &ClaimName, attempt: u32, provider_id: &ProviderId) -> Outcome {
+        let settlement = AttemptOutcome::Launched { provider_id: provider_id.to_string() };
         self.store.finish_attempt(&self.lease, claim, attempt, &settlement).await.map_err(retry)?;
         Ok(None)
     }
@@ -251,8 +256,8 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         Ok(None)
     }
 
-    async fn close(&self, claim: &str) -> Outcome {
-        self.store.close_intents(&self.lease, &[claim.to_owned()]).await.map_err(retry)?;
+    async fn close(&self, claim: &ClaimName) -> Outcome {
+        self.store.close_intents(&self.lease, &[claim.to_string()]).await.map_err(retry)?;
         Ok(None)
     }
 
@@ -273,7 +278,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         self.launch(order).await
     }
 
-    async fn describe(&self, cluster: ClusterId, claim: Text, attempt: u32, provider_id: Text) -> Outcome {
+    async fn describe(&self, cluster: ClusterName, claim: ClaimName, attempt: u32, provider_id: ProviderId) -> Outcome {
         Ok(Some(match self.cloud.describe(instance_id(&provider_id)).await {
             Ok(instance) if instance.state != InstanceState::Terminated => {
                 let unavailable = Vec::new();
@@ -286,7 +291,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
     }
 
     /// Describes one instance and checks whether its tags name `owner`.
-    async fn inspect(&self, owner: Owner<'_>, provider_id: &str) -> Result<Inspection, Retry> {
+    async fn inspect(&self, owner: Owner<'_>, provider_id: &ProviderId) -> Result<Inspection, Retry> {
         match self.cloud.describe(instance_id(provider_id)).await {
             Ok(instance) if instance.state == InstanceState::Terminated => Ok(Inspection::Ended),
             Ok(instance) if instance.owned_by(owner).is_err() => Ok(Inspection::Foreign),
@@ -319,7 +324,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         }
     }
 
-    async fn terminate(&self, cluster: ClusterId, uid: &str, claim: Text, provider_id: Text) -> Outcome {
+    async fn terminate(&self, cluster: ClusterName, uid: &str, claim: ClaimName, provider_id: ProviderId) -> Outcome {
         match self.cloud.terminate(instance_id(&provider_id), Owner { cluster: &cluster, uid }).await {
             // The termination has begun.
             Ok(()) => Ok(None),
@@ -334,7 +339,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
 
     /// Called when terminating an instance returned NotFound: either the cloud confirms that it has
     /// terminated, or the cloud does not know it, which is also the answer of a wrong account.
-    async fn confirm_terminated(&self, cluster: ClusterId, provider_id: Text) -> Outcome {
+    async fn confirm_terminated(&self, cluster: ClusterName, provider_id: ProviderId) -> Outcome {
         match self.cloud.describe(instance_id(&provider_id)).await {
             Ok(instance) if instance.state == InstanceState::Terminated => {
                 Ok(Some(Event::InstanceGone { cluster, provider_id }))
@@ -349,7 +354,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
 }
 
 /// The event of a launch that produced an instance.
-fn launched(cluster: ClusterId, claim: Text, attempt: u32, outcome: LaunchOutcome) -> Event {
+fn launched(cluster: ClusterName, claim: ClaimName, attempt: u32, outcome: LaunchOutcome) -> Event {
     let LaunchOutcome { instance, unavailable } = outcome;
     Event::Launched(Box::new(Launched {
         cluster,
@@ -446,7 +451,7 @@ mod tests {
         let unavailable = vec![Override { instance_type: "t.2".into(), zone: "y".into() }];
         let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable });
         let Event::Launched(launched) = event else { panic!("{event:?}") };
-        assert_eq!((&*launched.instance_type, &*launched.zone), ("t.4", "z"));
+        assert_eq!((&**launched.instance_type, &**launched.zone), ("t.4", "z"));
         assert_eq!(launched.unavailable, [("t.2".into(), "y".into())]);
     }
 

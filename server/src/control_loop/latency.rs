@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use controller::executor::Command;
 use controller::{Effect, Instruction};
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, Millis, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::steps::StepTimes;
@@ -42,7 +42,7 @@ pub(super) struct LatencyTracker {
     latencies: Arc<Latencies>,
     /// Due time of NodeClaims without an instruction so far, by cluster and name. Never iterated in
     /// an order that matters.
-    unordered: FxHashMap<(ClusterId, Text), Timestamp>,
+    unordered: FxHashMap<(ClusterName, ClaimName), Timestamp>,
     sweep_at: usize,
 }
 
@@ -75,8 +75,8 @@ impl LatencyTracker {
     /// Records a decision. A repeated write of the same decision counts once.
     fn record_decided<'c>(
         &mut self,
-        cluster: &ClusterId,
-        claims: impl Iterator<Item = &'c Text>,
+        cluster: &ClusterName,
+        claims: impl Iterator<Item = &'c ClaimName>,
         due: Timestamp,
         now: Timestamp,
     ) {
@@ -94,7 +94,7 @@ impl LatencyTracker {
     }
 
     /// Records the instruction for a NodeClaim. A repeated instruction counts once.
-    fn record_ordered(&mut self, cluster: &ClusterId, claim: &Text, now: Timestamp) {
+    fn record_ordered(&mut self, cluster: &ClusterName, claim: &ClaimName, now: Timestamp) {
         if let Some(due) = self.unordered.remove(&(cluster.clone(), claim.clone())) {
             self.latencies.ordered.observe(elapsed(due, now));
         }
@@ -120,30 +120,35 @@ mod tests {
     fn each_decision_counts_once_and_each_order_once_from_the_end_of_the_window() {
         let latencies = Arc::new(Latencies::default());
         let mut latency_tracker = LatencyTracker::new(Arc::clone(&latencies));
-        let (blue, claims) = (ClusterId::from("blue"), [Text::from("a"), Text::from("b")]);
+        let (blue, claims) = (ClusterName::from("blue"), [ClaimName::from("a"), ClaimName::from("b")]);
         let due = Timestamp::from_millis(1_000);
         latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(1_010));
         // The store did not answer and the same decision is written again.
         latency_tracker.record_decided(&blue, claims.iter(), due, Timestamp::from_millis(2_000));
-        latency_tracker.record_decided(&ClusterId::from("green"), claims.iter(), due, Timestamp::from_millis(1_020));
-        latency_tracker.record_decided(&ClusterId::from("red"), claims[..1].iter(), due, Timestamp::from_millis(1_040));
+        latency_tracker.record_decided(&ClusterName::from("green"), claims.iter(), due, Timestamp::from_millis(1_020));
+        latency_tracker.record_decided(
+            &ClusterName::from("red"),
+            claims[..1].iter(),
+            due,
+            Timestamp::from_millis(1_040),
+        );
         for (claim, at) in [(&claims[0], 1_030), (&claims[0], 1_035), (&claims[1], 1_040)] {
             latency_tracker.record_ordered(&blue, claim, Timestamp::from_millis(at));
         }
-        latency_tracker.record_ordered(&ClusterId::from("red"), &claims[0], Timestamp::from_millis(1_040));
-        latency_tracker.record_ordered(&ClusterId::from("unknown"), &claims[0], Timestamp::from_millis(1_040));
+        latency_tracker.record_ordered(&ClusterName::from("red"), &claims[0], Timestamp::from_millis(1_040));
+        latency_tracker.record_ordered(&ClusterName::from("unknown"), &claims[0], Timestamp::from_millis(1_040));
         assert_eq!(counts(&latencies), [true, true]);
     }
 
     #[test]
     fn orders_that_are_never_sent_are_dropped() {
         let mut latency_tracker = LatencyTracker::new(Arc::default());
-        let blue = ClusterId::from("blue");
-        let claims: Vec<Text> = (0..SWEEP_AT - 1).map(|number| Text::from(number.to_string())).collect();
+        let blue = ClusterName::from("blue");
+        let claims: Vec<ClaimName> = (0..SWEEP_AT - 1).map(|number| ClaimName::from(number.to_string())).collect();
         latency_tracker.record_decided(&blue, claims.iter(), Timestamp::from_millis(0), Timestamp::from_millis(0));
         latency_tracker.record_decided(
             &blue,
-            [Text::from("late")].iter(),
+            [ClaimName::from("late")].iter(),
             Timestamp::default() + GIVE_UP_AFTER,
             Timestamp::default() + GIVE_UP_AFTER,
         );

@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 
 use controller::executor::CommandId;
 use controller::{Decision, Effect, Event, Instruction};
-use model::{ClusterId, LaunchOrder, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, LaunchOrder, Millis, Timestamp};
 use opentelemetry::trace::{Span as _, SpanKind, TraceContextExt, Tracer, TracerProvider};
 use opentelemetry::{Context, KeyValue, global};
 use tracing::{Span, field, info_span};
@@ -29,7 +29,7 @@ use replica::{Call, Input};
 const GIVE_UP_AFTER: Millis = Millis::from_mins(15);
 
 /// Cluster and name of a NodeClaim.
-type Claim = (ClusterId, Text);
+type Claim = (ClusterName, ClaimName);
 
 /// A NodeClaim whose launch is traced.
 struct TracedClaim {
@@ -63,7 +63,7 @@ impl Traces {
     }
 
     /// Begins the `create` span of a NodeClaim instruction.
-    pub(super) fn begin_create(&mut self, cluster: &ClusterId, instruction: &Instruction) {
+    pub(super) fn begin_create(&mut self, cluster: &ClusterName, instruction: &Instruction) {
         let Instruction::CreateClaim(order) = instruction else { return };
         let Some(traced) = self.claims.get_mut(&(cluster.clone(), order.name.clone())) else { return };
         traced.creating.get_or_insert_with(|| {

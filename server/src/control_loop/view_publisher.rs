@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::RegionController;
-use model::{ClusterId, Timestamp};
+use model::{ClusterName, Timestamp};
 use tokio::time::Instant;
 
 use crate::views::{FleetView, Publisher};
@@ -31,9 +31,9 @@ const VIEWS_PER_STEP: usize = 16;
 pub(super) struct ViewPublisher {
     publisher: Publisher,
     view: FleetView,
-    changed: BTreeSet<ClusterId>,
+    changed: BTreeSet<ClusterName>,
     /// Clusters whose views are still to be read for the next fleet view.
-    pending: Vec<ClusterId>,
+    pending: Vec<ClusterName>,
     /// Time spent on the next fleet view so far.
     spent: Duration,
     /// When the next step may begin.
@@ -53,7 +53,7 @@ impl ViewPublisher {
     }
 
     /// Marks the view of `cluster` as outdated.
-    pub(super) fn mark_changed(&mut self, cluster: ClusterId) {
+    pub(super) fn mark_changed(&mut self, cluster: ClusterName) {
         self.changed.insert(cluster);
     }
 

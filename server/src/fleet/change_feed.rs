@@ -8,7 +8,8 @@ use std::time::Duration;
 use controller::Event;
 use controller::guardrails::Freeze;
 use controller::unavailable_offerings::UnavailableOffering;
-use model::{CapacityType, Text, Timestamp};
+use futures::StreamExt;
+use model::{CapacityType, ClusterName, InstanceTypeName, PoolName, Text, Timestamp, Zone};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -33,12 +34,12 @@ pub enum Topic {
     /// Quarantine releases. Only those after the start of the feed concern this process.
     Releases {
         /// Number of releases by cluster; `None` before the first read.
-        known: Option<BTreeMap<String, u64>>,
+        known: Option<BTreeMap<ClusterName, u64>>,
     },
     /// Confirmed removals. Only those after the start of the feed concern this process.
     Confirmations {
         /// Number of confirmations by cluster; `None` before the first read.
-        known: Option<BTreeMap<String, u64>>,
+        known: Option<BTreeMap<ClusterName, u64>>,
     },
 }
 
@@ -62,32 +63,39 @@ impl Topic {
                 Ok(vec![SessionEvent::ClusterEvent(event)])
             }
             Self::Releases { known } => {
-                let all: BTreeMap<String, u64> = store.quarantine_releases().await?.into_iter().collect();
-                Ok(changed_clusters(known, all).iter().map(|cluster| quarantine_released(cluster)).collect())
+                let all = by_cluster(store.quarantine_releases().await?);
+                Ok(changed_clusters(known, all).into_iter().map(quarantine_released).collect())
             }
             Self::Confirmations { known } => {
-                let all: BTreeMap<String, u64> = store.removal_confirmations().await?.into_iter().collect();
-                Ok(changed_clusters(known, all).iter().map(|cluster| removals_confirmed(cluster)).collect())
+                let all = by_cluster(store.removal_confirmations().await?);
+                Ok(changed_clusters(known, all).into_iter().map(removals_confirmed).collect())
             }
         }
     }
 }
 
+fn by_cluster(rows: Vec<(String, u64)>) -> BTreeMap<ClusterName, u64> {
+    rows.into_iter().map(|(cluster, number)| (ClusterName::from(cluster), number)).collect()
+}
+
 /// Clusters whose number changed since the last read; none at the first.
-fn changed_clusters(known: &mut Option<BTreeMap<String, u64>>, all: BTreeMap<String, u64>) -> Vec<String> {
+fn changed_clusters(
+    known: &mut Option<BTreeMap<ClusterName, u64>>,
+    all: BTreeMap<ClusterName, u64>,
+) -> Vec<ClusterName> {
     let before = known.replace(all.clone()).unwrap_or_else(|| all.clone());
     let new = all.into_iter().filter(|(cluster, number)| before.get(cluster) != Some(number));
     new.map(|(cluster, _)| cluster).collect()
 }
 
-fn removals_confirmed(cluster: &str) -> SessionEvent {
-    info!(cluster, "removals confirmed by operator");
-    SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster: Text::from(cluster) })
+fn removals_confirmed(cluster: ClusterName) -> SessionEvent {
+    info!(cluster = &**cluster, "removals confirmed by operator");
+    SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster })
 }
 
-fn quarantine_released(cluster: &str) -> SessionEvent {
-    info!(cluster, "quarantine released by operator");
-    SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster: Text::from(cluster) })
+fn quarantine_released(cluster: ClusterName) -> SessionEvent {
+    info!(cluster = &**cluster, "quarantine released by operator");
+    SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster })
 }
 
 /// Sends every change to the control loop until `stop`.
@@ -101,13 +109,13 @@ pub async fn follow(
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut changes = store.changes();
-    let mut known = None;
+    // Number of the latest change, and of the last that was read.
+    let (mut latest, mut known) = (None, None);
     loop {
-        let seen = topic.number(*changes.borrow_and_update());
-        if known != Some(seen) {
+        if known != latest {
             match topic.read(&*store).await {
                 Ok(batch) => {
-                    known = Some(seen);
+                    known = latest;
                     for event in batch {
                         if events.send(event).await.is_err() {
                             return Ok(());
@@ -119,9 +127,9 @@ pub async fn follow(
         }
         tokio::select! {
             () = stop.cancelled() => return Ok(()),
-            // When the sender is gone there are no changes to miss.
-            Ok(()) = changes.changed() => {}
-            () = tokio::time::sleep(RETRY_INTERVAL), if known != Some(seen) => {}
+            // After the end of the stream there are no changes to miss.
+            Some(next) = changes.next() => latest = Some(topic.number(next)),
+            () = tokio::time::sleep(RETRY_INTERVAL), if known != latest => {}
         }
     }
 }
@@ -139,8 +147,8 @@ pub async fn read_freezes(store: &dyn Store) -> Result<SessionEvent, StoreError>
 fn freeze(row: Row) -> Freeze {
     let (cluster, pool) = match row.order.scope {
         FreezeScope::Fleet => (None, None),
-        FreezeScope::Cluster(cluster) => (Some(Text::from(cluster)), None),
-        FreezeScope::Pool { cluster, pool } => (Some(Text::from(cluster)), Some(Text::from(pool))),
+        FreezeScope::Cluster(cluster) => (Some(ClusterName::from(cluster)), None),
+        FreezeScope::Pool { cluster, pool } => (Some(ClusterName::from(cluster)), Some(PoolName::from(pool))),
     };
     Freeze {
         id: row.id,
@@ -157,8 +165,8 @@ fn freeze(row: Row) -> Freeze {
 fn refusal(entry: OfferingEntry) -> Option<UnavailableOffering> {
     let capacity_types = [CapacityType::Spot, CapacityType::OnDemand, CapacityType::Reserved];
     Some(UnavailableOffering {
-        instance_type: Text::from(entry.instance_type),
-        zone: Text::from(entry.zone),
+        instance_type: InstanceTypeName::from(entry.instance_type),
+        zone: Zone::from(entry.zone),
         capacity_type: capacity_types.into_iter().find(|kind| kind.as_str() == entry.capacity_type)?,
         until: Timestamp::from_millis(entry.until_ms),
     })

@@ -1,14 +1,14 @@
 //! Encodes views as messages. Long lists are truncated; the result does not influence decisions.
 
-use controller::cluster::PodKey;
+use controller::cluster::Target;
 use controller::guardrails::view::WaitingRemoval;
 use controller::guardrails::{GuardrailsView, Mode};
 use controller::machine::Stage;
 use controller::view::{ClusterView, MachineView};
 use controller::{Decision, DecisionKind, UnplacedPod};
 use fleetwright_proto::v1;
-use model::Text;
 use model::plan::Reason;
+use model::{PodKey, PoolName, Text};
 
 use crate::views::{FleetView, summary as sentence};
 
@@ -98,7 +98,7 @@ fn cluster_view(cluster: &ClusterView) -> v1::ClusterView {
 fn node_view(machine: &MachineView) -> v1::NodeView {
     let instance = machine.instance.as_ref();
     v1::NodeView {
-        name: machine.node.as_ref().unwrap_or(&machine.claim).to_string(),
+        name: machine.node.as_deref().unwrap_or(&machine.claim).to_string(),
         pool: machine.pool.to_string(),
         instance_type: instance.map(|instance| instance.instance_type.to_string()).unwrap_or_default(),
         zone: instance.map(|instance| instance.zone.to_string()).unwrap_or_default(),
@@ -128,7 +128,7 @@ fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
         let (name, not_ready_reason) = (pool.name.to_string(), text(pool.closed.as_ref()));
         (&pool.name, v1::PoolView { name, weight: pool.weight, not_ready_reason, ..v1::PoolView::default() })
     });
-    let mut pools: std::collections::BTreeMap<&Text, v1::PoolView> = known.collect();
+    let mut pools: std::collections::BTreeMap<&PoolName, v1::PoolView> = known.collect();
     for machine in &cluster.machines {
         let pool = pools.entry(&machine.pool).or_default();
         pool.name = machine.pool.to_string();
@@ -146,20 +146,19 @@ fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
     unplaced.chain(cluster.assumed.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
 }
 
-fn expected_pod((pod, place): &(PodKey, Text)) -> v1::PendingPodView {
+fn expected_pod((pod, target): &(PodKey, Target)) -> v1::PendingPodView {
     v1::PendingPodView {
         namespace: pod.namespace.to_string(),
         name: pod.name.to_string(),
-        expected_on: place.to_string(),
+        expected_on: target.name().to_string(),
         ..v1::PendingPodView::default()
     }
 }
 
 fn pending_pod(pod: &UnplacedPod) -> v1::PendingPodView {
-    let (namespace, name) = pod.pod.split_once('/').unwrap_or(("", &pod.pod));
     v1::PendingPodView {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        namespace: pod.pod.namespace.to_string(),
+        name: pod.pod.name.to_string(),
         reasons: pod.reasons.iter().map(reason).collect(),
         ..v1::PendingPodView::default()
     }
@@ -167,7 +166,7 @@ fn pending_pod(pod: &UnplacedPod) -> v1::PendingPodView {
 
 fn reason(reason: &Reason) -> v1::Reason {
     v1::Reason {
-        pool: reason.pool.as_deref().unwrap_or_default().to_owned(),
+        pool: reason.pool.as_ref().map(ToString::to_string).unwrap_or_default(),
         code: reason.code.as_str().to_owned(),
         message: reason.message.clone(),
     }

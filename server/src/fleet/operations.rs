@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleetwright_proto::v1;
+use model::ClusterName;
 use tonic::{Request, Status};
 use tracing::warn;
 
@@ -122,7 +123,7 @@ pub(super) async fn audit(store: &dyn Store, request: v1::ListAuditRequest) -> R
 }
 
 /// Releases the quarantine of `cluster` on whichever replica decides for it.
-pub(super) async fn release(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+pub(super) async fn release(store: &dyn Store, cluster: &ClusterName, by: &str) -> Result<(), Status> {
     match store.release_quarantine(cluster, by).await.map_err(unavailable)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
@@ -148,7 +149,7 @@ pub(super) async fn accept_uid(
 }
 
 /// Confirms the waiting removals of `cluster` on whichever replica decides for it.
-pub(super) async fn confirm(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+pub(super) async fn confirm(store: &dyn Store, cluster: &ClusterName, by: &str) -> Result<(), Status> {
     match store.confirm_removals(cluster, by).await.map_err(unavailable)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),

@@ -171,7 +171,7 @@ fn unschedulable_entry<'r>(rendering: &Rendering<'r>, entry: &'r Unschedulable) 
 
 fn reason_entry(reason: &Reason) -> ReasonEntry<'_> {
     ReasonEntry {
-        node_pool: reason.pool.as_deref().unwrap_or(""),
+        node_pool: reason.pool.as_ref().map_or("", |pool| pool.as_ref()),
         code: reason.code.as_str(),
         message: &reason.message,
     }

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use model::MicroUsd;
 use model::plan::{PlannedNode, Reason, Unschedulable};
+use model::{MicroUsd, NodeName};
 
 use super::document::type_names;
 use super::{Rendering, workload};
@@ -122,7 +122,7 @@ fn and_more(first: &str, count: usize) -> String {
 }
 
 fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
-    let mut by_node: BTreeMap<&str, Vec<u32>> = BTreeMap::new();
+    let mut by_node: BTreeMap<&NodeName, Vec<u32>> = BTreeMap::new();
     for (pod, node) in &rendering.plan.placements {
         by_node.entry(&rendering.input.nodes[*node as usize].name).or_default().push(*pod);
     }
@@ -132,7 +132,7 @@ fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Resul
     writeln!(out, "\nPODS PUT ON NODES THAT EXIST")?;
     let header = ["NODE", "PODS", "OF"].map(str::to_owned);
     let rows = by_node.into_iter().map(|(node, pods)| {
-        [node.to_owned(), pods.len().to_string(), workload::summary(rendering, pods.iter().copied(), LIST_WIDTH)]
+        [node.to_string(), pods.len().to_string(), workload::summary(rendering, pods.iter().copied(), LIST_WIDTH)]
     });
     write_columns(std::iter::once(header).chain(rows).collect(), out)
 }

@@ -177,7 +177,7 @@ fn guardrails(guardrails: &GuardrailsView) -> GuardrailsJson<'_> {
 fn machine_entry(machine: &MachineView) -> MachineJson<'_> {
     let instance = machine.instance.as_ref();
     MachineJson {
-        name: machine.node.as_ref().unwrap_or(&machine.claim),
+        name: machine.node.as_deref().unwrap_or(&machine.claim),
         pool: &machine.pool,
         stage: machine.stage.as_str(),
         since_ms: machine.since.as_millis(),

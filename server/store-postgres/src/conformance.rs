@@ -15,12 +15,17 @@ mod operations;
 mod replicas;
 mod unfenced;
 
+use std::future::ready;
 use std::time::Duration;
+
+use futures::stream::BoxStream;
+use futures::{FutureExt, StreamExt};
 
 use database::TestDatabase;
 pub(super) use database::skipped;
 
 use super::postgres::PostgresStore;
+use store::guardrails::Changes;
 use store::lease::{Lease, LeaseOutcome, OpenOperations, Scope};
 use store::log::{DecisionRow, Entry};
 use store::memory::MemoryStore;
@@ -86,6 +91,20 @@ async fn all(store: &dyn Store, run: &str) {
     guardrails::all(store, run).await;
     counters::all(store, run).await;
     replicas::all(store, run).await;
+}
+
+/// The change counters from now on, and the present ones, which a subscriber receives at once.
+async fn watch_changes(store: &dyn Store) -> (BoxStream<'static, Changes>, Changes) {
+    let mut changes = store.changes();
+    let present = changes.next().now_or_never().flatten().expect("the present counters are there without delay");
+    (changes, present)
+}
+
+/// Changes arrive within a second; the deadline allows for busy hosts.
+async fn wait_for_change(changes: &mut BoxStream<'static, Changes>, is_new: impl Fn(&Changes) -> bool) -> Changes {
+    let mut changes = changes.filter(|changes| ready(is_new(changes)));
+    let next = tokio::time::timeout(Duration::from_secs(30), changes.next());
+    next.await.expect("a change in time").expect("an open stream")
 }
 
 /// A cluster that no other check uses.

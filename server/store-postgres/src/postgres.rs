@@ -31,9 +31,11 @@ mod signals;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures::stream::{BoxStream, StreamExt};
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Executor, Postgres, Transaction};
 use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
 use tokio_util::task::AbortOnDropHandle;
 
 use retry::retry;
@@ -153,7 +155,7 @@ async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str)
 }
 
 fn database(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
-    move |source| StoreError::Database { what, source }
+    move |source| StoreError::Database { what, source: source.into() }
 }
 
 fn milliseconds(duration: Duration) -> i64 {
@@ -337,8 +339,8 @@ impl Store for PostgresStore {
         retry(move || self.audit_rows(limit, before))
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
-        self.changes.clone()
+    fn changes(&self) -> BoxStream<'static, Changes> {
+        WatchStream::new(self.changes.clone()).boxed()
     }
 
     fn ping(&self) -> StoreFuture<'_, ()> {

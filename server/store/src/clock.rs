@@ -1,5 +1,5 @@
 //! The system clock, read only here; all other code gets the time as a parameter. Also
-//! converts between the durations of the standard library and of the engine.
+//! converts between the durations of the standard library and of `model`.
 
 use std::time::{Duration, SystemTime};
 

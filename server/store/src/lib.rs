@@ -1,7 +1,7 @@
 //! Durable state: leases, operations in flight, the decision log, freezes and the audit log.
 //!
-//! The [`Store`] trait has two implementations: [`memory`] for demos and tests, [`postgres`] for
-//! production. [`conformance`] runs one list of behaviours against both.
+//! The [`Store`] trait has two implementations: [`memory`] for demos and tests, and the crate
+//! `store-postgres` for production, whose tests run one list of behaviours against both.
 //!
 //! Two rules hold for every write:
 //!
@@ -11,9 +11,7 @@
 //! - **Idempotent.** A write whose response was lost is repeated, by the store itself and by its
 //!   callers; the second execution changes nothing.
 //!
-//! [`connect`] selects the implementation; [`postgres_local`] starts a PostgreSQL where no database
-//! is configured; [`retention`] prunes old rows; [`compression`] shrinks rows that repeat each
-//! other.
+//! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership and cluster identity), [`operations`] (launches), [`log`]
 //! (decisions and their replay data), [`listing`] (instances that a cloud listed), [`guardrails`]
@@ -34,7 +32,7 @@ pub mod replicas;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::watch;
+use futures::stream::BoxStream;
 
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -104,7 +102,7 @@ pub enum StoreError {
         /// Operation, as a verb phrase for the error text.
         what: &'static str,
         /// Error of the database driver.
-        source: sqlx::Error,
+        source: DriverError,
     },
     /// A remote Fleetwright server, used instead of a database, failed.
     #[error("the server could not {what}: {why}")]
@@ -124,7 +122,7 @@ pub enum StoreError {
     },
     /// A migration failed.
     #[error("the store could not migrate its schema: {0}")]
-    Migration(#[from] sqlx::migrate::MigrateError),
+    Migration(#[source] DriverError),
     /// The schema is older than the program, and `store.migrate` is false.
     #[error(
         "the schema of the store is at version {found} and this program needs {needed}: start it once with store.migrate = true, \
@@ -158,6 +156,9 @@ pub enum StoreError {
         found: String,
     },
 }
+
+/// Error of a database driver. Its type is private to the store that uses the driver.
+pub type DriverError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Boxed future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -325,9 +326,10 @@ pub trait Store: Archive {
     /// Newest audit rows, latest first; with `before`, those with a lower id.
     fn read_audit(&self, limit: u32, before: Option<i64>) -> StoreFuture<'_, Vec<AuditRow>>;
 
-    /// Change counters that every replica watches: a new value arrives well under a second after a
-    /// change. A subscriber reads the rows whose counter grew.
-    fn changes(&self) -> watch::Receiver<Changes>;
+    /// Change counters that every replica watches: first the present ones, without delay, then new
+    /// ones well under a second after a change. A slow subscriber receives only the latest. A
+    /// subscriber reads the rows whose counter grew.
+    fn changes(&self) -> BoxStream<'static, Changes>;
 
     /// Checks that the store is reachable.
     fn ping(&self) -> StoreFuture<'_, ()>;

@@ -77,7 +77,7 @@ pub struct Replay {
     pub policy: Option<BlobHash>,
     /// Hashes of the catalogues.
     pub catalogues: Vec<BlobHash>,
-    /// Version of the deciding engine.
+    /// Version of the program that decided.
     pub engine_version: String,
     /// Digest of the planning input.
     pub input_digest: Vec<u8>,

@@ -1,5 +1,6 @@
 //! [`Store`] in memory, for demos and tests: the same behaviour, lost with the process.
 
+mod changes;
 mod counters;
 mod guardrails;
 mod identity;
@@ -15,7 +16,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::{FutureExt, ready};
-use tokio::sync::watch;
+use futures::stream::BoxStream;
 
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -26,6 +27,7 @@ use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::replicas::ReplicaRow;
 use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
+use changes::ChangePublisher;
 
 /// Time since 1970, or since the epoch of a simulation.
 type Clock = dyn Fn() -> Duration + Send + Sync;
@@ -33,7 +35,7 @@ type Clock = dyn Fn() -> Duration + Send + Sync;
 /// A store in memory.
 pub struct MemoryStore {
     clock: Box<Clock>,
-    changes: watch::Sender<Changes>,
+    changes: ChangePublisher,
     tables: Mutex<Tables>,
 }
 
@@ -78,11 +80,7 @@ impl MemoryStore {
     /// An empty store on `clock`: the time since 1970, or since the epoch of a simulation.
     #[must_use]
     pub fn with_clock(clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
-        Self {
-            clock: Box::new(clock),
-            changes: watch::Sender::new(Changes::default()),
-            tables: Mutex::new(Tables::default()),
-        }
+        Self { clock: Box::new(clock), changes: ChangePublisher::default(), tables: Mutex::default() }
     }
 
     /// No code panics while it holds the lock, and every change is atomic, so a poisoned lock holds
@@ -96,11 +94,11 @@ impl MemoryStore {
     }
 
     fn freezes_changed(&self) {
-        self.changes.send_modify(|changes| changes.freezes += 1);
+        self.changes.publish(|changes| changes.freezes += 1);
     }
 
     fn leases_changed(&self) {
-        self.changes.send_modify(|changes| changes.leases += 1);
+        self.changes.publish(|changes| changes.leases += 1);
     }
 }
 
@@ -214,7 +212,7 @@ impl Store for MemoryStore {
     fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
         let changed = self.tables().put_unavailable_offerings(region, entries);
         if changed {
-            self.changes.send_modify(|changes| changes.offerings += 1);
+            self.changes.publish(|changes| changes.offerings += 1);
         }
         resolved(Ok(()))
     }
@@ -261,7 +259,7 @@ impl Store for MemoryStore {
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         let released = self.tables().release_quarantine(cluster, by, self.now());
         if released {
-            self.changes.send_modify(|changes| changes.releases += 1);
+            self.changes.publish(|changes| changes.releases += 1);
         }
         resolved(Ok(released))
     }
@@ -278,7 +276,7 @@ impl Store for MemoryStore {
     fn confirm_removals<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         let confirmed = self.tables().confirm_removals(cluster, by, self.now());
         if confirmed {
-            self.changes.send_modify(|changes| changes.releases += 1);
+            self.changes.publish(|changes| changes.releases += 1);
         }
         resolved(Ok(confirmed))
     }
@@ -310,7 +308,7 @@ impl Store for MemoryStore {
         resolved(Ok(self.tables().read_audit(limit, before)))
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
+    fn changes(&self) -> BoxStream<'static, Changes> {
         self.changes.subscribe()
     }
 

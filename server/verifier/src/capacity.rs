@@ -237,7 +237,7 @@ impl<'a> ResourceIndex<'a> {
         least
     }
 
-    fn check_fit(&self, node: &model::Text, requested: &[i64], free: &[i64], findings: &mut Findings<'_>) {
+    fn check_fit(&self, node: &model::NodeName, requested: &[i64], free: &[i64], findings: &mut Findings<'_>) {
         for (number, name) in self.names.iter().enumerate() {
             if requested[number] > 0 && requested[number] > free[number] {
                 let (requested, free) =

@@ -9,7 +9,9 @@ use super::{Findings, Rule};
 use model::input::{PlanningInput, Policy};
 use model::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE};
 use model::plan::{Plan, PlannedNode};
-use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Taint, Text};
+use model::{
+    CapacityType, InstanceType, Labels, MicroUsd, NodeName, NodePool, Offering, Requirement, Taint, Text, Zone,
+};
 
 /// A value that no label has and no selector can name: the hostname of a node that does not exist
 /// yet.
@@ -58,7 +60,7 @@ pub(super) enum Certainty {
 
 impl<'a> Launch<'a> {
     /// Name of the representative node, for messages.
-    pub(super) fn name(&self) -> &'a Text {
+    pub(super) fn name(&self) -> &'a NodeName {
         &self.node.name
     }
 
@@ -246,7 +248,7 @@ impl<'a, T: ?Sized + std::hash::Hash + Eq> Interned<'a, T> {
 impl<'a> Launches<'a> {
     /// Groups the planned nodes and computes the outcomes of each group.
     pub(super) fn of(input: &'a PlanningInput, plan: &'a Plan, findings: &mut Findings<'_>) -> Self {
-        let mut zones: Interned<'a, [Text]> = Interned::new();
+        let mut zones: Interned<'a, [Zone]> = Interned::new();
         let mut types: Interned<'a, [u32]> = Interned::new();
         let mut labels: Interned<'a, Labels> = Interned::new();
         let mut taints: Interned<'a, [Taint]> = Interned::new();

@@ -39,7 +39,7 @@ use std::fmt;
 
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
-use model::{Resources, Text};
+use model::{NodeName, Resources};
 
 /// The rules that a plan must satisfy, one variant per invariant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -124,7 +124,7 @@ pub struct Violation {
     /// Index of the offending pod, if one pod breaks the rule.
     pub pod: Option<u32>,
     /// Name of the existing or planned node, if one node breaks the rule.
-    pub node: Option<Text>,
+    pub node: Option<NodeName>,
     /// Explanation for the operator.
     pub message: String,
 }
@@ -182,13 +182,13 @@ struct Findings<'a> {
 
 impl Findings<'_> {
     /// Records a violation by a node.
-    fn report_node(&mut self, rule: Rule, node: &Text, message: String) {
+    fn report_node(&mut self, rule: Rule, node: &NodeName, message: String) {
         self.violations.push(Violation { rule, pod: None, node: Some(node.clone()), message });
     }
 
     /// Records a violation by a pod, on a node if it has one. `what` continues a sentence that
     /// begins with the name of the pod.
-    fn report_pod(&mut self, rule: Rule, pod: u32, node: Option<&Text>, what: &str) {
+    fn report_pod(&mut self, rule: Rule, pod: u32, node: Option<&NodeName>, what: &str) {
         let name = &self.input.pods[pod as usize];
         let message = format!("pod {}/{} {what}", name.namespace, name.name);
         self.violations.push(Violation { rule, pod: Some(pod), node: node.cloned(), message });

@@ -6,7 +6,7 @@ use super::launch::{Launch, Launches};
 use super::{Findings, Rule};
 use model::input::PlanningInput;
 use model::resources::NODES;
-use model::{NodeStage, Text, quantity};
+use model::{NodeStage, PoolName, Text, quantity};
 
 pub(super) fn check(input: &PlanningInput, launches: &Launches<'_>, findings: &mut Findings<'_>) {
     let mut machines = vec![0_i64; launches.list.len()];
@@ -54,7 +54,7 @@ fn limits(input: &PlanningInput, launches: &Launches<'_>, machines: &[i64], find
 }
 
 /// Capacity of the pool's existing nodes in one resource; nodes being deleted do not count.
-fn used_by_existing(input: &PlanningInput, pool: &Text, resource: &str) -> i128 {
+fn used_by_existing(input: &PlanningInput, pool: &PoolName, resource: &str) -> i128 {
     let ours = input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting && node.pool.as_ref() == Some(pool));
     ours.map(|node| i128::from(if resource == NODES { 1 } else { node.capacity.get(resource) })).sum()
 }

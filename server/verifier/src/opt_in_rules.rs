@@ -11,7 +11,7 @@ use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::CPU;
-use model::{CapacityType, InstanceType, Node, NodePool, NodeStage, Offering, Pod, PodShape, Requirement, Text};
+use model::{CapacityType, InstanceType, Node, NodePool, NodeStage, Offering, Pod, PodShape, Requirement, Zone};
 
 /// The nodes of one pool that has opt-in rules.
 struct PoolNodes<'a, 'b> {
@@ -64,10 +64,10 @@ fn zone_balance(input: &PlanningInput, plan: &Plan, pool_nodes: &PoolNodes<'_, '
     if !pool_nodes.pool.rules.zone_balance {
         return;
     }
-    let mut counts: BTreeMap<&Text, i64> = BTreeMap::new();
-    let existing = pool_nodes.existing.iter().filter_map(|node| node.labels.get(ZONE));
+    let mut counts: BTreeMap<Zone, i64> = BTreeMap::new();
+    let existing = pool_nodes.existing.iter().filter_map(|node| node.labels.get(ZONE)).map(Zone::from);
     let launched = pool_nodes.new.iter().map(|(_, launch)| *launch).chain(pool_nodes.static_nodes.iter().copied());
-    for zone in existing.chain(launched.filter_map(|launch| launch.node.zones.first())) {
+    for zone in existing.chain(launched.filter_map(|launch| launch.node.zones.first().cloned())) {
         *counts.entry(zone).or_insert(0) += 1;
     }
     // All planned nodes are in `counts` before the first check, so the order of the plan does not
@@ -100,7 +100,7 @@ fn zone_balance(input: &PlanningInput, plan: &Plan, pool_nodes: &PoolNodes<'_, '
 }
 
 /// Whether the options available in `zone` satisfy the `minValues` of the pool.
-fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool {
+fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Zone) -> bool {
     let kind = launch.node.capacity_type;
     let available = |machine: &&InstanceType| {
         machine.offerings.iter().any(|o| o.available && o.capacity_type == kind && o.zone == *zone)
@@ -114,8 +114,8 @@ fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) 
 
 /// Zones in which the options are available with the same capacity type; an exhausted reservation
 /// is unavailable.
-fn zones_available<'a>(launch: &Launch<'a>, plan: &Plan) -> BTreeSet<&'a Text> {
-    let allowed = |zone: &Text| launch.pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
+fn zones_available<'a>(launch: &Launch<'a>, plan: &Plan) -> BTreeSet<&'a Zone> {
+    let allowed = |zone: &Zone| launch.pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
     let offerings =
         launch.machines().flat_map(|machine| machine.offerings.iter().map(move |offering| (machine, offering)));
     let same = offerings.filter(|(machine, o)| {
@@ -132,12 +132,12 @@ fn has_left(plan: &Plan, offering: &Offering) -> bool {
     i64::try_from(drawn.count()).is_ok_and(|drawn| drawn < reservation.remaining)
 }
 
-fn could_run_in(input: &PlanningInput, node: &PlannedNode, zone: &str) -> bool {
+fn could_run_in(input: &PlanningInput, node: &PlannedNode, zone: &Zone) -> bool {
     pods_of(input, node).all(|(_, pod, shape)| {
         let on_zone = |requirement: &Requirement| requirement.key().as_ref() != ZONE || requirement.has(zone);
         let term = |expressions: &[Requirement]| expressions.iter().all(on_zone);
         let volumes = pod.volumes.map(|set| &input.volume_sets[set as usize].any_of);
-        shape.node_selector.get(ZONE).is_none_or(|wanted| wanted.as_ref() == zone)
+        shape.node_selector.get(ZONE).is_none_or(|wanted| wanted == zone.as_text())
             && (shape.node_affinity.is_empty() || shape.node_affinity.iter().any(|t| term(&t.expressions)))
             && volumes.is_none_or(|any| any.is_empty() || any.iter().any(|all| all.iter().all(on_zone)))
             && !has_wide_topology_rules(shape)

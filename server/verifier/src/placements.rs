@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rustc_hash::FxHashSet;
 
 use super::{Findings, Rule};
-use model::Text;
+use model::NodeName;
 use model::input::PlanningInput;
 use model::plan::Plan;
 
@@ -28,12 +28,12 @@ pub(super) struct Placements<'a> {
     pub(super) by_host: Vec<NodePods>,
     /// Placed pods in the order of the plan; pods missing from that order come last.
     pub(super) order: Vec<u32>,
-    names: Vec<&'a Text>,
+    names: Vec<&'a NodeName>,
 }
 
 impl<'a> Placements<'a> {
     /// Name of a host.
-    pub(super) fn host_name(&self, host: u32) -> &'a Text {
+    pub(super) fn host_name(&self, host: u32) -> &'a NodeName {
         self.names[host as usize]
     }
 }
@@ -123,7 +123,7 @@ fn order(input: &PlanningInput, plan: &Plan, host_of: &[u32], findings: &mut Fin
 }
 
 fn names_are_unique(input: &PlanningInput, plan: &Plan, findings: &mut Findings<'_>) {
-    let mut taken: FxHashSet<&str> = input.nodes.iter().map(|node| node.name.as_ref()).collect();
+    let mut taken: FxHashSet<&NodeName> = input.nodes.iter().map(|node| &node.name).collect();
     for node in plan.nodes.iter().chain(&plan.static_nodes) {
         if !taken.insert(&node.name) {
             findings.report_node(Rule::Names, &node.name, "another node has this name".to_owned());

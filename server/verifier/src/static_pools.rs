@@ -8,7 +8,7 @@ use super::{Findings, Rule};
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::ZONE;
 use model::plan::Plan;
-use model::{InstanceType, NodePool, NodeStage, Offering, Text};
+use model::{InstanceType, NodePool, NodeStage, Offering, Zone};
 
 pub(super) fn check(input: &PlanningInput, plan: &Plan, launches: &Launches<'_>, findings: &mut Findings<'_>) {
     for node in plan.static_nodes.iter().filter(|node| !node.pods.is_empty()) {
@@ -40,20 +40,20 @@ fn count(input: &PlanningInput, pool: &NodePool, replicas: i64, new: usize, find
 /// No new node in a zone that has at least two more nodes than another zone with an available
 /// option.
 fn zones(input: &PlanningInput, pool: &NodePool, new: &[&Launch<'_>], findings: &mut Findings<'_>) {
-    let mut counts: BTreeMap<&Text, i64> = BTreeMap::new();
+    let mut counts: BTreeMap<Zone, i64> = BTreeMap::new();
     let ours = input.nodes.iter().filter(|n| n.stage != NodeStage::Deleting && n.pool.as_ref() == Some(&pool.name));
-    let launched = new.iter().filter_map(|launch| launch.node.zones.first());
-    for zone in ours.filter_map(|node| node.labels.get(ZONE)).chain(launched) {
+    let launched = new.iter().filter_map(|launch| launch.node.zones.first().cloned());
+    for zone in ours.filter_map(|node| node.labels.get(ZONE)).map(Zone::from).chain(launched) {
         *counts.entry(zone).or_insert(0) += 1;
     }
     for launch in new {
         let [zone] = &*launch.node.zones else { continue };
         let here = counts.get(zone).copied().unwrap_or(0);
-        let allowed = |other: &Text| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(other));
+        let allowed = |other: &Zone| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(other));
         let offerings = launch.machines().flat_map(|machine| machine.offerings.iter().map(move |o| (machine, o)));
         let available = offerings
             .filter(|(machine, offering)| is_available_to(launch, machine, offering) && allowed(&offering.zone));
-        let emptier = |other: &&Text| {
+        let emptier = |other: &&Zone| {
             here >= counts.get(*other).copied().unwrap_or(0) + 2 && keeps_min_values_in(input, launch, other)
         };
         if let Some(other) = available.map(|(_, offering)| &offering.zone).find(emptier) {
@@ -72,7 +72,7 @@ fn is_available_to(launch: &Launch<'_>, machine: &InstanceType, offering: &Offer
 
 /// Whether the options of the launch that are available in `zone` satisfy the `minValues` of the
 /// pool.
-fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Text) -> bool {
+fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Zone) -> bool {
     let available = |machine: &&InstanceType| {
         machine.offerings.iter().any(|offering| offering.zone == *zone && is_available_to(launch, machine, offering))
     };

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use agent::link::chunk;
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::v1::connect_response::Message as Response;
 use fleetwright_proto::v1::instruction::Action;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use serde_json::json;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

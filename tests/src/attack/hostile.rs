@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::v1::snapshot::Part;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use futures::StreamExt;
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};

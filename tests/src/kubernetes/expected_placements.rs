@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
-use fleetwright_proto::v1::fleet_service_client::FleetServiceClient;
 use fleetwright_proto::v1::{WatchRequest, WatchResponse};
+use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use tokio::task::JoinHandle;
 use tonic::transport::Endpoint;
 

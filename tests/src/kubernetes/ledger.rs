@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
-use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use fleetwright_proto::simulation::v1::{
     InstanceState, InterruptRequest, LedgerEntry, ReadLedgerRequest, ReadLedgerResponse, SetFaultProfileRequest,
 };
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use tonic::transport::{Channel, Endpoint};
 
 /// A client of the simulated cloud.

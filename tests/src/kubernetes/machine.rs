@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, anyhow};
-use cloud::catalogue::{NodeClassSettings, RegionOptions, Snapshot};
+use cloud::catalogue::{RegionOptions, Snapshot};
 use model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, ZONE};
-use model::{InstanceType, Resources, quantity};
+use model::node_class::NodeClassSettings;
+use model::{InstanceType, InstanceTypeName, Resources, quantity};
 
 /// A machine that was launched.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub struct Machine {
 #[derive(Debug)]
 pub struct Types {
     region: String,
-    types: BTreeMap<String, InstanceType>,
+    types: BTreeMap<InstanceTypeName, InstanceType>,
 }
 
 impl Types {
@@ -41,7 +42,7 @@ impl Types {
     pub fn builtin(region: &str) -> anyhow::Result<Self> {
         let snapshot = Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?;
         let built = cloud::catalogue::build(snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
-        let types = built.catalogue.types.into_iter().map(|one| (one.name.to_string(), one)).collect();
+        let types = built.catalogue.types.into_iter().map(|one| (one.name.clone(), one)).collect();
         Ok(Self { region: region.to_owned(), types })
     }
 
@@ -76,7 +77,7 @@ impl Types {
     #[must_use]
     pub fn price(&self, instance_type: &str, zone: &str, capacity_type: &str) -> Option<i64> {
         let offerings = self.types.get(instance_type)?.offerings.iter();
-        let mut offerings = offerings.filter(|one| &*one.zone == zone && one.capacity_type.as_str() == capacity_type);
+        let mut offerings = offerings.filter(|one| one.zone == zone && one.capacity_type.as_str() == capacity_type);
         offerings.next().map(|one| one.price.0)
     }
 }

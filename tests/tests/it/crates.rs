@@ -7,7 +7,8 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 14] = [
+const RULES: [(&str, &[&str]); 18] = [
+    ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
@@ -15,6 +16,8 @@ const RULES: [(&str, &[&str]); 14] = [
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
     ("fleetwright-manifests", &["fleetwright-cloud", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),
+    ("fleetwright-planning-input", &["fleetwright-planner", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),
+    ("fleetwright-cloud", &["aws-", "tokio"]),
     (
         "fleetwright-store",
         &[
@@ -37,6 +40,7 @@ const RULES: [(&str, &[&str]); 14] = [
     ("fleetwright-agent-session", &["tonic", "tokio", "sqlx"]),
     ("fleetwright-replica", &["tokio", "sqlx", "tonic"]),
     ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright"]),
+    ("fleetwright-agent", &["fleetwright-model", "fleetwright-auth", "fleetwright-server"]),
 ];
 
 /// Names of all packages that `package` depends on, outside of tests and build scripts.

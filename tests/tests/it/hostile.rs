@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use e2e::{Program, RunningProcess};
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
 use fleetwright_proto::v1::change::Change;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_proto::v1::connect_response::Message as Response;
 use fleetwright_proto::v1::snapshot::Part;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Status;
 use tonic::transport::Endpoint;

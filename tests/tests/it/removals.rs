@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use agent::Target;
 use e2e::{Program, RunningProcess, TcpProxy, TempDir};
 use fleetwright_proto::simulation::v1;
-use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;

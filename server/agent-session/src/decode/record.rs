@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use controller::cluster::{
-    ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodKey, PodPhase, PodRecord, Scheduling,
+    ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling,
 };
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 use model::labels::{NODEPOOL, canonical_key};
 use model::{
-    Effect, Labels, Millis, Operator, PodShape, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
+    Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
+    Timestamp, quantity,
 };
 
 use super::problems::{FieldError, FieldReader};
@@ -109,7 +110,7 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>
     let labels = canonical(&claim.labels);
     let read = ClaimRecord {
         name: claim.name.as_str().into(),
-        pool: labels.get(NODEPOOL).cloned().unwrap_or_default(),
+        pool: labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
         node_class: claim.node_class.as_ref().map(|class| class.name.as_str().into()).unwrap_or_default(),
         taints: taints("taints", &claim.taints, &mut reading),
         startup_taints: taints("startupTaints", &claim.startup_taints, &mut reading),
@@ -160,7 +161,8 @@ fn annotation<'p>(pairs: &'p [v1::StringPair], key: &str) -> Option<&'p str> {
     pairs.iter().find(|pair| pair.key == key).map(|pair| pair.value.as_str())
 }
 
-pub(super) fn filled(text: &str) -> Option<Text> {
+/// A name or text; `None` when it is empty.
+pub(super) fn filled<'t, T: From<&'t str>>(text: &'t str) -> Option<T> {
     (!text.is_empty()).then(|| text.into())
 }
 

@@ -6,14 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use controller::cluster::{NodeRecord, PodKey, PodRecord};
+use controller::cluster::{NodeRecord, PodRecord};
 use fleetwright_proto::v1;
 use manifests::cluster::Cluster;
 use manifests::cluster::storage::{Claim, ClaimSpec, EBS_DRIVER, StorageClass, Volume, zones};
 use manifests::pod::volumes::PodVolume;
 use manifests::{VolumeUser, Volumes};
 use model::labels::HOSTNAME;
-use model::{NodeSelectorTerm, Operator, Requirement, Requirements, Text, VolumeAlternatives};
+use model::{NodeName, NodeSelectorTerm, Operator, PodKey, Requirement, Requirements, Text, VolumeAlternatives};
 
 use super::problems::FieldError;
 use super::record::{filled, labels, moment};
@@ -30,7 +30,7 @@ pub(super) struct Storage {
     /// Only claims, volumes and storage classes are filled.
     objects: Cluster,
     /// Host names of Nodes that are not being removed.
-    hosts: BTreeMap<Text, Text>,
+    hosts: BTreeMap<NodeName, Text>,
     mounted: BTreeMap<PodKey, (PodRecord, PodVolumes)>,
     /// Whether an object changed since the last call of `drain_changed_pods`.
     stale: bool,
@@ -79,7 +79,7 @@ impl Storage {
     /// Adds or updates a Node.
     pub(super) fn update_node(&mut self, node: &NodeRecord) {
         let leaving = node.deleting || node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED);
-        let host = node.labels.get(HOSTNAME).unwrap_or(&node.name);
+        let host = node.labels.get(HOSTNAME).unwrap_or(node.name.as_text());
         if leaving {
             self.remove_node(&node.name);
         } else if self.hosts.get(&node.name) != Some(host) {
@@ -89,7 +89,7 @@ impl Storage {
     }
 
     /// Removes a Node.
-    pub(super) fn remove_node(&mut self, node: &Text) {
+    pub(super) fn remove_node(&mut self, node: &NodeName) {
         if self.hosts.remove(node).is_some() {
             self.mark_hosts_changed();
         }

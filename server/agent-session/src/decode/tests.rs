@@ -17,7 +17,7 @@ fn pools_by_name(manifests: &Manifests) -> Vec<PoolRecord> {
 fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
     PoolRecord {
         pool: NodePool {
-            name: name.clone(),
+            name: name.into(),
             node_class: classes.to_string().into(),
             weight: 0,
             labels: Labels::new(),
@@ -138,7 +138,7 @@ fn our_own_nomination_is_ignored_and_an_external_scale_up_is_dated() {
     assert_eq!(decoded_pod(hinted.clone()).nominated, None);
     let foreign = v1::PodRecord { nominated_by_agent: false, external_scale_up_ms: 7, ..hinted };
     let decoded = decoded_pod(foreign);
-    assert_eq!((decoded.nominated.as_deref(), decoded.external_scale_up), (Some("n"), Some(Timestamp::from_millis(7))));
+    assert_eq!((decoded.nominated, decoded.external_scale_up), (Some("n".into()), Some(Timestamp::from_millis(7))));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! Nodes and 2,000 pods, four fifths of the strings are duplicates. Sharing is by content, within
 //! one cluster.
 
+use std::ops::Deref;
 use std::sync::Arc;
 
 use controller::cluster::{ClaimRecord, NodeRecord, PodRecord};
@@ -25,15 +26,16 @@ impl TextPool {
     pub(super) fn intern_pod(&mut self, mut pod: PodRecord) -> PodRecord {
         self.intern(&mut pod.key.namespace);
         self.intern(&mut pod.workload);
-        let others = [&mut pod.node, &mut pod.nominated, &mut pod.own_nomination, &mut pod.daemon, &mut pod.invalid];
-        others.into_iter().flatten().for_each(|text| self.intern(text));
+        let nodes = [&mut pod.node, &mut pod.nominated, &mut pod.own_nomination];
+        nodes.into_iter().flatten().for_each(|node| self.intern_name(node));
+        [&mut pod.daemon, &mut pod.invalid].into_iter().flatten().for_each(|text| self.intern(text));
         pod
     }
 
     /// Interns the strings of a Node.
     pub(super) fn intern_node(&mut self, mut node: NodeRecord) -> NodeRecord {
-        self.intern(&mut node.name);
-        self.intern(&mut node.provider_id);
+        self.intern_name(&mut node.name);
+        self.intern_name(&mut node.provider_id);
         self.intern_labels(&mut node.labels);
         self.intern_taints(&mut node.taints);
         self.intern_resources(&mut node.allocatable);
@@ -43,8 +45,10 @@ impl TextPool {
 
     /// Interns the strings of a NodeClaim.
     pub(super) fn intern_claim(&mut self, mut claim: ClaimRecord) -> ClaimRecord {
-        let texts = [&mut claim.name, &mut claim.pool, &mut claim.node_class, &mut claim.provider_id];
-        texts.into_iter().for_each(|text| self.intern(text));
+        self.intern_name(&mut claim.name);
+        self.intern_name(&mut claim.pool);
+        self.intern(&mut claim.node_class);
+        self.intern_name(&mut claim.provider_id);
         self.intern_labels(&mut claim.labels);
         self.intern_taints(&mut claim.taints);
         self.intern_taints(&mut claim.startup_taints);
@@ -79,6 +83,12 @@ impl TextPool {
         *resources = shared.collect();
     }
 
+    fn intern_name<N: Deref<Target = Text> + From<Text>>(&mut self, name: &mut N) {
+        let mut text = Arc::clone(name);
+        self.intern(&mut text);
+        *name = N::from(text);
+    }
+
     fn intern(&mut self, text: &mut Text) {
         match self.known.get(text) {
             Some(known) => *text = Arc::clone(known),
@@ -100,11 +110,13 @@ impl TextPool {
 
 #[cfg(test)]
 mod tests {
+    use model::NodeName;
+
     use super::*;
 
     fn node(number: usize) -> NodeRecord {
         let labels = [("zone".into(), "a".into()), ("name".into(), number.to_string().into())];
-        let name = Text::from(format!("n{number}"));
+        let name = NodeName::from(format!("n{number}"));
         NodeRecord { name, labels: Labels::from_iter(labels), ..NodeRecord::default() }
     }
 
@@ -127,6 +139,6 @@ mod tests {
         // Two keys, `a`, and a name and a value of each Node.
         let held = texts.known.len();
         assert!(held <= FIRST_SWEEP, "{held} strings are held for one node");
-        assert!(texts.known.contains(&kept.name));
+        assert!(texts.known.contains(kept.name.as_text()));
     }
 }

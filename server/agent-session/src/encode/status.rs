@@ -3,7 +3,7 @@
 use controller::{Condition, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 use fleetwright_proto::v1;
 use model::resources::NODES;
-use model::{Resources, Text, Timestamp, quantity};
+use model::{Resources, Text, Timestamp, Zone, quantity};
 use serde_json::{Map, Value, json};
 
 /// Message that writes a status.
@@ -37,7 +37,7 @@ pub(super) fn event(order: &EventOrder) -> v1::RecordEvent {
 
 /// Kind, namespace and name.
 fn object(subject: &ObjectRef) -> (v1::ObjectKind, String, String) {
-    let lone = |kind, name: &Text| (kind, String::new(), name.to_string());
+    let lone = |kind, name: &str| (kind, String::new(), name.to_string());
     match subject {
         ObjectRef::Pool(name) => lone(v1::ObjectKind::NodePool, name),
         ObjectRef::Class(name) => lone(v1::ObjectKind::Ec2NodeClass, name),
@@ -55,7 +55,7 @@ fn status(patch: &StatusPatch, at: Timestamp) -> Value {
         status.insert("nodes".to_owned(), json!(usage.get(NODES)));
     }
     if let Some(zones) = &patch.zones {
-        let subnet = |zone: &Text| json!({ "id": format!("subnet-{zone}"), "zone": &**zone });
+        let subnet = |zone: &Zone| json!({ "id": format!("subnet-{zone}"), "zone": zone.as_ref() });
         status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
     }
     if let Some(at) = patch.last_pod_event {
@@ -93,7 +93,7 @@ fn moment(at: Timestamp) -> String {
 #[cfg(test)]
 mod tests {
     use controller::ConditionStatus;
-    use controller::cluster::PodKey;
+    use model::PodKey;
 
     use super::*;
 

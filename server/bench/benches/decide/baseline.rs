@@ -58,7 +58,7 @@ fn release_program() -> Result<PathBuf> {
     let program = this.parent().and_then(Path::parent).map(|folder| folder.join("fleetwright"));
     program
         .filter(|program| program.exists())
-        .context("no fleetwright add_affinity_to_previous this program; run `cargo build --release -p fleetwright`, or set FLEETWRIGHT")
+        .context("no fleetwright beside this program; run `cargo build --release -p fleetwright`, or set FLEETWRIGHT")
 }
 
 fn compare_case(name: &str, own: &Path, baseline: &Path, files: &Files, preferences: PreferencePolicy) -> Result<()> {

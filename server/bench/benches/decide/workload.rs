@@ -6,9 +6,10 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow};
-use manifests::{Options, Source};
+use manifests::Source;
 use model::input::{PlanningInput, PreferencePolicy};
 use model::{Pod, Text};
+use planning_input::Options;
 use serde_json::{Value, json};
 
 use crate::catalogue::PoolsAndCatalogue;
@@ -61,7 +62,7 @@ impl Workload {
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         let catalogue = self.setup.catalogue.as_ref().map(|catalogue| source("catalogue", catalogue)).transpose()?;
         let options = Options { catalogue, preferences: self.preferences, ..Options::default() };
-        let captured = manifests::read(&[source("manifests", &list)?], &options)
+        let captured = planning_input::read(&[source("manifests", &list)?], &options)
             .map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
         let mut input = captured.input;
         if !self.pods.is_empty() {

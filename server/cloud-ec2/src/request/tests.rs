@@ -51,7 +51,7 @@ fn the_same_order_makes_the_same_request() {
 fn a_token_differs_by_attempt_and_by_cluster_and_fits_into_64_characters() {
     let first = two_zones(CapacityType::Spot);
     let second = LaunchRequest { token: Text::from("web-abcde-2"), ..first.clone() };
-    let elsewhere = LaunchRequest { cluster: Text::from("c2"), ..first.clone() };
+    let elsewhere = LaunchRequest { cluster: "c2".into(), ..first.clone() };
     let tokens = [&first, &second, &elsewhere].map(client_token);
     assert!(tokens[0] != tokens[1] && tokens[0] != tokens[2], "{tokens:?}");
     assert!(tokens.iter().all(|token| token.len() == 32 && token.bytes().all(|b| b.is_ascii_hexdigit())), "{tokens:?}");

@@ -3,18 +3,17 @@ use model::CapacityType;
 use super::*;
 
 fn machine(id: &str, state: InstanceState) -> Instance {
-    let text = Text::from;
     Instance {
-        id: text(id),
-        provider_id: text("aws:///eu-west-1a/i"),
-        instance_type: text("m5.large"),
-        zone: text("eu-west-1a"),
+        id: id.into(),
+        provider_id: "aws:///eu-west-1a/i".into(),
+        instance_type: "m5.large".into(),
+        zone: "eu-west-1a".into(),
         capacity_type: CapacityType::Spot,
         state,
-        cluster: text("c1"),
-        cluster_uid: text("uid-1"),
-        claim: text("web-abcde"),
-        pool: text("web"),
+        cluster: "c1".into(),
+        cluster_uid: "uid-1".into(),
+        claim: "web-abcde".into(),
+        pool: "web".into(),
         launched: Timestamp::from_millis(0),
     }
 }

@@ -2,12 +2,16 @@
 
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, Owner};
 use cloud_ec2::Ec2Cloud;
-use model::{CapacityType, Text};
+use model::{CapacityType, ClusterName, Text};
 
 use super::{NOW, connect, order};
 
-/// The cluster of all orders.
-const C1: Owner<'_> = Owner { cluster: "c1", uid: "uid-1" };
+/// UID of the cluster `c1`, which all orders are for.
+const UID: &str = "uid-1";
+
+fn c1() -> ClusterName {
+    "c1".into()
+}
 
 /// Launches instances `i-1`, `i-2`, … for claims of these names.
 async fn launch_all(cloud: &Ec2Cloud, names: &[&str]) {
@@ -17,7 +21,7 @@ async fn launch_all(cloud: &Ec2Cloud, names: &[&str]) {
 }
 
 async fn listed(cloud: &Ec2Cloud, cluster: &str) -> Vec<String> {
-    cloud.list(cluster).await.unwrap().into_iter().map(|instance| instance.id.to_string()).collect()
+    cloud.list(&cluster.into()).await.unwrap().into_iter().map(|instance| instance.id.to_string()).collect()
 }
 
 #[tokio::test]
@@ -26,7 +30,7 @@ async fn a_listing_has_every_page_of_one_cluster_s_instances() {
     ec2.page_by(2);
     launch_all(&cloud, &["a", "b", "c"]).await;
     let mut elsewhere = order("d");
-    elsewhere.cluster = Text::from("c2");
+    elsewhere.cluster = "c2".into();
     cloud.launch(&elsewhere).await.unwrap();
     assert_eq!(listed(&cloud, "c1").await, ["i-1", "i-2", "i-3"]);
     assert_eq!(listed(&cloud, "c2").await, ["i-4"]);
@@ -41,7 +45,7 @@ async fn an_interrupted_listing_is_an_error() {
     ec2.page_by(2);
     launch_all(&cloud, &["a", "b", "c"]).await;
     ec2.fail_second_page();
-    assert_eq!(cloud.list("c1").await, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }));
+    assert_eq!(cloud.list(&c1()).await, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }));
 }
 
 #[tokio::test]
@@ -60,13 +64,15 @@ async fn an_instance_is_described_as_launched() {
 async fn termination_may_be_repeated() {
     let (ec2, cloud) = connect().await;
     launch_all(&cloud, &["a"]).await;
-    cloud.terminate("aws:///eu-west-1b/i-1", C1).await.unwrap();
-    cloud.terminate("i-1", C1).await.unwrap();
+    let cluster = c1();
+    let owner = Owner { cluster: &cluster, uid: UID };
+    cloud.terminate("aws:///eu-west-1b/i-1", owner).await.unwrap();
+    cloud.terminate("i-1", owner).await.unwrap();
     assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
     ec2.end("i-1");
     let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
-    assert_eq!(cloud.terminate("i-1", C1).await, gone("i-1"));
-    assert_eq!(cloud.terminate("i-9", C1).await, gone("i-9"));
+    assert_eq!(cloud.terminate("i-1", owner).await, gone("i-1"));
+    assert_eq!(cloud.terminate("i-9", owner).await, gone("i-9"));
     assert_eq!(listed(&cloud, "c1").await, [""; 0]);
 }
 
@@ -77,11 +83,12 @@ async fn an_instance_is_terminated_for_its_own_cluster_only() {
     let foreign = |owner: &str, asked: &str| {
         Err(CloudError::Foreign { id: Text::from("i-1"), owner: Text::from(owner), asked: Text::from(asked) })
     };
-    let (other, anew) = (Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "c1", uid: "uid-2" });
+    let (own, another) = (c1(), ClusterName::from("c2"));
+    let (other, anew) = (Owner { cluster: &another, uid: UID }, Owner { cluster: &own, uid: "uid-2" });
     assert_eq!(cloud.terminate("i-1", other).await, foreign("c1", "c2"));
     assert_eq!(cloud.terminate("i-1", anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
     assert!(ec2.requests().iter().all(|form| form["Action"] != "TerminateInstances"));
-    cloud.terminate("i-1", C1).await.unwrap();
+    cloud.terminate("i-1", Owner { cluster: &own, uid: UID }).await.unwrap();
 }
 
 #[tokio::test]

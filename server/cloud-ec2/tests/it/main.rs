@@ -14,17 +14,17 @@ use model::{CapacityType, Text, Timestamp};
 const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_000);
 
 fn option(instance_type: &str, zone: &str) -> Override {
-    Override { instance_type: Text::from(instance_type), zone: Text::from(zone) }
+    Override { instance_type: instance_type.into(), zone: zone.into() }
 }
 
 /// A spot order for claim `name` in cluster `c1`: `m5.large` in zone b before `c5.large` in zone a.
 fn order(name: &str) -> LaunchRequest {
     LaunchRequest {
         token: Text::from(format!("{name}-1")),
-        cluster: Text::from("c1"),
+        cluster: "c1".into(),
         cluster_uid: Text::from("uid-1"),
-        claim: Text::from(name),
-        pool: Text::from("web"),
+        claim: name.into(),
+        pool: "web".into(),
         node_class: Text::from("default"),
         capacity_type: CapacityType::Spot,
         overrides: vec![option("m5.large", "eu-west-1b"), option("c5.large", "eu-west-1a")],

@@ -3,11 +3,12 @@
 //! The formulas are Karpenter's (AWS provider, instance types): they estimate what the joining node
 //! will report.
 
+use model::node_class::{AmiFamily, KubeletSettings, NodeClassSettings};
 use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
 use model::{Resources, Text};
 
 use super::instance_type_info::InstanceTypeInfo;
-use super::settings::{AmiFamily, KubeletSettings, NodeClassSettings, RegionOptions};
+use super::region_options::RegionOptions;
 use super::snapshot::Hardware;
 use super::{BuildNotes, attach};
 
@@ -98,7 +99,7 @@ pub(super) fn ec2_capacity(
     let efa_only = settings.network_interfaces.iter().filter(|interface| interface.efa_only).count();
     let efa = if settings.network_interfaces.is_empty() { info.efa } else { i64::try_from(efa_only).unwrap_or(0) };
     set("vpc.amazonaws.com/efa", efa);
-    if settings.ami_family.windows_build().is_some() {
+    if is_windows(settings.ami_family) {
         set("vpc.amazonaws.com/PrivateIPv4Address", info.ipv4_per_eni - 1);
     }
     capacity
@@ -114,25 +115,36 @@ fn visible_memory(info: &InstanceTypeInfo, overhead_per_mille: i64) -> i64 {
 fn ephemeral_storage(nvme_gb: Option<i64>, settings: &NodeClassSettings) -> i64 {
     match nvme_gb.filter(|_| settings.instance_store_raid0) {
         Some(gigabytes) => gigabytes * 1_000_000_000,
-        None => settings.ephemeral_storage.unwrap_or_else(|| settings.ami_family.default_disk()),
+        None => settings.ephemeral_storage.unwrap_or_else(|| default_disk(settings.ami_family)),
     }
+}
+
+/// Default size of the pod disk, in bytes.
+fn default_disk(family: AmiFamily) -> i64 {
+    (if is_windows(family) { 50 } else { 20 }) << 30
+}
+
+fn is_windows(family: AmiFamily) -> bool {
+    family.windows_build().is_some()
+}
+
+/// Whether kube-reserved memory depends on the pods that the network interfaces allow, regardless
+/// of `maxPods`.
+fn reserves_by_interfaces(family: AmiFamily) -> bool {
+    matches!(family, AmiFamily::Al2 | AmiFamily::Al2023 | AmiFamily::Custom)
 }
 
 fn ec2_pods(info: &InstanceTypeInfo, reserved_enis: i64, settings: &NodeClassSettings) -> i64 {
     let without_addresses = settings.network_interfaces.iter().filter(|i| i.efa_only && i.card == 0).count();
     let reserved = reserved_enis + i64::try_from(without_addresses).unwrap_or(0);
-    let by_family = if settings.ami_family.counts_pods_by_interfaces() {
-        info.pods_by_interfaces(reserved)
-    } else {
-        DEFAULT_MAX_PODS
-    };
+    let by_family = if is_windows(settings.ami_family) { DEFAULT_MAX_PODS } else { info.pods_by_interfaces(reserved) };
     let pods = settings.kubelet.max_pods.unwrap_or(by_family);
     per_core(pods, info.vcpu, settings.ami_family, &settings.kubelet)
 }
 
 fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings) -> i64 {
     match kubelet.pods_per_core {
-        Some(each) if each > 0 && family.honours_pods_per_core() => pods.min(each.saturating_mul(cores)),
+        Some(each) if each > 0 && family != AmiFamily::Bottlerocket => pods.min(each.saturating_mul(cores)),
         _ => pods,
     }
 }
@@ -140,7 +152,7 @@ fn per_core(pods: i64, cores: i64, family: AmiFamily, kubelet: &KubeletSettings)
 /// Number of pods that the reserved memory is computed from: for families that count by interfaces,
 /// independent of `maxPods` and reserved interfaces.
 fn ec2_memory_pods(info: &InstanceTypeInfo, capacity: &Resources, settings: &NodeClassSettings) -> i64 {
-    if settings.ami_family.reserves_by_interfaces() { info.pods_by_interfaces(0) } else { capacity.get(PODS) }
+    if reserves_by_interfaces(settings.ami_family) { info.pods_by_interfaces(0) } else { capacity.get(PODS) }
 }
 
 /// An explicit capacity, completed with the defaults of the NodeClass.

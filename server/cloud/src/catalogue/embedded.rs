@@ -7,7 +7,7 @@ mod regions;
 
 use std::sync::LazyLock;
 
-use model::Text;
+use model::InstanceTypeName;
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;
@@ -51,7 +51,7 @@ fn decode_types(text: &'static str, columns: &mut Columns) -> Result<Vec<TypeEnt
 
 fn read_type(line: &'static str, columns: &mut Columns) -> Option<TypeEntry> {
     let mut fields = line.split(',');
-    let name = Text::from(fields.next()?);
+    let name = InstanceTypeName::from(fields.next()?);
     let info = read_info(&mut fields)?;
     let spot = match fields.next()? {
         "y" => true,
@@ -128,8 +128,8 @@ mod tests {
         assert_eq!(snapshot.regions().len(), 36);
         assert_eq!(snapshot.zones("us-east-1").len(), 6);
         assert!(snapshot.zones("us-gov-west-1").is_empty());
-        assert_eq!(snapshot.region_of_zone("eu-west-1b").map(AsRef::as_ref), Some("eu-west-1"));
-        assert_eq!(snapshot.region_of_zone("ap-northeast-1d").map(AsRef::as_ref), Some("ap-northeast-1"));
+        assert_eq!(snapshot.region_of_zone(&"eu-west-1b".into()).map(AsRef::as_ref), Some("eu-west-1"));
+        assert_eq!(snapshot.region_of_zone(&"ap-northeast-1d".into()).map(AsRef::as_ref), Some("ap-northeast-1"));
     }
 
     #[test]

@@ -2,11 +2,11 @@
 //! leaves undefined.
 
 use model::labels::{ARCH, INSTANCE_TYPE, OS, REGION, WINDOWS_BUILD};
+use model::node_class::AmiFamily;
 use model::{Operator, Requirement, Requirements, Resources, Text};
 
 use super::columns::{Columns, Row};
 use super::instance_type_info::{Hypervisor, InstanceTypeInfo, category_and_generation, family_and_size};
-use super::settings::AmiFamily;
 use super::snapshot::{Snapshot, TypeEntry};
 
 pub(super) const HYPERVISOR: &str = "karpenter.k8s.aws/instance-hypervisor";

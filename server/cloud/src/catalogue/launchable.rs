@@ -1,11 +1,11 @@
 //! Whether a NodeClass can launch an instance type.
 
 use model::labels::{ARCH, OS, WINDOWS_BUILD};
+use model::node_class::{AmiFamily, NetworkInterface, NodeClassSettings};
 use model::{Operator, Requirement, Requirements};
 
 use super::instance_type_info::family_and_size;
 use super::labels::{ACCELERATOR_COUNT, FAMILY, GPU_COUNT, HYPERVISOR};
-use super::settings::{AmiFamily, NetworkInterface, NodeClassSettings};
 use super::snapshot::{Hardware, TypeEntry};
 
 /// Requirements of one NodeClass on instance types.

@@ -1,11 +1,12 @@
 //! Zones, capacity types and prices of an instance type.
 
 use model::labels::{RESERVATION_ID, ZONE_ID};
-use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text};
+use model::node_class::{NodeClassSettings, ReservationEntry};
+use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text, Zone};
 
 use super::BuildNotes;
 use super::price::scale;
-use super::settings::{NodeClassSettings, RegionOptions, ReservationEntry};
+use super::region_options::RegionOptions;
 use super::snapshot::{Quote, Snapshot, TypeEntry, ZoneOffering};
 
 const RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
@@ -16,8 +17,8 @@ const RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-
 pub(super) const KEYS: [&str; 4] = [ZONE_ID, RESERVATION_ID, RESERVATION_TYPE, RESERVATION_INTERRUPTIBLE];
 
 /// A zone of the region, for one NodeClass.
-struct Zone {
-    name: Text,
+struct RegionZone {
+    name: Zone,
     labels: Labels,
     has_subnet: bool,
 }
@@ -30,7 +31,7 @@ pub(super) struct OfferingBuilder<'a> {
     region: Option<usize>,
     /// Region whose prices substitute unknown ones.
     reference_region: Option<(usize, Text)>,
-    zones: Vec<Zone>,
+    zones: Vec<RegionZone>,
     /// The snapshot has no zones for the region: every type is assumed offered in each of `zones`.
     assumed: bool,
     /// Spot price in thousandths of the on-demand price where no spot price is known.
@@ -174,9 +175,9 @@ fn assumed_zones(
     region_options: &RegionOptions<'_>,
     settings: &NodeClassSettings,
     tally: &mut BuildNotes,
-) -> Vec<Text> {
+) -> Vec<Zone> {
     let subnets = settings.zones.iter().flatten().map(|subnet| &subnet.name);
-    let mut zones: Vec<Text> = region_options.extra_zones.iter().chain(subnets).cloned().collect();
+    let mut zones: Vec<Zone> = region_options.extra_zones.iter().chain(subnets).cloned().collect();
     zones.sort();
     zones.dedup();
     tally.notes.insert(if zones.is_empty() {
@@ -194,21 +195,21 @@ fn assumed_zones(
     zones
 }
 
-fn zone(name: Text, settings: &NodeClassSettings) -> Zone {
+fn zone(name: Zone, settings: &NodeClassSettings) -> RegionZone {
     let subnet = subnet_id(&name, settings);
     let has_subnet = settings.zones.is_none() || subnet.is_some();
     let labels = subnet.flatten().map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
-    Zone { name, labels, has_subnet }
+    RegionZone { name, labels, has_subnet }
 }
 
 /// The subnet of the NodeClass in `zone`, with the zone's id if known.
-fn subnet_id<'s>(zone: &str, settings: &'s NodeClassSettings) -> Option<Option<&'s Text>> {
+fn subnet_id<'s>(zone: &Zone, settings: &'s NodeClassSettings) -> Option<Option<&'s Text>> {
     let mut subnets = settings.zones.iter().flatten();
-    subnets.find(|subnet| subnet.name.as_ref() == zone).map(|subnet| subnet.id.as_ref())
+    subnets.find(|subnet| subnet.name == *zone).map(|subnet| subnet.id.as_ref())
 }
 
 /// An offering; without a price it is unavailable.
-fn offering(zone: &Zone, capacity_type: CapacityType, quote: Option<Quote>, launchable: bool) -> Offering {
+fn offering(zone: &RegionZone, capacity_type: CapacityType, quote: Option<Quote>, launchable: bool) -> Offering {
     Offering {
         zone: zone.name.clone(),
         capacity_type,

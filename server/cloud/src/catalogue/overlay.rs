@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
-use model::{Catalogue, InstanceType, MicroUsd, Offering, Requirement, Requirements, Resources, Text};
+use model::{
+    Catalogue, InstanceType, InstanceTypeName, MicroUsd, Offering, Requirement, Requirements, Resources, Text,
+};
 
 use super::capacity::reserve_hugepages;
 use super::labels::is_exotic;
@@ -214,14 +216,14 @@ fn matches_price(overlay: &Overlay, offering: &Offering) -> bool {
 /// Prices for types without one, from overlays that name only instance types, for
 /// [`RegionOptions::preview_prices`](super::RegionOptions). The first in order of precedence wins.
 #[must_use]
-pub fn preview_prices(resolved: &OverlayResult) -> BTreeMap<Text, MicroUsd> {
+pub fn preview_prices(resolved: &OverlayResult) -> BTreeMap<InstanceTypeName, MicroUsd> {
     let mut prices = BTreeMap::new();
     for overlay in &resolved.overlays {
         let only = overlay.requirements.get(INSTANCE_TYPE).filter(|_| overlay.requirements.iter().count() == 1);
         if let (Some(PriceChange::Set(price)), Some(names)) = (overlay.price, only.and_then(Requirement::finite_values))
         {
             for name in names {
-                prices.entry(name.clone()).or_insert(price);
+                prices.entry(InstanceTypeName::from(name)).or_insert(price);
             }
         }
     }

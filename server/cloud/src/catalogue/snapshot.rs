@@ -1,6 +1,6 @@
 //! Data about instance types, independent of settings: regions, zones, types, prices.
 
-use model::{CapacityType, MicroUsd, Resources, Text};
+use model::{CapacityType, InstanceTypeName, MicroUsd, Resources, Text, Zone};
 
 use super::columns::{Columns, Row};
 use super::instance_type_info::InstanceTypeInfo;
@@ -14,7 +14,7 @@ pub struct Region {
     /// Region name, such as `us-east-1`.
     pub name: Text,
     /// Zone names, sorted; empty when unknown.
-    pub zones: Vec<Text>,
+    pub zones: Vec<Zone>,
     /// Spot price in thousandths of the on-demand price where no spot price is known; `None` when
     /// the region has no share.
     pub spot_per_mille: Option<i64>,
@@ -34,7 +34,7 @@ pub struct Snapshot {
 /// One instance type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TypeEntry {
-    pub(super) name: Text,
+    pub(super) name: InstanceTypeName,
     /// Labels that do not depend on NodeClass, region or offering.
     pub(super) labels: Row,
     pub(super) hardware: Hardware,
@@ -85,19 +85,19 @@ impl Snapshot {
 
     /// The zones of `region`, sorted; empty when the region or its zones are not known.
     #[must_use]
-    pub fn zones(&self, region: &str) -> &[Text] {
+    pub fn zones(&self, region: &str) -> &[Zone] {
         self.region_index(region).map_or(&[], |index| &self.regions[index].zones)
     }
 
     /// Region of `zone`.
     #[must_use]
-    pub fn region_of_zone(&self, zone: &str) -> Option<&Text> {
-        let has = |region: &&Region| region.zones.iter().any(|known| known.as_ref() == zone);
+    pub fn region_of_zone(&self, zone: &Zone) -> Option<&Text> {
+        let has = |region: &&Region| region.zones.contains(zone);
         self.regions.iter().find(has).map(|region| &region.name)
     }
 
     /// Names of all instance types, sorted.
-    pub fn type_names(&self) -> impl Iterator<Item = &Text> {
+    pub fn type_names(&self) -> impl Iterator<Item = &InstanceTypeName> {
         self.types.iter().map(|entry| &entry.name)
     }
 

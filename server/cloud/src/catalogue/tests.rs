@@ -7,9 +7,10 @@ mod nodeclass;
 mod overlays;
 mod vectors;
 
-use model::{CapacityType, InstanceType, Offering, Requirement, Requirements, Text};
+use model::node_class::NodeClassSettings;
+use model::{CapacityType, InstanceType, Offering, Requirement, Requirements, Zone};
 
-use super::{Built, NodeClassSettings, RegionOptions, Snapshot, build};
+use super::{Built, RegionOptions, Snapshot, build};
 
 const MIB: i64 = 1 << 20;
 
@@ -45,6 +46,6 @@ fn requirements(list: impl IntoIterator<Item = Requirement>) -> Requirements {
     list.into_iter().collect()
 }
 
-fn texts(list: &[&str]) -> Vec<Text> {
-    list.iter().map(|text| Text::from(*text)).collect()
+fn zones(names: &[&str]) -> Vec<Zone> {
+    names.iter().map(|name| Zone::from(*name)).collect()
 }

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use model::Timestamp;
+use model::{ClusterName, Timestamp};
 
 use super::SimulatedCloud;
 use crate::provider::{CloudError, CloudEvent, CloudProvider, Instance, LaunchOutcome, LaunchRequest, Owner};
@@ -53,7 +53,7 @@ impl CloudProvider for ClockedCloud {
         self.cloud().describe(id).cloned()
     }
 
-    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud(), self.now());
         cloud.check_listing(now)?;
         Ok(cloud.list(cluster, now).cloned().collect())

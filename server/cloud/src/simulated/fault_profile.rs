@@ -1,6 +1,6 @@
 //! Faults of the simulated cloud: scripted, random, or none.
 
-use model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, InstanceTypeName, Timestamp, Zone};
 
 use super::SeededRng;
 use crate::provider::Override;
@@ -85,9 +85,9 @@ impl FaultProfile {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct CapacityShortage {
     /// Name of the instance type.
-    pub instance_type: Option<Text>,
+    pub instance_type: Option<InstanceTypeName>,
     /// Name of the availability zone.
-    pub zone: Option<Text>,
+    pub zone: Option<Zone>,
     /// Spot, on-demand or reserved.
     pub capacity_type: Option<CapacityType>,
 }

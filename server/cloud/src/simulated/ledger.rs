@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{MicroUsd, Text, Timestamp};
+use model::{ClaimName, ClusterName, MicroUsd, Text, Timestamp};
 
 use crate::provider::Instance;
 
@@ -95,8 +95,8 @@ impl Ledger {
 
     /// NodeClaims (cluster, claim) with more than one launched instance.
     #[must_use]
-    pub fn duplicate_launches(&self) -> Vec<(Text, Text)> {
-        let mut counts: BTreeMap<(Text, Text), usize> = BTreeMap::new();
+    pub fn duplicate_launches(&self) -> Vec<(ClusterName, ClaimName)> {
+        let mut counts: BTreeMap<(ClusterName, ClaimName), usize> = BTreeMap::new();
         for entry in self.entries() {
             *counts.entry((entry.instance.cluster.clone(), entry.instance.claim.clone())).or_default() += 1;
         }

@@ -1,15 +1,15 @@
-use model::{CapacityType, Text, Timestamp};
+use model::{CapacityType, ClusterName, Text, Timestamp};
 
 use super::*;
 
 fn request(token: &str, types: &[&str]) -> LaunchRequest {
-    let option = |kind: &&str| Override { instance_type: Text::from(*kind), zone: Text::from("us-east-1a") };
+    let option = |kind: &&str| Override { instance_type: (*kind).into(), zone: "us-east-1a".into() };
     LaunchRequest {
         token: Text::from(token),
-        cluster: Text::from("c1"),
+        cluster: "c1".into(),
         cluster_uid: Text::from("uid-1"),
-        claim: Text::from("pool-abcde"),
-        pool: Text::from("pool"),
+        claim: "pool-abcde".into(),
+        pool: "pool".into(),
         node_class: Text::from("default"),
         capacity_type: CapacityType::Spot,
         overrides: types.iter().map(option).collect(),
@@ -37,7 +37,7 @@ fn a_cloud_that_ignores_tokens_launches_twice() {
     for _ in 0..2 {
         cloud.launch(&request("t", &["m5.large"]), Timestamp::from_millis(0)).unwrap();
     }
-    assert_eq!(cloud.ledger().duplicate_launches(), [(Text::from("c1"), Text::from("pool-abcde"))]);
+    assert_eq!(cloud.ledger().duplicate_launches(), [("c1".into(), "pool-abcde".into())]);
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn a_token_with_other_parameters_is_refused() {
 
 #[test]
 fn the_first_option_with_capacity_is_launched_and_earlier_ones_are_reported() {
-    let short = CapacityShortage { instance_type: Some(Text::from("m5.large")), ..CapacityShortage::default() };
+    let short = CapacityShortage { instance_type: Some("m5.large".into()), ..CapacityShortage::default() };
     let mut cloud = cloud(FaultProfile { shortages: vec![short], ..FaultProfile::default() });
     let outcome = cloud.launch(&request("t", &["m5.large", "c5.large"]), Timestamp::from_millis(0)).unwrap();
     assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
@@ -118,29 +118,31 @@ fn a_repeated_request_finds_the_instance_of_a_lost_response() {
 fn an_instance_is_terminated_for_its_own_cluster_only() {
     let mut cloud = cloud(FaultProfile::default());
     let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
-    let anew = Owner { cluster: "c1", uid: "uid-2" };
-    for stranger in [Owner { cluster: "c2", uid: "uid-1" }, Owner { cluster: "", uid: "uid-1" }, anew] {
+    let (own, other, none) = (ClusterName::from("c1"), ClusterName::from("c2"), ClusterName::default());
+    let anew = Owner { cluster: &own, uid: "uid-2" };
+    for stranger in [Owner { cluster: &other, uid: "uid-1" }, Owner { cluster: &none, uid: "uid-1" }, anew] {
         let refused = cloud.terminate_owned(stranger, &id, Timestamp::from_millis(10)).unwrap_err();
         assert!(matches!(&refused, CloudError::Foreign { id: of, .. } if *of == id), "{refused}");
         assert!(refused.to_string().contains("belongs to cluster \"c1"), "{refused}");
-        assert_eq!(cloud.list("c1", Timestamp::from_millis(10)).count(), 1);
+        assert_eq!(cloud.list(&own, Timestamp::from_millis(10)).count(), 1);
     }
     let message = cloud.terminate_owned(anew, &id, Timestamp::from_millis(10)).unwrap_err().to_string();
     assert!(message.contains("cluster \"c1 (UID uid-1)\", not to cluster \"c1 (UID uid-2)\""), "{message}");
-    cloud.terminate_owned(Owner { cluster: "c1", uid: "uid-1" }, &id, Timestamp::from_millis(10)).unwrap();
+    cloud.terminate_owned(Owner { cluster: &own, uid: "uid-1" }, &id, Timestamp::from_millis(10)).unwrap();
     assert_eq!(cloud.describe(&id).unwrap().state, InstanceState::ShuttingDown);
 }
 
 #[test]
 fn an_instance_or_a_caller_without_a_uid_is_foreign() {
     let mut cloud = cloud(FaultProfile::default());
+    let (own, other) = (ClusterName::from("c1"), ClusterName::from("c2"));
     for (tagged, asked, ours) in [("", "uid-1", false), ("uid-1", "", false), ("", "", false), ("uid-1", "uid-1", true)]
     {
         let token = format!("t-{tagged}-{asked}");
         let order = LaunchRequest { cluster_uid: Text::from(tagged), ..request(&token, &["x"]) };
         let id = cloud.launch(&order, Timestamp::from_millis(0)).unwrap().instance.id;
-        assert!(cloud.terminate_owned(Owner { cluster: "c2", uid: asked }, &id, Timestamp::from_millis(10)).is_err());
-        let ended = cloud.terminate_owned(Owner { cluster: "c1", uid: asked }, &id, Timestamp::from_millis(10));
+        assert!(cloud.terminate_owned(Owner { cluster: &other, uid: asked }, &id, Timestamp::from_millis(10)).is_err());
+        let ended = cloud.terminate_owned(Owner { cluster: &own, uid: asked }, &id, Timestamp::from_millis(10));
         assert_eq!(ended.is_ok(), ours, "{tagged:?} {asked:?}");
     }
 }
@@ -155,5 +157,5 @@ fn a_termination_is_reported_once_at_its_end() {
     // It would have booted at 60, but was shutting down since 10; it is terminated at 10 + 100.
     assert!(matches!(events.as_slice(), [CloudEvent::Terminated(_)]), "{events:?}");
     assert!(matches!(cloud.terminate(&id, Timestamp::from_millis(200)), Err(CloudError::NotFound { .. })));
-    assert_eq!(cloud.list("c1", Timestamp::from_millis(200)).count(), 0);
+    assert_eq!(cloud.list(&"c1".into(), Timestamp::from_millis(200)).count(), 0);
 }

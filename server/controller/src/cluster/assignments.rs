@@ -5,8 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::PodKey;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, NodeName, PodKey, Text, Timestamp};
 
 /// How long kube-scheduler may take to bind a pod once its node is initialized: twice Karpenter's
 /// longest batch window (Karpenter: nomination).
@@ -16,18 +15,27 @@ pub const NOMINATION_WINDOW: Millis = Millis::from_secs(20);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// The machine of this NodeClaim, with or without Node.
-    Claim(Text),
+    Claim(ClaimName),
     /// This Node.
-    Node(Text),
+    Node(NodeName),
 }
 
 impl Target {
     /// The NodeClaim, if the target is one.
     #[must_use]
-    pub fn claim(&self) -> Option<&Text> {
+    pub fn claim(&self) -> Option<&ClaimName> {
         match self {
             Self::Claim(claim) => Some(claim),
             Self::Node(_) => None,
+        }
+    }
+
+    /// Name of the NodeClaim or Node.
+    #[must_use]
+    pub fn name(&self) -> &Text {
+        match self {
+            Self::Claim(claim) => claim.as_text(),
+            Self::Node(node) => node.as_text(),
         }
     }
 }
@@ -131,7 +139,7 @@ impl Assignments {
     }
 
     /// Sets the expiry of the assignments to `claim`, whose machine is initialized.
-    pub fn expire_claim_at(&mut self, claim: &Text, until: Timestamp) {
+    pub fn expire_claim_at(&mut self, claim: &ClaimName, until: Timestamp) {
         let target = Target::Claim(claim.clone());
         for assignment in self.by_pod.values_mut().filter(|assignment| assignment.target == target) {
             assignment.until.get_or_insert(until);

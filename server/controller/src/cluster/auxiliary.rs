@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::external_autoscalers::AutoscalerRecord;
 use super::node_class::ClassRecord;
 use super::pdb::PodBudgetRecord;
-use super::record::{PodKey, PodRecord};
+use super::record::PodRecord;
 use super::state::ClusterState;
-use model::{Millis, Text, Timestamp};
+use model::{Millis, NodeName, PodKey, Text, Timestamp};
 
 /// An object that the agent or the server cannot read or watch. Decisions for the rest of the cluster are unaffected.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct ProblemRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AttachRecord {
     /// Name of the CSINode, which is that of the Node.
-    pub node: Text,
+    pub node: NodeName,
     /// Limit of each driver, as (driver, volumes).
     pub limits: Vec<(Text, i64)>,
 }
@@ -37,7 +37,7 @@ pub(super) struct AuxiliaryRecords {
     /// Reason of each problem, by object.
     pub(super) problems: BTreeMap<Text, Text>,
     /// Attach limits by node.
-    pub(super) attach: BTreeMap<Text, Vec<(Text, i64)>>,
+    pub(super) attach: BTreeMap<NodeName, Vec<(Text, i64)>>,
     /// Pending pods for which Cluster Autoscaler triggered a scale-up, by time; index of `pods`.
     pub(super) external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
     /// How long such pods are not planned.

@@ -3,10 +3,10 @@
 //! feasible.
 
 use super::assignments::{NOMINATION_WINDOW, Target};
-use super::record::{NodeRecord, PodKey};
+use super::record::NodeRecord;
 use super::state::ClusterState;
 use model::taints::first_untolerated;
-use model::{Resources, Text, Timestamp};
+use model::{NodeName, PodKey, Resources, Timestamp};
 
 impl ClusterState {
     /// Extends the assignments of pods that wait for their eviction and still fit their target.
@@ -23,7 +23,7 @@ impl ClusterState {
 
     /// Removes the assignment of `pod`. When it was evicted from a terminating node, its successor
     /// needs the capacity.
-    pub(super) fn release_assignment(&mut self, pod: &PodKey, former_node: Option<&Text>, now: Timestamp) {
+    pub(super) fn release_assignment(&mut self, pod: &PodKey, former_node: Option<&NodeName>, now: Timestamp) {
         if former_node.is_some_and(|node| self.is_node_leaving(node)) {
             self.assignments.hand_to_successor(pod, now + NOMINATION_WINDOW);
         } else {
@@ -32,7 +32,7 @@ impl ClusterState {
     }
 
     /// Whether the Node is terminating, or was deleted before its pods.
-    fn is_node_leaving(&self, node: &Text) -> bool {
+    fn is_node_leaving(&self, node: &NodeName) -> bool {
         self.node(node).is_none() || self.is_node_terminating(node)
     }
 

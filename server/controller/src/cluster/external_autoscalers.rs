@@ -2,7 +2,7 @@
 
 use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
-use model::{Millis, Text, Timestamp};
+use model::{Millis, NodeName, Text, Timestamp};
 
 /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it. Longer than
 /// a node usually takes to join, shorter than Cluster Autoscaler's own timeout
@@ -58,7 +58,7 @@ impl ClusterState {
 
     /// The existing node that kube-scheduler nominated for `pod`, unless that node is terminating.
     #[must_use]
-    pub fn nominated_node<'p>(&self, pod: &'p PodRecord) -> Option<&'p Text> {
+    pub fn nominated_node<'p>(&self, pod: &'p PodRecord) -> Option<&'p NodeName> {
         let waits = pod.node.is_none() && !pod.is_terminal();
         pod.nominated.as_ref().filter(|node| waits && self.node(node).is_some() && !self.is_node_terminating(node))
     }

@@ -4,8 +4,8 @@ use super::auxiliary::{AttachRecord, ProblemRecord};
 use super::external_autoscalers::AutoscalerRecord;
 use super::node_class::ClassRecord;
 use super::pdb::PodBudgetRecord;
-use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord};
-use model::Text;
+use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodRecord, PoolRecord};
+use model::{ClaimName, NodeName, PodKey, PoolName, Text};
 
 /// A decoded fact from the cluster's agent.
 #[derive(Debug, Clone, PartialEq)]
@@ -86,11 +86,11 @@ pub enum Key {
     /// A pod.
     Pod(PodKey),
     /// A Node.
-    Node(Text),
+    Node(NodeName),
     /// A NodeClaim.
-    Claim(Text),
+    Claim(ClaimName),
     /// A NodePool.
-    Pool(Text),
+    Pool(PoolName),
     /// A DaemonSet, by namespace and name.
     Daemon(Text, Text),
     /// A namespace.
@@ -100,7 +100,7 @@ pub enum Key {
     /// An EC2NodeClass.
     Class(Text),
     /// The attach limits of a node.
-    Attach(Text),
+    Attach(NodeName),
     /// Another autoscaler.
     Autoscaler(Text),
     /// A problem, by its object.

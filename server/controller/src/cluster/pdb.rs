@@ -2,7 +2,7 @@
 
 use super::record::PodRecord;
 use super::state::ClusterState;
-use model::{LabelSelector, Labels, Text, Timestamp};
+use model::{LabelSelector, Labels, NodeName, Text, Timestamp};
 
 /// A PodDisruptionBudget.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl ClusterState {
 
     /// Why pods on `node` cannot be evicted at `now`: one sentence for each blocked pod, ordered by pod.
     #[must_use]
-    pub fn drain_blockers(&self, node: &Text, now: Timestamp) -> Vec<String> {
+    pub fn drain_blockers(&self, node: &NodeName, now: Timestamp) -> Vec<String> {
         let leaving = self.pods_on(node).filter(|pod| !pod.terminating && pod.daemon.is_none() && !pod.mirror);
         leaving.filter_map(|pod| self.eviction_blocker(pod, now)).collect()
     }

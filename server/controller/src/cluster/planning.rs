@@ -16,8 +16,8 @@ use super::state::ClusterState;
 use model::input::{PlanningInput, Policy};
 use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
 use model::{
-    BoundPod, DaemonSet, Effect, Labels, Node, NodePool, NodeStage, NotReady, Pod, PodShape, Resources, Taint, Text,
-    Timestamp, VolumeAlternatives,
+    BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeStage, NotReady, Pod, PodShape, PoolName,
+    Resources, Taint, Text, Timestamp, VolumeAlternatives,
 };
 
 /// Taint of a Node that is not registered yet.
@@ -115,14 +115,16 @@ impl ClusterState {
     }
 
     fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
-        let mut assigned: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
+        let mut assigned: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
         for (key, assignment) in self.assignments.iter() {
             let name = match &assignment.target {
-                Target::Claim(claim) => self.node_of_claim(claim).map_or(claim, |node| &node.name),
-                Target::Node(node) => node,
+                Target::Claim(claim) => {
+                    self.node_of_claim(claim).map_or_else(|| NodeName::from(claim.as_text()), |node| node.name.clone())
+                }
+                Target::Node(node) => node.clone(),
             };
             if let Some(pod) = self.pod(key) {
-                assigned.entry(name.clone()).or_default().push(pod);
+                assigned.entry(name).or_default().push(pod);
             }
         }
         for pod in self.nominated_pods().filter(|pod| self.assignments.get(&pod.key).is_none()) {
@@ -148,7 +150,7 @@ impl ClusterState {
     /// Non-terminal pods on each of these nodes, by namespace and name: one pass over all pods
     /// costs far less than a lookup for each node.
     fn bound_pods(&self, nodes: &[Node]) -> Vec<Vec<&PodRecord>> {
-        let places: FxHashMap<&Text, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
+        let places: FxHashMap<&NodeName, usize> = nodes.iter().enumerate().map(|(at, node)| (&node.name, at)).collect();
         let mut bound = vec![Vec::new(); nodes.len()];
         for pod in self.pods().filter(|pod| !pod.is_terminal()) {
             if let Some(at) = pod.node.as_ref().and_then(|node| places.get(node)) {
@@ -160,10 +162,10 @@ impl ClusterState {
 
     fn node_of_record(&self, node: &NodeRecord) -> Node {
         let claim = self.claim_of_node(node);
-        let pool = node.labels.get(NODEPOOL).or(claim.map(|claim| &claim.pool)).cloned();
+        let pool = node.labels.get(NODEPOOL).map(PoolName::from).or_else(|| claim.map(|claim| claim.pool.clone()));
         let initialized = pool.is_none() || node.is_initialized();
         let mut labels = node.labels.clone();
-        labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());
+        labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.as_text().clone());
         // Until a node is initialized, it is planned as it will be: with the taints and resources of its NodeClaim.
         let mut taints = node.taints.clone();
         if !initialized {
@@ -198,10 +200,10 @@ impl ClusterState {
 
     fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {
         let mut labels = claim.labels.clone();
-        labels.insert(Text::from(HOSTNAME), claim.name.clone());
+        labels.insert(Text::from(HOSTNAME), claim.name.as_text().clone());
         let terminating = claim.deleting || self.is_marked_for_deletion(&claim.name);
         Node {
-            name: claim.name.clone(),
+            name: NodeName::from(claim.name.as_text()),
             pool: Some(claim.pool.clone()),
             labels,
             taints: claim.taints.clone(),

@@ -1,28 +1,12 @@
 //! Facts of single objects, reduced to what scheduling and the node lifecycle need.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::condition_digest::ConditionDigest;
 use model::{
-    DisruptionPolicy, Labels, Millis, NodePool, PodShape, Requirements, Resources, Taint, Text, Timestamp,
-    VolumeAlternatives,
+    ClaimName, DisruptionPolicy, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName, ProviderId,
+    Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
 };
-
-/// Namespace and name of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct PodKey {
-    /// `metadata.namespace`.
-    pub namespace: Text,
-    /// `metadata.name`.
-    pub name: Text,
-}
-
-impl fmt::Display for PodKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.namespace, self.name)
-    }
-}
 
 /// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -73,12 +57,12 @@ pub struct PodRecord {
     /// What its volumes require of the node.
     pub volumes: Option<Arc<VolumeAlternatives>>,
     /// `spec.nodeName`.
-    pub node: Option<Text>,
+    pub node: Option<NodeName>,
     /// `status.nominatedNodeName` set by kube-scheduler or another component: it reserved that
     /// node.
-    pub nominated: Option<Text>,
+    pub nominated: Option<NodeName>,
     /// `status.nominatedNodeName` set by this server.
-    pub own_nomination: Option<Text>,
+    pub own_nomination: Option<NodeName>,
     /// `status.phase`.
     pub phase: PodPhase,
     /// It has a deletion timestamp.
@@ -207,9 +191,9 @@ impl PodRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct NodeRecord {
     /// Name.
-    pub name: Text,
+    pub name: NodeName,
     /// `spec.providerID`, empty when unset.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `spec.taints`.
@@ -236,9 +220,9 @@ pub struct NodeRecord {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClaimRecord {
     /// Name.
-    pub name: Text,
+    pub name: ClaimName,
     /// NodePool of the NodeClaim.
-    pub pool: Text,
+    pub pool: PoolName,
     /// EC2NodeClass of the NodePool.
     pub node_class: Text,
     /// Labels that its Node will have.
@@ -252,7 +236,7 @@ pub struct ClaimRecord {
     /// Sum of the requests of its planned pods and daemons.
     pub requests: Resources,
     /// `status.providerID`, empty until it is launched.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.
@@ -277,7 +261,7 @@ pub struct ClaimRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchedFacts {
     /// Provider id of the instance.
-    pub provider_id: Text,
+    pub provider_id: ProviderId,
     /// Labels that the launch determined: type, zone, capacity type, and those of the type in the
     /// catalogue.
     pub labels: Labels,

@@ -7,11 +7,9 @@ use rustc_hash::FxHashMap;
 use super::assignments::{Assignments, Target};
 use super::auxiliary::{AttachRecord, AuxiliaryRecords};
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
-use super::record::{
-    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodKey, PodRecord, PoolRecord,
-};
+use super::record::{ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord};
 
-use model::{Labels, Text, Timestamp};
+use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. Hash tables are used for lookups only and never iterated, so that
 /// iteration order is deterministic.
@@ -21,13 +19,13 @@ pub struct ClusterState {
     /// When a snapshot was accepted since the agent connected.
     synced: Option<Timestamp>,
     pods: BTreeMap<PodKey, PodRecord>,
-    nodes: BTreeMap<Text, NodeRecord>,
-    claims: BTreeMap<Text, ClaimRecord>,
-    pools: BTreeMap<Text, PoolRecord>,
+    nodes: BTreeMap<NodeName, NodeRecord>,
+    claims: BTreeMap<ClaimName, ClaimRecord>,
+    pools: BTreeMap<PoolName, PoolRecord>,
     daemons: BTreeMap<(Text, Text), DaemonRecord>,
     namespaces: BTreeMap<Text, Labels>,
     /// Non-terminal pods of each node; index of `pods`.
-    pods_by_node: FxHashMap<Text, BTreeSet<PodKey>>,
+    pods_by_node: FxHashMap<NodeName, BTreeSet<PodKey>>,
     /// Unschedulable pods; index of `pods`. With the pods of terminating nodes they are all that
     /// planning may have to place, however many pods run.
     unplaced: BTreeSet<PodKey>,
@@ -40,23 +38,23 @@ pub struct ClusterState {
     /// Number of workload pods that are not bound; derived from `pods`.
     pending_pods: usize,
     /// Number of non-terminal pods on each node, without DaemonSet pods; derived from `pods`.
-    non_daemon_pods: FxHashMap<Text, usize>,
+    non_daemon_pods: FxHashMap<NodeName, usize>,
     /// Nodes and NodeClaims with a deletion timestamp; indices of `nodes` and `claims`.
-    deleting_nodes: BTreeSet<Text>,
-    deleting_claims: BTreeSet<Text>,
+    deleting_nodes: BTreeSet<NodeName>,
+    deleting_claims: BTreeSet<ClaimName>,
     /// NodeClaims by provider id; index of `claims` and `assumed_claims`.
-    claim_by_provider: FxHashMap<Text, Text>,
+    claim_by_provider: FxHashMap<ProviderId, ClaimName>,
     /// Nodes by provider id; index of `nodes`.
-    node_by_provider: FxHashMap<Text, Text>,
+    node_by_provider: FxHashMap<ProviderId, NodeName>,
     /// When a pod other than a DaemonSet's was last bound, ended or deleted, or the node was
     /// initialized; by node.
-    last_pod_event: FxHashMap<Text, Timestamp>,
+    last_pod_event: FxHashMap<NodeName, Timestamp>,
     /// Nodes with a pod event since the last [`ClusterState::take_pod_events`].
-    pod_events: BTreeSet<Text>,
+    pod_events: BTreeSet<NodeName>,
     /// Decided NodeClaims that the cluster does not show yet; written by the controller.
-    assumed_claims: BTreeMap<Text, ClaimRecord>,
+    assumed_claims: BTreeMap<ClaimName, ClaimRecord>,
     /// NodeClaims whose termination has begun; written by the controller.
-    marked_for_deletion: BTreeSet<Text>,
+    marked_for_deletion: BTreeSet<ClaimName>,
     /// Budgets, node classes, attach limits, other autoscalers.
     pub(super) auxiliary: AuxiliaryRecords,
     /// Assignments of pods; written by the controller, removed by observations.
@@ -99,7 +97,7 @@ impl ClusterState {
 
     fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
         // Missing objects are deleted first, and pods inserted last: their indices refer to Nodes and NodeClaims.
-        let known: BTreeSet<Text> = self.nodes.keys().cloned().collect();
+        let known: BTreeSet<NodeName> = self.nodes.keys().cloned().collect();
         let gone: Vec<Key> = self.keys_missing_from(&snapshot);
         for key in &gone {
             self.delete(key, now);
@@ -135,7 +133,7 @@ impl ClusterState {
     /// from the NodeClaim's status (or the time of its initialization), unless a pod on it started
     /// later. Otherwise a restarted process would make every node wait for `consolidateAfter`
     /// again.
-    fn restore_pod_event_times(&mut self, known: &BTreeSet<Text>, now: Timestamp) {
+    fn restore_pod_event_times(&mut self, known: &BTreeSet<NodeName>, now: Timestamp) {
         let first = self.nodes.values().filter(|node| !known.contains(&node.name));
         let dates = first.filter_map(|node| {
             let claim = self.claim_of_node(node)?;
@@ -144,7 +142,7 @@ impl ClusterState {
                 self.pods_on(&node.name).filter(|pod| pod.daemon.is_none()).filter_map(|pod| pod.started).max();
             Some((node.name.clone(), started.map_or(recorded, |started| started.max(recorded)).min(now)))
         });
-        let dates: Vec<(Text, Timestamp)> = dates.collect();
+        let dates: Vec<(NodeName, Timestamp)> = dates.collect();
         self.last_pod_event.extend(dates);
         self.pod_events.retain(|node| known.contains(node));
     }
@@ -183,9 +181,9 @@ impl ClusterState {
 
     fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {
         let pods: BTreeSet<&PodKey> = snapshot.pods.iter().map(|pod| &pod.key).collect();
-        let nodes: BTreeSet<&Text> = snapshot.nodes.iter().map(|node| &node.name).collect();
-        let claims: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
-        let pools: BTreeSet<&Text> = snapshot.pools.iter().map(|pool| &pool.pool.name).collect();
+        let nodes: BTreeSet<&NodeName> = snapshot.nodes.iter().map(|node| &node.name).collect();
+        let claims: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        let pools: BTreeSet<&PoolName> = snapshot.pools.iter().map(|pool| &pool.pool.name).collect();
         let daemons: BTreeSet<(&Text, &Text)> = snapshot.daemons.iter().map(|d| (&d.namespace, &d.name)).collect();
         let namespaces: BTreeSet<&Text> = snapshot.namespaces.iter().map(|namespace| &namespace.name).collect();
         let missing_pods = self.pods.keys().filter(|key| !pods.contains(key)).cloned().map(Key::Pod);
@@ -410,7 +408,7 @@ impl ClusterState {
     }
 
     /// Sets the expected resources of an observed NodeClaim that is not launched yet.
-    pub fn set_expected_resources(&mut self, claim: &Text, expected: &ClaimRecord) {
+    pub fn set_expected_resources(&mut self, claim: &ClaimName, expected: &ClaimRecord) {
         self.version += 1;
         if let Some(claim) = self.claims.get_mut(claim).filter(|claim| claim.provider_id.is_empty()) {
             claim.capacity = expected.capacity.clone();
@@ -419,7 +417,7 @@ impl ClusterState {
     }
 
     /// Records the facts of a launched instance, ahead of the NodeClaim's status.
-    pub fn record_launch(&mut self, claim: &Text, facts: &LaunchedFacts) {
+    pub fn record_launch(&mut self, claim: &ClaimName, facts: &LaunchedFacts) {
         self.version += 1;
         let found = self.claims.get_mut(claim).or_else(|| self.assumed_claims.get_mut(claim));
         let Some(claim) = found else { return };
@@ -431,7 +429,7 @@ impl ClusterState {
     }
 
     /// Removes an assumed NodeClaim and its assignments. An observed one is kept.
-    pub fn forget_claim(&mut self, name: &Text) {
+    pub fn forget_claim(&mut self, name: &ClaimName) {
         self.version += 1;
         if let Some(claim) = self.assumed_claims.remove(name) {
             self.claim_by_provider.remove(&claim.provider_id);
@@ -442,7 +440,7 @@ impl ClusterState {
 
     /// Marks a NodeClaim for deletion: its capacity does not count any more, and its pods are
     /// planned again.
-    pub fn mark_for_deletion(&mut self, claim: &Text) {
+    pub fn mark_for_deletion(&mut self, claim: &ClaimName) {
         self.version += 1;
         self.marked_for_deletion.insert(claim.clone());
         self.assignments.remove_target(&Target::Claim(claim.clone()));
@@ -452,20 +450,20 @@ impl ClusterState {
     }
 
     /// Cancels the deletion of a NodeClaim: its capacity counts again.
-    pub fn unmark_for_deletion(&mut self, claim: &Text) {
+    pub fn unmark_for_deletion(&mut self, claim: &ClaimName) {
         self.version += 1;
         self.marked_for_deletion.remove(claim);
     }
 
     /// Whether the NodeClaim is marked for deletion.
     #[must_use]
-    pub fn is_marked_for_deletion(&self, claim: &Text) -> bool {
+    pub fn is_marked_for_deletion(&self, claim: &ClaimName) -> bool {
         self.marked_for_deletion.contains(claim)
     }
 
     /// Whether the Node or its NodeClaim has a deletion timestamp or is marked for deletion.
     #[must_use]
-    pub fn is_node_terminating(&self, node: &Text) -> bool {
+    pub fn is_node_terminating(&self, node: &NodeName) -> bool {
         let Some(record) = self.nodes.get(node) else { return false };
         record.deleting
             || self
@@ -475,13 +473,13 @@ impl ClusterState {
 
     /// The NodeClaim of that name, observed or assumed.
     #[must_use]
-    pub fn claim(&self, name: &Text) -> Option<&ClaimRecord> {
+    pub fn claim(&self, name: &ClaimName) -> Option<&ClaimRecord> {
         self.claims.get(name).or_else(|| self.assumed_claims.get(name))
     }
 
     /// Whether the cluster shows this NodeClaim.
     #[must_use]
-    pub fn is_claim_observed(&self, name: &Text) -> bool {
+    pub fn is_claim_observed(&self, name: &ClaimName) -> bool {
         self.claims.contains_key(name)
     }
 
@@ -504,13 +502,13 @@ impl ClusterState {
 
     /// The Node of a NodeClaim.
     #[must_use]
-    pub fn node_of_claim(&self, claim: &Text) -> Option<&NodeRecord> {
+    pub fn node_of_claim(&self, claim: &ClaimName) -> Option<&NodeRecord> {
         self.node_of_machine(&self.claim(claim)?.provider_id)
     }
 
     /// The Node with this provider id.
     #[must_use]
-    pub fn node_of_machine(&self, provider_id: &Text) -> Option<&NodeRecord> {
+    pub fn node_of_machine(&self, provider_id: &ProviderId) -> Option<&NodeRecord> {
         self.nodes.get(self.node_by_provider.get(provider_id)?)
     }
 
@@ -554,7 +552,7 @@ impl ClusterState {
 
     /// Number of non-terminal pods on `node`, without DaemonSet pods.
     #[must_use]
-    pub fn non_daemon_pods_on(&self, node: &Text) -> usize {
+    pub fn non_daemon_pods_on(&self, node: &NodeName) -> usize {
         self.non_daemon_pods.get(node).copied().unwrap_or(0)
     }
 
@@ -570,7 +568,7 @@ impl ClusterState {
 
     /// NodeClaims with a deletion timestamp, or whose Node has one.
     #[must_use]
-    pub fn claims_being_deleted(&self) -> BTreeSet<&Text> {
+    pub fn claims_being_deleted(&self) -> BTreeSet<&ClaimName> {
         let nodes = self.deleting_nodes.iter().filter_map(|name| self.nodes.get(name));
         let of_nodes = nodes.filter_map(|node| self.claim_of_node(node)).map(|claim| &claim.name);
         self.deleting_claims.iter().chain(of_nodes).collect()
@@ -602,7 +600,7 @@ impl ClusterState {
     }
 
     /// Non-terminal pods on `node`, by namespace and name.
-    pub fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
+    pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &PodRecord> {
         self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
     }
 
@@ -613,7 +611,7 @@ impl ClusterState {
 
     /// The Node of that name.
     #[must_use]
-    pub fn node(&self, name: &Text) -> Option<&NodeRecord> {
+    pub fn node(&self, name: &NodeName) -> Option<&NodeRecord> {
         self.nodes.get(name)
     }
 
@@ -624,7 +622,7 @@ impl ClusterState {
 
     /// The NodePool of that name.
     #[must_use]
-    pub fn pool(&self, name: &Text) -> Option<&PoolRecord> {
+    pub fn pool(&self, name: &PoolName) -> Option<&PoolRecord> {
         self.pools.get(name)
     }
 
@@ -640,20 +638,20 @@ impl ClusterState {
     }
 
     /// Nodes with a pod event since the last call.
-    pub fn take_pod_events(&mut self) -> BTreeSet<Text> {
+    pub fn take_pod_events(&mut self) -> BTreeSet<NodeName> {
         std::mem::take(&mut self.pod_events)
     }
 
     /// When a pod other than a DaemonSet's was last bound to `node`, ended or was deleted there, or
     /// the node was initialized; before this process, the time in its NodeClaim.
     #[must_use]
-    pub fn last_pod_event(&self, node: &Text) -> Option<Timestamp> {
+    pub fn last_pod_event(&self, node: &NodeName) -> Option<Timestamp> {
         self.last_pod_event.get(node).copied()
     }
 }
 
 /// Adds `name` to `names` if `wanted`, and removes it otherwise.
-fn set_membership(names: &mut BTreeSet<Text>, name: &Text, wanted: bool) {
+fn set_membership<N: Clone + Ord>(names: &mut BTreeSet<N>, name: &N, wanted: bool) {
     if wanted {
         names.insert(name.clone());
     } else {
@@ -684,7 +682,7 @@ fn update_index(
 /// The parts of a pod that concern its node.
 #[derive(PartialEq, Eq)]
 struct PodPlacement {
-    node: Option<Text>,
+    node: Option<NodeName>,
     terminating: bool,
     uid: Text,
 }

@@ -6,14 +6,19 @@ use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, Pool
 use super::{ClusterState, Object, Observation};
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use model::pool::OptInRules;
-use model::{Budget, BudgetLimit, DisruptionPolicy};
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Millis, NodePool, Offering, PodShape, Requirements,
-    Resources, Text, Timestamp,
+    Budget, BudgetLimit, CapacityType, Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, Labels, MicroUsd,
+    Millis, NodeName, NodePool, Offering, PodKey, PodShape, ProviderId, Requirements, Resources, Timestamp,
 };
 
-pub(crate) fn text(value: &str) -> Text {
-    Text::from(value)
+/// `value` as a text, or as a name of the type that its place requires.
+pub(crate) fn text<T: for<'v> From<&'v str>>(value: &str) -> T {
+    T::from(value)
+}
+
+/// The key of the pod `name` in the namespace `default`.
+pub(crate) fn key(name: &str) -> PodKey {
+    PodKey { namespace: text("default"), name: text(name) }
 }
 
 pub(crate) fn cpu(millis: i64) -> Resources {
@@ -32,7 +37,7 @@ fn instance_type(vcpu: i64) -> InstanceType {
         labels: Labels::new(),
     };
     InstanceType {
-        name: Text::from(format!("t.{vcpu}")),
+        name: InstanceTypeName::from(format!("t.{vcpu}")),
         labels: Requirements::new(),
         capacity: amounts.clone(),
         allocatable: amounts,
@@ -79,7 +84,7 @@ pub(crate) fn claim(name: &str) -> ClaimRecord {
         name: text(name),
         pool: text("p"),
         node_class: text("default"),
-        provider_id: Text::from(format!("aws:///z/i-{name}")),
+        provider_id: ProviderId::from(format!("aws:///z/i-{name}")),
         labels: labels(&[(INSTANCE_TYPE, "t.2"), (ZONE, "z"), (CAPACITY_TYPE, "spot"), (NODEPOOL, "p")]),
         capacity: amounts.clone(),
         allocatable: amounts,
@@ -94,7 +99,7 @@ pub(crate) fn node(name: &str) -> NodeRecord {
     let mut all = claim.labels.clone();
     all.extend(labels(&[(REGISTERED, "true"), (INITIALIZED, "true")]));
     NodeRecord {
-        name: Text::from(format!("n-{name}")),
+        name: NodeName::from(format!("n-{name}")),
         provider_id: claim.provider_id,
         labels: all,
         ready: true,
@@ -116,7 +121,7 @@ pub(crate) fn pod(name: &str, millis: i64) -> PodRecord {
 
 /// The pod, running on the node of `machine`.
 pub(crate) fn bound_to(machine: &str, pod: PodRecord) -> PodRecord {
-    let node = Some(Text::from(format!("n-{machine}")));
+    let node = Some(NodeName::from(format!("n-{machine}")));
     PodRecord {
         node,
         phase: PodPhase::Running,

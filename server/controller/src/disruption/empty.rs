@@ -10,7 +10,7 @@ use crate::Removal;
 use crate::cluster::assignments::Target;
 use crate::cluster::{ClusterState, NodeRecord, PodRecord, PoolRecord};
 use model::disruption_policy::DisruptionReason;
-use model::{Text, Timestamp};
+use model::{ClaimName, NodeName, PoolName, Text, Timestamp};
 
 /// Result of the pass for empty nodes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -22,16 +22,16 @@ pub struct EmptyNodes {
     /// Number of empty nodes that budgets hold back.
     pub held_by_budget: usize,
     /// The same for each NodePool.
-    pub held_by_pool: BTreeMap<Text, usize>,
+    pub held_by_pool: BTreeMap<PoolName, usize>,
 }
 
 /// The machines that may be removed at `now`. `proposed` are NodeClaims whose removal is decided
 /// and not durable: they are not selected again and count against budgets.
 #[must_use]
-pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<Text>, now: Timestamp) -> EmptyNodes {
+pub fn empty_nodes(state: &ClusterState, proposed: &BTreeSet<ClaimName>, now: Timestamp) -> EmptyNodes {
     let assigned = assigned_nodes(state);
     let mut found = EmptyNodes::default();
-    let mut by_pool: BTreeMap<Text, PoolNodes<'_>> = BTreeMap::new();
+    let mut by_pool: BTreeMap<PoolName, PoolNodes<'_>> = BTreeMap::new();
     // Every initialized node of a pool counts for its budgets, before any is selected.
     for node in state.nodes().filter(|node| node.is_initialized()) {
         let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
@@ -71,10 +71,10 @@ struct PoolNodes<'s> {
     total: usize,
     gone: usize,
     /// Empty nodes with their NodeClaim.
-    empty: Vec<(&'s NodeRecord, &'s Text)>,
+    empty: Vec<(&'s NodeRecord, &'s ClaimName)>,
 }
 
-fn assigned_nodes(state: &ClusterState) -> BTreeSet<Text> {
+fn assigned_nodes(state: &ClusterState) -> BTreeSet<NodeName> {
     let name = |target: &Target| match target {
         Target::Node(node) => Some(node.clone()),
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
@@ -95,7 +95,7 @@ fn consolidatable_at(state: &ClusterState, pool: &PoolRecord, node: &NodeRecord)
     pool.disruption.consolidatable_from(state.last_pod_event(&node.name)?)
 }
 
-fn removal(node: &NodeRecord, claim: &Text, pool: &PoolRecord) -> Removal {
+fn removal(node: &NodeRecord, claim: &ClaimName, pool: &PoolRecord) -> Removal {
     let waited = pool.disruption.consolidate_after.unwrap_or_default().as_secs();
     let reason = format!(
         "node {} holds only DaemonSet pods and had no pod event for {waited} s, the consolidateAfter of NodePool {}",

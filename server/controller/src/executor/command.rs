@@ -1,7 +1,7 @@
 //! Effects to execute, their outcomes, and the order, timeout and repetition of each kind.
 
 use crate::{Effect, Event, Instruction};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
 
 /// Id of a command; the same for every try.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -43,7 +43,7 @@ pub(crate) fn mark_repeated(effect: &mut Effect) {
 }
 
 /// Cluster and subject that order effects; `None` for effects that may be executed concurrently.
-pub(crate) fn subject_key(effect: &Effect) -> Option<(Text, Text)> {
+pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
     let subject = match effect {
         // A read need not wait for commands in flight.
         Effect::RecordDecision(_) | Effect::Inspect { .. } => return None,
@@ -86,6 +86,6 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
 }
 
 /// Subject of effects about a NodeClaim.
-fn claim_subject(claim: &Text) -> Text {
+fn claim_subject(claim: &ClaimName) -> Text {
     Text::from(format!("nodeclaim/{claim}"))
 }

@@ -90,12 +90,12 @@ fn instruction_of(entry: &InFlight) -> Option<InstructionId> {
 
 #[cfg(test)]
 mod tests {
-    use model::ClusterId;
+    use model::ClusterName;
 
     use super::*;
 
     fn queued() -> InFlight {
-        let effect = Effect::CloseLaunch { cluster: ClusterId::from("blue"), claim: "m0".into() };
+        let effect = Effect::CloseLaunch { cluster: ClusterName::from("blue"), claim: "m0".into() };
         InFlight { effect, tries: 0, state: State::Queued }
     }
 

@@ -2,10 +2,7 @@ use crate::{Instruction, InstructionId};
 use model::{CapacityType, LaunchFailure};
 
 use super::*;
-
-fn text(value: &str) -> Text {
-    Text::from(value)
-}
+use crate::cluster::testing::text;
 
 fn terminate(claim: &str) -> Effect {
     let (cluster, cluster_uid) = (text("c1"), text("uid-1"));
@@ -85,7 +82,7 @@ fn the_commands_of_a_lost_cluster_are_dropped_and_their_answers_ignored() {
     assert_eq!(executor.start(delete("a", 2), Timestamp::from_millis(0)), None);
     let (terminated, _) = run(executor.start(terminate("b"), Timestamp::from_millis(0)));
     executor.handle_outcome(terminated, Ok(None), Timestamp::from_millis(0));
-    executor.forget_cluster("c1");
+    executor.forget_cluster(&text("c1"));
     assert_eq!((executor.pending_count(), executor.next_wakeup()), (0, None));
     assert_eq!(executor.observe(&acked(1), Timestamp::from_millis(1)), None);
 }

@@ -35,7 +35,7 @@ fn observe(controller: &mut SynchronousController, at: i64, observation: Observa
 /// The planner's last input, after a tick at `at`.
 fn at(controller: &mut SynchronousController, at: i64) -> String {
     controller.handle(Event::Tick, Timestamp::from_millis(at));
-    let error = controller.view("c").and_then(|view| view.last_error).unwrap_or_default();
+    let error = controller.view(&text("c")).and_then(|view| view.last_error).unwrap_or_default();
     error.strip_prefix("the plan failed the plan verifier: Placement: ").unwrap_or_default().to_owned()
 }
 
@@ -106,7 +106,7 @@ fn while_karpenter_is_active_no_pool_is_managed_and_each_has_a_reason() {
     };
     let annotated = why(", regardless of its annotation fleetwright.dev/managed");
     assert_eq!(at(&mut controller, 5_000), format!("a | annotated ({annotated}) plain ({})", why("")));
-    let left = controller.view("c").map(|view| view.unmanaged_pools).unwrap_or_default();
+    let left = controller.view(&text("c")).map(|view| view.unmanaged_pools).unwrap_or_default();
     assert_eq!(left, [(text("annotated"), text(&annotated)), (text("plain"), text(&why("")))]);
     observe(&mut controller, 6_000, karpenter(false));
     assert_eq!(at(&mut controller, 7_000), "a | annotated plain");

@@ -30,7 +30,7 @@ fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
 }
 
 fn instance(claim: &str, uid: &str) -> ListedInstance {
-    let provider_id = Text::from(format!("aws:///z/i-{claim}"));
+    let provider_id = ProviderId::from(format!("aws:///z/i-{claim}"));
     ListedInstance { provider_id, cluster_uid: text(uid), claim: text(claim), terminating: false }
 }
 
@@ -139,7 +139,7 @@ fn a_claim_whose_instance_two_listings_lack_is_deleted_when_an_inspection_confir
 fn a_ready_node_is_not_deleted_until_it_is_not_ready() {
     let (mut controller, effects) = lacked(true, Inspection::Unknown);
     assert!(removed(&effects).is_empty());
-    let held = controller.view("c").unwrap().guardrails.waiting_removals;
+    let held = controller.view(&text("c")).unwrap().guardrails.waiting_removals;
     assert_eq!(held.len(), 1);
     assert!(held[0].reason.contains("its Node is ready: check that they belong to the right account"), "{held:?}");
     let lost = NodeRecord { ready: false, ..node("m0") };
@@ -152,7 +152,7 @@ fn a_ready_node_is_not_deleted_until_it_is_not_ready() {
 #[test]
 fn an_instance_without_tags_is_counted_and_kept() {
     let (mut controller, _) = lacked(true, Inspection::Foreign);
-    let view = controller.view("c").unwrap();
+    let view = controller.view(&text("c")).unwrap();
     assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 0 });
     assert!(
         view.guardrails.waiting_removals[0].release.contains("fleetwright.dev/cluster=c"),
@@ -161,7 +161,7 @@ fn an_instance_without_tags_is_counted_and_kept() {
     );
     // The tags are restored.
     listed(&mut controller, 220, true, &[known()]);
-    let view = controller.view("c").unwrap();
+    let view = controller.view(&text("c")).unwrap();
     assert_eq!((view.anomalies, view.guardrails.waiting_removals.len()), (InstanceAnomalies::default(), 0));
 }
 
@@ -191,7 +191,7 @@ fn a_refused_termination_keeps_the_claim_and_is_retried() {
         _ => false,
     });
     assert!(sent, "an Event is recorded: {effects:?}");
-    let view = controller.view("c").unwrap();
+    let view = controller.view(&text("c")).unwrap();
     assert_eq!(view.anomalies, InstanceAnomalies { orphaned: 0, foreign: 1, termination_refused: 1 });
     assert!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(342_999))).is_empty());
     assert_eq!(ended(&controller.handle(Event::Tick, Timestamp::from_millis(343_000))), ["aws:///z/i-m0"]);
@@ -219,7 +219,7 @@ fn disabled_garbage_collection_collects_nothing() {
 
 /// The claims whose machines the cloud is asked about when so many of three launches are listed again and again after the
 /// cluster was taken over with none of their NodeClaims. No row is closed: an agent that shows nothing may have them all.
-fn recovered(listed_ones: &[&str], complete: bool) -> Vec<Text> {
+fn recovered(listed_ones: &[&str], complete: bool) -> Vec<ClaimName> {
     let launches = ["a", "b", "c"].map(|name| OpenLaunch {
         claim: text(name),
         attempt: 1,
@@ -253,8 +253,8 @@ fn recovered(listed_ones: &[&str], complete: bool) -> Vec<Text> {
 
 #[test]
 fn a_claim_deleted_with_its_instance_does_not_make_the_snapshot_suspicious() {
-    let none = Vec::<Text>::new;
+    let none = Vec::<ClaimName>::new;
     assert_eq!(recovered(&["a", "b", "c"], true), none(), "three of three: an operator has to confirm it");
-    assert_eq!(recovered(&["a", "b"], true), ["a", "b", "c"].map(text), "two of two");
+    assert_eq!(recovered(&["a", "b"], true), ["a", "b", "c"], "two of two");
     assert_eq!(recovered(&["a", "b"], false), none(), "the listing is incomplete");
 }

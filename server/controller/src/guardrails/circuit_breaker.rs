@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 
 use super::settings::CircuitBreakerRule;
-use model::{ClusterId, Timestamp};
+use model::{ClusterName, Timestamp};
 
 /// Number of clusters with failing launches from which on the breaker may engage for the fleet.
 const MIN_FAILING_CLUSTERS: usize = 2;
@@ -19,13 +19,13 @@ const MIN_FAILING_CLUSTERS: usize = 2;
 #[derive(Debug, Clone, Default)]
 pub struct CircuitBreaker {
     /// Time, cluster and whether the launch failed; oldest first.
-    outcomes: VecDeque<(Timestamp, ClusterId, bool)>,
+    outcomes: VecDeque<(Timestamp, ClusterName, bool)>,
     /// Counters of other replicas: time, machines that joined, launches that failed; oldest first.
     remote: VecDeque<(Timestamp, usize, usize)>,
     /// Since when the breaker is engaged for the fleet.
     fleet: Option<Timestamp>,
     /// Since when the breaker is engaged for single clusters.
-    clusters: BTreeMap<ClusterId, Timestamp>,
+    clusters: BTreeMap<ClusterName, Timestamp>,
     /// Whether the counts have changed since the last evaluation.
     changed: bool,
 }
@@ -52,7 +52,7 @@ impl OutcomeCount {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngagedBreaker {
     /// The cluster whose launches fail; `None` when removals are stopped in the fleet.
-    pub cluster: Option<ClusterId>,
+    pub cluster: Option<ClusterName>,
     /// Percentage of failed launches at which the breaker releases.
     pub release_percent: usize,
     /// Length of the window, in minutes.
@@ -74,13 +74,13 @@ impl fmt::Display for EngagedBreaker {
 
 impl CircuitBreaker {
     /// Records that a machine has joined its cluster.
-    pub fn record_success(&mut self, cluster: &ClusterId, now: Timestamp) {
+    pub fn record_success(&mut self, cluster: &ClusterName, now: Timestamp) {
         self.outcomes.push_back((now, cluster.clone(), false));
         self.changed = true;
     }
 
     /// Records that a launch failed, or that its machine did not join in time.
-    pub fn record_failure(&mut self, cluster: &ClusterId, now: Timestamp) {
+    pub fn record_failure(&mut self, cluster: &ClusterName, now: Timestamp) {
         self.outcomes.push_back((now, cluster.clone(), true));
         self.changed = true;
     }
@@ -99,7 +99,7 @@ impl CircuitBreaker {
     /// Machines that joined a cluster within the window and launches that failed, as counted by
     /// this process.
     #[must_use]
-    pub fn cluster_outcomes(&self, cluster: &ClusterId) -> (usize, usize) {
+    pub fn cluster_outcomes(&self, cluster: &ClusterName) -> (usize, usize) {
         let here = self.outcomes.iter().filter(|(_, of, _)| of == cluster);
         here.fold((0, 0), |(joined, failed), (_, _, one)| (joined + usize::from(!one), failed + usize::from(*one)))
     }
@@ -124,7 +124,7 @@ impl CircuitBreaker {
 
     fn evaluate_fleet(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
         let mut count = OutcomeCount::default();
-        let mut failing: BTreeSet<&ClusterId> = BTreeSet::new();
+        let mut failing: BTreeSet<&ClusterName> = BTreeSet::new();
         for (_, cluster, failed) in &self.outcomes {
             count = OutcomeCount { failed: count.failed + usize::from(*failed), all: count.all + 1 };
             failing.extend(failed.then_some(cluster));
@@ -145,12 +145,12 @@ impl CircuitBreaker {
     }
 
     fn evaluate_clusters(&mut self, rule: &CircuitBreakerRule, now: Timestamp) -> bool {
-        let mut counts: BTreeMap<ClusterId, OutcomeCount> = BTreeMap::new();
+        let mut counts: BTreeMap<ClusterName, OutcomeCount> = BTreeMap::new();
         for (_, cluster, failed) in &self.outcomes {
             let count = counts.entry(cluster.clone()).or_default();
             *count = OutcomeCount { failed: count.failed + usize::from(*failed), all: count.all + 1 };
         }
-        let before: Vec<ClusterId> = self.clusters.keys().cloned().collect();
+        let before: Vec<ClusterName> = self.clusters.keys().cloned().collect();
         self.clusters.retain(|cluster, _| counts.get(cluster).is_some_and(|count| !count.releases(rule)));
         for (cluster, _) in counts.iter().filter(|(_, count)| count.engages(rule)) {
             self.clusters.entry(cluster.clone()).or_insert(now);
@@ -171,7 +171,7 @@ impl CircuitBreaker {
 
     /// Why removals are stopped in `cluster`, if the breaker is engaged for it or for the fleet.
     #[must_use]
-    pub fn engaged(&self, rule: &CircuitBreakerRule, cluster: &ClusterId) -> Option<EngagedBreaker> {
+    pub fn engaged(&self, rule: &CircuitBreakerRule, cluster: &ClusterName) -> Option<EngagedBreaker> {
         self.engaged_since(cluster)?;
         Some(EngagedBreaker {
             cluster: self.fleet.is_none().then(|| cluster.clone()),
@@ -182,7 +182,7 @@ impl CircuitBreaker {
 
     /// Since when removals are stopped in `cluster`.
     #[must_use]
-    pub fn engaged_since(&self, cluster: &ClusterId) -> Option<Timestamp> {
+    pub fn engaged_since(&self, cluster: &ClusterName) -> Option<Timestamp> {
         self.fleet.into_iter().chain(self.clusters.get(cluster).copied()).min()
     }
 }

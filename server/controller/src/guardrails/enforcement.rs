@@ -2,14 +2,14 @@
 
 use super::rate_limits::{Population, RateLimitKind};
 use super::{Freeze, GuardrailsView, Hold, HoldReason};
-use crate::cluster::{ClusterState, PodKey, PodRecord, PoolRecord};
+use crate::cluster::{ClusterState, PodRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::view::PoolView;
 use crate::{PlannedMachine, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
-use model::{MicroUsd, Text, Timestamp};
+use model::{ClaimName, MicroUsd, PodKey, PoolName, Text, Timestamp};
 
 impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
@@ -34,9 +34,9 @@ impl ClusterController {
         let launch_backoff = &self.guardrails.launch_backoff;
         let mut waits = Vec::new();
         input.pods.retain(|pod| {
-            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
+            let key = pod.key();
             let Some(why) = launch_backoff.hold(&key, ctx.now) else { return true };
-            held.push(unplaced_pod(&key, &why));
+            held.push(unplaced_pod(key, &why));
             waits.push(why);
             false
         });
@@ -66,10 +66,8 @@ impl ClusterController {
         self.schedule_retry(&held, ctx);
         let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
         pods.sort_unstable();
-        let waiting = pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| {
-            let key = PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() };
-            unplaced_pod(&key, &held)
-        });
+        let waiting =
+            pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| unplaced_pod(pod.key(), &held));
         let waiting = waiting.collect();
         self.guardrails.held_launches = Some(held);
         waiting
@@ -110,24 +108,22 @@ impl ClusterController {
     }
 
     /// Counts a launched machine for each of its pods that is not bound yet.
-    pub fn count_launch_attempts(&mut self, claim: &Text, ctx: &Context<'_>) {
+    pub fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
-        for name in &planned.pods {
-            let Some((namespace, name)) = name.split_once('/') else { continue };
-            let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
-            if let Some(pod) = self.state.pod(&key).filter(|pod| lacks_node(&self.state, pod)) {
-                self.guardrails.launch_backoff.record(&ctx.settings.guardrails.launch_backoff, &key, &pod.uid, ctx.now);
+        for key in &planned.pods {
+            if let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) {
+                self.guardrails.launch_backoff.record(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, ctx.now);
             }
         }
     }
 
     /// Whether a decided launch from `pool` may still begin.
-    pub fn may_launch(&self, pool: &Text, ctx: &Context<'_>) -> bool {
+    pub fn may_launch(&self, pool: &PoolName, ctx: &Context<'_>) -> bool {
         self.guardrails.quarantine.is_none() && ctx.guardrails.freezes.for_pool(&self.cluster, pool).is_none()
     }
 
     /// Whether a decided removal may still begin.
-    pub fn may_remove(&self, claim: &Text, ctx: &Context<'_>) -> bool {
+    pub fn may_remove(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
         self.guardrails.quarantine.is_none()
             && ctx.guardrails.circuit_breaker.engaged_since(&self.cluster).is_none()
             && self.freeze_of(claim, ctx).is_none()
@@ -135,7 +131,7 @@ impl ClusterController {
     }
 
     /// The freeze that covers the NodePool of `claim`.
-    pub(crate) fn freeze_of<'c>(&self, claim: &Text, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
+    pub(crate) fn freeze_of<'c>(&self, claim: &ClaimName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
         let pool = self.machines.get(claim).map(|machine| &machine.pool);
         let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
         ctx.guardrails.freezes.for_pool(&self.cluster, pool)
@@ -179,7 +175,7 @@ impl ClusterController {
         }
     }
 
-    pub(crate) fn price_of(&self, claim: &Text) -> MicroUsd {
+    pub(crate) fn price_of(&self, claim: &ClaimName) -> MicroUsd {
         let instance = self.machines.get(claim).and_then(|machine| machine.instance.as_ref());
         instance.map_or(MicroUsd(0), |instance| instance.price)
     }
@@ -240,7 +236,7 @@ pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
     pod.node.as_ref().is_none_or(|node| state.is_node_terminating(node))
 }
 
-fn unplaced_pod(key: &PodKey, held: &Hold) -> UnplacedPod {
+fn unplaced_pod(pod: PodKey, held: &Hold) -> UnplacedPod {
     let reason = Reason { pool: None, code: ReasonCode::HeldBack, message: held.reason.to_string() };
-    UnplacedPod { pod: Text::from(key.to_string()), reasons: vec![reason] }
+    UnplacedPod { pod, reasons: vec![reason] }
 }

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use model::{ClusterId, Text, Timestamp};
+use model::{ClusterName, PoolName, Text, Timestamp};
 
 /// A freeze in force.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub struct Freeze {
     /// Id under which the freeze is removed.
     pub id: i64,
     /// The cluster; `None` freezes the fleet.
-    pub cluster: Option<ClusterId>,
+    pub cluster: Option<ClusterName>,
     /// The NodePool; `None` freezes all of them.
-    pub pool: Option<Text>,
+    pub pool: Option<PoolName>,
     /// Operator who set it.
     pub by: Text,
     /// Reason given by the operator.
@@ -27,14 +27,14 @@ pub struct Freeze {
 impl Freeze {
     /// Whether it covers `pool` of `cluster`; without a pool, whether it covers the whole cluster.
     #[must_use]
-    pub fn covers(&self, cluster: &ClusterId, pool: Option<&Text>) -> bool {
+    pub fn covers(&self, cluster: &ClusterName, pool: Option<&PoolName>) -> bool {
         let here = self.cluster.as_ref().is_none_or(|frozen| frozen == cluster);
         here && (self.pool.is_none() || self.pool.as_ref() == pool)
     }
 
     /// Whether it concerns any part of `cluster`.
     #[must_use]
-    pub fn concerns(&self, cluster: &ClusterId) -> bool {
+    pub fn concerns(&self, cluster: &ClusterName) -> bool {
         self.cluster.as_ref().is_none_or(|frozen| frozen == cluster)
     }
 }
@@ -80,12 +80,12 @@ impl Freezes {
 
     /// The freeze that covers `pool` of `cluster`.
     #[must_use]
-    pub fn for_pool(&self, cluster: &ClusterId, pool: &Text) -> Option<&Freeze> {
+    pub fn for_pool(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
         self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
     }
 
     /// Freezes that concern `cluster`.
-    pub fn for_cluster(&self, cluster: &ClusterId) -> impl Iterator<Item = &Freeze> {
+    pub fn for_cluster(&self, cluster: &ClusterName) -> impl Iterator<Item = &Freeze> {
         self.all.iter().filter(move |freeze| freeze.concerns(cluster))
     }
 }

@@ -9,8 +9,7 @@ use std::fmt;
 
 use super::settings::LaunchBackoffRule;
 use super::{Hold, HoldReason};
-use crate::cluster::PodKey;
-use model::{Millis, Text, Timestamp};
+use model::{Millis, PodKey, Text, Timestamp};
 
 /// Launch attempts for one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]

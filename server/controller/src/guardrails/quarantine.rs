@@ -41,7 +41,7 @@ use std::collections::BTreeSet;
 
 use super::settings::QuarantineRule;
 use crate::cluster::{ClusterSnapshot, ClusterState, Observation};
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClusterName, Millis, ProviderId, Timestamp};
 
 /// How long an operator's confirmation is valid. Two cloud listings, which detect orphaned
 /// machines, are less than that apart.
@@ -203,7 +203,7 @@ impl SuspectedLoss {
     pub fn quarantine_reason(
         &self,
         rule: &QuarantineRule,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         evidence: LossEvidence,
     ) -> QuarantineReason {
         let release = match (self.needs_operator(rule), rule.hold_for) {
@@ -248,7 +248,7 @@ pub struct Quarantine {
     /// State that the agent reports, not accepted.
     reported: Box<ClusterState>,
     /// Running machines in the first complete cloud listing since the start, by provider id.
-    running_instances: Option<BTreeSet<Text>>,
+    running_instances: Option<BTreeSet<ProviderId>>,
 }
 
 impl Quarantine {
@@ -305,7 +305,7 @@ impl Quarantine {
     }
 
     /// Records a complete cloud listing that was requested at `requested_at`.
-    pub fn record_listing(&mut self, requested_at: Timestamp, running: BTreeSet<Text>) {
+    pub fn record_listing(&mut self, requested_at: Timestamp, running: BTreeSet<ProviderId>) {
         if requested_at >= self.since && self.running_instances.is_none() {
             self.running_instances = Some(running);
         }
@@ -332,7 +332,7 @@ impl Quarantine {
     /// Whether a snapshot with the same loss may be accepted now. `known` are the managed machines
     /// that ran: provider id, and whether the machine had a Node.
     #[must_use]
-    pub fn can_accept(&self, rule: &QuarantineRule, known: &[(Text, bool)], now: Timestamp) -> bool {
+    pub fn can_accept(&self, rule: &QuarantineRule, known: &[(ProviderId, bool)], now: Timestamp) -> bool {
         let waited = now.duration_since(self.since);
         if self.loss.needs_operator(rule) {
             return rule.hold_for > Millis::ZERO && waited >= rule.hold_for;
@@ -340,16 +340,16 @@ impl Quarantine {
         waited >= rule.confirm_after && self.is_corroborated(rule, known)
     }
 
-    fn is_corroborated(&self, rule: &QuarantineRule, known: &[(Text, bool)]) -> bool {
+    fn is_corroborated(&self, rule: &QuarantineRule, known: &[(ProviderId, bool)]) -> bool {
         (!self.loss.machines || self.are_machines_gone(known))
             && (!self.loss.pods || self.reported.shows_daemon_pods(rule.percent))
             && (!self.loss.pools || self.are_pools_deleted())
     }
 
     /// Whether the cloud lists none of the machines that lost their NodeClaim or Node.
-    fn are_machines_gone(&self, known: &[(Text, bool)]) -> bool {
+    fn are_machines_gone(&self, known: &[(ProviderId, bool)]) -> bool {
         let Some(listed) = &self.running_instances else { return false };
-        let shown = |id: &Text, had_node: bool| {
+        let shown = |id: &ProviderId, had_node: bool| {
             let claim = self.reported.claims().any(|claim| claim.provider_id == *id);
             claim && (!had_node || self.reported.node_of_machine(id).is_some())
         };

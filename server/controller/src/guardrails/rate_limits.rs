@@ -11,7 +11,7 @@ use super::fleet_counters::MachineTotals;
 use super::settings::{Bound, RateLimitRule};
 use super::sliding_window::SlidingWindow;
 use super::{Hold, HoldReason};
-use model::{ClusterId, MicroUsd, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
 
 /// The kind of event that is limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,7 +26,7 @@ pub enum RateLimitKind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LimitScope {
     /// One cluster.
-    Cluster(ClusterId),
+    Cluster(ClusterName),
     /// All clusters of all replicas.
     Fleet,
 }
@@ -113,7 +113,7 @@ impl fmt::Display for ExceededLimit {
 #[derive(Debug, Clone, Copy)]
 pub struct Population<'c> {
     /// Cluster of the request.
-    pub cluster: &'c ClusterId,
+    pub cluster: &'c ClusterName,
     /// Machines of that cluster.
     pub machines: usize,
     /// Machines of all clusters of all replicas.
@@ -129,9 +129,9 @@ const RESERVED_PERCENT: usize = 25;
 /// Recent launches or removals, per cluster and in the fleet.
 #[derive(Debug, Clone, Default)]
 pub struct RateLimits {
-    clusters: BTreeMap<ClusterId, SlidingWindow>,
+    clusters: BTreeMap<ClusterName, SlidingWindow<ClaimName>>,
     /// Events of this process, in all clusters.
-    local: SlidingWindow,
+    local: SlidingWindow<(ClusterName, ClaimName)>,
     /// Events of other processes, oldest first.
     remote: VecDeque<(Timestamp, MachineTotals)>,
     /// Time of the oldest event in `clusters`.
@@ -146,22 +146,22 @@ struct Usage {
     oldest: Option<Timestamp>,
 }
 
-impl From<&SlidingWindow> for Usage {
-    fn from(window: &SlidingWindow) -> Self {
+impl<K: PartialEq> From<&SlidingWindow<K>> for Usage {
+    fn from(window: &SlidingWindow<K>) -> Self {
         Self { machines: window.len(), cost: window.cost().0, oldest: window.oldest() }
     }
 }
 
 impl RateLimits {
     /// Records that this process decided to launch or remove the machine of `claim`.
-    pub fn record(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+    pub fn record(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
         self.restore(cluster, claim, price, at);
-        self.local.record(fleet_key(cluster, claim), price, at);
+        self.local.record((cluster.clone(), claim.clone()), price, at);
     }
 
     /// Records an event of another process for the cluster's limit only; its fleet counters contain
     /// it already.
-    pub fn restore(&mut self, cluster: &ClusterId, claim: &Text, price: MicroUsd, at: Timestamp) {
+    pub fn restore(&mut self, cluster: &ClusterName, claim: &ClaimName, price: MicroUsd, at: Timestamp) {
         self.clusters.entry(cluster.clone()).or_default().record(claim.clone(), price, at);
         self.oldest = Some(self.oldest.map_or(at, |oldest| oldest.min(at)));
     }
@@ -178,16 +178,16 @@ impl RateLimits {
 
     /// Whether an event of the machine of `claim` is recorded.
     #[must_use]
-    pub fn contains(&self, cluster: &ClusterId, claim: &Text) -> bool {
+    pub fn contains(&self, cluster: &ClusterName, claim: &ClaimName) -> bool {
         self.clusters.get(cluster).is_some_and(|window| window.contains(claim))
     }
 
     /// Removes the event: it is not carried out.
-    pub fn remove(&mut self, cluster: &ClusterId, claim: &Text) {
+    pub fn remove(&mut self, cluster: &ClusterName, claim: &ClaimName) {
         if let Some(window) = self.clusters.get_mut(cluster) {
             window.remove(claim);
         }
-        self.local.remove(&fleet_key(cluster, claim));
+        self.local.remove(&(cluster.clone(), claim.clone()));
     }
 
     /// Drops events that have left the window.
@@ -215,7 +215,7 @@ impl RateLimits {
 
     /// Number of events in the cluster within the window.
     #[must_use]
-    pub fn cluster_count(&self, cluster: &ClusterId) -> usize {
+    pub fn cluster_count(&self, cluster: &ClusterName) -> usize {
         self.clusters.get(cluster).map_or(0, SlidingWindow::len)
     }
 
@@ -272,10 +272,6 @@ fn fair_share(bound: Bound, used: usize, clusters: usize) -> Bound {
     let share = bound.machines.div_ceil(clusters.max(1));
     let kept = if used > share { bound.machines * RESERVED_PERCENT / 100 } else { 0 };
     Bound { machines: bound.machines - kept, ..bound }
-}
-
-fn fleet_key(cluster: &ClusterId, claim: &Text) -> Text {
-    Text::from(format!("{cluster}/{claim}"))
 }
 
 /// The limit that `more` machines at `cost` together would exceed. Percentages refer to the

@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::Freeze;
 use super::rate_limits::LimitHold;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, Timestamp};
 
 /// Evidence for removing a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,18 +211,18 @@ pub struct HeldRemoval {
 /// Held removals of one cluster, and recent removals of machines deleted by hand.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRemovals {
-    held: BTreeMap<(HoldCause, Text), HeldRemoval>,
+    held: BTreeMap<(HoldCause, ClaimName), HeldRemoval>,
     /// Incremented whenever `held` changes.
     version: u64,
     /// Removals of machines deleted by hand within the window, oldest first.
-    manual: VecDeque<(Timestamp, Text)>,
+    manual: VecDeque<(Timestamp, ClaimName)>,
     /// When held manual removals are evaluated again.
     pub recheck_at: Option<Timestamp>,
 }
 
 impl HeldRemovals {
     /// Holds the removal of the machine of `claim`.
-    pub fn hold(&mut self, cause: HoldCause, claim: &Text, refusal: RemovalRefusal, now: Timestamp) {
+    pub fn hold(&mut self, cause: HoldCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
         let key = (cause, claim.clone());
         let since = self.held.get(&key).map_or(now, |held| held.since);
         let held = HeldRemoval { since, refusal };
@@ -233,20 +233,20 @@ impl HeldRemovals {
     }
 
     /// Releases a hold.
-    pub fn release(&mut self, cause: HoldCause, claim: &Text) {
+    pub fn release(&mut self, cause: HoldCause, claim: &ClaimName) {
         let known = !self.held.is_empty() && self.held.remove(&(cause, claim.clone())).is_some();
         self.version += u64::from(known);
     }
 
     /// Releases the holds of `cause` for which `keep` is false.
-    pub fn retain(&mut self, cause: HoldCause, keep: impl Fn(&Text) -> bool) {
+    pub fn retain(&mut self, cause: HoldCause, keep: impl Fn(&ClaimName) -> bool) {
         let before = self.held.len();
         self.held.retain(|(of, claim), _| *of != cause || keep(claim));
         self.version += u64::from(self.held.len() != before);
     }
 
     /// All holds with cause and NodeClaim, ordered by both.
-    pub fn all(&self) -> impl Iterator<Item = (HoldCause, &Text, &HeldRemoval)> {
+    pub fn all(&self) -> impl Iterator<Item = (HoldCause, &ClaimName, &HeldRemoval)> {
         self.held.iter().map(|((cause, claim), held)| (*cause, claim, held))
     }
 
@@ -256,12 +256,12 @@ impl HeldRemovals {
     }
 
     /// Records that a machine deleted by hand started terminating.
-    pub fn record_manual(&mut self, claim: &Text, now: Timestamp) {
+    pub fn record_manual(&mut self, claim: &ClaimName, now: Timestamp) {
         self.manual.push_back((now, claim.clone()));
     }
 
     /// NodeClaims of the manual removals within the window.
-    pub fn recent_manual(&mut self, window: Millis, now: Timestamp) -> impl Iterator<Item = &Text> {
+    pub fn recent_manual(&mut self, window: Millis, now: Timestamp) -> impl Iterator<Item = &ClaimName> {
         while self.manual.front().is_some_and(|(at, _)| now.duration_since(*at) >= window) {
             self.manual.pop_front();
         }

@@ -12,7 +12,7 @@ use crate::cluster::{Key, NodeRecord, Observation};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::machine::{LostNode, Machine, Stage, TerminationReason};
 use model::disruption_policy::DisruptionPolicy;
-use model::{MicroUsd, Millis, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, NodeName, PoolName, Timestamp};
 
 /// Interval at which manual removals held by a budget are evaluated again: budgets may have time
 /// windows.
@@ -20,7 +20,7 @@ const RECHECK_INTERVAL: Millis = Millis::from_mins(1);
 
 impl ClusterController {
     /// Facts about the machine of `claim`.
-    pub(crate) fn machine_facts(&self, claim: &Text, ctx: &Context<'_>) -> MachineFacts {
+    pub(crate) fn machine_facts(&self, claim: &ClaimName, ctx: &Context<'_>) -> MachineFacts {
         let Some(machine) = self.machines.get(claim) else {
             return MachineFacts { node: NodeState::Never, pods: 0, confirmed: false };
         };
@@ -97,15 +97,15 @@ impl ClusterController {
     }
 
     /// Nodes of managed machines that `observation` deletes, by NodeClaim.
-    pub(crate) fn nodes_lost_by(&self, observation: &Observation) -> Vec<(Text, LostNode)> {
-        let lost = |name: &Text| {
+    pub(crate) fn nodes_lost_by(&self, observation: &Observation) -> Vec<(ClaimName, LostNode)> {
+        let lost = |name: &NodeName| {
             let claim = self.state.claim_of_node(self.state.node(name)?)?;
             Some((claim.name.clone(), LostNode { name: name.clone() }))
         };
         match observation {
             Observation::Delete(Key::Node(name)) => lost(name).into_iter().collect(),
             Observation::Snapshot(snapshot) => {
-                let shown: BTreeSet<&Text> = snapshot.nodes.iter().map(|node| &node.name).collect();
+                let shown: BTreeSet<&NodeName> = snapshot.nodes.iter().map(|node| &node.name).collect();
                 self.state
                     .nodes()
                     .filter(|node| !shown.contains(&node.name))
@@ -119,10 +119,10 @@ impl ClusterController {
     /// Keeps the disruption policies of NodePools that `observation` deletes, for the removal of
     /// their nodes.
     pub(crate) fn keep_disruption_policies(&mut self, observation: &Observation) {
-        let lost: Vec<Text> = match observation {
+        let lost: Vec<PoolName> = match observation {
             Observation::Delete(Key::Pool(name)) => vec![name.clone()],
             Observation::Snapshot(snapshot) => {
-                let shown: BTreeSet<&Text> = snapshot.pools.iter().map(|record| &record.pool.name).collect();
+                let shown: BTreeSet<&PoolName> = snapshot.pools.iter().map(|record| &record.pool.name).collect();
                 self.state
                     .pools()
                     .map(|record| &record.pool.name)
@@ -141,7 +141,7 @@ impl ClusterController {
 
     /// Whether the terminating machine of `claim`, which has no Node, may be terminated. If its
     /// Node vanished under pods, the removal waits and the cloud is queried by id.
-    pub(crate) fn may_terminate_without_node(&mut self, claim: &Text, ctx: &mut Context<'_>) -> bool {
+    pub(crate) fn may_terminate_without_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
         let facts = self.machine_facts(claim, ctx);
         let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
         let may_begin = self.apply_gate_decision(HoldCause::NodeVanished, claim, verdict, ctx.now);
@@ -155,7 +155,7 @@ impl ClusterController {
     pub(crate) fn apply_gate_decision(
         &mut self,
         cause: HoldCause,
-        claim: &Text,
+        claim: &ClaimName,
         verdict: GateDecision,
         now: Timestamp,
     ) -> bool {
@@ -173,7 +173,8 @@ impl ClusterController {
 
     /// Applies an operator's confirmation to every removal that is held now.
     pub(crate) fn confirm_removals(&mut self, now: Timestamp) {
-        let claims: Vec<Text> = self.guardrails.waiting_removals.all().map(|(_, claim, _)| claim.clone()).collect();
+        let claims: Vec<ClaimName> =
+            self.guardrails.waiting_removals.all().map(|(_, claim, _)| claim.clone()).collect();
         for claim in claims {
             if let Some(machine) = self.machines.get_mut(&claim) {
                 machine.removal_confirmed = true;
@@ -186,12 +187,13 @@ impl ClusterController {
 
     /// Terminates machines whose NodeClaim or Node is deleted in the cluster, as far as the removal
     /// gate permits.
-    pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<Text>, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
         self.guardrails.waiting_removals.recheck_at = None;
         let machines = &self.machines;
-        let stays = |claim: &&Text| machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_none());
-        let waiting: Vec<Text> = deleted.iter().filter(stays).cloned().collect();
-        let is_claimless = |claim: &Text| self.gc.unclaimed.contains_key(claim);
+        let stays =
+            |claim: &&ClaimName| machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_none());
+        let waiting: Vec<ClaimName> = deleted.iter().filter(stays).cloned().collect();
+        let is_claimless = |claim: &ClaimName| self.gc.unclaimed.contains_key(claim);
         self.guardrails
             .waiting_removals
             .retain(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
@@ -202,8 +204,8 @@ impl ClusterController {
     /// a manual deletion in progress.
     pub(crate) fn terminate_deleted_by_hand(
         &mut self,
-        waiting: Vec<Text>,
-        deleted: &BTreeSet<Text>,
+        waiting: Vec<ClaimName>,
+        deleted: &BTreeSet<ClaimName>,
         reason: &TerminationReason,
         ctx: &mut Context<'_>,
     ) {
@@ -252,15 +254,20 @@ impl ClusterController {
     }
 
     /// The counts, if more machines were deleted by hand than may be removed at once.
-    fn bulk_deletion(&mut self, waiting: &[Text], deleted: &BTreeSet<Text>, ctx: &Context<'_>) -> Option<BulkDeletion> {
+    fn bulk_deletion(
+        &mut self,
+        waiting: &[ClaimName],
+        deleted: &BTreeSet<ClaimName>,
+        ctx: &Context<'_>,
+    ) -> Option<BulkDeletion> {
         let rule = ctx.settings.guardrails.removal;
-        let has_node = |claim: &&Text| self.machine_facts(claim, ctx).node != NodeState::Never;
-        let mut all: BTreeSet<Text> = waiting.iter().filter(has_node).cloned().collect();
+        let has_node = |claim: &&ClaimName| self.machine_facts(claim, ctx).node != NodeState::Never;
+        let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
         // Terminations that a previous process began are still in progress.
         let leaving =
-            |claim: &&Text| self.machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_some());
+            |claim: &&ClaimName| self.machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_some());
         all.extend(deleted.iter().filter(leaving).cloned());
-        let lately: Vec<Text> =
+        let lately: Vec<ClaimName> =
             self.guardrails.waiting_removals.recent_manual(rule.by_hand_window, ctx.now).cloned().collect();
         let gone = lately.iter().filter(|claim| !self.machines.contains_key(*claim)).count();
         all.extend(lately);
@@ -272,8 +279,8 @@ impl ClusterController {
 
     /// How many machines of each NodePool its last known disruption budgets allow to start
     /// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
-    fn allowances(&self, now: Timestamp) -> BTreeMap<Text, usize> {
-        let mut pools: BTreeMap<Text, (usize, usize)> = BTreeMap::new();
+    fn allowances(&self, now: Timestamp) -> BTreeMap<PoolName, usize> {
+        let mut pools: BTreeMap<PoolName, (usize, usize)> = BTreeMap::new();
         for machine in self.machines.values() {
             let (all, gone) = pools.entry(machine.pool.clone()).or_default();
             let ready = self.state.node_of_claim(&machine.claim).is_none_or(|node| node.ready || node.deleting);
@@ -282,7 +289,7 @@ impl ClusterController {
             *gone += usize::from(machine.termination_reason.is_some() || (!ready && !deleted));
         }
         let default = DisruptionPolicy::default();
-        let allowance = |pool: &Text, all: usize, gone: usize| {
+        let allowance = |pool: &PoolName, all: usize, gone: usize| {
             let policy = self
                 .state
                 .pool(pool)
@@ -294,12 +301,12 @@ impl ClusterController {
     }
 
     /// Whether no machine of `pool` is terminating.
-    fn has_no_terminations(&self, pool: &Text) -> bool {
+    fn has_no_terminations(&self, pool: &PoolName) -> bool {
         self.machines.values().all(|machine| machine.pool != *pool || machine.termination_reason.is_none())
     }
 
     /// Limits that apply to removing the machine of `claim` on missing evidence.
-    pub(crate) fn removal_constraints(&self, claim: &Text, ctx: &Context<'_>) -> RemovalConstraints {
+    pub(crate) fn removal_constraints(&self, claim: &ClaimName, ctx: &Context<'_>) -> RemovalConstraints {
         let (headroom, capped) = self.removal_headroom(vec![self.price_of(claim)], ctx);
         let capped = capped.filter(|_| headroom == 0);
         let frozen = self.freeze_of(claim, ctx).cloned();
@@ -315,7 +322,7 @@ impl ClusterController {
 
     /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
     /// does.
-    pub(crate) fn admit_orphan_removal(&self, claim: &Text, ctx: &mut Context<'_>) -> bool {
+    pub(crate) fn admit_orphan_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
         let (headroom, _) = self.removal_headroom(vec![self.price_of(claim)], ctx);
         if headroom > 0 {
             self.count_removal(claim, ctx);
@@ -339,7 +346,7 @@ impl ClusterController {
     }
 
     /// Counts a removal on missing evidence against the rate limit.
-    pub(crate) fn count_removal(&self, claim: &Text, ctx: &mut Context<'_>) {
+    pub(crate) fn count_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let price: MicroUsd = self.price_of(claim);
         ctx.guardrails.removals.record(&self.cluster, claim, price, ctx.now);
     }

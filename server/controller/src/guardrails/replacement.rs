@@ -10,11 +10,11 @@
 use super::disabled_guards::Guard;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::machine::Stage;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {
     /// Drains the machine of `claim` now, or as soon as its pods are planned.
-    pub fn drain_when_replaced(&mut self, claim: &Text, ctx: &mut Context<'_>) {
+    pub fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let wait = ctx.settings.guardrails.replacement_wait;
         if wait <= Millis::ZERO || !self.is_ready() || !self.has_demand_on(claim, ctx) {
             return self.drain_node(claim, ctx);
@@ -51,13 +51,13 @@ impl ClusterController {
         (!self.state.demand(ctx.now).is_empty()).then_some(plan)
     }
 
-    fn has_demand_on(&self, claim: &Text, ctx: &Context<'_>) -> bool {
+    fn has_demand_on(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
         let Some(node) = self.state.node_of_claim(claim) else { return false };
         self.state.pods_on(&node.name).any(|pod| self.state.is_demand(pod, ctx.now))
     }
 
     /// NodeClaims of machines that wait for a plan of their pods before they are drained.
-    pub fn waiting_drains(&self, now: Timestamp) -> Vec<Text> {
+    pub fn waiting_drains(&self, now: Timestamp) -> Vec<ClaimName> {
         let waiting = self.machines.values().filter(|machine| {
             machine.stage == Stage::Draining && machine.pending_instruction.is_none() && machine.not_before > now
         });
@@ -65,7 +65,7 @@ impl ClusterController {
     }
 
     /// Begins the drains of `planned` that still wait for their plan.
-    pub fn begin_replaced_drains(&mut self, planned: &[Text], ctx: &mut Context<'_>) {
+    pub fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
         for claim in self.waiting_drains(ctx.now).into_iter().filter(|claim| planned.contains(claim)) {
             self.drain_node(&claim, ctx);
         }

@@ -13,9 +13,8 @@
 use super::Guardrails;
 use super::enforcement::lacks_node;
 use super::settings::GuardrailSettings;
-use crate::cluster::PodKey;
 use crate::cluster_controller::{ClusterController, Context};
-use model::{ClusterId, MicroUsd, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, MicroUsd, Millis, PodKey, Timestamp};
 
 /// How far back launch rows are read: the longest launch backoff. The other windows are shorter.
 pub const RESTORE_WINDOW: Millis = Millis::from_hours(1);
@@ -24,9 +23,9 @@ pub const RESTORE_WINDOW: Millis = Millis::from_hours(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RecentLaunch {
     /// NodeClaim of the attempt.
-    pub claim: Text,
-    /// Pods that the machine was launched for, as `namespace/name`.
-    pub pods: Vec<Text>,
+    pub claim: ClaimName,
+    /// Pods that the machine was launched for.
+    pub pods: Vec<PodKey>,
     /// Start of the attempt.
     pub begun: Timestamp,
     /// Whether an instance was launched; `None` while the outcome is unknown.
@@ -39,7 +38,7 @@ impl Guardrails {
     /// Restores the rate limits of `cluster` from its recent launches.
     fn restore_rate_limits(
         &mut self,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         past: &[RecentLaunch],
         settings: &GuardrailSettings,
         now: Timestamp,
@@ -78,15 +77,13 @@ impl ClusterController {
         for launch in
             std::mem::take(&mut self.guardrails.recent_launches).iter().filter(|launch| launch.launched == Some(true))
         {
-            for name in &launch.pods {
-                let Some((namespace, name)) = name.split_once('/') else { continue };
-                let key = PodKey { namespace: Text::from(namespace), name: Text::from(name) };
+            for key in &launch.pods {
                 let was_there = |created: Option<Timestamp>| created.is_none_or(|created| created <= launch.begun);
                 let waits = |pod: &&crate::cluster::PodRecord| lacks_node(&self.state, pod) && was_there(pod.created);
-                if let Some(pod) = self.state.pod(&key).filter(waits) {
+                if let Some(pod) = self.state.pod(key).filter(waits) {
                     self.guardrails.launch_backoff.record(
                         &ctx.settings.guardrails.launch_backoff,
-                        &key,
+                        key,
                         &pod.uid,
                         launch.begun,
                     );

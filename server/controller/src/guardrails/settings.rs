@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Mode;
 use super::removal::RemovalRule;
-use model::{ClusterId, MicroUsd, Millis};
+use model::{ClusterName, MicroUsd, Millis};
 
 /// All guardrail settings.
 #[derive(Debug, Clone)]
@@ -13,7 +13,7 @@ pub struct GuardrailSettings {
     /// Mode of the fleet.
     pub mode: Mode,
     /// Clusters in shadow mode, whatever `mode` is.
-    pub shadow: BTreeSet<ClusterId>,
+    pub shadow: BTreeSet<ClusterName>,
     /// Which snapshots are accepted.
     pub quarantine: QuarantineRule,
     /// Rate limits on launches.
@@ -33,7 +33,7 @@ pub struct GuardrailSettings {
 impl GuardrailSettings {
     /// Mode that applies to `cluster`.
     #[must_use]
-    pub fn mode_of(&self, cluster: &ClusterId) -> Mode {
+    pub fn mode_of(&self, cluster: &ClusterName) -> Mode {
         if self.shadow.contains(cluster) { Mode::Shadow } else { self.mode }
     }
 }

@@ -11,7 +11,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::{Decision, DecisionId, DecisionInput, DecisionKind, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{MicroUsd, Text};
+use model::{MicroUsd, NodeName, PodKey};
 
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
@@ -21,7 +21,7 @@ const PODS_NAMED: usize = 5;
 pub(crate) struct ShadowContent {
     would: Vec<String>,
     notes: Vec<String>,
-    placed: Vec<(Text, Text)>,
+    placed: Vec<(PodKey, NodeName)>,
     unplaced: Vec<UnplacedPod>,
 }
 
@@ -49,8 +49,8 @@ impl ClusterController {
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
         let would = nodes.map(|node| would_launch(input, node)).collect();
         let notes = report.notes;
-        let placed: Vec<(Text, Text)> = (plan.placements.iter())
-            .map(|(pod, node)| (Text::from(pod_name(input, *pod)), input.nodes[*node as usize].name.clone()))
+        let placed: Vec<(PodKey, NodeName)> = (plan.placements.iter())
+            .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
             .collect();
         let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
         let decision = self.shadow_decision(DecisionKind::Provision, ctx);
@@ -107,8 +107,10 @@ impl ClusterController {
 fn would_launch(input: &PlanningInput, node: &PlannedNode) -> String {
     let pool = &input.pools[node.pool as usize];
     let kind = node.types.first().and_then(|kind| pool.catalogue.types.get(*kind as usize));
-    let (kind, zone) = (kind.map_or("?", |kind| &kind.name), node.zones.first().map_or("?", |zone| zone));
-    let mut pods: Vec<String> = node.pods.iter().take(PODS_NAMED).map(|pod| pod_name(input, *pod)).collect();
+    let (kind, zone) =
+        (kind.map_or("?", |kind| kind.name.as_ref()), node.zones.first().map_or("?", |zone| zone.as_ref()));
+    let mut pods: Vec<String> =
+        node.pods.iter().take(PODS_NAMED).map(|pod| input.pods[*pod as usize].key().to_string()).collect();
     if node.pods.len() > PODS_NAMED {
         pods.push(format!("{} more", node.pods.len() - PODS_NAMED));
     }
@@ -118,9 +120,4 @@ fn would_launch(input: &PlanningInput, node: &PlannedNode) -> String {
         pool.name,
         pods.join(", ")
     )
-}
-
-fn pod_name(input: &PlanningInput, pod: u32) -> String {
-    let pod = &input.pods[pod as usize];
-    format!("{}/{}", pod.namespace, pod.name)
 }

@@ -2,33 +2,33 @@
 
 use std::collections::VecDeque;
 
-use model::{MicroUsd, Millis, Text, Timestamp};
+use model::{MicroUsd, Millis, Timestamp};
 
 /// One event.
 #[derive(Debug, Clone)]
-struct Entry {
+struct Entry<K> {
     at: Timestamp,
-    key: Text,
+    key: K,
     price: MicroUsd,
 }
 
-/// Events within the window, oldest first.
+/// Events within the window, each with a key, oldest first.
 #[derive(Debug, Clone, Default)]
-pub struct SlidingWindow {
-    entries: VecDeque<Entry>,
+pub struct SlidingWindow<K> {
+    entries: VecDeque<Entry<K>>,
     cost: i64,
 }
 
-impl SlidingWindow {
+impl<K: PartialEq> SlidingWindow<K> {
     /// Records the event `key` at `at`, which may precede the last recorded event.
-    pub fn record(&mut self, key: Text, price: MicroUsd, at: Timestamp) {
+    pub fn record(&mut self, key: K, price: MicroUsd, at: Timestamp) {
         let place = self.entries.partition_point(|entry| entry.at <= at);
         self.entries.insert(place, Entry { at, key, price });
         self.cost = self.cost.saturating_add(price.0);
     }
 
     /// Removes the event `key`.
-    pub fn remove(&mut self, key: &Text) {
+    pub fn remove(&mut self, key: &K) {
         if let Some(place) = self.entries.iter().rposition(|entry| entry.key == *key)
             && let Some(entry) = self.entries.remove(place)
         {
@@ -38,7 +38,7 @@ impl SlidingWindow {
 
     /// Whether the event `key` is recorded.
     #[must_use]
-    pub fn contains(&self, key: &Text) -> bool {
+    pub fn contains(&self, key: &K) -> bool {
         self.entries.iter().any(|entry| entry.key == *key)
     }
 

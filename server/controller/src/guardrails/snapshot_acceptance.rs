@@ -9,7 +9,7 @@ use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::termination::OCCUPIED_FOR;
 use crate::{Effect, LaunchState, Listing, Removal};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
 
 impl ClusterController {
     /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
@@ -134,13 +134,13 @@ impl ClusterController {
     }
 
     /// NodeClaims of managed machines that run, known here or recovered from launch rows.
-    fn running_claims(&self) -> impl Iterator<Item = &Text> {
+    fn running_claims(&self) -> impl Iterator<Item = &ClaimName> {
         let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
         known.map(|machine| &machine.claim).chain(self.recovered_running().map(|(claim, _)| claim))
     }
 
     /// NodeClaim and provider id of machines known from launch rows only.
-    fn recovered_running(&self) -> impl Iterator<Item = (&Text, &Text)> {
+    fn recovered_running(&self) -> impl Iterator<Item = (&ClaimName, &ProviderId)> {
         let left = self.recovery.launches().iter().filter(|launch| !self.machines.contains_key(&launch.claim));
         left.filter_map(|launch| match &launch.state {
             LaunchState::Launched { provider_id } => Some((&launch.claim, provider_id)),
@@ -149,17 +149,17 @@ impl ClusterController {
     }
 
     fn count_shown_machines(&self, snapshot: &ClusterSnapshot) -> usize {
-        let shown: BTreeSet<&Text> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+        let shown: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
         self.running_claims().filter(|claim| shown.contains(*claim)).count()
     }
 
     /// Managed machines that ran before the quarantine: provider id, and whether the machine had a
     /// Node. A recovered machine counts as having had one if its NodeClaim is older than the
     /// registration timeout.
-    fn known_running_instances(&self, quarantine: &Quarantine, ctx: &Context<'_>) -> Vec<(Text, bool)> {
+    fn known_running_instances(&self, quarantine: &Quarantine, ctx: &Context<'_>) -> Vec<(ProviderId, bool)> {
         let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
         let known = known.map(|m| (m.provider_id.clone(), self.state.node_of_machine(&m.provider_id).is_some()));
-        let joined = |claim: &Text| {
+        let joined = |claim: &ClaimName| {
             let created = quarantine.reported().claim(claim).and_then(|claim| claim.created);
             created.is_some_and(|at| ctx.now.duration_since(at) >= ctx.settings.registration_timeout)
         };
@@ -199,7 +199,7 @@ impl ClusterController {
 
     /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
     /// API server listed pods that the agent does not report.
-    pub fn pods_uncertain_until(&self, claim: &Text, ctx: &Context<'_>) -> Option<Timestamp> {
+    pub fn pods_uncertain_until(&self, claim: &ClaimName, ctx: &Context<'_>) -> Option<Timestamp> {
         let node = self.state.node_of_claim(claim)?;
         let lost = self
             .guardrails

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 
 use super::quarantine::ObjectCounts;
 use crate::cluster::Object;
-use model::{Millis, Text, Timestamp};
+use model::{Millis, NodeName, Timestamp};
 
 /// Deleted objects, oldest first.
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ impl UnannouncedDeletions {
 
     /// When the last recorded pod deletion on `node` expires.
     #[must_use]
-    pub fn last_pod_loss_expiry(&self, node: &Text, window: Millis) -> Option<Timestamp> {
+    pub fn last_pod_loss_expiry(&self, node: &NodeName, window: Millis) -> Option<Timestamp> {
         let on_node = |object: &Object| matches!(object, Object::Pod(pod) if pod.node.as_ref() == Some(node));
         let last = self.entries.iter().rev().find(|(_, object)| on_node(object));
         last.map(|(at, _)| *at + window)

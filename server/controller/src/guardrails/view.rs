@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::removal::{HeldRemoval, HoldCause};
 use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
-use model::{ClusterId, Text, Timestamp};
+use model::{ClaimName, ClusterName, Text, Timestamp};
 
 /// What the guardrails hold in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -44,7 +44,7 @@ pub struct GuardrailsView {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRemoval {
     /// NodeClaim of the machine.
-    pub claim: Text,
+    pub claim: ClaimName,
     /// Start of the hold.
     pub since: Timestamp,
     /// Sentence for operators.
@@ -58,7 +58,7 @@ impl GuardrailsView {
         guardrails: &Guardrails,
         cluster_guardrails: &ClusterGuardrails,
         settings: &GuardrailSettings,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
     ) -> Self {
         let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| sentence(&held.reason));
         let (joined, failed) = guardrails.circuit_breaker.cluster_outcomes(cluster);
@@ -114,7 +114,7 @@ impl GuardrailsView {
     }
 }
 
-fn waiting(cluster: &ClusterId, (_, claim, held): (HoldCause, &Text, &HeldRemoval)) -> WaitingRemoval {
+fn waiting(cluster: &ClusterName, (_, claim, held): (HoldCause, &ClaimName, &HeldRemoval)) -> WaitingRemoval {
     let HeldRemoval { since, refusal } = held;
     let (reason, release) = (sentence(refusal), Text::from(refusal.release(cluster)));
     WaitingRemoval { claim: claim.clone(), since: *since, reason, release }

@@ -29,7 +29,7 @@ use super::super::cluster_controller::ClusterController;
 use super::super::machine::{Machine, Stage};
 use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{NodeRecord, Target};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, PoolName, Timestamp};
 
 /// How long a Node that is not ready is held for the sake of its nominations, counted from its
 /// creation. A kubelet is usually ready sooner; a cluster whose network starts only on registered
@@ -52,7 +52,7 @@ const MAX_NOMINATION_WAIT: Millis = Millis::from_secs(15);
 const FIRST_NOMINATION_WAIT: Millis = Millis::from_secs(2);
 
 /// Nodes that are not registered yet, by NodeClaim, and until when at the latest.
-pub type RegistrationGate = BTreeMap<Text, Timestamp>;
+pub type RegistrationGate = BTreeMap<ClaimName, Timestamp>;
 
 /// Which pods assigned to a Node can be nominated, in the order in which Nodes are registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,7 +77,7 @@ struct DecisionGroup {
     /// Until when the registered ones are given time to have their pods bound.
     binding_until: Option<Timestamp>,
     /// Those that are not registered yet.
-    waiting: Vec<(NominableShare, Text)>,
+    waiting: Vec<(NominableShare, ClaimName)>,
 }
 
 /// What happens to the joined Nodes of a group.
@@ -92,7 +92,7 @@ enum RegistrationStep {
     RegisterAll,
 }
 
-type GroupKey = (DecisionId, Text);
+type GroupKey = (DecisionId, PoolName);
 
 impl ClusterController {
     /// Records since when Nodes are registrable, and recomputes which of them are held.
@@ -119,7 +119,7 @@ impl ClusterController {
             RegistrationStep::Register(first, _) => *share == first,
             RegistrationStep::RegisterAll => true,
         });
-        let next: Vec<Text> = next.into_iter().map(|(_, claim)| claim).collect();
+        let next: Vec<ClaimName> = next.into_iter().map(|(_, claim)| claim).collect();
         let (RegistrationStep::Wait(until) | RegistrationStep::Register(_, until)) = step else {
             return RegistrationGate::new();
         };
@@ -132,7 +132,7 @@ impl ClusterController {
 
     /// Nominates the pods of `claims`, which are next; returns until when their Nodes are held for
     /// it.
-    fn wait_for_nominations(&mut self, claims: &[Text], now: Timestamp) -> Option<Timestamp> {
+    fn wait_for_nominations(&mut self, claims: &[ClaimName], now: Timestamp) -> Option<Timestamp> {
         let mut began = now;
         for claim in claims {
             let Some(machine) = self.machines.get_mut(claim) else { continue };
@@ -162,7 +162,7 @@ impl ClusterController {
     }
 
     /// Records that the registration of the machine of `claim` was ordered.
-    pub fn record_registration(&mut self, claim: &Text, now: Timestamp) {
+    pub fn record_registration(&mut self, claim: &ClaimName, now: Timestamp) {
         if let Some(machine) = self.machines.get_mut(claim) {
             machine.registration_ordered_at.get_or_insert(now);
         }
@@ -175,14 +175,14 @@ impl ClusterController {
         node.filter(|node| !node.is_registered())
     }
 
-    fn has_assigned_pods(&self, claim: &Text) -> bool {
+    fn has_assigned_pods(&self, claim: &ClaimName) -> bool {
         self.state.assignments.has_pods(&Target::Claim(claim.clone()))
     }
 
     fn record_registrable_nodes(&mut self, now: Timestamp) {
         let joining = self.machines.values().filter(|machine| machine.stage == Stage::Launched);
         let could = |machine: &Machine| self.node_awaiting_registration(machine).is_some_and(is_registrable);
-        let arrived: Vec<(Text, bool)> = joining.map(|machine| (machine.claim.clone(), could(machine))).collect();
+        let arrived: Vec<(ClaimName, bool)> = joining.map(|machine| (machine.claim.clone(), could(machine))).collect();
         for (claim, could) in arrived {
             if let Some(machine) = self.machines.get_mut(&claim) {
                 machine.registrable_since = if could { machine.registrable_since.or(Some(now)) } else { None };
@@ -229,7 +229,7 @@ impl ClusterController {
         }
     }
 
-    fn nominable_share(&self, claim: &Text) -> NominableShare {
+    fn nominable_share(&self, claim: &ClaimName) -> NominableShare {
         let assigned = self.assigned_pods(claim);
         match self.nominable(claim, &assigned).count() {
             0 => NominableShare::None,

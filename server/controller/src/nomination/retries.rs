@@ -12,9 +12,9 @@ use super::super::Instruction;
 use super::super::cluster_controller::{ClusterController, Context};
 use super::{needs_node, nomination, spread_refuses_nomination};
 use crate::cluster::planning::UNREGISTERED;
-use crate::cluster::{NodeRecord, Object, PodKey, PodRecord, Target};
+use crate::cluster::{NodeRecord, Object, PodRecord, Target};
 use model::taints::first_untolerated;
-use model::{Millis, Resources, Taint, Text, Timestamp};
+use model::{Millis, NodeName, PodKey, Resources, Taint, Timestamp};
 
 /// Nominations lost at about the same time are repeated together, this long after the first: well
 /// within the second that kube-scheduler waits at least before it tries a pod again.
@@ -142,8 +142,8 @@ impl ClusterController {
     }
 
     /// Pending pods assigned to Nodes that accept them, by Node.
-    fn pods_assigned_to_open_nodes(&self) -> BTreeMap<Text, Vec<&PodRecord>> {
-        let mut by_node: BTreeMap<Text, Vec<&PodRecord>> = BTreeMap::new();
+    fn pods_assigned_to_open_nodes(&self) -> BTreeMap<NodeName, Vec<&PodRecord>> {
+        let mut by_node: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
         for (key, assignment) in self.state.assignments.iter() {
             let node = match &assignment.target {
                 Target::Claim(claim) => self.state.node_of_claim(claim),
@@ -172,7 +172,7 @@ impl ClusterController {
 
     /// Of `pods`, which are assigned to `node`, those without a nomination for which it still has
     /// capacity.
-    fn unnominated_pods<'p>(&self, node: &Text, pods: &[&'p PodRecord]) -> Vec<&'p PodRecord> {
+    fn unnominated_pods<'p>(&self, node: &NodeName, pods: &[&'p PodRecord]) -> Vec<&'p PodRecord> {
         let Some(record) = self.state.node(node) else { return Vec::new() };
         let mut free: Resources = record.allocatable.clone();
         for bound in self.state.pods_on(node) {

@@ -17,8 +17,8 @@ use model::labels::{HOSTNAME, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::pod::SpreadConstraint;
 use model::{
-    CapacityType, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, Millis, PodShape, Resources, Taint, Text,
-    Timestamp,
+    CapacityType, ClaimName, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, Millis, NodeName, PodShape,
+    ProviderId, Resources, Taint, Text, Timestamp,
 };
 
 /// One machine for all pods whose names begin with the same letter.
@@ -55,7 +55,7 @@ struct Scenario {
     /// Shapes of pods that are not as all others.
     special: BTreeMap<&'static str, Arc<PodShape>>,
     /// NodeClaims by letter.
-    claims: BTreeMap<char, Text>,
+    claims: BTreeMap<char, ClaimName>,
     nodes: BTreeMap<char, NodeRecord>,
     now: i64,
     actions: Vec<String>,
@@ -111,7 +111,7 @@ impl Scenario {
 
     fn show(&mut self, what: &str, name: &str) {
         let here = self.pod(name);
-        let machine = Some(Text::from(format!("n-{}", letter(name))));
+        let machine = Some(NodeName::from(format!("n-{}", letter(name))));
         match what {
             "pending" => self.observe(Observation::upsert(Object::Pod(here))),
             "nominated-here" => {
@@ -136,7 +136,7 @@ impl Scenario {
             }),
             "lost" => self.handle(Event::InstanceGone {
                 cluster: text("c"),
-                provider_id: Text::from(format!("aws:///z/i-{name}")),
+                provider_id: ProviderId::from(format!("aws:///z/i-{name}")),
             }),
             other => panic!("unknown step {other}"),
         }
@@ -185,7 +185,7 @@ impl Scenario {
             cluster: text("c"),
             claim: order.claim.clone(),
             attempt: order.attempt,
-            provider_id: Text::from(format!("aws:///z/i-{}", letter.unwrap())),
+            provider_id: ProviderId::from(format!("aws:///z/i-{}", letter.unwrap())),
             instance_type: text("t.2"),
             zone: text("z"),
             capacity_type: CapacityType::Spot,
@@ -199,10 +199,9 @@ impl Scenario {
         };
         match instruction {
             Instruction::CreateClaim(order) => {
-                let decision = self.controller.view("c").unwrap().decisions[0].clone();
+                let decision = self.controller.view(&text("c")).unwrap().decisions[0].clone();
                 let machine = decision.machines.iter().find(|machine| machine.claim.name == order.name).unwrap();
-                let pod = machine.pods[0].rsplit('/').next().unwrap().to_owned();
-                self.claims.insert(letter(&pod), order.name);
+                self.claims.insert(letter(&machine.pods[0].name), order.name);
             }
             Instruction::MarkLaunched { .. } => {}
             Instruction::RegisterNode { node, nominations, .. } => {

@@ -3,7 +3,8 @@ use super::super::tests::{instructions, one_machine};
 use super::super::{Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
 use super::*;
 use crate::cluster::ClusterSnapshot;
-use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
+use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use model::PodKey;
 
 const NAMES: [&str; 4] = ["m0", "m1", "m2", "m3"];
 
@@ -74,7 +75,7 @@ fn list_these(controller: &mut SynchronousController, second: i64, instances: Ve
 
 /// The instance `name`, launched for the NodeClaim `claim`.
 fn instance(name: &str, claim: &str) -> ListedInstance {
-    let provider_id = Text::from(format!("aws:///z/i-{name}"));
+    let provider_id = ProviderId::from(format!("aws:///z/i-{name}"));
     ListedInstance { provider_id, cluster_uid: text("uid-1"), claim: text(claim), terminating: false }
 }
 
@@ -96,12 +97,12 @@ fn terminated(effects: &[Effect]) -> Vec<&str> {
 }
 
 /// Pods that decisions are about.
-fn planned(effects: &[Effect]) -> Vec<&str> {
+fn planned(effects: &[Effect]) -> Vec<&PodKey> {
     let decided = effects.iter().filter_map(|effect| match effect {
         Effect::RecordDecision(decision) => Some(&decision.machines),
         _ => None,
     });
-    decided.flatten().flat_map(|machine| &machine.pods).map(Text::as_ref).collect()
+    decided.flatten().flat_map(|machine| &machine.pods).collect()
 }
 
 fn doubts(effects: &[Effect]) -> usize {
@@ -128,7 +129,7 @@ fn a_machine_whose_claim_was_removed_by_force_is_drained_and_terminated() {
     let done = Event::InstructionAcked { cluster: text("c"), instruction: last.unwrap().0 };
     let effects = controller.handle(done, Timestamp::from_millis(91_000));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::CloseLaunch { claim, .. } if claim.as_ref() == "m1")));
-    assert!(controller.state("c").unwrap().claim(&text("m1")).is_none());
+    assert!(controller.state(&text("c")).unwrap().claim(&text("m1")).is_none());
 }
 
 #[test]
@@ -139,7 +140,7 @@ fn the_pods_of_such_a_machine_are_planned_again_before_their_eviction() {
     assert!(planned(&controller.handle(Event::Tick, Timestamp::from_millis(60_000))).is_empty());
     assert_eq!(drained(&list(&mut controller, 70)), ["m1 on n-m1"]);
     // The batch window that the drain opens closes a second later.
-    assert_eq!(planned(&controller.handle(Event::Tick, Timestamp::from_millis(71_000))), ["default/on-m1"]);
+    assert_eq!(planned(&controller.handle(Event::Tick, Timestamp::from_millis(71_000))), [&key("on-m1")]);
 }
 
 #[test]
@@ -151,7 +152,7 @@ fn an_orphaned_instance_with_a_node_is_drained() {
     let mut guarded = with_strays(&["m0", "m2", "m3"]);
     let effects = collected(&mut guarded);
     assert_eq!((drained(&effects), terminated(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
-    assert_eq!(planned(&guarded.handle(Event::Tick, Timestamp::from_millis(71_000))), ["default/on-m1"]);
+    assert_eq!(planned(&guarded.handle(Event::Tick, Timestamp::from_millis(71_000))), [&key("on-m1")]);
     let drain = instructions(&effects)[0].0;
     let over = Event::InstructionAcked { cluster: text("c"), instruction: drain };
     assert_eq!(terminated(&guarded.handle(over, Timestamp::from_millis(80_000))), ["aws:///z/i-m1"]);
@@ -294,7 +295,7 @@ fn an_empty_snapshot_terminates_no_instance_however_long_it_lasts() {
     // One machine: too few to be "most of them".
     let mut guarded = controller(&["m0"]);
     let effects = goes_blind(&mut guarded, false);
-    assert!(guarded.view("c").unwrap().guardrails.quarantine.is_none());
+    assert!(guarded.view(&text("c")).unwrap().guardrails.quarantine.is_none());
     assert_eq!((terminated(&effects).len(), doubts(&effects)), (0, 1));
     // Sabotage: without the guard the instance is terminated with its pods, and so are orphaned ones.
     assert_eq!(terminated(&goes_blind(&mut controller(&["m0"]), true)).len(), 4);
@@ -320,7 +321,7 @@ fn a_drain_waiting_for_capacity_terminates_no_instance_while_the_snapshot_is_emp
         (controller, effects)
     };
     let (mut guarded, effects) = goes_blind(50);
-    assert!(guarded.view("c").unwrap().guardrails.quarantine.is_none());
+    assert!(guarded.view(&text("c")).unwrap().guardrails.quarantine.is_none());
     assert_eq!((terminated(&effects).len(), doubts(&effects)), (0, 1));
     let shown = ClusterSnapshot { claims: vec![claim("m0"), claim("m2"), claim("m3")], ..snapshot(&NAMES) };
     observe(&mut guarded, 140, Observation::Snapshot(Box::new(shown)));
@@ -343,7 +344,7 @@ fn instances_that_ended_while_the_snapshot_was_empty_do_not_block_adoption() {
     let row = |name: &&str| OpenLaunch {
         claim: text(name),
         attempt: 1,
-        state: LaunchState::Launched { provider_id: Text::from(format!("aws:///z/i-{name}")) },
+        state: LaunchState::Launched { provider_id: ProviderId::from(format!("aws:///z/i-{name}")) },
         planned: None,
     };
     let again =
@@ -353,7 +354,7 @@ fn instances_that_ended_while_the_snapshot_was_empty_do_not_block_adoption() {
         || Observation::Snapshot(Box::new(ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() }));
     observe(&mut controller, 6, nothing());
     for name in ["m1", "m2", "m3"] {
-        let provider_id = Text::from(format!("aws:///z/i-{name}"));
+        let provider_id = ProviderId::from(format!("aws:///z/i-{name}"));
         let effects =
             controller.handle(Event::InstanceGone { cluster: text("c"), provider_id }, Timestamp::from_millis(30_000));
         let instruction = instructions(&effects)[0].0;

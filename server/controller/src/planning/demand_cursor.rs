@@ -5,8 +5,8 @@
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
-use crate::cluster::{PodKey, PodRecord};
-use model::Timestamp;
+use crate::cluster::PodRecord;
+use model::{PodKey, Timestamp};
 
 /// Order in which pods are planned: priority, age, name.
 type Rank = (Reverse<i32>, Option<Timestamp>, PodKey);

@@ -10,13 +10,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{PlanNumber, PlanRequest};
-use crate::cluster::{PodKey, PodRecord};
+use crate::cluster::PodRecord;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{UnplacedPod, order};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::resources::NODES;
-use model::{Labels, MicroUsd, Millis, NodePool, NodeStage, PodShape, Resources, Text, Timestamp, VolumeAlternatives};
+use model::{
+    ClaimName, Labels, MicroUsd, Millis, NodePool, NodeStage, PodShape, PoolName, Resources, Text, Timestamp,
+    VolumeAlternatives,
+};
 
 /// How long empty nodes are kept for a plan in progress that may use them. A plan has bounded steps
 /// and takes seconds; if it waits longer in a queue, the nodes may be gone, and it is computed
@@ -41,7 +44,7 @@ pub struct PendingPlan {
     /// Number of pods in the request.
     pub pods: usize,
     /// NodeClaims whose drain waits for the plan.
-    pub drains: Vec<Text>,
+    pub drains: Vec<ClaimName>,
     relied_on: PlanAssumptions,
 }
 
@@ -51,7 +54,7 @@ struct PlanAssumptions {
     /// Facts of each pod, in the order of the input.
     pods: Vec<Option<PodFacts>>,
     /// Facts of each NodePool, by name.
-    pools: BTreeMap<Text, PoolFacts>,
+    pools: BTreeMap<PoolName, PoolFacts>,
 }
 
 /// The parts of a pod that planning reads. Records share them, so most comparisons compare
@@ -100,7 +103,7 @@ impl ClusterController {
     ) {
         let state = &self.state;
         let input = &request.input;
-        let pods = (0..input.pods.len()).map(|at| state.pod(&key_of(input, at)).map(PodFacts::of));
+        let pods = input.pods.iter().map(|pod| state.pod(&pod.key()).map(PodFacts::of));
         let mut used = self.used_of_pools();
         let pools = state.pools().map(|record| {
             let used = used.remove(&record.pool.name).unwrap_or_default();
@@ -170,7 +173,7 @@ impl ClusterController {
         at: usize,
         ctx: &Context<'_>,
     ) -> bool {
-        let Some(pod) = self.state.pod(&key_of(input, at)) else { return false };
+        let Some(pod) = self.state.pod(&input.pods[at].key()) else { return false };
         let facts = relied_on.pods.get(at).and_then(Option::as_ref);
         facts.is_some_and(|facts| facts.matches(pod)) && self.state.is_demand(pod, ctx.now)
     }
@@ -179,7 +182,7 @@ impl ClusterController {
         let node = &input.nodes[node as usize];
         match node.stage {
             NodeStage::InFlight => {
-                let claim = self.state.claim(&node.name);
+                let claim = self.state.claim(&ClaimName::from(node.name.as_text()));
                 claim.is_some_and(|claim| !claim.deleting && !self.state.is_marked_for_deletion(&claim.name))
             }
             _ => self.state.node(&node.name).is_some() && !self.state.is_node_terminating(&node.name),
@@ -209,8 +212,8 @@ impl ClusterController {
     }
 
     /// Resources that the NodeClaims of each NodePool use of its limits.
-    fn used_of_pools(&self) -> BTreeMap<Text, Resources> {
-        let mut used: BTreeMap<Text, Resources> = BTreeMap::new();
+    fn used_of_pools(&self) -> BTreeMap<PoolName, Resources> {
+        let mut used: BTreeMap<PoolName, Resources> = BTreeMap::new();
         for claim in self.state.claims() {
             let used = used.entry(claim.pool.clone()).or_default();
             used.add(&claim.capacity);
@@ -222,8 +225,8 @@ impl ClusterController {
 
 /// Current usage of the NodePools' limits, and what the plan adds.
 struct RemainingLimits {
-    used: BTreeMap<Text, Resources>,
-    added: BTreeMap<Text, Resources>,
+    used: BTreeMap<PoolName, Resources>,
+    added: BTreeMap<PoolName, Resources>,
 }
 
 impl RemainingLimits {
@@ -256,9 +259,4 @@ fn has_available_option(pool: &NodePool, node: &PlannedNode, ctx: &Context<'_>) 
     order::launch_options(pool, node)
         .iter()
         .any(|option| !ctx.offerings.is_unavailable(&option.instance_type, &option.zone, node.capacity_type))
-}
-
-fn key_of(input: &PlanningInput, pod: usize) -> PodKey {
-    let pod = &input.pods[pod];
-    PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() }
 }

@@ -1,15 +1,15 @@
 //! Events between the request of a plan and its arrival.
 
 use super::pending_plan::KEEP_NODES_FOR;
-use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodKey, PoolRecord};
+use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::unavailable_offerings::UnavailableOffering;
 use crate::{Decision, Effect, Event, RegionController, Settings};
 use model::resources::NODES;
-use model::{CapacityType, InstanceType, Resources, Text, Timestamp};
+use model::{CapacityType, InstanceType, PodKey, Resources, Timestamp};
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))
@@ -26,7 +26,7 @@ fn decisions(effects: &[Effect]) -> Vec<&Decision> {
 /// The pods of the decided machines, in one line.
 fn instance(effects: &[Effect]) -> String {
     let machines = decisions(effects).into_iter().flat_map(|decision| &decision.machines);
-    machines.flat_map(|machine| &machine.pods).map(Text::to_string).collect::<Vec<_>>().join(" ")
+    machines.flat_map(|machine| &machine.pods).map(PodKey::to_string).collect::<Vec<_>>().join(" ")
 }
 
 /// The cluster `c` with the pods `a` and `b`, and a pending plan for them, requested at 1 s.
@@ -59,7 +59,7 @@ fn unavailable(until: i64) -> Vec<UnavailableOffering> {
 }
 
 fn gone(name: &str) -> Observation {
-    Observation::Delete(Key::Pod(PodKey { namespace: text("default"), name: text(name) }))
+    Observation::Delete(Key::Pod(key(name)))
 }
 
 #[test]
@@ -252,7 +252,10 @@ fn empty_nodes_are_kept_while_a_pending_plan_may_use_them() {
 #[test]
 fn a_plan_takes_a_bounded_number_of_pods_and_the_rest_is_planned_next() {
     let mut controller = asked(|settings| settings.plan_pods = 1, vec![pool()]);
-    assert_eq!(controller.view("c").and_then(|view| view.planning).map(|plan| (plan.pods, plan.left)), Some((1, 1)));
+    assert_eq!(
+        controller.view(&text("c")).and_then(|view| view.planning).map(|plan| (plan.pods, plan.left)),
+        Some((1, 1))
+    );
     let effects = controller.plan_waiting(Timestamp::from_millis(1_100));
     assert_eq!(instance(&effects), "default/a");
     assert_eq!(

@@ -4,7 +4,7 @@ use super::super::{Event, InstructionId, LaunchOrder, Launched, Settings};
 use super::*;
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Observation};
-use model::{CapacityType, Effect as TaintEffect, Millis, Taint};
+use model::{CapacityType, ClaimName, Effect as TaintEffect, Millis, ProviderId, Taint};
 
 fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
     ClusterSnapshot { pools: vec![pool()], ..snapshot }
@@ -68,7 +68,7 @@ fn acked(controller: &mut SynchronousController, instruction: InstructionId) -> 
     controller.handle(Event::InstructionAcked { cluster: text("c"), instruction }, Timestamp::from_millis(101_000))
 }
 
-fn closed(effects: &[Effect]) -> Vec<&Text> {
+fn closed(effects: &[Effect]) -> Vec<&ClaimName> {
     let closed = effects.iter().filter_map(|effect| match effect {
         Effect::CloseLaunch { claim, .. } => Some(claim),
         _ => None,
@@ -218,9 +218,9 @@ fn an_instance_missing_in_its_claim_is_described_and_written_into_the_claim() {
 }
 
 /// Lists the instances `m0` to `m2` and `i-9` twice, with the collection period (60 s) in between.
-fn listed_twice(controller: &mut SynchronousController, claim: &Text) -> Vec<Effect> {
-    let instance = |(claim, id): (Text, &str)| super::super::ListedInstance {
-        provider_id: Text::from(format!("aws:///z/i-{id}")),
+fn listed_twice(controller: &mut SynchronousController, claim: &ClaimName) -> Vec<Effect> {
+    let instance = |(claim, id): (ClaimName, &str)| super::super::ListedInstance {
+        provider_id: ProviderId::from(format!("aws:///z/i-{id}")),
         cluster_uid: text("uid-1"),
         claim,
         terminating: false,
@@ -264,7 +264,7 @@ fn a_launch_without_claim_and_instance_is_closed() {
 
 #[test]
 fn a_claim_without_a_launch_record_is_reported_and_not_changed() {
-    let unrecorded = ClaimRecord { provider_id: Text::default(), ..claim("m7") };
+    let unrecorded = ClaimRecord { provider_id: ProviderId::default(), ..claim("m7") };
     let (_, effects) =
         successor(Vec::new(), ClusterSnapshot { claims: vec![unrecorded], ..ClusterSnapshot::default() });
     assert_eq!(findings(&effects), [&Finding::ClaimWithoutRow { claim: text("m7") }]);
@@ -316,7 +316,7 @@ fn the_state_of_a_released_cluster_is_discarded() {
     let order = order_for_a(&mut controller);
     let effects = controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(6_000));
     assert!(matches!(effects.as_slice(), [Effect::PublishView { .. }]));
-    assert!(controller.view("c").is_none());
+    assert!(controller.view(&text("c")).is_none());
     // A late answer has no effect.
     let late = Event::LaunchFailed {
         cluster: text("c"),
@@ -330,7 +330,7 @@ fn the_state_of_a_released_cluster_is_discarded() {
 #[test]
 fn a_first_snapshot_without_most_machines_terminates_nothing_until_an_operator_confirms_it() {
     let row = |name: &str| {
-        let state = LaunchState::Launched { provider_id: Text::from(format!("aws:///z/i-{name}")) };
+        let state = LaunchState::Launched { provider_id: ProviderId::from(format!("aws:///z/i-{name}")) };
         OpenLaunch { claim: text(name), attempt: 1, state, planned: None }
     };
     let rows: Vec<OpenLaunch> = ["m0", "m1", "m2"].into_iter().map(row).collect();
@@ -354,7 +354,8 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
         settings.guardrails.quarantine.hold_percent = 0;
         settings.guardrails.quarantine.hold_for = Millis::from_mins(1);
         let (mut controller, effects) = successor_with(settings, vec![left.clone()], ClusterSnapshot::default());
-        let quarantine = |controller: &SynchronousController| controller.view("c").unwrap().guardrails.quarantine;
+        let quarantine =
+            |controller: &SynchronousController| controller.view(&text("c")).unwrap().guardrails.quarantine;
         assert!(quarantine(&controller).is_some(), "{left:?}");
         assert!(instructions(&effects).is_empty());
         // A second one, 60 s later, agrees: the snapshot is accepted, and still no proof that the instance is orphaned.

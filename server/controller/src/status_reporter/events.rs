@@ -7,13 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::PodKey;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::HoldCause;
 use crate::machine::{Stage, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
 use crate::{Decision, Effect, Instruction, InstructionId};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, PodKey, Text, Timestamp};
 
 const REPEAT_INTERVAL: Millis = Millis::from_mins(2);
 const UNPLACED_REPEAT_INTERVAL: Millis = Millis::from_mins(5);
@@ -141,8 +140,8 @@ impl ClusterController {
             .classes()
             .filter(|class| class.deleting && class.has_finalizer && !self.state.is_karpenter_active());
         let waiting = going.filter_map(|class| {
-            let claims: Vec<&str> =
-                self.state.claims().filter(|c| c.node_class == class.name).map(|c| c.name.as_ref()).collect();
+            let claims: Vec<&ClaimName> =
+                self.state.claims().filter(|c| c.node_class == class.name).map(|c| &c.name).collect();
             let first = claims.first()?;
             let message = format!("waits for {} NodeClaims to end, {first} among them", claims.len());
             Some(normal(ObjectRef::Class(class.name.clone()), "WaitingOnNodeClaimTermination", message))
@@ -165,9 +164,11 @@ impl ClusterController {
             let reasons: Vec<&str> = unplaced.reasons.iter().map(|reason| reason.message.as_str()).collect();
             self.pod_event(&unplaced.pod, true, "FailedScheduling", reasons.join("; "))
         });
-        let launched =
-            decision.machines.iter().flat_map(|machine| machine.pods.iter().map(|pod| (pod, &machine.claim.name)));
-        let placed = decision.placed.iter().map(|(pod, node)| (pod, node));
+        let launched = decision
+            .machines
+            .iter()
+            .flat_map(|machine| machine.pods.iter().map(|pod| (pod, machine.claim.name.as_text())));
+        let placed = decision.placed.iter().map(|(pod, node)| (pod, node.as_text()));
         let nominated = launched
             .chain(placed)
             .filter_map(|(pod, on)| self.pod_event(pod, false, "Nominated", format!("is planned onto {on}")));
@@ -175,9 +176,8 @@ impl ClusterController {
     }
 
     /// An Event of a pod; `None` when the pod is gone.
-    fn pod_event(&self, pod: &str, is_warning: bool, reason: &'static str, message: String) -> Option<EventOrder> {
-        let (namespace, name) = pod.split_once('/')?;
-        let pod = self.state.pod(&PodKey { namespace: namespace.into(), name: name.into() })?;
+    fn pod_event(&self, pod: &PodKey, is_warning: bool, reason: &'static str, message: String) -> Option<EventOrder> {
+        let pod = self.state.pod(pod)?;
         let event = normal(ObjectRef::Pod(pod.key.clone()), reason, message);
         Some(EventOrder { uid: pod.uid.clone(), warning: is_warning, ..event })
     }
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     fn event(name: &str, message: &str) -> EventOrder {
-        normal(ObjectRef::Node(Text::from(name)), "FailedDraining", message.to_owned())
+        normal(ObjectRef::Node(name.into()), "FailedDraining", message.to_owned())
     }
 
     #[test]

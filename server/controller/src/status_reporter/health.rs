@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::cluster::PoolRecord;
 use crate::status::{Condition, ConditionStatus};
-use model::Text;
+use model::{PoolName, Text};
 
 /// Number of outcomes kept per NodePool.
 const RECORDED_OUTCOMES: usize = 4;
@@ -16,7 +16,7 @@ const KIND: &str = "NodeRegistrationHealthy";
 /// The last registration outcomes of each NodePool.
 #[derive(Debug, Default)]
 pub(crate) struct RegistrationHealth {
-    pools: BTreeMap<Text, Record>,
+    pools: BTreeMap<PoolName, Record>,
 }
 
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::ClusterController;
 use crate::machine::Stage;
 use crate::status::ObjectRef;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, Timestamp};
 
 /// Minimum interval between two writes for one NodeClaim (Karpenter: the same).
 const MIN_INTERVAL: Millis = Millis::from_secs(10);
@@ -23,7 +23,7 @@ const MAX_INTERVAL: Millis = Millis::from_mins(1);
 #[derive(Debug, Default)]
 pub(super) struct PendingPodEvents {
     /// Earliest write, by NodeClaim.
-    waiting: BTreeMap<Text, Timestamp>,
+    waiting: BTreeMap<ClaimName, Timestamp>,
 }
 
 impl PendingPodEvents {
@@ -33,12 +33,12 @@ impl PendingPodEvents {
     }
 
     /// Whether `claim` has a pod event that may be written.
-    pub(super) fn is_due(&self, claim: &Text, now: Timestamp) -> bool {
+    pub(super) fn is_due(&self, claim: &ClaimName, now: Timestamp) -> bool {
         self.waiting.get(claim).is_some_and(|from| *from <= now)
     }
 
     /// Removes the pod event of `claim` if it was due: it is part of the written status.
-    pub(super) fn mark_written(&mut self, claim: &Text, now: Timestamp) {
+    pub(super) fn mark_written(&mut self, claim: &ClaimName, now: Timestamp) {
         if self.is_due(claim, now) {
             self.waiting.remove(claim);
         }
@@ -55,7 +55,8 @@ impl ClusterController {
     /// terminating, are skipped.
     pub(super) fn collect_pod_events(&mut self, now: Timestamp) {
         let nodes = self.state.take_pod_events();
-        let serves = |claim: &Text| self.machines.get(claim).is_some_and(|machine| machine.stage == Stage::Initialized);
+        let serves =
+            |claim: &ClaimName| self.machines.get(claim).is_some_and(|machine| machine.stage == Stage::Initialized);
         self.status_reporter.pod_events.waiting.retain(|claim, _| serves(claim));
         for node in nodes.iter().filter_map(|node| self.state.node(node)) {
             let Some(claim) = self.state.claim_of_node(node) else { continue };

@@ -10,7 +10,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::machine::{Machine, Stage};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
 use model::resources::NODES;
-use model::{NotReady, Resources, Text};
+use model::{ClaimName, NotReady, Resources, Text};
 
 /// Finalizer that keeps an EC2NodeClass until no NodeClaim needs it (Karpenter's AWS provider:
 /// termination).
@@ -48,7 +48,7 @@ impl ClusterController {
             }
         }
         if passed_over < self.status_reporter.up_to_date.len() {
-            let stays = |claim: &Text| self.machines.get(claim).is_some_and(|m| m.stage == Stage::Initialized);
+            let stays = |claim: &ClaimName| self.machines.get(claim).is_some_and(|m| m.stage == Stage::Initialized);
             self.status_reporter.up_to_date.retain(stays);
         }
         self.status_reporter.up_to_date.extend(up_to_date);

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::cluster::PoolRecord;
-use model::Text;
+use model::Zone;
 use model::offering::{Catalogue, SharedCatalogue};
 
 /// Zones by catalogue. Each entry holds its catalogue, so that the pointer comparison stays valid.
 #[derive(Debug, Default)]
-pub(super) struct ZoneCache(Vec<(SharedCatalogue, BTreeSet<Text>)>);
+pub(super) struct ZoneCache(Vec<(SharedCatalogue, BTreeSet<Zone>)>);
 
 impl ZoneCache {
     /// Reads new catalogues, and drops those that `pools` do not use.
@@ -24,7 +24,7 @@ impl ZoneCache {
     }
 
     /// Zones in which machines of these NodePools can be launched, by name.
-    pub(super) fn for_pools(&self, pools: &[&PoolRecord]) -> Vec<Text> {
+    pub(super) fn for_pools(&self, pools: &[&PoolRecord]) -> Vec<Zone> {
         let mut all = BTreeSet::new();
         for pool in pools {
             match self.known(&pool.pool.catalogue) {
@@ -36,13 +36,13 @@ impl ZoneCache {
         all.into_iter().collect()
     }
 
-    fn known(&self, catalogue: &SharedCatalogue) -> Option<&BTreeSet<Text>> {
+    fn known(&self, catalogue: &SharedCatalogue) -> Option<&BTreeSet<Zone>> {
         self.0.iter().find(|(known, _)| Arc::ptr_eq(known, catalogue)).map(|(_, zones)| zones)
     }
 }
 
-fn read(catalogue: &Catalogue) -> BTreeSet<Text> {
-    let mut zones: Vec<&Text> = Vec::new();
+fn read(catalogue: &Catalogue) -> BTreeSet<Zone> {
+    let mut zones: Vec<&Zone> = Vec::new();
     for offering in catalogue.types.iter().flat_map(|kind| &kind.offerings) {
         // Offerings of one zone usually share one allocation, so pointers are compared first.
         if !zones.iter().any(|known| Arc::ptr_eq(known, &offering.zone)) && !zones.contains(&&offering.zone) {

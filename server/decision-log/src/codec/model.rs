@@ -1,14 +1,14 @@
-//! Encodings of the engine's types, field by field, in encoding order.
+//! Encodings of the types of `model`, field by field, in encoding order.
 
 use std::collections::BTreeMap;
 
 use model::input::{MinValuesPolicy, Policy, PreferencePolicy};
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
 use model::{
-    CapacityType, Catalogue, Effect, HostPort, InstanceType, LabelSelector, MicroUsd, Millis, NodeSelectorTerm,
-    NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, Requirement, RequirementParts, Requirements,
-    Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Timestamp, Toleration,
-    TolerationOperator, VolumeAlternatives, Weighted,
+    CapacityType, Catalogue, Effect, HostPort, InstanceType, InstanceTypeName, LabelSelector, MicroUsd, Millis,
+    NodeName, NodeSelectorTerm, NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, PoolName,
+    Requirement, RequirementParts, Requirements, Reservation, Resources, SelectorOperator, SelectorTerm,
+    SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, VolumeAlternatives, Weighted, Zone,
 };
 
 use super::{Codec, DecodeError, Reader};
@@ -24,6 +24,21 @@ macro_rules! fields {
 
             fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
                 Ok(Self { $($field: Codec::get(from)?),* })
+            }
+        }
+    )* };
+}
+
+/// Encodes a name as its text.
+macro_rules! names {
+    ($($name:ident),* $(,)?) => { $(
+        impl Codec for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                self.as_text().put(out);
+            }
+
+            fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                Text::get(from).map(Self::from)
             }
         }
     )* };
@@ -47,6 +62,8 @@ macro_rules! fieldless_enums {
         }
     )* };
 }
+
+names! { InstanceTypeName, NodeName, PoolName, Zone }
 
 fieldless_enums! {
     CapacityType { Reserved = 0, Spot = 1, OnDemand = 2 }

@@ -1,7 +1,7 @@
 //! Size of the log of a busy cluster: 100 nodes with 2,000 pods, and ten new pods a minute.
 
 use model::input::PlanningInput;
-use model::{BoundPod, Labels, Node, NodeStage, Resources, Text, Timestamp};
+use model::{BoundPod, Labels, Node, NodeName, NodeStage, PoolName, Resources, Text, Timestamp};
 
 use super::fixture::{LoggedCluster, pods};
 use store::{Archive, compression};
@@ -33,8 +33,8 @@ fn node(number: usize, pods: Vec<BoundPod>) -> Node {
     let labels = ["topology.kubernetes.io/zone", "node.kubernetes.io/instance-type", "kubernetes.io/hostname"];
     let value = |key: &&str| (Text::from(*key), Text::from(format!("{}-{number}", key.len())));
     Node {
-        name: Text::from(format!("ip-10-0-{number}-7.ec2.internal")),
-        pool: Some(Text::from("general")),
+        name: NodeName::from(format!("ip-10-0-{number}-7.ec2.internal")),
+        pool: Some(PoolName::from("general")),
         labels: labels.iter().map(value).collect::<Labels>(),
         taints: Vec::new(),
         unschedulable: false,

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::{Decision, DecisionId, DecisionInput, DecisionKind};
-use manifests::{Options, Source};
+use manifests::Source;
 use model::input::PlanningInput;
-use model::{MicroUsd, Text, Timestamp};
+use model::{ClusterName, MicroUsd, Timestamp};
+use planning_input::Options;
 
 use crate::{DecisionLog, replay_all};
 use store::lease::{Lease, LeaseOutcome, Scope};
@@ -45,7 +46,7 @@ impl LoggedCluster {
         let options =
             Options { region: Some("lab".to_owned()), catalogue: Some(catalogue(false)), now, ..Options::default() };
         let sources = [manifests.clone(), source("pool", pool("on-demand")), source("class", class())];
-        let mut input = manifests::read(&sources, &options).unwrap().input;
+        let mut input = planning_input::read(&sources, &options).unwrap().input;
         arrange(&mut input);
         let planned = planner::plan(&input).unwrap();
         let basis = Arc::new(DecisionInput { opened: None, input, plan: planned.plan, report: planned.report });
@@ -85,7 +86,7 @@ async fn acquire_lease(store: &MemoryStore) -> Lease {
 fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<DecisionInput>>) -> Decision {
     Decision {
         id: DecisionId(number),
-        cluster: Text::from("blue"),
+        cluster: ClusterName::from("blue"),
         at,
         due: at,
         kind,

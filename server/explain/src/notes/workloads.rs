@@ -8,7 +8,7 @@ use crate::snapshot::NodeRef;
 use model::input::PlanningInput;
 use model::labels::{ARCH, ZONE};
 use model::plan::{Plan, PlannedNode};
-use model::{NodePool, PodShape, Text};
+use model::{NodePool, PodShape, Text, Zone};
 
 use super::{Name, Workloads, add_note, label, named};
 
@@ -43,26 +43,26 @@ pub(super) fn add_notes(input: &PlanningInput, plan: &Plan, workloads: &Workload
 /// The zone that all pods share although a launch option of one of their new nodes is available in
 /// another zone that the pods, their volumes and the pool allow. If all pods are on one new node
 /// with several zones, the first zone is returned.
-fn needless_single_zone<'i>(input: &'i PlanningInput, plan: &'i Plan, pods: &[(u32, NodeRef)]) -> Option<&'i Text> {
+fn needless_single_zone(input: &PlanningInput, plan: &Plan, pods: &[(u32, NodeRef)]) -> Option<Zone> {
     let first = pods.first()?.1;
     let zone = match (label(input, plan, first, ZONE), first) {
-        (Some(zone), _) => zone,
-        (None, NodeRef::Planned(at)) => plan.nodes[at as usize].zones.first()?,
+        (Some(zone), _) => Zone::from(zone),
+        (None, NodeRef::Planned(at)) => plan.nodes[at as usize].zones.first()?.clone(),
         (None, NodeRef::Existing(_)) => return None,
     };
-    let shares = |node_ref: NodeRef| node_ref == first || label(input, plan, node_ref, ZONE) == Some(zone);
+    let shares = |node_ref: NodeRef| node_ref == first || label(input, plan, node_ref, ZONE) == Some(zone.as_text());
     let certain = label(input, plan, first, ZONE).is_some() || pods.iter().all(|(_, node_ref)| *node_ref == first);
     if pods.len() < 2 || !certain || !pods.iter().all(|(_, node_ref)| shares(*node_ref)) {
         return None;
     }
     let free = pods.iter().any(|(pod, node_ref)| match node_ref {
-        NodeRef::Planned(at) => could_run_elsewhere(input, &plan.nodes[*at as usize], *pod, zone),
+        NodeRef::Planned(at) => could_run_elsewhere(input, &plan.nodes[*at as usize], *pod, &zone),
         NodeRef::Existing(_) => false,
     });
     free.then_some(zone)
 }
 
-fn could_run_elsewhere(input: &PlanningInput, node: &PlannedNode, pod: u32, zone: &Text) -> bool {
+fn could_run_elsewhere(input: &PlanningInput, node: &PlannedNode, pod: u32, zone: &Zone) -> bool {
     let pod = &input.pods[pod as usize];
     let shape = &input.shapes[pod.shape as usize];
     let pool: &NodePool = &input.pools[node.pool as usize];
@@ -70,7 +70,7 @@ fn could_run_elsewhere(input: &PlanningInput, node: &PlannedNode, pod: u32, zone
         return false;
     }
     let alternatives = alternatives(shape);
-    let allows = |other: &Text| {
+    let allows = |other: &Zone| {
         let alternative = |alternative: &Alternative| alternative.requirements.get(ZONE).is_none_or(|r| r.has(other));
         let volumes = pod.volumes.map(|at| &input.volume_sets[at as usize].any_of);
         let reachable =

@@ -11,7 +11,7 @@ use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
-use model::{CapacityType, Labels, MicroUsd, Operator, Requirement, Requirements, Resources, Text};
+use model::{CapacityType, Labels, MicroUsd, NodeName, Operator, Requirement, Requirements, Resources, Text, Zone};
 
 use super::{MachineOption, machine, price_difference};
 
@@ -42,7 +42,7 @@ pub struct FilterStep {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeReport {
     /// Name of the node.
-    pub node: Text,
+    pub node: NodeName,
     /// The first launch option; `None` for existing nodes.
     pub machine: Option<MachineOption>,
     /// Number of pods that the plan places on the node.
@@ -67,12 +67,12 @@ pub struct NodeReport {
 /// Report about the node with this name: planned, static or existing. `None` if neither plan nor
 /// input contain it.
 #[must_use]
-pub fn node_report(input: &PlanningInput, plan: &Plan, name: &str) -> Option<NodeReport> {
-    let planned = plan.nodes.iter().chain(&plan.static_nodes).find(|node| node.name.as_ref() == name);
+pub fn node_report(input: &PlanningInput, plan: &Plan, name: &NodeName) -> Option<NodeReport> {
+    let planned = plan.nodes.iter().chain(&plan.static_nodes).find(|node| node.name == *name);
     if let Some(node) = planned {
         return Some(planned_report(input, plan, node));
     }
-    let at = input.nodes.iter().position(|node| node.name.as_ref() == name)?;
+    let at = input.nodes.iter().position(|node| node.name == *name)?;
     Some(existing_node_report(input, plan, u32::try_from(at).ok()?))
 }
 
@@ -142,7 +142,7 @@ impl NodeRequirements {
         let pool = &input.pools[node.pool as usize];
         let mut planned_labels = (*node.labels).clone();
         if let [zone] = node.zones.as_ref() {
-            planned_labels.insert(ZONE.into(), zone.clone());
+            planned_labels.insert(ZONE.into(), zone.as_text().clone());
         }
         planned_labels.insert(CAPACITY_TYPE.into(), node.capacity_type.as_str().into());
         let mut merged = base(pool);
@@ -160,7 +160,7 @@ impl NodeRequirements {
                 .entry((pod.shape, pod.volumes))
                 .or_insert_with(|| own_requirements(input, pod, &planned_labels));
             for requirement in own.iter() {
-                constraints.entry(requirement.to_string()).or_default().push(format!("{}/{}", pod.namespace, pod.name));
+                constraints.entry(requirement.to_string()).or_default().push(pod.key().to_string());
             }
             merged.add_all(own);
             requests.add(&input.shapes[pod.shape as usize].requests);
@@ -214,7 +214,7 @@ fn filter_steps(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, node_reqs: &Nod
     };
     let mut paid = node_reqs.merged.clone();
     paid.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
-    paid.add(Requirement::new(ZONE, Operator::In, node.zones.iter().cloned()));
+    paid.add(Requirement::new(ZONE, Operator::In, node.zones.iter().cloned().map(Text::from)));
     let matching = snapshot.types(node.pool, &node_reqs.merged);
     let large = |t: u32| {
         let attaches = node_reqs.attached.iter().all(|(driver, volumes)| {
@@ -276,7 +276,7 @@ fn zone_reason(
     }
     let Some(&first) = node.types.first() else { return String::new() };
     let instance = &pool.catalogue.types[first as usize];
-    let mut prices: BTreeMap<&Text, MicroUsd> = BTreeMap::new();
+    let mut prices: BTreeMap<&Zone, MicroUsd> = BTreeMap::new();
     for offering in &instance.offerings {
         let allowed = wanted.is_none_or(|r| r.has(&offering.zone));
         if offering.available && offering.capacity_type == node.capacity_type && allowed {
@@ -284,7 +284,7 @@ fn zone_reason(
             *best = (*best).min(offering.price);
         }
     }
-    let others: Vec<(&&Text, &MicroUsd)> = prices.iter().filter(|(zone, _)| ***zone != chosen.zone).collect();
+    let others: Vec<(&&Zone, &MicroUsd)> = prices.iter().filter(|(zone, _)| ***zone != chosen.zone).collect();
     if others.is_empty() {
         return format!(
             "{} is the only zone where {} is available as {}",
@@ -312,7 +312,7 @@ fn runner_up(
     chosen: &MachineOption,
 ) -> Option<MachineOption> {
     let pool = &snapshot.input.pools[node.pool as usize];
-    let allowed = |zone: &Text| node_reqs.merged.get(ZONE).is_none_or(|r| r.has(zone)) && node.zones.contains(zone);
+    let allowed = |zone: &Zone| node_reqs.merged.get(ZONE).is_none_or(|r| r.has(zone)) && node.zones.contains(zone);
     let mut best: Option<MachineOption> = None;
     for instance in node.types.iter().skip(1).map(|&t| &pool.catalogue.types[t as usize]) {
         for offering in instance.offerings.iter().filter(|o| o.available && o.capacity_type == node.capacity_type) {

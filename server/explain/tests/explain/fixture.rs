@@ -17,7 +17,7 @@ use model::resources::{CPU, MEMORY, PODS};
 use model::{
     BoundPod, CapacityType, Catalogue, Effect, InstanceType, LabelSelector, Labels, MicroUsd, Node, NodePool,
     NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Resources,
-    SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, VolumeAlternatives,
+    SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, VolumeAlternatives, Zone,
 };
 
 /// One gibibyte.
@@ -271,7 +271,7 @@ impl Fixture {
             name: format!("{}-{}", pool.name, self.plan.nodes.len()).into(),
             pool: 0,
             capacity_type: CapacityType::OnDemand,
-            zones: Arc::from([Text::from(zone)]),
+            zones: Arc::from([Zone::from(zone)]),
             types: types.into(),
             price: first
                 .offerings
@@ -291,7 +291,7 @@ impl Fixture {
     /// Allows the node launched last in any of `zones`.
     pub fn zones_of_last(mut self, zones: &[&str]) -> Self {
         let node = self.plan.nodes.last_mut().expect("a node was launched");
-        node.zones = zones.iter().map(|zone| Text::from(*zone)).collect();
+        node.zones = zones.iter().map(|zone| Zone::from(*zone)).collect();
         Arc::make_mut(&mut node.labels).remove(ZONE);
         self
     }

@@ -74,7 +74,7 @@ fn a_planned_node_is_reported_step_by_step() {
     // 3 × 0.5 = 1.5 cpu and 3Gi. arm is excluded by architecture; small and large fit; small costs
     // 0.10 in a and b.
     assert_eq!(
-        node_report(&fixture.input, &fixture.plan, "general-0").unwrap().to_string(),
+        node_report(&fixture.input, &fixture.plan, &"general-0".into()).unwrap().to_string(),
         "general-0: small in a, on-demand, at $0.10 per hour (NodePool general).\n\
          It carries 3 pods that, with its DaemonSets, ask for 1.5 cpu and 3Gi memory.\n\
          - karpenter.sh/capacity-type In [on-demand]: asked for by NodePool general\n\
@@ -98,7 +98,7 @@ fn types_that_are_too_small_or_exceed_limits_are_counted() {
     let mut general = pool("general");
     general.limits = model::Resources::from_iter([("cpu", 6000)]);
     let fixture = Fixture::new().pool(general).pod("web", asks(3000, 1)).launches(&[ARM], "a", &[0]);
-    let report = node_report(&fixture.input, &fixture.plan, "general-0").unwrap();
+    let report = node_report(&fixture.input, &fixture.plan, &"general-0".into()).unwrap();
     let dropped: Vec<(&str, usize)> =
         report.filter_steps.iter().map(|s| (s.step, s.dropped)).filter(|(_, n)| *n > 0).collect();
     // small has 1.9 cpu; large (8 cpu) exceeds the limit of 6.
@@ -111,8 +111,8 @@ fn types_that_are_too_small_or_exceed_limits_are_counted() {
 fn an_existing_node_is_reported_with_its_free_resources() {
     let fixture = Fixture::new().node("one", "a", resources(1000, 4 << 30)).pod("web", asks(400, 1)).placed(&[0], 0);
     assert_eq!(
-        node_report(&fixture.input, &fixture.plan, "one").unwrap().to_string(),
+        node_report(&fixture.input, &fixture.plan, &"one".into()).unwrap().to_string(),
         "one exists already (a).\nThe plan puts 1 pod there; 600m cpu and 3Gi memory are left.\n"
     );
-    assert_eq!(node_report(&fixture.input, &fixture.plan, "absent"), None);
+    assert_eq!(node_report(&fixture.input, &fixture.plan, &"absent".into()), None);
 }

@@ -1,7 +1,7 @@
 //! Nodes, and the attach limits of their CSI drivers.
 
 use model::labels::HOSTNAME;
-use model::{Resources, Taint, Text};
+use model::{ProviderId, Resources, Taint, Text};
 
 use super::metadata::Metadata;
 use super::with_canonical_keys;
@@ -15,7 +15,7 @@ pub struct NodeObject {
     /// Name, labels (with canonical keys and the host name) and times.
     pub meta: Metadata,
     /// `spec.providerID`.
-    pub provider_id: Option<Text>,
+    pub provider_id: Option<ProviderId>,
     /// `spec.taints`.
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
@@ -36,7 +36,7 @@ impl NodeObject {
         let (spec, status) = (at.at("spec"), at.at("status"));
         Self {
             meta,
-            provider_id: spec.at("providerID").text().filter(|id| !id.is_empty()),
+            provider_id: spec.at("providerID").text().filter(|id| !id.is_empty()).map(ProviderId::from),
             taints: tolerations::taints(&spec.at("taints")),
             unschedulable: spec.at("unschedulable").bool().unwrap_or(false),
             allocatable: status.at("allocatable").resources(),

@@ -1,6 +1,6 @@
 //! Pods of the input.
 
-use model::Text;
+use model::NodeName;
 
 use super::metadata::{Metadata, annotation};
 use crate::Cursor;
@@ -19,7 +19,7 @@ pub struct PodObject {
     /// `status.phase` is Succeeded.
     pub succeeded: bool,
     /// `status.nominatedNodeName`.
-    pub nominated: Option<Text>,
+    pub nominated: Option<NodeName>,
     /// The condition Ready is False.
     pub unready: bool,
     /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays, and its clock is not
@@ -41,7 +41,7 @@ impl PodObject {
             spec: PodSpec::read_beside(&at.at("spec"), Some(&status)),
             finished: matches!(phase, "Succeeded" | "Failed"),
             succeeded: phase == "Succeeded",
-            nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()),
+            nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()).map(NodeName::from),
             unready: is_unready(&status),
             do_not_disrupt: annotation(at, "karpenter.sh/do-not-disrupt") == Some("true"),
             mirror,

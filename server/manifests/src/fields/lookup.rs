@@ -94,7 +94,8 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
 }
 
 /// The name among `known` that `asked` is likely a typing error of.
-pub(crate) fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
+#[must_use]
+pub fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
     let asked = asked.to_ascii_lowercase();
     let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));
     ranked.min().filter(|(far, _)| *far <= asked.len() / 3).map(|(_, name)| name)

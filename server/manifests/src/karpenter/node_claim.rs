@@ -1,7 +1,9 @@
 //! NodeClaim.
 
 use model::labels::NODEPOOL;
-use model::{Labels, Millis, Requirement, Resources, Taint, Text, Timestamp};
+use model::{
+    ClaimName, Labels, Millis, NodeName, PoolName, ProviderId, Requirement, Resources, Taint, Text, Timestamp,
+};
 
 use super::conditions::Conditions;
 use super::duration::{self, Lifetime};
@@ -14,9 +16,9 @@ use crate::Cursor;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeClaimManifest {
     /// `metadata.name`.
-    pub name: Text,
+    pub name: ClaimName,
     /// The pool that its label `karpenter.sh/nodepool` names.
-    pub pool: Option<Text>,
+    pub pool: Option<PoolName>,
     /// `metadata.labels`.
     pub labels: Labels,
     /// `metadata.annotations`.
@@ -40,9 +42,9 @@ pub struct NodeClaimManifest {
     /// `terminationGracePeriod`.
     pub termination_grace_period: Option<Millis>,
     /// `status.providerID`.
-    pub provider_id: Option<Text>,
+    pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
-    pub node_name: Option<Text>,
+    pub node_name: Option<NodeName>,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.
@@ -63,13 +65,13 @@ impl NodeClaimManifest {
     #[must_use]
     pub fn read(at: &Cursor<'_>) -> Option<Self> {
         let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
-        let name: Text = metadata.at("name").required_str()?.into();
+        let name = ClaimName::from(metadata.at("name").required_str()?);
         let labels = metadata.at("labels").string_map();
         let class = ClassReference::read(&spec.at("nodeClassRef"));
         let listed = requirements::read(&spec.at("requirements"), Owner::NodeClaim);
         Some(Self {
             name,
-            pool: labels.get(NODEPOOL).cloned(),
+            pool: labels.get(NODEPOOL).map(PoolName::from),
             labels,
             annotations: metadata.at("annotations").string_map(),
             created: metadata.at("creationTimestamp").timestamp(),
@@ -81,8 +83,8 @@ impl NodeClaimManifest {
             requests: spec.at("resources").at("requests").resources(),
             expire_after: duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
             termination_grace_period: duration::read(&spec.at("terminationGracePeriod")),
-            provider_id: status.at("providerID").text(),
-            node_name: status.at("nodeName").text(),
+            provider_id: status.at("providerID").text().map(ProviderId::from),
+            node_name: status.at("nodeName").text().map(NodeName::from),
             capacity: status.at("capacity").resources(),
             allocatable: status.at("allocatable").resources(),
             last_pod_event: status.at("lastPodEventTime").timestamp(),

@@ -8,8 +8,8 @@ mod kubelet;
 mod selectors;
 mod status;
 
-use cloud::catalogue::{AmiFamily, NodeClassSettings};
 use model::Text;
+use model::node_class::{AmiFamily, NodeClassSettings};
 
 use super::conditions::Conditions;
 use crate::Cursor;

@@ -3,7 +3,9 @@
 use model::labels::{NODECLASS, NODEPOOL};
 use model::offering::SharedCatalogue;
 use model::resources::NODES;
-use model::{Labels, Millis, NodePool, NotReady, OptInRules, Requirement, Requirements, Resources, Taint, Text};
+use model::{
+    Labels, Millis, NodePool, NotReady, OptInRules, PoolName, Requirement, Requirements, Resources, Taint, Text,
+};
 
 use super::conditions::{Conditions, Status};
 use super::disruption::Disruption;
@@ -14,12 +16,12 @@ use super::{NodeClassManifest, opt_in, taints};
 use crate::Cursor;
 use crate::syntax::is_label_value;
 
-/// A NodePool of the input. [`NodePoolManifest::into_pool`] converts it to the engine's pool when
+/// A NodePool of the input. [`NodePoolManifest::into_pool`] converts it to the pool of `model` when
 /// its class is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodePoolManifest {
     /// `metadata.name`.
-    pub name: Text,
+    pub name: PoolName,
     /// `spec.template.spec.nodeClassRef`.
     pub class: ClassReference,
     /// `spec.weight`, 0 when absent.
@@ -107,7 +109,7 @@ impl NodePoolManifest {
     #[must_use]
     pub fn read(at: &Cursor<'_>, notes: &mut Vec<String>) -> Option<Self> {
         let (metadata, spec, status) = (at.at("metadata"), at.at("spec").required(), at.at("status"));
-        let name: Text = metadata.at("name").required_str()?.into();
+        let name = PoolName::from(metadata.at("name").required_str()?);
         let object = format!("NodePool/{name}");
         let template = spec.at("template").required();
         let inner = template.at("spec").required();
@@ -145,7 +147,7 @@ impl NodePoolManifest {
         })
     }
 
-    /// Converts to the engine's pool. `class` is the class that it names, if the input has it;
+    /// Converts to the pool of `model`. `class` is the class that it names, if the input has it;
     /// `catalogue` has the instance types of the class.
     #[must_use]
     pub fn into_pool(self, class: Option<&NodeClassManifest>, catalogue: SharedCatalogue) -> NodePool {
@@ -219,8 +221,9 @@ fn read_labels(at: &Cursor<'_>) -> Labels {
     at.string_map()
 }
 
-fn merge(listed: Vec<Requirement>, labels: &Labels, pool: &Text, class: &Text) -> Requirements {
-    let own = [(NODEPOOL, pool), (NODECLASS, class)].map(|(key, value)| Requirement::equals(key, value.clone()));
+fn merge(listed: Vec<Requirement>, labels: &Labels, pool: &PoolName, class: &Text) -> Requirements {
+    let own =
+        [(NODEPOOL, pool.as_text()), (NODECLASS, class)].map(|(key, value)| Requirement::equals(key, value.clone()));
     let labels = labels.iter().map(|(key, value)| Requirement::equals(key, value.clone()));
     listed.into_iter().chain(labels).chain(own).collect()
 }

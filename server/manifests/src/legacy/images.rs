@@ -1,6 +1,6 @@
 //! `amiFamily` and `amiSelector` become `amiSelectorTerms`, with an alias if only a family was set.
 
-use cloud::catalogue::AmiFamily;
+use model::node_class::AmiFamily;
 use serde_json::Value;
 
 use super::kind::ApiGeneration;

@@ -1,7 +1,7 @@
 //! EC2NodeClasses.
 
-use cloud::catalogue::{AmiFamily, NetworkInterface, Threshold};
 use manifests::karpenter::NodeClassManifest;
+use model::node_class::{AmiFamily, NetworkInterface, Threshold};
 
 use super::{messages, read_with};
 

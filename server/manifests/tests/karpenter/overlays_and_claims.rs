@@ -50,10 +50,7 @@ fn a_claim_has_its_spec_and_its_status() {
     let (read, errors) = read_with(yaml, NodeClaimManifest::read);
     assert_eq!(messages(&errors), [""; 0]);
     let read = read.unwrap();
-    assert_eq!(
-        (read.pool.as_deref(), read.provider_id.as_deref(), read.node_name),
-        (Some("web"), Some("aws:///a/i-1"), None)
-    );
+    assert_eq!((read.pool, read.provider_id, read.node_name), (Some("web".into()), Some("aws:///a/i-1".into()), None));
     assert_eq!((read.requests.get("cpu"), read.capacity.get("cpu"), read.allocatable.get("cpu")), (2500, 4000, 3920));
     assert_eq!(read.expire_after, Lifetime::Never);
     assert!(read.conditions.is_true("Launched") && !read.conditions.is_true("Registered"));

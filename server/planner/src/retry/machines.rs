@@ -13,8 +13,8 @@ use model::plan::{Plan, PlannedNode};
 use model::resources::{CPU, NODES};
 use model::taints::first_untolerated;
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodePool, NodeSelectorTerm, NodeStage, Offering, PodShape,
-    Requirement, Requirements, Resources, Text,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, NodeStage, Offering,
+    PodShape, Requirement, Requirements, Resources, Text, Zone,
 };
 use verifier::{daemon_requests, different_values};
 
@@ -31,7 +31,7 @@ pub(super) struct MachineTrials<'i> {
     /// For each pool, whether its types meet its `minValues`.
     min_values_met: Vec<bool>,
     /// For each pool, the zones in which its types are offered; computed on demand.
-    zones: Vec<OnceCell<BTreeSet<Text>>>,
+    zones: Vec<OnceCell<BTreeSet<Zone>>>,
     /// Whether some DaemonSet may run on some launch options only.
     daemons_vary: bool,
 }
@@ -65,12 +65,12 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// The zones in which types of pool `at` are offered.
-    pub(super) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Text> {
+    pub(super) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Zone> {
         let pool = &self.input.pools[at as usize];
-        let allowed = |zone: &&Text| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
+        let allowed = |zone: &&Zone| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
         let zones = || {
             let offerings = pool.catalogue.types.iter().flat_map(|kind| &kind.offerings);
-            let zones: BTreeSet<&Text> = offerings.map(|offering| &offering.zone).collect();
+            let zones: BTreeSet<&Zone> = offerings.map(|offering| &offering.zone).collect();
             zones.into_iter().filter(allowed).cloned().collect()
         };
         self.zones[at as usize].get_or_init(zones).iter()
@@ -79,7 +79,7 @@ impl<'i> MachineTrials<'i> {
     /// Options and zones that `node` may be narrowed to, each option large enough for its pods: all
     /// of them, and those of each zone; or, with `narrow`, the cheapest few of each zone, and each
     /// one alone. Widest first.
-    pub(super) fn narrowings(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Text>)> {
+    pub(super) fn narrowings(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Zone>)> {
         let pool = &self.input.pools[node.pool as usize];
         let requested = self.requests_of(node);
         let holds =
@@ -88,12 +88,12 @@ impl<'i> MachineTrials<'i> {
         if roomy.is_empty() {
             return Vec::new();
         }
-        let offered_in = |zone: &Text| -> Vec<u32> {
+        let offered_in = |zone: &Zone| -> Vec<u32> {
             let offered = |kind: &u32| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some();
             let offered = roomy.iter().copied().filter(offered).collect();
             ordinary(pool, self.with_capacity_for_daemons(node, &requested, zone, offered))
         };
-        let zones: Vec<(&Text, Vec<u32>)> = node.zones.iter().map(|zone| (zone, offered_in(zone))).collect();
+        let zones: Vec<(&Zone, Vec<u32>)> = node.zones.iter().map(|zone| (zone, offered_in(zone))).collect();
         let roomy: Vec<u32> =
             roomy.iter().copied().filter(|kind| zones.iter().any(|(_, here)| here.contains(kind))).collect();
         let roomy = ordinary(pool, roomy);
@@ -119,14 +119,14 @@ impl<'i> MachineTrials<'i> {
         &self,
         node: &PlannedNode,
         requested: &Resources,
-        zone: &Text,
+        zone: &Zone,
         kinds: Vec<u32>,
     ) -> Vec<u32> {
         if !self.daemons_vary {
             return kinds;
         }
         let pool = &self.input.pools[node.pool as usize];
-        let zones: Arc<[Text]> = [zone.clone()].into();
+        let zones: Arc<[Zone]> = [zone.clone()].into();
         let single = |kind: &u32| PlannedNode { types: [*kind].into(), zones: zones.clone(), ..node.clone() };
         let daemons = daemon_requests(self.input, kinds.iter().map(single).collect());
         let holds = |(kind, daemons): &(u32, Resources)| {
@@ -148,24 +148,24 @@ impl<'i> MachineTrials<'i> {
 
     /// `node` with these options, cheapest first, in those of `zones` that offer them; `None` when
     /// none does.
-    pub(super) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Text]) -> Option<PlannedNode> {
+    pub(super) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Zone]) -> Option<PlannedNode> {
         let pool = &self.input.pools[node.pool as usize];
         let priced = |kind: &u32| cheapest(pool, *kind, node, zones).map(|(price, zone)| (price, *kind, zone));
-        let mut ranked: Vec<(MicroUsd, u32, Text)> = types.iter().filter_map(priced).collect();
+        let mut ranked: Vec<(MicroUsd, u32, Zone)> = types.iter().filter_map(priced).collect();
         ranked.sort();
         ranked.truncate(MAX_OPTIONS);
         let (price, _, first) = ranked.first()?.clone();
-        let offered = |zone: &&Text| {
+        let offered = |zone: &&Zone| {
             ranked.iter().any(|(_, kind, _)| cheapest(pool, *kind, node, std::slice::from_ref(zone)).is_some())
         };
-        let mut others: Vec<Text> = zones.iter().filter(|zone| **zone != first).filter(offered).cloned().collect();
+        let mut others: Vec<Zone> = zones.iter().filter(|zone| **zone != first).filter(offered).cloned().collect();
         others.sort();
-        let zones: Arc<[Text]> = [first].into_iter().chain(others).collect();
+        let zones: Arc<[Zone]> = [first].into_iter().chain(others).collect();
         let machines: Vec<&InstanceType> =
             ranked.iter().map(|(_, kind, _)| &pool.catalogue.types[*kind as usize]).collect();
         let mut labels = (*node.labels).clone();
         if let [only] = &*zones {
-            labels.insert(ZONE.into(), only.clone());
+            labels.insert(ZONE.into(), only.as_text().clone());
         }
         labels.extend(common_labels(&machines));
         let types = ranked.iter().map(|(_, kind, _)| *kind).collect();
@@ -257,7 +257,7 @@ impl<'i> MachineTrials<'i> {
         };
         // A launch uses one capacity type and one reservation: one machine for each of them.
         let ways: BTreeSet<(CapacityType, Option<Text>)> = offerings().map(purchase_option).collect();
-        let zones: BTreeSet<&Text> = offerings().map(|offering| &offering.zone).collect();
+        let zones: BTreeSet<&Zone> = offerings().map(|offering| &offering.zone).collect();
         let name = next_name(self.input, plan, (at, pool));
         let machine = |(capacity_type, reservation): (CapacityType, Option<Text>)| {
             let mut machine = PlannedNode {
@@ -339,7 +339,7 @@ fn purchase_option(offering: &Offering) -> (CapacityType, Option<Text>) {
 }
 
 /// The least price of type `kind` in `zones` under the purchase option of `like`, and its zone.
-fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Text]) -> Option<(MicroUsd, Text)> {
+fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Zone]) -> Option<(MicroUsd, Zone)> {
     let kind = pool.catalogue.types.get(kind as usize)?;
     let same = |offering: &&Offering| {
         purchase_option(offering) == (like.capacity_type, like.reservation.clone())
@@ -387,7 +387,7 @@ fn alternatives(shape: &PodShape) -> Vec<Requirements> {
 /// Labels of every machine of `pool`, with the pod's values for those that the pool leaves open.
 fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> Labels {
     let mut labels = pool.labels.clone();
-    labels.insert(NODEPOOL.into(), pool.name.clone());
+    labels.insert(NODEPOOL.into(), pool.name.as_text().clone());
     labels.insert(NODECLASS.into(), pool.node_class.clone());
     labels.insert(CAPACITY_TYPE.into(), capacity_type.as_str().into());
     let mut wanted = selected(shape);
@@ -421,10 +421,10 @@ fn common_labels(kinds: &[&InstanceType]) -> Labels {
 }
 
 /// The first machine name for `pool` that neither the input nor the plan uses.
-fn next_name(input: &PlanningInput, plan: &Plan, (at, pool): (u32, &NodePool)) -> Text {
+fn next_name(input: &PlanningInput, plan: &Plan, (at, pool): (u32, &NodePool)) -> NodeName {
     let planned = plan.nodes.iter().chain(&plan.static_nodes).map(|node| &node.name);
-    let taken: BTreeSet<&Text> = planned.chain(input.nodes.iter().map(|node| &node.name)).collect();
+    let taken: BTreeSet<&NodeName> = planned.chain(input.nodes.iter().map(|node| &node.name)).collect();
     let first = 1 + plan.nodes.iter().filter(|node| node.pool == at).count();
-    let names = (first..).map(|number| Text::from(format!("{}-{number}", pool.name)));
+    let names = (first..).map(|number| NodeName::from(format!("{}-{number}", pool.name)));
     names.into_iter().find(|name| !taken.contains(name)).unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::input::PlanningInput;
 use model::labels::ZONE;
 use model::plan::{Plan, PlannedNode};
-use model::{LabelSelector, Node, NodeStage, PodAffinityTerm, PodShape, SpreadConstraint, Text};
+use model::{LabelSelector, Node, NodeStage, PodAffinityTerm, PodShape, SpreadConstraint, Text, Zone};
 
 /// Pods in one zone.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,7 +22,7 @@ struct ZoneCount {
 
 /// Pods per zone after the plan is carried out, by namespace and labels.
 pub(super) struct ZonePodCounts {
-    zones: Vec<Text>,
+    zones: Vec<Zone>,
     /// For each zone, whether it has a node or machine for certain.
     certain_zones: Vec<bool>,
     /// For each namespace and label set, the pods per zone.
@@ -32,7 +32,7 @@ pub(super) struct ZonePodCounts {
 /// Zones in which a pod may be tried.
 #[derive(Debug, Default)]
 pub(super) struct OpenZones {
-    closed: BTreeSet<Text>,
+    closed: BTreeSet<Zone>,
     /// Whether the pod may run only on machines with a known zone.
     known_zone_only: bool,
     /// Whether it requires affinity to a pod that does not exist.
@@ -41,7 +41,7 @@ pub(super) struct OpenZones {
 
 impl OpenZones {
     /// Whether a machine in one of `zones` may take the pod, as far as known.
-    pub(super) fn allows(&self, zones: &[Text]) -> bool {
+    pub(super) fn allows(&self, zones: &[Zone]) -> bool {
         match zones {
             [only] => !self.closed.contains(only),
             _ => !self.known_zone_only,
@@ -59,13 +59,13 @@ impl OpenZones {
     }
 
     /// Whether some of `zones` is open to the pod.
-    pub(super) fn allows_some_of<'z>(&self, mut zones: impl Iterator<Item = &'z Text>) -> bool {
+    pub(super) fn allows_some_of<'z>(&self, mut zones: impl Iterator<Item = &'z Zone>) -> bool {
         !self.is_restricted() || zones.any(|zone| !self.closed.contains(zone))
     }
 
     /// Whether the node's zone, if it has one, is open to the pod.
     pub(super) fn allows_node(&self, node: &Node) -> bool {
-        node.labels.get(ZONE).is_none_or(|zone| !self.closed.contains(zone))
+        node.labels.get(ZONE).is_none_or(|zone| !self.closed.contains(&**zone))
     }
 }
 
@@ -74,21 +74,21 @@ impl ZonePodCounts {
     /// are possible, not certain.
     pub(super) fn of(input: &PlanningInput, plan: &Plan) -> Self {
         let of_nodes = input.nodes.iter().filter_map(|node| node.labels.get(ZONE));
-        let zones: BTreeSet<&Text> = of_nodes.chain(plan.nodes.iter().flat_map(|node| &*node.zones)).collect();
-        let zones: Vec<Text> = zones.into_iter().cloned().collect();
+        let planned = plan.nodes.iter().flat_map(|node| &*node.zones);
+        let zones: BTreeSet<&Text> = of_nodes.chain(planned.map(Zone::as_text)).collect();
+        let zones: Vec<Zone> = zones.into_iter().map(Zone::from).collect();
         let mut zone_counts = Self { certain_zones: vec![false; zones.len()], zones, pods: BTreeMap::new() };
         for node in &input.nodes {
-            let (zone, certain) = (node.labels.get(ZONE), node.stage != NodeStage::Deleting);
-            let zone = zone.map_or(&[][..], std::slice::from_ref);
-            zone_counts.mark_certain(zone, certain);
+            let (zone, certain) = (node.labels.get(ZONE).map(Zone::from), node.stage != NodeStage::Deleting);
+            zone_counts.mark_certain(zone.as_slice(), certain);
             for pod in node.pods.iter().filter(|pod| !pod.terminating && !pod.leaving) {
-                zone_counts.count((&pod.namespace, pod.labels), zone, certain);
+                zone_counts.count((&pod.namespace, pod.labels), zone.as_slice(), certain);
             }
         }
         let own = |pod: u32| (&input.pods[pod as usize].namespace, input.pods[pod as usize].labels);
         for (pod, node) in &plan.placements {
-            let zone = input.nodes[*node as usize].labels.get(ZONE);
-            zone_counts.count(own(*pod), zone.map_or(&[][..], std::slice::from_ref), true);
+            let zone = input.nodes[*node as usize].labels.get(ZONE).map(Zone::from);
+            zone_counts.count(own(*pod), zone.as_slice(), true);
         }
         for PlannedNode { zones, pods, .. } in &plan.nodes {
             zone_counts.mark_certain(zones, zones.len() == 1);
@@ -102,7 +102,7 @@ impl ZonePodCounts {
         self.pods.len()
     }
 
-    fn mark_certain(&mut self, zones: &[Text], certain: bool) {
+    fn mark_certain(&mut self, zones: &[Zone], certain: bool) {
         for zone in zones.iter().filter(|_| certain) {
             if let Ok(at) = self.zones.binary_search(zone) {
                 self.certain_zones[at] = true;
@@ -110,7 +110,7 @@ impl ZonePodCounts {
         }
     }
 
-    fn count(&mut self, (namespace, labels): (&Text, u32), zones: &[Text], certain: bool) {
+    fn count(&mut self, (namespace, labels): (&Text, u32), zones: &[Zone], certain: bool) {
         let number = self.zones.len();
         let counts = self.pods.entry((namespace.clone(), labels)).or_insert_with(|| vec![ZoneCount::default(); number]);
         for at in zones.iter().filter_map(|zone| self.zones.binary_search(zone).ok()) {
@@ -198,7 +198,7 @@ fn counts_every_node(shape: &PodShape) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{BoundPod, Labels, Pod, Resources, SelectorOperator, SelectorTerm};
+    use model::{BoundPod, Labels, NodeName, Pod, Resources, SelectorOperator, SelectorTerm};
 
     fn text(value: &str) -> Text {
         Text::from(value)
@@ -236,7 +236,7 @@ mod tests {
         };
         // Resources are empty: only counts per zone matter to these tests.
         let node = |(zone, pods): &(&str, usize)| Node {
-            name: text(zone),
+            name: NodeName::from(*zone),
             pool: None,
             labels: Labels::from([(text(ZONE), text(zone))]),
             taints: Vec::new(),
@@ -273,8 +273,8 @@ mod tests {
     fn open(shape: PodShape, zones: &[(&str, usize)]) -> (Vec<&'static str>, bool) {
         let input = input(shape, zones);
         let open = ZonePodCounts::of(&input, &Plan::default()).open_zones_of(&input, 0);
-        let single = ["a", "b", "c"].into_iter().filter(|zone| open.allows(&[text(zone)])).collect();
-        (single, open.allows(&[text("a"), text("b")]))
+        let single = ["a", "b", "c"].into_iter().filter(|zone| open.allows(&[Zone::from(*zone)])).collect();
+        (single, open.allows(&[Zone::from("a"), Zone::from("b")]))
     }
 
     #[test]

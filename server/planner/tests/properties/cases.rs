@@ -7,9 +7,9 @@ use model::input::{MinValuesPolicy, PlanningInput, Policy, PreferencePolicy};
 use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE};
 use model::offering::SharedCatalogue;
 use model::{
-    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, Labels, MicroUsd, Node, NodePool, NodeSelectorTerm,
-    NodeStage, Offering, Operator, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Reservation,
-    Resources, SpreadConstraint, Timestamp, Weighted,
+    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, Labels, MicroUsd, Node, NodeName,
+    NodePool, NodeSelectorTerm, NodeStage, Offering, Operator, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName,
+    Requirement, Requirements, Reservation, Resources, SpreadConstraint, Timestamp, Weighted, Zone,
 };
 
 use crate::fixture::{
@@ -220,8 +220,8 @@ impl Case {
             leaving: deleting,
         };
         Node {
-            name: text(&name),
-            pool: pool.as_deref().map(text),
+            name: NodeName::from(name),
+            pool: pool.map(PoolName::from),
             labels,
             taints: taints(case.tainted, case.soft_tainted),
             unschedulable: case.cordoned,
@@ -268,7 +268,7 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
         }
         let reserved = *capacity_type == CapacityType::Reserved;
         offerings.push(Offering {
-            zone: text(zone),
+            zone: Zone::from(*zone),
             capacity_type: *capacity_type,
             price: MicroUsd(if reserved { 0 } else { price * 1000 }),
             estimated: false,
@@ -278,7 +278,7 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
         });
     }
     InstanceType {
-        name: text(&name),
+        name: InstanceTypeName::from(name.as_str()),
         labels: Requirements::from_labels(&labels(&[
             (INSTANCE_TYPE, &name),
             (ARCH, arch(case.arm)),
@@ -310,7 +310,7 @@ fn pool(at: usize, case: &PoolCase, catalogue: &SharedCatalogue) -> NodePool {
         limits.set("nodes", nodes);
     }
     NodePool {
-        name: text(&pool_name(at)),
+        name: PoolName::from(pool_name(at)),
         node_class: text("default"),
         weight: case.weight,
         labels,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::{Plan, PlannedNode};
-use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, NodeStage, Offering, Pod, Text};
+use model::{CapacityType, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeStage, Offering, Pod, Text, Zone};
 use verifier::{Rule, check};
 
 use crate::fixture::text;
@@ -102,7 +102,7 @@ fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u
 
 /// Options and zones to which a node may be narrowed: everything, each zone, each option in each
 /// zone.
-fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Text>)> {
+fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Zone>)> {
     let mut ways = Vec::new();
     if large_enough.is_empty() {
         return ways;
@@ -117,7 +117,7 @@ fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(V
     ways
 }
 
-fn offered<'i>(pool: &'i NodePool, kind: u32, like: &PlannedNode, zone: &Text) -> Option<&'i Offering> {
+fn offered<'i>(pool: &'i NodePool, kind: u32, like: &PlannedNode, zone: &Zone) -> Option<&'i Offering> {
     let same = |offering: &&Offering| {
         let id = offering.reservation.as_ref().map(|reservation| &reservation.id);
         offering.available
@@ -129,23 +129,23 @@ fn offered<'i>(pool: &'i NodePool, kind: u32, like: &PlannedNode, zone: &Text) -
 }
 
 /// `node` with these options, cheapest first, in these zones, cheapest first, and these pods.
-fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Text], pods: &[u32]) -> Option<PlannedNode> {
+fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Zone], pods: &[u32]) -> Option<PlannedNode> {
     let cheapest = |kind: u32| {
         let prices = zones.iter().filter_map(|zone| Some((offered(pool, kind, node, zone)?.price, zone.clone())));
         prices.min()
     };
-    let mut ranked: Vec<(MicroUsd, Text, u32)> =
+    let mut ranked: Vec<(MicroUsd, Zone, u32)> =
         types.iter().filter_map(|kind| cheapest(*kind).map(|(price, zone)| (price, zone, *kind))).collect();
     ranked.sort_by_key(|(price, _, kind)| (*price, *kind));
     ranked.truncate(MOST_OPTIONS);
     let (price, first, _) = ranked.first()?.clone();
-    let available = |zone: &&Text| ranked.iter().any(|(_, _, kind)| offered(pool, *kind, node, zone).is_some());
+    let available = |zone: &&Zone| ranked.iter().any(|(_, _, kind)| offered(pool, *kind, node, zone).is_some());
     let others = zones.iter().filter(|zone| **zone != first).filter(available).cloned();
-    let zones: Vec<Text> = [first.clone()].into_iter().chain(others).collect();
+    let zones: Vec<Zone> = [first.clone()].into_iter().chain(others).collect();
     let types: Vec<u32> = ranked.iter().map(|(_, _, kind)| *kind).collect();
     let mut labels = (*node.labels).clone();
     if let [only] = zones.as_slice() {
-        labels.insert(text(ZONE), only.clone());
+        labels.insert(text(ZONE), only.as_text().clone());
     }
     labels.extend(common(&types.iter().map(|kind| &pool.catalogue.types[*kind as usize]).collect::<Vec<_>>()));
     Some(PlannedNode {
@@ -200,9 +200,9 @@ fn fresh_nodes(at: u32, pool: &NodePool, pod: &Pod, input: &PlanningInput) -> Ve
     let ways: BTreeSet<(CapacityType, Option<Text>)> = offerings()
         .map(|offering| (offering.capacity_type, offering.reservation.as_ref().map(|own| own.id.clone())))
         .collect();
-    let zones: BTreeSet<Text> = offerings().map(|offering| offering.zone.clone()).collect();
+    let zones: BTreeSet<Zone> = offerings().map(|offering| offering.zone.clone()).collect();
     let node = |(capacity_type, reservation): (CapacityType, Option<Text>)| PlannedNode {
-        name: text("fresh"),
+        name: NodeName::from("fresh"),
         pool: at,
         capacity_type,
         zones: zones.iter().cloned().collect(),
@@ -220,7 +220,7 @@ fn fresh_nodes(at: u32, pool: &NodePool, pod: &Pod, input: &PlanningInput) -> Ve
 /// Labels of every node of `pool`, and undecided labels as `pod` requires them.
 fn labels_for(pool: &NodePool, pod: &Pod, input: &PlanningInput, capacity_type: CapacityType) -> Labels {
     let mut labels = pool.labels.clone();
-    labels.insert(text(NODEPOOL), pool.name.clone());
+    labels.insert(text(NODEPOOL), pool.name.as_text().clone());
     labels.insert(text(NODECLASS), pool.node_class.clone());
     labels.insert(text(CAPACITY_TYPE), text(capacity_type.as_str()));
     let shape = &input.shapes[pod.shape as usize];

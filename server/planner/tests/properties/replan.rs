@@ -49,8 +49,8 @@ fn first<'i>(input: &'i PlanningInput, planned: &PlannedNode) -> &'i InstanceTyp
 fn launched(input: &PlanningInput, planned: &PlannedNode) -> Node {
     let kind = first(input, planned);
     let mut labels = (*planned.labels).clone();
-    labels.insert(text(HOSTNAME), planned.name.clone());
-    labels.insert(text(ZONE), planned.zones[0].clone());
+    labels.insert(text(HOSTNAME), planned.name.as_text().clone());
+    labels.insert(text(ZONE), planned.zones[0].as_text().clone());
     for requirement in kind.labels.iter() {
         let value = requirement.finite_values().and_then(|values| values.first());
         labels.extend(value.map(|value| (requirement.key().clone(), value.clone())));

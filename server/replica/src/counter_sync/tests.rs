@@ -108,7 +108,11 @@ fn breaker_reason_after(failed: i64) -> Option<String> {
     let answer = Ok(RemoteCounters { machines: 9, buckets: vec![(0, seen)] });
     replica.handle(Input::CountersSynced { acknowledged: acknowledged.clone(), answer }, Timestamp::from_millis(2_000));
     assert_eq!(replica.handle(Input::CounterSyncDue, Timestamp::from_millis(6_000)).len(), 1, "the next one follows");
-    replica.controller().view("blue").and_then(|view| view.guardrails.circuit_breaker).map(|why| why.to_string())
+    replica
+        .controller()
+        .view(&"blue".into())
+        .and_then(|view| view.guardrails.circuit_breaker)
+        .map(|why| why.to_string())
 }
 
 #[test]

@@ -1,9 +1,16 @@
 use proptest::prelude::*;
 
+use model::ClaimName;
+
 use super::*;
 
-fn text() -> impl Strategy<Value = Text> {
-    "[a-z0-9./\"é-]{0,12}".prop_map(Text::from)
+/// A text, or a name of any kind.
+fn text<T: From<String> + std::fmt::Debug>() -> impl Strategy<Value = T> {
+    "[a-z0-9./\"é-]{0,12}".prop_map(T::from)
+}
+
+fn pod() -> impl Strategy<Value = PodKey> {
+    ("[a-z0-9-]{1,12}", text()).prop_map(|(namespace, name)| PodKey { namespace: namespace.into(), name })
 }
 
 fn requirement() -> impl Strategy<Value = Requirement> {
@@ -62,16 +69,16 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
 }
 
 fn claim_order() -> impl Strategy<Value = ClaimOrder> {
-    let labels =
-        prop::collection::btree_map(text(), text(), 0..3).prop_map(|pairs| pairs.into_iter().collect::<Labels>());
+    let labels = prop::collection::btree_map(text::<Text>(), text::<Text>(), 0..3)
+        .prop_map(|pairs| pairs.into_iter().collect::<Labels>());
     let taints = || prop::collection::vec(taint(), 0..3);
-    let requests = prop::collection::btree_map(text(), 1_i64..1 << 40, 0..3);
+    let requests = prop::collection::btree_map(text::<Text>(), 1_i64..1 << 40, 0..3);
     let requests = requests.prop_map(|amounts| amounts.into_iter().collect::<Resources>());
     let times = (prop::option::of(any::<i64>()), prop::option::of(any::<i64>()));
     (text(), text(), labels, taints(), taints(), requirement(), requests, times).prop_map(|parts| {
         let (pool, node_class, labels, taints, startup_taints, requirement, requests, times) = parts;
         ClaimOrder {
-            name: Text::default(),
+            name: ClaimName::default(),
             pool,
             node_class,
             labels,
@@ -86,7 +93,7 @@ fn claim_order() -> impl Strategy<Value = ClaimOrder> {
 }
 
 fn decided() -> impl Strategy<Value = DecidedLaunch> {
-    let pods = prop::collection::vec(text(), 0..4);
+    let pods = prop::collection::vec(pod(), 0..4);
     (order(), claim_order(), pods, text(), any::<u64>(), any::<i64>()).prop_map(|parts| {
         let (launch, claim, pods, reason, decision, at) = parts;
         let claim = ClaimOrder { name: launch.claim.clone(), ..claim };

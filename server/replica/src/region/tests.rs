@@ -1,7 +1,5 @@
 use std::time::Duration;
 
-use model::Text;
-
 use super::*;
 
 fn scope() -> Scope {
@@ -22,7 +20,7 @@ fn held_by(owner: &str) -> LeaseOutcome {
 }
 
 fn due(region: &mut RegionLister, at: i64) -> Option<Call> {
-    region.begin_listing([Text::from("blue")].iter(), Timestamp::from_millis(at))
+    region.begin_listing([ClusterName::from("blue")].iter(), Timestamp::from_millis(at))
 }
 
 fn kept(number: u64, age_ms: u64, clusters: &[&str]) -> Result<Option<StoredListing>, StoreError> {
@@ -67,7 +65,7 @@ fn a_lease_is_requested_once_per_holder_so_that_replicas_do_not_wake_each_other_
 #[test]
 fn a_stored_listing_is_processed_once_and_is_as_old_as_its_cloud_call() {
     let mut region = RegionLister::new(scope());
-    let blue = || vec![Text::from("blue")];
+    let blue = || vec![ClusterName::from("blue")];
     // Read at 100,000; the store reports that the cloud was asked 12,000 ms before: 88,000.
     let (asked, machines) =
         region.finish_reading(Timestamp::from_millis(100_000), blue(), kept(7, 12_000, &["blue"])).unwrap();
@@ -84,10 +82,10 @@ fn a_stored_listing_is_processed_once_and_is_as_old_as_its_cloud_call() {
 #[test]
 fn a_stored_listing_omits_clusters_that_were_not_requested() {
     let mut region = RegionLister::new(scope());
-    let asked_about = vec![Text::from("blue")];
+    let asked_about = vec![ClusterName::from("blue")];
     let (_, machines) =
         region.finish_reading(Timestamp::from_millis(100_000), asked_about, kept(1, 0, &["blue", "green"])).unwrap();
-    assert_eq!(machines.keys().map(|cluster| &**cluster).collect::<Vec<_>>(), ["blue"]);
+    assert_eq!(machines.keys().collect::<Vec<_>>(), ["blue"]);
 }
 
 /// Consecutive listings with these results, half a minute apart from 0 s; whether each releases the

@@ -3,7 +3,7 @@ use crate::testing::pool;
 use model::input::PlanningInput;
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, NODES};
-use model::{PodShape, Requirement, Resources};
+use model::{PodShape, PoolName, Requirement, Resources};
 
 /// A pool that may choose from `catalogue`.
 fn of(catalogue: &SharedCatalogue) -> NodePool {
@@ -28,7 +28,7 @@ fn pools_with_equal_fingerprints_share_offerings_whatever_their_names() {
     // Neither name, weight and the amounts of limits nor a limit on nodes change what can be
     // launched.
     let mut other = of(&catalogue);
-    (other.name, other.weight) = (Text::from("b"), 7);
+    (other.name, other.weight) = (PoolName::from("b"), 7);
     other.limits.set(NODES, 3);
     assert!(Arc::ptr_eq(&first, &cache.pool_offerings(&other, &plain(), &[])));
 }

@@ -12,6 +12,7 @@ use agent::Target;
 use cloud::simulated::SeededRng;
 use controller::cluster::PodPhase;
 use fleetwright_proto::v1;
+use model::{ClaimName, ClusterName, ProviderId};
 use tokio::task::JoinSet;
 
 use super::Plan;
@@ -35,7 +36,7 @@ pub(super) struct Clusters {
 }
 
 struct Cluster {
-    name: String,
+    name: ClusterName,
     api: Arc<SimulatedApi>,
     rng: SeededRng,
     changes: AtomicU64,
@@ -48,7 +49,7 @@ impl Clusters {
         let mut all = Vec::new();
         for number in 0..plan.clusters {
             let seed = plan.seed.wrapping_mul(100).wrapping_add(u64::from(number));
-            let name = format!("{run}-{number}");
+            let name = ClusterName::from(format!("{run}-{number}"));
             let cluster = Arc::new(Cluster {
                 api: Arc::new(SimulatedApi::new(&name, SimulatedCluster::new(settings(seed)), manifests())),
                 name,
@@ -89,14 +90,14 @@ impl Clusters {
         }
     }
 
-    /// NodeClaims (cluster/name) and the provider ids of their instances.
-    pub(super) fn claims(&self) -> BTreeMap<String, String> {
+    /// NodeClaims and the provider ids of their instances.
+    pub(super) fn claims(&self) -> BTreeMap<(ClusterName, ClaimName), ProviderId> {
         let of_one = |cluster: &Arc<Cluster>| {
             let name = &cluster.name;
             cluster.api.with(|api| {
                 let launched = api.claims().filter(|claim| !claim.provider_id.is_empty());
                 launched
-                    .map(|claim| (format!("{name}/{}", claim.name), claim.provider_id.to_string()))
+                    .map(|claim| ((name.clone(), claim.name.clone()), claim.provider_id.clone()))
                     .collect::<Vec<_>>()
             })
         };
@@ -147,7 +148,7 @@ async fn run_cluster(cluster: Arc<Cluster>, server: String, seed: u64) {
     let target = Target {
         server,
         credentials: agent::config::Credentials::default(),
-        cluster_name: cluster.name.clone(),
+        cluster_name: cluster.name.to_string(),
         region: "us-east-1".to_owned(),
         karpenter_absent: false,
         seed,

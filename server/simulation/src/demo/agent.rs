@@ -16,7 +16,7 @@ use crate::kube::cluster::{Answer, Change};
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record};
 use controller::cluster::{ClusterSnapshot, Key, Object, Observation};
 use fleetwright_proto::v1;
-use model::Text;
+use model::{ClaimName, ClusterName};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use store::clock;
@@ -30,7 +30,7 @@ const STEP: Duration = Duration::from_secs(1);
 
 /// A simulated cluster as an agent's [`Cluster`].
 pub(crate) struct SimulatedApi {
-    name: String,
+    name: ClusterName,
     state: Mutex<State>,
     /// Wakes [`SimulatedApi::drive`] after a change.
     changed: Notify,
@@ -42,18 +42,18 @@ struct State {
     manifests: Vec<v1::ManifestRecord>,
     /// Conditions of NodeClaims, which the simulated cluster does not store either; they are part
     /// of snapshots. Equal lists are shared.
-    conditions: BTreeMap<Text, Arc<[v1::Condition]>>,
+    conditions: BTreeMap<ClaimName, Arc<[v1::Condition]>>,
     watcher: Option<mpsc::Sender<Vec<Record>>>,
     /// Waiters for the end of a drain, by NodeClaim.
-    drains: BTreeMap<Text, Vec<oneshot::Sender<()>>>,
+    drains: BTreeMap<ClaimName, Vec<oneshot::Sender<()>>>,
     highest_epoch: u64,
 }
 
 impl SimulatedApi {
-    pub fn new(name: &str, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
+    pub fn new(name: &ClusterName, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
         let (conditions, drains) = (BTreeMap::new(), BTreeMap::new());
         let state = State { cluster, manifests, conditions, watcher: None, drains, highest_epoch: 0 };
-        Self { name: name.to_owned(), state: Mutex::new(state), changed: Notify::new() }
+        Self { name: name.clone(), state: Mutex::new(state), changed: Notify::new() }
     }
 
     /// Every critical section leaves a consistent state, so a poisoned lock guards one.
@@ -128,7 +128,7 @@ impl State {
         manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&self.cluster, &object))).collect()
     }
 
-    fn set_conditions(&mut self, claim: Text, conditions: Vec<v1::Condition>) {
+    fn set_conditions(&mut self, claim: ClaimName, conditions: Vec<v1::Condition>) {
         let known = self.conditions.values().find(|known| ***known == *conditions).cloned();
         self.conditions.insert(claim, known.unwrap_or_else(|| conditions.into()));
     }

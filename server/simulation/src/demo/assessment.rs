@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use cloud::simulated::SimulatedCloud;
+use model::ClusterName;
 
 use super::ledger::ClusterLedger;
 use store::clock;
@@ -20,7 +21,11 @@ pub(super) struct Assessment {
 }
 
 /// Assesses the ledgers. An interrupted demo (`stopped`) is not judged by its unfinished steps.
-pub(super) fn assess(clusters: &BTreeMap<String, ClusterLedger>, cloud: &SimulatedCloud, stopped: bool) -> Assessment {
+pub(super) fn assess(
+    clusters: &BTreeMap<ClusterName, ClusterLedger>,
+    cloud: &SimulatedCloud,
+    stopped: bool,
+) -> Assessment {
     let mut text = String::from("\nLedgers of the clusters:\n");
     for (name, ledger) in clusters {
         let _infallible = writeln!(
@@ -62,7 +67,7 @@ pub(super) fn assess(clusters: &BTreeMap<String, ClusterLedger>, cloud: &Simulat
     Assessment { success, text }
 }
 
-fn faults(clusters: &BTreeMap<String, ClusterLedger>, cloud: &SimulatedCloud) -> Vec<String> {
+fn faults(clusters: &BTreeMap<ClusterName, ClusterLedger>, cloud: &SimulatedCloud) -> Vec<String> {
     let mut faults = Vec::new();
     for (name, ledger) in clusters {
         if ledger.waiting > 0 {
@@ -102,8 +107,8 @@ mod tests {
         SimulatedCloud::new(FaultProfile::default(), None)
     }
 
-    fn one(ledger: ClusterLedger) -> BTreeMap<String, ClusterLedger> {
-        BTreeMap::from([("amber".to_owned(), ledger)])
+    fn one(ledger: ClusterLedger) -> BTreeMap<ClusterName, ClusterLedger> {
+        BTreeMap::from([(ClusterName::from("amber"), ledger)])
     }
 
     #[test]

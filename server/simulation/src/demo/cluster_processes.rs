@@ -12,6 +12,7 @@ use crate::kube::SimulatedCluster;
 use ::agent::Target;
 use ::agent::config::Credentials;
 use anyhow::{Context, anyhow};
+use model::ClusterName;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot};
@@ -31,8 +32,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The processes and their last ledgers.
 pub(super) struct ClusterProcesses {
     processes: Vec<Child>,
-    received: mpsc::Receiver<(String, ClusterLedger)>,
-    ledgers: BTreeMap<String, ClusterLedger>,
+    received: mpsc::Receiver<(ClusterName, ClusterLedger)>,
+    ledgers: BTreeMap<ClusterName, ClusterLedger>,
 }
 
 impl ClusterProcesses {
@@ -40,7 +41,7 @@ impl ClusterProcesses {
     ///
     /// # Errors
     /// When a process cannot be started.
-    pub(super) fn start(names: &[String], server: SocketAddr, plan: &Plan) -> anyhow::Result<Self> {
+    pub(super) fn start(names: &[ClusterName], server: SocketAddr, plan: &Plan) -> anyhow::Result<Self> {
         let program = std::env::current_exe().context("cannot find the path of this executable")?;
         let (print_ledger, received) = mpsc::channel(64);
         let mut processes = Vec::new();
@@ -68,7 +69,7 @@ impl ClusterProcesses {
     ///
     /// # Errors
     /// When every process has exited.
-    pub(super) async fn next(&mut self) -> anyhow::Result<(String, ClusterLedger, ClusterLedger)> {
+    pub(super) async fn next(&mut self) -> anyhow::Result<(ClusterName, ClusterLedger, ClusterLedger)> {
         let (name, ledger) = self.received.recv().await.ok_or_else(|| anyhow!("the cluster processes have exited"))?;
         let before = self.ledgers.insert(name.clone(), ledger.clone()).unwrap_or_default();
         Ok((name, before, ledger))
@@ -79,7 +80,7 @@ impl ClusterProcesses {
     }
 
     /// Stops the processes, by their ids, and returns their last ledgers.
-    pub(super) async fn stop(mut self) -> BTreeMap<String, ClusterLedger> {
+    pub(super) async fn stop(mut self) -> BTreeMap<ClusterName, ClusterLedger> {
         for process in &mut self.processes {
             drop(process.stdin.take());
         }
@@ -95,7 +96,11 @@ impl ClusterProcesses {
     }
 }
 
-async fn read_ledgers(name: String, stdout: ChildStdout, print_ledger: mpsc::Sender<(String, ClusterLedger)>) {
+async fn read_ledgers(
+    name: ClusterName,
+    stdout: ChildStdout,
+    print_ledger: mpsc::Sender<(ClusterName, ClusterLedger)>,
+) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
         if let Ok(ledger) = serde_json::from_str(&line)
@@ -118,7 +123,7 @@ pub async fn simulated_agent(
 ) -> anyhow::Result<()> {
     let mut cluster = SimulatedCluster::new(scenario::settings(seed));
     cluster.add_daemon(scenario::daemon());
-    let api = Arc::new(SimulatedApi::new(&name, cluster, scenario::manifests()));
+    let api = Arc::new(SimulatedApi::new(&ClusterName::from(name.as_str()), cluster, scenario::manifests()));
     let target =
         Target { server, credentials, cluster_name: name, region: REGION.to_owned(), karpenter_absent: false, seed };
     let stop = end_of_input()?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cloud::provider::{CloudError, Instance};
 use cloud::simulated::{CapacityShortage, SeededRng, SimulatedCloud};
 use futures::future::FutureExt;
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, Millis, Text, Timestamp, Zone};
 
 use super::fault::FaultCounts;
 use super::virtual_time::{Sleep, VirtualClock};
@@ -57,14 +57,14 @@ pub(super) struct ProcessId {
 #[derive(Debug, Clone)]
 pub(super) struct CloudCall {
     pub(super) by: ProcessId,
-    pub(super) cluster: ClusterId,
+    pub(super) cluster: ClusterName,
     pub(super) what: CloudAction,
 }
 
 /// The effect of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CloudAction {
-    Launch { claim: Text },
+    Launch { claim: ClaimName },
     Terminate { id: Text },
 }
 
@@ -79,7 +79,7 @@ pub(super) struct LeaseOwner {
 pub(super) struct LaunchEnd {
     /// The process that received the answer.
     pub(super) by: ProcessId,
-    pub(super) cluster: ClusterId,
+    pub(super) cluster: ClusterName,
     pub(super) at: Timestamp,
     /// No instance was launched.
     pub(super) failed: bool,
@@ -96,20 +96,20 @@ pub(super) struct EnvironmentLedger {
     /// Until when a store fault is active.
     pub(super) store_faulty_until: Timestamp,
     /// Clusters with a voluntary launch or removal decided while the fleet was frozen.
-    pub(super) decided_frozen: BTreeSet<ClusterId>,
+    pub(super) decided_frozen: BTreeSet<ClusterName>,
     /// Outcomes of launches that some process received.
     pub(super) outcomes: Vec<LaunchEnd>,
     /// Clusters with a removal decided by a process whose launches fail.
-    pub(super) removed_despite_failures: BTreeSet<ClusterId>,
+    pub(super) removed_despite_failures: BTreeSet<ClusterName>,
     /// Clusters with a removal decided by a process that had read of the failing launches of
     /// others.
-    pub(super) removed_despite_remote_failures: BTreeSet<ClusterId>,
+    pub(super) removed_despite_remote_failures: BTreeSet<ClusterName>,
     pub(super) decided: BTreeSet<(ProcessId, u64)>,
     /// Clusters with a write that the store took under an expired epoch.
-    pub(super) late_writes: BTreeSet<ClusterId>,
-    pub(super) held: BTreeMap<ClusterId, LeaseOwner>,
+    pub(super) late_writes: BTreeSet<ClusterName>,
+    pub(super) held: BTreeMap<ClusterName, LeaseOwner>,
     /// Extra planning time of clusters in milliseconds, and until when.
-    pub(super) slow_plans: BTreeMap<ClusterId, (Timestamp, i64)>,
+    pub(super) slow_plans: BTreeMap<ClusterName, (Timestamp, i64)>,
     /// How often each fault affected a call.
     pub(super) effects: FaultCounts,
 }
@@ -179,7 +179,7 @@ impl Environment {
     }
 
     /// Planning time for `cluster`.
-    pub(super) fn planning_ms(&self, cluster: &ClusterId) -> i64 {
+    pub(super) fn planning_ms(&self, cluster: &ClusterName) -> i64 {
         let slow = self.ledger().slow_plans.get(cluster).copied();
         let more = slow.filter(|(until, _)| *until > self.now()).map_or(0, |(_, by_ms)| by_ms);
         self.next_rng().between(PLAN_MS).saturating_add(more)
@@ -209,7 +209,7 @@ impl Environment {
     }
 
     /// Checks a decision that a process records against the freeze.
-    pub(super) fn check_frozen_decision(&self, by: ProcessId, cluster: &str, number: u64) {
+    pub(super) fn check_frozen_decision(&self, by: ProcessId, cluster: &ClusterName, number: u64) {
         let now = self.now();
         let mut ledger = self.ledger();
         let (propagated, faulty_until) = (ledger.frozen_since, ledger.store_faulty_until);
@@ -217,7 +217,7 @@ impl Environment {
             *since > faulty_until && now.duration_since(*since) > FREEZE_PROPAGATION && now > faulty_until
         });
         if ledger.decided.insert((by, number)) && propagated.is_some() {
-            ledger.decided_frozen.insert(Text::from(cluster));
+            ledger.decided_frozen.insert(cluster.clone());
         }
     }
 
@@ -236,7 +236,7 @@ impl Environment {
     pub(super) fn apply_capacity_faults(&self) {
         let none = self.active_fault(EnvironmentFault::NoCapacity).is_some();
         let zone = self.active_fault(EnvironmentFault::ZoneEmpty).and_then(|zone| usize::try_from(zone).ok());
-        let zone = zone.and_then(|zone| ZONES.get(zone)).map(|zone| Text::from(*zone));
+        let zone = zone.and_then(|zone| ZONES.get(zone)).map(|zone| Zone::from(*zone));
         let mut cloud = self.cloud();
         cloud.faults_mut().no_capacity = none;
         let shortage = |zone| CapacityShortage { zone: Some(zone), ..CapacityShortage::default() };

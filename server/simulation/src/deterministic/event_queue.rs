@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::kube::cluster::Workload;
 use cloud::simulated::SeededRng;
 use fleetwright_proto::v1;
-use model::{ClusterId, Millis, Timestamp};
+use model::{ClusterName, Millis, Timestamp};
 
 use super::environment::{Environment, ProcessId};
 use super::fault::{Fault, FaultCounts, ListGap};
@@ -111,7 +111,7 @@ pub(super) enum ProcessMessage {
     FreezesChanged,
     /// The operator has released the cluster's quarantine.
     QuarantineReleased {
-        cluster: ClusterId,
+        cluster: ClusterName,
     },
 }
 

@@ -13,7 +13,7 @@ use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use futures::future::FutureExt;
-use model::Text;
+use model::{ClusterName, Text};
 
 use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId, locked};
 use super::guard::Guard;
@@ -100,7 +100,7 @@ impl FaultyClient {
         let cluster = lease.scope.cluster_name().unwrap_or_default();
         let mut ledger = self.environment.ledger();
         if answer.is_ok() && ledger.held.get(cluster).is_some_and(|held| held.epoch > lease.epoch) {
-            ledger.late_writes.insert(Text::from(cluster));
+            ledger.late_writes.insert(ClusterName::from(cluster));
         }
         answer
     }
@@ -115,7 +115,7 @@ impl FaultyClient {
         }
     }
 
-    fn record_call(&self, cluster: &Text, what: CloudAction) {
+    fn record_call(&self, cluster: &ClusterName, what: CloudAction) {
         self.environment.ledger().calls.push(CloudCall { by: self.process_id, cluster: cluster.clone(), what });
     }
 
@@ -135,7 +135,7 @@ pub(super) fn owner(process: usize) -> String {
 }
 
 fn failed(what: &'static str) -> StoreError {
-    StoreError::Database { what, source: sqlx::Error::PoolTimedOut }
+    StoreError::Database { what, source: sqlx::Error::PoolTimedOut.into() }
 }
 
 impl CloudProvider for FaultyClient {
@@ -166,7 +166,7 @@ impl CloudProvider for FaultyClient {
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
         let id = Text::from(instance_id(id));
-        self.record_call(&Text::from(owner.cluster), CloudAction::Terminate { id: id.clone() });
+        self.record_call(owner.cluster, CloudAction::Terminate { id: id.clone() });
         self.reach_cloud().await?;
         let done = self.environment.cloud().terminate_owned(owner, &id, self.environment.now());
         self.environment.delay(CLOUD_MS).await;
@@ -184,9 +184,9 @@ impl CloudProvider for FaultyClient {
         Ok(if unlisted { Instance { state: InstanceState::Terminated, ..instance } } else { instance })
     }
 
-    async fn list(&self, cluster: &str) -> Result<Vec<Instance>, CloudError> {
+    async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
         let list = self.list_all().await?;
-        Ok(list.into_iter().filter(|instance| instance.cluster.as_ref() == cluster).collect())
+        Ok(list.into_iter().filter(|instance| instance.cluster == *cluster).collect())
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {

@@ -1,7 +1,7 @@
 //! Fault injection.
 
 use futures::future::FutureExt;
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, Text, Timestamp};
 
 use super::Simulation;
 use super::environment::EnvironmentFault;
@@ -121,7 +121,7 @@ impl Simulation {
         }
     }
 
-    fn remove_claim_by_force(&mut self, cluster: usize, claim: Text) -> bool {
+    fn remove_claim_by_force(&mut self, cluster: usize, claim: ClaimName) -> bool {
         let now = self.events.now();
         let asked = self.sim_clusters[cluster].needs_release();
         let was_there = self.sim_clusters[cluster].remove_claim_by_force(claim, now);
@@ -205,7 +205,7 @@ impl Simulation {
         self.rotate_randomly(ids)
     }
 
-    fn rotate_randomly(&mut self, mut names: Vec<Text>) -> Vec<Text> {
+    fn rotate_randomly<T>(&mut self, mut names: Vec<T>) -> Vec<T> {
         let first = self.events.next_rng().value() % (names.len().max(1) as u64);
         names.rotate_left(usize::try_from(first).unwrap_or(0));
         names

@@ -8,7 +8,7 @@ use cloud::provider::InstanceState;
 use cloud::simulated::LedgerEntry;
 use controller::cluster::{ClaimRecord, PodPhase};
 use model::resources::NODES;
-use model::{Millis, Resources, Text, Timestamp};
+use model::{ClaimName, ClusterName, Millis, NodeName, PoolName, ProviderId, Resources, Text, Timestamp};
 
 use super::environment::{CloudAction, CloudCall};
 use super::setup::{BUDGET, RateBounds};
@@ -26,57 +26,57 @@ const DELETION_UNSEEN_FOR: Millis = Millis::from_secs(90);
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Violation {
     /// A launch was called for a NodeClaim that the cluster does not have.
-    LaunchBeforeClaim { cluster: Text, claim: Text },
+    LaunchBeforeClaim { cluster: ClusterName, claim: ClaimName },
     /// Two instances were launched for one NodeClaim.
-    LaunchedTwice { cluster: Text, claim: Text },
+    LaunchedTwice { cluster: ClusterName, claim: ClaimName },
     /// An instance ran for long without a NodeClaim and without being drained.
-    Unclaimed { cluster: Text, instance: Text },
+    Unclaimed { cluster: ClusterName, instance: Text },
     /// A process called the cloud for a cluster whose lease another process held.
-    FencedCall { cluster: Text, what: String },
+    FencedCall { cluster: ClusterName, what: String },
     /// The store took a write under an expired epoch.
-    LateWrite { cluster: Text },
+    LateWrite { cluster: ClusterName },
     /// A launch or removal was decided while the fleet was frozen.
-    DecidedFrozen { cluster: Text },
+    DecidedFrozen { cluster: ClusterName },
     /// An agent carried out an instruction of an expired epoch.
-    OldEpoch { cluster: Text, instruction: Text, epoch: u64, highest: u64 },
+    OldEpoch { cluster: ClusterName, instruction: Text, epoch: u64, highest: u64 },
     /// Two processes sent instructions in one epoch.
-    TwoOwners { cluster: Text, epoch: u64 },
+    TwoOwners { cluster: ClusterName, epoch: u64 },
     /// A NodePool exceeds its limits.
-    OverLimit { cluster: Text, pool: Text },
+    OverLimit { cluster: ClusterName, pool: PoolName },
     /// More nodes are removed at one time than the NodePool's budget allows.
-    OverBudget { cluster: Text, claims: Vec<Text> },
+    OverBudget { cluster: ClusterName, claims: Vec<ClaimName> },
     /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
-    PodBudgetBroken { cluster: Text },
+    PodBudgetBroken { cluster: ClusterName },
     /// More instances were launched or removed within a window than allowed.
-    OverCap { cluster: Text, what: &'static str },
+    OverCap { cluster: ClusterName, what: &'static str },
     /// A removal was decided although its launches fail.
-    RemovedWhileFailing { cluster: Text },
+    RemovedWhileFailing { cluster: ClusterName },
     /// A removal was decided by a process that had read of the failing launches of others.
-    RemovedWhileOthersFail { cluster: Text },
+    RemovedWhileOthersFail { cluster: ClusterName },
     /// A NodeClaim was deleted while its instance ran on.
-    Orphaned { cluster: Text, claim: Text },
+    Orphaned { cluster: ClusterName, claim: ClaimName },
     /// A NodeClaim was deleted, with its Node, while pods ran on its instance.
-    RemovedInUse { cluster: Text, claim: Text },
+    RemovedInUse { cluster: ClusterName, claim: ClaimName },
     /// An instance was terminated while pods ran on it that had not been evicted.
-    GivenBackInUse { cluster: Text, claim: Text },
+    GivenBackInUse { cluster: ClusterName, claim: ClaimName },
     /// A drain without cause began while pods ran on the node.
-    DrainedInUse { cluster: Text, claim: Text },
+    DrainedInUse { cluster: ClusterName, claim: ClaimName },
     /// Events repeat without time passing.
     Stuck { at: Timestamp },
     /// At rest: a pod does not run.
-    NeverRan { cluster: Text, pod: String },
+    NeverRan { cluster: ClusterName, pod: String },
     /// At rest: an instance has no NodeClaim.
-    Leaked { cluster: Text, instance: Text },
+    Leaked { cluster: ClusterName, instance: Text },
     /// At rest: a NodeClaim has no instance.
-    Hollow { cluster: Text, claim: Text },
+    Hollow { cluster: ClusterName, claim: ClaimName },
     /// At rest: an empty node remains.
-    StillEmpty { cluster: Text, node: Text },
+    StillEmpty { cluster: ClusterName, node: NodeName },
     /// Empty nodes exist and none of them is removed.
-    EmptyTooLong { cluster: Text, nodes: Vec<Text> },
+    EmptyTooLong { cluster: ClusterName, nodes: Vec<NodeName> },
     /// At rest: an instruction has no answer.
-    Unanswered { cluster: Text, instructions: usize },
+    Unanswered { cluster: ClusterName, instructions: usize },
     /// At rest: a cluster has no owner.
-    Unowned { cluster: Text },
+    Unowned { cluster: ClusterName },
 }
 
 impl Violation {
@@ -191,13 +191,13 @@ pub(super) struct CheckHistory {
     /// Launched instances at the last check of limits.
     launched: usize,
     /// Launch times by cluster; kept only if rate bounds are checked.
-    launches: BTreeMap<Text, Vec<Timestamp>>,
+    launches: BTreeMap<ClusterName, Vec<Timestamp>>,
     /// NodeClaims with a launch call while they existed: cluster and name.
-    launch_called: BTreeSet<(Text, Text)>,
+    launch_called: BTreeSet<(ClusterName, ClaimName)>,
     /// Since when instances have had neither a NodeClaim nor a drain.
     unclaimed: BTreeMap<Text, Timestamp>,
     /// Since when clusters have had empty nodes of which none is removed; kept only if checked.
-    empty: BTreeMap<Text, Timestamp>,
+    empty: BTreeMap<ClusterName, Timestamp>,
 }
 
 impl Simulation {
@@ -272,7 +272,7 @@ impl Simulation {
     fn over_limit(&self, sim_cluster: &SimCluster) -> Vec<Violation> {
         let cloud = self.events.environment.cloud();
         let stays = |entry: &&LedgerEntry| entry.interrupted.is_none() && is_running(&cloud, entry);
-        let staying: BTreeSet<&Text> =
+        let staying: BTreeSet<&ProviderId> =
             cloud.ledger().active().filter(stays).map(|entry| &entry.instance.provider_id).collect();
         let mut over = Vec::new();
         for record in &sim_cluster.pools {
@@ -326,7 +326,7 @@ impl Simulation {
     /// Whether a launch may be called for a removed NodeClaim: a process that called before repeats
     /// the call with the same token to learn its outcome, and a process that has just created the
     /// NodeClaim cannot know of the removal.
-    fn may_query_removed_claim(&self, sim_cluster: &SimCluster, claim: &Text) -> bool {
+    fn may_query_removed_claim(&self, sim_cluster: &SimCluster, claim: &ClaimName) -> bool {
         let Some(at) = sim_cluster.ledger.removed_claims.get(claim) else { return false };
         let asked = self.history.launch_called.contains(&(sim_cluster.name.clone(), claim.clone()));
         asked || self.events.now().duration_since(*at) < DELETION_UNSEEN_FOR
@@ -345,7 +345,7 @@ impl Simulation {
         let Some(bound) = self.empty_for else { return };
         let now = self.events.now();
         for sim_cluster in &self.sim_clusters {
-            let nodes: Vec<Text> = sim_cluster.cluster.empty_nodes().cloned().collect();
+            let nodes: Vec<NodeName> = sim_cluster.cluster.empty_nodes().cloned().collect();
             let leaves = sim_cluster.cluster.claims().any(|claim| sim_cluster.cluster.is_draining(&claim.name));
             if nodes.is_empty() || leaves {
                 self.history.empty.remove(&sim_cluster.name);
@@ -373,7 +373,7 @@ impl Simulation {
     }
 
     /// Whether an instance is being drained.
-    fn is_being_drained(&self, cluster: &Text, instance: &Text) -> bool {
+    fn is_being_drained(&self, cluster: &ClusterName, instance: &Text) -> bool {
         let cloud = self.events.environment.cloud();
         let Ok(known) = cloud.describe(instance) else { return false };
         let sim_cluster = self.sim_clusters.iter().find(|sim_cluster| sim_cluster.name == *cluster);
@@ -384,7 +384,7 @@ impl Simulation {
     }
 
     /// Running instances without a NodeClaim: cluster and instance.
-    fn unclaimed(&self) -> Vec<(Text, Text)> {
+    fn unclaimed(&self) -> Vec<(ClusterName, Text)> {
         let cloud = self.events.environment.cloud();
         let mut found = Vec::new();
         for entry in cloud.ledger().active().filter(|entry| is_running(&cloud, entry)) {
@@ -418,7 +418,7 @@ impl Simulation {
         let empty = sim_cluster.cluster.empty_nodes();
         violations_at_rest
             .extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
-        let alive: BTreeSet<Text> = {
+        let alive: BTreeSet<ProviderId> = {
             let cloud = self.events.environment.cloud();
             cloud.ledger().active().map(|entry| entry.instance.provider_id.clone()).collect()
         };
@@ -479,7 +479,7 @@ fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
         found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
     }
     if sim_cluster.ledger.leaving.len() > BUDGET as usize {
-        let has_node = |claim: &Text| sim_cluster.cluster.has_node_for(claim);
+        let has_node = |claim: &ClaimName| sim_cluster.cluster.has_node_for(claim);
         sim_cluster.ledger.leaving.retain(has_node);
         if sim_cluster.ledger.leaving.len() > BUDGET as usize {
             let claims = sim_cluster.ledger.leaving.iter().cloned().collect();

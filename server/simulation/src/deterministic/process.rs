@@ -11,7 +11,7 @@ use controller::cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
 use controller::{Decision, DecisionKind, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionController};
-use model::{ClusterId, LaunchFailure, Millis, Text, Timestamp};
+use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
 use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
@@ -140,9 +140,9 @@ impl Process {
 pub(super) struct Server {
     process_id: ProcessId,
     pub(super) replica: Replica,
-    pub(super) sessions: BTreeMap<ClusterId, Session>,
+    pub(super) sessions: BTreeMap<ClusterName, Session>,
     /// Connection of each session.
-    connections: BTreeMap<ClusterId, usize>,
+    connections: BTreeMap<ClusterName, usize>,
     runner: Arc<CallRunner<FaultyClient>>,
     pub(super) cloud_client: Arc<FaultyClient>,
     tasks: BTreeMap<u64, Task<Input>>,
@@ -158,7 +158,7 @@ pub(super) struct Server {
     /// Counters published before this moment have been read.
     synced_until: Option<Timestamp>,
     /// Launch commands in flight, and their clusters.
-    launches: BTreeMap<CommandId, ClusterId>,
+    launches: BTreeMap<CommandId, ClusterName>,
     /// Rule of its circuit breaker.
     circuit_breaker: CircuitBreakerRule,
     /// It ignores changed freezes (guard `freezes` off).
@@ -221,7 +221,7 @@ impl Server {
         match what {
             ProcessMessage::Opened { connection, hello } => {
                 // A new connection replaces the cluster's old one, as in a server.
-                let cluster = Text::from(hello.cluster_name.as_str());
+                let cluster = ClusterName::from(hello.cluster_name.as_str());
                 if let Some(old) = self.connections.insert(cluster.clone(), connection) {
                     events.close_connection(old, Some(1), None);
                 }
@@ -300,11 +300,11 @@ impl Server {
         self.next_task
     }
 
-    fn cluster_on(&self, connection: usize) -> Option<ClusterId> {
+    fn cluster_on(&self, connection: usize) -> Option<ClusterName> {
         self.connections.iter().find(|(_, current)| **current == connection).map(|(cluster, _)| cluster.clone())
     }
 
-    fn session(&mut self, cluster: &ClusterId) -> &mut Session {
+    fn session(&mut self, cluster: &ClusterName) -> &mut Session {
         self.sessions.entry(cluster.clone()).or_insert_with(|| {
             let settings = agent_session::Settings::default();
             Session::new(cluster.clone(), settings, Arc::clone(&self.interner), self.read_pools.clone())
@@ -314,7 +314,7 @@ impl Server {
     /// Applies the outputs of a session.
     fn apply_session_outputs(
         &mut self,
-        cluster: &ClusterId,
+        cluster: &ClusterName,
         outputs: Vec<SessionOutput>,
         clock: Timestamp,
         offset_ms: i64,
@@ -409,7 +409,7 @@ impl Server {
     /// over less than the circuit breaker's window and only if this process received them,
     /// successes over more and everywhere; and a process learns of a launch before it learns that
     /// the Node has joined.
-    fn launches_fail(&self, outcomes: &[LaunchEnd], cluster: &ClusterId, now: Timestamp) -> bool {
+    fn launches_fail(&self, outcomes: &[LaunchEnd], cluster: &ClusterName, now: Timestamp) -> bool {
         let mine = |outcome: &LaunchEnd| outcome.by == self.process_id && outcome.cluster == *cluster;
         self.mostly_fail(outcomes, mine, |outcome| outcome.cluster == *cluster, now)
     }
@@ -424,7 +424,7 @@ impl Server {
         let lately =
             |outcome: &&LaunchEnd| outcome.failed && now.duration_since(outcome.at) < self.circuit_breaker.window / 2;
         let own = outcomes.iter().filter(lately).filter(|outcome| outcome.by == self.process_id);
-        let places: BTreeSet<&ClusterId> = own.map(|outcome| &outcome.cluster).collect();
+        let places: BTreeSet<&ClusterName> = own.map(|outcome| &outcome.cluster).collect();
         let others = outcomes.iter().filter(lately).any(|outcome| outcome.by != self.process_id && known(outcome));
         (places.len() >= 2 || others) && self.mostly_fail(outcomes, known, |_| true, now)
     }
@@ -542,7 +542,7 @@ fn fence(machine: &Process, off: Option<Guard>, events: &EventQueue) -> Fence {
 }
 
 /// The cluster of which `event` is a snapshot.
-fn snapshot_cluster(event: &SessionEvent) -> Option<ClusterId> {
+fn snapshot_cluster(event: &SessionEvent) -> Option<ClusterName> {
     match event {
         SessionEvent::ClusterEvent(Event::Observed { cluster, observation: Observation::Snapshot(_) }) => {
             Some(cluster.clone())

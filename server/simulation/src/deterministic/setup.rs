@@ -10,8 +10,8 @@ use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, NODES, PODS};
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, Millis, NodePool, Offering, OptInRules, Requirement,
-    Requirements, Resources, Text,
+    CapacityType, Catalogue, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, NodePool, Offering,
+    OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
 };
 use serde_json::json;
 
@@ -95,7 +95,7 @@ impl Setup {
         let pools = vec![pool(&catalogue, limits)];
         let mut scale_events = Vec::new();
         let sim_cluster = |number: usize| {
-            let name = Text::from(format!("c{number}"));
+            let name = ClusterName::from(format!("c{number}"));
             let mut cluster = SimulatedCluster::new(settings(seed * 10 + number as u64, off));
             cluster.add_daemon(Workload::new("kube-system", "agentd", &pod_spec(50, GIB / 8)));
             cluster.set_min_running(&Text::from("web"), WEB_LEAST);
@@ -154,7 +154,8 @@ fn cloud_faults(seed: u64, off: Option<Guard>) -> FaultProfile {
 fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> ProcessConfig {
     let pools: Vec<PoolRecord> = pools.iter().map(|pool| unguarded(pool.clone(), off)).collect();
     let read_pools = PoolReader::new(move |manifests| {
-        let has = |pool: &&PoolRecord| manifests.contains_key(&(ManifestKind::NodePool, pool.pool.name.clone()));
+        let key = |pool: &PoolRecord| (ManifestKind::NodePool, pool.pool.name.as_text().clone());
+        let has = |pool: &&PoolRecord| manifests.contains_key(&key(pool));
         pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
     });
     let planner: NewPlanner = if off == Some(Guard::Planning) { plan_nothing } else { serve::new_planner };
@@ -229,7 +230,7 @@ fn budget() -> Budget {
 
 fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
     let pool = NodePool {
-        name: Text::from("default"),
+        name: PoolName::from("default"),
         node_class: Text::from("default"),
         weight: 0,
         labels: Labels::new(),
@@ -262,7 +263,7 @@ fn kind(vcpu: i64) -> InstanceType {
     allocatable.subtract(&Resources::from_iter([(CPU, 100), (MEMORY, GIB)]));
     let both = [(CapacityType::OnDemand, vcpu * 50_000), (CapacityType::Spot, vcpu * 17_000)];
     InstanceType {
-        name: Text::from(format!("a.{vcpu}")),
+        name: InstanceTypeName::from(format!("a.{vcpu}")),
         labels: Requirements::from_iter([
             Requirement::equals(ARCH, "amd64"),
             Requirement::equals(OS, "linux"),
@@ -277,7 +278,7 @@ fn kind(vcpu: i64) -> InstanceType {
 
 fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
     Offering {
-        zone: Text::from(zone),
+        zone: Zone::from(zone),
         capacity_type,
         price: MicroUsd(price),
         estimated: false,

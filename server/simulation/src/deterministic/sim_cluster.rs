@@ -11,7 +11,7 @@ use cloud::simulated::LedgerEntry;
 use controller::Instruction;
 use controller::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord, PoolRecord};
 use fleetwright_proto::v1;
-use model::{ClusterId, Millis, Text, Timestamp};
+use model::{ClaimName, ClusterName, Millis, NodeName, Text, Timestamp};
 
 use super::environment::ProcessId;
 use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
@@ -49,17 +49,17 @@ pub struct ClusterLedger {
     /// Start times of drains of instances that were not interrupted.
     pub(super) drains: Vec<Timestamp>,
     /// NodeClaims being drained whose instances were not interrupted.
-    pub(super) leaving: BTreeSet<Text>,
+    pub(super) leaving: BTreeSet<ClaimName>,
     /// NodeClaims hidden by a list gap when their drain began.
-    hidden_drains: BTreeSet<Text>,
+    hidden_drains: BTreeSet<ClaimName>,
     /// NodeClaims whose drain began without a known cause while pods ran on their Nodes.
-    pub(super) drained_in_use: BTreeSet<Text>,
+    pub(super) drained_in_use: BTreeSet<ClaimName>,
     /// NodeClaims removed by force, and when.
-    pub(super) removed_claims: BTreeMap<Text, Timestamp>,
+    pub(super) removed_claims: BTreeMap<ClaimName, Timestamp>,
     /// NodeClaims deleted while their instances ran on.
-    pub(super) orphaned: BTreeSet<Text>,
+    pub(super) orphaned: BTreeSet<ClaimName>,
     /// NodeClaims deleted while pods ran on their instances.
-    pub(super) removed_in_use: BTreeSet<Text>,
+    pub(super) removed_in_use: BTreeSet<ClaimName>,
     pub(super) instructions: u64,
 }
 
@@ -68,13 +68,13 @@ struct Agent {
     link: Link,
     connection: Option<usize>,
     /// Instructions waiting for the end of a drain, by NodeClaim.
-    drains: BTreeMap<Text, Vec<String>>,
+    drains: BTreeMap<ClaimName, Vec<String>>,
 }
 
 /// A simulated cluster and its agent.
 pub(super) struct SimCluster {
     pub(super) number: usize,
-    pub(super) name: ClusterId,
+    pub(super) name: ClusterName,
     pub(super) cluster: SimulatedCluster,
     pub(super) pools: Vec<PoolRecord>,
     agent: Option<Agent>,
@@ -100,7 +100,7 @@ pub(super) struct SimCluster {
 impl SimCluster {
     pub(super) fn new(
         number: usize,
-        name: ClusterId,
+        name: ClusterName,
         cluster: SimulatedCluster,
         pools: Vec<PoolRecord>,
         off: Option<Guard>,
@@ -337,12 +337,12 @@ impl SimCluster {
         }
     }
 
-    pub(super) fn has_claim(&self, claim: &Text) -> bool {
+    pub(super) fn has_claim(&self, claim: &ClaimName) -> bool {
         self.cluster.claims().any(|known| known.name == *claim)
     }
 
     /// Deletes a NodeClaim after removing its finalizers; returns whether it existed.
-    pub(super) fn remove_claim_by_force(&mut self, claim: Text, now: Timestamp) -> bool {
+    pub(super) fn remove_claim_by_force(&mut self, claim: ClaimName, now: Timestamp) -> bool {
         let was_there = self.cluster.remove_claim(&claim);
         self.ledger.removed_claims.insert(claim, now);
         was_there
@@ -407,7 +407,7 @@ impl SimCluster {
     }
 
     /// Takes the instructions that waited for this drain.
-    fn take_drain_waiters(&mut self, claim: &Text) -> Vec<String> {
+    fn take_drain_waiters(&mut self, claim: &ClaimName) -> Vec<String> {
         self.agent.as_mut().and_then(|agent| agent.drains.remove(claim)).unwrap_or_default()
     }
 
@@ -464,7 +464,7 @@ impl SimCluster {
         self.ledger.highest_epoch = self.ledger.highest_epoch.max(message.epoch);
         match &message.action {
             Some(v1::instruction::Action::DrainNode(drain)) => {
-                let claim = Text::from(drain.node_claim.as_str());
+                let claim = ClaimName::from(drain.node_claim.as_str());
                 let stays = self.has_machine(&claim, events, |entry, _| entry.interrupted.is_none());
                 let used = self.is_in_use(&claim, events.now()) && !self.ledger.removed_claims.contains_key(&claim);
                 // The server cannot tell a NodeClaim hidden by a list gap from one that the
@@ -473,14 +473,15 @@ impl SimCluster {
                 let hidden_drains = self.covers(ListGap::Claims);
                 let goes_on = self.ledger.hidden_drains.contains(&claim);
                 self.ledger.hidden_drains.extend(hidden_drains.then(|| claim.clone()));
-                let begins = !drain.only_if_empty || self.cluster.occupant(&Text::from(drain.node.as_str())).is_none();
+                let node = NodeName::from(drain.node.as_str());
+                let begins = !drain.only_if_empty || self.cluster.occupant(&node).is_none();
                 if stays && begins && !goes_on && (hidden_drains || self.ledger.leaving.insert(claim.clone())) {
                     self.ledger.drains.push(events.now());
                     self.ledger.drained_in_use.extend(used.then_some(claim));
                 }
             }
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
-                let claim = Text::from(delete.node_claim.as_str());
+                let claim = ClaimName::from(delete.node_claim.as_str());
                 let up = |_: &LedgerEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
                 if self.cluster.claims().any(|known| known.name == claim) && self.has_machine(&claim, events, up) {
                     if self.cluster.running_for(&claim).next().is_some() {
@@ -500,14 +501,19 @@ impl SimCluster {
     }
 
     /// Whether pods have been running for long on the instance of `claim`.
-    fn is_in_use(&self, claim: &Text, now: Timestamp) -> bool {
+    fn is_in_use(&self, claim: &ClaimName, now: Timestamp) -> bool {
         let settled =
             |pod: &PodRecord| pod.started.is_some_and(|started| now.duration_since(started) >= PODS_SETTLED_AFTER);
         self.cluster.running_for(claim).any(settled)
     }
 
     /// Whether the cloud has an instance for `claim` that has not terminated and satisfies `is`.
-    fn has_machine(&self, claim: &Text, events: &EventQueue, is: impl Fn(&LedgerEntry, InstanceState) -> bool) -> bool {
+    fn has_machine(
+        &self,
+        claim: &ClaimName,
+        events: &EventQueue,
+        is: impl Fn(&LedgerEntry, InstanceState) -> bool,
+    ) -> bool {
         let cloud = events.environment.cloud();
         let mine = |entry: &&LedgerEntry| entry.instance.cluster == self.name && entry.instance.claim == *claim;
         cloud

@@ -29,10 +29,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::simulated::SeededRng;
 use controller::cluster::{
-    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodKey,
-    PodPhase, PodRecord,
+    ClaimRecord, ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, Observation, PodPhase,
+    PodRecord,
 };
-use model::{Millis, Resources, Text, Timestamp};
+use model::{ClaimName, Millis, NodeName, PodKey, ProviderId, Resources, Text, Timestamp};
 
 pub(crate) use actions::Answer;
 pub(crate) use ledger::ClusterLedger;
@@ -47,7 +47,7 @@ pub enum Change {
     /// The drain of this NodeClaim's Node has ended.
     Drained {
         /// NodeClaim of the drained Node.
-        claim: Text,
+        claim: ClaimName,
     },
 }
 
@@ -57,27 +57,27 @@ pub struct SimulatedCluster {
     settings: ClusterSettings,
     rng: SeededRng,
     pods: BTreeMap<PodKey, PodRecord>,
-    nodes: BTreeMap<Text, NodeRecord>,
-    claims: BTreeMap<Text, ClaimRecord>,
+    nodes: BTreeMap<NodeName, NodeRecord>,
+    claims: BTreeMap<ClaimName, ClaimRecord>,
     daemons: Vec<DaemonRecord>,
     namespaces: BTreeSet<Text>,
     workloads: BTreeMap<Text, workload::WorkloadState>,
     /// Manifests of pods, by `ReplicaSet/<name>` or `DaemonSet/<name>`.
     manifests: BTreeMap<Text, Text>,
     /// Pods on each node; derived from `pods`.
-    on_node: BTreeMap<Text, BTreeSet<PodKey>>,
+    on_node: BTreeMap<NodeName, BTreeSet<PodKey>>,
     /// Pods without a node; derived from `pods`.
     unbound: BTreeSet<PodKey>,
     /// Nominated nodes of pods (`status.nominatedNodeName`).
-    nominated: BTreeMap<PodKey, Text>,
+    nominated: BTreeMap<PodKey, NodeName>,
     /// Free resources of each node; derived from `pods`.
-    free: BTreeMap<Text, Resources>,
+    free: BTreeMap<NodeName, Resources>,
     /// Drains in progress, by NodeClaim: the Node, and the deadline after which pods are deleted.
-    drains: BTreeMap<Text, (Text, Option<Timestamp>)>,
+    drains: BTreeMap<ClaimName, (NodeName, Option<Timestamp>)>,
     /// PodDisruptionBudgets: minimum number of running pods, by workload.
     min_running: BTreeMap<Text, usize>,
     /// Provider ids of terminated instances.
-    terminated_instances: BTreeSet<Text>,
+    terminated_instances: BTreeSet<ProviderId>,
     /// Whether kubelets of new machines join this cluster.
     kubelets_join: bool,
     event_queue: BTreeSet<(Timestamp, u64, ClusterEvent)>,
@@ -92,19 +92,19 @@ pub struct SimulatedCluster {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum ClusterEvent {
     /// The Node of a NodeClaim joins.
-    JoinNode(Text),
+    JoinNode(ClaimName),
     /// A node becomes ready.
-    NodeReady(Text),
+    NodeReady(NodeName),
     /// A node's startup taints are removed by their owner.
-    RemoveStartupTaints(Text),
+    RemoveStartupTaints(NodeName),
     /// A pod starts running.
     StartPod(PodKey, Text),
     /// A terminating pod is removed.
     RemovePod(PodKey, Text),
     /// A drain evicts further pods.
-    ContinueDrain(Text),
+    ContinueDrain(ClaimName),
     /// The Node of a terminated instance is removed.
-    RemoveNode(Text),
+    RemoveNode(NodeName),
 }
 
 impl SimulatedCluster {
@@ -228,7 +228,7 @@ impl SimulatedCluster {
         self.outbox.push(Change::Observed(Observation::Delete(key)));
     }
 
-    fn emit_node(&mut self, name: &Text) {
+    fn emit_node(&mut self, name: &NodeName) {
         if let Some(node) = self.nodes.get(name).cloned() {
             self.emit(Object::Node(node));
         }
@@ -262,27 +262,27 @@ impl SimulatedCluster {
     }
 
     /// Nodes of NodeClaims without pods other than those of DaemonSets.
-    pub fn empty_nodes(&self) -> impl Iterator<Item = &Text> {
-        let provided: BTreeSet<&Text> = self.claims.values().map(|claim| &claim.provider_id).collect();
+    pub fn empty_nodes(&self) -> impl Iterator<Item = &NodeName> {
+        let provided: BTreeSet<&ProviderId> = self.claims.values().map(|claim| &claim.provider_id).collect();
         let claimed = self.nodes.values().filter(move |node| provided.contains(&node.provider_id));
         claimed.map(|node| &node.name).filter(|name| self.has_no_workload_pods(name))
     }
 
-    fn has_no_workload_pods(&self, node: &Text) -> bool {
+    fn has_no_workload_pods(&self, node: &NodeName) -> bool {
         let pods = self.on_node.get(node).into_iter().flatten();
         pods.filter_map(|key| self.pods.get(key)).all(|pod| pod.daemon.is_some())
     }
 
     /// Running pods on the machine of `claim`, without DaemonSet pods.
-    pub(crate) fn running_for(&self, claim: &str) -> impl Iterator<Item = &PodRecord> {
+    pub(crate) fn running_for(&self, claim: &ClaimName) -> impl Iterator<Item = &PodRecord> {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.into_iter().flat_map(|provider| self.running_on(provider))
     }
 
     /// Running pods on the instance with this provider id, without DaemonSet pods and with or
     /// without a NodeClaim.
-    pub(crate) fn running_on(&self, provider_id: &str) -> impl Iterator<Item = &PodRecord> {
-        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id).map(|node| &node.name);
+    pub(crate) fn running_on(&self, provider_id: &ProviderId) -> impl Iterator<Item = &PodRecord> {
+        let node = self.nodes.values().find(|node| node.provider_id == *provider_id).map(|node| &node.name);
         let pods = node.and_then(|node| self.on_node.get(node)).into_iter().flatten();
         let pods = pods.filter_map(|key| self.pods.get(key));
         pods.filter(|pod| pod.daemon.is_none() && !pod.terminating && pod.phase == PodPhase::Running)
@@ -290,14 +290,14 @@ impl SimulatedCluster {
 
     /// Whether the machine of `claim` has a Node.
     #[must_use]
-    pub(crate) fn has_node_for(&self, claim: &str) -> bool {
+    pub(crate) fn has_node_for(&self, claim: &ClaimName) -> bool {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
     }
 
     /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
     #[must_use]
-    pub(crate) fn is_draining(&self, claim: &str) -> bool {
+    pub(crate) fn is_draining(&self, claim: &ClaimName) -> bool {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.is_some_and(|provider| self.is_machine_draining(provider))
     }
@@ -305,8 +305,8 @@ impl SimulatedCluster {
     /// Whether the Node of an instance has the drain taint, by provider id and with or without a
     /// NodeClaim.
     #[must_use]
-    pub(crate) fn is_machine_draining(&self, provider_id: &str) -> bool {
-        let node = self.nodes.values().find(|node| node.provider_id.as_ref() == provider_id);
+    pub(crate) fn is_machine_draining(&self, provider_id: &ProviderId) -> bool {
+        let node = self.nodes.values().find(|node| node.provider_id == *provider_id);
         node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == actions::DISRUPTED))
     }
 

@@ -9,12 +9,14 @@ use std::time::Duration;
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use agent::Target;
-use controller::cluster::{LaunchedFacts, PodKey};
+use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction};
 use fleetwright_proto::v1;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::resources::{CPU, MEMORY, PODS};
-use model::{Labels, Millis, Requirements, Resources, Text};
+use model::{
+    ClaimName, ClusterName, Labels, Millis, NodeName, PodKey, PoolName, ProviderId, Requirements, Resources, Text,
+};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -41,7 +43,7 @@ impl Clusters {
         let run = clock::now().as_millis();
         let first = full_cluster(plan);
         for number in 0..plan.clusters {
-            let name = format!("load-{run:x}-{number}");
+            let name = ClusterName::from(format!("load-{run:x}-{number}"));
             let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
             let api = Arc::new(SimulatedApi::new(&name, first.copy(seed), manifests()));
             all.push(Arc::clone(&api));
@@ -50,7 +52,7 @@ impl Clusters {
             let target = Target {
                 server: target.to_owned(),
                 credentials: agent::config::Credentials::default(),
-                cluster_name: name,
+                cluster_name: name.to_string(),
                 region: "us-east-1".to_owned(),
                 karpenter_absent: false,
                 seed,
@@ -135,7 +137,7 @@ fn full_cluster(plan: &Plan) -> SimulatedCluster {
     let mut cluster = SimulatedCluster::new(settings(plan.seed));
     let born = clock::now() - AGE;
     for node in 0..plan.nodes {
-        let claim = Text::from(format!("base-{node}"));
+        let claim = ClaimName::from(format!("base-{node}"));
         for instruction in [create(&claim), launched(&claim, node)] {
             let _told = cluster.instruct(&instruction, born);
         }
@@ -143,8 +145,9 @@ fn full_cluster(plan: &Plan) -> SimulatedCluster {
     // Instances join within a minute; then they are registered and initialized as a server would.
     let joined = born + Millis::from_mins(2);
     drop(cluster.tick(joined));
-    let names: Vec<(Text, Text)> =
-        cluster.nodes().map(|node| (Text::from(node.name.trim_start_matches("ip-")), node.name.clone())).collect();
+    let claim_of = |node: &NodeName| ClaimName::from(node.trim_start_matches("ip-"));
+    let names: Vec<(ClaimName, NodeName)> =
+        cluster.nodes().map(|node| (claim_of(&node.name), node.name.clone())).collect();
     for (claim, node) in names {
         let register = Instruction::RegisterNode {
             claim: claim.clone(),
@@ -179,10 +182,10 @@ fn settings(seed: u64) -> ClusterSettings {
 }
 
 /// An instance with 16 processors, 15.5 of them allocatable.
-fn create(claim: &Text) -> Instruction {
+fn create(claim: &ClaimName) -> Instruction {
     Instruction::CreateClaim(ClaimOrder {
         name: claim.clone(),
-        pool: Text::from("load"),
+        pool: PoolName::from("load"),
         node_class: Text::from("default"),
         labels: labels(&[(NODEPOOL, "load"), (NODECLASS, "default"), (CAPACITY_TYPE, "on-demand")]),
         taints: Vec::new(),
@@ -194,12 +197,12 @@ fn create(claim: &Text) -> Instruction {
     })
 }
 
-fn launched(claim: &Text, node: usize) -> Instruction {
+fn launched(claim: &ClaimName, node: usize) -> Instruction {
     let amounts = Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]);
     Instruction::MarkLaunched {
         claim: claim.clone(),
         facts: LaunchedFacts {
-            provider_id: Text::from(format!("aws:///us-east-1a/i-{node:017x}")),
+            provider_id: ProviderId::from(format!("aws:///us-east-1a/i-{node:017x}")),
             labels: labels(&[(INSTANCE_TYPE, "m5.4xlarge"), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
             capacity: amounts.clone(),
             allocatable: amounts,

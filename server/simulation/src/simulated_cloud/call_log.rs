@@ -86,18 +86,17 @@ mod tests {
     use super::*;
 
     fn event() -> CloudEvent {
-        let text = Text::from;
         CloudEvent::Terminated(Instance {
-            id: text("i-1"),
-            provider_id: text("aws:///a/i-1"),
-            instance_type: text("m5.large"),
-            zone: text("a"),
+            id: "i-1".into(),
+            provider_id: "aws:///a/i-1".into(),
+            instance_type: "m5.large".into(),
+            zone: "a".into(),
             capacity_type: CapacityType::Spot,
             state: InstanceState::Terminated,
-            cluster: text("blue"),
-            cluster_uid: text("uid"),
-            claim: text("web-1"),
-            pool: text("web"),
+            cluster: "blue".into(),
+            cluster_uid: "uid".into(),
+            claim: "web-1".into(),
+            pool: "web".into(),
             launched: Timestamp::from_millis(0),
         })
     }

@@ -7,8 +7,9 @@ use std::time::Duration;
 use cloud::provider::{CloudError, Instance, Owner};
 use cloud::simulated::{ClockedCloud, SeededRng, TokenBucket};
 use fleetwright_proto::simulation::v1;
-use fleetwright_proto::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_server::SimulatedCloudService;
 use futures::{Stream, StreamExt};
+use model::ClusterName;
 use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
@@ -108,10 +109,11 @@ impl Shared {
         result
     }
 
-    fn list(&self, cluster: &str) -> Result<Vec<v1::Instance>, CloudError> {
+    /// Instances of `cluster`; of all clusters when the name is empty.
+    fn list(&self, cluster: &ClusterName) -> Result<Vec<v1::Instance>, CloudError> {
         let (mut cloud, now) = (self.cloud.cloud(), clock::now());
         cloud.check_listing(now)?;
-        let of_cluster = |instance: &&Instance| cluster.is_empty() || instance.cluster.as_ref() == cluster;
+        let of_cluster = |instance: &&Instance| cluster.is_empty() || instance.cluster == *cluster;
         Ok(cloud.list_all(now).filter(of_cluster).map(wire::instance).collect())
     }
 
@@ -188,7 +190,8 @@ impl SimulatedCloudService for Service {
     ) -> Result<Response<v1::TerminateResponse>, Status> {
         let (shared, asked) = (Arc::clone(&self.shared), request.into_inner());
         run_detached(async move {
-            let owner = Owner { cluster: &asked.cluster, uid: &asked.cluster_uid };
+            let cluster = ClusterName::from(asked.cluster);
+            let owner = Owner { cluster: &cluster, uid: &asked.cluster_uid };
             let terminate = |shared: &Shared| shared.cloud.cloud().terminate_owned(owner, &asked.id, clock::now());
             let ended = shared.delayed_call("Terminate", terminate).await;
             v1::TerminateResponse { failure: ended.err().as_ref().map(wire::failure) }
@@ -206,7 +209,7 @@ impl SimulatedCloudService for Service {
     }
 
     async fn list(&self, request: Request<v1::ListRequest>) -> Result<Response<v1::ListResponse>, Status> {
-        let cluster = request.into_inner().cluster;
+        let cluster = ClusterName::from(request.into_inner().cluster);
         let listed = self.shared.delayed_call("List", |shared| shared.list(&cluster)).await;
         Ok(Response::new(match listed {
             Ok(instances) => v1::ListResponse { instances, failure: None },

@@ -1,7 +1,7 @@
 use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest, Override, Owner};
 use cloud::simulated::FaultProfile;
 use fleetwright_proto::simulation::v1;
-use model::{CapacityType, Text};
+use model::{CapacityType, ClusterName, Text};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -22,16 +22,15 @@ async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
 }
 
 fn request(token: &str) -> LaunchRequest {
-    let text = Text::from;
     LaunchRequest {
-        token: text(token),
-        cluster: text("blue"),
-        cluster_uid: text("uid-1"),
-        claim: text("web-abcde"),
-        pool: text("web"),
-        node_class: text("default"),
+        token: token.into(),
+        cluster: "blue".into(),
+        cluster_uid: "uid-1".into(),
+        claim: "web-abcde".into(),
+        pool: "web".into(),
+        node_class: "default".into(),
         capacity_type: CapacityType::OnDemand,
-        overrides: vec![Override { instance_type: text("m5.large"), zone: text("us-east-1a") }],
+        overrides: vec![Override { instance_type: "m5.large".into(), zone: "us-east-1a".into() }],
         reservation: None,
         terms: Text::default(),
     }
@@ -55,13 +54,14 @@ async fn an_instance_is_terminated_only_for_its_own_cluster() {
     let (address, _end) = cloud(Latency::default()).await;
     let remote = RemoteCloud::new(&address).unwrap();
     let id = remote.launch(&request("t-1")).await.unwrap().instance.id;
-    for stranger in [Owner { cluster: "green", uid: "uid-1" }, Owner { cluster: "blue", uid: "uid-2" }] {
+    let [blue, green] = ["blue", "green"].map(ClusterName::from);
+    for stranger in [Owner { cluster: &green, uid: "uid-1" }, Owner { cluster: &blue, uid: "uid-2" }] {
         let refused = remote.terminate(&id, stranger).await;
         assert!(matches!(&refused, Err(CloudError::Foreign { id: of, .. }) if *of == id), "{refused:?}");
     }
-    assert_eq!(remote.list("blue").await.unwrap().len(), 1);
-    remote.terminate(&id, Owner { cluster: "blue", uid: "uid-1" }).await.unwrap();
-    assert!(remote.list("blue").await.unwrap().iter().all(|one| one.state == InstanceState::ShuttingDown));
+    assert_eq!(remote.list(&blue).await.unwrap().len(), 1);
+    remote.terminate(&id, Owner { cluster: &blue, uid: "uid-1" }).await.unwrap();
+    assert!(remote.list(&blue).await.unwrap().iter().all(|one| one.state == InstanceState::ShuttingDown));
 }
 
 #[tokio::test]

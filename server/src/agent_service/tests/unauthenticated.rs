@@ -85,7 +85,7 @@ async fn stream(
     if let Some(token) = token {
         request.metadata_mut().insert("authorization", format!("Bearer {token}").parse().unwrap());
     }
-    let mut client = v1::agent_service_client::AgentServiceClient::new(channel);
+    let mut client = AgentServiceClient::new(channel);
     let answer = tokio::time::timeout(DEADLINE, client.connect(request)).await.expect("the server waits for something");
     (requests, answer.map(Response::into_inner))
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use controller::PlanRequest;
-use model::ClusterId;
+use model::ClusterName;
 
 /// Assumed planning time of one pod, for ordering. A plan is overtaken only by plans that are
 /// smaller by more than the time it arrived earlier.
@@ -30,11 +30,11 @@ pub(super) enum PlannerClass {
 /// Queued plans, at most one per cluster: a newer plan replaces the older one.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: BTreeMap<ClusterId, QueuedPlan>,
+    waiting: BTreeMap<ClusterName, QueuedPlan>,
     /// Queue order of the clusters in `waiting`.
-    order: BTreeSet<(Duration, u64, ClusterId)>,
-    running: BTreeSet<ClusterId>,
-    slow: BTreeSet<ClusterId>,
+    order: BTreeSet<(Duration, u64, ClusterName)>,
+    running: BTreeSet<ClusterName>,
+    slow: BTreeSet<ClusterName>,
     number: u64,
     closed: bool,
 }
@@ -43,7 +43,7 @@ pub(super) struct Queue {
 struct QueuedPlan {
     request: PlanRequest,
     weight: usize,
-    priority: (Duration, u64, ClusterId),
+    priority: (Duration, u64, ClusterName),
 }
 
 impl Queue {
@@ -61,7 +61,7 @@ impl Queue {
 
     /// Takes the next plan that a thread of this class may make.
     pub(super) fn next(&mut self, class: PlannerClass) -> Option<PlanRequest> {
-        let eligible = |cluster: &ClusterId| {
+        let eligible = |cluster: &ClusterName| {
             let weight = self.waiting.get(cluster).map_or(0, |waiting| waiting.weight);
             let fits = class == PlannerClass::Any || (weight <= SMALL_PLAN_WEIGHT && !self.slow.contains(cluster));
             fits && !self.running.contains(cluster)
@@ -74,7 +74,7 @@ impl Queue {
     }
 
     /// Marks the plan of `cluster` as finished after `took`.
-    pub(super) fn finish(&mut self, cluster: &ClusterId, took: Duration) {
+    pub(super) fn finish(&mut self, cluster: &ClusterName, took: Duration) {
         self.running.remove(cluster);
         if took > FAST_PLAN {
             self.slow.insert(cluster.clone());

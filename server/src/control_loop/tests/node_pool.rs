@@ -5,13 +5,13 @@ use model::labels::{ARCH, INSTANCE_TYPE, OS};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{
-    CapacityType, Catalogue, DisruptionPolicy, InstanceType, Labels, MicroUsd, NodePool, Offering, OptInRules,
-    Requirement, Requirements, Resources, Text,
+    CapacityType, Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering,
+    OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
 };
 
 pub(super) fn any_pool() -> PoolRecord {
     let pool = NodePool {
-        name: Text::from("default"),
+        name: PoolName::from("default"),
         node_class: Text::from("default"),
         weight: 0,
         labels: Labels::new(),
@@ -33,7 +33,7 @@ fn instance_type() -> InstanceType {
     let amounts = Resources::from_iter([(CPU, 2_000), (MEMORY, 8 << 30), (PODS, 30)]);
     let labels = [(ARCH, "amd64"), (OS, "linux"), (INSTANCE_TYPE, "a.2")];
     let offering = Offering {
-        zone: Text::from("zone-a"),
+        zone: Zone::from("zone-a"),
         capacity_type: CapacityType::Spot,
         price: MicroUsd(34_000),
         estimated: false,
@@ -42,7 +42,7 @@ fn instance_type() -> InstanceType {
         labels: Labels::new(),
     };
     InstanceType {
-        name: Text::from("a.2"),
+        name: InstanceTypeName::from("a.2"),
         labels: labels.into_iter().map(|(key, value)| Requirement::equals(key, value)).collect(),
         capacity: amounts.clone(),
         allocatable: amounts,

@@ -1,7 +1,5 @@
 //! Fleet-wide changes reach every replica.
 
-use std::time::Duration;
-
 use store::guardrails::{AuditEntry, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
 use store::lease::Scope;
 use store::{Store, clock};
@@ -9,6 +7,7 @@ use store::{Store, clock};
 pub(super) async fn all(store: &dyn Store, run: &str) {
     an_unavailable_offering_is_kept_until_it_expires(store, run).await;
     a_freeze_is_announced_at_once_and_audited(store, run).await;
+    a_slow_subscriber_receives_only_the_latest_change(store, run).await;
     a_freeze_with_an_expiry_ends_by_itself(store, run).await;
     audit_is_read_latest_first(store, run).await;
     a_quarantine_release_reaches_every_replica_once(store, &format!("{run}-vouched")).await;
@@ -22,16 +21,14 @@ async fn releases(store: &dyn Store, cluster: &str) -> Option<u64> {
 }
 
 async fn a_quarantine_release_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
-    let mut changes = store.changes();
-    let known = changes.borrow_and_update().releases;
+    let (mut changes, known) = super::watch_changes(store).await;
     assert!(!store.release_quarantine(cluster, "kim").await.unwrap(), "it has no lease row");
     assert!(!store.clusters().await.unwrap().iter().any(|name| name == cluster));
     assert_eq!(releases(store, cluster).await, None);
     super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
     assert!(store.clusters().await.unwrap().iter().any(|name| name == cluster), "its lease was taken");
     assert!(store.release_quarantine(cluster, "kim").await.unwrap());
-    let change = changes.wait_for(|changes| changes.releases > known);
-    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    super::wait_for_change(&mut changes, |changes| changes.releases > known.releases).await;
     assert_eq!(releases(store, cluster).await, Some(1));
     assert!(store.release_quarantine(cluster, "lee").await.unwrap());
     assert_eq!(releases(store, cluster).await, Some(2), "a second order counts again");
@@ -51,14 +48,12 @@ async fn confirmations(store: &dyn Store, cluster: &str) -> Option<u64> {
 }
 
 async fn a_removal_confirmation_reaches_every_replica_once(store: &dyn Store, cluster: &str) {
-    let mut changes = store.changes();
-    let known = changes.borrow_and_update().releases;
+    let (mut changes, known) = super::watch_changes(store).await;
     assert!(!store.confirm_removals(cluster, "kim").await.unwrap(), "it has no lease row");
     assert_eq!(confirmations(store, cluster).await, None);
     super::granted(store, &Scope::cluster(cluster), "a", super::HOUR).await;
     assert!(store.confirm_removals(cluster, "kim").await.unwrap());
-    let change = changes.wait_for(|changes| changes.releases > known);
-    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    super::wait_for_change(&mut changes, |changes| changes.releases > known.releases).await;
     assert!(store.confirm_removals(cluster, "lee").await.unwrap());
     assert_eq!(confirmations(store, cluster).await, Some(2), "a second order counts again");
     assert_eq!(releases(store, cluster).await, None, "its quarantine was not released");
@@ -86,12 +81,10 @@ async fn an_unavailable_offering_is_kept_until_it_expires(store: &dyn Store, run
     let now = clock::now().as_millis();
     let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
     let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
-    let mut changes = store.changes();
-    let known = changes.borrow_and_update().offerings;
+    let (mut changes, known) = super::watch_changes(store).await;
     store.put_unavailable_offerings(&region, &entries).await.unwrap();
     store.put_unavailable_offerings(&region, &entries).await.unwrap();
-    let change = changes.wait_for(|changes| changes.offerings > known);
-    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
+    super::wait_for_change(&mut changes, |changes| changes.offerings > known.offerings).await;
     let again = [offering("a", later, "second"), offering("b", soon, "second"), offering("a", soon, "third")];
     store.put_unavailable_offerings(&region, &again).await.unwrap();
     let expected = [offering("a", later, "second"), offering("b", later, "first")];
@@ -110,14 +103,13 @@ async fn frozen(store: &dyn Store, ids: &[i64]) -> Vec<Freeze> {
 }
 
 async fn a_freeze_is_announced_at_once_and_audited(store: &dyn Store, run: &str) {
-    let mut changes = store.changes();
-    let known = changes.borrow_and_update().freezes;
+    let (mut changes, known) = super::watch_changes(store).await;
     let scope = FreezeScope::Pool { cluster: run.to_owned(), pool: "default".to_owned() };
     let id = store.freeze(&order(scope.clone(), None)).await.unwrap();
-    let known = wait_for_change(&mut changes, known).await;
+    let known = super::wait_for_change(&mut changes, |changes| changes.freezes > known.freezes).await;
     assert_eq!(frozen(store, &[id]).await[0].order, order(scope, None));
     assert!(store.thaw(id, "lee").await.unwrap());
-    wait_for_change(&mut changes, known).await;
+    super::wait_for_change(&mut changes, |changes| changes.freezes > known.freezes).await;
     assert_eq!(frozen(store, &[id]).await, []);
     assert!(store.thaw(id, "lee").await.unwrap(), "thawing twice is harmless");
     assert!(!store.thaw(i64::MAX, "lee").await.unwrap(), "there never was such a freeze");
@@ -128,10 +120,17 @@ async fn a_freeze_is_announced_at_once_and_audited(store: &dyn Store, run: &str)
     assert_eq!(mine, [("lee", "thaw", thaw.as_str()), ("kim", "freeze", "change window")]);
 }
 
-/// Changes arrive within a second; the deadline allows for busy hosts.
-async fn wait_for_change(changes: &mut tokio::sync::watch::Receiver<store::guardrails::Changes>, known: u64) -> u64 {
-    let change = changes.wait_for(|changes| changes.freezes > known);
-    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap().freezes
+async fn a_slow_subscriber_receives_only_the_latest_change(store: &dyn Store, run: &str) {
+    let ((mut slow, before), (mut eager, _)) = (super::watch_changes(store).await, super::watch_changes(store).await);
+    let (scope, mut seen) = (FreezeScope::Cluster(format!("{run}-slow")), before.freezes);
+    for _ in 0..3 {
+        let id = store.freeze(&order(scope.clone(), None)).await.unwrap();
+        seen = super::wait_for_change(&mut eager, |changes| changes.freezes > seen).await.freezes;
+        assert!(store.thaw(id, "kim").await.unwrap());
+        seen = super::wait_for_change(&mut eager, |changes| changes.freezes > seen).await.freezes;
+    }
+    let next = super::wait_for_change(&mut slow, |_| true).await;
+    assert!(next.freezes >= seen, "six changes after {before:?}: {next:?}");
 }
 
 async fn a_freeze_with_an_expiry_ends_by_itself(store: &dyn Store, run: &str) {

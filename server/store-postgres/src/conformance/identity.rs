@@ -59,11 +59,9 @@ async fn an_operator_binds_the_name_to_another_uid(store: &dyn Store, scope: &Sc
     store.bind_cluster_uid(&lease, "uid-1").await.unwrap();
     store.put_extent(&lease, &MUCH).await.unwrap();
     store.record_decision(&lease, &launching(1, &[intent("left", 1)])).await.unwrap();
-    let mut changes = store.changes();
-    let known = changes.borrow_and_update().leases;
+    let (mut changes, known) = super::watch_changes(store).await;
     assert!(store.accept_uid(cluster, "uid-2", "kim").await.unwrap());
-    let change = changes.wait_for(|changes| changes.leases > known);
-    tokio::time::timeout(std::time::Duration::from_secs(30), change).await.unwrap().unwrap();
+    super::wait_for_change(&mut changes, |changes| changes.leases > known.leases).await;
     assert!(store.accept_uid(cluster, "uid-2", "kim").await.unwrap(), "a repetition is harmless");
     assert_eq!(uid(store, scope).await.as_deref(), Some("uid-2"));
     let fenced = store.put_extent(&lease, &MUCH).await;

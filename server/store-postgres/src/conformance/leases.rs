@@ -138,32 +138,23 @@ async fn a_lost_lease_is_not_extended_by_its_previous_holder(store: &dyn Store, 
 }
 
 async fn the_holder_learns_of_a_lease_request(store: &dyn Store, scope: &Scope) {
-    let mut changes = store.changes();
     let (lease, _) = granted(store, scope, "a", HOUR).await;
     let leases = [lease.clone()];
-    changes.mark_unchanged();
-    let known = changes.borrow().leases;
+    let (mut changes, known) = super::watch_changes(store).await;
     store.request_lease(scope, "b").await.unwrap();
     store.request_lease(scope, "b").await.unwrap();
-    wait_for_change(&mut changes, known).await;
+    let known = super::wait_for_change(&mut changes, |changes| changes.leases > known.leases).await;
     let wanted = [(lease.clone(), "b".to_owned())];
     assert_eq!(store.renew_leases(&leases, HOUR).await.unwrap().requested, wanted);
     assert_eq!(held_by(store, scope, "b").await.0, "a", "a request does not end the lease");
-    let known = changes.borrow().leases;
     store.release_leases(&leases).await.unwrap();
-    wait_for_change(&mut changes, known).await;
+    super::wait_for_change(&mut changes, |changes| changes.leases > known.leases).await;
     let (next, _) = granted(store, scope, "b", HOUR).await;
     assert_eq!(
         store.renew_leases(&[next], HOUR).await.unwrap().requested,
         [],
         "the request ended with the acquisition"
     );
-}
-
-/// Changes arrive within a second; the deadline allows for busy hosts.
-async fn wait_for_change(changes: &mut tokio::sync::watch::Receiver<store::guardrails::Changes>, known: u64) {
-    let change = changes.wait_for(|changes| changes.leases > known);
-    tokio::time::timeout(Duration::from_secs(30), change).await.unwrap().unwrap();
 }
 
 async fn a_region_is_leased_like_a_cluster(store: &dyn Store, run: &str) {

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::future::FutureExt;
-use tokio::sync::watch;
+use futures::stream::BoxStream;
 
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -214,7 +214,7 @@ impl Store for UnfencedStore {
         self.store.read_audit(limit, before)
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
+    fn changes(&self) -> BoxStream<'static, Changes> {
         self.store.changes()
     }
 

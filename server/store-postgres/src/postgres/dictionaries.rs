@@ -231,7 +231,7 @@ impl PostgresStore {
         lost.iter().for_each(|number| self.dictionaries.forget(*number));
         let Some(number) = lost.first() else { return Ok(()) };
         let why = format!("dictionary {number} was committed and is missing: the database has lost commits");
-        Err(StoreError::Database { what: WHAT, source: sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why)) })
+        Err(database(WHAT)(sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why))))
     }
 
     async fn insert_dictionary(&self, text: &[u8]) -> Result<Dictionary, StoreError> {

@@ -189,7 +189,7 @@ pub(super) async fn insert_intents(
                 "another attempt of it, or of another launch of the decision, is open",
             ))
         }
-        Err(source) => Err(StoreError::Database { what: WRITE, source }),
+        Err(error) => Err(database(WRITE)(error)),
     }
 }
 

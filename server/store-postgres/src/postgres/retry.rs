@@ -54,9 +54,9 @@ where
 
 fn is_transient(error: &StoreError) -> bool {
     let StoreError::Database { source, .. } = error else { return false };
-    match source {
-        sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed => true,
-        sqlx::Error::Database(error) => {
+    match source.downcast_ref() {
+        Some(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
+        Some(sqlx::Error::Database(error)) => {
             error.code().is_some_and(|code| code.starts_with("08") || TRANSIENT_CODES.contains(&&*code))
         }
         _ => false,
@@ -67,10 +67,11 @@ fn is_transient(error: &StoreError) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    use super::super::database;
     use super::*;
 
     fn connection_reset() -> StoreError {
-        StoreError::Database { what: "test", source: sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()) }
+        database("test")(sqlx::Error::Io(std::io::ErrorKind::ConnectionReset.into()))
     }
 
     #[tokio::test]
@@ -88,7 +89,7 @@ mod tests {
         let calls = AtomicU32::new(0);
         let answer: StoreFuture<'_, ()> = retry(|| async {
             calls.fetch_add(1, Ordering::Relaxed);
-            Err(StoreError::Database { what: "test", source: sqlx::Error::RowNotFound })
+            Err(database("test")(sqlx::Error::RowNotFound))
         });
         assert!(answer.await.is_err());
         assert_eq!(calls.into_inner(), 1);

@@ -62,7 +62,8 @@ async fn apply(pool: &PgPool) -> Result<(), StoreError> {
     let mut connection = pool.acquire().await.map_err(database(WHAT))?.detach();
     connection.execute(SESSION).await.map_err(database(WHAT))?;
     let mut migrations = Migrator { migrations: MIGRATIONS.migrations.clone(), ..Migrator::DEFAULT };
-    migrations.set_ignore_missing(true).run_direct(None, &mut connection, false).await?;
+    let applied = migrations.set_ignore_missing(true).run_direct(None, &mut connection, false).await;
+    applied.map_err(|error| StoreError::Migration(error.into()))?;
     sqlx::query!("SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 1, 9)")
         .execute(&mut connection)
         .await

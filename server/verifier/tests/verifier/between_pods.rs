@@ -1,7 +1,7 @@
 //! Topology rules: spread, affinity, anti-affinity.
 
 use model::labels::{HOSTNAME, ZONE};
-use model::{NodeStage, Operator, PodAffinityTerm, PodShape, Requirement, SpreadConstraint};
+use model::{NodeStage, Operator, PodAffinityTerm, PodShape, Requirement, SpreadConstraint, Zone};
 use verifier::Rule;
 
 use crate::fixture::{Fixture, SMALL, affinity_term, labels, plain, requiring, selecting, spread, taint, text};
@@ -44,7 +44,7 @@ fn an_existing_node_is_a_domain_and_its_pods_count() {
     let node = fixture.node("n", "a");
     fixture.assert_clean();
     fixture.bound_pod(node, "web", plain());
-    fixture.plan.nodes[0].zones = vec![text("a")].into();
+    fixture.plan.nodes[0].zones = [Zone::from("a")].into();
     // One pod runs in a: the first new pod in a makes 2 − 0.
     fixture.assert_breaks(Rule::TopologySpread);
     fixture.input.nodes[0].pods[0].terminating = true;
@@ -175,7 +175,7 @@ fn anti_affinity_applies_in_every_zone_of_an_undecided_node() {
     fixture.launch(&[SMALL], &["a"], &[db]);
     fixture.launch(&[SMALL], &["b", "c"], &[web]);
     fixture.assert_clean();
-    fixture.plan.nodes[1].zones = vec![text("b"), text("a")].into();
+    fixture.plan.nodes[1].zones = ["b", "a"].map(Zone::from).into();
     fixture.assert_breaks(Rule::PodAntiAffinity);
 }
 

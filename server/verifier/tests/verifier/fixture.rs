@@ -9,9 +9,10 @@ use model::input::PlanningInput;
 use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, NODEPOOL, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{
-    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, LabelSelector, Labels, MicroUsd, Node, NodePool,
-    NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, Requirement, Requirements, Reservation, Resources,
-    SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Toleration, TolerationOperator,
+    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels, MicroUsd,
+    Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName, Requirement,
+    Requirements, Reservation, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Taint, Text, Toleration,
+    TolerationOperator, Zone,
 };
 use verifier::{Rule, check};
 
@@ -34,7 +35,7 @@ pub fn amounts(cpu: i64, memory: i64, pods: i64) -> Resources {
 
 pub fn offering(zone: &str, capacity_type: CapacityType, price: i64) -> Offering {
     Offering {
-        zone: text(zone),
+        zone: Zone::from(zone),
         capacity_type,
         price: MicroUsd(price),
         estimated: false,
@@ -57,7 +58,7 @@ pub fn machine(name: &str, cpus: i64, price: i64) -> InstanceType {
     let zones = ["a", "b", "c"];
     let offerings = zones.iter().flat_map(|zone| kinds.iter().map(|(kind, price)| offering(zone, *kind, *price)));
     InstanceType {
-        name: text(name),
+        name: InstanceTypeName::from(name),
         labels: Requirements::from_labels(&labels(&[(INSTANCE_TYPE, name), (ARCH, "amd64")])),
         capacity: sizes.clone(),
         allocatable: sizes,
@@ -68,7 +69,7 @@ pub fn machine(name: &str, cpus: i64, price: i64) -> InstanceType {
 
 pub fn pool(name: &str, types: Vec<InstanceType>) -> NodePool {
     NodePool {
-        name: text(name),
+        name: PoolName::from(name),
         node_class: text("default"),
         weight: 0,
         labels: Labels::new(),
@@ -194,8 +195,8 @@ impl Fixture {
         let pairs =
             [(HOSTNAME, name), (ZONE, zone), (CAPACITY_TYPE, "on-demand"), (ARCH, "amd64"), (INSTANCE_TYPE, LARGE)];
         self.input.nodes.push(Node {
-            name: text(name),
-            pool: Some(text("default")),
+            name: NodeName::from(name),
+            pool: Some(PoolName::from("default")),
             labels: labels(&pairs),
             taints: Vec::new(),
             unschedulable: false,
@@ -260,7 +261,7 @@ impl Fixture {
             known.insert(text(ZONE), text(zone));
         }
         if types.len() == 1 {
-            known.insert(text(INSTANCE_TYPE), first.name.clone());
+            known.insert(text(INSTANCE_TYPE), first.name.as_text().clone());
         }
         let mut requests = Resources::new();
         let shapes = pods.iter().map(|pod| self.input.pods[*pod as usize].shape);
@@ -269,10 +270,10 @@ impl Fixture {
         }
         let number = self.plan.nodes.len() + self.plan.static_nodes.len();
         PlannedNode {
-            name: text(&format!("{}-{number}", pool.name)),
+            name: NodeName::from(format!("{}-{number}", pool.name)),
             pool: at,
             capacity_type: kind,
-            zones: zones.iter().map(|zone| text(zone)).collect(),
+            zones: zones.iter().map(|zone| Zone::from(*zone)).collect(),
             types: types.into(),
             price: cheapest.price,
             reservation: cheapest.reservation.as_ref().map(|reservation| reservation.id.clone()),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use model::input::MinValuesPolicy;
 use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::plan::PlannedNode;
-use model::{CapacityType, MicroUsd, NotReady, Operator, Requirement, Resources};
+use model::{CapacityType, MicroUsd, NotReady, Operator, Requirement, Resources, Zone};
 use verifier::Rule;
 
 use crate::fixture::{Fixture, LARGE, SMALL, amounts, labels, machine, offering, plain, reserved, taint, text};
@@ -60,8 +60,8 @@ fn every_option_and_zone_is_available() {
     let mut fixture = one_machine();
     fixture.machine(LARGE).offerings.iter_mut().for_each(|offering| offering.available = false);
     fixture.assert_breaks(Rule::Offering);
-    with(|node| node.zones = vec![text("a"), text("d")].into()).assert_breaks(Rule::Offering);
-    with(|node| node.zones = vec![text("a"), text("a")].into()).assert_breaks(Rule::Offering);
+    with(|node| node.zones = ["a", "d"].map(Zone::from).into()).assert_breaks(Rule::Offering);
+    with(|node| node.zones = ["a", "a"].map(Zone::from).into()).assert_breaks(Rule::Offering);
     let mut fixture = one_machine();
     fixture.machine(SMALL).offerings.retain(|offering| offering.zone.as_ref() == "b");
     fixture.assert_breaks(Rule::Offering);

@@ -1,7 +1,7 @@
 //! The opt-in rules of a NodePool, each violated once.
 
 use model::labels::{ARCH, ZONE};
-use model::{CapacityType, MicroUsd, Millis, Offering, Operator, PodShape, Requirement, Timestamp};
+use model::{CapacityType, MicroUsd, Millis, Offering, Operator, PodShape, Requirement, Timestamp, Zone};
 use verifier::Rule;
 
 use crate::fixture::{Fixture, LARGE, SMALL, affinity_term, plain, requiring, reserved, text};
@@ -40,7 +40,7 @@ fn an_exhausted_reservation_is_available_in_no_other_zone() {
     // second instance of cr-b.
     let planned = |machines: i64| {
         let mut fixture = Fixture::new();
-        let in_b = Offering { zone: text("b"), ..reserved("cr-b", machines) };
+        let in_b = Offering { zone: Zone::from("b"), ..reserved("cr-b", machines) };
         fixture.machine(SMALL).offerings.extend([reserved("cr-a", 1), in_b]);
         fixture.pool().rules.zone_balance = true;
         for _ in 0..2 {

@@ -1,5 +1,6 @@
 //! Placements: every pod once, every name once, every index in range.
 
+use model::NodeName;
 use verifier::Rule;
 
 use crate::fixture::{Fixture, LARGE, SMALL, plain, text};
@@ -73,6 +74,6 @@ fn the_order_contains_every_placed_pod_once() {
 #[test]
 fn names_of_planned_nodes_are_unique() {
     let mut fixture = four_pods();
-    fixture.plan.nodes[0].name = text("n");
+    fixture.plan.nodes[0].name = NodeName::from("n");
     fixture.assert_breaks(Rule::Names);
 }

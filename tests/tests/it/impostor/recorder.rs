@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fleetwright_proto::v1;
-use fleetwright_proto::v1::agent_service_client::AgentServiceClient;
-use fleetwright_proto::v1::agent_service_server::{AgentService, AgentServiceServer};
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
+use fleetwright_rpc::v1::agent_service_server::{AgentService, AgentServiceServer};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use e2e::{Postgres, Program, RunningProcess, Signal, TcpProxy, TempDir};
 use fleetwright_proto::simulation::v1;
-use fleetwright_proto::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
+use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;

@@ -2,9 +2,10 @@
 //! NodePool, all of EC2.
 
 use anyhow::{Result, anyhow};
-use manifests::{Options, Source};
+use manifests::Source;
 use model::Timestamp;
 use model::input::PlanningInput;
+use planning_input::Options;
 use serde_json::{Value, json};
 
 /// `topology.kubernetes.io/zone`.
@@ -160,7 +161,7 @@ impl Scenario {
             now: NOW,
             ..Options::default()
         };
-        let captured = manifests::read(&[source], &options)
+        let captured = planning_input::read(&[source], &options)
             .map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
         Ok(captured.input)
     }

@@ -5,7 +5,7 @@
 //! below are `type,zones,usd`: letters of the zones that offer the type (`*`: all), and the
 //! on-demand price in dollars per hour, prefixed with `~` when estimated.
 
-use model::{CapacityType, Text};
+use model::{CapacityType, Text, Zone};
 
 use super::super::exchange::CatalogueError;
 use super::super::price::parse_usd;
@@ -35,7 +35,7 @@ fn read_region(heading: &str) -> Option<Region> {
     let mut words = heading.split(' ');
     let name = words.next()?;
     let letters = known(words.next()?).unwrap_or_default();
-    let zones = letters.chars().map(|letter| Text::from(format!("{name}{letter}"))).collect();
+    let zones = letters.chars().map(|letter| Zone::from(format!("{name}{letter}"))).collect();
     let spot_per_mille = known(words.next()?).map(str::parse).transpose().ok()?;
     let price_date = known(words.next()?).map(Text::from);
     words.next().is_none().then(|| Region { name: Text::from(name), zones, spot_per_mille, price_date })
@@ -56,7 +56,7 @@ fn read_line(line: &str, index: usize, region: &Region, types: &mut [TypeEntry])
         let price = parse_usd(exact.unwrap_or(usd))?;
         entry.regional.push((index, Quote { price, estimated: exact.is_some() }));
     }
-    let offers = |zone: &Text| letters == "*" || zone.ends_with(|letter| letters.contains(letter));
+    let offers = |zone: &Zone| letters == "*" || zone.ends_with(|letter| letters.contains(letter));
     let zones: Vec<usize> = (0..region.zones.len()).filter(|zone| offers(&region.zones[*zone])).collect();
     if letters != "*" && zones.len() != letters.len() {
         return None;
@@ -92,7 +92,7 @@ mod tests {
         let mut types = types();
         let text = "region rr-north-1 acd 280 2026-05-12\nm5.large,*,0.1\nu-6tb1.56xlarge,ad,~61.7945\nregion rr-gov-1 - - -\nm5.large,,0.2\n";
         let regions = decode(text, &mut types).unwrap();
-        assert_eq!(&*regions[0].zones, ["rr-north-1a", "rr-north-1c", "rr-north-1d"].map(Text::from));
+        assert_eq!(&*regions[0].zones, ["rr-north-1a", "rr-north-1c", "rr-north-1d"].map(Zone::from));
         assert_eq!((regions[0].spot_per_mille, regions[0].price_date.as_deref()), (Some(280), Some("2026-05-12")));
         assert_eq!((regions[1].zones.len(), regions[1].spot_per_mille, &regions[1].price_date), (0, None, &None));
         let find = |name: &str| types.iter().find(|entry| entry.name.as_ref() == name).unwrap();

@@ -8,7 +8,7 @@ use model::labels::{
     canonical_key,
 };
 use model::resources::{CPU, MEMORY};
-use model::{CapacityType, MicroUsd, Resources, Text, quantity};
+use model::{CapacityType, InstanceTypeName, MicroUsd, Resources, Text, Zone, quantity};
 use serde_json::{Map, Value};
 
 use super::super::columns::{Columns, Row};
@@ -65,7 +65,7 @@ fn read_regions(list: &[Value], at: &FieldPath<'_>) -> Read<Vec<Region>> {
         let mut zones = Vec::new();
         for (index, zone) in array(required(fields, "zones", &at)?, &at)?.iter().enumerate() {
             let at = at.index(index);
-            let zone = name_of(zone, &at)?;
+            let zone = Zone::from(name_of(zone, &at)?);
             if !taken.insert(zone.clone()) {
                 return Err(at.refuse(format!("{zone:?} a second time"), "a zone once, in one region".into()));
             }
@@ -105,7 +105,7 @@ fn read_types(list: &[Value], at: &FieldPath<'_>, regions: &[Region], columns: &
 fn read_type(value: &Value, at: &FieldPath<'_>, regions: &[Region], columns: &mut Columns) -> Read<TypeEntry> {
     const FIELDS: [&str; 6] = ["name", "labels", "capacity", "overhead", "onDemandUsdPerHour", "offerings"];
     let fields = object(value, at, &FIELDS)?;
-    let name = name_of(required(fields, "name", &at.key("name"))?, &at.key("name"))?;
+    let name = InstanceTypeName::from(name_of(required(fields, "name", &at.key("name"))?, &at.key("name"))?);
     let labels = match fields.get("labels") {
         Some(labels) => read_labels(labels, &at.key("labels"), &name, columns)?,
         None => Row::default(),
@@ -136,7 +136,7 @@ fn regional_prices(stated: Vec<(usize, MicroUsd)>, zone_offerings: &[ZoneOfferin
     regional
 }
 
-fn read_labels(value: &Value, at: &FieldPath<'_>, name: &Text, columns: &mut Columns) -> Read<Row> {
+fn read_labels(value: &Value, at: &FieldPath<'_>, name: &InstanceTypeName, columns: &mut Columns) -> Read<Row> {
     let mut labels = Row::default();
     for (key, value) in map(value, at)? {
         let at = at.key(key);
@@ -149,7 +149,7 @@ fn read_labels(value: &Value, at: &FieldPath<'_>, name: &Text, columns: &mut Col
         if !is_label_value(label) {
             return Err(at.refuse(format!("{label:?}"), LABEL_VALUE.into()));
         }
-        if canonical_key(key) == INSTANCE_TYPE && label != name.as_ref() {
+        if canonical_key(key) == INSTANCE_TYPE && *name != label {
             return Err(at.refuse(format!("{label:?}"), format!("the type's name, {name:?}")));
         }
         if !columns.set(&mut labels, canonical_key(key), label) {
@@ -234,8 +234,8 @@ fn read_offering(value: &Value, at: &FieldPath<'_>, regions: &[Region]) -> Read<
     let (region, zone) = {
         let at = at.key("zone");
         let name = text(required(fields, "zone", &at)?, &at)?;
-        find_zone(regions, name)
-            .ok_or_else(|| at.refuse(format!("{name:?}"), list(regions.iter().flat_map(|region| &region.zones))))?
+        let zones = || regions.iter().flat_map(|region| region.zones.iter().map(Zone::as_text));
+        find_zone(regions, name).ok_or_else(|| at.refuse(format!("{name:?}"), list(zones())))?
     };
     let capacity_type = {
         let at = at.key("capacityType");
@@ -261,7 +261,7 @@ fn read_offering(value: &Value, at: &FieldPath<'_>, regions: &[Region]) -> Read<
 }
 
 fn find_zone(regions: &[Region], name: &str) -> Option<(usize, usize)> {
-    let zone_in = |region: &Region| region.zones.binary_search_by(|zone| zone.as_ref().cmp(name)).ok();
+    let zone_in = |region: &Region| region.zones.binary_search_by(|zone| str::cmp(zone, name)).ok();
     regions.iter().enumerate().find_map(|(index, region)| zone_in(region).map(|zone| (index, zone)))
 }
 

@@ -1,13 +1,14 @@
 //! Writes a catalogue file.
 
 use model::labels::{INSTANCE_TYPE, OS};
+use model::node_class::NodeClassSettings;
 use model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use model::{Labels, Offering, Resources, Text, quantity};
 use serde_json::{Map, Value, json};
 
 use super::super::offerings::OfferingBuilder;
 use super::super::price::as_number;
-use super::super::settings::{NodeClassSettings, RegionOptions};
+use super::super::region_options::RegionOptions;
 use super::super::snapshot::{Hardware, Region, Snapshot, TypeEntry};
 use super::super::{BuildNotes, capacity};
 use super::{API_VERSION, KIND};
@@ -29,7 +30,7 @@ pub(super) fn export(snapshot: &Snapshot) -> Value {
 fn write_region(region: &Region) -> Value {
     let mut written = Map::new();
     written.insert("name".into(), json!(&*region.name));
-    written.insert("zones".into(), texts(&region.zones));
+    written.insert("zones".into(), region.zones.iter().map(|zone| json!(&***zone)).collect());
     if let Some(share) = region.spot_per_mille {
         written.insert("spotRatio".into(), json!(share as f64 / 1000.0));
     }
@@ -41,7 +42,7 @@ fn write_region(region: &Region) -> Value {
 
 fn write_type(snapshot: &Snapshot, entry: &TypeEntry, offering_builders: &[OfferingBuilder<'_>]) -> Value {
     let mut written = Map::new();
-    written.insert("name".into(), json!(&*entry.name));
+    written.insert("name".into(), json!(&**entry.name));
     written.insert("labels".into(), write_labels(snapshot, entry));
     write_capacity(entry, &mut written);
     let prices = hidden_prices(snapshot, entry);
@@ -58,7 +59,7 @@ fn write_type(snapshot: &Snapshot, entry: &TypeEntry, offering_builders: &[Offer
 fn write_labels(snapshot: &Snapshot, entry: &TypeEntry) -> Value {
     let own = snapshot.columns.labels(&entry.labels);
     let mut labels: Labels = own.map(|(key, value)| (key.clone(), value.clone())).collect();
-    labels.insert(INSTANCE_TYPE.into(), entry.name.clone());
+    labels.insert(INSTANCE_TYPE.into(), entry.name.as_text().clone());
     labels.entry(OS.into()).or_insert_with(|| "linux".into());
     labels.iter().map(|(key, value)| (key.to_string(), json!(&**value))).collect::<Map<_, _>>().into()
 }
@@ -103,7 +104,7 @@ fn hidden_prices(snapshot: &Snapshot, entry: &TypeEntry) -> Map<String, Value> {
 
 fn write_offering(offering: &Offering) -> Value {
     let mut written = Map::new();
-    written.insert("zone".into(), json!(&*offering.zone));
+    written.insert("zone".into(), json!(&**offering.zone));
     written.insert("capacityType".into(), json!(offering.capacity_type.as_str()));
     if offering.available {
         written.insert("priceUsdPerHour".into(), json!(as_number(offering.price)));
@@ -112,8 +113,4 @@ fn write_offering(offering: &Offering) -> Value {
         written.insert("estimated".into(), json!(true));
     }
     Value::Object(written)
-}
-
-fn texts(list: &[Text]) -> Value {
-    list.iter().map(|text| json!(&**text)).collect()
 }

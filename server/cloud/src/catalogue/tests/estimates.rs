@@ -1,12 +1,13 @@
 //! Prices: known, estimated, missing.
 
-use model::{CapacityType, MicroUsd, Offering, Text};
+use model::node_class::{NodeClassSettings, SubnetZone};
+use model::{CapacityType, MicroUsd, Offering, Zone};
 
-use super::super::{Built, NodeClassSettings, RegionOptions, Snapshot, SubnetZone, build};
-use super::{build_us_east_1, builtin, find, is_available, offering_of, texts};
+use super::super::{Built, RegionOptions, Snapshot, build};
+use super::{build_us_east_1, builtin, find, is_available, offering_of};
 
 fn in_region(region: &str, zones: &[&str]) -> Built {
-    let zones = texts(zones);
+    let zones = super::zones(zones);
     let region_options = RegionOptions { extra_zones: &zones, ..RegionOptions::new(region) };
     build(builtin(), &region_options, &NodeClassSettings::default())
 }
@@ -99,7 +100,7 @@ fn every_zone_of_a_commercial_region_has_a_priced_offering() {
     assert_eq!(regions.len(), 34);
     for region in regions {
         let built = in_region(&region.name, &[]);
-        let sells = |zone: &Text| {
+        let sells = |zone: &Zone| {
             let priced = |o: &Offering| o.zone == *zone && o.available && !o.estimated && o.price > MicroUsd(0);
             built.catalogue.types.iter().any(|machine| machine.offerings.iter().any(priced))
         };

@@ -1,10 +1,11 @@
 //! The catalogue as a file.
 
+use model::node_class::{KubeletSettings, NodeClassSettings};
 use model::resources::PODS;
 use serde_json::{Value, json};
 
-use super::super::{CatalogueError, KubeletSettings, NodeClassSettings, RegionOptions, Snapshot, build};
-use super::{MIB, builtin, find, texts};
+use super::super::{CatalogueError, RegionOptions, Snapshot, build};
+use super::{MIB, builtin, find, zones};
 
 /// The smallest file with every field.
 fn small() -> Value {
@@ -43,7 +44,7 @@ fn refusal(pointer: &str, value: Value) -> String {
 fn an_export_reads_back_as_the_same_catalogue() {
     let exported = builtin().export();
     let again = Snapshot::parse(&serde_json::to_vec(&exported).unwrap()).unwrap();
-    let zones = texts(&["za", "zb"]);
+    let zones = zones(&["za", "zb"]);
     for region in ["us-east-1", "us-west-2", "eu-west-1", "us-gov-west-1", "ap-south-1"] {
         let region_options = RegionOptions { extra_zones: &zones, ..RegionOptions::new(region) };
         let settings = NodeClassSettings::default();

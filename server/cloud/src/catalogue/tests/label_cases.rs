@@ -1,6 +1,8 @@
 //! Labels: defined, known to be absent, and undefined.
 
-use super::super::{AmiFamily, NodeClassSettings, Snapshot, unknown_label_keys};
+use model::node_class::{AmiFamily, NodeClassSettings};
+
+use super::super::{Snapshot, unknown_label_keys};
 use super::{build_us_east_1, builtin, find, label};
 
 fn aws(key: &str) -> String {

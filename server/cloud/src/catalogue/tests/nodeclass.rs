@@ -1,8 +1,8 @@
 //! Effects of a NodeClass: launchable types, zones, and reservations.
 
+use model::node_class::{AmiFamily, NetworkInterface, NodeClassSettings, ReservationEntry, SubnetZone};
 use model::{CapacityType, Requirement};
 
-use super::super::{AmiFamily, NetworkInterface, NodeClassSettings, ReservationEntry, SubnetZone};
 use super::{build_us_east_1, find, is_available, offering_of, requirements};
 
 #[test]

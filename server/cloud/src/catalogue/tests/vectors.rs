@@ -1,8 +1,9 @@
 //! Capacity and allocatable of known types.
 
 use model::Resources;
+use model::node_class::{AmiFamily, KubeletSettings, NetworkInterface, NodeClassSettings, Threshold};
 
-use super::super::{AmiFamily, KubeletSettings, NetworkInterface, NodeClassSettings, RegionOptions, Threshold, build};
+use super::super::{RegionOptions, build};
 use super::{MIB, build_us_east_1, builtin, find};
 
 /// Type, pods, allocatable millicores and MiB, as Karpenter documents for AL2023 with defaults.

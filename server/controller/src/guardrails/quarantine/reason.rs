@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use model::ClusterId;
+use model::ClusterName;
 
 /// A kind of objects that are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,7 +109,7 @@ pub enum QuarantineRelease {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QuarantineReason {
     /// The cluster.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// Where the loss was found.
     pub evidence: LossEvidence,
     /// What is missing.

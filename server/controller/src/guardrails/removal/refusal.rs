@@ -6,7 +6,7 @@ use std::fmt;
 use crate::guardrails::Freeze;
 use crate::guardrails::quarantine::QuarantineReason;
 use crate::guardrails::rate_limits::ExceededLimit;
-use model::{ClusterId, Text};
+use model::{ClusterName, ProviderId, Text};
 
 /// Why a removal is held.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,9 +34,9 @@ pub enum RemovalRefusal {
     /// The tags of the instance name another cluster.
     ForeignInstance {
         /// Provider id of the instance.
-        provider_id: Text,
+        provider_id: ProviderId,
         /// The cluster that its tags should name.
-        cluster: ClusterId,
+        cluster: ClusterName,
         /// UID of that cluster.
         cluster_uid: Text,
     },
@@ -66,7 +66,7 @@ pub enum Distrust {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListingLoss {
     /// The cluster of the instances.
-    pub cluster: ClusterId,
+    pub cluster: ClusterName,
     /// Number of missing instances.
     pub missing: usize,
     /// Number of instances known to run.
@@ -89,7 +89,7 @@ pub struct BulkDeletion {
 impl RemovalRefusal {
     /// What ends the hold in `cluster`; a phrase that continues the reason.
     #[must_use]
-    pub fn release(&self, cluster: &ClusterId) -> String {
+    pub fn release(&self, cluster: &ClusterName) -> String {
         match self {
             Self::EndedUnderReadyNode { .. } => "until its Node is not ready, or holds no pods".to_owned(),
             Self::UnknownUnderReadyNode => "until its Node is not ready".to_owned(),
@@ -116,12 +116,12 @@ impl RemovalObstacle {
     }
 }
 
-fn or_confirmed(end: &str, cluster: &ClusterId) -> String {
+fn or_confirmed(end: &str, cluster: &ClusterName) -> String {
     format!("until {end}, or until `{}`", confirm_command(cluster))
 }
 
 /// CLI command that confirms the held removals of `cluster`.
-fn confirm_command(cluster: &ClusterId) -> String {
+fn confirm_command(cluster: &ClusterName) -> String {
     format!("fleetwright removals confirm {cluster}")
 }
 

@@ -1,4 +1,5 @@
 use super::*;
+use crate::cluster::testing::text;
 
 use crate::guardrails::rate_limits::{ExceededLimit, Limit, LimitScope, RateLimitKind};
 
@@ -17,11 +18,11 @@ fn bulk() -> RemovalConstraints {
 const BULK: BulkDeletion = BulkDeletion { deleted: 7, machines: 30, window_minutes: 10, most: 3 };
 
 fn listing_loss() -> ListingLoss {
-    ListingLoss { cluster: Text::from("c"), missing: 9, of: 10 }
+    ListingLoss { cluster: text("c"), missing: 9, of: 10 }
 }
 
 fn freeze() -> Freeze {
-    let (by, reason) = (Text::from("ada"), Text::from("audit"));
+    let (by, reason) = (text("ada"), text("audit"));
     Freeze { id: 4, cluster: None, pool: None, by, reason, since: Timestamp::from_millis(0), until: None }
 }
 
@@ -29,7 +30,7 @@ fn freeze() -> Freeze {
 fn capped() -> LimitHold {
     let limit = ExceededLimit {
         counted: RateLimitKind::Removals,
-        scope: LimitScope::Cluster(Text::from("c")),
+        scope: LimitScope::Cluster(text("c")),
         limit: Limit::Machines(2),
         window_minutes: 10,
     };
@@ -111,7 +112,7 @@ fn a_tenth_of_the_machines_and_at_least_three_are_removed_at_once() {
 #[test]
 fn a_hold_keeps_its_start_and_changes_the_version_with_its_reason() {
     let mut waiting = HeldRemovals::default();
-    let claim = Text::from("a");
+    let claim = text("a");
     let pods = |pods| RemovalRefusal::EndedUnderReadyNode { pods };
     waiting.hold(HoldCause::Missing, &claim, pods(1), Timestamp::from_millis(1));
     waiting.hold(HoldCause::Missing, &claim, pods(1), Timestamp::from_millis(2));
@@ -185,6 +186,6 @@ fn each_refusal_says_why_the_removal_waits_and_what_ends_it() {
         ),
     ];
     for (refusal, why, release) in cases {
-        assert_eq!((refusal.to_string(), refusal.release(&Text::from("c"))), (why, release));
+        assert_eq!((refusal.to_string(), refusal.release(&text("c"))), (why, release));
     }
 }

@@ -9,7 +9,7 @@ use super::fixture::{Fixture, real, snapshot};
 use crate::cluster::testing::{bound_to, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, Object, PodRecord, Scheduling};
 use crate::guardrails::{DisabledGuards, Guard};
-use model::{Millis, Text, Timestamp};
+use model::{ClaimName, Millis, Timestamp};
 
 /// `machines` initialized, those beyond the first two empty, with `a` and `b` where they are.
 fn cluster(machines: usize) -> ClusterSnapshot {
@@ -53,11 +53,11 @@ fn launched_at(world: &Fixture) -> Vec<i64> {
 }
 
 /// The NodeClaim that was launched for `a`.
-fn replacement(world: &Fixture) -> Text {
+fn replacement(world: &Fixture) -> ClaimName {
     world.done.launches[0].1.claim.clone()
 }
 
-fn drained(world: &Fixture) -> Vec<Text> {
+fn drained(world: &Fixture) -> Vec<ClaimName> {
     world.drained().into_iter().collect()
 }
 

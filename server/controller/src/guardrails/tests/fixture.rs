@@ -17,7 +17,10 @@ use crate::{
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Resources, Text, Timestamp};
+use model::{
+    CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, ProviderId,
+    Resources, Timestamp,
+};
 
 /// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
 /// is not ready.
@@ -56,19 +59,19 @@ pub(super) struct Done {
     pub decisions: Vec<Decision>,
     pub launches: Vec<(Timestamp, LaunchOrder)>,
     /// NodeClaims, in the order in which their drains were ordered.
-    pub drained: Vec<(Timestamp, Text)>,
+    pub drained: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims whose instances were terminated.
-    pub terminated: Vec<(Timestamp, Text)>,
+    pub terminated: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims that were removed, in that order.
-    pub removed: Vec<(Timestamp, Text)>,
+    pub removed: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims whose instances were queried by id.
-    pub inspected: Vec<(Timestamp, Text)>,
+    pub inspected: Vec<(Timestamp, ClaimName)>,
     /// Clusters whose agents got a request for a snapshot.
-    pub resyncs: Vec<(Timestamp, Text)>,
+    pub resyncs: Vec<(Timestamp, ClusterName)>,
     /// Object counts that were persisted.
-    pub persisted_counts: Vec<(Timestamp, Text, ObjectCounts)>,
+    pub persisted_counts: Vec<(Timestamp, ClusterName, ObjectCounts)>,
     /// Drains that were not begun because the Node is not empty.
-    pub refused: Vec<(Timestamp, Text)>,
+    pub refused: Vec<(Timestamp, ClaimName)>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }
@@ -87,14 +90,14 @@ pub(super) struct Fixture {
     /// Drains of machines with this name prefix do not end before they are finished explicitly.
     pub stuck: Option<&'static str>,
     /// NodeClaims on whose Nodes the API server lists pods, whatever the agent reports.
-    pub occupied: BTreeSet<Text>,
+    pub occupied: BTreeSet<ClaimName>,
     /// Answer of the cloud to a query by id.
     pub cloud: Inspection,
     /// Decisions become durable only when the test records them.
     pub slow_store: bool,
     unrecorded: Vec<Decision>,
-    stuck_drains: Vec<(Text, InstructionId)>,
-    claims: BTreeMap<(Text, Text), ClaimRecord>,
+    stuck_drains: Vec<(ClusterName, InstructionId)>,
+    claims: BTreeMap<(ClusterName, ClaimName), ClaimRecord>,
 }
 
 impl Fixture {
@@ -275,7 +278,7 @@ impl Fixture {
             return Event::LaunchFailed { cluster, claim, attempt, failure };
         }
         Event::Launched(Box::new(Launched {
-            provider_id: Text::from(format!("aws:///z/i-{claim}")),
+            provider_id: ProviderId::from(format!("aws:///z/i-{claim}")),
             instance_type: text("t.2"),
             zone: text("z"),
             capacity_type: CapacityType::Spot,
@@ -286,7 +289,7 @@ impl Fixture {
         }))
     }
 
-    fn instruct(&mut self, cluster: Text, instruction: InstructionId, what: Instruction) -> Vec<Event> {
+    fn instruct(&mut self, cluster: ClusterName, instruction: InstructionId, what: Instruction) -> Vec<Event> {
         let mut seen = Vec::new();
         match what {
             Instruction::CreateClaim(order) => {
@@ -334,14 +337,14 @@ impl Fixture {
     }
 
     /// Why the pods of the last decision about pods have no place, by pod.
-    pub fn unplaced(&self) -> BTreeMap<Text, String> {
+    pub fn unplaced(&self) -> BTreeMap<PodKey, String> {
         let last = self.done.decisions.iter().rfind(|decision| decision.kind == DecisionKind::Provision);
         let unplaced = last.map_or(&[][..], |decision| &decision.unplaced);
         unplaced.iter().map(|pod| (pod.pod.clone(), pod.reasons.iter().map(|r| r.message.clone()).collect())).collect()
     }
 
     /// NodeClaims that were drained.
-    pub fn drained(&self) -> BTreeSet<Text> {
+    pub fn drained(&self) -> BTreeSet<ClaimName> {
         self.done.drained.iter().map(|(_, claim)| claim.clone()).collect()
     }
 }
@@ -373,7 +376,7 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
     ClaimRecord {
         name: order.name.clone(),
         labels: order.labels.clone(),
-        provider_id: Text::default(),
+        provider_id: ProviderId::default(),
         created: Some(Timestamp::from_millis(now)),
         ..claim("x")
     }
@@ -386,6 +389,6 @@ fn joined(claim: &ClaimRecord) -> NodeRecord {
     {
         labels.insert(text(key), text(value));
     }
-    let name = Text::from(format!("n-{}", claim.name));
+    let name = NodeName::from(format!("n-{}", claim.name));
     NodeRecord { name, provider_id: claim.provider_id.clone(), labels, ..node("x") }
 }

@@ -58,7 +58,7 @@ fn idle_while_launches_fail_elsewhere(merges: bool, engage_percent: usize) -> Fi
 fn nothing_is_removed_while_launches_fail_elsewhere() {
     let mut here = idle_while_launches_fail_elsewhere(true, 50);
     assert_eq!(here.drained().len(), 0);
-    let why = here.controller.view("c").and_then(|view| view.guardrails.circuit_breaker);
+    let why = here.controller.view(&text("c")).and_then(|view| view.guardrails.circuit_breaker);
     let why = why.as_deref().unwrap_or_default();
     assert!(why.starts_with("launches fail in several clusters, of this replica or of others:"), "{why}");
     // What failed until 20 s is ten minutes old by then.

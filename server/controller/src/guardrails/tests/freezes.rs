@@ -45,9 +45,9 @@ fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
     ] {
         let world = under(vec![frozen.clone()]);
         assert_eq!(did(&world), (0, 0), "{frozen:?}");
-        let view = world.controller.view("c").map(|view| view.guardrails.freezes);
+        let view = world.controller.view(&text("c")).map(|view| view.guardrails.freezes);
         assert_eq!(view, Some(vec![text(&frozen.to_string())]));
-        let closed = world.controller.view("c").and_then(|view| view.pools[0].closed.clone());
+        let closed = world.controller.view(&text("c")).and_then(|view| view.pools[0].closed.clone());
         assert_eq!(closed, Some(text(&frozen.to_string())));
     }
     let expected = freeze(Some("c"), Some("p"), None).to_string();
@@ -107,7 +107,7 @@ fn a_pending_pod_under_a_freeze_has_the_freeze_as_its_reason() {
     let mut world = under(vec![freeze(Some("c"), None, None)]);
     world.observe("c", Object::Pod(pod("p1", 500)));
     world.run_to(70_000);
-    let why = world.controller.view("c").and_then(|view| view.guardrails.held_reason());
+    let why = world.controller.view(&text("c")).and_then(|view| view.guardrails.held_reason());
     let expected = "cluster c is frozen by alice: the network is being changed (freeze 7)";
     assert_eq!(why.as_deref(), Some(expected));
 }

@@ -16,7 +16,7 @@ fn world() -> Fixture {
 }
 
 fn stage(world: &Fixture, claim: &str) -> Option<String> {
-    let view = world.controller.view("c")?;
+    let view = world.controller.view(&text("c"))?;
     let machine = view.machines.iter().find(|machine| machine.claim.as_ref() == claim)?;
     Some(machine.stage.as_str().to_owned())
 }
@@ -25,10 +25,10 @@ fn stage(world: &Fixture, claim: &str) -> Option<String> {
 fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minutes_later() {
     let mut world = world();
     world.run_to(MINUTE);
-    assert!(!world.drained().contains(&text("m0")) && world.drained().contains(&text("m1")));
+    assert!(!world.drained().contains("m0") && world.drained().contains("m1"));
     assert_eq!(stage(&world, "m0"), Some(Stage::Initialized.as_str().to_owned()));
     assert!(
-        world.controller.state("c").is_some_and(|state| !state.is_marked_for_deletion(&text("m0"))),
+        world.controller.state(&text("c")).is_some_and(|state| !state.is_marked_for_deletion(&text("m0"))),
         "its room counts"
     );
     let first = world.done.refused[0].0.as_millis();
@@ -43,7 +43,7 @@ fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minute
     world.occupied.clear();
     let shown = first + 12 * MINUTE;
     world.run_to(shown + MINUTE);
-    assert!(world.drained().contains(&text("m0")));
+    assert!(world.drained().contains("m0"));
 }
 
 #[test]

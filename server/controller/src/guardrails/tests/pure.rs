@@ -1,4 +1,3 @@
-use crate::cluster::PodKey;
 use crate::cluster::testing::text;
 use crate::guardrails::circuit_breaker::CircuitBreaker;
 use crate::guardrails::fleet_counters::MachineTotals;
@@ -7,13 +6,13 @@ use crate::guardrails::quarantine::{CountedKind, MissingObjects, ObjectCounts, d
 use crate::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use crate::guardrails::sliding_window::SlidingWindow;
-use model::{MicroUsd, Millis, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, PodKey, Timestamp};
 
 const OPEN: Bound = Bound { machines: 0, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
 
 #[test]
 fn a_window_keeps_its_sum_as_entries_arrive_late_and_expire() {
-    let mut window = SlidingWindow::default();
+    let mut window = SlidingWindow::<ClaimName>::default();
     window.record(text("b"), MicroUsd(20), Timestamp::from_millis(200));
     window.record(text("a"), MicroUsd(10), Timestamp::from_millis(100));
     window.record(text("c"), MicroUsd(40), Timestamp::from_millis(300));

@@ -6,7 +6,7 @@ use crate::cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use crate::guardrails::Freeze;
 use crate::{Event, Inspection, ListedInstance, Listing, Settings};
 use model::taints::Effect;
-use model::{Taint, Text, Timestamp};
+use model::{ClaimName, NodeName, ProviderId, Taint, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
@@ -23,9 +23,9 @@ fn world(machines: usize, change: impl FnOnce(&mut Settings)) -> Fixture {
 fn list(world: &mut Fixture, second: i64, machines: std::ops::Range<usize>) {
     world.run_to(second * 1_000);
     let instance = |n: usize| ListedInstance {
-        provider_id: Text::from(format!("aws:///z/i-m{n}")),
+        provider_id: ProviderId::from(format!("aws:///z/i-m{n}")),
         cluster_uid: text(""),
-        claim: Text::from(format!("m{n}")),
+        claim: ClaimName::from(format!("m{n}")),
         terminating: false,
     };
     let asked = Timestamp::from_millis(second * 1_000);
@@ -43,7 +43,7 @@ fn not_ready(world: &mut Fixture, machines: std::ops::Range<usize>) {
 /// The Nodes of these machines are no longer reported; their pods are.
 fn lose_nodes(world: &mut Fixture, machines: std::ops::Range<usize>) {
     for n in machines {
-        world.delete("c", Key::Node(Text::from(format!("n-m{n}"))));
+        world.delete("c", Key::Node(NodeName::from(format!("n-m{n}"))));
     }
 }
 
@@ -83,7 +83,7 @@ fn partitioned_while_nothing_is_listed(found: Inspection) -> Fixture {
 fn an_empty_listing_removes_no_node_of_a_partitioned_zone() {
     let mut world = partitioned_while_nothing_is_listed(Inspection::Unknown);
     assert_eq!(world.done.removed.len(), 0, "{:?}", world.done.removed);
-    let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
+    let guardrails = world.controller.view(&text("c")).map(|view| view.guardrails).unwrap_or_default();
     let expected = "the cloud's listing lacks 20 of 20 instances known to run: listings are ignored until one contains them, the \
                 cloud states for each id that it has ended, or an operator runs `fleetwright removals confirm c`";
     assert_eq!(guardrails.untrusted_listing.as_ref().map(|(reason, _)| reason.as_ref()), Some(expected));
@@ -96,7 +96,7 @@ fn an_empty_listing_removes_no_node_of_a_partitioned_zone() {
     );
     // The right credentials are back: the next listing ends the suspicion.
     list(&mut world, 660, 0..20);
-    let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
+    let guardrails = world.controller.view(&text("c")).map(|view| view.guardrails).unwrap_or_default();
     assert_eq!(
         (guardrails.untrusted_listing, guardrails.waiting_removals.len(), world.done.removed.len()),
         (None, 0, 0)
@@ -147,7 +147,7 @@ fn removals_on_missing_evidence_count_against_rate_limits_and_wait_for_freezes()
     };
     let world = lacks_four(false);
     assert_eq!(world.done.removed.len(), 2);
-    let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
+    let guardrails = world.controller.view(&text("c")).map(|view| view.guardrails).unwrap_or_default();
     assert!(
         guardrails.waiting_removals[0].reason.contains("cluster c may lose no more than 2 machines"),
         "{:?}",
@@ -172,7 +172,7 @@ fn nodes_vanish() -> Fixture {
 fn a_machine_whose_node_vanished_under_its_pods_is_not_terminated() {
     let mut world = nodes_vanish();
     assert_eq!((world.done.terminated.len(), world.done.removed.len()), (0, 0));
-    let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
+    let guardrails = world.controller.view(&text("c")).map(|view| view.guardrails).unwrap_or_default();
     let why = guardrails.waiting_because().unwrap_or_default();
     assert!(why.contains("fleetwright removals confirm c"), "{why}");
     // The Nodes are reported again, and are drained like any other.
@@ -228,7 +228,7 @@ fn a_nodepool_deleted_under_a_freeze_removes_no_node_until_an_operator_confirms(
     world.run_to(900_000);
     // Three, 10 % of 30, may be deleted by hand at any time: they were reported before the others.
     assert_eq!(world.drained().len(), 3);
-    let guardrails = world.controller.view("c").map(|view| view.guardrails).unwrap_or_default();
+    let guardrails = world.controller.view(&text("c")).map(|view| view.guardrails).unwrap_or_default();
     assert_eq!(guardrails.waiting_removals.len(), 27);
     let why = guardrails.waiting_because().unwrap_or_default();
     assert!(why.contains("30 of 30 machines were deleted by hand or with their NodePool within 10 min"), "{why}");
@@ -287,7 +287,7 @@ fn an_interruption_is_never_held() {
     let mut world = pool_deleted(true, 10, true);
     world.run_to(60_000);
     for n in 10..20 {
-        let provider_id = Text::from(format!("aws:///z/i-m{n}"));
+        let provider_id = ProviderId::from(format!("aws:///z/i-m{n}"));
         world.handle(Event::Interrupted { cluster: text("c"), provider_id, reason: text("taken back") });
     }
     world.run_to(80_000);

@@ -2,17 +2,17 @@
 //! evaluated at 0 s with the rows and without them.
 
 use crate::Event;
-use crate::cluster::testing::{pod, text};
+use crate::cluster::testing::{key, pod, text};
 use crate::guardrails::restore::RecentLaunch;
-use model::{Text, Timestamp};
+use model::{ClaimName, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
 /// A launch begun `begun` seconds ago, whose machine was removed `closed` seconds ago.
 fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentLaunch {
     RecentLaunch {
-        claim: Text::from(format!("old-{number}")),
-        pods: vec![text("default/p0")],
+        claim: ClaimName::from(format!("old-{number}")),
+        pods: vec![key("p0")],
         begun: Timestamp::from_millis(-begun * 1_000),
         launched: Some(launched),
         closed: closed.map(|seconds| Timestamp::from_millis(-seconds * 1_000)),

@@ -1,4 +1,4 @@
-use crate::cluster::testing::{bound_to, claim, node, pod, text};
+use crate::cluster::testing::{bound_to, claim, key, node, pod, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::guardrails::{DisabledGuards, Guard, Mode};
@@ -35,7 +35,7 @@ fn a_snapshot_without_pods_drains_no_node_although_a_second_one_matches() {
     let mut world = agent_that_lost_its_pods(50);
     world.run_to(159_999);
     assert_eq!((world.drained().len(), world.done.resyncs.len()), (0, 0));
-    let view = world.controller.view("c").map(|view| view.guardrails);
+    let view = world.controller.view(&text("c")).map(|view| view.guardrails);
     let why = view.as_ref().and_then(|guardrails| guardrails.quarantine.clone()).map(|(reason, _)| reason.to_string());
     assert_eq!(
         why.as_deref(),
@@ -68,7 +68,7 @@ fn a_second_snapshot_that_shows_the_pods_again_ends_quarantine_at_once() {
     let mut world = agent_that_lost_its_pods(50);
     world.run_to(110_000);
     world.send_snapshot("c", snapshot(6, running(6)));
-    assert!(world.controller.view("c").is_some_and(|view| view.synced && view.guardrails.quarantine.is_none()));
+    assert!(world.controller.view(&text("c")).is_some_and(|view| view.synced && view.guardrails.quarantine.is_none()));
     world.run_to(300_000);
     assert!(world.drained().is_empty());
 }
@@ -79,10 +79,10 @@ fn a_matching_snapshot_that_arrives_too_early_does_not_count() {
     let mut world = agent_that_lost_its_pods_under(rule);
     world.run_to(120_000);
     world.send_snapshot("c", snapshot(6, Vec::new()));
-    assert!(world.controller.view("c").is_some_and(|view| !view.synced && view.guardrails.quarantine.is_some()));
+    assert!(world.controller.view(&text("c")).is_some_and(|view| !view.synced && view.guardrails.quarantine.is_some()));
     world.run_to(160_000);
     world.send_snapshot("c", snapshot(6, Vec::new()));
-    assert!(world.controller.view("c").is_some_and(|view| view.synced));
+    assert!(world.controller.view(&text("c")).is_some_and(|view| view.synced));
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn an_operator_releases_the_state_reported_since() {
     let mut world = agent_that_lost_its_pods(50);
     world.observe("c", Object::Pod(bound_to("m0", pod("p0", 100))));
     world.handle(Event::QuarantineReleased { cluster: text("c") });
-    assert_eq!(world.controller.view("c").map(|view| (view.synced, view.pods)), Some((true, 1)));
+    assert_eq!(world.controller.view(&text("c")).map(|view| (view.synced, view.pods)), Some((true, 1)));
     world.run_to(140_000);
     // The pod that was reported during quarantine keeps its node.
     assert_eq!(world.drained().len(), 5);
@@ -103,10 +103,10 @@ fn a_first_snapshot_is_compared_with_the_machines_that_run() {
     world.run_to(1_000);
     // The cluster of another name is new: without history, its empty snapshot is accepted.
     world.connect("d", snapshot(0, Vec::new()));
-    assert!(world.controller.view("d").is_some_and(|view| view.synced));
+    assert!(world.controller.view(&text("d")).is_some_and(|view| view.synced));
     // Of the first, all six machines run and the snapshot contains the NodeClaim of one.
     world.send_snapshot("c", ClusterSnapshot { claims: vec![claim("m0")], ..snapshot(6, running(6)) });
-    let why = world.controller.view("c").and_then(|view| view.guardrails.held_reason());
+    let why = world.controller.view(&text("c")).and_then(|view| view.guardrails.held_reason());
     let expected = "the agent's snapshot lacks 5 of 6 machines that run: no decisions are made until another snapshot matches \
                 after 60 s and the cloud's listing confirms it, or an operator releases it (fleetwright quarantine \
                 release c)";
@@ -126,7 +126,7 @@ fn a_burst_above_the_rate_limit_waits_with_a_reason_and_continues_later() {
     assert_eq!(world.done.launches.len(), 3);
     let waits = world.unplaced();
     let reason = "cluster c may launch no more than 3 machines within 10 min; the rest waits until the window moves on";
-    assert_eq!(waits.get("default/p3").map(String::as_str), Some(reason));
+    assert_eq!(waits.get(&key("p3")).map(String::as_str), Some(reason));
     assert_eq!(waits.len(), 2);
     // The first three were bound meanwhile.
     let claims: Vec<_> = world.done.launches.iter().map(|(_, order)| order.claim.clone()).collect();
@@ -189,7 +189,7 @@ fn idle(machines: usize) -> Fixture {
 fn removals_above_the_rate_limit_wait_and_continue_later() {
     let mut world = idle(2);
     assert_eq!(world.drained().len(), 2);
-    let why = world.controller.view("c").and_then(|view| view.guardrails.held_removals);
+    let why = world.controller.view(&text("c")).and_then(|view| view.guardrails.held_removals);
     let expected = "cluster c may lose no more than 2 machines within 10 min; the rest stays until the window moves on";
     assert_eq!(why.as_deref(), Some(expected));
     // Empty for 30 s at 30 s; ten minutes later two more.
@@ -270,9 +270,9 @@ fn a_pod_in_backoff_has_a_reason() {
     let mut world = Fixture::with(0, pending(1), |_| {});
     world.run_to(150_000);
     let why = world.unplaced();
-    let why = why.get("default/p0").map_or("", String::as_str);
+    let why = why.get(&key("p0")).map_or("", String::as_str);
     assert!(why.starts_with("3 machines were launched for it and kube-scheduler bound it to none"), "{why}");
-    assert_eq!(world.controller.view("c").map(|view| view.guardrails.pods_waiting), Some(1));
+    assert_eq!(world.controller.view(&text("c")).map(|view| view.guardrails.pods_waiting), Some(1));
 }
 
 /// Six empty machines, and five launches that fail before they may be removed.
@@ -292,7 +292,7 @@ fn idle_while_launches_fail(engage_percent: usize) -> Fixture {
 fn nothing_is_removed_while_launches_fail() {
     let mut world = idle_while_launches_fail(50);
     assert_eq!(world.drained().len(), 0);
-    let why = world.controller.view("c").and_then(|view| view.guardrails.circuit_breaker);
+    let why = world.controller.view(&text("c")).and_then(|view| view.guardrails.circuit_breaker);
     let expected = "launches fail in cluster c: nothing is removed there until at most 20 % of those of the last 10 min have failed";
     assert_eq!(why.as_deref(), Some(expected));
     // All pods are gone; when the failures are ten minutes old the circuit breaker releases by
@@ -322,7 +322,7 @@ fn insufficient_capacity_and_failures_of_one_other_cluster_stop_no_removal() {
     assert!(
         world
             .controller
-            .view("noisy")
+            .view(&text("noisy"))
             .is_some_and(|view| view.guardrails.circuit_breaker.is_some() && view.guardrails.failed >= 20)
     );
 }

@@ -11,7 +11,7 @@ use crate::guardrails::persisted_counts::{DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY,
 use crate::guardrails::quarantine::ObjectCounts;
 use crate::guardrails::settings::QuarantineRule;
 use crate::{Event, ListedInstance, Listing};
-use model::{Labels, Millis, PodShape, Text, Timestamp};
+use model::{ClaimName, Labels, Millis, PodKey, PodShape, Text, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
@@ -21,11 +21,11 @@ fn running(machines: usize, each: usize) -> Vec<PodRecord> {
 }
 
 fn quarantine(world: &Fixture) -> Option<String> {
-    world.controller.view("c").and_then(|view| view.guardrails.quarantine).map(|(reason, _)| reason.to_string())
+    world.controller.view(&text("c")).and_then(|view| view.guardrails.quarantine).map(|(reason, _)| reason.to_string())
 }
 
 fn pods(world: &Fixture) -> usize {
-    world.controller.view("c").map_or(0, |view| view.pods)
+    world.controller.view(&text("c")).map_or(0, |view| view.pods)
 }
 
 fn watched(window: Millis, machines: usize, pods: Vec<PodRecord>) -> Fixture {
@@ -107,7 +107,7 @@ fn nodes_and_claims_missing_from_a_relist_are_restored() {
         let world = lose(ONE_MINUTE);
         let why = quarantine(&world).unwrap_or_default();
         assert!(why.contains(&format!("lacks 6 of 10 {kind}")), "{why}");
-        assert_eq!(world.controller.state("c").map(|state| state.counts()), Some((10, 10, 1)));
+        assert_eq!(world.controller.state(&text("c")).map(|state| state.counts()), Some((10, 10, 1)));
         // Sabotage: deletions that are not counted are accepted.
         assert_eq!(quarantine(&lose(Millis::ZERO)), None);
     }
@@ -154,7 +154,7 @@ fn ordinary_deletions_are_not_suspicious() {
     });
     let rollout = after(|world, pods| {
         for pod in pods {
-            let key = crate::cluster::PodKey { name: Text::from(format!("new-{}", pod.key.name)), ..pod.key.clone() };
+            let key = PodKey { name: Text::from(format!("new-{}", pod.key.name)), ..pod.key.clone() };
             world.observe("c", Object::Pod(PodRecord { uid: key.name.clone(), key, ..pod.clone() }));
             world.end_pod("c", pod);
         }
@@ -233,7 +233,7 @@ fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], agai
     let instance = |n: &usize| ListedInstance {
         provider_id: claim(&format!("m{n}")).provider_id,
         cluster_uid: Text::default(),
-        claim: Text::from(format!("m{n}")),
+        claim: ClaimName::from(format!("m{n}")),
         terminating: false,
     };
     let instances = listed.iter().map(instance).collect();
@@ -270,7 +270,7 @@ fn an_existing_namespace_that_lost_all_pods_is_held_although_daemon_sets_are_com
     let rule = QuarantineRule::default();
     let confined = |namespaces: Vec<NamespaceRecord>| {
         let pods = daemon_pods(10).chain(running(10, 10).into_iter().take(30).map(|pod| {
-            let key = crate::cluster::PodKey { namespace: text("other"), ..pod.key.clone() };
+            let key = PodKey { namespace: text("other"), ..pod.key.clone() };
             PodRecord { key, ..pod }
         }));
         ClusterSnapshot { daemons: vec![daemon()], namespaces, ..snapshot(10, pods.collect()) }
@@ -363,7 +363,7 @@ fn a_list_with_daemon_set_pods_only_is_suspicious_where_those_are_the_majority()
         (0..4).flat_map(|set| {
             daemon_pods(10).map(move |pod| {
                 let name = Text::from(format!("{}-{set}", pod.key.name));
-                PodRecord { key: crate::cluster::PodKey { name, ..pod.key.clone() }, ..pod }
+                PodRecord { key: PodKey { name, ..pod.key.clone() }, ..pod }
             })
         })
     };

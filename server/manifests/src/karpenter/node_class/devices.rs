@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use cloud::catalogue::{AmiFamily, NetworkInterface};
+use model::node_class::{AmiFamily, NetworkInterface};
 use model::resources::EPHEMERAL_STORAGE;
 
 use crate::Cursor;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use cloud::catalogue::{KubeletSettings, Threshold};
+use model::node_class::{KubeletSettings, Threshold};
 use model::{Resources, Text};
 
 use crate::Cursor;

@@ -1,7 +1,7 @@
 //! `status` of an EC2NodeClass: the resources that the selectors found in the account.
 
-use cloud::catalogue::{ReservationEntry, SubnetZone};
-use model::{Operator, Requirement, Requirements, Text};
+use model::node_class::{ReservationEntry, SubnetZone};
+use model::{InstanceTypeName, Operator, Requirement, Requirements, Text, Zone};
 
 use crate::Cursor;
 
@@ -12,8 +12,9 @@ pub(super) fn zones(at: &Cursor<'_>) -> Option<Vec<SubnetZone>> {
         return None;
     }
     let subnets = at.list();
-    let zone =
-        |subnet: &Cursor<'_>| Some(SubnetZone { name: subnet.at("zone").text()?, id: subnet.at("zoneID").text() });
+    let zone = |subnet: &Cursor<'_>| {
+        Some(SubnetZone { name: Zone::from(subnet.at("zone").text()?), id: subnet.at("zoneID").text() })
+    };
     let mut zones: Vec<SubnetZone> = subnets.iter().filter_map(zone).collect();
     // A zone that occurs with and without its id keeps the entry with the id, which sorts last.
     zones.sort();
@@ -31,8 +32,8 @@ pub(super) fn reservations(at: &Cursor<'_>) -> Vec<ReservationEntry> {
 fn reservation(at: &Cursor<'_>) -> Option<ReservationEntry> {
     Some(ReservationEntry {
         id: at.at("id").text()?,
-        zone: at.at("availabilityZone").text()?,
-        instance_type: at.at("instanceType").text()?,
+        zone: Zone::from(at.at("availabilityZone").text()?),
+        instance_type: InstanceTypeName::from(at.at("instanceType").text()?),
         expiring: at.at("state").str() == Some("expiring"),
         reservation_type: at.at("reservationType").text().unwrap_or_else(|| "default".into()),
         interruptible: at.at("interruptible").bool().unwrap_or(false),

@@ -1,12 +1,15 @@
 //! Decodes instructions for the simulated cluster. Fields that the simulation does not use are
 //! dropped.
 
-use controller::cluster::{LaunchedFacts, PodKey};
+use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
 use fleetwright_proto::v1;
 use model::quantity::{self, QuantityError};
 use model::taints::Effect;
-use model::{Labels, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp};
+use model::{
+    ClaimName, Labels, NodeName, Operator, PodKey, PoolName, Requirement, Requirements, Resources, Taint, Text,
+    Timestamp,
+};
 use serde_json::Value;
 use v1::instruction::Action;
 
@@ -18,7 +21,7 @@ pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
 }
 
 /// The NodeClaim and the conditions that `instruction` writes.
-pub fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1::Condition>)> {
+pub fn conditions(instruction: &v1::Instruction) -> Option<(ClaimName, Vec<v1::Condition>)> {
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
     let status: Value = serde_json::from_slice(&write.status).ok()?;
     let entries = status.get("conditions").filter(|_| write.kind() == v1::ObjectKind::NodeClaim)?.as_array()?;
@@ -31,7 +34,7 @@ pub fn conditions(instruction: &v1::Instruction) -> Option<(Text, Vec<v1::Condit
 }
 
 /// The NodeClaim and the time of the last pod event that `instruction` writes.
-pub fn pod_event(instruction: &v1::Instruction) -> Option<(Text, Timestamp)> {
+pub fn pod_event(instruction: &v1::Instruction) -> Option<(ClaimName, Timestamp)> {
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
     let status: Value = serde_json::from_slice(&write.status).ok()?;
     let at: jiff::Timestamp = status.get("lastPodEventTime")?.as_str()?.parse().ok()?;
@@ -96,7 +99,7 @@ pub fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, 
         },
         Action::DeleteNodeClaim(delete) => Instruction::DeleteClaim {
             claim: delete.node_claim.into(),
-            node: Some(delete.node).filter(|node| !node.is_empty()).map(Text::from),
+            node: Some(delete.node).filter(|node| !node.is_empty()).map(NodeName::from),
             provider_id: delete.provider_id.into(),
             reason: delete.reason.into(),
         },
@@ -114,7 +117,7 @@ fn nomination(nomination: v1::PodNomination) -> PodNomination {
 fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, InstructionError> {
     let labels = labels(record.labels);
     let owner = record.owner.map(|owner| owner.name).unwrap_or_default();
-    let pool = labels.get(model::labels::NODEPOOL).cloned().unwrap_or_else(|| owner.into());
+    let pool = labels.get(model::labels::NODEPOOL).map_or_else(|| PoolName::from(owner), PoolName::from);
     Ok(ClaimOrder {
         name: record.name.into(),
         pool,

@@ -8,7 +8,7 @@ use controller::cluster::{
     ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
 };
 use fleetwright_proto::v1;
-use model::{Labels, Resources, Taint, Text, Timestamp, quantity};
+use model::{Labels, NodeName, Resources, Taint, Text, Timestamp, quantity};
 use v1::change::Change;
 
 use agent_session::encode::MANAGED;
@@ -101,12 +101,12 @@ fn pod(record: &PodRecord) -> v1::PodRecord {
         namespace: record.key.namespace.to_string(),
         name: record.key.name.to_string(),
         uid: record.uid.to_string(),
-        node_name: text(record.node.as_ref()),
+        node_name: node_name(record.node.as_ref()),
         phase: phase(record.phase).into(),
         created_at_ms: millis(record.created),
         deleted_at_ms: if record.terminating { 1 } else { 0 },
         scheduled_reason: reason(record.scheduling).to_owned(),
-        nominated_node_name: text(record.nominated.as_ref()),
+        nominated_node_name: node_name(record.nominated.as_ref()),
         owner,
         started_at_ms: millis(record.started),
         ready: record.phase == PodPhase::Running,
@@ -249,8 +249,8 @@ fn pair(key: &str, value: &str) -> v1::StringPair {
     v1::StringPair { key: key.to_owned(), value: value.to_owned() }
 }
 
-fn text(text: Option<&Text>) -> String {
-    text.map(ToString::to_string).unwrap_or_default()
+fn node_name(name: Option<&NodeName>) -> String {
+    name.map(ToString::to_string).unwrap_or_default()
 }
 
 fn millis(moment: Option<Timestamp>) -> i64 {

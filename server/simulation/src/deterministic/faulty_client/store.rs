@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use futures::future::FutureExt;
-use model::Text;
-use tokio::sync::watch;
+use futures::stream::BoxStream;
+use model::ClusterName;
 
 use super::FaultyClient;
 use crate::deterministic::environment::LeaseOwner;
@@ -52,7 +52,7 @@ impl Store for FaultyClient {
                 }
                 if let (Ok(LeaseOutcome::Granted { lease, .. }), Some(cluster)) = (&answer, scope.cluster_name()) {
                     let held = LeaseOwner { by: self.process_id, epoch: lease.epoch };
-                    self.environment.ledger().held.insert(Text::from(cluster), held);
+                    self.environment.ledger().held.insert(ClusterName::from(cluster), held);
                 }
                 answer
             }
@@ -229,7 +229,7 @@ impl Store for FaultyClient {
         self.call_store("read the audit", move |store| store.read_audit(limit, before))
     }
 
-    fn changes(&self) -> watch::Receiver<Changes> {
+    fn changes(&self) -> BoxStream<'static, Changes> {
         self.environment.store().changes()
     }
 

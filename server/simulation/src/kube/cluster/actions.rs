@@ -1,9 +1,9 @@
 //! Actions of an agent against the API server. Every instruction is idempotent.
 
-use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodKey, PodRecord};
+use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
 use model::labels::{INITIALIZED, REGISTERED};
-use model::{Effect, Labels, Taint, Text, Timestamp};
+use model::{ClaimName, Effect, Labels, NodeName, PodKey, Taint, Text, Timestamp};
 
 use super::{Change, ClusterEvent, SimulatedCluster};
 use controller::cluster::planning::UNREGISTERED;
@@ -78,7 +78,7 @@ impl SimulatedCluster {
         self.emit(Object::Claim(claim));
     }
 
-    fn mark_launched(&mut self, name: &Text, facts: &LaunchedFacts, now: Timestamp) -> Result<Answer, String> {
+    fn mark_launched(&mut self, name: &ClaimName, facts: &LaunchedFacts, now: Timestamp) -> Result<Answer, String> {
         let claim = self.claims.get_mut(name).ok_or_else(|| format!("there is no NodeClaim {name}"))?;
         if claim.provider_id != facts.provider_id {
             claim.provider_id = facts.provider_id.clone();
@@ -94,7 +94,7 @@ impl SimulatedCluster {
     }
 
     /// Nominates pods; a pod with a nomination, or with another UID, is skipped.
-    fn nominate(&mut self, name: &Text, nominations: &[PodNomination]) {
+    fn nominate(&mut self, name: &NodeName, nominations: &[PodNomination]) {
         for nomination in nominations.iter().filter(|nomination| self.unbound.contains(&nomination.pod)) {
             if self.pods.get(&nomination.pod).is_some_and(|pod| pod.uid == nomination.uid) {
                 self.nominated.entry(nomination.pod.clone()).or_insert_with(|| name.clone());
@@ -102,7 +102,13 @@ impl SimulatedCluster {
         }
     }
 
-    fn register(&mut self, name: &Text, labels: &Labels, taints: &[Taint], now: Timestamp) -> Result<Answer, String> {
+    fn register(
+        &mut self,
+        name: &NodeName,
+        labels: &Labels,
+        taints: &[Taint],
+        now: Timestamp,
+    ) -> Result<Answer, String> {
         let node = self.nodes.get_mut(name).ok_or_else(|| format!("there is no Node {name}"))?;
         if !node.is_registered() {
             node.labels.extend(labels.iter().map(|(key, value)| (key.clone(), value.clone())));
@@ -123,7 +129,7 @@ impl SimulatedCluster {
         Ok(Answer::Done)
     }
 
-    fn initialize(&mut self, name: &Text, now: Timestamp) -> Result<Answer, String> {
+    fn initialize(&mut self, name: &NodeName, now: Timestamp) -> Result<Answer, String> {
         let node = self.nodes.get_mut(name).ok_or_else(|| format!("there is no Node {name}"))?;
         if !node.is_initialized() {
             node.labels.insert(Text::from(INITIALIZED), Text::from("true"));
@@ -138,13 +144,13 @@ impl SimulatedCluster {
 
     /// Writes the time of the last pod event on a NodeClaim's node (`status.lastPodEventTime`).
     /// Snapshots contain it.
-    pub(crate) fn record_pod_event_time(&mut self, claim: &Text, at: Timestamp) {
+    pub(crate) fn record_pod_event_time(&mut self, claim: &ClaimName, at: Timestamp) {
         if let Some(claim) = self.claims.get_mut(claim) {
             claim.last_pod_event = Some(at);
         }
     }
 
-    fn drain(&mut self, claim: &Text, name: &Text, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
+    fn drain(&mut self, claim: &ClaimName, name: &NodeName, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
         let Some(node) = self.nodes.get_mut(name) else { return Answer::Done };
         if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
             let effect = Effect::NoSchedule;
@@ -163,17 +169,17 @@ impl SimulatedCluster {
 
     /// A pod that would have to be rescheduled if the Node were removed.
     #[must_use]
-    pub(crate) fn occupant(&self, node: &Text) -> Option<&PodRecord> {
+    pub(crate) fn occupant(&self, node: &NodeName) -> Option<&PodRecord> {
         self.pods_on(node).find(|pod| pod.is_reschedulable())
     }
 
     /// Pods on a Node, without DaemonSet pods.
-    fn pods_on(&self, node: &Text) -> impl Iterator<Item = &PodRecord> {
+    fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &PodRecord> {
         let pods = self.on_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key));
         pods.filter(|pod| pod.daemon.is_none())
     }
 
-    pub(super) fn continue_drain(&mut self, claim: &Text, now: Timestamp) {
+    pub(super) fn continue_drain(&mut self, claim: &ClaimName, now: Timestamp) {
         let Some((node, deadline)) = self.drains.get(claim) else { return };
         let over = deadline.is_some_and(|deadline| deadline <= now);
         let leaving: Vec<PodRecord> = self.pods_on(node).cloned().collect();
@@ -194,7 +200,7 @@ impl SimulatedCluster {
         self.schedule_event(now, DRAIN_POLL_MS, ClusterEvent::ContinueDrain(claim.clone()));
     }
 
-    fn delete_claim(&mut self, claim: &Text, node: Option<&Text>, now: Timestamp) {
+    fn delete_claim(&mut self, claim: &ClaimName, node: Option<&NodeName>, now: Timestamp) {
         let provider = self.claims.get(claim).map(|claim| claim.provider_id.clone()).filter(|id| !id.is_empty());
         let joined = self.nodes.values().find(|node| Some(&node.provider_id) == provider.as_ref());
         let names = [node.cloned(), joined.map(|node| node.name.clone())];
@@ -209,7 +215,7 @@ impl SimulatedCluster {
 
     /// Deletes a NodeClaim without its finalizers; instance and Node remain. Returns whether it
     /// existed.
-    pub(crate) fn remove_claim(&mut self, claim: &Text) -> bool {
+    pub(crate) fn remove_claim(&mut self, claim: &ClaimName) -> bool {
         let was_there = self.claims.remove(claim).is_some();
         if was_there {
             self.emit_deletion(Key::Claim(claim.clone()));
@@ -217,7 +223,7 @@ impl SimulatedCluster {
         was_there
     }
 
-    pub(super) fn remove_node(&mut self, name: &Text, now: Timestamp) {
+    pub(super) fn remove_node(&mut self, name: &NodeName, now: Timestamp) {
         if self.nodes.remove(name).is_none() {
             return;
         }

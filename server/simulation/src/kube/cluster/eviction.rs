@@ -1,7 +1,7 @@
 //! PodDisruptionBudgets, as enforced by the eviction API.
 
-use controller::cluster::{PodKey, PodPhase, PodRecord};
-use model::Text;
+use controller::cluster::{PodPhase, PodRecord};
+use model::{PodKey, Text};
 
 use super::SimulatedCluster;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use controller::cluster::planning::UNREGISTERED;
-use controller::cluster::{ClaimRecord, NodeRecord, Object, PodKey, PodPhase, PodRecord, Scheduling};
+use controller::cluster::{ClaimRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling};
 use model::labels::HOSTNAME;
 use model::taints::first_untolerated;
-use model::{Effect, Taint, Text, Timestamp};
+use model::{ClaimName, Effect, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
 
 use super::scheduler::selects;
 use super::{ClusterEvent, SimulatedCluster};
@@ -20,19 +20,19 @@ fn taint(key: &str, effect: Effect) -> Taint {
 
 impl SimulatedCluster {
     /// Joins the Node of `claim`, unless the NodeClaim is gone or the Node exists.
-    pub(super) fn join_node(&mut self, claim: &Text, now: Timestamp) {
+    pub(super) fn join_node(&mut self, claim: &ClaimName, now: Timestamp) {
         let runs = |claim: &&ClaimRecord| {
             self.kubelets_join
                 && !claim.provider_id.is_empty()
                 && !self.terminated_instances.contains(&claim.provider_id)
         };
         let Some(record) = self.claims.get(claim).filter(runs) else { return };
-        let name = Text::from(format!("ip-{claim}"));
+        let name = NodeName::from(format!("ip-{claim}"));
         if self.nodes.contains_key(&name) {
             return;
         }
         let mut labels = record.labels.clone();
-        labels.insert(Text::from(HOSTNAME), name.clone());
+        labels.insert(Text::from(HOSTNAME), name.as_text().clone());
         // The Node joins with every taint that later steps remove: startup taints, unregistered, not ready.
         let mut taints = record.taints.clone();
         taints.extend(record.startup_taints.iter().cloned());
@@ -64,7 +64,7 @@ impl SimulatedCluster {
 
     /// Records that an instance has ended: its kubelet stops reporting, and a cloud controller
     /// removes its Node a little later.
-    pub(crate) fn mark_machine_gone(&mut self, provider_id: &Text, now: Timestamp) {
+    pub(crate) fn mark_machine_gone(&mut self, provider_id: &ProviderId, now: Timestamp) {
         self.terminated_instances.insert(provider_id.clone());
         let Some(node) = self.nodes.values_mut().find(|node| node.provider_id == *provider_id) else { return };
         node.ready = false;
@@ -74,7 +74,7 @@ impl SimulatedCluster {
         self.schedule_event(now, wait, ClusterEvent::RemoveNode(name));
     }
 
-    pub(super) fn mark_node_ready(&mut self, name: &Text, now: Timestamp) {
+    pub(super) fn mark_node_ready(&mut self, name: &NodeName, now: Timestamp) {
         let alive = |node: &&mut NodeRecord| !self.terminated_instances.contains(&node.provider_id);
         let Some(node) = self.nodes.get_mut(name).filter(alive) else { return };
         node.ready = true;
@@ -84,7 +84,7 @@ impl SimulatedCluster {
         self.start_daemons(name, now);
     }
 
-    pub(super) fn remove_startup_taints(&mut self, name: &Text, now: Timestamp) {
+    pub(super) fn remove_startup_taints(&mut self, name: &NodeName, now: Timestamp) {
         let Some(node) = self.nodes.get_mut(name) else { return };
         let Some(claim) = self.claims.values().find(|claim| claim.provider_id == node.provider_id) else { return };
         let before = node.taints.len();
@@ -97,7 +97,7 @@ impl SimulatedCluster {
     }
 
     /// Starts the missing pods of all DaemonSets that suit the node.
-    pub(super) fn start_daemons(&mut self, name: &Text, now: Timestamp) {
+    pub(super) fn start_daemons(&mut self, name: &NodeName, now: Timestamp) {
         let Some(node) = self.nodes.get(name).filter(|node| node.ready) else { return };
         let mut pods = Vec::new();
         for daemon in &self.daemons {

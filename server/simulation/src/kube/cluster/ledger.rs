@@ -3,8 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use controller::cluster::PodKey;
-use model::{Text, Timestamp};
+use model::{NodeName, PodKey, Timestamp};
 
 /// Counters and names since the start, without DaemonSet pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -29,7 +28,7 @@ pub struct ClusterLedger {
     /// Pods removed before they ran.
     withdrawn: u64,
     /// Existing Nodes.
-    nodes: BTreeSet<Text>,
+    nodes: BTreeSet<NodeName>,
 }
 
 impl ClusterLedger {
@@ -51,12 +50,12 @@ impl ClusterLedger {
         }
     }
 
-    pub(super) fn record_node_joined(&mut self, node: &Text) {
+    pub(super) fn record_node_joined(&mut self, node: &NodeName) {
         self.nodes_joined += 1;
         self.nodes.insert(node.clone());
     }
 
-    pub(super) fn record_node_removed(&mut self, node: &Text) {
+    pub(super) fn record_node_removed(&mut self, node: &NodeName) {
         if self.nodes.remove(node) {
             self.nodes_removed += 1;
         }

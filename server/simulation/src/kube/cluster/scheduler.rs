@@ -4,11 +4,11 @@
 
 use std::cmp::Reverse;
 
-use controller::cluster::{NodeRecord, Object, PodKey, PodRecord, Scheduling};
+use controller::cluster::{NodeRecord, Object, PodRecord, Scheduling};
 use model::labels::HOSTNAME;
 use model::requirements::label_satisfies;
 use model::taints::first_untolerated;
-use model::{PodShape, Text, Timestamp, resources};
+use model::{NodeName, PodKey, PodShape, Text, Timestamp, resources};
 
 use super::{ClusterEvent, SimulatedCluster};
 
@@ -28,7 +28,7 @@ impl SimulatedCluster {
         }
     }
 
-    fn select_node(&self, pod: &PodRecord, nomination: Option<&Text>) -> Option<Text> {
+    fn select_node(&self, pod: &PodRecord, nomination: Option<&NodeName>) -> Option<NodeName> {
         let nominated = nomination.and_then(|node| self.nodes.get(node)).filter(|node| self.suits(&pod.shape, node));
         if let Some(node) = nominated {
             return Some(node.name.clone());
@@ -47,7 +47,7 @@ impl SimulatedCluster {
             && self.ports_are_free(shape, &node.name)
     }
 
-    pub(super) fn ports_are_free(&self, shape: &PodShape, node: &Text) -> bool {
+    pub(super) fn ports_are_free(&self, shape: &PodShape, node: &NodeName) -> bool {
         let others = self.on_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key));
         shape.host_ports.is_empty()
             || !others
@@ -55,7 +55,7 @@ impl SimulatedCluster {
                 .any(|taken| shape.host_ports.iter().any(|wanted| wanted.conflicts_with(taken)))
     }
 
-    pub(super) fn bind(&mut self, key: &PodKey, node: &Text, now: Timestamp) {
+    pub(super) fn bind(&mut self, key: &PodKey, node: &NodeName, now: Timestamp) {
         let wait = self.rng.child("start").child(&key.name).between(self.settings.start_ms);
         let Some(pod) = self.pods.get_mut(key) else { return };
         pod.node = Some(node.clone());
@@ -81,7 +81,7 @@ impl SimulatedCluster {
 /// Whether the node has the labels that a pod requires.
 pub(super) fn selects(shape: &PodShape, node: &NodeRecord) -> bool {
     let mut labels = node.labels.clone();
-    labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.clone());
+    labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.as_text().clone());
     let selected = shape.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value));
     let terms = &shape.node_affinity;
     let affine = terms.iter().any(|term| {

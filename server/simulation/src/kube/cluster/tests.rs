@@ -1,6 +1,6 @@
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
-use model::{Labels, Requirements, Resources, Text, Timestamp};
+use model::{ClaimName, Labels, NodeName, PoolName, ProviderId, Requirements, Resources, Text, Timestamp};
 
 use super::*;
 
@@ -18,14 +18,14 @@ fn settings() -> ClusterSettings {
     ClusterSettings { ready_ms: ms, startup_ms: ms, start_ms: ms, grace_ms: ms, ..base }
 }
 
-fn claim(name: &str) -> Text {
-    Text::from(name)
+fn claim(name: &str) -> ClaimName {
+    ClaimName::from(name)
 }
 
 fn order(name: &str) -> ClaimOrder {
     ClaimOrder {
         name: claim(name),
-        pool: Text::from("pool"),
+        pool: PoolName::from("pool"),
         node_class: Text::from("default"),
         labels: Labels::new(),
         taints: Vec::new(),
@@ -55,7 +55,7 @@ fn join(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
 
 fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
     let facts = LaunchedFacts {
-        provider_id: Text::from(format!("aws:///z/i-{name}")),
+        provider_id: ProviderId::from(format!("aws:///z/i-{name}")),
         labels: Labels::new(),
         capacity: resources(cpu),
         allocatable: resources(cpu),
@@ -66,7 +66,7 @@ fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
 fn register(name: &str, nominations: Vec<PodNomination>) -> Instruction {
     Instruction::RegisterNode {
         claim: claim(name),
-        node: Text::from(format!("ip-{name}")),
+        node: NodeName::from(format!("ip-{name}")),
         labels: Labels::new(),
         taints: Vec::new(),
         nominations,
@@ -97,7 +97,7 @@ fn nothing_is_bound_before_the_node_is_registered() {
     let mut cluster = SimulatedCluster::new(settings());
     cluster.instruct(&Instruction::CreateClaim(order("a")), Timestamp::from_millis(0)).unwrap();
     let facts = LaunchedFacts {
-        provider_id: Text::from("aws:///z/i-1"),
+        provider_id: ProviderId::from("aws:///z/i-1"),
         labels: Labels::new(),
         capacity: resources(1000),
         allocatable: resources(1000),
@@ -116,8 +116,8 @@ fn a_drained_node_is_empty_and_its_pods_are_recreated() {
     let reason = Text::from("test");
     let drain = Instruction::Drain {
         claim: claim("a"),
-        node: Text::from("ip-a"),
-        provider_id: Text::default(),
+        node: NodeName::from("ip-a"),
+        provider_id: ProviderId::default(),
         deadline: None,
         interruption: false,
         only_if_empty: false,
@@ -133,7 +133,7 @@ fn a_drained_node_is_empty_and_its_pods_are_recreated() {
 #[test]
 fn deleting_a_claim_removes_its_node_and_may_be_done_twice() {
     let mut cluster = with_node(1000);
-    let (provider_id, reason) = (Text::default(), Text::from("test"));
+    let (provider_id, reason) = (ProviderId::default(), Text::from("test"));
     let delete = Instruction::DeleteClaim { claim: claim("a"), node: None, provider_id, reason };
     for _ in 0..2 {
         assert_eq!(cluster.instruct(&delete, Timestamp::from_millis(3000)), Ok(Answer::Done));
@@ -162,6 +162,6 @@ fn a_nominated_pod_is_bound_to_its_node_though_another_has_more_free_cpu() {
         cluster.tick(Timestamp::from_millis(2000));
         cluster.pods().next().and_then(|pod| pod.node.clone())
     };
-    assert_eq!(node_of(true).as_deref(), Some("ip-small"));
-    assert_eq!(node_of(false).as_deref(), Some("ip-large"));
+    assert_eq!(node_of(true), Some(NodeName::from("ip-small")));
+    assert_eq!(node_of(false), Some(NodeName::from("ip-large")));
 }

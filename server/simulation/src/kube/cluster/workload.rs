@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{DoNotDisrupt, Key, Object, PodKey, PodRecord, Scheduling};
+use controller::cluster::{DoNotDisrupt, Key, Object, PodRecord, Scheduling};
 use manifests::pod::PodSpec;
 use manifests::{Cursor, ObjectLocation, Problems};
-use model::{Labels, PodShape, Text, Timestamp};
+use model::{Labels, PodKey, PodShape, Text, Timestamp};
 use serde_json::{Value, json};
 
 use super::{ClusterEvent, SimulatedCluster};

@@ -6,19 +6,19 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use manifests::cluster::each;
+use manifests::cluster::pods::PodObject;
+use manifests::cluster::workload::{HASH, Workload};
+use manifests::inventory::Inventory;
+use manifests::kinds::Kind;
+use manifests::notes::Notes;
+use manifests::pod::PodSpec;
+use manifests::pod::spread::KeyedSpread;
+use manifests::{Problems, scheduler, syntax};
 use model::{LabelSelector, Labels, SelectorOperator, SelectorTerm, Text};
 
-use super::owners::Owners;
-use crate::cluster::each;
-use crate::cluster::pods::PodObject;
-use crate::cluster::workload::{HASH, Workload};
-use crate::cursor::Problems;
-use crate::inventory::Inventory;
-use crate::kinds::Kind;
-use crate::notes::Notes;
-use crate::pod::PodSpec;
-use crate::pod::spread::KeyedSpread;
-use crate::{Options, scheduler, syntax};
+use crate::options::Options;
+use crate::owners::Owners;
 
 /// A controller in one namespace: kind and name.
 type Controller<'p> = (Kind, &'p str);

@@ -13,9 +13,10 @@ mod workloads;
 
 use std::collections::BTreeMap;
 
-use manifests::{Captured, Options, Source};
+use manifests::Source;
 use model::input::PlanningInput;
 use model::{NodeStage, Pod, PodShape, VolumeAlternatives};
+use planning_input::{Captured, Options};
 
 /// A NodePool and its EC2NodeClass, which a complete input needs.
 pub const POOL: &str = "
@@ -48,7 +49,7 @@ pub fn source(text: &str) -> Source {
 /// The result of reading the pool and `text`.
 pub fn captured(text: &str) -> Captured {
     let sources = [Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() }, source(text)];
-    match manifests::read(&sources, &Options::default()) {
+    match planning_input::read(&sources, &Options::default()) {
         Ok(captured) => captured,
         Err(errors) => panic!("refused: {}", lines(&errors).join("\n")),
     }
@@ -61,7 +62,7 @@ pub fn input(text: &str) -> PlanningInput {
 
 /// The errors of `text`.
 pub fn refused(text: &str) -> Vec<String> {
-    match manifests::read(&[source(text)], &Options::default()) {
+    match planning_input::read(&[source(text)], &Options::default()) {
         Ok(_) => panic!("was read:\n{text}"),
         Err(errors) => lines(&errors),
     }

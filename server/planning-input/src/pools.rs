@@ -4,16 +4,14 @@
 use std::sync::Arc;
 
 use cloud::catalogue::overlay::preview_prices;
-use cloud::catalogue::{
-    NodeClassSettings, Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays,
-};
+use cloud::catalogue::{Overlay, PriceChange, RegionOptions, Snapshot, apply_overlays, build, resolve_overlays};
+use manifests::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
+use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
+use manifests::notes::Notes;
 use model::labels::CAPACITY_TYPE;
+use model::node_class::NodeClassSettings;
 use model::offering::SharedCatalogue;
-use model::{CapacityType, Catalogue, MicroUsd, NodePool, Text};
-
-use crate::karpenter::node_overlay::{NodeOverlayManifest, PriceChange as Written};
-use crate::karpenter::{NodeClassManifest, NodePoolManifest};
-use crate::notes::Notes;
+use model::{CapacityType, Catalogue, MicroUsd, NodePool, Zone};
 
 /// Sources of catalogues.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +21,10 @@ pub struct CatalogueSource<'s> {
     /// The region that is planned in.
     pub region: &'s str,
     /// Zones that the input names.
-    pub zones: &'s [Text],
+    pub zones: &'s [Zone],
 }
 
-/// The engine's pools, sorted by name.
+/// The pools of the planning input, sorted by name.
 pub fn build_pools(
     catalogue_source: CatalogueSource<'_>,
     manifests: Vec<NodePoolManifest>,

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use manifests::Captured;
 use model::MicroUsd;
 use model::plan::PlannedNode;
 use planner::PlannedDecision;
+use planning_input::Captured;
 
 use crate::case::Case;
 use crate::pods::short;
@@ -53,7 +53,7 @@ pub struct ReasonFact {
 
 /// Plans `case`.
 pub fn plan(case: &Case) -> Outcome {
-    let captured = match manifests::read(&case.sources, &case.options) {
+    let captured = match planning_input::read(&case.sources, &case.options) {
         Ok(captured) => captured,
         Err(errors) => return Outcome::Refused(errors.iter().map(ToString::to_string).collect()),
     };
@@ -81,7 +81,7 @@ fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
     let (plan, report) = (&decision.plan, &decision.report);
     let reasons = |reasons: &[model::plan::Reason]| {
         let fact = |reason: &model::plan::Reason| ReasonFact {
-            pool: reason.pool.as_deref().unwrap_or("-").to_owned(),
+            pool: reason.pool.as_ref().map_or_else(|| "-".to_owned(), ToString::to_string),
             code: reason.code.as_str(),
             message: reason.message.clone(),
         };

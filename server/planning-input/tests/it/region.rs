@@ -1,11 +1,12 @@
 //! The region of the plan.
 
-use manifests::{Captured, InputError, Options};
+use manifests::InputError;
+use planning_input::{Captured, Options};
 
 use crate::{POOL, source};
 
 fn read(text: &str, region: Option<&str>) -> Result<Captured, Vec<InputError>> {
-    manifests::read(&[source(text)], &Options { region: region.map(str::to_owned), ..Options::default() })
+    planning_input::read(&[source(text)], &Options { region: region.map(str::to_owned), ..Options::default() })
 }
 
 fn region(text: &str, wanted: Option<&str>) -> String {
@@ -53,7 +54,7 @@ fn two_regions_are_an_error() {
 fn flags_tighten_the_rules_of_pools() {
     let annotated = POOL.replace("metadata: {name: default}\nspec:\n  template", "metadata: {name: default, annotations: {fleetwright.dev/max-node-vcpu: '64', fleetwright.dev/min-nodes: '2'}}\nspec:\n  template");
     let options = Options { max_node_vcpu: Some(32), min_nodes: Some(3), ..Options::default() };
-    let captured = manifests::read(&[source(&annotated)], &options).expect("a valid pool");
+    let captured = planning_input::read(&[source(&annotated)], &options).expect("a valid pool");
     let rules = &captured.input.pools[0].rules;
     assert_eq!((rules.max_node_vcpu, rules.min_nodes), (Some(32), Some(3)));
 }
@@ -80,7 +81,7 @@ fn a_region_without_zones_is_an_error_unless_the_input_names_some() {
         ..Options::default()
     };
     let available_zones = |options: &Options| -> std::collections::BTreeSet<String> {
-        let captured = manifests::read(&[source(&pool)], options).expect("zones are given");
+        let captured = planning_input::read(&[source(&pool)], options).expect("zones are given");
         let types = captured.input.pools[0].catalogue.types.iter();
         let available = types.flat_map(|machine| &machine.offerings).filter(|offering| offering.available);
         available.map(|offering| offering.zone.to_string()).collect()
@@ -96,7 +97,7 @@ fn a_region_without_zones_is_an_error_unless_the_input_names_some() {
 fn the_flag_bounds_the_zones_of_node_classes_without_a_status() {
     let pool = pool_without_zone();
     let options = Options { zones: vec!["eu-north-1c".to_owned()], ..Options::default() };
-    let captured = manifests::read(&[source(&pool)], &options).expect("a valid pool");
+    let captured = planning_input::read(&[source(&pool)], &options).expect("a valid pool");
     assert_eq!(captured.region, "eu-north-1", "the zones name the region");
     let types = captured.input.pools[0].catalogue.types.iter();
     let available = types.flat_map(|machine| &machine.offerings).filter(|offering| offering.available);

@@ -1,11 +1,13 @@
-//! Settings of a NodeClass and an operator: the arguments of [`build`](super::build) besides the
-//! snapshot.
+//! Settings of a NodeClass that determine what its instances offer to pods. Reading an EC2NodeClass
+//! produces them; a catalogue is built for them.
+
+mod threshold;
 
 use std::collections::BTreeMap;
 
-use model::{MicroUsd, Requirements, Resources, Text};
+pub use threshold::{Threshold, ThresholdError};
 
-use super::threshold::Threshold;
+use crate::{InstanceTypeName, Requirements, Resources, Text, Zone};
 
 /// Image family. It determines the maximum pods, the reserved resources, and which instance types
 /// boot.
@@ -71,25 +73,6 @@ impl AmiFamily {
             Self::Al2 | Self::Al2023 | Self::Bottlerocket | Self::Custom => None,
         }
     }
-
-    /// Whether kube-reserved memory depends on the pods that the network interfaces allow,
-    /// regardless of `maxPods`.
-    pub(super) fn reserves_by_interfaces(self) -> bool {
-        matches!(self, Self::Al2 | Self::Al2023 | Self::Custom)
-    }
-
-    pub(super) fn honours_pods_per_core(self) -> bool {
-        self != Self::Bottlerocket
-    }
-
-    pub(super) fn counts_pods_by_interfaces(self) -> bool {
-        self.windows_build().is_none()
-    }
-
-    /// Default size of the pod disk, in bytes.
-    pub(super) fn default_disk(self) -> i64 {
-        (if self.windows_build().is_some() { 50 } else { 20 }) << 30
-    }
 }
 
 /// Fields of `spec.kubelet` that change allocatable resources.
@@ -125,9 +108,9 @@ pub struct ReservationEntry {
     /// Reservation id, `cr-…`.
     pub id: Text,
     /// Zone of the reserved instances.
-    pub zone: Text,
+    pub zone: Zone,
     /// Type of the reserved instances.
-    pub instance_type: Text,
+    pub instance_type: InstanceTypeName,
     /// Whether `state` is `expiring`: nothing is launched into it.
     pub expiring: bool,
     /// `reservationType`: `default` or `capacity-block`.
@@ -142,7 +125,7 @@ pub struct ReservationEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SubnetZone {
     /// Name, such as `us-east-1a`.
-    pub name: Text,
+    pub name: Zone,
     /// Id, such as `use1-az1`, when it is known.
     pub id: Option<Text>,
 }
@@ -172,42 +155,4 @@ pub struct NodeClassSettings {
     /// Requirements of `status.amis`; a type that matches none cannot be launched. Empty means the
     /// images of the family's alias.
     pub ami_requirements: Vec<Requirements>,
-}
-
-/// Region, and the operator's settings for all its instance types.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RegionOptions<'a> {
-    /// Name of the region, such as `us-east-1`.
-    pub region: &'a str,
-    /// Zones named by the input; used only where the snapshot has no zones for the region.
-    pub extra_zones: &'a [Text],
-    /// Prices of types without another price (a NodeOverlay that prices a preview type).
-    pub preview_prices: BTreeMap<Text, MicroUsd>,
-    /// Spot price in thousandths of the on-demand price where neither a spot price nor the region's
-    /// own share is known.
-    pub spot_per_mille: i64,
-    /// Whether a pool permits spot; otherwise spot estimates get no note.
-    pub spot_wanted: bool,
-    /// Network interfaces reserved by custom networking (`RESERVED_ENIS`).
-    pub reserved_enis: i64,
-    /// Share of memory, in thousandths, reserved by hypervisor and firmware
-    /// (`VM_MEMORY_OVERHEAD_PERCENT`).
-    pub memory_overhead_per_mille: i64,
-}
-
-impl<'a> RegionOptions<'a> {
-    /// Options for `region` with Karpenter's defaults, and spot at 0.35 of on-demand where the
-    /// catalogue has no share.
-    #[must_use]
-    pub fn new(region: &'a str) -> Self {
-        Self {
-            region,
-            extra_zones: &[],
-            preview_prices: BTreeMap::new(),
-            spot_per_mille: 350,
-            spot_wanted: true,
-            reserved_enis: 0,
-            memory_overhead_per_mille: 75,
-        }
-    }
 }

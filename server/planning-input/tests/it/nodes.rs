@@ -1,5 +1,7 @@
 //! Nodes and NodeClaims.
 
+use planning_input::Options;
+
 use crate::{captured, input, nodes};
 
 const STATUS: &str =
@@ -58,7 +60,7 @@ fn claims_without_a_node_are_in_flight() {
     assert_eq!(labels.get("node.kubernetes.io/instance-type").map(AsRef::as_ref), Some("m5.large"));
     assert_eq!(labels.get("topology.kubernetes.io/zone").map(AsRef::as_ref), Some("us-east-1a"));
     assert_eq!(labels.get("kubernetes.io/hostname").map(AsRef::as_ref), Some("c"));
-    assert_eq!(input.nodes[0].pool.as_deref(), Some("default"));
+    assert_eq!(input.nodes[0].pool, Some("default".into()));
 }
 
 #[test]
@@ -154,8 +156,8 @@ fn with_a_custom_catalogue_and_no_ec2_node_class_every_pool_is_planned() {
     let file = br#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue","regions":[{"name":"r","zones":["r1"]}],"types":[
       {"name":"box","capacity":{"cpu":"4","memory":"16Gi"},"offerings":[{"zone":"r1","capacityType":"on-demand","priceUsdPerHour":1}]}]}"#;
     let catalogue = Some(manifests::Source { name: "machines.json".into(), bytes: file.to_vec() });
-    let options = manifests::Options { catalogue, ..manifests::Options::default() };
-    let read = |text: &str| manifests::read(&[crate::source(text)], &options).expect("a valid pool").input.pools;
+    let options = Options { catalogue, ..Options::default() };
+    let read = |text: &str| planning_input::read(&[crate::source(text)], &options).expect("a valid pool").input.pools;
     let alone = read(EXTERNAL_POOL);
     assert_eq!((alone.len(), &alone[0].not_ready), (1, &None));
     let ours = crate::POOL.replace("us-east-1a", "r1");

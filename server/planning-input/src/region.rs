@@ -3,15 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::catalogue::Snapshot;
+use manifests::cluster::{Cluster, with_canonical_keys};
+use manifests::fields::nearest_step;
+use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
+use manifests::notes::Notes;
+use manifests::{InputError, Problems};
 use model::labels::{REGION, ZONE};
-use model::{Labels, Requirements, Text};
-
-use crate::InputError;
-use crate::cluster::{Cluster, with_canonical_keys};
-use crate::cursor::Problems;
-use crate::fields::nearest_step;
-use crate::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
-use crate::notes::Notes;
+use model::{Labels, Requirements, Text, Zone};
 
 /// Assumed region when neither input nor catalogue determines one.
 const FALLBACK: &str = "us-east-1";
@@ -27,7 +25,7 @@ pub struct Search<'s> {
     of_objects: RegionEvidence,
     /// Named by the requirements of NodePools. They apply only without `--region`.
     of_requirements: RegionEvidence,
-    zones: BTreeSet<Text>,
+    zones: BTreeSet<Zone>,
 }
 
 impl<'s> Search<'s> {
@@ -66,7 +64,7 @@ impl<'s> Search<'s> {
     /// Adds the zones of `--zones`.
     pub fn add_flag(&mut self, zones: &[String]) {
         for zone in zones {
-            self.add_zone(&Text::from(zone.as_str()), &format!("{zone} of --zones"), true);
+            self.add_zone(&Zone::from(zone.as_str()), &format!("{zone} of --zones"), true);
         }
     }
 
@@ -74,17 +72,17 @@ impl<'s> Search<'s> {
         match labels.get(REGION) {
             Some(region) => {
                 self.of_objects.entry(region.clone()).or_insert_with(|| place.to_owned());
-                self.zones.extend(labels.get(ZONE).cloned());
+                self.zones.extend(labels.get(ZONE).map(Zone::from));
             }
             None => {
                 if let Some(zone) = labels.get(ZONE) {
-                    self.add_zone(zone, place, true);
+                    self.add_zone(&Zone::from(zone), place, true);
                 }
             }
         }
     }
 
-    fn add_zone(&mut self, zone: &Text, place: &str, is_fact: bool) {
+    fn add_zone(&mut self, zone: &Zone, place: &str, is_fact: bool) {
         self.zones.insert(zone.clone());
         if let Some(region) = self.region_of(zone) {
             let evidence = if is_fact { &mut self.of_objects } else { &mut self.of_requirements };
@@ -98,13 +96,13 @@ impl<'s> Search<'s> {
             self.of_requirements.entry(region).or_insert_with(|| place.to_owned());
         }
         for zone in values(ZONE) {
-            self.add_zone(&zone, place, false);
+            self.add_zone(&Zone::from(zone), place, false);
         }
     }
 
     /// The region of `zone`: from the catalogue, else from the form of EC2 zone names
     /// (`us-east-1a`, `us-west-2-lax-1a`).
-    fn region_of(&self, zone: &str) -> Option<Text> {
+    fn region_of(&self, zone: &Zone) -> Option<Text> {
         self.snapshot.region_of_zone(zone).cloned().or_else(|| parse_region(zone))
     }
 
@@ -145,10 +143,10 @@ impl<'s> Search<'s> {
 
     /// Zones of `region` that the input names, and those that `pods` name.
     #[must_use]
-    pub fn zones(&self, region: &str, pods: impl Iterator<Item = Text>) -> Vec<Text> {
+    pub fn zones(&self, region: &str, pods: impl Iterator<Item = Zone>) -> Vec<Zone> {
         let of_pods = pods.filter(|zone| self.region_of(zone).as_deref() == Some(region));
-        let elsewhere = |zone: &Text| self.region_of(zone).is_some_and(|other| other.as_ref() != region);
-        let zones: BTreeSet<Text> = self.zones.iter().filter(|zone| !elsewhere(zone)).cloned().chain(of_pods).collect();
+        let elsewhere = |zone: &Zone| self.region_of(zone).is_some_and(|other| other.as_ref() != region);
+        let zones: BTreeSet<Zone> = self.zones.iter().filter(|zone| !elsewhere(zone)).cloned().chain(of_pods).collect();
         zones.into_iter().collect()
     }
 }

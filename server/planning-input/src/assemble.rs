@@ -1,47 +1,42 @@
 //! Assembles the parsed objects into one planning input.
-//!
-//! Reading order: [`assemble`] here; then [`region`] and [`pools`] (the region and its offerings),
-//! [`nodes`], [`pods`] with [`owners`], [`priority`], [`volumes`], [`spread`] and [`expand`];
-//! [`drains`], which examines disruption budgets.
-
-mod drains;
-mod expand;
-mod external_pools;
-mod nodes;
-mod owners;
-mod pods;
-mod pools;
-mod priority;
-mod region;
-mod spread;
-mod tables;
-pub mod volumes;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use cloud::catalogue::{Snapshot, SubnetZone};
-use model::input::{PlanningInput, Policy};
-use model::labels::HOSTNAME;
-use model::{DaemonSet, Node, NodePool, NodeStage, Text};
-
-use self::drains::BudgetedPods;
-use self::owners::Owners;
-use self::pods::Reader;
-use self::pools::CatalogueSource;
-use self::region::Search;
-use self::spread::SpreadDefaults;
-use self::tables::Tables;
-use self::volumes::Volumes;
-use crate::cluster::{Cluster, each};
-use crate::cursor::Problems;
-use crate::inventory::Inventory;
-use crate::karpenter::{
+use cloud::catalogue::Snapshot;
+use manifests::cluster::{Cluster, each};
+use manifests::inventory::Inventory;
+use manifests::karpenter::{
     NodeClaimManifest, NodeClassManifest, NodeOverlayManifest, NodePoolManifest, well_known_labels,
 };
-use crate::kinds::Kind;
-use crate::notes::Notes;
-use crate::{Captured, InputError, Options};
+use manifests::kinds::Kind;
+use manifests::notes::Notes;
+use manifests::{InputError, Problems, Volumes};
+use model::input::{PlanningInput, Policy};
+use model::labels::HOSTNAME;
+use model::node_class::SubnetZone;
+use model::{DaemonSet, Node, NodePool, NodeStage, Text, Zone};
+
+use crate::drains::BudgetedPods;
+use crate::options::Options;
+use crate::owners::Owners;
+use crate::pods::Reader;
+use crate::pools::CatalogueSource;
+use crate::region::Search;
+use crate::spread::SpreadDefaults;
+use crate::tables::Tables;
+use crate::{external_pools, nodes, pools, region};
+
+/// Result of reading.
+#[derive(Debug, Clone)]
+pub struct Captured {
+    /// The planning input.
+    pub input: PlanningInput,
+    /// Notes for the user, sorted, without duplicates.
+    pub notes: Vec<String>,
+    /// The region that is planned in.
+    pub region: String,
+}
 
 /// Karpenter's objects of the input, parsed.
 #[derive(Debug)]
@@ -148,9 +143,9 @@ fn snapshot(options: &Options, problems: &Problems) -> Option<Cow<'static, Snaps
     read.map_err(|message| problems.add(InputError::of_source(name, message))).ok()
 }
 
-fn zones_of_pods(cluster: &Cluster) -> impl Iterator<Item = Text> + '_ {
+fn zones_of_pods(cluster: &Cluster) -> impl Iterator<Item = Zone> + '_ {
     let templates = cluster.workloads.iter().map(|workload| &workload.template.spec);
-    let zones: BTreeSet<Text> =
+    let zones: BTreeSet<Zone> =
         cluster.pods.iter().map(|pod| &pod.spec).chain(templates).flat_map(|spec| spec.zones()).collect();
     zones.into_iter()
 }
@@ -204,7 +199,7 @@ fn populate(
 
 fn daemons(cluster: &Cluster, reader: &mut Reader<'_>) -> Vec<DaemonSet> {
     let staying = cluster.daemons.iter().filter(|daemon| !daemon.meta.deleting);
-    let read = |daemon: &crate::cluster::workload::DaemonObject| {
+    let read = |daemon: &manifests::cluster::workload::DaemonObject| {
         let pod = reader.prototype(&daemon.meta.namespace, &daemon.template.spec, &daemon.template.labels);
         DaemonSet { namespace: pod.namespace, name: daemon.meta.name.clone(), shape: pod.shape, labels: pod.labels }
     };

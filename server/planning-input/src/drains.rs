@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manifests::cluster::pods::PodObject;
+use manifests::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};
+use manifests::notes;
 use model::{Labels, Text};
-
-use crate::cluster::pods::PodObject;
-use crate::cluster::policy::{Amount, BudgetThreshold, DisruptionBudget};
-use crate::notes;
 
 /// Number of pods of one namespace, by workload title (`Kind/namespace/name`) and labels.
 type Members = BTreeMap<String, BTreeMap<Labels, i64>>;

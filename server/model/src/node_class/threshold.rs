@@ -1,6 +1,6 @@
 //! Eviction thresholds of the kubelet.
 
-use model::quantity::{self, QuantityError};
+use crate::quantity::{self, QuantityError};
 
 /// A value of `evictionHard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

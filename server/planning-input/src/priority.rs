@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use manifests::cluster::policy::PriorityClass;
+use manifests::pod::PodSpec;
 use model::Text;
-
-use crate::cluster::policy::PriorityClass;
-use crate::pod::PodSpec;
 
 /// Classes that every API server has.
 const BUILT_IN: [(&str, i32); 2] =

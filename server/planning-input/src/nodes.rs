@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use manifests::cluster::node::NodeObject;
+use manifests::cluster::{Cluster, with_canonical_keys};
+use manifests::karpenter::NodeClaimManifest;
+use manifests::notes::Notes;
 use model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};
-use model::{Effect, InstanceType, Labels, Node, NodePool, NodeStage, Requirements, Resources, Taint, Text};
-
-use crate::cluster::node::NodeObject;
-use crate::cluster::{Cluster, with_canonical_keys};
-use crate::karpenter::NodeClaimManifest;
-use crate::notes::Notes;
+use model::{
+    Effect, InstanceType, Labels, Node, NodeName, NodePool, NodeStage, PoolName, Requirements, Resources, Taint,
+};
 
 /// The taint of nodes that Karpenter is removing.
 const DISRUPTED: &str = "karpenter.sh/disrupted";
@@ -24,7 +25,7 @@ const EPHEMERAL_PREFIX: &str = "readiness.k8s.io/";
 
 /// All nodes, sorted by name, without pods.
 pub fn build(cluster: &Cluster, claims: &[NodeClaimManifest], pools: &[NodePool], notes: &mut Notes) -> Vec<Node> {
-    let mut nodes: BTreeMap<Text, Node> = BTreeMap::new();
+    let mut nodes: BTreeMap<NodeName, Node> = BTreeMap::new();
     let mut started = vec![false; claims.len()];
     for object in &cluster.nodes {
         let claim = claims.iter().position(|claim| belongs(claim, object));
@@ -50,7 +51,7 @@ pub fn build(cluster: &Cluster, claims: &[NodeClaimManifest], pools: &[NodePool]
 
 fn belongs(claim: &NodeClaimManifest, node: &NodeObject) -> bool {
     let same_machine = claim.provider_id.is_some() && claim.provider_id == node.provider_id;
-    same_machine || claim.node_name.as_ref() == Some(&node.meta.name)
+    same_machine || claim.node_name.as_ref().map(NodeName::as_text) == Some(&node.meta.name)
 }
 
 fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[NodePool]) -> Node {
@@ -58,7 +59,7 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
     for (key, value) in claim.map(|claim| with_canonical_keys(claim.labels.clone())).into_iter().flatten() {
         labels.entry(key).or_insert(value);
     }
-    let pool = labels.get(NODEPOOL).cloned();
+    let pool = labels.get(NODEPOOL).map(PoolName::from);
     let ours = pool.is_some() || claim.is_some();
     let is = |label: &str| labels.get(label).is_some_and(|value| value.as_ref() == "true");
     let initialized = !ours || is(INITIALIZED);
@@ -82,7 +83,7 @@ fn existing(object: &NodeObject, claim: Option<&NodeClaimManifest>, pools: &[Nod
     let allocatable = fill(&object.allocatable, starting_claim.map(|claim| &claim.allocatable));
     let capacity = fill(&object.capacity, starting_claim.map(|claim| &claim.capacity));
     Node {
-        name: object.meta.name.clone(),
+        name: NodeName::from(&object.meta.name),
         pool: pool.filter(|_| ours),
         labels,
         taints,
@@ -107,7 +108,11 @@ fn filled(mut own: Resources, of_claim: Option<&Resources>) -> Resources {
     own
 }
 
-fn startup_taints<'a>(claim: Option<&'a NodeClaimManifest>, pool: Option<&Text>, pools: &'a [NodePool]) -> &'a [Taint] {
+fn startup_taints<'a>(
+    claim: Option<&'a NodeClaimManifest>,
+    pool: Option<&PoolName>,
+    pools: &'a [NodePool],
+) -> &'a [Taint] {
     let of_pool = || pools.iter().find(|known| Some(&known.name) == pool).map(|pool| pool.startup_taints.as_slice());
     claim.map(|claim| claim.startup_taints.as_slice()).or_else(of_pool).unwrap_or_default()
 }
@@ -144,7 +149,7 @@ fn in_flight(claim: &NodeClaimManifest, pools: &[NodePool], notes: &mut Notes) -
         add_fixed(&mut labels, &machine.labels);
     }
     Some(Node {
-        name: claim.name.clone(),
+        name: NodeName::from(claim.name.as_text()),
         pool: claim.pool.clone(),
         labels,
         taints: claim.taints.clone(),
@@ -164,7 +169,7 @@ fn claim_labels(claim: &NodeClaimManifest) -> Labels {
     let mut labels = with_canonical_keys(claim.labels.clone());
     let requirements: Requirements = claim.requirements.iter().cloned().collect();
     add_fixed(&mut labels, &requirements);
-    labels.insert(HOSTNAME.into(), claim.name.clone());
+    labels.insert(HOSTNAME.into(), claim.name.as_text().clone());
     labels
 }
 
@@ -179,9 +184,9 @@ fn add_fixed(labels: &mut Labels, requirements: &Requirements) {
 }
 
 /// The instance type that the labels name, from the catalogue of the claim's pool.
-fn machine_of<'p>(labels: &Labels, pool: Option<&Text>, pools: &'p [NodePool]) -> Option<&'p InstanceType> {
+fn machine_of<'p>(labels: &Labels, pool: Option<&PoolName>, pools: &'p [NodePool]) -> Option<&'p InstanceType> {
     let name = labels.get(INSTANCE_TYPE)?;
     let pool = pools.iter().find(|known| Some(&known.name) == pool)?;
-    let at = pool.catalogue.types.binary_search_by(|machine| machine.name.cmp(name)).ok()?;
+    let at = pool.catalogue.types.binary_search_by(|machine| machine.name.as_text().cmp(name)).ok()?;
     pool.catalogue.types.get(at)
 }

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Labels, Pod, Text};
+use manifests::VolumeUser;
+use manifests::cluster::storage::ClaimSpec;
+use manifests::cluster::workload::{HASH, JobProgress, Workload};
+use manifests::kinds::Kind;
+use manifests::pod::DEFAULT_SCHEDULER;
+use manifests::pod::volumes::PodVolume;
+use model::{Labels, Pod, PodKey, Text};
 
-use super::pods::{Reader, WorkloadKey, WorkloadPods};
-use super::volumes::VolumeUser;
-use crate::cluster::storage::ClaimSpec;
-use crate::cluster::workload::{HASH, JobProgress, Workload};
-use crate::kinds::Kind;
-use crate::pod::DEFAULT_SCHEDULER;
-use crate::pod::volumes::PodVolume;
+use crate::pods::{Reader, WorkloadKey, WorkloadPods};
 
 /// Number of desired pods of `workload` beyond those that it owns.
 fn lacking(workload: &Workload, owned: &WorkloadPods) -> i64 {
@@ -31,9 +31,9 @@ fn desired_of_job(parallelism: i64, job: JobProgress, owned: &WorkloadPods) -> i
 }
 
 impl Reader<'_> {
-    /// Adds the missing replicas of every workload. `taken` has the (namespace, name) of every pod;
-    /// the names of new replicas are added.
-    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, taken: &mut BTreeSet<(Text, Text)>) {
+    /// Adds the missing replicas of every workload. `taken` has the key of every pod; the keys of
+    /// new replicas are added.
+    pub fn expand(&mut self, owned: &BTreeMap<WorkloadKey, WorkloadPods>, taken: &mut BTreeSet<PodKey>) {
         let none = WorkloadPods::default();
         let cluster = self.cluster;
         for workload in &cluster.workloads {
@@ -77,7 +77,7 @@ impl Reader<'_> {
         title: &Text,
         labels: &Labels,
         (owned, count): (&WorkloadPods, i64),
-        taken: &mut BTreeSet<(Text, Text)>,
+        taken: &mut BTreeSet<PodKey>,
     ) {
         if !self.allow(count, workload) {
             return;
@@ -153,19 +153,21 @@ fn missing_ordinals<'w>(workload: &'w Workload, owned: &'w WorkloadPods) -> impl
 }
 
 /// Name of the next replica: by its ordinal if that name is free, else by the next free number.
-fn free_name(workload: &Workload, ordinal: Option<i64>, next: &mut i64, taken: &mut BTreeSet<(Text, Text)>) -> Text {
-    let named = |number: i64| (workload.meta.namespace.clone(), Text::from(format!("{}-{number}", workload.meta.name)));
+fn free_name(workload: &Workload, ordinal: Option<i64>, next: &mut i64, taken: &mut BTreeSet<PodKey>) -> Text {
+    let (namespace, workload_name) = (&workload.meta.namespace, &workload.meta.name);
+    let named =
+        |number: i64| PodKey { namespace: namespace.clone(), name: Text::from(format!("{workload_name}-{number}")) };
     if let Some(ordinal) = ordinal {
         let key = named(ordinal);
         if taken.insert(key.clone()) {
-            return key.1;
+            return key.name;
         }
     }
     loop {
         let key = named(*next);
         *next += 1;
         if taken.insert(key.clone()) {
-            return key.1;
+            return key.name;
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use manifests::{Options, Source};
+use manifests::Source;
 use model::Timestamp;
 use model::input::{MinValuesPolicy, PreferencePolicy};
+use planning_input::Options;
 
 use crate::expectation::Expectation;
 

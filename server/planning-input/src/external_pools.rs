@@ -3,15 +3,15 @@
 
 use std::collections::BTreeSet;
 
-use model::{Node, Text};
+use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
+use manifests::notes::Notes;
+use model::{Node, PoolName};
 
-use crate::Options;
-use crate::karpenter::{NodeClassManifest, NodePoolManifest};
-use crate::notes::Notes;
+use crate::options::Options;
 
 /// Names of the pools that another controller manages.
 #[derive(Debug, Default)]
-pub struct ExternalPools(BTreeSet<Text>);
+pub struct ExternalPools(BTreeSet<PoolName>);
 
 /// Removes external pools from `pools`, with a note. With a custom catalogue and no EC2NodeClass in
 /// the input, nodes of any cloud are planned, and none is external.

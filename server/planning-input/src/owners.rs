@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use manifests::cluster::pods::PodObject;
+use manifests::cluster::workload::Workload;
+use manifests::kinds::Kind;
 use model::Text;
-
-use crate::cluster::pods::PodObject;
-use crate::cluster::workload::Workload;
-use crate::kinds::Kind;
 
 /// (namespace, name).
 type Key = (Text, Text);

@@ -1,8 +1,9 @@
 //! Default topology spread constraints: the configuration, the pods that they apply to, and their
 //! selectors.
 
-use manifests::{Captured, Options, Source};
+use manifests::Source;
 use model::{LabelSelector, PodShape, SelectorOperator};
+use planning_input::{Captured, Options};
 
 use crate::{POOL, source};
 
@@ -13,7 +14,7 @@ fn read(text: &str, config: &str) -> Result<Captured, Vec<String>> {
     let config = Source { name: "scheduler.yaml".into(), bytes: config.as_bytes().to_vec() };
     let options = Options { scheduler_config: Some(config), ..Options::default() };
     let sources = [Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() }, source(text)];
-    manifests::read(&sources, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
+    planning_input::read(&sources, &options).map_err(|errors| errors.iter().map(ToString::to_string).collect())
 }
 
 /// The selector of the default constraint of the first planned pod of `text`: `key=value` and other

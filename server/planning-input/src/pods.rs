@@ -3,23 +3,21 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{BoundPod, Labels, Node, NodeStage, Pod, Text};
+use manifests::cluster::Cluster;
+use manifests::cluster::pods::PodObject;
+use manifests::cluster::storage::ClaimSpec;
+use manifests::cluster::workload::Workload;
+use manifests::kinds::Kind;
+use manifests::notes::Notes;
+use manifests::pod::{DEFAULT_SCHEDULER, PodSpec};
+use manifests::{InputError, Problems, VolumeUser, Volumes};
+use model::{BoundPod, Labels, Node, NodeName, NodeStage, Pod, PodKey, Text};
 
-use super::drains::BudgetedPods;
-use super::owners::Owners;
-use super::priority;
-use super::spread::SpreadDefaults;
-use super::tables::Tables;
-use super::volumes::{VolumeUser, Volumes};
-use crate::InputError;
-use crate::cluster::Cluster;
-use crate::cluster::pods::PodObject;
-use crate::cluster::storage::ClaimSpec;
-use crate::cluster::workload::Workload;
-use crate::cursor::Problems;
-use crate::kinds::Kind;
-use crate::notes::Notes;
-use crate::pod::{DEFAULT_SCHEDULER, PodSpec};
+use crate::drains::BudgetedPods;
+use crate::owners::Owners;
+use crate::priority;
+use crate::spread::SpreadDefaults;
+use crate::tables::Tables;
 
 /// Maximum number of pods that one run plans.
 const MOST_PODS: i64 = 1_000_000;
@@ -36,7 +34,7 @@ pub struct WorkloadPods {
 /// (namespace, `Kind/name`).
 pub type WorkloadKey = (Text, Text);
 
-/// Converts the cluster's pods and workloads to the engine's.
+/// Converts the cluster's pods and workloads to those of the planning input.
 #[derive(Debug)]
 pub struct Reader<'c> {
     /// The objects of the input, except Karpenter's.
@@ -64,11 +62,12 @@ impl Reader<'_> {
     /// `nodes`.
     pub fn read(&mut self, nodes: &mut [Node]) {
         let cluster = self.cluster;
-        let index: BTreeMap<Text, usize> = nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+        let index: BTreeMap<NodeName, usize> =
+            nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
         let mut owned: BTreeMap<WorkloadKey, WorkloadPods> = BTreeMap::new();
         let mut taken = BTreeSet::new();
         for pod in &cluster.pods {
-            taken.insert((pod.meta.namespace.clone(), pod.meta.name.clone()));
+            taken.insert(PodKey { namespace: pod.meta.namespace.clone(), name: pod.meta.name.clone() });
             let moved = !pod.finished && self.classify(pod, &index, nodes);
             let workload = self.owners.workload(pod);
             let occupies = pod.is_active() || moved;
@@ -105,7 +104,7 @@ impl Reader<'_> {
 
     /// Classifies one pod that has not finished. Returns whether it was bound to a node that is
     /// being removed and is planned again.
-    fn classify(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+    fn classify(&mut self, pod: &PodObject, index: &BTreeMap<NodeName, usize>, nodes: &mut [Node]) -> bool {
         if let Some(name) = &pod.spec.node_name {
             let Some(node) = index.get(name).and_then(|at| nodes.get_mut(*at)) else {
                 let what = format!("pods run on Node/{name}, which is not in the input, and are not looked at");
@@ -128,7 +127,7 @@ impl Reader<'_> {
     }
 
     /// Places `pod` on its nominated node, unless that node is missing or being removed.
-    fn place_nominated(&mut self, pod: &PodObject, index: &BTreeMap<Text, usize>, nodes: &mut [Node]) -> bool {
+    fn place_nominated(&mut self, pod: &PodObject, index: &BTreeMap<NodeName, usize>, nodes: &mut [Node]) -> bool {
         let Some(name) = &pod.nominated else { return false };
         let node = index.get(name).and_then(|at| nodes.get_mut(*at)).filter(|node| node.stage != NodeStage::Deleting);
         let Some(node) = node else {
@@ -194,7 +193,7 @@ impl Reader<'_> {
         pod.do_not_disrupt || blocked
     }
 
-    fn plan(&mut self, pod: &PodObject, leaves: Option<Text>) {
+    fn plan(&mut self, pod: &PodObject, leaves: Option<NodeName>) {
         let spec = self.defaults.spread_pod(pod, &self.owners, self.notes);
         let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
         let claims = self.claims(pod);

@@ -1,0 +1,93 @@
+//! The planning input of manifests: objects read from YAML or JSON, joined with a catalogue of
+//! instance types.
+//!
+//! Pure: no files, no network, no clock. The caller of [`read`] opens the files; the result depends
+//! on the bytes and the [`Options`] alone, never on the order of sources or documents.
+//!
+//! Reading order: [`read`] and `assemble`; then `region` and `pools` (the region and its
+//! offerings), `nodes`, `pods` with `owners`, `priority`, `spread` and `expand`; `drains`, which
+//! examines disruption budgets. The crate `manifests` parses and validates the objects.
+
+mod assemble;
+mod drains;
+mod expand;
+mod external_pools;
+mod nodes;
+mod options;
+mod owners;
+mod pods;
+mod pools;
+mod priority;
+mod region;
+mod spread;
+mod tables;
+
+pub use assemble::Captured;
+pub use options::Options;
+
+use std::borrow::Borrow;
+
+use manifests::document::{self, Detail, ValueBudget};
+use manifests::inventory::Inventory;
+use manifests::notes::Notes;
+use manifests::{Document, InputError, Problems, Source, legacy};
+
+/// Parses `sources` into one planning input. Sources passed by value are dropped as they are
+/// parsed. The order of sources and documents does not matter.
+///
+/// # Errors
+/// Every object that an API server would reject, and every contradiction, in order of source and
+/// document, at most [`manifests::MAX_ERRORS`].
+pub fn read<S: Borrow<Source>>(
+    sources: impl IntoIterator<Item = S>,
+    options: &Options,
+) -> Result<Captured, Vec<InputError>> {
+    let (problems, mut notes) = (Problems::default(), Notes::default());
+    let documents = parse_all(sources, &problems);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
+    let documents = convert_legacy(documents, options, &problems, &mut notes);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
+    let inventory = Inventory::new(documents, &problems, &mut notes);
+    let mut captured = assemble::assemble(inventory, options, &problems, &mut notes);
+    if !problems.is_empty() {
+        return Err(problems.into_errors());
+    }
+    captured.notes = notes.into_lines();
+    Ok(captured)
+}
+
+/// Converts Karpenter's older objects to v1.
+fn convert_legacy(
+    documents: Vec<Document>,
+    options: &Options,
+    problems: &Problems,
+    notes: &mut Notes,
+) -> Vec<Document> {
+    let how = legacy::Options { purpose: legacy::Purpose::Plan, strict: options.strict, ..legacy::Options::default() };
+    match legacy::convert(documents, &how) {
+        Ok(converted) => {
+            converted.notes.into_iter().for_each(|note| notes.line(note));
+            converted.documents
+        }
+        Err(errors) => {
+            errors.into_iter().for_each(|error| problems.add(error));
+            Vec::new()
+        }
+    }
+}
+
+fn parse_all<S: Borrow<Source>>(sources: impl IntoIterator<Item = S>, problems: &Problems) -> Vec<Document> {
+    let allowance = ValueBudget::default();
+    let mut documents = Vec::new();
+    for source in sources {
+        match document::parse(source.borrow(), &allowance, Detail::Planning) {
+            Ok(parsed) => documents.extend(parsed),
+            Err(errors) => errors.into_iter().for_each(|error| problems.add(error)),
+        }
+    }
+    documents
+}

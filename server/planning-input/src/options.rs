@@ -1,0 +1,42 @@
+//! Options of reading.
+
+use manifests::Source;
+use model::Timestamp;
+use model::input::{MinValuesPolicy, PreferencePolicy};
+
+/// Options of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Options {
+    /// The region; `None` derives it from the input.
+    pub region: Option<String>,
+    /// Zones of the region, for NodeClasses that have no status; each must be a zone of the region
+    /// that is planned in.
+    pub zones: Vec<String>,
+    /// Whether a region is accepted when neither the catalogue nor the input names its zones.
+    /// Nothing can be launched there until an EC2NodeClass has subnets in its status; a server
+    /// starts without them.
+    pub allow_no_zones: bool,
+    /// A catalogue file that replaces the built-in catalogue.
+    pub catalogue: Option<Source>,
+    /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's
+    /// own file, or Karpenter's short form of it. With it, Services are read for their selectors.
+    pub scheduler_config: Option<Source>,
+    /// (id, free instances) of capacity reservations.
+    pub reservations: Vec<(String, i64)>,
+    /// Report fields that are invalid for their version as errors, even if they can be interpreted.
+    pub strict: bool,
+    /// Whether preferences of pods are respected.
+    pub preferences: PreferencePolicy,
+    /// What happens when `minValues` cannot be met.
+    pub min_values: MinValuesPolicy,
+    /// Maximum number of steps of the search for cheaper packings.
+    pub search_steps: u64,
+    /// Seed of the search.
+    pub seed: u64,
+    /// The time of the plan; opt-in delays are evaluated against it.
+    pub now: Timestamp,
+    /// Maximum number of vCPUs of a launched node, in every pool.
+    pub max_node_vcpu: Option<i64>,
+    /// Minimum number of launched nodes, in every pool.
+    pub min_nodes: Option<i64>,
+}
