@@ -187,7 +187,7 @@ pub fn detect_loss(rule: &QuarantineRule, observed: ObjectCounts, shown: ObjectC
 pub fn detect_missing_pods(rule: &QuarantineRule, snapshot: &ClusterSnapshot) -> Option<SuspectedLoss> {
     let ready = snapshot.nodes.iter().filter(|node| node.is_initialized() && node.ready).count();
     let odd = rule.percent > 0 && ready > 0 && !snapshot.daemons.is_empty() && snapshot.pods.is_empty();
-    odd.then(|| SuspectedLoss {
+    odd.then_some(SuspectedLoss {
         what: MissingObjects::PodsOfReadyNodes { nodes: ready },
         percent: 100,
         machines: false,
