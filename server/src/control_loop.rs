@@ -208,7 +208,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         let ControlLoop { controller, planner, planning, sessions, store, cloud, lease, region, publisher, .. } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         let replica = Replica::new(controller, clock::now().as_millis().unsigned_abs(), region);
-        let (fence, held_leases) = (Arc::new(Fence::new()), Arc::<HeldLeases>::default());
+        let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
         Ok(Self {
             replica,

@@ -49,16 +49,18 @@ impl fmt::Debug for Fence {
     }
 }
 
-impl Fence {
-    /// A fence on this machine's clocks.
-    pub fn new() -> Self {
+/// A fence on this machine's clocks.
+impl Default for Fence {
+    fn default() -> Self {
         let started = Instant::now();
         Self::with_clocks(move || {
             let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             [started.elapsed(), since_1970]
         })
     }
+}
 
+impl Fence {
     /// A fence on these clocks: monotonic and wall clock.
     pub fn with_clocks(clocks: impl Fn() -> [Duration; 2] + Send + Sync + 'static) -> Self {
         Self { clock: Box::new(move || ClockReading(clocks())), until: Mutex::default() }

@@ -16,7 +16,10 @@ const RULES: [(&str, &[&str]); 18] = [
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
     ("fleetwright-manifests", &["fleetwright-cloud", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),
-    ("fleetwright-planning-input", &["fleetwright-planner", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),
+    (
+        "fleetwright-planning-input",
+        &["fleetwright-planner", "fleetwright-scheduler", "fleetwright-controller", "tokio"],
+    ),
     ("fleetwright-cloud", &["aws-", "tokio"]),
     (
         "fleetwright-store",

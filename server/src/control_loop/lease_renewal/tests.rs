@@ -43,7 +43,7 @@ fn renewals_run_on_their_own_thread_without_requests() {
     let granted = store.acquire_lease(&scope, "a", 0, duration).now_or_never().unwrap().unwrap();
     let LeaseOutcome::Granted { lease: held, .. } = granted else { panic!("{granted:?}") };
     let gone = lease("green", 9);
-    let (fence, held_leases) = (Arc::new(Fence::new()), Arc::new(held_leases(&[held.clone(), gone.clone()])));
+    let (fence, held_leases) = (Arc::<Fence>::default(), Arc::new(held_leases(&[held.clone(), gone.clone()])));
     let renewer = LeaseRenewer { store, fence: Arc::clone(&fence), held_leases: Arc::clone(&held_leases), duration };
     assert!(!fence.allows(&held));
     let mut lease_renewal = LeaseRenewalThread::start(renewer, Duration::from_millis(1), Arc::default()).unwrap();
