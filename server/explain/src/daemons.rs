@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, INITIALIZED, REGISTERED};
-use model::requirements::label_satisfies;
 use model::taints::first_untolerated;
-use model::{Catalogue, DaemonSet, HostPort, InstanceType, Node, NodePool, Requirement, Requirements, Resources, Text};
+use model::{Catalogue, DaemonSet, HostPort, InstanceType, NodePool, Requirement, Requirements, Resources, Text};
 
 use super::pod_requirements::{Alternative, alternatives};
 
@@ -67,27 +66,6 @@ impl RequestColumns<'_> {
         };
         self.0.iter().map(share).max().unwrap_or(0)
     }
-}
-
-/// Shapes of the DaemonSet pods that `node` still lacks.
-pub(super) fn missing_daemon_shapes<'i>(input: &'i PlanningInput, node: &'i Node) -> impl Iterator<Item = u32> + 'i {
-    let missing = move |daemon: &&DaemonSet| {
-        let owner = format!("{}/{}", daemon.namespace, daemon.name);
-        let there = node.pods.iter().any(|pod| pod.daemon.as_deref() == Some(owner.as_str()));
-        !there && runs_on_node(input, daemon, node)
-    };
-    input.daemons.iter().filter(missing).map(|daemon| daemon.shape)
-}
-
-/// Whether the DaemonSet runs on an existing node.
-pub(super) fn runs_on_node(input: &PlanningInput, daemon: &DaemonSet, node: &Node) -> bool {
-    let shape = &input.shapes[daemon.shape as usize];
-    let suits = |alternative: &Alternative| {
-        alternative.contradiction.is_none()
-            && alternative.requirements.iter().all(|requirement| label_satisfies(&node.labels, requirement))
-            && alternative.names.iter().all(|names| names.has(&node.name))
-    };
-    first_untolerated(&node.taints, &shape.tolerations).is_none() && alternatives(shape).iter().any(suits)
 }
 
 /// The affinity alternatives by which the DaemonSet runs on nodes of `pool`, whatever their type;

@@ -1,200 +1,146 @@
-//! Whether an existing or planned node could run one more pod.
+//! Whether an existing or planned node could run one more pod, by the verifier's judgement of one
+//! pod on one node.
 
-use model::labels::{CAPACITY_TYPE, HOSTNAME, ZONE};
-use model::plan::{PlannedNode, ReasonCode};
-use model::requirements::label_satisfies;
-use model::resources::ATTACHABLE_VOLUMES_PREFIX;
-use model::taints::first_untolerated;
-use model::{
-    Effect, HostPort, InstanceType, Node, NodeStage, Operator, Requirement, Requirements, Resources, Taint, Text, Zone,
+use std::collections::BTreeSet;
+
+use model::labels::ZONE;
+use model::plan::ReasonCode;
+use model::{PodShape, Text, Zone};
+use verifier::kernel::{
+    NodeConflict, NodeConflicts, Outcome, RequiredNodeAffinity, attach_limit_of_node, attach_limit_of_type,
+    conflicting_port, conflicts_on_node, conflicts_on_outcome, excess_volumes,
 };
 
-use super::offering_filter::OfferingFilter;
-use super::pod_requirements::{Alternative, PodRequirements};
+use super::pod_requirements::PodRequirements;
 use super::snapshot::{Load, NodeRef, PlanSnapshot, node_label};
 use super::topology::Topology;
 
-/// The first obstacle of the pod on an existing node; `None` if the pod fits. Resources are checked
-/// after all other rules except topology, because a node that lacks only resources is the most
-/// useful one to name.
-pub(super) fn node_obstacle(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    topology: &Topology,
-    at: u32,
-) -> Option<ReasonCode> {
-    let node = &snapshot.input.nodes[at as usize];
-    if let Some(code) = obstacle_besides_resources(snapshot, pod_reqs, topology, at) {
-        return Some(code);
-    }
-    if !pod_reqs.shape.requests.fits(snapshot.free_on_node(at)) {
-        return Some(ReasonCode::Resources);
-    }
-    topology_obstacle(topology, node)
+/// The trial of one pod on the nodes of the finished plan.
+#[derive(Debug)]
+pub(super) struct NodeTrial<'t, 'i> {
+    snapshot: &'t PlanSnapshot<'i>,
+    pod_reqs: &'t PodRequirements<'t>,
+    topology: &'t Topology,
+    node_affinity: RequiredNodeAffinity<'t>,
+    /// CSI drivers of its volumes.
+    drivers: BTreeSet<&'t Text>,
 }
 
-/// The first obstacle other than resources and topology.
-pub(super) fn obstacle_besides_resources(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    topology: &Topology,
-    at: u32,
-) -> Option<ReasonCode> {
-    let node = &snapshot.input.nodes[at as usize];
-    if node.stage == NodeStage::Deleting || tainted(node, pod_reqs) {
-        return Some(ReasonCode::Taints);
+impl<'t, 'i> NodeTrial<'t, 'i> {
+    pub(super) fn new(
+        snapshot: &'t PlanSnapshot<'i>,
+        pod_reqs: &'t PodRequirements<'t>,
+        topology: &'t Topology,
+    ) -> Self {
+        let node_affinity = RequiredNodeAffinity::of(&pod_reqs.shape);
+        Self { snapshot, pod_reqs, topology, node_affinity, drivers: pod_reqs.drivers() }
     }
-    if !topology.alternatives.iter().any(|alternative| alternative_matches(alternative, node)) {
-        return Some(ReasonCode::Requirements);
+
+    /// The first obstacle of the pod on an existing node; `None` if the pod fits. Resources are
+    /// checked after all other rules except topology, because a node that lacks only resources is
+    /// the most useful one to name.
+    pub(super) fn obstacle(&self, at: u32) -> Option<ReasonCode> {
+        let enough = || self.pod_reqs.shape.requests.fits(self.snapshot.free_on_node(at));
+        self.obstacle_besides_resources(at)
+            .or_else(|| (!enough()).then_some(ReasonCode::Resources))
+            .or_else(|| self.topology_obstacle(at))
     }
-    let load = &snapshot.loads[at as usize];
-    if ports_taken(&load.ports, pod_reqs) {
-        return Some(ReasonCode::HostPorts);
+
+    /// The first obstacle other than resources and topology.
+    pub(super) fn obstacle_besides_resources(&self, at: u32) -> Option<ReasonCode> {
+        let (node, load) = (&self.snapshot.input.nodes[at as usize], &self.snapshot.loads[at as usize]);
+        let conflicts =
+            conflicts_on_node(node, &self.pod_reqs.shape, &self.node_affinity, Some(&self.pod_reqs.volumes));
+        let first = code(conflicts);
+        if matches!(first, Some(ReasonCode::Taints | ReasonCode::Requirements)) {
+            return first;
+        }
+        if self.takes_port(load) {
+            return Some(ReasonCode::HostPorts);
+        }
+        let attached = |driver: &&Text| self.attaches(load, driver, attach_limit_of_node(node, driver));
+        first.or_else(|| (!self.drivers.iter().all(attached)).then_some(ReasonCode::Volumes))
     }
-    let volumes_match = |volumes: &Requirements| volumes.iter().all(|r| label_satisfies(&node.labels, r));
-    if !(pod_reqs.volumes.any_of.is_empty() || pod_reqs.volumes.any_of.iter().any(volumes_match))
-        || !attaches(node, load, pod_reqs)
-    {
-        return Some(ReasonCode::Volumes);
+
+    /// Reason code of the topology rule that excludes an existing node.
+    pub(super) fn topology_obstacle(&self, at: u32) -> Option<ReasonCode> {
+        let node = &self.snapshot.input.nodes[at as usize];
+        let location = self.topology.location(|key| node_label(node, key).cloned());
+        self.topology.conflict(&location).map(super::reason::conflict_code)
     }
-    None
-}
 
-/// Reason code of the topology rule that excludes the node.
-pub(super) fn topology_obstacle(topology: &Topology, node: &Node) -> Option<ReasonCode> {
-    let location = topology.location(|key| node_label(node, key).cloned());
-    topology.conflict(&location).map(super::reason::conflict_code)
-}
-
-fn tainted(node: &Node, pod_reqs: &PodRequirements<'_>) -> bool {
-    let cordon = Taint { key: "node.kubernetes.io/unschedulable".into(), value: "".into(), effect: Effect::NoSchedule };
-    let cordoned =
-        node.unschedulable && first_untolerated(std::slice::from_ref(&cordon), &pod_reqs.shape.tolerations).is_some();
-    cordoned || first_untolerated(&node.taints, &pod_reqs.shape.tolerations).is_some()
-}
-
-fn alternative_matches(alternative: &Alternative, node: &Node) -> bool {
-    alternative.contradiction.is_none()
-        && alternative.requirements.iter().all(|r| label_satisfies(&node.labels, r))
-        && alternative.names.iter().all(|names| names.has(&node.name))
-}
-
-fn ports_taken(taken: &[HostPort], pod_reqs: &PodRequirements<'_>) -> bool {
-    pod_reqs.shape.host_ports.iter().any(|own| taken.iter().any(|port| own.conflicts_with(port)))
-}
-
-fn attaches(node: &Node, load: &Load, pod_reqs: &PodRequirements<'_>) -> bool {
-    node.attach_limits.iter().all(|(driver, limit)| {
-        let of_driver = |(of, _): &&(Text, Text)| of == driver;
-        let there = load.attached.iter().filter(of_driver).count();
-        let more = pod_reqs.volumes.attachments.iter().filter(of_driver).filter(|v| !load.attached.contains(v)).count();
-        more == 0 || i64::try_from(there + more).unwrap_or(i64::MAX) <= *limit
-    })
-}
-
-/// Whether the planned node `at` could also run the pod, in one of its zones and as one of its
-/// launch options.
-pub(super) fn planned_node_fits(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    topology: &Topology,
-    at: u32,
-) -> bool {
-    let node = &snapshot.plan.nodes[at as usize];
-    let load = &snapshot.planned[at as usize];
-    if first_untolerated(&node.taints, &pod_reqs.shape.tolerations).is_some() || ports_taken(&load.ports, pod_reqs) {
-        return false;
+    /// Whether some existing node fits the pod.
+    pub(super) fn fits_some_node(&self) -> bool {
+        let mut nodes = 0..u32::try_from(self.snapshot.input.nodes.len()).unwrap_or(u32::MAX);
+        let requests = &self.pod_reqs.shape.requests;
+        nodes.any(|at| requests.fits(self.snapshot.free_on_node(at)) && self.obstacle(at).is_none())
     }
-    let mut filter = OfferingFilter::new(snapshot, pod_reqs, node.pool);
-    filter.already_launched = true;
-    let volumes = pod_reqs.volume_alternatives();
-    node.zones.iter().filter(|zone| zone_admitted(snapshot, topology, at, zone)).any(|zone| {
-        topology.alternatives.iter().filter_map(|alternative| merge(snapshot, node, zone, alternative)).any(|merged| {
-            let reachable = volumes.iter().filter_map(|required| with_volumes(&merged, required));
-            let mut reachable = reachable.map(|merged| (snapshot.types(node.pool, &merged), merged));
-            reachable.any(|(matching, merged)| {
-                let matches = |t: &u32| matching.binary_search(t).is_ok();
-                node.types.iter().copied().filter(matches).any(|t| option_fits(&filter, pod_reqs, at, t, &merged))
-            })
+
+    /// Whether the planned node `at` could also run the pod, as one of the outcomes of its launch.
+    pub(super) fn fits_planned(&self, at: u32) -> bool {
+        let (snapshot, shape) = (self.snapshot, &self.pod_reqs.shape);
+        if !shape.requests.fits(snapshot.most_free(at)) || self.takes_port(&snapshot.planned[at as usize]) {
+            return false;
+        }
+        let Some(number) = snapshot.launches().of_node[at as usize] else { return false };
+        let outcomes = (0..).zip(&snapshot.launches().list[number as usize].outcomes);
+        let mut zones: Vec<(&Zone, bool)> = Vec::new();
+        let mut zone_admitted = |zone: &'t Zone| match zones.iter().find(|(known, _)| *known == zone) {
+            Some((_, admitted)) => *admitted,
+            None => {
+                let admitted = self.zone_admitted(at, zone);
+                zones.push((zone, admitted));
+                admitted
+            }
+        };
+        outcomes.into_iter().any(|(outcome, of)| {
+            zone_admitted(&of.offering.zone) && self.fits_outcome(at, (number as usize, outcome), of)
         })
+    }
+
+    /// Whether the planned node `at`, launched with this outcome, has capacity for the pod beside
+    /// its pods and DaemonSets.
+    fn fits_outcome(&self, at: u32, (launch, number): (usize, usize), outcome: &Outcome<'_>) -> bool {
+        let (snapshot, shape) = (self.snapshot, &self.pod_reqs.shape);
+        let load = &snapshot.planned[at as usize];
+        let free = snapshot.free_on_outcome(launch, number);
+        let enough = |(name, amount): (&Text, i64)| amount <= 0 || amount <= free.get(name) - load.requests.get(name);
+        let daemons = || snapshot.launch_daemons().on_outcome(launch, number);
+        let taken = |daemon: &PodShape| conflicting_port(&shape.host_ports, daemon.host_ports.iter()).is_some();
+        let attached = |driver: &&Text| self.attaches(load, driver, attach_limit_of_type(outcome.machine, driver));
+        let launch = &snapshot.launches().list[launch];
+        shape.requests.iter().all(enough)
+            && !daemons().any(taken)
+            && self.drivers.iter().all(attached)
+            && conflicts_on_outcome(launch, outcome, shape, &self.node_affinity, Some(&self.pod_reqs.volumes))
+                .is_empty()
+    }
+
+    /// Whether the pod needs a host port that is in use.
+    fn takes_port(&self, load: &Load<'_>) -> bool {
+        conflicting_port(&self.pod_reqs.shape.host_ports, load.ports.iter().copied()).is_some()
+    }
+
+    fn attaches(&self, load: &Load<'_>, driver: &str, limit: Option<i64>) -> bool {
+        excess_volumes(&load.attached, &self.pod_reqs.volumes.attachments, driver, limit).is_none()
+    }
+
+    fn zone_admitted(&self, at: u32, zone: &Zone) -> bool {
+        if self.topology.keys.is_empty() {
+            return true;
+        }
+        let label = |key: &Text| self.snapshot.label(NodeRef::Planned(at), key).map(Text::from);
+        let location =
+            self.topology.location(|key| if key.as_ref() == ZONE { Some(zone.as_text().clone()) } else { label(key) });
+        self.topology.conflict(&location).is_none()
+    }
+}
+
+/// Reason code of the first conflict.
+fn code(conflicts: NodeConflicts) -> Option<ReasonCode> {
+    conflicts.iter().next().map(|conflict| match conflict {
+        NodeConflict::Deleting | NodeConflict::Cordoned | NodeConflict::Taints => ReasonCode::Taints,
+        NodeConflict::NodeAffinity => ReasonCode::Requirements,
+        NodeConflict::Volumes | NodeConflict::BlockedVolumes => ReasonCode::Volumes,
     })
-}
-
-/// Whether the planned node `at`, launched as its option `t`, has capacity for the pod beside its
-/// pods and DaemonSets.
-fn option_fits(
-    filter: &OfferingFilter<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    at: u32,
-    t: u32,
-    merged: &Requirements,
-) -> bool {
-    let snapshot = filter.snapshot;
-    let (node, load) = (&snapshot.plan.nodes[at as usize], &snapshot.planned[at as usize]);
-    let instance = &snapshot.input.pools[node.pool as usize].catalogue.types[t as usize];
-    let capacity = &snapshot.type_capacities(node.pool)[t as usize];
-    let enough =
-        |(name, amount): (&Text, i64)| amount <= 0 || amount <= capacity.free.get(name) - load.requests.get(name);
-    pod_reqs.shape.requests.iter().all(enough)
-        && !pod_reqs.shape.host_ports.iter().any(|own| capacity.ports.iter().any(|(port, _)| own.conflicts_with(port)))
-        && attaches_planned(&instance.allocatable, load, pod_reqs)
-        && any_open(filter, instance, merged)
-}
-
-fn zone_admitted(snapshot: &PlanSnapshot<'_>, topology: &Topology, at: u32, zone: &Zone) -> bool {
-    if topology.keys.is_empty() {
-        return true;
-    }
-    let label = |key: &Text| snapshot.label(NodeRef::Planned(at), key).map(Text::from);
-    let location =
-        topology.location(|key| if key.as_ref() == ZONE { Some(zone.as_text().clone()) } else { label(key) });
-    topology.conflict(&location).is_none()
-}
-
-/// The requirements of the planned node in `zone`, merged with one alternative of the pod.
-fn merge(
-    snapshot: &PlanSnapshot<'_>,
-    node: &PlannedNode,
-    zone: &Zone,
-    alternative: &Alternative,
-) -> Option<Requirements> {
-    let pool = &snapshot.input.pools[node.pool as usize];
-    if alternative.contradiction.is_some() || alternative.names.iter().any(|names| names.finite_values().is_some()) {
-        return None;
-    }
-    let mut node_requirements = snapshot.pools[node.pool as usize].base.clone();
-    node_requirements.add_all(&Requirements::from_labels(&node.labels));
-    node_requirements.add(Requirement::equals(ZONE, zone.as_text().clone()));
-    node_requirements.add(Requirement::new(CAPACITY_TYPE, Operator::In, [node.capacity_type.as_str().into()]));
-    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(pool, key);
-    if node_requirements.first_incompatible(&alternative.requirements, known).is_some() {
-        return None;
-    }
-    node_requirements.add_all(&alternative.requirements);
-    node_requirements.remove(HOSTNAME);
-    Some(node_requirements)
-}
-
-fn with_volumes(merged: &Requirements, volumes: &Requirements) -> Option<Requirements> {
-    if merged.first_incompatible(volumes, |_| true).is_some() {
-        return None;
-    }
-    let mut merged = merged.clone();
-    merged.add_all(volumes);
-    Some(merged)
-}
-
-fn attaches_planned(allocatable: &Resources, load: &Load, pod_reqs: &PodRequirements<'_>) -> bool {
-    pod_reqs.drivers().into_iter().all(|driver| {
-        let limit = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
-        let of_driver = |(of, _): &&(Text, Text)| of == driver;
-        let all =
-            load.attached.union(&pod_reqs.volumes.attachments.iter().cloned().collect()).filter(of_driver).count();
-        !allocatable.contains(&limit) || i64::try_from(all).unwrap_or(i64::MAX) <= allocatable.get(&limit)
-    })
-}
-
-fn any_open(filter: &OfferingFilter<'_>, instance: &InstanceType, merged: &Requirements) -> bool {
-    let wanted = filter.wanted(merged);
-    instance.offerings.iter().any(|offering| filter.rejection(instance, offering, &wanted).is_none())
 }

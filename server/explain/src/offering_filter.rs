@@ -6,7 +6,8 @@ use std::rc::Rc;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::plan::PlannedNode;
 use model::resources::CPU;
-use model::{CapacityType, InstanceType, MicroUsd, Millis, NodePool, Offering, Requirement, Requirements, Text};
+use model::{CapacityType, InstanceType, Millis, NodePool, Offering, Requirement, Requirements, Text};
+use verifier::kernel::within_ceilings;
 
 use super::pod_requirements::{IgnoredRule, PodRequirements};
 use super::snapshot::{PlanSnapshot, active_nodes};
@@ -58,9 +59,9 @@ pub(super) struct Wanted<'m> {
 
 /// Filters the offerings of one pool for a pod.
 #[derive(Debug)]
-pub(super) struct OfferingFilter<'w> {
+pub(super) struct OfferingFilter<'w, 'i> {
     /// Snapshot of the finished plan.
-    pub snapshot: &'w PlanSnapshot<'w>,
+    pub snapshot: &'w PlanSnapshot<'i>,
     pool: u32,
     usage: PoolUsage,
     availability: bool,
@@ -71,9 +72,9 @@ pub(super) struct OfferingFilter<'w> {
     pub already_launched: bool,
 }
 
-impl<'w> OfferingFilter<'w> {
+impl<'w, 'i> OfferingFilter<'w, 'i> {
     /// A filter of the offerings of `pool` for a pod.
-    pub(super) fn new(snapshot: &'w PlanSnapshot<'w>, pod_reqs: &PodRequirements<'_>, pool: u32) -> Self {
+    pub(super) fn new(snapshot: &'w PlanSnapshot<'i>, pod_reqs: &PodRequirements<'_>, pool: u32) -> Self {
         let wait = if pod_reqs.ignores(&IgnoredRule::SpotWait(pool)) {
             None
         } else {
@@ -137,17 +138,10 @@ impl<'w> OfferingFilter<'w> {
         if !self.already_launched && offering.reservation.as_ref().is_some_and(exhausted) {
             return Some(Rejection::Reservation);
         }
-        if self.ceilings && self.too_expensive(instance, offering.price) {
+        if self.ceilings && !within_ceilings(self.pool(), instance, offering) {
             return Some(Rejection::Price);
         }
         self.rejection_by_share(instance, offering.capacity_type, wanted.spot)
-    }
-
-    fn too_expensive(&self, instance: &InstanceType, price: MicroUsd) -> bool {
-        let rules = &self.pool().rules;
-        let per_vcpu =
-            |most: MicroUsd| i128::from(price.0) * 1000 > i128::from(most.0) * i128::from(instance.capacity.get(CPU));
-        rules.max_node_price.is_some_and(|most| price > most) || rules.max_price_per_vcpu.is_some_and(per_vcpu)
     }
 
     fn rejection_by_share(&self, instance: &InstanceType, kind: CapacityType, spot: bool) -> Option<Rejection> {

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use model::input::PlanningInput;
-use model::labels::ARCH;
 use model::{
     Labels, Pod, PodShape, Requirement, Requirements, Text, Timestamp, Toleration, TolerationOperator,
     VolumeAlternatives,
@@ -101,11 +100,6 @@ impl<'a> PodRequirements<'a> {
         if self.volumes.any_of.is_empty() { vec![Requirements::new()] } else { self.volumes.any_of.clone() }
     }
 
-    /// Whether node selector or required node affinity constrain the architecture.
-    pub(super) fn names_architecture(&self) -> bool {
-        names_architecture(&self.shape)
-    }
-
     /// The CSI drivers of its volumes.
     pub(super) fn drivers(&self) -> BTreeSet<&Text> {
         self.volumes.attachments.iter().map(|(driver, _)| driver).collect()
@@ -129,14 +123,6 @@ pub(super) fn alternatives(shape: &PodShape) -> Vec<Alternative> {
         alternative
     };
     meaningful.map(build).collect()
-}
-
-/// Whether selector or required node affinity of `shape` constrain `kubernetes.io/arch`.
-pub(super) fn names_architecture(shape: &PodShape) -> bool {
-    let named = |key: &Text| key.as_ref() == ARCH;
-    let canonical = |key: &Text| model::labels::canonical_key(key) == ARCH;
-    shape.node_selector.keys().any(canonical)
-        || shape.node_affinity.iter().any(|term| term.expressions.iter().any(|e| named(e.key())))
 }
 
 impl Alternative {

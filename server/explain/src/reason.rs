@@ -49,9 +49,9 @@ pub(super) fn conflict_code(conflict: TopologyConflict) -> ReasonCode {
 }
 
 /// Describes the obstacles of a pod in the pool with index `pool`.
-pub(super) struct Describer<'s> {
+pub(super) struct Describer<'s, 'i> {
     /// Snapshot of the finished plan.
-    pub snapshot: &'s PlanSnapshot<'s>,
+    pub snapshot: &'s PlanSnapshot<'i>,
     /// Requirements of the pod.
     pub pod_reqs: &'s PodRequirements<'s>,
     /// Topology rules of the pod.
@@ -60,7 +60,7 @@ pub(super) struct Describer<'s> {
     pub pool: u32,
 }
 
-impl Describer<'_> {
+impl Describer<'_, '_> {
     fn nodepool(&self) -> &NodePool {
         &self.snapshot.input.pools[self.pool as usize]
     }

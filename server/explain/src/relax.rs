@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use model::resources::PODS;
 use model::{HostPort, PodAffinityTerm, Text};
 
-use super::existing::{node_obstacle, planned_node_fits};
+use super::existing::NodeTrial;
 use super::launch::{Blocked, could_launch, launches, nearest_type};
 use super::pod_requirements::{IgnoredRule, PodRequirements};
 use super::snapshot::PlanSnapshot;
@@ -60,14 +60,11 @@ fn fits_by(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, topology
     if pod_reqs.volumes.blocked.is_some() {
         return false;
     }
-    let mut nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
+    let trial = NodeTrial::new(snapshot, pod_reqs, topology);
     let mut planned = 0..u32::try_from(snapshot.plan.nodes.len()).unwrap_or(u32::MAX);
-    let requests = &pod_reqs.shape.requests;
     snapshot.open_pools().any(|(pool, _)| could_launch(snapshot, pod_reqs, topology, pool))
-        || nodes.any(|at| {
-            requests.fits(snapshot.free_on_node(at)) && node_obstacle(snapshot, pod_reqs, topology, at).is_none()
-        })
-        || planned.any(|at| fits_planned_node(snapshot, pod_reqs, topology, at))
+        || trial.fits_some_node()
+        || planned.any(|at| trial.fits_planned(at))
 }
 
 /// Nodes that fit the pod without a relaxation: results that stay valid when only one pool changes.
@@ -89,19 +86,16 @@ impl Baseline {
         obstacles: &[(u32, Blocked)],
     ) -> Self {
         let free = |pool: &u32| !obstacles.iter().any(|(of, _)| of == pool);
-        let mut nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
-        let requests = &pod_reqs.shape.requests;
+        let trial = NodeTrial::new(snapshot, pod_reqs, topology);
         let mut planned = BTreeSet::new();
         for (at, node) in (0_u32..).zip(&snapshot.plan.nodes) {
-            if !planned.contains(&node.pool) && fits_planned_node(snapshot, pod_reqs, topology, at) {
+            if !planned.contains(&node.pool) && trial.fits_planned(at) {
                 planned.insert(node.pool);
             }
         }
         Self {
             pools: snapshot.open_pools().map(|(pool, _)| pool).filter(free).collect(),
-            node: nodes.any(|at| {
-                requests.fits(snapshot.free_on_node(at)) && node_obstacle(snapshot, pod_reqs, topology, at).is_none()
-            }),
+            node: trial.fits_some_node(),
             planned,
         }
     }
@@ -114,22 +108,14 @@ impl Baseline {
         topology: &Topology,
         pool: u32,
     ) -> bool {
+        let trial = NodeTrial::new(snapshot, relaxed, topology);
         let mut planned = (0_u32..).zip(&snapshot.plan.nodes).filter(|(_, node)| node.pool == pool);
         self.node
             || self.pools.iter().any(|of| *of != pool)
             || self.planned.iter().any(|of| *of != pool)
             || could_launch(snapshot, relaxed, topology, pool)
-            || planned.any(|(at, _)| fits_planned_node(snapshot, relaxed, topology, at))
+            || planned.any(|(at, _)| trial.fits_planned(at))
     }
-}
-
-fn fits_planned_node(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    topology: &Topology,
-    at: u32,
-) -> bool {
-    pod_reqs.shape.requests.fits(snapshot.most_free(at)) && planned_node_fits(snapshot, pod_reqs, topology, at)
 }
 
 /// The obstacle of the pod in each pool that cannot launch a node for it.

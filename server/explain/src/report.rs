@@ -12,7 +12,7 @@ use model::{CapacityType, InstanceTypeName, MicroUsd, NodeName, PodKey, PoolName
 
 pub use node::{FilterStep, MachineConstraint, NodeReport, node_report, planned_node_report};
 
-use super::existing::node_obstacle;
+use super::existing::NodeTrial;
 use super::launch::launches;
 use super::pod_requirements::PodRequirements;
 use super::snapshot::PlanSnapshot;
@@ -130,9 +130,9 @@ fn machine(input: &PlanningInput, node: &PlannedNode) -> MachineOption {
 fn existing(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, at: u32) -> Existing {
     let node = &snapshot.input.nodes[at as usize];
     let topology = Topology::of(snapshot, pod_reqs);
+    let trial = NodeTrial::new(snapshot, pod_reqs, &topology);
     let nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
-    let others =
-        nodes.filter(|&other| other != at && node_obstacle(snapshot, pod_reqs, &topology, other).is_none()).count();
+    let others = nodes.filter(|&other| other != at && trial.obstacle(other).is_none()).count();
     Existing {
         node: node.name.clone(),
         instance_type: node.labels.get(INSTANCE_TYPE).map(InstanceTypeName::from),
@@ -145,9 +145,10 @@ fn existing(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, at: u32
 /// when the pod was planned.
 fn rejected_nodes(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>) -> BTreeMap<ReasonCode, usize> {
     let topology = Topology::of(snapshot, pod_reqs);
+    let trial = NodeTrial::new(snapshot, pod_reqs, &topology);
     let nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
     let mut rejected = BTreeMap::new();
-    for code in nodes.filter_map(|at| node_obstacle(snapshot, pod_reqs, &topology, at)) {
+    for code in nodes.filter_map(|at| trial.obstacle(at)) {
         *rejected.entry(code).or_insert(0) += 1;
     }
     rejected

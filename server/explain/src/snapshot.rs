@@ -18,6 +18,8 @@ use model::{
     Requirements, Resources, Text, Zone,
 };
 
+use verifier::kernel::{DaemonSets, Daemons, KeyDomains, Launch, Launches, Outcome, volumes_on_node};
+
 use super::catalogue::{TypeQuery, keys_of_types};
 use super::daemons::{self, FreeCapacity};
 use super::label_index::LabelIndex;
@@ -32,15 +34,15 @@ pub(super) enum NodeRef {
     Planned(u32),
 }
 
-/// Resources of one node used by pods and DaemonSet pods.
+/// What the pods of one node use.
 #[derive(Debug, Default)]
-pub(super) struct Load {
-    /// Sum of requests.
+pub(super) struct Load<'a> {
+    /// Sum of the requests of the pods that the plan places.
     pub requests: Resources,
     /// Host ports in use.
-    pub ports: Vec<HostPort>,
+    pub ports: Vec<&'a HostPort>,
     /// Attached volumes: (CSI driver, volume).
-    pub attached: BTreeSet<(Text, Text)>,
+    pub attached: BTreeSet<&'a (Text, Text)>,
 }
 
 /// Placed pods that are identical to every topology rule, and their nodes.
@@ -96,10 +98,12 @@ pub(super) struct PlanSnapshot<'a> {
     pub input: &'a PlanningInput,
     /// The finished plan.
     pub plan: &'a Plan,
+    /// The DaemonSets, and the nodes of the input that they run on.
+    pub daemons: DaemonSets<'a>,
     /// Loads of the nodes of the input, missing DaemonSet pods included.
-    pub loads: Vec<Load>,
+    pub loads: Vec<Load<'a>>,
     /// Loads of planned nodes without DaemonSet pods, which depend on the instance type.
-    pub planned: Vec<Load>,
+    pub planned: Vec<Load<'a>>,
     /// Cached views by pool index.
     pub pools: Vec<PoolView>,
     /// All placed pods that count for topology rules, grouped.
@@ -107,6 +111,10 @@ pub(super) struct PlanSnapshot<'a> {
     /// Number of planned nodes per reservation.
     pub drawn: BTreeMap<Text, i64>,
     free_on_nodes: OnceCell<Vec<Resources>>,
+    launches: OnceCell<Launches<'a>>,
+    launch_daemons: OnceCell<Daemons<'a>>,
+    /// Free resources by launch and outcome, and per launch the maximum of each resource.
+    free_on_launches: OnceCell<Vec<(Vec<Resources>, Resources)>>,
     most_free: OnceCell<Vec<Resources>>,
     matches: RefCell<Matches>,
     shared_matches: RefCell<SharedMatches>,
@@ -114,6 +122,7 @@ pub(super) struct PlanSnapshot<'a> {
     free: RefCell<FreeCapacities>,
     amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
     label_index: OnceCell<LabelIndex>,
+    key_domains: RefCell<FxHashMap<Text, Rc<KeyDomains<'a>>>>,
 }
 
 impl<'a> PlanSnapshot<'a> {
@@ -127,12 +136,16 @@ impl<'a> PlanSnapshot<'a> {
         let mut snapshot = Self {
             input,
             plan,
+            daemons: DaemonSets::of(input),
             loads: input.nodes.iter().map(|_| Load::default()).collect(),
             planned: plan.nodes.iter().map(|_| Load::default()).collect(),
             pools: input.pools.iter().map(view).collect(),
             groups: Vec::new(),
             drawn: BTreeMap::new(),
             free_on_nodes: OnceCell::new(),
+            launches: OnceCell::new(),
+            launch_daemons: OnceCell::new(),
+            free_on_launches: OnceCell::new(),
             most_free: OnceCell::new(),
             matches: RefCell::default(),
             shared_matches: RefCell::default(),
@@ -140,6 +153,7 @@ impl<'a> PlanSnapshot<'a> {
             free: RefCell::default(),
             amounts: RefCell::default(),
             label_index: OnceCell::new(),
+            key_domains: RefCell::default(),
         };
         for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
             *snapshot.drawn.entry(reservation).or_insert(0) += 1;
@@ -156,15 +170,11 @@ impl<'a> PlanSnapshot<'a> {
         // capacity and are counted by no rule.
         for (at, node) in (0_u32..).zip(&input.nodes) {
             let load = &mut self.loads[at as usize];
-            for pod in node.pods.iter().filter(|pod| !pod.leaving) {
-                load.add_pod(input, pod.shape, pod.volumes);
-                if !pod.terminating {
-                    let name = || format!("{}/{}", pod.namespace, pod.name);
-                    counter.add(&pod.namespace, pod.labels, pod.shape, NodeRef::Existing(at), name);
-                }
-            }
-            for shape in daemons::missing_daemon_shapes(input, node) {
-                load.add_pod(input, shape, None);
+            load.ports.extend(self.daemons.ports_on_node(node));
+            load.attached.extend(volumes_on_node(input, node));
+            for pod in node.pods.iter().filter(|pod| !pod.leaving && !pod.terminating) {
+                let name = || format!("{}/{}", pod.namespace, pod.name);
+                counter.add(&pod.namespace, pod.labels, pod.shape, NodeRef::Existing(at), name);
             }
         }
         let placed = self.plan.placements.iter().map(|&(pod, node)| (pod, NodeRef::Existing(node)));
@@ -200,35 +210,54 @@ impl<'a> PlanSnapshot<'a> {
 
     /// Free capacity of an existing node.
     pub(super) fn free_on_node(&self, node: u32) -> &Resources {
-        let free = |(node, load): (&Node, &Load)| {
-            let mut free = node.allocatable.clone();
+        let free = |(node, load): (&Node, &Load<'_>)| {
+            let mut free = self.daemons.free_on_node(node);
             free.subtract(&load.requests);
             free
         };
         &self.free_on_nodes.get_or_init(|| self.input.nodes.iter().zip(&self.loads).map(free).collect())[node as usize]
     }
 
-    /// Maximum free amount of each resource over the options of a planned node; a cheap upper
+    /// The launches of the plan.
+    pub(super) fn launches(&self) -> &Launches<'a> {
+        self.launches.get_or_init(|| Launches::of(self.input, self.plan))
+    }
+
+    /// The DaemonSets on the launches of the plan.
+    pub(super) fn launch_daemons(&self) -> &Daemons<'a> {
+        self.launch_daemons.get_or_init(|| Daemons::new(self.input, self.launches()))
+    }
+
+    /// Capacity of one outcome of a launch that is left to pods, DaemonSets subtracted.
+    pub(super) fn free_on_outcome(&self, launch: usize, outcome: usize) -> &Resources {
+        &self.free_on_launches()[launch].0[outcome]
+    }
+
+    fn free_on_launches(&self) -> &[(Vec<Resources>, Resources)] {
+        let of_launch = |(number, launch): (usize, &Launch<'_>)| {
+            let free = |(at, outcome): (usize, &Outcome<'_>)| {
+                let mut free = outcome.machine.allocatable.clone();
+                free.subtract(&self.launch_daemons().requests(number, at));
+                free
+            };
+            let free: Vec<Resources> = launch.outcomes.iter().enumerate().map(free).collect();
+            let mut most = Resources::new();
+            free.iter().for_each(|free| most.raise_to(free));
+            (free, most)
+        };
+        self.free_on_launches.get_or_init(|| self.launches().list.iter().enumerate().map(of_launch).collect())
+    }
+
+    /// Maximum free amount of each resource over the outcomes of a planned node; a cheap upper
     /// bound.
     pub(super) fn most_free(&self, planned: u32) -> &Resources {
-        let largest = |node: &PlannedNode| {
-            let mut most = Resources::new();
-            for &option in node.types.iter() {
-                most.raise_to(&self.type_capacities(node.pool)[option as usize].free);
-            }
-            most
-        };
-        // Equal nodes share their options. The options outlive the cache, so their address
-        // identifies them.
-        let mut known: FxHashMap<(u32, *const u32), Resources> = FxHashMap::default();
-        let mut most = |(node, load): (&PlannedNode, &Load)| {
-            let key = (node.pool, node.types.as_ptr());
-            let mut most = known.entry(key).or_insert_with(|| largest(node)).clone();
+        let most = |(number, load): (&Option<u32>, &Load<'_>)| {
+            let mut most = number.map(|number| self.free_on_launches()[number as usize].1.clone()).unwrap_or_default();
             most.subtract(&load.requests);
             most
         };
-        &self.most_free.get_or_init(|| self.plan.nodes.iter().zip(&self.planned).map(&mut most).collect())
-            [planned as usize]
+        let all = || self.launches().of_node.iter().zip(&self.planned).map(most).collect();
+        &self.most_free.get_or_init(all)[planned as usize]
     }
 
     /// Capacity of each instance type left to pods of `pool`, DaemonSets subtracted.
@@ -394,6 +423,24 @@ impl<'a> PlanSnapshot<'a> {
         }
     }
 
+    /// The verifier's number of a node: nodes of the input come first.
+    pub(super) fn host(&self, node_ref: NodeRef) -> u32 {
+        match node_ref {
+            NodeRef::Existing(at) => at,
+            NodeRef::Planned(at) => u32::try_from(self.input.nodes.len()).unwrap_or(u32::MAX).saturating_add(at),
+        }
+    }
+
+    /// The domains of all nodes for the topology key.
+    pub(super) fn key_domains(&self, key: &Text) -> Rc<KeyDomains<'a>> {
+        if let Some(known) = self.key_domains.borrow().get(key) {
+            return Rc::clone(known);
+        }
+        let domains = Rc::new(KeyDomains::of(self.input, self.plan, self.launches(), key));
+        self.key_domains.borrow_mut().insert(key.clone(), Rc::clone(&domains));
+        domains
+    }
+
     /// The label `key` of a node. For a planned node this includes hostname, capacity type and a
     /// decided zone.
     pub(super) fn label(&self, node_ref: NodeRef, key: &str) -> Option<&'a str> {
@@ -421,13 +468,13 @@ pub(super) fn node_label<'n>(node: &'n Node, key: &str) -> Option<&'n Text> {
     node.labels.get(key).or_else(|| (key == HOSTNAME).then_some(&node.name))
 }
 
-impl Load {
-    fn add_pod(&mut self, input: &PlanningInput, shape: u32, volumes: Option<u32>) {
+impl<'a> Load<'a> {
+    fn add_pod(&mut self, input: &'a PlanningInput, shape: u32, volumes: Option<u32>) {
         let shape: &PodShape = &input.shapes[shape as usize];
         self.requests.add(&shape.requests);
-        self.ports.extend(shape.host_ports.iter().cloned());
+        self.ports.extend(&shape.host_ports);
         if let Some(volumes) = volumes {
-            self.attached.extend(input.volume_sets[volumes as usize].attachments.iter().cloned());
+            self.attached.extend(&input.volume_sets[volumes as usize].attachments);
         }
     }
 }

@@ -1,14 +1,16 @@
-//! Topology spread, pod affinity and pod anti-affinity, counted over the finished plan as
-//! kube-scheduler counts them.
+//! Topology spread, pod affinity and pod anti-affinity of one pod, counted over the finished plan
+//! by the verifier.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use model::labels::HOSTNAME;
 use model::taints::first_untolerated;
-use model::{Labels, NodeName, NodeStage, PodAffinityTerm, Requirements, SpreadConstraint, Text};
+use model::{Labels, PodAffinityTerm, Requirements, SpreadConstraint, Text};
+use verifier::kernel::{DomainCounts, EligibleDomains, HostDomain, HostFilter, PodSelector};
 
 use super::pod_requirements::{Alternative, IgnoredRule, PodRequirements};
-use super::snapshot::{NodeRef, PlacedGroup, PlanSnapshot};
+use super::snapshot::{PlacedGroup, PlanSnapshot};
 
 /// The topology labels of a node: values of the keys used by the topology rules.
 pub(super) type Location = BTreeMap<Text, Text>;
@@ -84,9 +86,10 @@ impl Topology {
         }
         topology.count_affinity(snapshot, pod_reqs);
         for (index, term) in pod_reqs.shape.pod_anti_affinity.iter().enumerate() {
-            let matching =
-                snapshot.candidates(term.selector.as_ref()).filter(|r| selects(snapshot, term, pod_reqs.namespace, r));
-            topology.anti.push(matching_domains(snapshot, index, &term.topology_key, matching));
+            let selector = PodSelector::of_term(pod_reqs.namespace, term);
+            let candidates = snapshot.candidates(term.selector.as_ref());
+            let matching = candidates.filter(|group| selects(snapshot, &selector, group));
+            topology.anti.push(matching_domains(snapshot, index, &term.topology_key, matching, true));
         }
         if !pod_reqs.ignores(&IgnoredRule::OtherPodsAntiAffinity) {
             topology.count_conflicting_pods(snapshot, pod_reqs);
@@ -100,31 +103,33 @@ impl Topology {
     /// All terms must be matched by the same set of pods (L48).
     fn count_affinity(&mut self, snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>) {
         let terms = &pod_reqs.shape.pod_affinity;
-        let all = |r: &&PlacedGroup| terms.iter().all(|term| selects(snapshot, term, pod_reqs.namespace, r));
         // Pods that match all terms match the first one, so its candidates suffice. Without terms
         // there is nothing to match.
-        let matching: Vec<&PlacedGroup> = match terms.first() {
-            Some(first) => snapshot.candidates(first.selector.as_ref()).filter(all).collect(),
-            None => Vec::new(),
-        };
-        self.may_be_first = matching.is_empty()
-            && terms
-                .iter()
-                .all(|term| selects_pod(snapshot, term, pod_reqs.namespace, pod_reqs.namespace, pod_reqs.labels));
+        let Some(first) = terms.first() else { return };
+        let selectors: Vec<PodSelector<'_>> =
+            terms.iter().map(|term| PodSelector::of_term(pod_reqs.namespace, term)).collect();
+        let all = |group: &&PlacedGroup| selectors.iter().all(|selector| selects(snapshot, selector, group));
+        let matching: Vec<&PlacedGroup> = snapshot.candidates(first.selector.as_ref()).filter(all).collect();
+        self.may_be_first =
+            selectors.iter().all(|selector| selector.selects(snapshot.input, pod_reqs.namespace, pod_reqs.labels));
         for (index, term) in terms.iter().enumerate() {
-            self.affinity.push(matching_domains(snapshot, index, &term.topology_key, matching.iter().copied()));
+            let domains =
+                |undecided| matching_domains(snapshot, index, &term.topology_key, matching.iter().copied(), undecided);
+            self.may_be_first &= domains(true).domains.is_empty();
+            self.affinity.push(domains(false));
         }
     }
 
     fn count_conflicting_pods(&mut self, snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>) {
         for group in &snapshot.groups {
             for term in &snapshot.input.shapes[group.shape as usize].pod_anti_affinity {
-                if !selects_pod(snapshot, term, &group.namespace, pod_reqs.namespace, pod_reqs.labels) {
+                let selector = PodSelector::of_term(&group.namespace, term);
+                if !selector.selects(snapshot.input, pod_reqs.namespace, pod_reqs.labels) {
                     continue;
                 }
-                for value in group.nodes.keys().flat_map(|&node_ref| snapshot.domains(node_ref, &term.topology_key)) {
-                    let domain = (term.topology_key.clone(), value.clone());
-                    self.conflicting_pods.entry(domain).or_insert_with(|| group.example.clone());
+                let matching = matching_domains(snapshot, 0, &term.topology_key, std::iter::once(group), true);
+                for (value, (_, example)) in matching.domains {
+                    self.conflicting_pods.entry((term.topology_key.clone(), value)).or_insert(example);
                 }
             }
         }
@@ -171,27 +176,88 @@ impl Spread {
     }
 }
 
+/// The domains of these groups of pods. `undecided` includes the domains that a pod may be in once
+/// its node is launched.
 fn matching_domains<'r>(
     snapshot: &PlanSnapshot<'_>,
     index: usize,
     key: &Text,
     groups: impl Iterator<Item = &'r PlacedGroup>,
+    undecided: bool,
 ) -> MatchingDomains {
-    let mut domains: BTreeMap<Text, (i64, String)> = BTreeMap::new();
+    let known = snapshot.key_domains(key);
+    let mut counts: BTreeMap<u32, (i64, &str)> = BTreeMap::new();
     for group in groups {
         for (&node_ref, number) in &group.nodes {
-            for value in snapshot.domains(node_ref, key) {
-                domains.entry(value.clone()).or_insert_with(|| (0, group.example.clone())).0 += number;
+            let mut count = |domain| counts.entry(domain).or_insert((0, &group.example)).0 += number;
+            match known.of_host(snapshot.host(node_ref)) {
+                HostDomain::One(domain) => count(domain),
+                HostDomain::OneOf(domains) if undecided => domains.iter().copied().for_each(count),
+                HostDomain::OneOf(_) | HostDomain::Absent => {}
             }
         }
     }
-    MatchingDomains { index, key: key.clone(), domains }
+    let named = |(domain, (number, example)): (u32, (i64, &str))| {
+        (Text::from(known.names()[domain as usize]), (number, example.to_owned()))
+    };
+    MatchingDomains { index, key: key.clone(), domains: counts.into_iter().map(named).collect() }
 }
 
-/// Whether `term` of a pod in namespace `owner` selects the group.
-fn selects(snapshot: &PlanSnapshot<'_>, term: &PodAffinityTerm, owner: &Text, group: &PlacedGroup) -> bool {
-    let labels = &snapshot.input.label_sets[group.labels as usize];
-    selects_pod(snapshot, term, owner, &group.namespace, labels)
+/// Whether `selector` selects the pods of the group.
+fn selects(snapshot: &PlanSnapshot<'_>, selector: &PodSelector<'_>, group: &PlacedGroup) -> bool {
+    selector.selects(snapshot.input, &group.namespace, &snapshot.input.label_sets[group.labels as usize])
+}
+
+/// Counts the pods of a hard spread constraint as the verifier does, and adds the domains in which
+/// a node could be launched: the scheduler leaves room for them.
+fn count_spread(
+    snapshot: &PlanSnapshot<'_>,
+    pod_reqs: &PodRequirements<'_>,
+    alternatives: &[Alternative],
+    index: usize,
+    constraint: &SpreadConstraint,
+) -> Spread {
+    let (input, launches, key) = (snapshot.input, snapshot.launches(), &constraint.topology_key);
+    let domains = snapshot.key_domains(key);
+    let filter = HostFilter::of(&pod_reqs.shape, constraint);
+    let admitted = filter.admissions(input, launches);
+    let eligible = Rc::new(EligibleDomains::of(input, launches, &domains, &filter, &admitted));
+    let mut counter = DomainCounts::new(0, Some(&admitted), Some(Rc::clone(&eligible)));
+    let selector = PodSelector::of_spread(pod_reqs.namespace, constraint);
+    let candidates = snapshot.candidates(constraint.selector.as_ref());
+    for group in candidates.filter(|group| selects(snapshot, &selector, group)) {
+        for (&node_ref, number) in &group.nodes {
+            let host = snapshot.host(node_ref);
+            let pods = if counter.admits(host) { *number } else { 0 };
+            (0..pods).for_each(|_| counter.count(domains.of_host(host)));
+        }
+    }
+    let mut counts: BTreeMap<Text, i64> = BTreeMap::new();
+    for (domain, name) in (0..).zip(domains.names()) {
+        let pods = counter.max_count(domain);
+        if pods > 0 || eligible.contains(domain) {
+            *counts.entry(Text::from(*name)).or_insert(0) += pods;
+        }
+    }
+    let (mut least, mut there) = (counter.global_minimum(None), eligible.certain());
+    if key.as_ref() == HOSTNAME {
+        // Another node is always possible.
+        least = 0;
+    } else {
+        for value in launchable_domains(snapshot, pod_reqs, alternatives, constraint) {
+            let domain = domains.number(&value);
+            if !domain.is_some_and(|domain| eligible.contains(domain)) {
+                least = least.min(domain.map_or(0, |domain| counter.min_count(domain)));
+                there += 1;
+            }
+            counts.entry(value).or_insert(0);
+        }
+    }
+    let too_few =
+        constraint.min_domains.is_some_and(|wanted| usize::try_from(wanted).is_ok_and(|wanted| there < wanted));
+    let minimum = if too_few { 0 } else { least };
+    let own = i64::from(selector.selects(input, pod_reqs.namespace, pod_reqs.labels));
+    Spread { index, key: key.clone(), counts, minimum, own, max_skew: i64::from(constraint.max_skew) }
 }
 
 /// Whether `term` of a pod in namespace `owner` selects a pod with this namespace and these labels.
@@ -202,106 +268,7 @@ pub(super) fn selects_pod(
     namespace: &Text,
     labels: &Labels,
 ) -> bool {
-    if !term.selector.as_ref().is_some_and(|selector| selector.matches(labels)) {
-        return false;
-    }
-    let Some(by_label) = &term.namespace_selector else {
-        return if term.namespaces.is_empty() { owner == namespace } else { term.namespaces.contains(namespace) };
-    };
-    let name_only = || Labels::from([("kubernetes.io/metadata.name".into(), namespace.clone())]);
-    let selected = snapshot
-        .input
-        .namespaces
-        .get(namespace)
-        .map_or_else(|| by_label.matches(&name_only()), |labels| by_label.matches(labels));
-    selected || term.namespaces.contains(namespace)
-}
-
-fn count_spread(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    alternatives: &[Alternative],
-    index: usize,
-    constraint: &SpreadConstraint,
-) -> Spread {
-    let key = &constraint.topology_key;
-    let selects = |labels: &Labels| constraint.selector.as_ref().is_some_and(|s| s.matches(labels));
-    let mut counts: BTreeMap<Text, i64> = BTreeMap::new();
-    let node_refs = eligible_nodes(snapshot, pod_reqs, alternatives, constraint);
-    // Empty domains enter the counts first: the minimum must see them.
-    for value in node_refs.iter().filter_map(|&node_ref| domain(snapshot, node_ref, key)) {
-        counts.entry(value.clone()).or_insert(0);
-    }
-    if key.as_ref() != HOSTNAME {
-        for value in launchable_domains(snapshot, pod_reqs, alternatives, constraint) {
-            counts.entry(value).or_insert(0);
-        }
-    }
-    for group in snapshot.candidates(constraint.selector.as_ref()).filter(|r| r.namespace == *pod_reqs.namespace) {
-        if !selects(&snapshot.input.label_sets[group.labels as usize]) {
-            continue;
-        }
-        for (&node_ref, number) in group.nodes.iter().filter(|(node_ref, _)| node_refs.binary_search(node_ref).is_ok())
-        {
-            if let Some(value) = domain(snapshot, node_ref, key) {
-                *counts.entry(value.clone()).or_insert(0) += number;
-            }
-        }
-    }
-    let own = i64::from(selects(pod_reqs.labels));
-    let minimum = minimum(constraint, &counts);
-    Spread { index, key: key.clone(), counts, minimum, own, max_skew: i64::from(constraint.max_skew) }
-}
-
-/// The global minimum. For hostnames it is zero, because another node is always possible.
-fn minimum(constraint: &SpreadConstraint, counts: &BTreeMap<Text, i64>) -> i64 {
-    let too_few =
-        constraint.min_domains.is_some_and(|least| i64::try_from(counts.len()).unwrap_or(i64::MAX) < i64::from(least));
-    if too_few || constraint.topology_key.as_ref() == HOSTNAME {
-        return 0;
-    }
-    counts.values().copied().min().unwrap_or(0)
-}
-
-/// The domain of a node, if it is decided.
-fn domain<'w>(snapshot: &PlanSnapshot<'w>, node_ref: NodeRef, key: &str) -> Option<&'w Text> {
-    match snapshot.domains(node_ref, key).as_slice() {
-        [one] => Some(one),
-        _ => None,
-    }
-}
-
-/// Nodes whose pods count, ascending: those admitted by node affinity and tolerations of the pod,
-/// as the constraint requires.
-fn eligible_nodes(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    alternatives: &[Alternative],
-    constraint: &SpreadConstraint,
-) -> Vec<NodeRef> {
-    let mut node_refs = Vec::new();
-    let admits = |node_ref: NodeRef, name: &NodeName| {
-        let alternative = |alternative: &Alternative| {
-            alternative.contradiction.is_none()
-                && alternative.requirements.iter().all(|r| snapshot.satisfies(node_ref, r))
-                && alternative.names.iter().all(|names| names.has(name))
-        };
-        !constraint.honor_node_affinity || alternatives.iter().any(alternative)
-    };
-    let tolerates = |taints: &[_]| {
-        !constraint.honor_node_taints || first_untolerated(taints, &pod_reqs.shape.tolerations).is_none()
-    };
-    for (at, node) in (0_u32..).zip(&snapshot.input.nodes).filter(|(_, node)| node.stage != NodeStage::Deleting) {
-        if admits(NodeRef::Existing(at), &node.name) && tolerates(&node.taints) {
-            node_refs.push(NodeRef::Existing(at));
-        }
-    }
-    for (at, node) in (0_u32..).zip(&snapshot.plan.nodes) {
-        if admits(NodeRef::Planned(at), &node.name) && tolerates(&node.taints) {
-            node_refs.push(NodeRef::Planned(at));
-        }
-    }
-    node_refs
+    PodSelector::of_term(owner, term).selects(snapshot.input, namespace, labels)
 }
 
 /// Domains in which a new node can be launched.

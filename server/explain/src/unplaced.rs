@@ -11,7 +11,7 @@ use model::plan::{Plan, Reason, ReasonCode, Unschedulable};
 use model::{NodePool, Pod, PodAffinityTerm, Text, Timestamp};
 
 use super::catalogue::{distance, shortage};
-use super::existing::{obstacle_besides_resources, topology_obstacle};
+use super::existing::NodeTrial;
 use super::launch::Blocked;
 use super::pod_requirements::PodRequirements;
 use super::reason::{Describer, code, contradiction, no_term};
@@ -221,10 +221,8 @@ fn near_miss(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, topolo
     let requested = &pod_reqs.shape.requests;
     let nodes = 0..u32::try_from(snapshot.input.nodes.len()).unwrap_or(u32::MAX);
     let nearly_fits = |at: &u32| (1..=NEAR_MISS).contains(&distance(requested, snapshot.free_on_node(*at)));
-    let allowed = |at: &u32| {
-        obstacle_besides_resources(snapshot, pod_reqs, topology, *at).is_none()
-            && topology_obstacle(topology, &snapshot.input.nodes[*at as usize]).is_none()
-    };
+    let trial = NodeTrial::new(snapshot, pod_reqs, topology);
+    let allowed = |at: &u32| trial.obstacle_besides_resources(*at).is_none() && trial.topology_obstacle(*at).is_none();
     let nearest = nodes
         .filter(nearly_fits)
         .filter(allowed)

@@ -14,37 +14,54 @@ use model::labels::{INITIALIZED, REGISTERED};
 use model::plan::Plan;
 use model::requirements::label_satisfies;
 use model::taints::first_untolerated;
-use model::{DaemonSet, HostPort, Node, NodeSelectorTerm, Requirement, Resources, quantity};
+use model::{DaemonSet, HostPort, Node, NodeSelectorTerm, PodShape, Requirement, Resources, quantity};
 
-/// The DaemonSets, and those that run on each launch.
-pub(super) struct Daemons<'a> {
+/// The DaemonSets of the input, each with its node affinity.
+#[derive(Debug)]
+pub struct DaemonSets<'a> {
     input: &'a PlanningInput,
     node_affinities: Vec<RequiredNodeAffinity<'a>>,
+}
+
+/// The DaemonSets, and those that run on each launch.
+#[derive(Debug)]
+pub struct Daemons<'a> {
+    sets: DaemonSets<'a>,
     per_launch: Vec<LaunchDaemons>,
 }
 
 /// The DaemonSets of one launch: those that run on every outcome, and those that run on some.
+#[derive(Debug)]
 struct LaunchDaemons {
     always: Vec<u32>,
     sometimes: Vec<(u32, Vec<bool>)>,
 }
 
 impl<'a> Daemons<'a> {
-    pub(super) fn new(input: &'a PlanningInput, launches: &Launches<'a>) -> Self {
-        let node_affinities: Vec<RequiredNodeAffinity<'a>> =
-            input.daemons.iter().map(|daemon| RequiredNodeAffinity::of(&input.shapes[daemon.shape as usize])).collect();
-        let per_launch = launches.list.iter().map(|launch| running(input, &node_affinities, launch)).collect();
-        Self { input, node_affinities, per_launch }
+    /// The DaemonSets that run on each of `launches`.
+    #[must_use]
+    pub fn new(input: &'a PlanningInput, launches: &Launches<'a>) -> Self {
+        let sets = DaemonSets::of(input);
+        let per_launch = launches.list.iter().map(|launch| running(input, &sets.node_affinities, launch)).collect();
+        Self { sets, per_launch }
+    }
+
+    pub(super) fn sets(&self) -> &DaemonSets<'a> {
+        &self.sets
+    }
+
+    /// The DaemonSets that run on one outcome of a launch.
+    pub fn on_outcome(&self, launch: usize, outcome: usize) -> impl Iterator<Item = &'a PodShape> {
+        let running = &self.per_launch[launch];
+        let here = running.sometimes.iter().filter(move |(_, on)| on[outcome]).map(|(daemon, _)| daemon);
+        running.always.iter().chain(here).map(|daemon| self.sets.shape(*daemon))
     }
 
     /// Requests of the DaemonSet pods of a launch on one of its outcomes.
-    fn requests(&self, launch: usize, outcome: usize) -> Resources {
-        let running = &self.per_launch[launch];
-        let here = running.sometimes.iter().filter(|(_, on)| on[outcome]).map(|(daemon, _)| daemon);
+    #[must_use]
+    pub fn requests(&self, launch: usize, outcome: usize) -> Resources {
         let mut sum = Resources::new();
-        for daemon in running.always.iter().chain(here) {
-            sum.add(&self.input.shapes[self.input.daemons[*daemon as usize].shape as usize].requests);
-        }
+        self.on_outcome(launch, outcome).for_each(|shape| sum.add(&shape.requests));
         sum
     }
 
@@ -60,18 +77,59 @@ impl<'a> Daemons<'a> {
     pub(super) fn ports(&self, launch: usize) -> impl Iterator<Item = &HostPort> {
         let running = &self.per_launch[launch];
         let all = running.always.iter().chain(running.sometimes.iter().map(|(daemon, _)| daemon));
-        all.flat_map(|daemon| &self.input.shapes[self.input.daemons[*daemon as usize].shape as usize].host_ports)
+        all.flat_map(|daemon| &self.sets.shape(*daemon).host_ports)
+    }
+}
+
+impl<'a> DaemonSets<'a> {
+    /// The DaemonSets of `input`.
+    #[must_use]
+    pub fn of(input: &'a PlanningInput) -> Self {
+        let shapes = input.daemons.iter().map(|daemon| &input.shapes[daemon.shape as usize]);
+        Self { input, node_affinities: shapes.map(RequiredNodeAffinity::of).collect() }
     }
 
-    /// Host ports of the DaemonSet pods that a node lacks.
-    pub(super) fn missing_ports(&self, node: &Node) -> impl Iterator<Item = &HostPort> {
+    fn shape(&self, daemon: u32) -> &'a PodShape {
+        &self.input.shapes[self.input.daemons[daemon as usize].shape as usize]
+    }
+
+    /// Whether a node of the input lacks the pod of a DaemonSet that runs there.
+    #[must_use]
+    pub fn lacks_any(&self, node: &Node) -> bool {
+        let missing = |(at, daemon): (usize, &DaemonSet)| !self.has_pod(node, daemon) && self.runs_on(node, at, daemon);
+        self.input.daemons.iter().enumerate().any(missing)
+    }
+
+    /// Host ports in use on a node of the input: by its pods, and by the DaemonSet pods that it
+    /// lacks.
+    pub fn ports_on_node(&self, node: &Node) -> impl Iterator<Item = &'a HostPort> {
+        let input = self.input;
+        let there = node.pods.iter().filter(|pod| !pod.leaving);
+        let bound = there.flat_map(move |pod| &input.shapes[pod.shape as usize].host_ports);
+        bound.chain(self.missing_ports(node))
+    }
+
+    fn missing_ports(&self, node: &Node) -> impl Iterator<Item = &'a HostPort> {
         let expected =
             |(at, daemon): &(usize, &DaemonSet)| !self.has_pod(node, daemon) && self.runs_on(node, *at, daemon);
         let shape = |daemon: &DaemonSet| &self.input.shapes[daemon.shape as usize];
         let with_ports = |(_, daemon): &(usize, &DaemonSet)| !shape(daemon).host_ports.is_empty();
         let daemons = self.input.daemons.iter().enumerate().filter(with_ports).filter(expected);
         let daemons: Vec<&DaemonSet> = daemons.map(|(_, daemon)| daemon).collect();
-        daemons.into_iter().flat_map(|daemon| &self.input.shapes[daemon.shape as usize].host_ports)
+        let input = self.input;
+        daemons.into_iter().flat_map(move |daemon| &input.shapes[daemon.shape as usize].host_ports)
+    }
+
+    /// Free resources on a node of the input: allocatable less its pods, less its missing DaemonSet
+    /// pods.
+    #[must_use]
+    pub fn free_on_node(&self, node: &Node) -> Resources {
+        let mut free = node.allocatable.clone();
+        for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+            free.subtract(&self.input.shapes[pod.shape as usize].requests);
+        }
+        free.subtract(&self.missing_requests(node));
+        free
     }
 
     fn has_pod(&self, node: &Node, daemon: &DaemonSet) -> bool {
@@ -156,7 +214,7 @@ pub(super) fn check(
         index.sum(input, node_pods, &mut requested);
         let name = placements.host_name(node_pods.host);
         if let Some(node) = input.nodes.get(node_pods.host as usize) {
-            let free = index.amounts(&free(input, daemons, node));
+            let free = index.amounts(&daemons.sets.free_on_node(node));
             index.check_fit(name, &requested, &free, findings);
             continue;
         }
@@ -165,17 +223,6 @@ pub(super) fn check(
         index.check_fit(name, &requested, &free_by_launch[number as usize], findings);
         index.check_requests(&plan.nodes[at], &requested, &daemons_first[number as usize], findings);
     }
-}
-
-/// Free resources on a node of the input: allocatable less its pods, less its missing DaemonSet
-/// pods.
-fn free(input: &PlanningInput, daemons: &Daemons<'_>, node: &Node) -> Resources {
-    let mut free = node.allocatable.clone();
-    for pod in node.pods.iter().filter(|pod| !pod.leaving) {
-        free.subtract(&input.shapes[pod.shape as usize].requests);
-    }
-    free.subtract(&daemons.missing_requests(node));
-    free
 }
 
 /// The requested resources, numbered, so that sums are arrays.

@@ -5,7 +5,6 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Findings, Rule};
 use model::input::{PlanningInput, Policy};
 use model::labels::{CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE};
 use model::plan::{Plan, PlannedNode};
@@ -18,24 +17,28 @@ use model::{
 const UNNAMEABLE: &str = "\0";
 
 /// One possible outcome of a launch.
-#[derive(Clone, Copy)]
-pub(super) struct Outcome<'a> {
+#[derive(Debug, Clone, Copy)]
+pub struct Outcome<'a> {
     /// Index of the type in the pool's catalogue.
-    pub(super) option: u32,
-    pub(super) machine: &'a InstanceType,
-    pub(super) offering: &'a Offering,
+    pub option: u32,
+    /// The type itself.
+    pub machine: &'a InstanceType,
+    /// The offering by which it launches.
+    pub offering: &'a Offering,
 }
 
 /// Planned nodes with equal values.
-pub(super) struct Launch<'a> {
+#[derive(Debug)]
+pub struct Launch<'a> {
     /// One of these nodes; names and pods differ.
-    pub(super) node: &'a PlannedNode,
-    pub(super) pool: &'a NodePool,
+    pub node: &'a PlannedNode,
+    /// The pool of the nodes.
+    pub pool: &'a NodePool,
     pub(super) pool_index: usize,
     /// Options found in the catalogue, in the order of the plan.
     pub(super) options: Vec<u32>,
     /// All possible outcomes, by option.
-    pub(super) outcomes: Vec<Outcome<'a>>,
+    pub outcomes: Vec<Outcome<'a>>,
     policy: &'a Policy,
 }
 
@@ -50,8 +53,8 @@ enum LabelValue<'a> {
 }
 
 /// Required certainty of an answer about an undecided label.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Certainty {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Certainty {
     /// The requirement holds for every possible value.
     Certain,
     /// The requirement holds for some possible value.
@@ -217,10 +220,12 @@ fn one_of<'a>(values: Vec<&'a str>) -> LabelValue<'a> {
 }
 
 /// All launches of the plan, for pods and for static pools.
-pub(super) struct Launches<'a> {
-    pub(super) list: Vec<Launch<'a>>,
+#[derive(Debug)]
+pub struct Launches<'a> {
+    /// The launches, numbered in order of first appearance.
+    pub list: Vec<Launch<'a>>,
     /// Launch number of each planned node; `None` if the pool of the node does not exist.
-    pub(super) of_node: Vec<Option<u32>>,
+    pub of_node: Vec<Option<u32>>,
     /// Launch number of each static node.
     pub(super) of_static: Vec<Option<u32>>,
 }
@@ -247,7 +252,8 @@ impl<'a, T: ?Sized + std::hash::Hash + Eq> Interned<'a, T> {
 
 impl<'a> Launches<'a> {
     /// Groups the planned nodes and computes the outcomes of each group.
-    pub(super) fn of(input: &'a PlanningInput, plan: &'a Plan, findings: &mut Findings<'_>) -> Self {
+    #[must_use]
+    pub fn of(input: &'a PlanningInput, plan: &'a Plan) -> Self {
         let mut zones: Interned<'a, [Zone]> = Interned::new();
         let mut types: Interned<'a, [u32]> = Interned::new();
         let mut labels: Interned<'a, Labels> = Interned::new();
@@ -256,12 +262,9 @@ impl<'a> Launches<'a> {
         let mut admitted: Vec<AdmittedOfferings<'a>> =
             input.pools.iter().map(|pool| AdmittedOfferings::new(input, pool)).collect();
         let mut list: Vec<Launch<'a>> = Vec::new();
-        let mut group = |node: &'a PlannedNode, fixed: bool, findings: &mut Findings<'_>| {
+        let mut group = |node: &'a PlannedNode, fixed: bool| {
             let pool_index = node.pool as usize;
-            let Some(pool) = input.pools.get(pool_index) else {
-                findings.report_node(Rule::Pool, &node.name, format!("pool {pool_index} does not exist"));
-                return None;
-            };
+            let pool = input.pools.get(pool_index)?;
             let (z, t, l, s) =
                 (zones.id(&node.zones), types.id(&node.types), labels.id(&node.labels), taints.id(&node.taints));
             let parts = (node.pool, node.capacity_type, z, t, l, s, node.price, node.reservation.clone());
@@ -273,8 +276,8 @@ impl<'a> Launches<'a> {
             }
             Some(id)
         };
-        let of_node = plan.nodes.iter().map(|node| group(node, false, findings)).collect();
-        let of_static = plan.static_nodes.iter().map(|node| group(node, true, findings)).collect();
+        let of_node = plan.nodes.iter().map(|node| group(node, false)).collect();
+        let of_static = plan.static_nodes.iter().map(|node| group(node, true)).collect();
         Self { list, of_node, of_static }
     }
 
@@ -347,7 +350,8 @@ fn admits_offering(policy: &Policy, pool: &NodePool, machine: &InstanceType, off
 
 /// Whether the price ceilings of the opt-in rules admit an offering. The ceiling per vCPU uses the
 /// capacity of the instance type.
-pub(super) fn within_ceilings(pool: &NodePool, machine: &InstanceType, offering: &Offering) -> bool {
+#[must_use]
+pub fn within_ceilings(pool: &NodePool, machine: &InstanceType, offering: &Offering) -> bool {
     let price = i128::from(offering.price.0);
     let millicores = i128::from(machine.capacity.get(model::resources::CPU));
     pool.rules.max_node_price.is_none_or(|ceiling| price <= i128::from(ceiling.0))

@@ -22,6 +22,7 @@
 
 mod capacity;
 mod class;
+pub mod kernel;
 mod launch;
 mod limits;
 mod metadata;
@@ -32,8 +33,6 @@ mod ports_and_volumes;
 mod purchase;
 mod static_pools;
 mod topology;
-
-pub use self::purchase::different_values;
 
 use std::fmt;
 
@@ -147,8 +146,8 @@ pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
     // Placements and launches come first: they report bad indices, and every later check relies on
     // valid ones.
     let placements = placements::collect(input, plan, &mut findings);
-    let launches = launch::Launches::of(input, plan, &mut findings);
-    purchase::check(&launches, &mut findings);
+    let launches = launch::Launches::of(input, plan);
+    purchase::check(plan, &launches, &mut findings);
     let daemons = capacity::Daemons::new(input, &launches);
     metadata::check(plan, &launches, &daemons, &mut findings);
     node_fit::check(input, &placements, &launches, &mut findings);
@@ -165,7 +164,7 @@ pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
 /// zone.
 pub fn daemon_requests(input: &PlanningInput, nodes: Vec<PlannedNode>) -> Vec<Resources> {
     let plan = Plan { nodes, ..Plan::default() };
-    let launches = launch::Launches::of(input, &plan, &mut Findings { input, violations: Vec::new() });
+    let launches = launch::Launches::of(input, &plan);
     let daemons = capacity::Daemons::new(input, &launches);
     let of = |number: &Option<u32>| {
         let number = number.map(|number| number as usize)?;

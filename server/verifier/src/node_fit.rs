@@ -19,13 +19,16 @@ use model::{
 };
 
 /// Node selector (as requirements) and required node affinity of a shape.
-pub(super) struct RequiredNodeAffinity<'a> {
+#[derive(Debug)]
+pub struct RequiredNodeAffinity<'a> {
     selector: Vec<Requirement>,
     terms: &'a [NodeSelectorTerm],
 }
 
 impl<'a> RequiredNodeAffinity<'a> {
-    pub(super) fn of(shape: &'a PodShape) -> Self {
+    /// The selector and affinity of `shape`.
+    #[must_use]
+    pub fn of(shape: &'a PodShape) -> Self {
         let selector = shape.node_selector.iter().map(|(key, value)| Requirement::equals(key, value.clone())).collect();
         Self { selector, terms: &shape.node_affinity }
     }
@@ -41,7 +44,8 @@ impl<'a> RequiredNodeAffinity<'a> {
     }
 
     /// Whether a node of the input matches.
-    pub(super) fn matches_node(&self, node: &Node) -> bool {
+    #[must_use]
+    pub fn matches_node(&self, node: &Node) -> bool {
         let term_holds = |term: &NodeSelectorTerm| {
             selects(term)
                 && term.expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
@@ -68,7 +72,8 @@ impl<'a> RequiredNodeAffinity<'a> {
     }
 
     /// Whether one outcome of a launch matches.
-    pub(super) fn matches_outcome(&self, launch: &Launch<'_>, outcome: &Outcome<'_>, certainty: Certainty) -> bool {
+    #[must_use]
+    pub fn matches_outcome(&self, launch: &Launch<'_>, outcome: &Outcome<'_>, certainty: Certainty) -> bool {
         self.selector.iter().all(|requirement| launch.holds(outcome, requirement, certainty))
             && (self.terms.is_empty() || self.terms_hold(launch, outcome, certainty))
     }
@@ -120,39 +125,114 @@ pub(super) fn check(
         let mut latest = None;
         for pod in &node_pods.pods {
             let (shape, volumes) = (input.pods[*pod as usize].shape, input.pods[*pod as usize].volumes);
-            let problems = match latest {
-                Some((same, problems)) if same == (shape, volumes) => problems,
-                _ => node_fit.problems(node_pods.host, shape, volumes),
+            let conflicts = match latest {
+                Some((same, conflicts)) if same == (shape, volumes) => conflicts,
+                _ => node_fit.conflicts(node_pods.host, shape, volumes),
             };
-            latest = Some(((shape, volumes), problems));
-            for (rule, what) in problems.list() {
+            latest = Some(((shape, volumes), conflicts));
+            for (rule, what) in conflicts.iter().map(NodeConflict::violation) {
                 findings.report_pod(rule, *pod, Some(name), what);
             }
         }
     }
 }
 
-/// Problems of a pod on its node, one bit per kind.
-#[derive(Clone, Copy, Default)]
-struct Problems(u8);
+/// Why a node cannot run a pod, apart from the other pods there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NodeConflict {
+    /// The node is being deleted.
+    Deleting,
+    /// The node is cordoned.
+    Cordoned,
+    /// A taint of the node is not tolerated.
+    Taints,
+    /// Node selector or required node affinity does not match the node.
+    NodeAffinity,
+    /// The node cannot reach the volumes.
+    Volumes,
+    /// No node can reach the volumes.
+    BlockedVolumes,
+}
 
-impl Problems {
-    const KINDS: [(Rule, &'static str); 6] = [
-        (Rule::NodeUsable, "is placed on a node that is being deleted"),
-        (Rule::NodeUsable, "is placed on a cordoned node"),
-        (Rule::Taints, "does not tolerate the node's taints"),
-        (Rule::NodeAffinity, "does not match the node by its node selector or node affinity"),
-        (Rule::Volumes, "has volumes that the node cannot reach"),
-        (Rule::Volumes, "has volumes that no node can reach"),
-    ];
+impl NodeConflict {
+    const ALL: [Self; 6] =
+        [Self::Deleting, Self::Cordoned, Self::Taints, Self::NodeAffinity, Self::Volumes, Self::BlockedVolumes];
 
-    fn set_if(&mut self, kind: u8, broken: bool) {
-        self.0 |= u8::from(broken) << kind;
+    /// The rule that is broken, and the end of a sentence that begins with the pod.
+    fn violation(self) -> (Rule, &'static str) {
+        match self {
+            Self::Deleting => (Rule::NodeUsable, "is placed on a node that is being deleted"),
+            Self::Cordoned => (Rule::NodeUsable, "is placed on a cordoned node"),
+            Self::Taints => (Rule::Taints, "does not tolerate the node's taints"),
+            Self::NodeAffinity => (Rule::NodeAffinity, "does not match the node by its node selector or node affinity"),
+            Self::Volumes => (Rule::Volumes, "has volumes that the node cannot reach"),
+            Self::BlockedVolumes => (Rule::Volumes, "has volumes that no node can reach"),
+        }
+    }
+}
+
+/// All conflicts of a pod with a node, one bit each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NodeConflicts(u8);
+
+impl NodeConflicts {
+    fn add_if(&mut self, broken: bool, conflict: NodeConflict) {
+        self.0 |= u8::from(broken) << conflict as u8;
     }
 
-    fn list(self) -> impl Iterator<Item = (Rule, &'static str)> {
-        Self::KINDS.into_iter().enumerate().filter(move |(kind, _)| self.0 >> kind & 1 == 1).map(|(_, problem)| problem)
+    /// Whether the node can run the pod.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
     }
+
+    /// The conflicts, in the order of the variants.
+    pub fn iter(self) -> impl Iterator<Item = NodeConflict> {
+        NodeConflict::ALL.into_iter().filter(move |conflict| self.0 >> *conflict as u8 & 1 == 1)
+    }
+}
+
+/// The conflicts of a pod with a node of the input. `node_affinity` is that of `shape`.
+#[must_use]
+pub fn conflicts_on_node(
+    node: &Node,
+    shape: &PodShape,
+    node_affinity: &RequiredNodeAffinity<'_>,
+    volumes: Option<&VolumeAlternatives>,
+) -> NodeConflicts {
+    let mut conflicts = NodeConflicts::default();
+    conflicts.add_if(node.stage == NodeStage::Deleting, NodeConflict::Deleting);
+    conflicts.add_if(!tolerates_cordon(node, &shape.tolerations), NodeConflict::Cordoned);
+    conflicts.add_if(first_untolerated(&node.taints, &shape.tolerations).is_some(), NodeConflict::Taints);
+    conflicts.add_if(!node_affinity.matches_node(node), NodeConflict::NodeAffinity);
+    if let Some(volumes) = volumes {
+        let holds = |all: &Requirements| all.iter().all(|requirement| label_satisfies(&node.labels, requirement));
+        let reached = volumes.any_of.is_empty() || volumes.any_of.iter().any(holds);
+        conflicts.add_if(!reached, NodeConflict::Volumes);
+        conflicts.add_if(volumes.blocked.is_some(), NodeConflict::BlockedVolumes);
+    }
+    conflicts
+}
+
+/// The conflicts of a pod with one outcome of a launch. `node_affinity` is that of `shape`.
+#[must_use]
+pub fn conflicts_on_outcome<'a>(
+    launch: &Launch<'a>,
+    outcome: &Outcome<'a>,
+    shape: &PodShape,
+    node_affinity: &RequiredNodeAffinity<'_>,
+    volumes: Option<&VolumeAlternatives>,
+) -> NodeConflicts {
+    let mut conflicts = NodeConflicts::default();
+    conflicts.add_if(first_untolerated(&launch.pool.taints, &shape.tolerations).is_some(), NodeConflict::Taints);
+    let matches = node_affinity.matches_outcome(launch, outcome, Certainty::Certain);
+    conflicts.add_if(!matches, NodeConflict::NodeAffinity);
+    if let Some(volumes) = volumes {
+        let reached = volumes.any_of.is_empty() || reaches(launch, outcome, volumes);
+        conflicts.add_if(!reached, NodeConflict::Volumes);
+        conflicts.add_if(volumes.blocked.is_some(), NodeConflict::BlockedVolumes);
+    }
+    conflicts
 }
 
 struct NodeFit<'a, 'b> {
@@ -160,66 +240,61 @@ struct NodeFit<'a, 'b> {
     launches: &'b Launches<'a>,
     node_affinities: Vec<RequiredNodeAffinity<'a>>,
     /// Cached results by (launch, shape, volumes).
-    known: FxHashMap<(u32, u32, Option<u32>), Problems>,
+    known: FxHashMap<(u32, u32, Option<u32>), NodeConflicts>,
 }
 
 impl NodeFit<'_, '_> {
-    fn problems(&mut self, host: u32, shape: u32, volumes: Option<u32>) -> Problems {
+    fn conflicts(&mut self, host: u32, shape: u32, volumes: Option<u32>) -> NodeConflicts {
         if let Some(node) = self.input.nodes.get(host as usize) {
             return self.on_node(node, shape, volumes);
         }
         let Some(number) = self.launches.number_of_host(self.input.nodes.len(), host) else {
-            return Problems::default();
+            return NodeConflicts::default();
         };
-        if let Some(problems) = self.known.get(&(number, shape, volumes)) {
-            return *problems;
+        if let Some(conflicts) = self.known.get(&(number, shape, volumes)) {
+            return *conflicts;
         }
-        let problems = self.on_launch(&self.launches.list[number as usize], shape, volumes);
-        self.known.insert((number, shape, volumes), problems);
-        problems
+        let conflicts = self.on_launch(&self.launches.list[number as usize], shape, volumes);
+        self.known.insert((number, shape, volumes), conflicts);
+        conflicts
     }
 
-    fn on_node(&self, node: &Node, shape: u32, volumes: Option<u32>) -> Problems {
-        let mut problems = Problems::default();
-        let tolerations = &self.input.shapes[shape as usize].tolerations;
-        problems.set_if(0, node.stage == NodeStage::Deleting);
-        problems.set_if(1, !tolerates_cordon(node, tolerations));
-        problems.set_if(2, first_untolerated(&node.taints, tolerations).is_some());
-        problems.set_if(3, !self.node_affinities[shape as usize].matches_node(node));
-        if let Some(volumes) = volumes.map(|set| &self.input.volume_sets[set as usize]) {
-            let holds = |all: &Requirements| all.iter().all(|requirement| label_satisfies(&node.labels, requirement));
-            problems.set_if(4, !volumes.any_of.is_empty() && !volumes.any_of.iter().any(holds));
-            problems.set_if(5, volumes.blocked.is_some());
-        }
-        problems
+    fn on_node(&self, node: &Node, shape: u32, volumes: Option<u32>) -> NodeConflicts {
+        let volumes = volumes.map(|set| &self.input.volume_sets[set as usize]);
+        conflicts_on_node(node, &self.input.shapes[shape as usize], &self.node_affinities[shape as usize], volumes)
     }
 
-    fn on_launch(&self, launch: &Launch<'_>, shape: u32, volumes: Option<u32>) -> Problems {
-        let mut problems = Problems::default();
+    /// The conflicts on some outcome of the launch.
+    fn on_launch(&self, launch: &Launch<'_>, shape: u32, volumes: Option<u32>) -> NodeConflicts {
+        let mut conflicts = NodeConflicts::default();
         let tolerations = &self.input.shapes[shape as usize].tolerations;
-        problems.set_if(2, first_untolerated(&launch.pool.taints, tolerations).is_some());
-        problems.set_if(3, !self.node_affinities[shape as usize].always_matches(launch));
+        conflicts.add_if(first_untolerated(&launch.pool.taints, tolerations).is_some(), NodeConflict::Taints);
+        let matches = self.node_affinities[shape as usize].always_matches(launch);
+        conflicts.add_if(!matches, NodeConflict::NodeAffinity);
         if let Some(volumes) = volumes.map(|set| &self.input.volume_sets[set as usize]) {
-            problems.set_if(4, !always_reaches(launch, volumes));
-            problems.set_if(5, volumes.blocked.is_some());
+            conflicts.add_if(!always_reaches(launch, volumes), NodeConflict::Volumes);
+            conflicts.add_if(volumes.blocked.is_some(), NodeConflict::BlockedVolumes);
         }
-        problems
+        conflicts
     }
 }
 
 fn tolerates_cordon(node: &Node, tolerations: &[Toleration]) -> bool {
-    let cordon = cordon_taint();
-    !node.unschedulable || tolerations.iter().any(|toleration| toleration.tolerates(&cordon))
+    !node.unschedulable || first_untolerated(&[cordon_taint()], tolerations).is_none()
 }
 
 /// Whether the volumes are reachable on every outcome of the launch, by one alternative for all or
 /// by one per outcome.
 fn always_reaches(launch: &Launch<'_>, volumes: &VolumeAlternatives) -> bool {
-    let on = |all: &Requirements, outcome: &Outcome<'_>| {
-        all.iter().all(|requirement| launch.holds(outcome, requirement, Certainty::Certain))
-    };
     let hostbound = |all: &Requirements| all.get(HOSTNAME).is_some();
     volumes.any_of.is_empty()
         || volumes.any_of.iter().any(|all| !hostbound(all) && all.iter().all(|requirement| launch.always(requirement)))
-        || launch.outcomes.iter().all(|outcome| volumes.any_of.iter().any(|all| on(all, outcome)))
+        || launch.outcomes.iter().all(|outcome| reaches(launch, outcome, volumes))
+}
+
+/// Whether some alternative of the volumes holds on one outcome of the launch.
+fn reaches<'a>(launch: &Launch<'a>, outcome: &Outcome<'a>, volumes: &VolumeAlternatives) -> bool {
+    let holds =
+        |all: &Requirements| all.iter().all(|requirement| launch.holds(outcome, requirement, Certainty::Certain));
+    volumes.any_of.iter().any(holds)
 }

@@ -168,7 +168,9 @@ fn safe_architectures(input: &PlanningInput, pool_nodes: &PoolNodes<'_, '_>, fin
     }
 }
 
-fn names_architecture(shape: &PodShape) -> bool {
+/// Whether node selector or required node affinity constrain the architecture.
+#[must_use]
+pub fn names_architecture(shape: &PodShape) -> bool {
     let expressions = shape.node_affinity.iter().flat_map(|term| &term.expressions);
     shape.node_selector.keys().any(|key| model::labels::canonical_key(key) == ARCH)
         || expressions.into_iter().any(|requirement| requirement.key().as_ref() == ARCH)

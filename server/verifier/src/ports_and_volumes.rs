@@ -9,7 +9,7 @@ use super::placements::{NodePods, Placements};
 use super::{Findings, Rule};
 use model::input::PlanningInput;
 use model::resources::ATTACHABLE_VOLUMES_PREFIX;
-use model::{HostPort, Text, VolumeAlternatives};
+use model::{HostPort, InstanceType, Node, Text};
 
 pub(super) fn check(
     input: &PlanningInput,
@@ -29,6 +29,14 @@ pub(super) fn check(
     }
 }
 
+/// The first of the ports `own` that another pod of the node uses.
+pub fn conflicting_port<'p, 't>(
+    own: &'p [HostPort],
+    taken: impl Iterator<Item = &'t HostPort> + Clone,
+) -> Option<&'p HostPort> {
+    own.iter().find(|port| taken.clone().any(|other| other.conflicts_with(port)))
+}
+
 fn ports(
     input: &PlanningInput,
     placements: &Placements<'_>,
@@ -38,11 +46,7 @@ fn ports(
     findings: &mut Findings<'_>,
 ) {
     let mut taken: Vec<&HostPort> = match input.nodes.get(node_pods.host as usize) {
-        Some(node) => {
-            let there = node.pods.iter().filter(|pod| !pod.leaving);
-            let bound = there.flat_map(|pod| &input.shapes[pod.shape as usize].host_ports);
-            bound.chain(daemons.missing_ports(node)).collect()
-        }
+        Some(node) => daemons.sets().ports_on_node(node).collect(),
         None => match launches.number_of_host(input.nodes.len(), node_pods.host) {
             Some(number) => daemons.ports(number as usize).collect(),
             None => Vec::new(),
@@ -50,12 +54,44 @@ fn ports(
     };
     for pod in &node_pods.pods {
         let own = &input.shapes[input.pods[*pod as usize].shape as usize].host_ports;
-        if let Some(port) = own.iter().find(|port| taken.iter().any(|other| other.conflicts_with(port))) {
+        if let Some(port) = conflicting_port(own, taken.iter().copied()) {
             let what = format!("requires host port {}/{}, which is in use", port.port, port.protocol);
             findings.report_pod(Rule::HostPorts, *pod, Some(placements.host_name(node_pods.host)), &what);
         }
         taken.extend(own);
     }
+}
+
+/// Volumes attached to a node of the input: (CSI driver, volume).
+pub fn volumes_on_node<'a>(input: &'a PlanningInput, node: &'a Node) -> impl Iterator<Item = &'a (Text, Text)> {
+    let sets = node.pods.iter().filter(|pod| !pod.leaving).filter_map(|pod| pod.volumes);
+    sets.flat_map(|set| &input.volume_sets[set as usize].attachments)
+}
+
+/// The attach limit of a node of the input for `driver`; `None` if it is unlimited.
+#[must_use]
+pub fn attach_limit_of_node(node: &Node, driver: &str) -> Option<i64> {
+    node.attach_limits.iter().find(|(name, _)| name.as_ref() == driver).map(|(_, limit)| *limit)
+}
+
+/// The attach limit of an instance type for `driver`; `None` if it is unlimited.
+#[must_use]
+pub fn attach_limit_of_type(machine: &InstanceType, driver: &str) -> Option<i64> {
+    let name = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
+    machine.allocatable.contains(&name).then(|| machine.allocatable.get(&name))
+}
+
+/// The number of different `volumes` of `driver` on one node, if it exceeds `limit`.
+pub fn excess_volumes<'v>(
+    volumes: &BTreeSet<&'v (Text, Text)>,
+    more: &'v [(Text, Text)],
+    driver: &str,
+    limit: Option<i64>,
+) -> Option<usize> {
+    let of_driver = |(name, _): &&&(Text, Text)| name.as_ref() == driver;
+    let added = more.iter().filter(|volume| volume.0.as_ref() == driver && !volumes.contains(volume));
+    let count = volumes.iter().filter(of_driver).count() + added.count();
+    limit.is_some_and(|limit| i64::try_from(count).unwrap_or(i64::MAX) > limit).then_some(count)
 }
 
 fn attachments(
@@ -65,34 +101,26 @@ fn attachments(
     node_pods: &NodePods,
     findings: &mut Findings<'_>,
 ) {
-    let set = |volumes: Option<u32>| volumes.map(|set| &input.volume_sets[set as usize]);
     let node = input.nodes.get(node_pods.host as usize);
-    let bound =
-        node.into_iter().flat_map(|node| &node.pods).filter(|pod| !pod.leaving).filter_map(|pod| set(pod.volumes));
-    let placed = || node_pods.pods.iter().filter_map(|pod| set(input.pods[*pod as usize].volumes));
-    let all: BTreeSet<&(Text, Text)> = bound.chain(placed()).flat_map(each).collect();
-    let drivers: BTreeSet<&Text> = placed().flat_map(each).map(|(driver, _)| driver).collect();
+    let bound = node.into_iter().flat_map(|node| volumes_on_node(input, node));
+    let sets = || node_pods.pods.iter().filter_map(|pod| input.pods[*pod as usize].volumes);
+    let placed = || sets().flat_map(|set| &input.volume_sets[set as usize].attachments);
+    let all: BTreeSet<&(Text, Text)> = bound.chain(placed()).collect();
+    let drivers: BTreeSet<&Text> = placed().map(|(driver, _)| driver).collect();
     for driver in drivers {
         let limit = match node {
-            Some(node) => node.attach_limits.iter().find(|(name, _)| name == driver).map(|(_, limit)| *limit),
+            Some(node) => attach_limit_of_node(node, driver),
             None => limit_of_launch(input, launches, node_pods.host, driver),
         };
-        let volumes = all.iter().filter(|(name, _)| name == driver).count();
-        if limit.is_some_and(|limit| i64::try_from(volumes).unwrap_or(i64::MAX) > limit) {
+        if let Some(volumes) = excess_volumes(&all, &[], driver, limit) {
             let message = format!("{volumes} volumes of {driver} exceed the attach limit of {}", limit.unwrap_or(0));
             findings.report_node(Rule::AttachLimits, placements.host_name(node_pods.host), message);
         }
     }
 }
 
-fn each(volumes: &VolumeAlternatives) -> impl Iterator<Item = &(Text, Text)> {
-    volumes.attachments.iter()
-}
-
 /// The lowest limit among the options; options without one are unlimited.
 fn limit_of_launch(input: &PlanningInput, launches: &Launches<'_>, host: u32, driver: &str) -> Option<i64> {
-    let name = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
     let launch = launches.of_host(input.nodes.len(), host)?;
-    let named = launch.machines().filter(|machine| machine.allocatable.contains(&name));
-    named.map(|machine| machine.allocatable.get(&name)).min()
+    launch.machines().filter_map(|machine| attach_limit_of_type(machine, driver)).min()
 }

@@ -7,12 +7,17 @@ use super::launch::{Launch, Launches, Outcome, within_ceilings};
 use super::{Findings, Rule};
 use model::input::MinValuesPolicy;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use model::plan::Plan;
 use model::{InstanceType, MicroUsd, Requirement};
 
 /// Maximum number of instance type overrides in an EC2 Fleet request.
 const MAX_OPTIONS: usize = 60;
 
-pub(super) fn check(launches: &Launches<'_>, findings: &mut Findings<'_>) {
+pub(super) fn check(plan: &Plan, launches: &Launches<'_>, findings: &mut Findings<'_>) {
+    let numbers = launches.of_node.iter().chain(&launches.of_static);
+    for (node, _) in plan.nodes.iter().chain(&plan.static_nodes).zip(numbers).filter(|(_, number)| number.is_none()) {
+        findings.report_node(Rule::Pool, &node.name, format!("pool {} does not exist", node.pool));
+    }
     let fixed: BTreeSet<u32> = launches.of_static.iter().flatten().copied().collect();
     for (number, launch) in launches.list.iter().enumerate() {
         pool_is_usable(launch, fixed.contains(&u32::try_from(number).unwrap_or(u32::MAX)), findings);

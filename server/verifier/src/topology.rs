@@ -15,8 +15,13 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use constraints::{Constraints, Query, Spread};
-use domain_counts::{DomainCounts, EligibleDomains};
-use domains::{Domains, HostDomain};
+use domains::Domains;
+use filter::Admission;
+
+pub use constraints::PodSelector;
+pub use domain_counts::{DomainCounts, EligibleDomains};
+pub use domains::{HostDomain, KeyDomains};
+pub use filter::HostFilter;
 
 use super::class::Classes;
 use super::launch::Launches;
@@ -25,11 +30,11 @@ use super::{Findings, Rule};
 use model::input::PlanningInput;
 use model::plan::Plan;
 
-pub(super) fn check(
-    input: &PlanningInput,
-    plan: &Plan,
-    placements: &Placements<'_>,
-    launches: &Launches<'_>,
+pub(super) fn check<'a>(
+    input: &'a PlanningInput,
+    plan: &'a Plan,
+    placements: &Placements<'a>,
+    launches: &Launches<'a>,
     findings: &mut Findings<'_>,
 ) {
     let (mut classes, class_of) = Classes::of_pods(input);
@@ -40,23 +45,15 @@ pub(super) fn check(
         return;
     }
     let domains = Domains::collect(input, plan, launches, &constraints.keys);
-    let admitted = filter::admissions(input, plan, launches, &constraints.filters);
+    let admitted: Vec<Vec<Admission>> =
+        constraints.filters.iter().map(|filter| filter.admissions(input, launches)).collect();
     let mut eligible_domains: FxHashMap<(u32, u32), Rc<EligibleDomains>> = FxHashMap::default();
     let mut counts_for = |query: &Query| {
         let Some(filter) = query.filter else { return DomainCounts::new(query.key, None, None) };
         let admitted = &admitted[filter as usize];
         let eligible = eligible_domains.entry((query.key, filter)).or_insert_with(|| {
-            let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
-            let admitted_domains = |host: u32| {
-                let Some(number) = launches.number_of_host(input.nodes.len(), host) else { return Vec::new() };
-                let domains_of = || {
-                    let (launch, key) = (&launches.list[number as usize], domains.key(query.key));
-                    let values = filter::admitted_values(input, &constraints.filters[filter as usize], launch, key);
-                    values.into_iter().filter_map(|value| domains.number(query.key, value)).collect()
-                };
-                known.entry(number).or_insert_with(domains_of).clone()
-            };
-            Rc::new(EligibleDomains::of(&domains, query.key, admitted, admitted_domains))
+            let filter = &constraints.filters[filter as usize];
+            Rc::new(EligibleDomains::of(input, launches, domains.of_key(query.key), filter, admitted))
         });
         DomainCounts::new(query.key, Some(admitted), Some(Rc::clone(eligible)))
     };

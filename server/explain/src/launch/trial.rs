@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::catalogue::may_be_defined;
@@ -13,16 +13,17 @@ use crate::snapshot::PlanSnapshot;
 use crate::topology::{Location, Topology, TopologyConflict};
 use model::input::MinValuesPolicy;
 use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
-use model::resources::{ATTACHABLE_VOLUMES_PREFIX, NODES};
+use model::resources::NODES;
 use model::taints::first_untolerated;
-use model::{HostPort, InstanceType, NodePool, Operator, Requirement, Requirements, Text};
+use model::{InstanceType, NodePool, Operator, Requirement, Requirements, Text};
+use verifier::kernel::{attach_limit_of_type, conflicting_port, different_values, excess_volumes, names_architecture};
 
 use super::{Blocked, Launch};
 
 /// The trial of one pod against one pool.
-pub(super) struct Trial<'t> {
+pub(super) struct Trial<'t, 'i> {
     /// Snapshot of the finished plan.
-    pub(super) snapshot: &'t PlanSnapshot<'t>,
+    pub(super) snapshot: &'t PlanSnapshot<'i>,
     /// Requirements of the pod.
     pub(super) pod_reqs: &'t PodRequirements<'t>,
     /// Topology rules of the pod.
@@ -33,7 +34,7 @@ pub(super) struct Trial<'t> {
     pub(super) pool: &'t NodePool,
 }
 
-impl Trial<'_> {
+impl Trial<'_, '_> {
     /// Checks that do not depend on the instance type: readiness and taints.
     pub(super) fn check_pool(&self) -> Result<(), Blocked> {
         if let Some(why) = &self.pool.not_ready
@@ -91,7 +92,7 @@ impl Trial<'_> {
             return Err(Blocked::Label(refused.clone()));
         }
         base.add_all(&alternative.requirements);
-        if !self.pool.rules.safe_architectures.is_empty() && !self.pod_reqs.names_architecture() {
+        if !self.pool.rules.safe_architectures.is_empty() && !names_architecture(&self.pod_reqs.shape) {
             let safe = self.pool.rules.safe_architectures.iter().cloned();
             base.add(Requirement::new(ARCH, Operator::In, safe));
         }
@@ -127,7 +128,7 @@ impl Trial<'_> {
 
     /// Instance types that attach the volumes, fit the pod beside their DaemonSets, and have the
     /// host ports free.
-    fn fitting(&self, filter: &OfferingFilter<'_>, merged: &Requirements) -> Result<Vec<u32>, Blocked> {
+    fn fitting(&self, filter: &OfferingFilter<'_, '_>, merged: &Requirements) -> Result<Vec<u32>, Blocked> {
         let all = self.types(merged);
         let free = self.snapshot.free_capacity(self.index);
         let (capacities, requested) = (&free.types, free.request_columns(&self.pod_reqs.shape.requests));
@@ -164,7 +165,7 @@ impl Trial<'_> {
 
     /// Whether the ceilings of the pool reject every offering of a type that would otherwise be
     /// open.
-    fn capped(&self, filter: &OfferingFilter<'_>, t: u32, wanted: &Wanted<'_>) -> bool {
+    fn capped(&self, filter: &OfferingFilter<'_, '_>, t: u32, wanted: &Wanted<'_>) -> bool {
         let instance = self.instance(t);
         let rules = &self.pool.rules;
         let priced = rules.max_node_price.is_some() || rules.max_price_per_vcpu.is_some();
@@ -179,16 +180,14 @@ impl Trial<'_> {
         &self.pool.catalogue.types[t as usize]
     }
 
-    fn attaches(&self, t: u32, driver: &Text) -> bool {
-        let limit = format!("{ATTACHABLE_VOLUMES_PREFIX}{driver}");
-        let allocatable = &self.instance(t).allocatable;
-        let wanted = self.pod_reqs.volumes.attachments.iter().filter(|(of, _)| of == driver).count();
-        !allocatable.contains(&limit) || i64::try_from(wanted).unwrap_or(i64::MAX) <= allocatable.get(&limit)
+    fn attaches(&self, t: u32, driver: &str) -> bool {
+        let limit = attach_limit_of_type(self.instance(t), driver);
+        excess_volumes(&BTreeSet::new(), &self.pod_reqs.volumes.attachments, driver, limit).is_none()
     }
 
     fn open_launches(
         &self,
-        filter: &OfferingFilter<'_>,
+        filter: &OfferingFilter<'_, '_>,
         types: &[u32],
         merged: &Requirements,
     ) -> Result<Vec<Launch>, Blocked> {
@@ -214,42 +213,14 @@ impl Trial<'_> {
         }
         for requirement in self.snapshot.pools[self.index as usize].base.iter() {
             let Some(wanted) = requirement.min_values() else { continue };
-            let key = requirement.key();
-            let found = self.different_values(launches, key, wanted);
+            let types: BTreeSet<u32> = launches.iter().map(|launch| launch.instance).collect();
+            let found = different_values(types.into_iter().map(|t| self.instance(t)), requirement);
+            let found = u32::try_from(found).unwrap_or(u32::MAX);
             if found < wanted {
-                return Err(Blocked::MinValues { key: key.clone(), wanted, found });
+                return Err(Blocked::MinValues { key: requirement.key().clone(), wanted, found });
             }
         }
         Ok(())
-    }
-
-    /// Number of distinct values of `key` among the launches, counted up to `enough`.
-    fn different_values(&self, launches: &[Launch], key: &Text, enough: u32) -> u32 {
-        let mut values: FxHashSet<&str> = FxHashSet::default();
-        // The values of the instance type are the same in every offering.
-        let mut of_type = None;
-        let found = |values: &FxHashSet<&str>| u32::try_from(values.len()).unwrap_or(u32::MAX);
-        for launch in launches {
-            let instance = self.instance(launch.instance);
-            let offering = &instance.offerings[launch.offering as usize];
-            match key.as_ref() {
-                ZONE => drop(values.insert(&offering.zone)),
-                CAPACITY_TYPE => drop(values.insert(offering.capacity_type.as_str())),
-                _ => match offering.labels.get(key) {
-                    Some(value) => drop(values.insert(value)),
-                    None if of_type == Some(launch.instance) => continue,
-                    None => {
-                        of_type = Some(launch.instance);
-                        let known = instance.labels.get(key).and_then(|r| r.finite_values());
-                        values.extend(known.into_iter().flatten().map(AsRef::as_ref));
-                    }
-                },
-            }
-            if found(&values) >= enough {
-                break;
-            }
-        }
-        found(&values)
     }
 
     fn within_limits(&self, launches: Vec<Launch>) -> Result<Vec<Launch>, Blocked> {
@@ -277,7 +248,7 @@ impl Trial<'_> {
     }
 
     /// Whether any of `types` passes all checks from resources on.
-    pub(super) fn any_fits(&self, filter: &OfferingFilter<'_>, merged: &Requirements, types: &[u32]) -> bool {
+    pub(super) fn any_fits(&self, filter: &OfferingFilter<'_, '_>, merged: &Requirements, types: &[u32]) -> bool {
         let requested = self.snapshot.free_capacity(self.index).request_columns(&self.pod_reqs.shape.requests);
         let mut fitting = types.iter().copied().filter(|t| requested.fits(*t)).peekable();
         if fitting.peek().is_none() {
@@ -293,13 +264,13 @@ impl Trial<'_> {
 
     /// Whether a node of type `t`, known to have the resources, has the ports free, attaches the
     /// volumes and keeps the limits.
-    fn fits_node(&self, filter: &OfferingFilter<'_>, t: u32) -> bool {
+    fn fits_node(&self, filter: &OfferingFilter<'_, '_>, t: u32) -> bool {
         let capacity = &self.snapshot.type_capacities(self.index)[t as usize];
         let instance = self.instance(t);
-        let conflicts = |own: &HostPort| capacity.ports.iter().any(|(port, _)| own.conflicts_with(port));
+        let taken = capacity.ports.iter().map(|(port, _)| port);
         let limits = self.pod_reqs.ignores(&IgnoredRule::Limits(self.index));
         !filter.oversized(instance)
-            && !self.pod_reqs.shape.host_ports.iter().any(conflicts)
+            && conflicting_port(&self.pod_reqs.shape.host_ports, taken).is_none()
             && self.pod_reqs.drivers().into_iter().all(|driver| self.attaches(t, driver))
             && (limits || self.snapshot.keeps_limits(self.index, t))
     }
@@ -342,8 +313,8 @@ impl Trial<'_> {
 }
 
 /// The topology labels of launches; each distinct set is checked once.
-struct Locations<'s, 't> {
-    trial: &'s Trial<'t>,
+struct Locations<'s, 't, 'i> {
+    trial: &'s Trial<'t, 'i>,
     /// Values of labels that neither type nor offering decides.
     fallback: Vec<Option<Text>>,
     checked: FxHashMap<LabelValues<'s>, (Location, Option<TopologyConflict>)>,
@@ -352,8 +323,8 @@ struct Locations<'s, 't> {
 /// Values of the topology keys, as far as type and offering decide them.
 type LabelValues<'s> = SmallVec<[Option<&'s str>; 3]>;
 
-impl<'s, 't> Locations<'s, 't> {
-    fn new(trial: &'s Trial<'t>, merged: &Requirements) -> Self {
+impl<'s, 't, 'i> Locations<'s, 't, 'i> {
+    fn new(trial: &'s Trial<'t, 'i>, merged: &Requirements) -> Self {
         let value = |key: &Text| merged.get(key).and_then(Requirement::representative);
         Self { trial, fallback: trial.topology.keys.iter().map(value).collect(), checked: FxHashMap::default() }
     }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use crate::daemons::missing_daemon_shapes;
 use crate::snapshot::{PlanSnapshot, active_nodes, base};
 use crate::wording::{amount, count};
 use model::input::PlanningInput;
@@ -92,7 +91,7 @@ pub(super) fn add_daemon_notes(snapshot: &PlanSnapshot<'_>, notes: &mut BTreeSet
     for &(_, at) in &snapshot.plan.placements {
         let node = &snapshot.input.nodes[at as usize];
         let lacks = snapshot.free_on_node(at).iter().any(|(_, left)| left < 0);
-        if lacks && missing_daemon_shapes(snapshot.input, node).next().is_some() {
+        if lacks && snapshot.daemons.lacks_any(node) {
             without_capacity.insert(format!("node {}", node.name));
         }
     }

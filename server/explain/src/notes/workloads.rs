@@ -3,12 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::pod_requirements::{Alternative, alternatives, names_architecture};
+use crate::pod_requirements::{Alternative, alternatives};
 use crate::snapshot::NodeRef;
 use model::input::PlanningInput;
 use model::labels::{ARCH, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{NodePool, PodShape, Text, Zone};
+use verifier::kernel::names_architecture;
 
 use super::{Name, Workloads, add_note, label, named};
 

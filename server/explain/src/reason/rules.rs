@@ -8,7 +8,7 @@ use model::PodAffinityTerm;
 
 use super::{Describer, LISTED};
 
-impl Describer<'_> {
+impl Describer<'_, '_> {
     /// Describes a topology conflict: where other pods run, and the domains available to the pod.
     pub(super) fn topology(&self, conflict: TopologyConflict, locations: &[Location]) -> String {
         // Each message has three parts: the rule, the domains of other pods, and the domains that

@@ -12,6 +12,7 @@ use model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{CapacityType, Labels, MicroUsd, NodeName, Operator, Requirement, Requirements, Resources, Text, Zone};
+use verifier::kernel::attach_limit_of_type;
 
 use super::{MachineOption, machine, price_difference};
 
@@ -206,7 +207,7 @@ fn filter_steps(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, node_reqs: &Nod
     });
     let open = |t: u32, merged: &Requirements| {
         let instance = &types[t as usize];
-        let open = |m: &OfferingFilter<'_>| {
+        let open = |m: &OfferingFilter<'_, '_>| {
             let wanted = m.wanted(merged);
             instance.offerings.iter().any(|o| m.rejection(instance, o, &wanted).is_none())
         };
@@ -218,9 +219,7 @@ fn filter_steps(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, node_reqs: &Nod
     let matching = snapshot.types(node.pool, &node_reqs.merged);
     let large = |t: u32| {
         let attaches = node_reqs.attached.iter().all(|(driver, volumes)| {
-            let limit = format!("{}{driver}", model::resources::ATTACHABLE_VOLUMES_PREFIX);
-            let allocatable = &types[t as usize].allocatable;
-            !allocatable.contains(&limit) || *volumes <= allocatable.get(&limit)
+            attach_limit_of_type(&types[t as usize], driver).is_none_or(|limit| *volumes <= limit)
         });
         node_reqs.requests.fits(&capacities[t as usize].free) && attaches
     };

@@ -16,7 +16,8 @@ use model::{
     CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, NodeStage, Offering,
     PodShape, Requirement, Requirements, Resources, Text, Zone,
 };
-use verifier::{daemon_requests, different_values};
+use verifier::daemon_requests;
+use verifier::kernel::different_values;
 
 /// Maximum number of launch options of a machine.
 const MAX_OPTIONS: usize = 60;

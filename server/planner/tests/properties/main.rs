@@ -5,6 +5,7 @@
 mod cases;
 mod clusters;
 mod compile_cache;
+mod explanations;
 mod fixture;
 mod placement_search;
 mod random_clusters;

@@ -6,16 +6,42 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::super::class::{Class, Classes};
-use super::filter::Filter;
+use super::filter::{HostFilter, hard_keys, is_selective};
 use model::input::PlanningInput;
 use model::{LabelSelector, Labels, PodAffinityTerm, PodShape, SelectorOperator, SpreadConstraint, Text, Toleration};
 
 /// The pods that a term selects: in these namespaces, with these labels.
-#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
-struct Term<'a> {
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PodSelector<'a> {
     namespaces: Vec<&'a str>,
     by_label: Option<&'a LabelSelector>,
     selector: Option<&'a LabelSelector>,
+}
+
+impl<'a> PodSelector<'a> {
+    /// The pods that a spread constraint of a pod in `namespace` counts.
+    #[must_use]
+    pub fn of_spread(namespace: &'a str, constraint: &'a SpreadConstraint) -> Self {
+        Self { namespaces: vec![namespace], by_label: None, selector: constraint.selector.as_ref() }
+    }
+
+    /// The pods that an affinity or anti-affinity term of a pod in `namespace` selects.
+    #[must_use]
+    pub fn of_term(namespace: &'a str, term: &'a PodAffinityTerm) -> Self {
+        let mut namespaces: Vec<&str> = term.namespaces.iter().map(AsRef::as_ref).collect();
+        if namespaces.is_empty() && term.namespace_selector.is_none() {
+            namespaces.push(namespace);
+        }
+        Self { namespaces, by_label: term.namespace_selector.as_ref(), selector: term.selector.as_ref() }
+    }
+
+    /// Whether it selects a pod in `namespace` with these labels.
+    #[must_use]
+    pub fn selects(&self, input: &PlanningInput, namespace: &Text, labels: &Labels) -> bool {
+        self.selector.is_some_and(|selector| selector.matches(labels))
+            && (self.namespaces.contains(&namespace.as_ref())
+                || self.by_label.is_some_and(|selector| namespace_matches(input, selector, namespace)))
+    }
 }
 
 /// A maintained count: pods that match all terms of `matcher`, per domain of `key`, on hosts that
@@ -53,13 +79,13 @@ pub(super) struct Rules {
 #[derive(Default)]
 pub(super) struct Constraints<'a> {
     pub(super) keys: Vec<&'a str>,
-    pub(super) filters: Vec<Filter<'a>>,
+    pub(super) filters: Vec<HostFilter<'a>>,
     pub(super) queries: Vec<Query>,
     /// Rules of each class, by class number.
     pub(super) rules: Vec<Rules>,
     /// By class: queries whose matcher selects its pods.
     pub(super) selecting: Vec<Vec<u32>>,
-    matchers: Vec<Vec<Term<'a>>>,
+    matchers: Vec<Vec<PodSelector<'a>>>,
     ids: Ids<'a>,
 }
 
@@ -67,7 +93,7 @@ pub(super) struct Constraints<'a> {
 struct Ids<'a> {
     keys: FxHashMap<&'a str, u32>,
     filters: FxHashMap<FilterParts<'a>, u32>,
-    matchers: FxHashMap<Vec<Term<'a>>, u32>,
+    matchers: FxHashMap<Vec<PodSelector<'a>>, u32>,
     queries: FxHashMap<Query, u32>,
 }
 
@@ -97,7 +123,7 @@ impl<'a> Constraints<'a> {
                 constraints.compile_affinity(input, class, shape, &mut rules);
             }
             for term in &shape.pod_anti_affinity {
-                let matcher = constraints.matcher(vec![affinity_term(class, term)]);
+                let matcher = constraints.matcher(vec![PodSelector::of_term(class.namespace, term)]);
                 let query = constraints.query(matcher, &term.topology_key, None);
                 rules.anti_affinity.push(query);
             }
@@ -108,15 +134,11 @@ impl<'a> Constraints<'a> {
     }
 
     fn compile_spreads(&mut self, input: &'a PlanningInput, class: &Class<'a>, shape: &'a PodShape, rules: &mut Rules) {
-        let hard: Vec<&SpreadConstraint> = shape.spread.iter().filter(|constraint| constraint.hard).collect();
-        let mut keys: Vec<&str> = hard.iter().map(|constraint| constraint.topology_key.as_ref()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        for constraint in hard {
+        let keys = hard_keys(shape);
+        for constraint in shape.spread.iter().filter(|constraint| constraint.hard) {
             let selector = constraint.selector.as_ref();
-            let term = Term { namespaces: vec![class.namespace], by_label: None, selector };
-            let matcher = self.matcher(vec![term]);
-            let filter = self.filter(class.shape, shape, constraint, &keys);
+            let matcher = self.matcher(vec![PodSelector::of_spread(class.namespace, constraint)]);
+            let filter = self.filter(shape, constraint, &keys);
             let labels = &input.label_sets[class.labels as usize];
             rules.spreads.push(Spread {
                 query: self.query(matcher, &constraint.topology_key, Some(filter)),
@@ -137,25 +159,29 @@ impl<'a> Constraints<'a> {
         if shape.pod_affinity.is_empty() {
             return;
         }
-        let matcher = self.matcher(shape.pod_affinity.iter().map(|term| affinity_term(class, term)).collect());
+        let matcher =
+            self.matcher(shape.pod_affinity.iter().map(|term| PodSelector::of_term(class.namespace, term)).collect());
         rules.matches_own_affinity = selects(input, &self.matchers[matcher as usize], class);
         let keys: BTreeSet<&str> = shape.pod_affinity.iter().map(|term| term.topology_key.as_ref()).collect();
         rules.affinity = keys.into_iter().map(|key| self.query(matcher, key, None)).collect();
     }
 
-    fn matcher(&mut self, mut terms: Vec<Term<'a>>) -> u32 {
+    fn matcher(&mut self, mut terms: Vec<PodSelector<'a>>) -> u32 {
         terms.sort();
         terms.dedup();
         intern(&mut self.ids.matchers, &mut self.matchers, terms.clone(), terms)
     }
 
-    fn filter(&mut self, number: u32, shape: &'a PodShape, constraint: &SpreadConstraint, keys: &[&'a str]) -> u32 {
-        let selective = !(shape.node_selector.is_empty() && shape.node_affinity.is_empty());
-        let node_affinity = (constraint.honor_node_affinity && selective)
+    fn filter(&mut self, shape: &'a PodShape, constraint: &SpreadConstraint, keys: &[&'a str]) -> u32 {
+        let node_affinity = (constraint.honor_node_affinity && is_selective(shape))
             .then_some((&shape.node_selector, shape.node_affinity.as_slice()));
         let tolerations = constraint.honor_node_taints.then_some(shape.tolerations.as_slice());
-        let filter = Filter { keys: keys.to_vec(), node_affinity: node_affinity.map(|_| number), tolerations };
-        intern(&mut self.ids.filters, &mut self.filters, (keys.to_vec(), node_affinity, tolerations), filter)
+        let next = u32::try_from(self.filters.len()).unwrap_or(u32::MAX);
+        let id = *self.ids.filters.entry((keys.to_vec(), node_affinity, tolerations)).or_insert(next);
+        if id == next {
+            self.filters.push(HostFilter::of(shape, constraint));
+        }
+        id
     }
 
     fn query(&mut self, matcher: u32, key: &'a str, filter: Option<u32>) -> u32 {
@@ -194,27 +220,15 @@ impl<'a> Constraints<'a> {
 }
 
 /// The label that every selected pod has, with its allowed values.
-fn required_label<'a>(term: &Term<'a>) -> Option<(&'a str, &'a [Text])> {
+fn required_label<'a>(term: &PodSelector<'a>) -> Option<(&'a str, &'a [Text])> {
     let terms = &term.selector?.terms;
     let node_affinity = terms.iter().find(|term| term.operator == SelectorOperator::In)?;
     Some((&node_affinity.key, &node_affinity.values))
 }
 
-fn affinity_term<'a>(class: &Class<'a>, term: &'a PodAffinityTerm) -> Term<'a> {
-    let mut namespaces: Vec<&str> = term.namespaces.iter().map(AsRef::as_ref).collect();
-    if namespaces.is_empty() && term.namespace_selector.is_none() {
-        namespaces.push(class.namespace);
-    }
-    Term { namespaces, by_label: term.namespace_selector.as_ref(), selector: term.selector.as_ref() }
-}
-
-fn selects(input: &PlanningInput, terms: &[Term<'_>], class: &Class<'_>) -> bool {
+fn selects(input: &PlanningInput, terms: &[PodSelector<'_>], class: &Class<'_>) -> bool {
     let labels = &input.label_sets[class.labels as usize];
-    terms.iter().all(|term| {
-        term.selector.is_some_and(|selector| selector.matches(labels))
-            && (term.namespaces.contains(&class.namespace.as_ref())
-                || term.by_label.is_some_and(|selector| namespace_matches(input, selector, class.namespace)))
-    })
+    terms.iter().all(|term| term.selects(input, class.namespace, labels))
 }
 
 fn namespace_matches(input: &PlanningInput, selector: &LabelSelector, namespace: &Text) -> bool {

@@ -5,14 +5,17 @@ use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
 
-use super::domains::{Domains, HostDomain};
-use super::filter::Admission;
+use super::super::launch::Launches;
+use super::domains::{HostDomain, KeyDomains};
+use super::filter::{Admission, HostFilter};
+use model::input::PlanningInput;
 
 /// Selected pods per domain of one key. Pods on hosts with an undecided domain are counted apart:
 /// each may or may not be in a domain.
-pub(super) struct DomainCounts<'b> {
+#[derive(Debug)]
+pub struct DomainCounts<'b> {
     key: u32,
-    admitted: Option<&'b Vec<Admission>>,
+    admitted: Option<&'b [Admission]>,
     certain: FxHashMap<u32, i64>,
     possible: FxHashMap<u32, i64>,
     /// Pods counted in any domain, certain or possible.
@@ -23,7 +26,8 @@ pub(super) struct DomainCounts<'b> {
 }
 
 /// The domains of one key on the hosts admitted by one filter.
-pub(super) struct EligibleDomains {
+#[derive(Debug)]
+pub struct EligibleDomains {
     /// Domains that may exist, as a mask.
     possible: Vec<bool>,
     /// Number of domains that certainly exist.
@@ -31,6 +35,7 @@ pub(super) struct EligibleDomains {
 }
 
 /// Occupancy of the domains over which a spread constraint takes its global minimum.
+#[derive(Debug)]
 struct MinimumTracker {
     eligible: Rc<EligibleDomains>,
     /// Number of possible domains by their certain pod count.
@@ -42,7 +47,8 @@ struct MinimumTracker {
 impl<'b> DomainCounts<'b> {
     /// Counts over `key` on the `admitted` hosts; tracks the minimum if `eligible` domains are
     /// given.
-    pub(super) fn new(key: u32, admitted: Option<&'b Vec<Admission>>, eligible: Option<Rc<EligibleDomains>>) -> Self {
+    #[must_use]
+    pub fn new(key: u32, admitted: Option<&'b [Admission]>, eligible: Option<Rc<EligibleDomains>>) -> Self {
         Self {
             key,
             admitted,
@@ -59,12 +65,13 @@ impl<'b> DomainCounts<'b> {
     }
 
     /// Whether pods on `host` are counted.
-    pub(super) fn admits(&self, host: u32) -> bool {
+    #[must_use]
+    pub fn admits(&self, host: u32) -> bool {
         self.admitted.is_none_or(|admitted| admitted[host as usize] != Admission::No)
     }
 
     /// Counts a selected pod on a host of this domain.
-    pub(super) fn count(&mut self, host_domain: HostDomain<'_>) {
+    pub fn count(&mut self, host_domain: HostDomain<'_>) {
         match host_domain {
             HostDomain::Absent => return,
             HostDomain::One(domain) => {
@@ -104,12 +111,14 @@ impl<'b> DomainCounts<'b> {
     }
 
     /// Selected pods in a domain, those included that may be there.
-    pub(super) fn max_count(&self, domain: u32) -> i64 {
+    #[must_use]
+    pub fn max_count(&self, domain: u32) -> i64 {
         self.min_count(domain) + self.possible.get(&domain).copied().unwrap_or(0)
     }
 
     /// Selected pods that are certainly in a domain.
-    pub(super) fn min_count(&self, domain: u32) -> i64 {
+    #[must_use]
+    pub fn min_count(&self, domain: u32) -> i64 {
         self.certain.get(&domain).copied().unwrap_or(0)
     }
 
@@ -119,7 +128,8 @@ impl<'b> DomainCounts<'b> {
     }
 
     /// The global minimum: zero while fewer than `min_domains` domains certainly exist.
-    pub(super) fn global_minimum(&self, min_domains: Option<i32>) -> i64 {
+    #[must_use]
+    pub fn global_minimum(&self, min_domains: Option<i32>) -> i64 {
         let Some(minimum) = &self.minimum else { return 0 };
         if min_domains.is_some_and(|least| usize::try_from(least).is_ok_and(|least| minimum.eligible.certain < least)) {
             return 0;
@@ -129,21 +139,46 @@ impl<'b> DomainCounts<'b> {
 }
 
 impl EligibleDomains {
-    /// The domains of `key` on the `admitted` hosts. If admission of a host depends on the outcome
-    /// of its launch, `admitted_domains` returns the domains of the admitted outcomes.
-    pub(super) fn of(
-        domains: &Domains<'_>,
-        key: u32,
+    /// Whether the domain may exist.
+    #[must_use]
+    pub fn contains(&self, domain: u32) -> bool {
+        self.possible[domain as usize]
+    }
+
+    /// Number of domains that certainly exist.
+    #[must_use]
+    pub fn certain(&self) -> usize {
+        self.certain
+    }
+
+    /// The domains of `domains` over which a spread constraint takes its minimum: those of hosts
+    /// that `filter` admits. `admitted` are its admissions.
+    #[must_use]
+    pub fn of<'l>(
+        input: &PlanningInput,
+        launches: &Launches<'l>,
+        domains: &KeyDomains<'l>,
+        filter: &HostFilter<'_>,
         admitted: &[Admission],
-        mut admitted_domains: impl FnMut(u32) -> Vec<u32>,
     ) -> Self {
-        let mut possible = vec![false; domains.count(key)];
-        let mut certain = vec![false; domains.count(key)];
-        for (host, admitted) in (0..domains.hosts(key)).zip(admitted) {
+        // If admission of a host depends on the outcome of its launch, only the domains of the
+        // admitted outcomes are possible.
+        let mut known: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+        let mut admitted_domains = |host: u32| {
+            let Some(number) = launches.number_of_host(input.nodes.len(), host) else { return Vec::new() };
+            let domains_of = || {
+                let values = filter.admitted_values(&launches.list[number as usize], domains.key());
+                values.into_iter().filter_map(|value| domains.number(value)).collect()
+            };
+            known.entry(number).or_insert_with(domains_of).clone()
+        };
+        let mut possible = vec![false; domains.names().len()];
+        let mut certain = vec![false; domains.names().len()];
+        for (host, admitted) in (0..domains.hosts()).zip(admitted) {
             if matches!(admitted, Admission::No | Admission::PodsOnly) {
                 continue;
             }
-            match domains.of_host(key, host) {
+            match domains.of_host(host) {
                 HostDomain::Absent => {}
                 HostDomain::One(domain) => {
                     possible[domain as usize] = true;
