@@ -29,12 +29,13 @@ pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW, Target};
 pub use auxiliary::{AttachRecord, ProblemRecord};
 pub use condition_digest::ConditionDigest;
 pub use external_autoscalers::AutoscalerRecord;
+pub use model::removal::DoNotDisrupt;
 pub use node_class::ClassRecord;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use pdb::PodBudgetRecord;
 pub use record::{
-    ClaimRecord, DaemonRecord, DoNotDisrupt, LaunchedFacts, NamespaceRecord, NodeRecord, PodPhase, PodRecord, PoolMeta,
-    PoolRecord, Scheduling,
+    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, PoolRecord,
+    Scheduling,
 };
 pub use state::ClusterState;
 

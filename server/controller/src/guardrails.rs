@@ -4,7 +4,7 @@
 //! holds all decisions of the cluster. Each guardrail is a value with pure functions and has a test
 //! that fails while it is off. It is switched off by its own setting or by an operator's
 //! confirmation; `replacement` has neither, and only a test disables it (`disabled_guards`). A
-//! reason is a value ([`HoldReason`], [`QuarantineReason`],
+//! reason is a value ([`HoldReason`], [`QuarantineReason`](quarantine::QuarantineReason),
 //! [`RemovalRefusal`](removal::RemovalRefusal)) and is compared as one; its `Display` is the
 //! sentence for operators. The guardrails:
 //!
@@ -88,7 +88,7 @@ use launch_backoff::LaunchBackoff;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClusterName, PoolName, Timestamp};
 use persisted_counts::PersistedCounts;
-use quarantine::{Quarantine, QuarantineReason};
+use quarantine::Quarantine;
 use rate_limits::RateLimits;
 use removal::HeldRemovals;
 use restore::RecentLaunch;
@@ -146,6 +146,8 @@ pub(super) struct ClusterGuardrails {
     pub held_removals: Option<Hold>,
     /// Removals that the removal gate holds.
     pub waiting_removals: HeldRemovals,
+    /// Number of removals that the verifier has rejected.
+    pub rejected_removals: usize,
     /// Last known disruption policies of deleted NodePools.
     pub former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
     /// Content of the last shadow decisions: launches, removals.
@@ -154,10 +156,11 @@ pub(super) struct ClusterGuardrails {
 
 impl ClusterGuardrails {
     /// Changes whenever the guardrail part of the cluster's view does.
-    pub fn view_fingerprint(&self) -> (Option<QuarantineReason>, Option<HoldReason>, Option<HoldReason>, u64) {
+    pub fn view_fingerprint(&self) -> impl PartialEq + use<> {
         let reason = |held: &Option<Hold>| held.as_ref().map(|held| held.reason.clone());
         let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
-        (quarantine, reason(&self.held_launches), reason(&self.held_removals), self.waiting_removals.version())
+        let removals = (reason(&self.held_removals), self.waiting_removals.version(), self.rejected_removals);
+        (quarantine, reason(&self.held_launches), removals)
     }
 }
 

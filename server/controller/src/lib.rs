@@ -13,11 +13,12 @@
 //! [`order`] (from a plan to NodeClaims), [`decision_input`] (input of a plan, for replay),
 //! [`machine`] and `lifecycle` (NodeClaim lifecycle), `nomination` (pod nominations and the
 //! registration gate), [`disruption`] (which nodes may be removed), `termination` (empty nodes,
-//! interruptions), `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
-//! [`recovery`] (takeover from a previous owner), [`gc`] (garbage collection),
-//! `instance_inspection` (instances that a listing lacks), `orphans` (instances whose NodeClaim was
-//! removed), [`unavailable_offerings`] (insufficient capacity), [`status`] and `status_reporter` (conditions
-//! and events), [`view`] (read model for users), [`executor`] (effects in flight).
+//! interruptions), `removal_check` (the verifier's check of removals), `external_autoscalers` (other
+//! autoscalers), [`guardrails`] (safety limits), [`recovery`] (takeover from a previous owner),
+//! [`gc`] (garbage collection), `instance_inspection` (instances that a listing lacks), `orphans`
+//! (instances whose NodeClaim was removed), [`unavailable_offerings`] (insufficient capacity),
+//! [`status`] and `status_reporter` (conditions and events), [`view`] (read model for users),
+//! [`executor`] (effects in flight).
 
 pub mod batch;
 pub mod cluster;
@@ -40,6 +41,7 @@ mod orphans;
 pub mod planning;
 mod provision;
 pub mod recovery;
+mod removal_check;
 mod route;
 pub mod status;
 mod status_reporter;

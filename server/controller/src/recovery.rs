@@ -26,6 +26,7 @@ use super::{DecisionId, Effect, Instruction, PlannedMachine, order};
 use crate::cluster::ClaimRecord;
 use crate::cluster::assignments::Target;
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
+use verifier::RemovalViolation;
 
 /// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
 /// after half of that a repeated launch might launch a second instance, so the first one is
@@ -33,7 +34,7 @@ use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
 const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
 
 /// Taint of a Node that is being drained.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 /// A recorded launch that is not finished.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -118,6 +119,11 @@ pub enum Finding {
         /// UID in its tags.
         cluster_uid: Text,
     },
+    /// The verifier rejected a removal.
+    RemovalRejected {
+        /// The first rule that the removal breaks.
+        violation: RemovalViolation,
+    },
 }
 
 impl std::fmt::Display for Finding {
@@ -149,6 +155,11 @@ impl std::fmt::Display for Finding {
                 f,
                 "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
                  changed"
+            ),
+            Self::RemovalRejected { violation } => write!(
+                f,
+                "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \
+                 the cluster"
             ),
         }
     }

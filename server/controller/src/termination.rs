@@ -8,6 +8,7 @@ use super::machine::{Stage, TerminationReason};
 use super::recovery::Finding;
 use super::{Decision, DecisionId, DecisionKind, Effect, Instruction, Removal};
 use crate::disruption::{EmptyNodes, empty_nodes};
+use model::removal::RemovalReason;
 use model::{CapacityType, ClaimName, MicroUsd, Millis, ProviderId, Text, Timestamp};
 
 /// Time between the announcement and the end of a spot instance (EC2: two minutes).
@@ -36,6 +37,7 @@ impl ClusterController {
         let soon = (held_by_budget > 0).then(|| ctx.now + ctx.settings.disruption_pass_interval);
         self.next_pass = [next_check, soon].into_iter().flatten().min();
         let removals = self.limit_removals(removals, ctx);
+        let removals = self.verify_removals(removals, RemovalReason::Empty, None, ctx);
         if self.is_shadow(ctx) {
             return self.record_shadow_removals(DecisionKind::Empty, &removals, ctx);
         }
@@ -49,7 +51,7 @@ impl ClusterController {
     }
 
     /// NodeClaims whose removal is decided and not durable yet, without those of decision `but`.
-    fn claims_being_removed(&self, but: Option<DecisionId>) -> BTreeSet<ClaimName> {
+    pub fn claims_being_removed(&self, but: Option<DecisionId>) -> BTreeSet<ClaimName> {
         let others = self.unrecorded_decisions.values().filter(|decision| Some(decision.id) != but);
         others.flat_map(|decision| &decision.removals).map(|removal| removal.claim.clone()).collect()
     }
@@ -123,6 +125,11 @@ impl ClusterController {
         }
         let node = self.state.node_of_claim(&claim).map(|node| node.name.clone()).unwrap_or_default();
         let removals = vec![Removal { claim: claim.clone(), node, reason: reason.clone() }];
+        let deadline = Some(ctx.now + INTERRUPTION_NOTICE);
+        let removals = self.verify_removals(removals, RemovalReason::Interrupted, deadline, ctx);
+        if removals.is_empty() {
+            return;
+        }
         if self.is_shadow(ctx) {
             return self.record_shadow_removals(DecisionKind::Interruption, &removals, ctx);
         }
@@ -133,7 +140,7 @@ impl ClusterController {
             machine.interrupted = true;
         }
         let reason = TerminationReason::Decided(reason.clone());
-        self.begin_termination(&claim, reason, Some(ctx.now + INTERRUPTION_NOTICE), ctx);
+        self.begin_termination(&claim, reason, deadline, ctx);
     }
 
     /// Begins the termination of `claim` in any stage. `deadline` is when its pods are deleted

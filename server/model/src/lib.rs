@@ -5,7 +5,8 @@
 //! [`labels`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
-//! [`cron`] (NodePool settings), and [`node_class`] (what a NodeClass sets for its instances).
+//! [`cron`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
+//! and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
 pub mod disruption_policy;
@@ -20,6 +21,7 @@ pub mod plan;
 pub mod pod;
 pub mod pool;
 pub mod quantity;
+pub mod removal;
 pub mod requirements;
 pub mod resources;
 pub mod taints;

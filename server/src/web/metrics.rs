@@ -13,7 +13,7 @@ use agent_session::state::CLOCK_PROBLEM;
 /// Name, help text and value of a gauge.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 25] = [
+const GAUGES: [Gauge; 26] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
@@ -71,6 +71,11 @@ const GAUGES: [Gauge; 25] = [
         "fleetwright_guardrails_removals_waiting",
         "Removals that wait for confirmation, the end of a freeze, a rate limit, or an operator.",
         |c| c.guardrails.waiting_removals.len().to_string(),
+    ),
+    (
+        "fleetwright_removals_failing_check",
+        "Removals that failed the verifier since this replica owns the cluster; their nodes are kept.",
+        |c| c.guardrails.rejected_removals.to_string(),
     ),
     (
         "fleetwright_guardrails_listing_doubted",

@@ -8,7 +8,8 @@
 //! Reading order: `placements` (the host of each pod), `launch` (the possible outcomes of a
 //! launch), `node_fit` (one pod on one node), `capacity`, `ports_and_volumes`, `topology` (rules
 //! between pods, in the order of the plan); then the rules per planned node (`purchase`,
-//! `metadata`) and per pool (`limits`, `opt_in_rules`, `static_pools`).
+//! `metadata`) and per pool (`limits`, `opt_in_rules`, `static_pools`). [`check_removals`] judges the
+//! removal of nodes in the same way (`removals`).
 //!
 //! Chosen interpretations:
 //! - Spread: the global minimum is taken over the domains of future nodes: nodes of the input that
@@ -31,8 +32,11 @@ mod opt_in_rules;
 mod placements;
 mod ports_and_volumes;
 mod purchase;
+mod removals;
 mod static_pools;
 mod topology;
+
+pub use self::removals::{RemovalRule, RemovalViolation, check_removals};
 
 use std::fmt;
 

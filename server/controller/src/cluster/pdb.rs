@@ -26,18 +26,20 @@ impl PodBudgetRecord {
 }
 
 impl ClusterState {
+    /// The PodDisruptionBudgets that select `pod`, by name.
+    pub fn pod_budgets_of(&self, pod: &PodRecord) -> impl Iterator<Item = &PodBudgetRecord> {
+        let of_namespace = (pod.key.namespace.clone(), Text::default());
+        let budgets = self.auxiliary.budgets.range(of_namespace..).map(|(_, budget)| budget);
+        budgets.take_while(|budget| budget.namespace == pod.key.namespace).filter(|budget| budget.selects(&pod.labels))
+    }
+
     /// Why `pod` cannot be evicted from its node at `now`; `None` when it can (Karpenter: PDB limits).
     #[must_use]
     pub fn eviction_blocker(&self, pod: &PodRecord, now: Timestamp) -> Option<String> {
         if pod.blocks_disruption(now) {
             return Some(format!("pod {} has karpenter.sh/do-not-disrupt", pod.key));
         }
-        let of_space = (pod.key.namespace.clone(), Text::default());
-        let budgets = self.auxiliary.budgets.range(of_space..).map(|(_, budget)| budget);
-        let selecting: Vec<&PodBudgetRecord> = budgets
-            .take_while(|budget| budget.namespace == pod.key.namespace)
-            .filter(|budget| budget.selects(&pod.labels))
-            .collect();
+        let selecting: Vec<&PodBudgetRecord> = self.pod_budgets_of(pod).collect();
         match selecting.as_slice() {
             [] => None,
             [one] if one.evicts_unhealthy_always && !pod.ready => None,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::condition_digest::ConditionDigest;
+use model::removal::DoNotDisrupt;
 use model::{
     ClaimName, DisruptionPolicy, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName, ProviderId,
     Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
@@ -32,15 +33,6 @@ pub enum Scheduling {
     Unschedulable,
     /// Reason `SchedulingGated`: it must not be scheduled yet.
     Gated,
-}
-
-/// `karpenter.sh/do-not-disrupt` on a pod.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DoNotDisrupt {
-    /// While it runs.
-    Always,
-    /// For this long from its start; a pod that has not started is protected.
-    For(Millis),
 }
 
 /// A pod.

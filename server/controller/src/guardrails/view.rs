@@ -36,6 +36,9 @@ pub struct GuardrailsView {
     pub failed: usize,
     /// Held removals, ordered by cause and NodeClaim.
     pub waiting_removals: Vec<WaitingRemoval>,
+    /// Removals that the verifier has rejected since this replica owns the cluster: errors of this
+    /// program.
+    pub rejected_removals: usize,
     /// Why the cloud's listings are not trusted, and since when.
     pub untrusted_listing: Option<(Text, Timestamp)>,
 }
@@ -83,6 +86,7 @@ impl GuardrailsView {
             joined,
             failed,
             waiting_removals: cluster_guardrails.waiting_removals.all().map(|held| waiting(cluster, held)).collect(),
+            rejected_removals: cluster_guardrails.rejected_removals,
             untrusted_listing: None,
         }
     }

@@ -10,4 +10,5 @@ mod machines;
 mod node_fit;
 mod opt_in;
 mod placements;
+mod removals;
 mod static_pools;

@@ -1,0 +1,184 @@
+//! What a check of removals is computed from: the nodes to remove, and the facts that its rules
+//! need. [`RemovalPlan`] is what is judged, [`RemovalInput`] the state of the cluster around it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use super::disruption_policy::{Budget, DisruptionReason};
+use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
+
+/// Why a node is removed, in the order of precedence when several reasons apply to a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RemovalReason {
+    /// The cloud reclaims the instance.
+    Interrupted,
+    /// Its conditions match a repair policy.
+    Unhealthy,
+    /// It is older than `expireAfter`.
+    Expired,
+    /// It has only DaemonSet pods.
+    Empty,
+    /// It does not match its NodePool any more.
+    Drifted,
+    /// Its pods fit elsewhere at a lower price.
+    Underutilized,
+}
+
+impl RemovalReason {
+    /// The reason as budgets name it; `None` for a forceful reason, which no budget limits.
+    #[must_use]
+    pub fn disruption_reason(self) -> Option<DisruptionReason> {
+        match self {
+            Self::Interrupted | Self::Unhealthy | Self::Expired => None,
+            Self::Empty => Some(DisruptionReason::Empty),
+            Self::Drifted => Some(DisruptionReason::Drifted),
+            Self::Underutilized => Some(DisruptionReason::Underutilized),
+        }
+    }
+
+    /// Whether the node is removed whatever its pods need: no budget, PodDisruptionBudget or
+    /// do-not-disrupt holds it (Karpenter: interruption, node repair, expiration).
+    #[must_use]
+    pub fn is_forceful(self) -> bool {
+        self.disruption_reason().is_none()
+    }
+}
+
+impl fmt::Display for RemovalReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Interrupted => "Interrupted",
+            Self::Unhealthy => "Unhealthy",
+            Self::Expired => "Expired",
+            Self::Empty => "Empty",
+            Self::Drifted => "Drifted",
+            Self::Underutilized => "Underutilized",
+        })
+    }
+}
+
+/// The removal of one node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeRemoval {
+    /// NodeClaim of the node.
+    pub claim: ClaimName,
+    /// Why it is removed.
+    pub reason: RemovalReason,
+    /// When its pods are deleted regardless of PodDisruptionBudgets and do-not-disrupt
+    /// (`terminationGracePeriod`, or the end of the instance); `None` has no deadline.
+    pub deadline: Option<Timestamp>,
+}
+
+/// Removals that begin together, and where their pods go.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RemovalPlan {
+    /// The removals.
+    pub removals: Vec<NodeRemoval>,
+    /// Evicted pods, and the existing node or replacement that a plan gives to each.
+    pub placements: BTreeMap<PodKey, NodeName>,
+}
+
+/// The facts that a [`RemovalPlan`] is judged by.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RemovalInput {
+    /// When the removals begin.
+    pub now: Timestamp,
+    /// The managed NodePools of the removed nodes.
+    pub pools: Vec<RemovalPool>,
+    /// The removed nodes.
+    pub nodes: Vec<RemovalNode>,
+    /// The PodDisruptionBudgets that select their pods, by `namespace/name`.
+    pub pod_budgets: BTreeMap<Text, PodBudget>,
+    /// For workloads of their pods, by namespace and [`RemovalPod::workload`], the pods on other
+    /// nodes. A workload without an entry has none.
+    pub elsewhere: BTreeMap<(Text, Text), ReplicaCount>,
+    /// Names of nodes that stay and of replacements, as far as placements name them.
+    pub destinations: BTreeSet<NodeName>,
+}
+
+/// A NodePool with removed nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalPool {
+    /// Name.
+    pub name: PoolName,
+    /// `spec.disruption.budgets`.
+    pub budgets: Vec<Budget>,
+    /// Number of initialized nodes.
+    pub total: usize,
+    /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
+    /// the removed nodes of the plan are not counted.
+    pub unavailable: usize,
+}
+
+/// A node to remove, or a NodeClaim without a Node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalNode {
+    /// Name of the NodeClaim.
+    pub claim: ClaimName,
+    /// Name of the Node; empty while there is none.
+    pub node: NodeName,
+    /// This server created the NodeClaim, or it was handed over to this server.
+    pub ours: bool,
+    /// NodePool of the NodeClaim.
+    pub pool: PoolName,
+    /// Stage of its lifecycle.
+    pub stage: NodeStage,
+    /// When the Node was created.
+    pub created: Option<Timestamp>,
+    /// `karpenter.sh/do-not-disrupt` on the Node.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// Its pods that have not ended.
+    pub pods: Vec<RemovalPod>,
+}
+
+/// A pod on a node to remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RemovalPod {
+    /// Namespace and name.
+    pub key: PodKey,
+    /// `Kind/name` of its owner, or `Pod/name`.
+    pub workload: Text,
+    /// It belongs to a DaemonSet, or is the mirror of a static pod: it ends with the node.
+    pub node_bound: bool,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// Condition `Ready` is True.
+    pub ready: bool,
+    /// It tolerates the taint of a drained node, so it is not evicted.
+    pub tolerates_drain: bool,
+    /// `karpenter.sh/do-not-disrupt` on the pod.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// `status.startTime`.
+    pub started: Option<Timestamp>,
+    /// `namespace/name` of each PodDisruptionBudget that selects it.
+    pub pod_budgets: Vec<Text>,
+}
+
+/// `karpenter.sh/do-not-disrupt` on a pod or Node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DoNotDisrupt {
+    /// While it exists.
+    Always,
+    /// For this long from the start of the pod, or the creation of the Node. A pod that has not
+    /// started is protected.
+    For(Millis),
+}
+
+/// Status of a PodDisruptionBudget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PodBudget {
+    /// `status.disruptionsAllowed`.
+    pub allowed: usize,
+    /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless
+    /// of the budget.
+    pub evicts_unhealthy_always: bool,
+}
+
+/// Pods of a workload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReplicaCount {
+    /// Number of pods that have not ended and are not terminating.
+    pub pods: usize,
+    /// Number of these that are ready, on nodes that stay.
+    pub ready: usize,
+}

@@ -1,0 +1,47 @@
+//! The rules of removals: an independent check that nodes may be removed together.
+//!
+//! [`check_removals`] judges a [`RemovalPlan`] as [`check`](crate::check) judges a plan, before it
+//! is recorded. It receives the reason and the deadline of each removal, and not the method that
+//! chose the node; it shares no code with the disruption methods of the controller. That the pods
+//! of a plan fit their new nodes is judged by [`check`](crate::check) with the plan that places
+//! them.
+//!
+//! Reading order: `violation` (the rules), `membership` (which nodes may be removed at all),
+//! `budgets` (per NodePool), `eviction` (do-not-disrupt and PodDisruptionBudgets), `rescheduling`
+//! (what becomes of the pods).
+//!
+//! Chosen interpretations:
+//! - Removals are judged in the order of precedence of their reasons, all together: a violation
+//!   names the removal that breaks the rule after those before it, so the others satisfy every rule
+//!   without it.
+//! - A forceful reason is exempt from all rules except that the node exists, is of this server and
+//!   is removed once. Its removals count for the others.
+//! - `Drifted` with a deadline ignores what protects pods (Karpenter: eventual disruption, where
+//!   `terminationGracePeriod` is set), and not what protects the Node.
+//! - DaemonSet pods hold no node by a PodDisruptionBudget: they end with it.
+
+mod budgets;
+mod eviction;
+mod membership;
+mod rescheduling;
+mod violation;
+
+pub use violation::{RemovalRule, RemovalViolation};
+
+use model::removal::{RemovalInput, RemovalPlan};
+use violation::RemovalFindings;
+
+/// All violations of `plan`, by rule and in the order of its removals; empty for a valid plan.
+/// Accepts any plan, however broken: a removal of an unknown node is reported and excluded from the
+/// other rules.
+#[must_use]
+pub fn check_removals(input: &RemovalInput, plan: &RemovalPlan) -> Vec<RemovalViolation> {
+    let mut findings = RemovalFindings::default();
+    let removals = membership::collect(input, plan, &mut findings);
+    budgets::check(input, &removals, &mut findings);
+    eviction::check_do_not_disrupt(input, &removals, &mut findings);
+    eviction::check_pod_budgets(input, &removals, &mut findings);
+    rescheduling::check_room(input, plan, &removals, &mut findings);
+    rescheduling::check_last_ready_pods(input, &removals, &mut findings);
+    findings.violations
+}

@@ -1,0 +1,50 @@
+//! Disruption budgets of NodePools.
+
+use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
+use model::removal::{RemovalInput, RemovalPool};
+use model::{NodeStage, Timestamp};
+
+use super::membership::Removed;
+use super::violation::{RemovalFindings, RemovalRule};
+
+/// Every removal of an initialized node uses the budget of its pool, forceful ones too; a voluntary
+/// one must leave no more nodes unavailable than the budgets for its reason allow.
+pub(super) fn check(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
+    for pool in &input.pools {
+        let mut unavailable = pool.unavailable;
+        for removed in removals.iter().filter(|removed| removed.node.pool == pool.name) {
+            let counts = matches!(removed.node.stage, NodeStage::Initialized | NodeStage::Deleting);
+            unavailable += usize::from(counts);
+            let Some(reason) = removed.voluntary_reason() else { continue };
+            let Some(allowed) = allowed_unavailable(pool, reason, input.now) else { continue };
+            if unavailable > allowed {
+                let message = format!(
+                    "with it {unavailable} of {} nodes of NodePool {} are unavailable; its budgets allow {allowed} for \
+                     {}",
+                    pool.total,
+                    pool.name,
+                    reason.as_str()
+                );
+                findings.report(RemovalRule::Budget, removed.node, message);
+            }
+        }
+    }
+}
+
+/// How many nodes of `pool` may be unavailable at once for `reason`: the smallest of its budgets
+/// that apply; `None` when none applies.
+fn allowed_unavailable(pool: &RemovalPool, reason: DisruptionReason, now: Timestamp) -> Option<usize> {
+    pool.budgets.iter().filter_map(|budget| limit(budget, reason, pool.total, now)).min()
+}
+
+fn limit(budget: &Budget, reason: DisruptionReason, total: usize, now: Timestamp) -> Option<usize> {
+    let concerned = budget.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason));
+    let open = budget.window.is_none_or(|window| window.contains(now));
+    match budget.limit {
+        // A budget that cannot be read stops every removal, whatever else it says.
+        BudgetLimit::Unreadable => Some(0),
+        _ if !concerned || !open => None,
+        BudgetLimit::Nodes(nodes) => Some(nodes as usize),
+        BudgetLimit::Percent(percent) => Some((total * percent as usize).div_ceil(100)),
+    }
+}
