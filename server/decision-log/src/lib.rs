@@ -63,8 +63,8 @@ const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
 /// Writer of the decision log, for all clusters of a process.
 #[derive(Debug, Default)]
 pub struct DecisionLog {
-    /// Segment writer of each cluster. Locked across a store write, so that events of one cluster
-    /// stay ordered.
+    /// Segment writer of each cluster. Locked across a store write, so that an event builds on the
+    /// one that was written last.
     writers: Mutex<BTreeMap<ClusterName, Arc<futures::lock::Mutex<SegmentWriter>>>>,
     /// Hashes of catalogues.
     cache: CatalogueCache,

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_defaults_of_the_keys_equal_those_of_the_engine() {
+    fn the_defaults_of_the_keys_equal_those_of_the_controller() {
         let resolved = resolve(&Layers::default()).unwrap();
         assert_eq!(format!("{resolved:?}"), format!("{:?}", GuardrailSettings::default()));
     }
