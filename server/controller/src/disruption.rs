@@ -1,10 +1,123 @@
-//! Selection of nodes to remove.
+//! Disruption: which machines are removed, why, and when.
 //!
-//! Functions here read the observed state and select machines; the controller records the decision,
-//! checks it again when it is durable, and executes it.
+//! A [method](methods) selects machines from a view of the cluster. Graceful methods (emptiness)
+//! run in passes, at most one in an interval and none while a plan may need the nodes that they
+//! would remove; budgets, guardrails and a second selection before the drain hold their removals
+//! back. A forceful method (interruption) runs when its cause is known and waits for nothing.
+//! Everything after the selection is the same for all methods.
 //!
-//! Reading order: [`empty`] (nodes without pods other than DaemonSet pods).
+//! Reading order: [`methods`] (the interface and the registry) with [`methods::emptiness`] and
+//! [`methods::interruption`], [`candidates`] (nodes that may be removed), [`budgets`],
+//! [`Disruption`] (passes), [`queue`] (decisions that are not durable yet), [`execution`] (check,
+//! record, launch, drain), [`removal_check`] (what the verifier judges removals by).
 
-pub mod empty;
+mod budgets;
+mod candidates;
+mod execution;
+pub(crate) mod methods;
+mod queue;
+mod removal_check;
 
-pub use empty::{EmptyNodes, empty_nodes};
+pub use methods::emptiness::EMPTY;
+pub use methods::interruption::INTERRUPTION;
+pub(crate) use queue::DecisionQueue;
+
+use std::collections::BTreeMap;
+
+use crate::Removal;
+use methods::{DisruptionView, Method, Selection};
+use model::{Millis, PoolName, Timestamp};
+
+/// When the graceful methods of one cluster run.
+#[derive(Debug, Default)]
+pub(crate) struct Disruption {
+    /// When the next pass is due.
+    next_pass: Option<Timestamp>,
+    /// When the last pass ran.
+    last_pass: Option<Timestamp>,
+    /// Whether anything changed since the last pass.
+    changed_since_pass: bool,
+}
+
+/// Removals that a method proposes.
+#[derive(Debug)]
+pub(crate) struct Proposal {
+    pub method: &'static dyn Method,
+    pub removals: Vec<Removal>,
+}
+
+/// What a pass found.
+#[derive(Debug, Default)]
+pub(crate) struct Pass {
+    /// A proposal for each graceful method, with or without removals.
+    pub proposals: Vec<Proposal>,
+    /// Number of machines that budgets hold back, by NodePool.
+    pub held_by_budget: BTreeMap<PoolName, usize>,
+}
+
+impl Disruption {
+    /// Records that the cluster changed, so that a pass runs after the interval.
+    pub fn mark_changed(&mut self) {
+        self.changed_since_pass = true;
+    }
+
+    /// Has the next pass run now, whenever the last one was.
+    pub fn schedule_now(&mut self) {
+        self.changed_since_pass = true;
+        self.last_pass = None;
+    }
+
+    /// Has a pass run at `at`, unless one is due earlier.
+    pub fn schedule_at(&mut self, at: Timestamp) {
+        self.next_pass = Some(self.next_pass.map_or(at, |pass| pass.min(at)));
+    }
+
+    /// Postpones the pass that is due: until then it is unknown which nodes are needed.
+    pub fn postpone(&mut self, until: Timestamp) {
+        self.next_pass = Some(until);
+    }
+
+    /// When the next pass is due without another change.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.next_pass
+    }
+
+    /// Schedules a pass for the changes since the last one; returns whether a pass is due.
+    pub fn is_due(&mut self, interval: Millis, now: Timestamp) -> bool {
+        if self.changed_since_pass {
+            self.schedule_at(self.last_pass.map_or(now, |last| (last + interval).max(now)));
+        }
+        self.next_pass.is_some_and(|pass| pass <= now)
+    }
+
+    /// Runs the graceful methods, and schedules the next pass for what they wait for.
+    pub fn reconcile(&mut self, view: &DisruptionView<'_>, interval: Millis) -> Pass {
+        let mut view = view.clone();
+        let mut pass = Pass::default();
+        let mut next_checks = Vec::new();
+        for method in methods::graceful() {
+            let Selection { removals, next_check, held_by_budget } = method.select(&view);
+            // A budget's time window opens without an event.
+            let soon = (!held_by_budget.is_empty()).then(|| view.now + interval);
+            next_checks.extend([next_check, soon].into_iter().flatten());
+            for (pool, held) in held_by_budget {
+                *pass.held_by_budget.entry(pool).or_default() += held;
+            }
+            view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
+            pass.proposals.push(Proposal { method, removals });
+        }
+        self.changed_since_pass = false;
+        self.last_pass = Some(view.now);
+        self.next_pass = next_checks.into_iter().min();
+        pass
+    }
+
+    /// Runs the forceful methods.
+    pub fn reconcile_forceful(view: &DisruptionView<'_>) -> Vec<Proposal> {
+        let proposals = methods::forceful().map(|method| Proposal { method, removals: method.select(view).removals });
+        proposals.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@ use super::status::{EventOrder, StatusOrder};
 use super::{DecidedLaunch, DecisionId, DecisionInput, Finding, PlanRequest};
 use crate::cluster::LaunchedFacts;
 use model::plan::Reason;
+use model::removal::RemovalReason;
 use model::{
     ClaimName, ClusterName, Labels, LaunchOrder, MicroUsd, Millis, NodeName, PodKey, PoolName, ProviderId,
     Requirements, Resources, Taint, Text, Timestamp,
@@ -285,18 +286,53 @@ pub struct ClaimOrder {
     pub termination_grace_period: Option<Millis>,
 }
 
-/// Purpose of a decision.
+/// Why a decision was made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum DecisionKind {
-    /// Launches for pending pods.
+pub enum DecisionReason {
+    /// Pods are pending, or a NodePool has fewer nodes than its replicas.
     Provision,
-    /// Removal of empty nodes.
-    Empty,
-    /// The cloud reclaims an instance.
-    Interruption,
+    /// A disruption method removes nodes.
+    Disruption(MethodReason),
 }
 
-/// A decision as it is recorded.
+impl DecisionReason {
+    /// The kind of the decision in the decision log, the API and the dashboard.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provision => "provision",
+            Self::Disruption(reason) => reason.kind,
+        }
+    }
+
+    /// Whether neither budgets nor guardrails hold the decision back.
+    #[must_use]
+    pub fn is_forceful(self) -> bool {
+        matches!(self, Self::Disruption(reason) if reason.is_forceful())
+    }
+}
+
+/// Why a disruption method removes nodes, and how its decisions are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MethodReason {
+    /// Kind of its decisions in the decision log, the API and the dashboard.
+    pub kind: &'static str,
+    /// Why the nodes are removed, in summaries of its decisions.
+    pub summary: &'static str,
+    /// What the verifier judges its removals by. Budgets and guardrails do not hold a forceful
+    /// reason back (Karpenter: graceful and forceful methods).
+    pub removal: RemovalReason,
+}
+
+impl MethodReason {
+    /// Whether neither budgets nor guardrails hold its removals back.
+    #[must_use]
+    pub fn is_forceful(self) -> bool {
+        self.removal.is_forceful()
+    }
+}
+
+/// A decision as it is recorded: machines to launch, to remove, or to replace by others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
     /// Unique and increasing within one controller.
@@ -308,18 +344,18 @@ pub struct Decision {
     /// When it was due: the end of its batch window or wait. The time from `due` to `at` was spent
     /// in queues and planning.
     pub due: Timestamp,
-    /// Its purpose.
-    pub kind: DecisionKind,
+    /// Why it was made.
+    pub reason: DecisionReason,
     /// It is recorded only, in shadow mode.
     pub shadow: bool,
     /// Version of the cluster state that it was made from.
     pub state_version: u64,
     /// Machines to launch.
-    pub machines: Vec<PlannedMachine>,
+    pub launches: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
     /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
-    pub placed: Vec<(PodKey, NodeName)>,
+    pub assignments: Vec<(PodKey, NodeName)>,
     /// Pods without a node.
     pub unplaced: Vec<UnplacedPod>,
     /// Price per hour of the machines to launch.
@@ -332,6 +368,37 @@ pub struct Decision {
     pub notes: Vec<String>,
     /// Input of its plan, to be recorded with it; `None` for decisions without a plan.
     pub basis: Option<Arc<DecisionInput>>,
+}
+
+impl Decision {
+    /// A decision made and due at `at` that changes nothing.
+    #[must_use]
+    pub fn new(
+        id: DecisionId,
+        cluster: ClusterName,
+        reason: DecisionReason,
+        state_version: u64,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            cluster,
+            at,
+            due: at,
+            reason,
+            shadow: false,
+            state_version,
+            launches: Vec::new(),
+            removals: Vec::new(),
+            assignments: Vec::new(),
+            unplaced: Vec::new(),
+            new_cost: MicroUsd(0),
+            lower_bound: MicroUsd(0),
+            would: Vec::new(),
+            notes: Vec::new(),
+            basis: None,
+        }
+    }
 }
 
 /// A machine of a decision.

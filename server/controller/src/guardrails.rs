@@ -83,7 +83,7 @@ use std::collections::BTreeMap;
 
 use super::Effect;
 use circuit_breaker::CircuitBreaker;
-use freeze::Freezes;
+pub(crate) use freeze::Freezes;
 use launch_backoff::LaunchBackoff;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClusterName, PoolName, Timestamp};

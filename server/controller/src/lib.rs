@@ -1,26 +1,22 @@
 //! The controller: a single-threaded state machine that turns [`Event`]s into [`Effect`]s.
 //!
 //! [`RegionController::handle`] is the only entry point. It updates the observed state
-//! ([`crate::cluster`]), decides when a plan is due ([`batch`]), requests it ([`planning`]) and
-//! turns the answer into effects. The caller executes the effects and reports the results as
-//! further events. The controller never calls the planner itself, so the plan of one cluster does
-//! not delay events of another. The order of a launch is fixed: record the decision, create the
+//! ([`crate::cluster`]), decides when a plan is due, requests it (`provisioning`) and turns the
+//! answer into effects. The caller executes the effects and reports the results as further events.
+//! The controller never calls the planner itself, so the plan of one cluster does not delay events
+//! of another. The order of a launch is fixed: record the decision, create the
 //! NodeClaim in the cluster, launch the instance. An event may trigger planning; it never restricts
 //! what planning considers.
 //!
-//! Reading order: [`event`] and [`effect`] (the interface), `route` (dispatch of events), [`batch`]
-//! (batch window of pending pods), [`planning`] (plan requests and answers), `provision` and
-//! [`order`] (from a plan to NodeClaims), [`decision_input`] (input of a plan, for replay),
-//! [`machine`] and `lifecycle` (NodeClaim lifecycle), `nomination` (pod nominations and the
-//! registration gate), [`disruption`] (which nodes may be removed), `termination` (empty nodes,
-//! interruptions), `removal_check` (the verifier's check of removals), `external_autoscalers` (other
-//! autoscalers), [`guardrails`] (safety limits), [`recovery`] (takeover from a previous owner),
-//! [`gc`] (garbage collection), `instance_inspection` (instances that a listing lacks), `orphans`
-//! (instances whose NodeClaim was removed), [`unavailable_offerings`] (insufficient capacity),
+//! Reading order: [`event`] and [`effect`] (the interface), `route` (dispatch of events),
+//! `provisioning` (pending pods, plans) and [`order`] (from a plan to NodeClaims),
+//! [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims, recovery,
+//! garbage collection), `nomination` (pod nominations and the registration gate), [`disruption`]
+//! (empty nodes, interruptions, the verifier's check of removals), `external_autoscalers` (other
+//! autoscalers), [`guardrails`] (safety limits), [`unavailable_offerings`] (insufficient capacity),
 //! [`status`] and `status_reporter` (conditions and events), [`view`] (read model for users),
 //! [`executor`] (effects in flight).
 
-pub mod batch;
 pub mod cluster;
 mod cluster_controller;
 mod conditions;
@@ -30,35 +26,27 @@ pub mod effect;
 pub mod event;
 pub mod executor;
 mod external_autoscalers;
-pub mod gc;
 pub mod guardrails;
-mod instance_inspection;
-mod lifecycle;
-pub mod machine;
+mod nodeclaim;
 mod nomination;
 pub mod order;
-mod orphans;
-pub mod planning;
-mod provision;
-pub mod recovery;
-mod removal_check;
+mod provisioning;
 mod route;
 pub mod status;
 mod status_reporter;
-mod termination;
 pub mod unavailable_offerings;
 pub mod view;
 
 pub use decision_input::DecisionInput;
 pub use effect::{
-    ClaimOrder, Decision, DecisionKind, Effect, Instruction, InstructionId, PlannedMachine, PodNomination, Removal,
-    UnplacedPod,
+    ClaimOrder, Decision, DecisionReason, Effect, Instruction, InstructionId, MethodReason, PlannedMachine,
+    PodNomination, Removal, UnplacedPod,
 };
 pub use event::{Event, Inspection, Launched};
-pub use gc::{ListedInstance, Listing};
-pub use machine::{LaunchedInstance, Stage};
-pub use planning::{PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
-pub use recovery::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
+pub use nodeclaim::{
+    DecidedLaunch, Finding, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind,
+};
+pub use provisioning::{PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
 
@@ -68,7 +56,7 @@ use crate::cluster::ClusterState;
 use cluster_controller::{ClusterController, Context};
 use guardrails::{DisabledGuards, GuardrailSettings, Guardrails};
 use model::input::{PlanningInput, Policy};
-use model::{ClusterName, LaunchFailure, LaunchOption, LaunchOrder, Millis, Timestamp};
+use model::{ClusterName, LaunchOption, LaunchOrder, Millis, Timestamp};
 use unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 
 /// Number of a decision, unique and increasing within one controller.
@@ -406,7 +394,7 @@ fn cluster_of(event: &Event, clusters: &BTreeMap<ClusterName, ClusterController>
         Event::Planned(answer) => Some(answer.request.cluster.clone()),
         Event::Recorded { decision } => clusters
             .values()
-            .find(|controller| controller.unrecorded_decisions.contains_key(decision))
+            .find(|controller| controller.decisions.contains(*decision))
             .map(|controller| controller.cluster.clone()),
         Event::Tick
         | Event::FreezesChanged { .. }

@@ -15,30 +15,42 @@
 //!   are not nominated. They need no nomination either: they use the capacity that the nominated
 //!   pods leave, and the constraint itself spreads them over the domains as planned.
 
+//!
+//! [`Nominator`] owns both. It reads a [`NominationView`], writes only itself, and returns the
+//! nominations as instructions or parts of them.
+
+mod nominator;
 mod registration_gate;
 mod retries;
 
-pub(super) use registration_gate::RegistrationGate;
-pub(super) use retries::NominationRetries;
+pub(super) use nominator::Nominator;
 
 use super::PodNomination;
-use super::cluster_controller::ClusterController;
-use crate::cluster::{PodRecord, Target};
+use super::nodeclaim::NodeClaims;
+use crate::cluster::{ClusterState, PodRecord, Target};
 use model::labels::HOSTNAME;
 use model::pod::SpreadConstraint;
 use model::taints::first_untolerated;
-use model::{ClaimName, Taint};
+use model::{ClaimName, Taint, Timestamp};
 
-impl ClusterController {
+/// What the nominator reads.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct NominationView<'v> {
+    pub state: &'v ClusterState,
+    pub claims: &'v NodeClaims,
+    pub now: Timestamp,
+}
+
+impl<'v> NominationView<'v> {
     /// Pods assigned to the machine of `claim` that still need a node and can be nominated. Pods
     /// that do not tolerate its startup taints are nominated once those are removed.
-    pub fn nominations(&self, claim: &ClaimName) -> Vec<PodNomination> {
+    fn nominations(&self, claim: &ClaimName) -> Vec<PodNomination> {
         let pods = self.assigned_pods(claim);
         self.nominable(claim, &pods).map(nomination).collect()
     }
 
     /// Pods assigned to the machine of `claim` that still need a node.
-    fn assigned_pods(&self, claim: &ClaimName) -> Vec<&PodRecord> {
+    fn assigned_pods(&self, claim: &ClaimName) -> Vec<&'v PodRecord> {
         let target = Target::Claim(claim.clone());
         let pods = self.state.assignments.pods_on(&target).filter_map(|key| self.state.pod(key));
         pods.filter(|pod| needs_node(pod)).collect()

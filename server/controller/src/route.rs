@@ -1,10 +1,10 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
+use super::Event;
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
-use super::{Event, machine::Stage};
 use crate::cluster::{Object, Observation};
-use model::{PodKey, Timestamp};
+use model::Timestamp;
 
 impl ClusterController {
     /// Updates the state of the cluster; decisions follow in [`ClusterController::advance`].
@@ -66,7 +66,7 @@ impl ClusterController {
             }
         }
         self.status_reporter.mark_dirty();
-        self.changed_since_pass = true;
+        self.disruption.mark_changed();
     }
 
     fn apply_accepted(&mut self, observation: Observation, ctx: &mut Context<'_>) {
@@ -79,21 +79,15 @@ impl ClusterController {
             _ => None,
         };
         let is_pod = pod.is_some();
-        let opened = matches!(&observation, Observation::Upsert(object) if self.becomes_schedulable(object));
         let structural = !is_pod
             && matches!(&observation, Observation::Upsert(object)
             if matches!(object.as_ref(), Object::Pool(_) | Object::Daemon(_) | Object::Autoscaler(_)));
         let whole = matches!(observation, Observation::Snapshot(_));
-        if let Observation::Upsert(object) = &observation
-            && let Object::Pod(pod) = object.as_ref()
-        {
-            self.observe_nomination(pod, now);
+        if let Observation::Upsert(object) = &observation {
+            self.nominator.observe_change(object, &self.state, now);
         }
         // The state is updated first: adoption, recovery and the batch window read it.
         self.apply_observation(observation, now);
-        if opened {
-            self.nomination_retries.schedule(now);
-        }
         if !is_pod {
             self.adopt_claims(now);
         }
@@ -102,11 +96,11 @@ impl ClusterController {
         }
         match pod {
             Some(key) => {
-                self.add_pending_pod(&key, now);
-                self.schedule_lost_nomination(&key, now);
+                self.provisioner.add_pending_pod(&key, &self.state, now);
+                self.nominator.schedule_lost_nomination(&key, &self.state, now);
             }
-            None if whole => self.add_all_pending_pods(now),
-            None if structural => self.window.extend(now),
+            None if whole => self.provisioner.add_all_pending_pods(&self.state, now),
+            None if structural => self.provisioner.replan_for_changed_objects(now),
             None => {}
         }
         if whole {
@@ -115,35 +109,23 @@ impl ClusterController {
         }
     }
 
-    fn add_pending_pod(&mut self, key: &PodKey, now: Timestamp) {
-        if let Some(pod) = self.state.pod(key).filter(|pod| self.state.is_demand(pod, now)) {
-            self.window.add_pod(&pod.uid, now);
-        }
-    }
-
-    fn add_all_pending_pods(&mut self, now: Timestamp) {
-        for pod in self.state.demand(now) {
-            self.window.add_pod(&pod.uid, now);
-        }
-        self.window.extend(now);
-    }
-
     /// Takes every step that the time and the state permit.
     pub fn advance(&mut self, ctx: &mut Context<'_>) {
         self.expire_assignments(ctx);
-        self.plan_released_pods(ctx);
+        self.provisioner.plan_released_pods(&self.state, ctx.now);
+        self.nominator.forget_removed(&self.claims);
         self.request_resync(ctx);
         if self.guardrails.quarantine.is_none() && !self.is_shadow(ctx) {
             self.advance_machines(ctx);
-            self.retry_nominations(ctx);
+            if self.is_ready() {
+                let (nominator, view) = self.nominator_and_view(ctx.now);
+                for nominations in nominator.retry_nominations(&view) {
+                    self.instruct(nominations, ctx);
+                }
+            }
         }
         self.request_plan_if_due(ctx);
-        if self.changed_since_pass {
-            let earliest =
-                self.last_pass.map_or(ctx.now, |last| (last + ctx.settings.disruption_pass_interval).max(ctx.now));
-            self.next_pass = Some(self.next_pass.map_or(earliest, |pass| pass.min(earliest)));
-        }
-        self.remove_empty_nodes(ctx);
+        self.reconcile_disruption(ctx);
         self.persist_counts(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
@@ -151,33 +133,21 @@ impl ClusterController {
 
     fn next_wakeup_at(&self, ctx: &Context<'_>) -> Option<Timestamp> {
         let settings = ctx.settings;
-        let plan = self.next_plan_at(ctx);
         let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
-        let decisions = [plan, self.next_pass, report].into_iter().flatten().filter(|_| self.is_ready());
-        let machines = self.machines.values().filter_map(|machine| {
-            let again =
-                (machine.pending_instruction.is_none() && machine.not_before > ctx.now).then_some(machine.not_before);
-            let limit = match machine.stage {
-                Stage::Launching if machine.termination_reason.is_none() => {
-                    Some(machine.since + settings.launch_timeout)
-                }
-                Stage::Launched => Some(machine.since + settings.registration_timeout).filter(|limit| *limit > ctx.now),
-                _ => None,
-            };
-            let opens = self.registration_gate.get(&machine.claim).copied();
-            let asks = machine.retry_cloud_at;
-            let again = again.filter(|_| machine.stage != Stage::Initialized);
-            [again, limit, opens, asks].into_iter().flatten().min()
-        });
+        let decisions = [self.disruption.next_wakeup(), report].into_iter().flatten().filter(|_| self.is_ready());
+        let machines = self
+            .claims
+            .iter()
+            .filter_map(|machine| machine.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now));
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
         let held = self.guardrails.quarantine.is_some() || self.is_shadow(ctx);
-        let nominations = self.nomination_retries.next.filter(|_| self.is_ready());
+        let nominations = self.nominator.next_wakeup(self.is_ready());
         let machines = machines.chain(nominations).chain(self.guardrails.waiting_removals.recheck_at).filter(|_| !held);
         let lapses = [
             self.next_resync(),
             self.next_counts_write(ctx),
             self.state.assignments.next_expiry(),
-            self.next_hold_expiry,
+            self.provisioner.next_wakeup(self.is_ready(), settings, ctx.now),
         ]
         .into_iter()
         .flatten();

@@ -17,9 +17,9 @@ mod zones;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cluster_controller::{ClusterController, Context};
-use super::machine::Stage;
 use super::status::{ObjectRef, StatusOrder, StatusPatch};
 use super::{DecisionId, Effect, Instruction, InstructionId};
+use crate::nodeclaim::StageKind;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 pub(super) use events::{EventRecorder, drain_blocked_message};
@@ -60,7 +60,7 @@ pub(super) struct StatusReporter {
     full_pass_dirty: bool,
     last_full_pass: Option<Timestamp>,
     /// Stages of machines for which Events were recorded.
-    reported_stages: BTreeMap<ClaimName, Stage>,
+    reported_stages: BTreeMap<ClaimName, StageKind>,
     /// The last decision for which Events were recorded.
     last_reported_decision: Option<DecisionId>,
     /// Disruption reasons of machines with a voluntary removal.

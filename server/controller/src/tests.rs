@@ -6,7 +6,7 @@ use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, p
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, ClusterName, Labels, MicroUsd, Millis, Resources, Taint, Timestamp};
+use model::{CapacityType, ClusterName, Labels, LaunchFailure, MicroUsd, Millis, Resources, Taint, Timestamp};
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is available.
 pub(super) fn one_machine(input: &PlanningInput) -> PlanOutcome {
@@ -121,14 +121,14 @@ fn a_pod_is_planned_when_its_window_closes_and_not_before() {
     assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(3_000)));
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(2_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [key("a")]);
+    assert_eq!(decided(&effects)[0].launches[0].pods, [key("a")]);
 }
 
 #[test]
 fn recorded_then_created_then_launched() {
     let mut controller = controller();
     let decision = decision_for_a(&mut controller);
-    let claim = &decision.machines[0].claim.name;
+    let claim = &decision.launches[0].claim.name;
     let effects = recorded(&mut controller, &decision, 4_000);
     assert!(orders(&effects).is_empty());
     let sent = instructions(&effects);
@@ -155,7 +155,7 @@ fn a_decision_whose_pool_changes_while_it_is_recorded_is_planned_again() {
     observe(&mut controller, 3_500, Observation::upsert(Object::Pool(changed)));
     assert!(instructions(&recorded(&mut controller, &decision, 4_000)).is_empty());
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(5_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [key("a")]);
+    assert_eq!(decided(&effects)[0].launches[0].pods, [key("a")]);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     see_pod(&mut controller, 6_000, pod("a", 500));
     see_pod(&mut controller, 6_000, pod("b", 500));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
-    assert_eq!(decided(&effects)[0].machines[0].pods, [key("b")]);
+    assert_eq!(decided(&effects)[0].launches[0].pods, [key("b")]);
 }
 
 #[test]
@@ -176,14 +176,14 @@ fn an_unavailable_offering_is_not_planned_for_three_minutes() {
     let effects = controller.handle(no_capacity(&order), Timestamp::from_millis(6_000));
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
-    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    assert_eq!(decided(&effects)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.4");
     // Insufficient capacity at 6 s, so available again at 186 s.
     see_pod(&mut controller, 184_000, pod("b", 1));
     let before = controller.handle(Event::Tick, Timestamp::from_millis(185_000));
-    assert_eq!(decided(&before)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    assert_eq!(decided(&before)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.4");
     see_pod(&mut controller, 186_000, pod("c", 1));
     let after = controller.handle(Event::Tick, Timestamp::from_millis(187_000));
-    assert_eq!(decided(&after)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.2");
+    assert_eq!(decided(&after)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.2");
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn options_that_failed_before_the_launch_succeeded_are_unavailable() {
     controller.handle(launched(&order, "t.4", &["t.2"]), Timestamp::from_millis(6_000));
     see_pod(&mut controller, 7_000, pod("b", 1));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(8_000));
-    assert_eq!(decided(&effects)[0].machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    assert_eq!(decided(&effects)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
 
 /// The Node of the machine for `a`, as its kubelet creates it.
@@ -357,7 +357,8 @@ fn an_empty_node_is_drained_terminated_and_deleted_in_this_order() {
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(29_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(30_000));
     let decision = decided(&effects)[0].clone();
-    assert_eq!((decision.kind, decision.removals[0].claim.as_ref()), (DecisionKind::Empty, "m0"));
+    let reason = DecisionReason::Disruption(disruption::EMPTY);
+    assert_eq!((decision.reason, decision.removals[0].claim.as_ref()), (reason, "m0"));
     let effects = recorded(&mut controller, &decision, 30_100);
     let sent = instructions(&effects);
     assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { deadline: None, .. })]), "{sent:?}");
@@ -396,9 +397,9 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
         "{sent:?}"
     );
     let decision = decided(&effects)[0];
-    assert_eq!(decision.machines[0].pods, [key("a")]);
+    assert_eq!(decision.launches[0].pods, [key("a")]);
     // The offering of the interrupted instance, a t.2 on spot, is excluded.
-    assert_eq!(decision.machines[0].launch.options[0].instance_type.as_ref(), "t.4");
+    assert_eq!(decision.launches[0].launch.options[0].instance_type.as_ref(), "t.4");
 }
 
 #[test]

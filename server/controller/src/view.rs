@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::Decision;
 use super::guardrails::GuardrailsView;
-use super::machine::{LaunchedInstance, Stage};
 use crate::cluster::{ProblemRecord, Target};
+use crate::nodeclaim::{LaunchedInstance, StageKind};
 use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
 
 /// Maximum number of assigned pods in a view.
@@ -101,8 +101,8 @@ pub struct MachineView {
     pub node: Option<NodeName>,
     /// NodePool of the NodeClaim.
     pub pool: PoolName,
-    /// Stage of its lifecycle.
-    pub stage: Stage,
+    /// StageKind of its lifecycle.
+    pub stage: StageKind,
     /// When it entered the stage.
     pub since: Timestamp,
     /// The launched instance.

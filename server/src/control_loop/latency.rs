@@ -59,7 +59,7 @@ impl LatencyTracker {
                     command: Command { effect: Effect::RecordDecision(decision), .. },
                     ..
                 }) if !decision.shadow => {
-                    let claims = decision.machines.iter().map(|machine| &machine.claim.name);
+                    let claims = decision.launches.iter().map(|machine| &machine.claim.name);
                     self.record_decided(&decision.cluster, claims, decision.due, now);
                 }
                 Output::Instruct { cluster, instruction, .. } => {

@@ -1,6 +1,6 @@
 //! Rows of decisions and launches.
 
-use controller::{DecidedLaunch, Decision, DecisionKind, PlannedMachine};
+use controller::{DecidedLaunch, Decision, PlannedMachine};
 use model::{LaunchOrder, Text};
 
 use crate::views;
@@ -14,23 +14,15 @@ pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -
     let row = DecisionRow {
         number: decision.id.0,
         decided_at_ms: decision.at.as_millis(),
-        kind: kind(decision.kind).to_owned(),
+        kind: decision.reason.as_str().to_owned(),
         summary: views::summary(decision),
         report: reasons.join("\n"),
         replay: None,
     };
     Entry {
         decision: row,
-        intents: decision.machines.iter().map(|machine| intent(decision, machine, &terms)).collect(),
+        intents: decision.launches.iter().map(|machine| intent(decision, machine, &terms)).collect(),
         ..Entry::default()
-    }
-}
-
-fn kind(kind: DecisionKind) -> &'static str {
-    match kind {
-        DecisionKind::Provision => "provision",
-        DecisionKind::Empty => "empty",
-        DecisionKind::Interruption => "interruption",
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
-use controller::{Event, Planner, Settings, Stage};
+use controller::{Event, Planner, Settings, StageKind};
 use model::resources::{CPU, MEMORY, PODS};
 use model::{Millis, PodShape, Resources};
 
@@ -161,7 +161,7 @@ impl Fixture {
     async fn orders_within(&mut self, cluster: &str, timeout: Duration) -> bool {
         let ordered = self.views.wait_for(|fleet| {
             let view = fleet.clusters.get(cluster);
-            view.is_some_and(|view| view.machines.iter().any(|machine| machine.stage == Stage::Creating))
+            view.is_some_and(|view| view.machines.iter().any(|machine| machine.stage == StageKind::Creating))
         });
         tokio::time::timeout(timeout, ordered).await.is_ok()
     }

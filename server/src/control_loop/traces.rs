@@ -51,7 +51,7 @@ impl Traces {
     pub(super) fn span_for(&mut self, call: &Call, now: Timestamp) -> Span {
         let Call::RunCommand { command, .. } = call else { return Span::none() };
         match &command.effect {
-            Effect::RecordDecision(decision) if !decision.machines.is_empty() => self.begin_decision(decision, now),
+            Effect::RecordDecision(decision) if !decision.launches.is_empty() => self.begin_decision(decision, now),
             Effect::Launch(order) => self.launch(command.id, order),
             Effect::Relaunch(decided) => self.launch(command.id, &decided.machine.launch),
             Effect::CloseLaunch { cluster, claim } => {
@@ -87,7 +87,7 @@ impl Traces {
     /// Begins the trace of a decision with the first try of its record.
     fn begin_decision(&mut self, decision: &Decision, now: Timestamp) -> Span {
         self.claims.retain(|_, traced| now.duration_since(traced.since) < GIVE_UP_AFTER);
-        let claims = decision.machines.iter().map(|machine| (decision.cluster.clone(), machine.claim.name.clone()));
+        let claims = decision.launches.iter().map(|machine| (decision.cluster.clone(), machine.claim.name.clone()));
         let known = claims.clone().find_map(|claim| Some(self.claims.get(&claim)?.decision.clone()));
         let trace = known.unwrap_or_else(|| begin_trace(decision));
         let span = info_span!("record", otel.kind = "client", cluster = %decision.cluster, decision = decision.id.0);
@@ -150,7 +150,7 @@ fn begin_trace(decision: &Decision) -> Context {
     let attributes = [
         KeyValue::new("cluster", decision.cluster.to_string()),
         KeyValue::new("decision", i64::try_from(decision.id.0).unwrap_or(i64::MAX)),
-        KeyValue::new("machines", i64::try_from(decision.machines.len()).unwrap_or(i64::MAX)),
+        KeyValue::new("machines", i64::try_from(decision.launches.len()).unwrap_or(i64::MAX)),
         KeyValue::new("usd_per_hour", decision.new_cost.to_string()),
     ];
     let builder = tracer().span_builder("decision").with_start_time(moment(opened)).with_attributes(attributes);

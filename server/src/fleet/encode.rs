@@ -1,11 +1,11 @@
 //! Encodes views as messages. Long lists are truncated; the result does not influence decisions.
 
+use controller::StageKind;
 use controller::cluster::Target;
 use controller::guardrails::view::WaitingRemoval;
 use controller::guardrails::{GuardrailsView, Mode};
-use controller::machine::Stage;
 use controller::view::{ClusterView, MachineView};
-use controller::{Decision, DecisionKind, UnplacedPod};
+use controller::{Decision, DecisionReason, UnplacedPod};
 use fleetwright_proto::v1;
 use model::plan::Reason;
 use model::{PodKey, PoolName, Text};
@@ -112,13 +112,13 @@ fn node_view(machine: &MachineView) -> v1::NodeView {
     }
 }
 
-fn stage(stage: Stage) -> v1::NodeStage {
+fn stage(stage: StageKind) -> v1::NodeStage {
     match stage {
-        Stage::Planned | Stage::Creating | Stage::Launching => v1::NodeStage::Launching,
-        Stage::Launched => v1::NodeStage::Booting,
-        Stage::Registered => v1::NodeStage::Registered,
-        Stage::Initialized => v1::NodeStage::Ready,
-        Stage::Draining | Stage::Terminating | Stage::Deleting => v1::NodeStage::Deleting,
+        StageKind::Planned | StageKind::Creating | StageKind::Launching => v1::NodeStage::Launching,
+        StageKind::Launched => v1::NodeStage::Booting,
+        StageKind::Registered => v1::NodeStage::Registered,
+        StageKind::Initialized => v1::NodeStage::Ready,
+        StageKind::Draining | StageKind::Terminating | StageKind::Deleting => v1::NodeStage::Deleting,
     }
 }
 
@@ -140,7 +140,7 @@ fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
 
 /// Pods that the latest planning left unschedulable, then pods assigned to a node.
 fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
-    let looked = cluster.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
+    let looked = cluster.decisions.iter().find(|decision| decision.reason == DecisionReason::Provision);
     let unplaced = looked.map_or(&[][..], |decision| &decision.unplaced).iter();
     let unplaced = unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod);
     unplaced.chain(cluster.assumed.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
@@ -173,11 +173,11 @@ fn reason(reason: &Reason) -> v1::Reason {
 }
 
 fn decision_message(decision: &Decision) -> v1::Decision {
-    let kind = match decision.kind {
-        DecisionKind::Provision => v1::DecisionKind::Provision,
-        DecisionKind::Empty | DecisionKind::Interruption => v1::DecisionKind::Disrupt,
+    let kind = match decision.reason {
+        DecisionReason::Provision => v1::DecisionKind::Provision,
+        DecisionReason::Disruption(_) => v1::DecisionKind::Disrupt,
     };
-    let launched = decision.machines.iter().map(|machine| v1::Reason {
+    let launched = decision.launches.iter().map(|machine| v1::Reason {
         pool: machine.launch.pool.to_string(),
         code: "Launch".to_owned(),
         message: machine.reason.to_string(),

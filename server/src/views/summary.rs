@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use controller::{Decision, DecisionKind, UnplacedPod};
+use controller::{Decision, DecisionReason, UnplacedPod};
 use model::plan::Reason;
 
 /// Summary of what was decided.
@@ -11,11 +11,11 @@ pub(crate) fn summary(decision: &Decision) -> String {
         return in_shadow(decision);
     }
     let mut parts = Vec::new();
-    if !decision.machines.is_empty() {
+    if !decision.launches.is_empty() {
         parts.push(launched(decision));
     }
-    if !decision.placed.is_empty() {
-        parts.push(format!("assign {} to existing or launched capacity", count(decision.placed.len(), "pod")));
+    if !decision.assignments.is_empty() {
+        parts.push(format!("assign {} to existing or launched capacity", count(decision.assignments.len(), "pod")));
     }
     if !decision.removals.is_empty() {
         parts.push(removed(decision));
@@ -40,20 +40,20 @@ fn in_shadow(decision: &Decision) -> String {
 
 fn launched(decision: &Decision) -> String {
     let mut types: BTreeMap<&str, usize> = BTreeMap::new();
-    for machine in &decision.machines {
+    for machine in &decision.launches {
         let first = machine.launch.options.first().map_or("?", |option| option.instance_type.as_ref());
         *types.entry(first).or_default() += 1;
     }
     let types: Vec<String> =
         types.iter().map(|(name, n)| if *n == 1 { (*name).to_owned() } else { format!("{n} × {name}") }).collect();
-    let pods: usize = decision.machines.iter().map(|machine| machine.pods.len()).sum();
+    let pods: usize = decision.launches.iter().map(|machine| machine.pods.len()).sum();
     format!("launch {} for {} at ${} an hour", types.join(", "), count(pods, "pod"), decision.new_cost)
 }
 
 fn removed(decision: &Decision) -> String {
-    let why = match decision.kind {
-        DecisionKind::Interruption => "reclaimed by the cloud",
-        DecisionKind::Empty | DecisionKind::Provision => "not needed",
+    let why = match decision.reason {
+        DecisionReason::Disruption(reason) => reason.summary,
+        DecisionReason::Provision => "not needed",
     };
     let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
     match decision.removals.len() {
@@ -69,7 +69,7 @@ fn count(number: usize, noun: &str) -> String {
 
 /// Reasons of the decision, a line for each launch, removal and unschedulable pod.
 pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
-    let machines = decision.machines.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
+    let machines = decision.launches.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
     let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
     let would = decision.would.iter().chain(decision.notes.iter().filter(|_| decision.shadow)).cloned();
     machines.chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))

@@ -1,8 +1,8 @@
 //! JSON of the dashboard.
 
+use controller::Decision;
 use controller::guardrails::GuardrailsView;
 use controller::view::{ClusterView, MachineView};
-use controller::{Decision, DecisionKind};
 use model::MicroUsd;
 use serde::Serialize;
 
@@ -196,11 +196,7 @@ fn decision_entry(decision: &Decision) -> DecisionJson<'_> {
         cluster: &decision.cluster,
         id: decision.id.0,
         at_ms: decision.at.as_millis(),
-        kind: match decision.kind {
-            DecisionKind::Provision => "provision",
-            DecisionKind::Empty => "empty",
-            DecisionKind::Interruption => "interruption",
-        },
+        kind: decision.reason.as_str(),
         summary: summary(decision),
         reasons: reasons(decision).take(DETAILS_SHOWN).collect(),
         // In shadow mode the notes are part of the reasons.

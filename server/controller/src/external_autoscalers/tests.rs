@@ -2,6 +2,8 @@ use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, p
 use crate::cluster::{
     AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
 };
+use crate::disruption::methods::emptiness::Emptiness;
+use crate::disruption::methods::{DisruptionView, Method};
 use crate::testing::SynchronousController;
 use crate::{Effect, Event, PlanError, PlanOutcome, Settings};
 use model::input::PlanningInput;
@@ -178,10 +180,8 @@ fn a_pod_nominated_by_others_uses_capacity_of_its_node_and_keeps_it() {
     crate::cluster::testing::observe(&mut state, 0, [Object::Pod(nominated.clone())]);
     let input = state.planning_input(&model::input::Policy::default(), Timestamp::from_millis(0));
     assert_eq!((input.pods.len(), input.nodes[0].pods.len()), (0, 1));
-    let removals =
-        crate::disruption::empty_nodes(&state, &std::collections::BTreeSet::new(), Timestamp::from_millis(60_000))
-            .removals;
-    assert!(removals.is_empty());
+    let view = DisruptionView::of(&state, Timestamp::from_millis(60_000));
+    assert!(Emptiness.select(&view).removals.is_empty());
     // Its nominated node is deleted: it is planned like any other.
     let elsewhere = PodRecord { nominated: Some(text("n-m9")), ..nominated };
     crate::cluster::testing::observe(&mut state, 1, [Object::Pod(elsewhere), Object::Pod(bound_to("m0", pod("b", 1)))]);

@@ -9,7 +9,7 @@ use crate::{PlannedMachine, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
-use model::{ClaimName, MicroUsd, PodKey, PoolName, Text, Timestamp};
+use model::{ClaimName, MicroUsd, PodKey, Text, Timestamp};
 
 impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
@@ -77,7 +77,7 @@ impl ClusterController {
     fn schedule_retry(&mut self, held: &Hold, ctx: &Context<'_>) {
         let Some(until) = held.until else { return };
         let again = until.max(ctx.now + ctx.settings.retry_delay);
-        self.retry_at = Some(self.retry_at.map_or(again, |retry| retry.min(again)));
+        self.provisioner.schedule_retry(again);
     }
 
     /// Counts decided launches.
@@ -96,30 +96,25 @@ impl ClusterController {
     /// another process may have launched them, and its fleet counters contain them.
     pub fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
         let window = ctx.settings.guardrails.launches.window;
-        for machine in self.machines.values().filter(|m| m.decision.is_none() && m.since == ctx.now) {
-            let created = self.state.claim(&machine.claim).and_then(|claim| claim.created);
-            let known = ctx.guardrails.launches.contains(&self.cluster, &machine.claim);
+        for machine in self.claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
+            let created = self.state.claim(machine.name()).and_then(|claim| claim.created);
+            let known = ctx.guardrails.launches.contains(&self.cluster, machine.name());
             let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
             if let Some(at) = created.filter(recent) {
-                let price = machine.instance.as_ref().map_or(MicroUsd(0), |instance| instance.price);
-                ctx.guardrails.launches.restore(&self.cluster, &machine.claim, price, at);
+                let price = machine.instance().as_ref().map_or(MicroUsd(0), |instance| instance.price);
+                ctx.guardrails.launches.restore(&self.cluster, machine.name(), price, at);
             }
         }
     }
 
     /// Counts a launched machine for each of its pods that is not bound yet.
     pub fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
-        let Some(planned) = self.machines.get(claim).and_then(|machine| machine.planned.as_ref()) else { return };
+        let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
         for key in &planned.pods {
             if let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) {
                 self.guardrails.launch_backoff.record(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, ctx.now);
             }
         }
-    }
-
-    /// Whether a decided launch from `pool` may still begin.
-    pub fn may_launch(&self, pool: &PoolName, ctx: &Context<'_>) -> bool {
-        self.guardrails.quarantine.is_none() && ctx.guardrails.freezes.for_pool(&self.cluster, pool).is_none()
     }
 
     /// Whether a decided removal may still begin.
@@ -132,7 +127,7 @@ impl ClusterController {
 
     /// The freeze that covers the NodePool of `claim`.
     pub(crate) fn freeze_of<'c>(&self, claim: &ClaimName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
-        let pool = self.machines.get(claim).map(|machine| &machine.pool);
+        let pool = self.claims.get(claim).map(|machine| machine.pool());
         let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
         ctx.guardrails.freezes.for_pool(&self.cluster, pool)
     }
@@ -161,7 +156,7 @@ impl ClusterController {
         let frozen = frozen.map(|freeze| Hold { reason: HoldReason::Frozen(freeze), until: None });
         let held = held.map(Hold::from).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
-            self.next_pass = Some(self.next_pass.map_or(until, |pass| pass.min(until)));
+            self.disruption.schedule_at(until);
         }
         self.guardrails.held_removals = held;
         removals
@@ -176,7 +171,7 @@ impl ClusterController {
     }
 
     pub(crate) fn price_of(&self, claim: &ClaimName) -> MicroUsd {
-        let instance = self.machines.get(claim).and_then(|machine| machine.instance.as_ref());
+        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
         instance.map_or(MicroUsd(0), |instance| instance.price)
     }
 
@@ -190,15 +185,14 @@ impl ClusterController {
 
     /// Number of machines that are not marked for removal.
     pub fn remaining(&self) -> usize {
-        let staying = self.machines.values().filter(|machine| machine.termination_reason.is_none()).count();
-        staying.saturating_sub(self.unrecorded_decisions.values().map(|decision| decision.removals.len()).sum())
+        let staying = self.claims.iter().filter(|machine| machine.termination_reason().is_none()).count();
+        staying.saturating_sub(self.decisions.removals())
     }
 
     /// Schedules planning and a removal pass at once: the limits of the fleet have changed.
     pub fn schedule_now(&mut self, now: Timestamp) {
-        self.changed_since_pass = true;
-        self.last_pass = None;
-        self.window.extend(now);
+        self.disruption.schedule_now();
+        self.provisioner.replan_for_changed_limits(now);
     }
 
     /// View of the NodePools; a frozen one is closed.

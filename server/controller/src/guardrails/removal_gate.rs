@@ -10,7 +10,7 @@ use super::removal::{
 };
 use crate::cluster::{Key, NodeRecord, Observation};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::machine::{LostNode, Machine, Stage, TerminationReason};
+use crate::nodeclaim::{DrainTerms, LostNode, ManagedClaim, StageKind, TerminationReason};
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, MicroUsd, Millis, NodeName, PoolName, Timestamp};
 
@@ -21,10 +21,10 @@ const RECHECK_INTERVAL: Millis = Millis::from_mins(1);
 impl ClusterController {
     /// Facts about the machine of `claim`.
     pub(crate) fn machine_facts(&self, claim: &ClaimName, ctx: &Context<'_>) -> MachineFacts {
-        let Some(machine) = self.machines.get(claim) else {
+        let Some(machine) = self.claims.get(claim) else {
             return MachineFacts { node: NodeState::Never, pods: 0, confirmed: false };
         };
-        let confirmed = machine.removal_confirmed;
+        let confirmed = machine.is_removal_confirmed();
         if let Some(node) = self.node_of(machine) {
             let state = if node.ready { NodeState::Ready } else { NodeState::NotReady };
             return MachineFacts { node: state, pods: self.state.non_daemon_pods_on(&node.name), confirmed };
@@ -53,36 +53,36 @@ impl ClusterController {
 
     /// Whether it is unknown if the machine ever had a Node: it was recovered from a launch row or
     /// a cloud listing, and its NodeClaim is not reported.
-    fn is_unknown(&self, machine: &Machine) -> bool {
-        machine.planned.is_none()
-            && machine.lost_node.is_none()
-            && machine.stage != Stage::Deleting
-            && !machine.provider_id.is_empty()
-            && !self.state.is_claim_observed(&machine.claim)
+    fn is_unknown(&self, machine: &ManagedClaim) -> bool {
+        machine.planned().is_none()
+            && machine.lost_node().is_none()
+            && machine.stage() != StageKind::Deleting
+            && !machine.provider_id().is_empty()
+            && !self.state.is_claim_observed(machine.name())
     }
 
     /// The Node of a launched machine.
-    fn node_of(&self, machine: &Machine) -> Option<&NodeRecord> {
-        let launched = !machine.provider_id.is_empty();
-        launched.then(|| self.state.node_of_machine(&machine.provider_id)).flatten()
+    fn node_of(&self, machine: &ManagedClaim) -> Option<&NodeRecord> {
+        let launched = !machine.provider_id().is_empty();
+        launched.then(|| self.state.node_of_machine(machine.provider_id())).flatten()
     }
 
     /// Number of pods bound to a machine's vanished Node. Without the name of that Node, as after a
     /// restart, the pods of all unreported Nodes count.
-    fn pods_of_vanished_node(&self, machine: &Machine) -> Option<usize> {
-        self.has_vanished(machine).then(|| match &machine.lost_node {
+    fn pods_of_vanished_node(&self, machine: &ManagedClaim) -> Option<usize> {
+        self.has_vanished(machine).then(|| match machine.lost_node() {
             Some(LostNode { name }) => self.state.non_daemon_pods_on(name),
             None => self.state.non_daemon_pods_on_missing_nodes(),
         })
     }
 
     /// Whether a machine's Node existed and is not reported any more.
-    fn has_vanished(&self, machine: &Machine) -> bool {
+    fn has_vanished(&self, machine: &ManagedClaim) -> bool {
         let registered =
-            || self.state.claim(&machine.claim).is_some_and(|claim| claim.condition_digest.is_registered());
-        machine.stage != Stage::Deleting
+            || self.state.claim(machine.name()).is_some_and(|claim| claim.condition_digest.is_registered());
+        machine.stage() != StageKind::Deleting
             && self.node_of(machine).is_none()
-            && (machine.lost_node.is_some() || registered())
+            && (machine.lost_node().is_some() || registered())
     }
 
     /// Whether most Nodes of managed machines have vanished.
@@ -91,8 +91,8 @@ impl ClusterController {
         if rule.percent == 0 {
             return false;
         }
-        let vanished = self.machines.values().filter(|machine| self.has_vanished(machine)).count();
-        let shown = self.machines.values().filter(|machine| self.node_of(machine).is_some()).count();
+        let vanished = self.claims.iter().filter(|machine| self.has_vanished(machine)).count();
+        let shown = self.claims.iter().filter(|machine| self.node_of(machine).is_some()).count();
         vanished > rule.free_machines && vanished * 100 > rule.percent * (vanished + shown)
     }
 
@@ -176,24 +176,23 @@ impl ClusterController {
         let claims: Vec<ClaimName> =
             self.guardrails.waiting_removals.all().map(|(_, claim, _)| claim.clone()).collect();
         for claim in claims {
-            if let Some(machine) = self.machines.get_mut(&claim) {
-                machine.removal_confirmed = true;
-                machine.not_before = machine.not_before.min(now);
+            if let Some(machine) = self.claims.get_mut(&claim) {
+                machine.confirm_removal(now);
             }
         }
         self.gc.confirm_missing();
-        self.changed_since_pass = true;
+        self.disruption.mark_changed();
     }
 
     /// Terminates machines whose NodeClaim or Node is deleted in the cluster, as far as the removal
     /// gate permits.
     pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
         self.guardrails.waiting_removals.recheck_at = None;
-        let machines = &self.machines;
+        let machines = &self.claims;
         let stays =
-            |claim: &&ClaimName| machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_none());
+            |claim: &&ClaimName| machines.get(claim).is_some_and(|machine| machine.termination_reason().is_none());
         let waiting: Vec<ClaimName> = deleted.iter().filter(stays).cloned().collect();
-        let is_claimless = |claim: &ClaimName| self.gc.unclaimed.contains_key(claim);
+        let is_claimless = |claim: &ClaimName| self.gc.unclaimed_since(claim).is_some();
         self.guardrails
             .waiting_removals
             .retain(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
@@ -220,7 +219,7 @@ impl ClusterController {
         for claim in waiting {
             let facts = self.machine_facts(&claim, ctx);
             let counted = facts.node != NodeState::Never;
-            let pool = self.machines.get(&claim).map(|machine| machine.pool.clone()).unwrap_or_default();
+            let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
             let allowance = allowances.get(&pool).copied().unwrap_or(0);
             let allowance =
                 if facts.confirmed && self.has_no_terminations(&pool) { allowance.max(1) } else { allowance };
@@ -248,7 +247,7 @@ impl ClusterController {
                     allowances.insert(pool, allowance.saturating_sub(1));
                     self.count_removal(&claim, ctx);
                 }
-                self.begin_termination(&claim, reason.clone(), None, ctx);
+                self.begin_termination(&claim, reason.clone(), DrainTerms::default(), ctx);
             }
         }
     }
@@ -265,13 +264,13 @@ impl ClusterController {
         let mut all: BTreeSet<ClaimName> = waiting.iter().filter(has_node).cloned().collect();
         // Terminations that a previous process began are still in progress.
         let leaving =
-            |claim: &&ClaimName| self.machines.get(*claim).is_some_and(|machine| machine.termination_reason.is_some());
+            |claim: &&ClaimName| self.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some());
         all.extend(deleted.iter().filter(leaving).cloned());
         let lately: Vec<ClaimName> =
             self.guardrails.waiting_removals.recent_manual(rule.by_hand_window, ctx.now).cloned().collect();
-        let gone = lately.iter().filter(|claim| !self.machines.contains_key(*claim)).count();
+        let gone = lately.iter().filter(|claim| !self.claims.contains(claim)).count();
         all.extend(lately);
-        let machines = self.machines.len() + gone;
+        let machines = self.claims.len() + gone;
         let most = rule.by_hand(machines);
         let window_minutes = rule.by_hand_window.as_mins();
         (all.len() > most).then_some(BulkDeletion { deleted: all.len(), machines, window_minutes, most })
@@ -281,12 +280,12 @@ impl ClusterController {
     /// terminating now. A Node that is not ready counts as unavailable unless it is deleted itself.
     fn allowances(&self, now: Timestamp) -> BTreeMap<PoolName, usize> {
         let mut pools: BTreeMap<PoolName, (usize, usize)> = BTreeMap::new();
-        for machine in self.machines.values() {
-            let (all, gone) = pools.entry(machine.pool.clone()).or_default();
-            let ready = self.state.node_of_claim(&machine.claim).is_none_or(|node| node.ready || node.deleting);
-            let deleted = self.state.claim(&machine.claim).is_some_and(|claim| claim.deleting);
+        for machine in self.claims.iter() {
+            let (all, gone) = pools.entry(machine.pool().clone()).or_default();
+            let ready = self.state.node_of_claim(machine.name()).is_none_or(|node| node.ready || node.deleting);
+            let deleted = self.state.claim(machine.name()).is_some_and(|claim| claim.deleting);
             *all += 1;
-            *gone += usize::from(machine.termination_reason.is_some() || (!ready && !deleted));
+            *gone += usize::from(machine.termination_reason().is_some() || (!ready && !deleted));
         }
         let default = DisruptionPolicy::default();
         let allowance = |pool: &PoolName, all: usize, gone: usize| {
@@ -302,7 +301,7 @@ impl ClusterController {
 
     /// Whether no machine of `pool` is terminating.
     fn has_no_terminations(&self, pool: &PoolName) -> bool {
-        self.machines.values().all(|machine| machine.pool != *pool || machine.termination_reason.is_none())
+        self.claims.iter().all(|machine| machine.pool() != pool || machine.termination_reason().is_none())
     }
 
     /// Limits that apply to removing the machine of `claim` on missing evidence.
@@ -339,9 +338,9 @@ impl ClusterController {
 
     /// Drops the holds of machines that are gone.
     pub(crate) fn drop_stale_holds(&mut self) {
-        let machines = &self.machines;
+        let claims = &self.claims;
         for cause in [HoldCause::ByHand, HoldCause::NodeVanished, HoldCause::Missing, HoldCause::Foreign] {
-            self.guardrails.waiting_removals.retain(cause, |claim| machines.contains_key(claim));
+            self.guardrails.waiting_removals.retain(cause, |claim| claims.contains(claim));
         }
     }
 

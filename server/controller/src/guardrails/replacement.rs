@@ -9,7 +9,7 @@
 
 use super::disabled_guards::Guard;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::machine::Stage;
+use crate::nodeclaim::{ManagedClaim, StageKind};
 use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {
@@ -20,8 +20,8 @@ impl ClusterController {
             return self.drain_node(claim, ctx);
         }
         let until = ctx.now + wait;
-        if let Some(machine) = self.machines.get_mut(claim) {
-            machine.not_before = until;
+        if let Some(machine) = self.claims.get_mut(claim) {
+            machine.postpone(until);
         }
     }
 
@@ -33,8 +33,8 @@ impl ClusterController {
             self.state.assignments.clear_successors();
         }
         if self.state.assignments.expire(ctx.now) {
-            self.window.extend(ctx.now);
-            self.changed_since_pass = true;
+            self.provisioner.replan_displaced_pods(ctx.now);
+            self.disruption.mark_changed();
         }
     }
 
@@ -44,11 +44,7 @@ impl ClusterController {
         if !ctx.disabled_guards.is_enabled(Guard::Replacement) {
             return None;
         }
-        if let Some(plan) = &self.pending_plan {
-            return Some(plan.keeps_nodes_until()).filter(|until| *until > ctx.now);
-        }
-        let plan = self.window.closes_at(ctx.settings.batch_idle, ctx.settings.batch_max)?;
-        (!self.state.demand(ctx.now).is_empty()).then_some(plan)
+        self.provisioner.needs_nodes_until(&self.state, ctx.settings, ctx.now)
     }
 
     fn has_demand_on(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
@@ -58,10 +54,9 @@ impl ClusterController {
 
     /// NodeClaims of machines that wait for a plan of their pods before they are drained.
     pub fn waiting_drains(&self, now: Timestamp) -> Vec<ClaimName> {
-        let waiting = self.machines.values().filter(|machine| {
-            machine.stage == Stage::Draining && machine.pending_instruction.is_none() && machine.not_before > now
-        });
-        waiting.map(|machine| machine.claim.clone()).collect()
+        let waits = |machine: &&ManagedClaim| machine.stage() == StageKind::Draining && machine.waits_for_time(now);
+        let waiting = self.claims.iter().filter(waits);
+        waiting.map(|machine| machine.name().clone()).collect()
     }
 
     /// Begins the drains of `planned` that still wait for their plan.

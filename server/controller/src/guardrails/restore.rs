@@ -66,7 +66,7 @@ impl ClusterController {
         past.sort_by_key(|launch| launch.begun);
         ctx.guardrails.restore_rate_limits(&self.cluster, &past, &ctx.settings.guardrails, ctx.now);
         // A controller that has machines has counted the launches for each pod itself.
-        if self.machines.is_empty() {
+        if self.claims.is_empty() {
             self.guardrails.recent_launches = past;
         }
     }

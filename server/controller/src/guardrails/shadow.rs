@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Mode;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Decision, DecisionId, DecisionInput, DecisionKind, Removal, UnplacedPod};
+use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{MicroUsd, NodeName, PodKey};
@@ -21,7 +21,7 @@ const PODS_NAMED: usize = 5;
 pub(crate) struct ShadowContent {
     would: Vec<String>,
     notes: Vec<String>,
-    placed: Vec<(PodKey, NodeName)>,
+    assignments: Vec<(PodKey, NodeName)>,
     unplaced: Vec<UnplacedPod>,
 }
 
@@ -49,22 +49,22 @@ impl ClusterController {
         let nodes = plan.nodes.iter().chain(&plan.static_nodes);
         let would = nodes.map(|node| would_launch(input, node)).collect();
         let notes = report.notes;
-        let placed: Vec<(PodKey, NodeName)> = (plan.placements.iter())
+        let assignments: Vec<(PodKey, NodeName)> = (plan.placements.iter())
             .map(|(pod, node)| (input.pods[*pod as usize].key(), input.nodes[*node as usize].name.clone()))
             .collect();
         let cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
-        let decision = self.shadow_decision(DecisionKind::Provision, ctx);
-        let decision = Decision { placed, unplaced, new_cost: cost, would, notes, ..decision };
+        let decision = self.shadow_decision(DecisionReason::Provision, ctx);
+        let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
         self.record_if_changed(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
     /// Records what would have been removed.
-    pub fn record_shadow_removals(&mut self, kind: DecisionKind, removals: &[Removal], ctx: &mut Context<'_>) {
+    pub fn record_shadow_removals(&mut self, reason: DecisionReason, removals: &[Removal], ctx: &mut Context<'_>) {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
-        let decision = Decision { would, ..self.shadow_decision(kind, ctx) };
+        let decision = Decision { would, ..self.shadow_decision(reason, ctx) };
         self.record_if_changed(1, decision, ctx);
     }
 
@@ -72,7 +72,7 @@ impl ClusterController {
         let content = ShadowContent {
             would: decision.would.clone(),
             notes: decision.notes.clone(),
-            placed: decision.placed.clone(),
+            assignments: decision.assignments.clone(),
             unplaced: decision.unplaced.clone(),
         };
         if content == ShadowContent::default() || self.guardrails.last_shadow_decisions[about] == content {
@@ -82,25 +82,8 @@ impl ClusterController {
         self.record_decision(decision, ctx);
     }
 
-    fn shadow_decision(&self, kind: DecisionKind, ctx: &mut Context<'_>) -> Decision {
-        Decision {
-            id: DecisionId(ctx.next_id()),
-            cluster: self.cluster.clone(),
-            at: ctx.now,
-            due: ctx.now,
-            kind,
-            shadow: true,
-            state_version: self.state.version(),
-            machines: Vec::new(),
-            removals: Vec::new(),
-            placed: Vec::new(),
-            unplaced: Vec::new(),
-            new_cost: MicroUsd(0),
-            lower_bound: MicroUsd(0),
-            would: Vec::new(),
-            notes: Vec::new(),
-            basis: None,
-        }
+    fn shadow_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
+        Decision { shadow: true, ..self.new_decision(reason, ctx) }
     }
 }
 

@@ -7,9 +7,13 @@ use super::quarantine::{LossEvidence, ObjectCounts, Quarantine, SuspectedLoss, d
 use super::unannounced_deletions;
 use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::termination::OCCUPIED_FOR;
 use crate::{Effect, LaunchState, Listing, Removal};
 use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
+
+/// For this long a Node on which the API server listed pods does not count as empty, unless the
+/// agent observes a pod event there. An agent that misses the pods does so until its watch
+/// restarts, and each attempt costs the API server a list.
+const OCCUPIED_FOR: Millis = Millis::from_mins(10);
 
 impl ClusterController {
     /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
@@ -100,7 +104,7 @@ impl ClusterController {
             Key::Node(node) => self.state.node(node).and_then(|node| self.claim_of_instance(&node.provider_id)),
             _ => None,
         };
-        claim.and_then(|claim| self.machines.get(&claim)).is_some_and(|machine| machine.termination_reason.is_some())
+        claim.and_then(|claim| self.claims.get(&claim)).is_some_and(|machine| machine.termination_reason().is_some())
     }
 
     fn new_quarantine(
@@ -135,13 +139,13 @@ impl ClusterController {
 
     /// NodeClaims of managed machines that run, known here or recovered from launch rows.
     fn running_claims(&self) -> impl Iterator<Item = &ClaimName> {
-        let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
-        known.map(|machine| &machine.claim).chain(self.recovered_running().map(|(claim, _)| claim))
+        let known = self.claims.iter().filter(|m| !m.provider_id().is_empty() && !m.stage().is_terminating());
+        known.map(|machine| machine.name()).chain(self.recovered_running().map(|(claim, _)| claim))
     }
 
     /// NodeClaim and provider id of machines known from launch rows only.
     fn recovered_running(&self) -> impl Iterator<Item = (&ClaimName, &ProviderId)> {
-        let left = self.recovery.launches().iter().filter(|launch| !self.machines.contains_key(&launch.claim));
+        let left = self.recovery.launches().iter().filter(|launch| !self.claims.contains(&launch.claim));
         left.filter_map(|launch| match &launch.state {
             LaunchState::Launched { provider_id } => Some((&launch.claim, provider_id)),
             LaunchState::Open | LaunchState::Failed { .. } => None,
@@ -157,8 +161,8 @@ impl ClusterController {
     /// Node. A recovered machine counts as having had one if its NodeClaim is older than the
     /// registration timeout.
     fn known_running_instances(&self, quarantine: &Quarantine, ctx: &Context<'_>) -> Vec<(ProviderId, bool)> {
-        let known = self.machines.values().filter(|m| !m.provider_id.is_empty() && !m.stage.is_terminating());
-        let known = known.map(|m| (m.provider_id.clone(), self.state.node_of_machine(&m.provider_id).is_some()));
+        let known = self.claims.iter().filter(|m| !m.provider_id().is_empty() && !m.stage().is_terminating());
+        let known = known.map(|m| (m.provider_id().clone(), self.state.node_of_machine(m.provider_id()).is_some()));
         let joined = |claim: &ClaimName| {
             let created = quarantine.reported().claim(claim).and_then(|claim| claim.created);
             created.is_some_and(|at| ctx.now.duration_since(at) >= ctx.settings.registration_timeout)
@@ -207,7 +211,7 @@ impl ClusterController {
             .last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
         // A later pod event proves that the watch of that Node's pods works.
         let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
-        let occupied = self.machines.get(claim).and_then(|machine| machine.occupied_at).filter(unseen);
+        let occupied = self.claims.get(claim).and_then(|machine| machine.occupied_at()).filter(unseen);
         let occupied = occupied.map(|at| at + OCCUPIED_FOR);
         lost.max(occupied).filter(|until| *until > ctx.now)
     }
@@ -221,7 +225,9 @@ impl ClusterController {
             again = again.into_iter().chain(until).min();
             until.is_none()
         });
-        self.next_pass = self.next_pass.into_iter().chain(again).min();
+        if let Some(again) = again {
+            self.disruption.schedule_at(again);
+        }
     }
 
     /// Persists the object counts if they have changed enough.

@@ -24,11 +24,12 @@
 
 use std::collections::BTreeMap;
 
-use super::super::DecisionId;
-use super::super::cluster_controller::ClusterController;
-use super::super::machine::{Machine, Stage};
+use super::NominationView;
+use super::retries::NominationRetries;
+use crate::DecisionId;
 use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{NodeRecord, Target};
+use crate::nodeclaim::{ManagedClaim, NodeClaims, StageKind};
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 /// How long a Node that is not ready is held for the sake of its nominations, counted from its
@@ -51,8 +52,28 @@ const MAX_NOMINATION_WAIT: Millis = Millis::from_secs(15);
 /// never shows one.
 const FIRST_NOMINATION_WAIT: Millis = Millis::from_secs(2);
 
-/// Nodes that are not registered yet, by NodeClaim, and until when at the latest.
-pub type RegistrationGate = BTreeMap<ClaimName, Timestamp>;
+/// Nodes that are held, by NodeClaim, and until when at the latest.
+type HeldNodes = BTreeMap<ClaimName, Timestamp>;
+
+/// Which Nodes are not registered yet, and how far their NodeClaims have come.
+#[derive(Debug, Default)]
+pub(super) struct RegistrationGate {
+    held: HeldNodes,
+    /// Progress by NodeClaim, kept after the registration, because the next Nodes of the decision
+    /// wait for the pods of the first.
+    progress: BTreeMap<ClaimName, RegistrationProgress>,
+}
+
+/// How far a NodeClaim has come.
+#[derive(Debug, Clone, Copy, Default)]
+struct RegistrationProgress {
+    /// When its Node became ready for registration.
+    registrable_since: Option<Timestamp>,
+    /// When the nomination of its pods began, while its Node is not registered.
+    nominating_since: Option<Timestamp>,
+    /// When the registration of its Node was first ordered.
+    ordered_at: Option<Timestamp>,
+}
 
 /// Which pods assigned to a Node can be nominated, in the order in which Nodes are registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -94,26 +115,60 @@ enum RegistrationStep {
 
 type GroupKey = (DecisionId, PoolName);
 
-impl ClusterController {
-    /// Records since when Nodes are registrable, and recomputes which of them are held.
-    pub fn update_registration_gate(&mut self, open_together: Millis, now: Timestamp) {
-        self.registration_gate.clear();
-        if !self.machines.values().any(|machine| self.node_awaiting_registration(machine).is_some()) {
+impl RegistrationGate {
+    /// Whether the Node of `claim` is not registered yet.
+    pub fn holds(&self, claim: &ClaimName) -> bool {
+        self.held.contains_key(claim)
+    }
+
+    /// When the next Node is held no longer, at the latest.
+    pub fn next_release(&self) -> Option<Timestamp> {
+        self.held.values().copied().min()
+    }
+
+    /// Whether the pods of `claim` are being nominated for the registration of its Node.
+    pub fn is_nominating(&self, claim: &ClaimName) -> bool {
+        let progress = self.progress_of(claim);
+        progress.nominating_since.is_some() && progress.ordered_at.is_none()
+    }
+
+    /// Records that the registration of the Node of `claim` is ordered; the first order counts.
+    pub fn record_registration(&mut self, claim: &ClaimName, now: Timestamp) {
+        self.progress.entry(claim.clone()).or_default().ordered_at.get_or_insert(now);
+    }
+
+    /// Forgets NodeClaims that were removed: one of the same name begins anew.
+    pub fn forget_removed(&mut self, claims: &NodeClaims) {
+        self.held.retain(|claim, _| claims.contains(claim));
+        self.progress.retain(|claim, _| claims.contains(claim));
+    }
+
+    /// Records since when Nodes are registrable, and recomputes which of them are held. Schedules
+    /// the nominations of the Nodes that are next.
+    pub fn update(&mut self, retries: &mut NominationRetries, open_together: Millis, view: &NominationView<'_>) {
+        self.held.clear();
+        if !view.claims.iter().any(|claim| view.node_awaiting_registration(claim).is_some()) {
             return;
         }
-        self.record_registrable_nodes(now);
-        let mut registration_gate = self.unready_nodes(now);
+        self.record_registrable_nodes(view);
+        let mut held = self.unready_nodes(view);
         if open_together > Millis::ZERO {
-            for group in self.decision_groups(now).into_values() {
-                registration_gate.extend(self.held_nodes(group, open_together, now));
+            for group in self.decision_groups(retries.last_bound(), view).into_values() {
+                held.extend(self.held_nodes(group, retries, open_together, view));
             }
         }
-        self.registration_gate = registration_gate;
+        self.held = held;
     }
 
     /// Nodes of a group that are held, and until when at the latest.
-    fn held_nodes(&mut self, group: DecisionGroup, open_together: Millis, now: Timestamp) -> RegistrationGate {
-        let step = group.next_step(open_together, now);
+    fn held_nodes(
+        &mut self,
+        group: DecisionGroup,
+        retries: &mut NominationRetries,
+        open_together: Millis,
+        view: &NominationView<'_>,
+    ) -> HeldNodes {
+        let step = group.next_step(open_together, view.now);
         let (next, others): (Vec<_>, Vec<_>) = group.waiting.into_iter().partition(|(share, _)| match step {
             RegistrationStep::Wait(_) => false,
             RegistrationStep::Register(first, _) => *share == first,
@@ -121,10 +176,10 @@ impl ClusterController {
         });
         let next: Vec<ClaimName> = next.into_iter().map(|(_, claim)| claim).collect();
         let (RegistrationStep::Wait(until) | RegistrationStep::Register(_, until)) = step else {
-            return RegistrationGate::new();
+            return HeldNodes::new();
         };
         let nominating = self
-            .wait_for_nominations(&next, now)
+            .wait_for_nominations(&next, retries, view)
             .into_iter()
             .flat_map(|until| next.iter().map(move |claim| (claim.clone(), until)));
         others.into_iter().map(|(_, claim)| (claim, until)).chain(nominating).collect()
@@ -132,28 +187,33 @@ impl ClusterController {
 
     /// Nominates the pods of `claims`, which are next; returns until when their Nodes are held for
     /// it.
-    fn wait_for_nominations(&mut self, claims: &[ClaimName], now: Timestamp) -> Option<Timestamp> {
+    fn wait_for_nominations(
+        &mut self,
+        claims: &[ClaimName],
+        retries: &mut NominationRetries,
+        view: &NominationView<'_>,
+    ) -> Option<Timestamp> {
+        let now = view.now;
         let mut began = now;
         for claim in claims {
-            let Some(machine) = self.machines.get_mut(claim) else { continue };
-            if machine.nominating_since.is_none() {
-                machine.nominating_since = Some(now);
-                self.nomination_retries.schedule_now(now);
+            let progress = self.progress.entry(claim.clone()).or_default();
+            if progress.nominating_since.is_none() {
+                retries.schedule_now(now);
             }
-            began = began.min(machine.nominating_since.unwrap_or(now));
+            began = began.min(*progress.nominating_since.get_or_insert(now));
         }
         let (mut some, mut all) = (false, true);
         for claim in claims {
-            let node = self.state.node_of_claim(claim).map(|node| &node.name);
-            let assigned = self.assigned_pods(claim);
-            for pod in self.nominable(claim, &assigned) {
+            let node = view.state.node_of_claim(claim).map(|node| &node.name);
+            let assigned = view.assigned_pods(claim);
+            for pod in view.nominable(claim, &assigned) {
                 some |= pod.own_nomination.is_some();
                 all &= pod.own_nomination.as_ref() == node;
             }
         }
         let until = match (some, all) {
             (false, true) => return None,
-            (_, true) => self.nomination_retries.last_change.max(began) + STABLE_NOMINATIONS_FOR,
+            (_, true) => retries.last_change().max(began) + STABLE_NOMINATIONS_FOR,
             (true, false) => began + MAX_NOMINATION_WAIT,
             (false, false) => began + FIRST_NOMINATION_WAIT,
         };
@@ -161,72 +221,52 @@ impl ClusterController {
         (until > now).then_some(until)
     }
 
-    /// Records that the registration of the machine of `claim` was ordered.
-    pub fn record_registration(&mut self, claim: &ClaimName, now: Timestamp) {
-        if let Some(machine) = self.machines.get_mut(claim) {
-            machine.registration_ordered_at.get_or_insert(now);
-        }
+    fn progress_of(&self, claim: &ClaimName) -> RegistrationProgress {
+        self.progress.get(claim).copied().unwrap_or_default()
     }
 
-    /// The Node of a machine that has joined and is not registered.
-    fn node_awaiting_registration(&self, machine: &Machine) -> Option<&NodeRecord> {
-        let joining = machine.stage == Stage::Launched && machine.termination_reason.is_none();
-        let node = joining.then(|| self.state.node_of_claim(&machine.claim)).flatten();
-        node.filter(|node| !node.is_registered())
-    }
-
-    fn has_assigned_pods(&self, claim: &ClaimName) -> bool {
-        self.state.assignments.has_pods(&Target::Claim(claim.clone()))
-    }
-
-    fn record_registrable_nodes(&mut self, now: Timestamp) {
-        let joining = self.machines.values().filter(|machine| machine.stage == Stage::Launched);
-        let could = |machine: &Machine| self.node_awaiting_registration(machine).is_some_and(is_registrable);
-        let arrived: Vec<(ClaimName, bool)> = joining.map(|machine| (machine.claim.clone(), could(machine))).collect();
-        for (claim, could) in arrived {
-            if let Some(machine) = self.machines.get_mut(&claim) {
-                machine.registrable_since = if could { machine.registrable_since.or(Some(now)) } else { None };
+    fn record_registrable_nodes(&mut self, view: &NominationView<'_>) {
+        for claim in view.claims.iter().filter(|claim| claim.stage() == StageKind::Launched) {
+            if view.node_awaiting_registration(claim).is_some_and(is_registrable) {
+                self.progress.entry(claim.name().clone()).or_default().registrable_since.get_or_insert(view.now);
+            } else if let Some(progress) = self.progress.get_mut(claim.name()) {
+                progress.registrable_since = None;
             }
         }
     }
 
     /// Nodes that pods could not be bound to yet.
-    fn unready_nodes(&self, now: Timestamp) -> RegistrationGate {
+    fn unready_nodes(&self, view: &NominationView<'_>) -> HeldNodes {
         let unregistered =
-            self.machines.values().filter_map(|machine| Some((machine, self.node_awaiting_registration(machine)?)));
+            view.claims.iter().filter_map(|claim| Some((claim.name(), view.node_awaiting_registration(claim)?)));
         let unready = unregistered
-            .filter(|(machine, _)| machine.registrable_since.is_none() && self.has_assigned_pods(&machine.claim));
-        let until = unready.filter_map(|(machine, node)| Some((machine.claim.clone(), node.created? + MAX_NODE_WAIT)));
-        until.filter(|(_, until)| *until > now).collect()
+            .filter(|(claim, _)| self.progress_of(claim).registrable_since.is_none() && view.has_assigned_pods(claim));
+        let until = unready.filter_map(|(claim, node)| Some((claim.clone(), node.created? + MAX_NODE_WAIT)));
+        until.filter(|(_, until)| *until > view.now).collect()
     }
 
-    fn decision_groups(&self, now: Timestamp) -> BTreeMap<GroupKey, DecisionGroup> {
+    fn decision_groups(&self, last_bound: Timestamp, view: &NominationView<'_>) -> BTreeMap<GroupKey, DecisionGroup> {
         let mut groups: BTreeMap<GroupKey, DecisionGroup> = BTreeMap::new();
-        for machine in self.machines.values().filter(|machine| machine.termination_reason.is_none()) {
-            if let Some(decision) = machine.decision {
-                self.add_to_group(groups.entry((decision, machine.pool.clone())).or_default(), machine, now);
+        for claim in view.claims.iter().filter(|claim| claim.termination_reason().is_none()) {
+            if let Some(decision) = claim.decision() {
+                let group = groups.entry((decision, claim.pool().clone())).or_default();
+                group.add(claim, self.progress_of(claim.name()), last_bound, view);
             }
         }
         groups
     }
+}
 
-    fn add_to_group(&self, group: &mut DecisionGroup, machine: &Machine, now: Timestamp) {
-        match (machine.registration_ordered_at, machine.registrable_since) {
-            (Some(at), _) => {
-                group.began = Some(group.began.map_or(at, |began| began.min(at)));
-                let until = at.max(self.nomination_retries.last_bound) + BINDING_WAIT;
-                let assigned = self.assigned_pods(&machine.claim);
-                if until > now && self.nominable(&machine.claim, &assigned).next().is_some() {
-                    group.binding_until = group.binding_until.max(Some(until));
-                }
-            }
-            (None, Some(at)) if self.has_assigned_pods(&machine.claim) => {
-                group.since = Some(group.since.map_or(at, |since| since.min(at)));
-                group.waiting.push((self.nominable_share(&machine.claim), machine.claim.clone()));
-            }
-            (None, Some(_)) => {}
-            (None, None) => group.awaits_nodes |= machine.stage <= Stage::Launched,
-        }
+impl<'v> NominationView<'v> {
+    /// The Node of a machine that has joined and is not registered.
+    fn node_awaiting_registration(&self, claim: &ManagedClaim) -> Option<&'v NodeRecord> {
+        let joining = claim.stage() == StageKind::Launched && claim.termination_reason().is_none();
+        let node = joining.then(|| self.state.node_of_claim(claim.name())).flatten();
+        node.filter(|node| !node.is_registered())
+    }
+
+    fn has_assigned_pods(&self, claim: &ClaimName) -> bool {
+        self.state.assignments.has_pods(&Target::Claim(claim.clone()))
     }
 
     fn nominable_share(&self, claim: &ClaimName) -> NominableShare {
@@ -240,6 +280,32 @@ impl ClusterController {
 }
 
 impl DecisionGroup {
+    /// Adds a machine that stays. `last_bound` is when an assigned pod was last bound.
+    fn add(
+        &mut self,
+        claim: &ManagedClaim,
+        progress: RegistrationProgress,
+        last_bound: Timestamp,
+        view: &NominationView<'_>,
+    ) {
+        match (progress.ordered_at, progress.registrable_since) {
+            (Some(at), _) => {
+                self.began = Some(self.began.map_or(at, |began| began.min(at)));
+                let until = at.max(last_bound) + BINDING_WAIT;
+                let assigned = view.assigned_pods(claim.name());
+                if until > view.now && view.nominable(claim.name(), &assigned).next().is_some() {
+                    self.binding_until = self.binding_until.max(Some(until));
+                }
+            }
+            (None, Some(at)) if view.has_assigned_pods(claim.name()) => {
+                self.since = Some(self.since.map_or(at, |since| since.min(at)));
+                self.waiting.push((view.nominable_share(claim.name()), claim.name().clone()));
+            }
+            (None, Some(_)) => {}
+            (None, None) => self.awaits_nodes |= claim.stage() <= StageKind::Launched,
+        }
+    }
+
     fn next_step(&self, open_together: Millis, now: Timestamp) -> RegistrationStep {
         let arrival = self.since.map(|since| since + open_together).filter(|_| self.awaits_nodes);
         let end = self.began.unwrap_or(now) + MAX_GROUP_WAIT;
@@ -258,4 +324,43 @@ impl DecisionGroup {
 fn is_registrable(node: &NodeRecord) -> bool {
     let held = |taint| is_ephemeral(taint) && taint.key.as_ref() != UNREGISTERED;
     node.ready && !node.taints.iter().any(held)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing::{claim, text};
+
+    #[test]
+    fn a_claim_of_the_same_name_begins_anew() {
+        let at = Timestamp::from_millis;
+        let (mut gate, mut claims, name) = (RegistrationGate::default(), NodeClaims::default(), text("m0"));
+        claims.insert(ManagedClaim::from_claim(&claim("m0"), None, at(0)));
+        gate.progress.entry(text("m0")).or_default().nominating_since = Some(at(1));
+        assert!(gate.is_nominating(&name));
+        gate.record_registration(&name, at(2));
+        gate.record_registration(&name, at(3));
+        gate.forget_removed(&claims);
+        assert_eq!(gate.progress_of(&name).ordered_at, Some(at(2)), "the first order counts");
+        assert!(!gate.is_nominating(&name));
+        claims.remove(&name);
+        gate.forget_removed(&claims);
+        assert!(gate.progress_of(&name).ordered_at.is_none());
+    }
+
+    #[test]
+    fn nodes_wait_for_late_ones_then_for_bindings_and_never_longer_than_the_maximum() {
+        let at = Timestamp::from_millis;
+        let ten = Millis::from_secs(10);
+        let waiting = || vec![(NominableShare::Some, text("b")), (NominableShare::All, text("a"))];
+        let group = || DecisionGroup { waiting: waiting(), ..DecisionGroup::default() };
+        let late = || DecisionGroup { awaits_nodes: true, since: Some(at(0)), ..group() };
+        assert_eq!(late().next_step(ten, at(9_999)), RegistrationStep::Wait(at(10_000)));
+        let end = at(10_000) + MAX_GROUP_WAIT;
+        assert_eq!(late().next_step(ten, at(10_000)), RegistrationStep::Register(NominableShare::All, end));
+        let begun = |binding_until| DecisionGroup { began: Some(at(0)), binding_until, ..group() };
+        assert_eq!(begun(Some(at(3_000))).next_step(ten, at(1_000)), RegistrationStep::Wait(at(3_000)));
+        assert_eq!(begun(Some(at(60_000))).next_step(ten, at(1_000)), RegistrationStep::Wait(at(0) + MAX_GROUP_WAIT));
+        assert_eq!(begun(None).next_step(ten, at(0) + MAX_GROUP_WAIT), RegistrationStep::RegisterAll);
+    }
 }

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use super::super::Instruction;
-use super::super::cluster_controller::{ClusterController, Context};
-use super::{needs_node, nomination, spread_refuses_nomination};
+use super::registration_gate::RegistrationGate;
+use super::{NominationView, needs_node, nomination, spread_refuses_nomination};
+use crate::Instruction;
 use crate::cluster::planning::UNREGISTERED;
-use crate::cluster::{NodeRecord, Object, PodRecord, Target};
+use crate::cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::taints::first_untolerated;
 use model::{Millis, NodeName, PodKey, Resources, Taint, Timestamp};
 
@@ -26,13 +26,13 @@ const MAX_ATTEMPTS: u32 = 6;
 
 /// Nominations that were made apart from registration.
 #[derive(Debug, Default)]
-pub(in super::super) struct NominationRetries {
+pub(super) struct NominationRetries {
     /// When assignments are checked next.
-    pub next: Option<Timestamp>,
+    next: Option<Timestamp>,
     /// When a pending pod last got or lost one of our nominations.
-    pub last_change: Timestamp,
+    last_change: Timestamp,
     /// When an assigned pod was last bound.
-    pub last_bound: Timestamp,
+    last_bound: Timestamp,
     retries: BTreeMap<PodKey, Retry>,
 }
 
@@ -78,56 +78,50 @@ impl NominationRetries {
         self.schedule_at(not_before);
         self.retries.insert(pod, Retry { target, count: count + 1, not_before });
     }
-}
 
-impl ClusterController {
-    /// Called before an observation of an assigned pod is applied: it may be bound, or have got or
-    /// lost a nomination.
-    pub fn observe_nomination(&mut self, pod: &PodRecord, now: Timestamp) {
-        if self.state.assignments.get(&pod.key).is_none() {
+    /// When assignments are checked next.
+    pub fn next_retry(&self) -> Option<Timestamp> {
+        self.next
+    }
+
+    /// When a pending pod last got or lost one of our nominations.
+    pub fn last_change(&self) -> Timestamp {
+        self.last_change
+    }
+
+    /// When an assigned pod was last bound.
+    pub fn last_bound(&self) -> Timestamp {
+        self.last_bound
+    }
+
+    /// Called before an observation of a pod is applied: if it is assigned, it may be bound, or
+    /// have got or lost a nomination.
+    pub fn observe_pod(&mut self, pod: &PodRecord, state: &ClusterState, now: Timestamp) {
+        if state.assignments.get(&pod.key).is_none() {
             return;
         }
         if pod.node.is_some() {
-            self.nomination_retries.last_bound = now;
-        } else if self.state.pod(&pod.key).is_some_and(|known| known.own_nomination != pod.own_nomination) {
-            self.nomination_retries.last_change = now;
+            self.last_bound = now;
+        } else if state.pod(&pod.key).is_some_and(|known| known.own_nomination != pod.own_nomination) {
+            self.last_change = now;
         }
     }
 
-    /// Called after a pod has changed: schedules a retry if it has lost its nomination.
-    pub fn schedule_lost_nomination(&mut self, key: &PodKey, now: Timestamp) {
-        let unnominated = |pod: &PodRecord| needs_node(pod) && pod.own_nomination.is_none();
-        if self.state.assignments.get(key).is_some() && self.state.pod(key).is_some_and(unnominated) {
-            self.nomination_retries.schedule(now);
-        }
-    }
-
-    /// Whether `object` is a Node that becomes schedulable for more pods, as far as taints and
-    /// readiness show.
-    pub fn becomes_schedulable(&self, object: &Object) -> bool {
-        let Object::Node(node) = object else { return false };
-        let known = self.state.node(&node.name);
-        known.is_some_and(|known| known.taints.len() > node.taints.len() || known.ready != node.ready)
-    }
-
-    /// Nominates every assigned pod that should have a nomination and has none, node by node.
-    pub fn retry_nominations(&mut self, ctx: &mut Context<'_>) {
-        if self.nomination_retries.next.is_none_or(|next| next > ctx.now) || !self.is_ready() {
-            return;
-        }
-        let mut nomination_retries = std::mem::take(&mut self.nomination_retries);
-        nomination_retries.next = None;
-        nomination_retries
-            .retries
-            .retain(|pod, retry| self.state.assignments.get(pod).is_some_and(|to| to.target == retry.target));
+    /// Nominates every assigned pod that should have a nomination and has none, node by node, if
+    /// that is due.
+    pub fn nominate_due(&mut self, gate: &RegistrationGate, view: &NominationView<'_>) -> Vec<Instruction> {
         let mut orders = Vec::new();
-        for (node, pods) in self.pods_assigned_to_open_nodes() {
+        if self.next.is_none_or(|next| next > view.now) {
+            return orders;
+        }
+        self.next = None;
+        let assignments = &view.state.assignments;
+        self.retries.retain(|pod, retry| assignments.get(pod).is_some_and(|to| to.target == retry.target));
+        for (node, pods) in view.pods_assigned_to_open_nodes(gate) {
             let mut nominations = Vec::new();
-            for pod in self.unnominated_pods(&node, &pods) {
-                if let Some(assignment) =
-                    self.state.assignments.get(&pod.key).filter(|_| nomination_retries.allows(&pod.key, ctx.now))
-                {
-                    nomination_retries.record_attempt(pod.key.clone(), assignment.target.clone(), ctx.now);
+            for pod in view.unnominated_pods(&node, &pods) {
+                if let Some(assignment) = assignments.get(&pod.key).filter(|_| self.allows(&pod.key, view.now)) {
+                    self.record_attempt(pod.key.clone(), assignment.target.clone(), view.now);
                     nominations.push(nomination(pod));
                 }
             }
@@ -135,22 +129,21 @@ impl ClusterController {
                 orders.push(Instruction::NominatePods { node, nominations });
             }
         }
-        self.nomination_retries = nomination_retries;
-        for order in orders {
-            self.instruct(order, ctx);
-        }
+        orders
     }
+}
 
+impl<'v> NominationView<'v> {
     /// Pending pods assigned to Nodes that accept them, by Node.
-    fn pods_assigned_to_open_nodes(&self) -> BTreeMap<NodeName, Vec<&PodRecord>> {
-        let mut by_node: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
+    fn pods_assigned_to_open_nodes(&self, gate: &RegistrationGate) -> BTreeMap<NodeName, Vec<&'v PodRecord>> {
+        let mut by_node: BTreeMap<NodeName, Vec<&'v PodRecord>> = BTreeMap::new();
         for (key, assignment) in self.state.assignments.iter() {
             let node = match &assignment.target {
                 Target::Claim(claim) => self.state.node_of_claim(claim),
                 Target::Node(node) => self.state.node(node),
             };
             let pod = self.state.pod(key).filter(|pod| needs_node(pod));
-            if let Some((node, pod)) = node.zip(pod).filter(|(node, pod)| self.is_open(node, pod)) {
+            if let Some((node, pod)) = node.zip(pod).filter(|(node, pod)| self.is_open(node, pod, gate)) {
                 by_node.entry(node.name.clone()).or_default().push(pod);
             }
         }
@@ -158,10 +151,8 @@ impl ClusterController {
     }
 
     /// Whether `pod` could be bound to `node` now, or after the registration that is next.
-    fn is_open(&self, node: &NodeRecord, pod: &PodRecord) -> bool {
-        let machine = self.state.claim_of_node(node).and_then(|claim| self.machines.get(&claim.name));
-        let next = machine
-            .is_some_and(|machine| machine.nominating_since.is_some() && machine.registration_ordered_at.is_none());
+    fn is_open(&self, node: &NodeRecord, pod: &PodRecord, gate: &RegistrationGate) -> bool {
+        let next = self.state.claim_of_node(node).is_some_and(|claim| gate.is_nominating(&claim.name));
         let bars = |taint: &&Taint| !(next && taint.key.as_ref() == UNREGISTERED);
         let taints: Vec<Taint> = node.taints.iter().filter(bars).cloned().collect();
         node.ready

@@ -200,7 +200,7 @@ impl Scenario {
         match instruction {
             Instruction::CreateClaim(order) => {
                 let decision = self.controller.view(&text("c")).unwrap().decisions[0].clone();
-                let machine = decision.machines.iter().find(|machine| machine.claim.name == order.name).unwrap();
+                let machine = decision.launches.iter().find(|machine| machine.claim.name == order.name).unwrap();
                 self.claims.insert(letter(&machine.pods[0].name), order.name);
             }
             Instruction::MarkLaunched { .. } => {}

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::HoldCause;
-use crate::machine::{Stage, TerminationReason};
+use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
 use crate::{Decision, Effect, Instruction, InstructionId};
 use model::{ClaimName, Millis, PodKey, Text, Timestamp};
@@ -70,41 +70,43 @@ impl ClusterController {
     /// Events for stage changes of machines.
     fn machine_events(&mut self) -> Vec<EventOrder> {
         let mut events = Vec::new();
-        if self.status_reporter.reported_stages.len() > self.machines.len() {
-            self.status_reporter.reported_stages.retain(|claim, _| self.machines.contains_key(claim));
+        if self.status_reporter.reported_stages.len() > self.claims.len() {
+            self.status_reporter.reported_stages.retain(|claim, _| self.claims.contains(claim));
         }
-        for machine in self.machines.values() {
-            let known = self.status_reporter.reported_stages.get_mut(&machine.claim);
-            let earlier = known.map(|stage| std::mem::replace(stage, machine.stage));
+        for machine in self.claims.iter() {
+            let known = self.status_reporter.reported_stages.get_mut(machine.name());
+            let earlier = known.map(|stage| std::mem::replace(stage, machine.stage()));
             if earlier.is_none() {
-                self.status_reporter.reported_stages.insert(machine.claim.clone(), machine.stage);
+                self.status_reporter.reported_stages.insert(machine.name().clone(), machine.stage());
             }
             // For a newly discovered machine, the previous process has recorded the earlier stages.
-            let Some(earlier) = earlier.filter(|stage| *stage != machine.stage) else { continue };
-            let claim = ObjectRef::Claim(machine.claim.clone());
+            let Some(earlier) = earlier.filter(|stage| *stage != machine.stage()) else { continue };
+            let claim = ObjectRef::Claim(machine.name().clone());
             let why = machine.termination_message();
-            events.extend(match machine.stage {
-                Stage::Launched => {
-                    Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id)))
+            events.extend(match machine.stage() {
+                StageKind::Launched => {
+                    Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id())))
                 }
-                Stage::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
-                Stage::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
-                Stage::Deleting if machine.termination_reason == Some(TerminationReason::InsufficientCapacity) => {
+                StageKind::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
+                StageKind::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
+                StageKind::Deleting
+                    if machine.termination_reason() == Some(&TerminationReason::InsufficientCapacity) =>
+                {
                     Some(warning(claim, "InsufficientCapacityError", why.to_string()))
                 }
-                _ if machine.stage.is_terminating() && !earlier.is_terminating() => {
+                _ if machine.stage().is_terminating() && !earlier.is_terminating() => {
                     Some(normal(claim, "DisruptionTerminating", format!("the machine is being terminated: {why}")))
                 }
                 _ => None,
             });
         }
-        self.status_reporter.disruption_reasons.retain(|claim, _| self.machines.contains_key(claim));
+        self.status_reporter.disruption_reasons.retain(|claim, _| self.claims.contains(claim));
         events
     }
 
     fn drain_events(&self, now: Timestamp) -> Vec<EventOrder> {
-        let draining = self.machines.values().filter(|machine| machine.stage == Stage::Draining);
-        let nodes = draining.filter_map(|machine| self.state.node_of_claim(&machine.claim));
+        let draining = self.claims.iter().filter(|machine| machine.stage() == StageKind::Draining);
+        let nodes = draining.filter_map(|machine| self.state.node_of_claim(machine.name()));
         let blocked =
             nodes.filter_map(|node| Some((node, drain_blocked_message(&self.state.drain_blockers(&node.name, now))?)));
         blocked.map(|(node, why)| warning(ObjectRef::Node(node.name.clone()), "FailedDraining", why)).collect()
@@ -152,10 +154,9 @@ impl ClusterController {
     /// Events for pods of the decisions since the last pass.
     fn decision_events(&mut self) -> Vec<EventOrder> {
         let since = self.status_reporter.last_reported_decision;
-        let fresh = self.recent_decisions.iter().filter(|decision| since.is_none_or(|since| decision.id > since));
+        let fresh = self.decisions.recent().filter(|decision| since.is_none_or(|since| decision.id > since));
         let events = fresh.flat_map(|decision| self.pod_events(decision)).collect();
-        self.status_reporter.last_reported_decision =
-            self.recent_decisions.front().map(|decision| decision.id).or(since);
+        self.status_reporter.last_reported_decision = self.decisions.last_id().or(since);
         events
     }
 
@@ -165,12 +166,12 @@ impl ClusterController {
             self.pod_event(&unplaced.pod, true, "FailedScheduling", reasons.join("; "))
         });
         let launched = decision
-            .machines
+            .launches
             .iter()
             .flat_map(|machine| machine.pods.iter().map(|pod| (pod, machine.claim.name.as_text())));
-        let placed = decision.placed.iter().map(|(pod, node)| (pod, node.as_text()));
+        let assigned = decision.assignments.iter().map(|(pod, node)| (pod, node.as_text()));
         let nominated = launched
-            .chain(placed)
+            .chain(assigned)
             .filter_map(|(pod, on)| self.pod_event(pod, false, "Nominated", format!("is planned onto {on}")));
         unplaced.chain(nominated).collect()
     }

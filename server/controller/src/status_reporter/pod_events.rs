@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::ClusterController;
-use crate::machine::Stage;
+use crate::nodeclaim::StageKind;
 use crate::status::ObjectRef;
 use model::{ClaimName, Millis, Timestamp};
 
@@ -56,7 +56,7 @@ impl ClusterController {
     pub(super) fn collect_pod_events(&mut self, now: Timestamp) {
         let nodes = self.state.take_pod_events();
         let serves =
-            |claim: &ClaimName| self.machines.get(claim).is_some_and(|machine| machine.stage == Stage::Initialized);
+            |claim: &ClaimName| self.claims.get(claim).is_some_and(|machine| machine.stage() == StageKind::Initialized);
         self.status_reporter.pod_events.waiting.retain(|claim, _| serves(claim));
         for node in nodes.iter().filter_map(|node| self.state.node(node)) {
             let Some(claim) = self.state.claim_of_node(node) else { continue };

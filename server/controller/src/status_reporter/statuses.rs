@@ -7,7 +7,7 @@ use crate::cluster::condition_digest::CONSOLIDATABLE;
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::machine::{Machine, Stage};
+use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
 use model::resources::NODES;
 use model::{ClaimName, NotReady, Resources, Text};
@@ -38,17 +38,17 @@ impl ClusterController {
                 .extend(classes.map(|class| (ObjectRef::Class(class.name.clone()), self.class_content(class, ctx))));
         }
         let (mut up_to_date, mut passed_over) = (Vec::new(), 0);
-        for machine in self.machines.values() {
-            if machine.stage == Stage::Initialized && self.status_reporter.up_to_date.contains(&machine.claim) {
+        for machine in self.claims.iter() {
+            if machine.stage() == StageKind::Initialized && self.status_reporter.up_to_date.contains(machine.name()) {
                 passed_over += 1;
             } else if self.is_up_to_date(machine, ctx) {
-                up_to_date.push(machine.claim.clone());
-            } else if self.state.is_claim_observed(&machine.claim) {
-                contents.insert(ObjectRef::Claim(machine.claim.clone()), self.claim_content(machine, ctx));
+                up_to_date.push(machine.name().clone());
+            } else if self.state.is_claim_observed(machine.name()) {
+                contents.insert(ObjectRef::Claim(machine.name().clone()), self.claim_content(machine, ctx));
             }
         }
         if passed_over < self.status_reporter.up_to_date.len() {
-            let stays = |claim: &ClaimName| self.machines.get(claim).is_some_and(|m| m.stage == Stage::Initialized);
+            let stays = |claim: &ClaimName| self.claims.get(claim).is_some_and(|m| m.stage() == StageKind::Initialized);
             self.status_reporter.up_to_date.retain(stays);
         }
         self.status_reporter.up_to_date.extend(up_to_date);
@@ -124,27 +124,32 @@ impl ClusterController {
 
     /// `None` while an instruction in flight will change the status, and once the NodeClaim is
     /// being removed.
-    fn claim_content(&self, machine: &Machine, ctx: &Context<'_>) -> Option<StatusPatch> {
-        let claim = self.state.claim(&machine.claim)?;
-        let quiet = machine.pending_instruction.is_some() && machine.stage != Stage::Draining;
-        if quiet || matches!(machine.stage, Stage::Planned | Stage::Creating | Stage::Launching | Stage::Deleting) {
+    fn claim_content(&self, machine: &ManagedClaim, ctx: &Context<'_>) -> Option<StatusPatch> {
+        let claim = self.state.claim(machine.name())?;
+        let quiet = machine.has_instruction_in_flight() && machine.stage() != StageKind::Draining;
+        if quiet
+            || matches!(
+                machine.stage(),
+                StageKind::Planned | StageKind::Creating | StageKind::Launching | StageKind::Deleting
+            )
+        {
             return None;
         }
-        let node = self.state.node_of_claim(&machine.claim);
-        let before = self.status_reporter.last_written(&ObjectRef::Claim(machine.claim.clone()));
+        let node = self.state.node_of_claim(machine.name());
+        let before = self.status_reporter.last_written(&ObjectRef::Claim(machine.name().clone()));
         let mut conditions = vec![
             Condition::met("Launched", 0),
             keep_if_true("Registered", before, registered(machine, node)?),
             keep_if_true("Initialized", before, initialized(machine, node, claim)?),
         ];
-        if machine.stage == Stage::Initialized {
+        if machine.stage() == StageKind::Initialized {
             conditions.push(match self.consolidatable(machine, node?, ctx) {
                 (ConditionStatus::True, ..) => Condition::met(CONSOLIDATABLE, 0),
                 (status, reason, message) => Condition::unmet(CONSOLIDATABLE, status, reason, message, 0),
             });
         }
         conditions.extend(leaving(machine, node.is_some()));
-        conditions.extend(self.status_reporter.disruption_reasons.get(&machine.claim).map(|reason| Condition {
+        conditions.extend(self.status_reporter.disruption_reasons.get(machine.name()).map(|reason| Condition {
             reason: Text::from(*reason),
             message: machine.termination_message(),
             ..Condition::met("DisruptionReason", 0)
@@ -156,17 +161,17 @@ impl ClusterController {
 
     /// Whether the status of an initialized machine needs no change; true for most machines in most
     /// passes.
-    fn is_up_to_date(&self, machine: &Machine, ctx: &Context<'_>) -> bool {
-        let changes =
-            machine.stage != Stage::Initialized || self.status_reporter.disruption_reasons.contains_key(&machine.claim);
-        let changes = changes || self.status_reporter.pod_events.is_due(&machine.claim, ctx.now);
-        if changes || machine.pending_instruction.is_some() || !self.state.is_claim_observed(&machine.claim) {
+    fn is_up_to_date(&self, machine: &ManagedClaim, ctx: &Context<'_>) -> bool {
+        let changes = machine.stage() != StageKind::Initialized
+            || self.status_reporter.disruption_reasons.contains_key(machine.name());
+        let changes = changes || self.status_reporter.pod_events.is_due(machine.name(), ctx.now);
+        if changes || machine.has_instruction_in_flight() || !self.state.is_claim_observed(machine.name()) {
             return false;
         }
-        let Some(last) = self.status_reporter.last_successful(&ObjectRef::Claim(machine.claim.clone())) else {
+        let Some(last) = self.status_reporter.last_successful(&ObjectRef::Claim(machine.name().clone())) else {
             return false;
         };
-        let Some(node) = self.state.node_of_claim(&machine.claim) else { return false };
+        let Some(node) = self.state.node_of_claim(machine.name()) else { return false };
         let of = |kind: &str| last.conditions.iter().find(|condition| condition.kind == kind);
         let holds = |kind: &str| of(kind).is_some_and(|condition| condition.status == ConditionStatus::True);
         let (status, reason, _) = self.consolidatable(machine, node, ctx);
@@ -177,8 +182,8 @@ impl ClusterController {
 
     /// Whether a previous process wrote `Consolidatable` and no pod event has happened since the
     /// first accepted snapshot.
-    fn was_consolidatable(&self, machine: &Machine, node: &NodeRecord) -> bool {
-        let standing = self.state.claim(&machine.claim).map(|claim| claim.condition_digest);
+    fn was_consolidatable(&self, machine: &ManagedClaim, node: &NodeRecord) -> bool {
+        let standing = self.state.claim(machine.name()).map(|claim| claim.condition_digest);
         standing.is_some_and(ConditionDigest::is_consolidatable)
             && self.state.last_pod_event(&node.name) == self.state.synced_since()
     }
@@ -196,11 +201,11 @@ impl ClusterController {
     /// Condition status, reason and message.
     fn consolidatable(
         &self,
-        machine: &Machine,
+        machine: &ManagedClaim,
         node: &NodeRecord,
         ctx: &Context<'_>,
     ) -> (ConditionStatus, &'static str, &'static str) {
-        let pool = self.state.pool(&machine.pool).filter(|pool| pool.pool.replicas.is_none());
+        let pool = self.state.pool(machine.pool()).filter(|pool| pool.pool.replicas.is_none());
         let from = pool
             .zip(self.state.last_pod_event(&node.name))
             .and_then(|(pool, since)| pool.disruption.consolidatable_from(since));
@@ -254,11 +259,11 @@ fn keep_if_true(kind: &str, before: Option<&StatusPatch>, now: Condition) -> Con
 }
 
 /// `None` while the agent is about to register the Node.
-fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition> {
+fn registered(machine: &ManagedClaim, node: Option<&NodeRecord>) -> Option<Condition> {
     const KIND: &str = "Registered";
     match node {
         Some(node) if node.is_registered() => Some(Condition::met(KIND, 0)),
-        Some(_) if !machine.stage.is_terminating() => None,
+        Some(_) if !machine.stage().is_terminating() => None,
         Some(_) => Some(Condition::unmet(
             KIND,
             ConditionStatus::Unknown,
@@ -267,7 +272,7 @@ fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition>
             0,
         )),
         None => {
-            let message = format!("no Node has the provider id {}", machine.provider_id);
+            let message = format!("no Node has the provider id {}", machine.provider_id());
             Some(Condition::unmet(KIND, ConditionStatus::Unknown, "NodeNotFound", message, 0))
         }
     }
@@ -275,7 +280,7 @@ fn registered(machine: &Machine, node: Option<&NodeRecord>) -> Option<Condition>
 
 /// `None` while the agent is about to initialize the Node (Karpenter: initialization, in this
 /// order).
-fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord) -> Option<Condition> {
+fn initialized(machine: &ManagedClaim, node: Option<&NodeRecord>, claim: &ClaimRecord) -> Option<Condition> {
     let waits = |reason: &str, message: String| {
         Some(Condition::unmet("Initialized", ConditionStatus::Unknown, reason, message, 0))
     };
@@ -297,21 +302,21 @@ fn initialized(machine: &Machine, node: Option<&NodeRecord>, claim: &ClaimRecord
     let lacking = claim.requests.iter().find(|(name, amount)| *amount != 0 && node.allocatable.get(name) == 0);
     match lacking {
         Some((name, _)) => waits("ResourceNotRegistered", format!("the Node does not report {name} yet")),
-        None if machine.stage.is_terminating() => {
+        None if machine.stage().is_terminating() => {
             waits("Leaving", "the machine is being terminated before initialization".to_owned())
         }
         None => None,
     }
 }
 
-fn leaving(machine: &Machine, has_node: bool) -> Vec<Condition> {
+fn leaving(machine: &ManagedClaim, has_node: bool) -> Vec<Condition> {
     let reason = machine.termination_message();
-    match machine.stage {
-        Stage::Draining => vec![Condition::unmet("Drained", ConditionStatus::Unknown, "Draining", reason, 0)],
-        Stage::Terminating if has_node => {
+    match machine.stage() {
+        StageKind::Draining => vec![Condition::unmet("Drained", ConditionStatus::Unknown, "Draining", reason, 0)],
+        StageKind::Terminating if has_node => {
             vec![Condition::met("Drained", 0), Condition::met("InstanceTerminating", 0)]
         }
-        Stage::Terminating => vec![Condition::met("InstanceTerminating", 0)],
+        StageKind::Terminating => vec![Condition::met("InstanceTerminating", 0)],
         _ => Vec::new(),
     }
 }

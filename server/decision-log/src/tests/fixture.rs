@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use controller::{Decision, DecisionId, DecisionInput, DecisionKind};
+use controller::disruption::EMPTY;
+use controller::{Decision, DecisionId, DecisionInput, DecisionReason};
 use manifests::Source;
 use model::input::PlanningInput;
-use model::{ClusterName, MicroUsd, Timestamp};
+use model::{ClusterName, Timestamp};
 use planning_input::Options;
 
 use crate::{DecisionLog, replay_all};
@@ -50,22 +51,23 @@ impl LoggedCluster {
         arrange(&mut input);
         let planned = planner::plan(&input).unwrap();
         let basis = Arc::new(DecisionInput { opened: None, input, plan: planned.plan, report: planned.report });
-        self.record(&decision(number, DecisionKind::Provision, now, Some(Arc::clone(&basis)))).await?;
+        self.record(&decision(number, DecisionReason::Provision, now, Some(Arc::clone(&basis)))).await?;
         self.made.lock().unwrap().push(LoggedDecision { number, basis });
         Ok(())
     }
 
     /// Logs a decision without a plan.
     pub(super) async fn remove(&self, number: u64) {
-        self.record(&decision(number, DecisionKind::Empty, Timestamp::from_millis(1_000_000), None)).await.unwrap();
+        self.record(&decision(number, DecisionReason::Disruption(EMPTY), Timestamp::from_millis(1_000_000), None))
+            .await
+            .unwrap();
     }
 
     async fn record(&self, decision: &Decision) -> Result<(), StoreError> {
-        let kind = if decision.kind == DecisionKind::Empty { "empty" } else { "provision" };
         let row = DecisionRow {
             number: decision.id.0,
             decided_at_ms: decision.at.as_millis(),
-            kind: kind.to_owned(),
+            kind: decision.reason.as_str().to_owned(),
             ..DecisionRow::default()
         };
         let entry = Entry { decision: row, ..Entry::default() };
@@ -83,25 +85,8 @@ async fn acquire_lease(store: &MemoryStore) -> Lease {
     lease
 }
 
-fn decision(number: u64, kind: DecisionKind, at: Timestamp, basis: Option<Arc<DecisionInput>>) -> Decision {
-    Decision {
-        id: DecisionId(number),
-        cluster: ClusterName::from("blue"),
-        at,
-        due: at,
-        kind,
-        shadow: false,
-        state_version: 0,
-        machines: Vec::new(),
-        removals: Vec::new(),
-        placed: Vec::new(),
-        unplaced: Vec::new(),
-        new_cost: MicroUsd(0),
-        lower_bound: MicroUsd(0),
-        would: Vec::new(),
-        notes: Vec::new(),
-        basis,
-    }
+fn decision(number: u64, reason: DecisionReason, at: Timestamp, basis: Option<Arc<DecisionInput>>) -> Decision {
+    Decision { basis, ..Decision::new(DecisionId(number), ClusterName::from("blue"), reason, 0, at) }
 }
 
 /// Copies the store of `world` with modifications into another store.

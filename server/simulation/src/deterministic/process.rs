@@ -10,7 +10,7 @@ use std::time::Duration;
 use controller::cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
-use controller::{Decision, DecisionKind, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionController};
+use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionController};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
@@ -390,7 +390,7 @@ impl Server {
 
     /// Checks a voluntary decision. After a pause the process cannot have received anything yet.
     fn check_decision(&self, decision: &Decision, events: &EventQueue) {
-        if decision.kind == DecisionKind::Empty && !decision.removals.is_empty() {
+        if !decision.reason.is_forceful() && !decision.removals.is_empty() {
             let mut ledger = events.environment.ledger();
             if self.launches_fail(&ledger.outcomes, &decision.cluster, events.now()) {
                 ledger.removed_despite_failures.insert(decision.cluster.clone());
@@ -398,8 +398,8 @@ impl Server {
                 ledger.removed_despite_remote_failures.insert(decision.cluster.clone());
             }
         }
-        let voluntary = decision.kind != DecisionKind::Interruption;
-        let acts = !decision.machines.is_empty() || !decision.removals.is_empty();
+        let voluntary = !decision.reason.is_forceful();
+        let acts = !decision.launches.is_empty() || !decision.removals.is_empty();
         if voluntary && acts && events.now().duration_since(self.paused_until) > ASK_AGAIN_AFTER {
             events.environment.check_frozen_decision(self.process_id, &decision.cluster, decision.id.0);
         }
@@ -559,7 +559,7 @@ fn region() -> Scope {
 fn summarize(effect: &Effect) -> String {
     match effect {
         Effect::RecordDecision(decision) => {
-            format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.machines.len())
+            format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.launches.len())
         }
         Effect::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
         Effect::Terminate { cluster, claim, provider_id, .. } => {

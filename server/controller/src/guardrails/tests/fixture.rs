@@ -11,7 +11,7 @@ use crate::guardrails::DisabledGuards;
 use crate::guardrails::quarantine::ObjectCounts;
 use crate::testing::SynchronousController;
 use crate::{
-    ClaimOrder, Decision, DecisionKind, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
+    ClaimOrder, Decision, DecisionReason, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
     PlanOutcome, Settings,
 };
 use model::input::PlanningInput;
@@ -338,7 +338,7 @@ impl Fixture {
 
     /// Why the pods of the last decision about pods have no place, by pod.
     pub fn unplaced(&self) -> BTreeMap<PodKey, String> {
-        let last = self.done.decisions.iter().rfind(|decision| decision.kind == DecisionKind::Provision);
+        let last = self.done.decisions.iter().rfind(|decision| decision.reason == DecisionReason::Provision);
         let unplaced = last.map_or(&[][..], |decision| &decision.unplaced);
         unplaced.iter().map(|pod| (pod.pod.clone(), pod.reasons.iter().map(|r| r.message.clone()).collect())).collect()
     }

@@ -1,7 +1,8 @@
 use crate::cluster::Object;
 use crate::cluster::testing::{bound_to, claim, pod, text};
+use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
-use crate::{DecisionKind, Event};
+use crate::{DecisionReason, Event};
 use model::Timestamp;
 
 use super::fixture::{Fixture, snapshot};
@@ -98,7 +99,7 @@ fn interrupted_machines_are_drained_under_a_freeze() {
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
     world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
     world.run_to(60_000);
-    assert!(world.done.decisions.iter().any(|decision| decision.kind == DecisionKind::Interruption));
+    assert!(world.done.decisions.iter().any(|decision| decision.reason == DecisionReason::Disruption(INTERRUPTION)));
     assert_eq!(did(&world), (0, 1));
 }
 

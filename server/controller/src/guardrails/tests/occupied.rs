@@ -2,7 +2,7 @@
 
 use crate::cluster::Object;
 use crate::cluster::testing::{bound_to, claim, pod, text};
-use crate::{Event, Stage};
+use crate::{Event, StageKind};
 
 use super::fixture::Fixture;
 
@@ -26,7 +26,7 @@ fn a_node_with_unreported_pods_stays_initialized_and_is_checked_again_ten_minute
     let mut world = world();
     world.run_to(MINUTE);
     assert!(!world.drained().contains("m0") && world.drained().contains("m1"));
-    assert_eq!(stage(&world, "m0"), Some(Stage::Initialized.as_str().to_owned()));
+    assert_eq!(stage(&world, "m0"), Some(StageKind::Initialized.as_str().to_owned()));
     assert!(
         world.controller.state(&text("c")).is_some_and(|state| !state.is_marked_for_deletion(&text("m0"))),
         "its room counts"

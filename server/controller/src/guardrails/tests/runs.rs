@@ -2,7 +2,7 @@ use crate::cluster::testing::{bound_to, claim, key, node, pod, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
 use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::guardrails::{DisabledGuards, Guard, Mode};
-use crate::{DecisionKind, Event};
+use crate::{DecisionReason, Event};
 use model::{MicroUsd, Millis, Timestamp};
 
 use super::fixture::{Fixture, one_node_per_pod, snapshot};
@@ -366,7 +366,7 @@ fn deletion_by_hand(wait: Millis) -> (i64, i64) {
     world.run_to(10_000);
     world.observe("c", Object::Node(NodeRecord { deleting: true, ..node("m0") }));
     world.run_to(60_000);
-    let planned = world.done.decisions.iter().find(|decision| decision.kind == DecisionKind::Provision);
+    let planned = world.done.decisions.iter().find(|decision| decision.reason == DecisionReason::Provision);
     (
         planned.map_or(-1, |decision| decision.at.as_millis()),
         world.done.drained.first().map_or(-1, |(at, _)| at.as_millis()),
@@ -396,10 +396,10 @@ fn everything_to_do(mode: Mode) -> Fixture {
 fn shadow_mode_records_decisions_once_and_carries_none_out() {
     let mut world = everything_to_do(Mode::Shadow);
     assert_eq!(world.done.acts, 0);
-    let recorded: Vec<(DecisionKind, bool, usize, usize)> = (world.done.decisions.iter())
-        .map(|d| (d.kind, d.shadow, d.machines.len() + d.removals.len(), d.would.len()))
+    let recorded: Vec<(&str, bool, usize, usize)> = (world.done.decisions.iter())
+        .map(|d| (d.reason.as_str(), d.shadow, d.launches.len() + d.removals.len(), d.would.len()))
         .collect();
-    assert_eq!(recorded, [(DecisionKind::Provision, true, 0, 2), (DecisionKind::Empty, true, 0, 6)]);
+    assert_eq!(recorded, [("provision", true, 0, 2), ("empty", true, 0, 6)]);
     let would = "would launch t.2 in z (spot, $0.01 an hour) from NodePool p for default/p0";
     assert_eq!(world.done.decisions[0].would[0], would);
     // The same pods are not recorded again; another one is.

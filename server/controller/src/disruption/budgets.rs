@@ -1,0 +1,74 @@
+//! Disruption budgets of NodePools: how many of the nodes that a method selected may leave now.
+
+use std::collections::BTreeMap;
+
+use super::candidates::{Candidate, Candidates};
+use model::disruption_policy::DisruptionReason;
+use model::{PoolName, Timestamp};
+
+/// Selected candidates, divided by the budgets of their NodePools.
+#[derive(Debug, Default)]
+pub(crate) struct Budgeted<'v> {
+    /// Those that may leave now, by NodePool and Node.
+    pub allowed: Vec<Candidate<'v>>,
+    /// Number of those that budgets hold back, by NodePool.
+    pub held: BTreeMap<PoolName, usize>,
+}
+
+/// Divides `selected`, which a method removes for `reason`, by the budgets of their NodePools.
+pub(crate) fn apply_budgets<'v>(
+    candidates: &Candidates<'v>,
+    selected: &[Candidate<'v>],
+    reason: DisruptionReason,
+    now: Timestamp,
+) -> Budgeted<'v> {
+    let mut by_pool: BTreeMap<&PoolName, Vec<Candidate<'v>>> = BTreeMap::new();
+    for candidate in selected {
+        by_pool.entry(&candidate.pool.pool.name).or_default().push(*candidate);
+    }
+    let mut budgeted = Budgeted::default();
+    for (pool, selected) in by_pool {
+        let nodes = candidates.nodes_of(pool);
+        let policy = selected.first().map(|candidate| &candidate.pool.disruption);
+        let allowed = policy.map_or(0, |policy| policy.allowance(reason, nodes.total, nodes.unavailable, now));
+        let held = selected.len().saturating_sub(allowed);
+        if held > 0 {
+            budgeted.held.insert(pool.clone(), held);
+        }
+        budgeted.allowed.extend(selected.into_iter().take(allowed));
+    }
+    budgeted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing::{initialized_cluster, pool, pool_with};
+    use crate::cluster::{ClusterState, PoolRecord};
+    use crate::disruption::methods::DisruptionView;
+    use model::BudgetLimit;
+
+    /// Nodes allowed and held of three selected ones, the first of which leaves.
+    fn divided(pool: PoolRecord) -> (Vec<String>, usize) {
+        let mut state: ClusterState = initialized_cluster(pool, &["m0", "m1", "m2", "m3"]);
+        state.mark_for_deletion(&"m0".into());
+        let now = Timestamp::from_millis(1_000);
+        let candidates = Candidates::collect(&DisruptionView::of(&state, now));
+        let selected: Vec<Candidate<'_>> = candidates.iter().copied().collect();
+        let Budgeted { allowed, held } = apply_budgets(&candidates, &selected, DisruptionReason::Empty, now);
+        (allowed.iter().map(|candidate| candidate.claim.name.to_string()).collect(), held.values().sum())
+    }
+
+    #[test]
+    fn nodes_that_leave_already_use_up_the_budget() {
+        // Three candidates of four nodes. Half of four are 2, of which m0 uses 1.
+        assert_eq!(divided(pool_with(BudgetLimit::Percent(50))), (vec!["m1".to_owned()], 2));
+        assert_eq!(divided(pool_with(BudgetLimit::Nodes(1))), (Vec::new(), 3));
+        assert_eq!(divided(pool_with(BudgetLimit::Nodes(9))).1, 0);
+    }
+
+    #[test]
+    fn without_budgets_all_may_leave() {
+        assert_eq!(divided(pool()), (["m1", "m2", "m3"].map(str::to_owned).to_vec(), 0));
+    }
+}

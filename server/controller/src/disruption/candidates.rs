@@ -1,0 +1,126 @@
+//! Nodes that a graceful method may remove, and the counts of their NodePools that budgets apply
+//! to.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::methods::DisruptionView;
+use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
+use model::{NodeName, PoolName, Timestamp};
+
+/// An initialized Node of a managed NodePool that is not terminating and that no pod is assigned
+/// to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Candidate<'v> {
+    pub node: &'v NodeRecord,
+    pub claim: &'v ClaimRecord,
+    pub pool: &'v PoolRecord,
+}
+
+impl Candidate<'_> {
+    /// Whether the Node or one of its pods blocks voluntary disruption at `now`.
+    pub fn is_protected(&self, state: &ClusterState, now: Timestamp) -> bool {
+        self.node.do_not_disrupt || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
+    }
+}
+
+/// Initialized Nodes of one NodePool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct PoolNodes {
+    pub total: usize,
+    /// Those that are terminating or not ready: the NodePool's budgets count them as disrupted.
+    pub unavailable: usize,
+}
+
+/// The candidates of a cluster.
+#[derive(Debug, Default)]
+pub(crate) struct Candidates<'v> {
+    /// By name of the Node.
+    candidates: Vec<Candidate<'v>>,
+    pools: BTreeMap<&'v PoolName, PoolNodes>,
+}
+
+impl<'v> Candidates<'v> {
+    /// The candidates in `view`. A node whose removal is decided and not durable counts as
+    /// terminating.
+    pub fn collect(view: &DisruptionView<'v>) -> Self {
+        let state = view.state;
+        let assigned = assigned_nodes(state);
+        let mut found = Self::default();
+        for node in state.nodes().filter(|node| node.is_initialized()) {
+            let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
+            let Some(pool) = state.pool(&claim.pool).filter(|pool| state.unmanaged_reason(pool).is_none()) else {
+                continue;
+            };
+            let terminating = state.is_node_terminating(&node.name) || view.being_removed.contains(&claim.name);
+            let nodes = found.pools.entry(&claim.pool).or_default();
+            nodes.total += 1;
+            nodes.unavailable += usize::from(terminating || !node.ready);
+            if !terminating && !assigned.contains(&node.name) {
+                found.candidates.push(Candidate { node, claim, pool });
+            }
+        }
+        found
+    }
+
+    /// The candidates, by name of the Node.
+    pub fn iter(&self) -> impl Iterator<Item = &Candidate<'v>> {
+        self.candidates.iter()
+    }
+
+    /// Counts of the initialized Nodes of a NodePool.
+    pub(super) fn nodes_of(&self, pool: &PoolName) -> PoolNodes {
+        self.pools.get(pool).copied().unwrap_or_default()
+    }
+}
+
+/// Nodes that a plan assigned pods to, or that kube-scheduler nominated for a pod.
+fn assigned_nodes(state: &ClusterState) -> BTreeSet<NodeName> {
+    let name = |target: &Target| match target {
+        Target::Node(node) => Some(node.clone()),
+        Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
+    };
+    let nominated = state.nominated_pods().filter_map(|pod| state.nominated_node(pod).cloned());
+    state.assignments.targets().filter_map(name).chain(nominated).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::testing::{initialized_cluster, key, node, observe, pod, pool, text};
+    use crate::cluster::{Object, PodRecord};
+    use model::ClaimName;
+
+    fn names<'v>(view: &DisruptionView<'v>) -> Vec<&'v str> {
+        Candidates::collect(view).iter().map(|candidate| candidate.claim.name.as_ref()).collect()
+    }
+
+    fn counts(view: &DisruptionView<'_>) -> (usize, usize) {
+        let nodes = Candidates::collect(view).nodes_of(&text("p"));
+        (nodes.total, nodes.unavailable)
+    }
+
+    #[test]
+    fn assigned_nominated_and_leaving_nodes_are_no_candidates_and_count_for_their_pool() {
+        let mut state = initialized_cluster(pool(), &["m0", "m1", "m2", "m3", "m4"]);
+        state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+        let nominated = PodRecord { nominated: Some(text("n-m1")), ..pod("b", 10) };
+        observe(&mut state, 0, [Object::Pod(nominated)]);
+        state.mark_for_deletion(&text("m2"));
+        let now = Timestamp::from_millis(1_000);
+        assert_eq!(names(&DisruptionView::of(&state, now)), ["m3", "m4"]);
+        assert_eq!(counts(&DisruptionView::of(&state, now)), (5, 1), "m2 leaves");
+        let view = DisruptionView {
+            being_removed: BTreeSet::from([ClaimName::from("m3")]),
+            ..DisruptionView::of(&state, now)
+        };
+        assert_eq!((names(&view), counts(&view)), (vec!["m4"], (5, 2)));
+    }
+
+    #[test]
+    fn a_node_that_is_not_ready_is_a_candidate_and_unavailable() {
+        let mut state = initialized_cluster(pool(), &["m0"]);
+        observe(&mut state, 0, [Object::Node(NodeRecord { ready: false, ..node("m0") })]);
+        let view = DisruptionView::of(&state, Timestamp::from_millis(1_000));
+        assert_eq!((names(&view), counts(&view)), (vec!["m0"], (1, 1)));
+    }
+}

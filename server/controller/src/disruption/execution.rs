@@ -1,0 +1,153 @@
+//! Decisions are checked, recorded, and executed: launches first, then drains.
+//!
+//! A graceful removal begins when its decision is durable and its method selects the machine again;
+//! a forceful one begins with the decision. No method replaces machines yet. One that does has its
+//! launches executed here with its removals, and adds the wait for their Nodes before the drains.
+
+use std::collections::BTreeSet;
+
+use super::methods::{self, DisruptionView, InterruptionNotice, Method};
+use super::{Disruption, Pass, Proposal};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::TerminationReason;
+use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use model::{CapacityType, ClaimName, ProviderId, Text, Timestamp};
+
+impl ClusterController {
+    /// Runs the graceful methods when a pass is due, and decides the removals that they propose.
+    pub fn reconcile_disruption(&mut self, ctx: &mut Context<'_>) {
+        let interval = ctx.settings.disruption_pass_interval;
+        if !self.disruption.is_due(interval, ctx.now) || !self.is_ready() {
+            return;
+        }
+        if let Some(plan) = self.pending_plan_due(ctx) {
+            return self.disruption.postpone(plan);
+        }
+        let view = DisruptionView {
+            being_removed: self.decisions.claims_being_removed(),
+            ..DisruptionView::of(&self.state, ctx.now)
+        };
+        let Pass { proposals, held_by_budget } = self.disruption.reconcile(&view, interval);
+        self.status_reporter.budget_blocked = held_by_budget;
+        self.status_reporter.mark_dirty();
+        for proposal in proposals {
+            self.decide_removals(proposal, ctx);
+        }
+    }
+
+    /// Handles the interruption of an instance: its offering is excluded for a while, and its Node
+    /// is drained immediately.
+    pub fn handle_interruption(&mut self, provider_id: &ProviderId, reason: &Text, ctx: &mut Context<'_>) {
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let Some(machine) = self.claims.get_mut(&claim) else { return };
+        if machine.stage().is_terminating() {
+            // An interrupted machine is terminated whether its Node is empty or not.
+            machine.require_drain();
+            return;
+        }
+        if let Some(instance) = machine.instance().filter(|instance| instance.capacity_type == CapacityType::Spot) {
+            let until = ctx.now + ctx.settings.unavailable_ttl;
+            ctx.offerings.mark_unavailable(
+                instance.instance_type.clone(),
+                instance.zone.clone(),
+                CapacityType::Spot,
+                until,
+            );
+        }
+        let notice = InterruptionNotice { claim, reason: reason.clone() };
+        for proposal in Disruption::reconcile_forceful(&DisruptionView {
+            notice: Some(notice),
+            ..DisruptionView::of(&self.state, ctx.now)
+        }) {
+            self.decide_removals(proposal, ctx);
+        }
+    }
+
+    /// Decides what a method proposes, as far as it passes the checks.
+    fn decide_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) {
+        let method = proposal.method;
+        let reason = DecisionReason::Disruption(method.reason());
+        let removals = self.check_removals(proposal, ctx);
+        if self.is_shadow(ctx) {
+            return self.record_shadow_removals(reason, &removals, ctx);
+        }
+        if removals.is_empty() {
+            return;
+        }
+        if !reason.is_forceful() {
+            self.count_removals(&removals, ctx);
+        }
+        let decision = Decision { removals, ..self.new_decision(reason, ctx) };
+        let begun = if reason.is_forceful() { decision.removals.clone() } else { Vec::new() };
+        self.record_decision(decision, ctx);
+        for removal in &begun {
+            self.begin_removal(method, removal, ctx);
+        }
+    }
+
+    /// The proposed removals that may be recorded: the guardrails limit those of a graceful method,
+    /// and the verifier judges those that are left, of every method.
+    fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
+        let Proposal { method, removals } = proposal;
+        let reason = method.reason();
+        let removals = if reason.is_forceful() { removals } else { self.limit_removals(removals, ctx) };
+        self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
+    }
+
+    /// A decision of now that changes nothing.
+    pub fn new_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
+        let id = DecisionId(ctx.next_id());
+        Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
+    }
+
+    /// Emits a decision to be made durable; it is executed afterwards. The input of its plan is
+    /// moved out and not kept, because it is as large as the cluster.
+    pub fn record_decision(&mut self, decision: Decision, ctx: &mut Context<'_>) {
+        let kept = Decision { basis: None, ..decision.clone() };
+        self.decisions.push(kept);
+        self.status_reporter.mark_dirty();
+        ctx.effects.push(Effect::RecordDecision(Box::new(decision)));
+    }
+
+    /// Executes a durable decision as far as it is still valid; the rest is decided again.
+    pub fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
+        let Some(decision) = self.decisions.take_recorded(id) else { return };
+        self.execute_launches(&decision, ctx);
+        self.execute_removals(&decision, ctx);
+    }
+
+    /// Begins the graceful removals that are still valid; the others are not counted any more.
+    fn execute_removals(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
+        let method = methods::method_of(decision.reason).filter(|method| !method.reason().is_forceful());
+        let Some(method) = method.filter(|_| !decision.removals.is_empty()) else { return };
+        // A plan in progress may assign pods to these nodes; removals are decided again after it.
+        let planning = self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
+        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx.now) };
+        for removal in &decision.removals {
+            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
+                self.begin_removal(method, removal, ctx);
+            } else {
+                ctx.guardrails.removals.remove(&self.cluster, &removal.claim);
+            }
+        }
+    }
+
+    /// NodeClaims that the method selects now, besides the removals of decisions that are not
+    /// durable.
+    fn selected_again(&self, method: &dyn Method, now: Timestamp) -> BTreeSet<ClaimName> {
+        let view = DisruptionView {
+            being_removed: self.decisions.claims_being_removed(),
+            ..DisruptionView::of(&self.state, now)
+        };
+        method.select(&view).removals.into_iter().map(|removal| removal.claim).collect()
+    }
+
+    /// Begins the drain of a machine that a method removes.
+    fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, ctx: &mut Context<'_>) {
+        if let Some(reason) = method.reason().removal.disruption_reason() {
+            self.status_reporter.disruption_reasons.insert(removal.claim.clone(), reason.as_str());
+        }
+        let reason = TerminationReason::Decided(removal.reason.clone());
+        self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
+    }
+}

@@ -1,0 +1,190 @@
+//! The verifier's check of removals before they are recorded.
+//!
+//! [`ClusterController::verify_removals`] converts what is observed of the removed nodes into the
+//! verifier's input. It reads these nodes, the nodes of the cluster once for the budgets of their
+//! NodePools, and all pods only if a removed node has replicas of a workload that no
+//! PodDisruptionBudget protects.
+//!
+//! The agent does not report workloads: the number of replicas is the number of their pods. It
+//! reports do-not-disrupt of Nodes as a switch, without a duration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::Removal;
+use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::Finding;
+use crate::nodeclaim::recovery::DISRUPTED;
+use model::removal::{
+    NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
+    ReplicaCount,
+};
+use model::taints::first_untolerated;
+use model::{ClaimName, Effect, NodeName, NodeStage, PoolName, Taint, Text, Timestamp};
+use verifier::check_removals;
+
+impl ClusterController {
+    /// Those of `removals` that the verifier accepts. The others are counted and reported: what
+    /// selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
+    /// the NodeClaim's grace period ends earlier.
+    pub fn verify_removals(
+        &mut self,
+        mut removals: Vec<Removal>,
+        reason: RemovalReason,
+        deadline: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) -> Vec<Removal> {
+        if removals.is_empty() {
+            return removals;
+        }
+        let removal = |removal: &Removal| {
+            let grace = self.state.claim(&removal.claim).and_then(|claim| claim.termination_grace_period);
+            let deadline = deadline.into_iter().chain(grace.map(|grace| ctx.now + grace)).min();
+            NodeRemoval { claim: removal.claim.clone(), reason, deadline }
+        };
+        let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements: BTreeMap::new() };
+        let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
+        for violation in check_removals(&self.removal_input(&plan, ctx.now), &plan) {
+            if rejected.insert(violation.claim.clone()) {
+                self.report_finding(Finding::RemovalRejected { violation }, ctx);
+            }
+        }
+        self.guardrails.rejected_removals += rejected.len();
+        removals.retain(|removal| !rejected.contains(&removal.claim));
+        removals
+    }
+
+    /// The facts that `plan` is judged by. A plan with forceful removals only is judged by the
+    /// NodeClaims alone.
+    fn removal_input(&self, plan: &RemovalPlan, now: Timestamp) -> RemovalInput {
+        let decided = self.decisions.claims_being_removed();
+        let voluntary = plan.removals.iter().any(|removal| !removal.reason.is_forceful());
+        let mut input = RemovalInput { now, ..RemovalInput::default() };
+        for removal in &plan.removals {
+            input.nodes.extend(self.removal_node(&removal.claim, &decided));
+        }
+        if voluntary {
+            self.add_pools(&mut input, &decided);
+            self.add_pods(&mut input);
+            self.add_replicas_elsewhere(&mut input, &decided);
+        }
+        input
+    }
+
+    /// The node of `claim`, without its pods; `None` when no such NodeClaim is known.
+    fn removal_node(&self, claim: &ClaimName, decided: &BTreeSet<ClaimName>) -> Option<RemovalNode> {
+        let (record, machine) = (self.state.claim(claim), self.claims.get(claim));
+        let pool = record.map(|record| &record.pool).or(machine.map(|machine| machine.pool()))?;
+        let node = self.state.node_of_claim(claim);
+        let deleting = record.is_some_and(|record| record.deleting) || self.state.is_marked_for_deletion(claim);
+        let stage = match node {
+            _ if deleting || decided.contains(claim) => NodeStage::Deleting,
+            None => NodeStage::InFlight,
+            Some(node) if self.state.is_node_terminating(&node.name) => NodeStage::Deleting,
+            Some(node) if node.is_initialized() => NodeStage::Initialized,
+            Some(_) => NodeStage::Registered,
+        };
+        Some(RemovalNode {
+            claim: claim.clone(),
+            node: node.map(|node| node.name.clone()).unwrap_or_default(),
+            // A machine whose NodeClaim disappeared is still one of this server.
+            ours: record.is_none_or(|record| record.ours),
+            pool: pool.clone(),
+            stage,
+            created: node.and_then(|node| node.created),
+            do_not_disrupt: node.filter(|node| node.do_not_disrupt).map(|_| DoNotDisrupt::Always),
+            pods: Vec::new(),
+        })
+    }
+
+    /// Adds the managed NodePools of the removed nodes, with one pass over all nodes.
+    fn add_pools(&self, input: &mut RemovalInput, decided: &BTreeSet<ClaimName>) {
+        let removed: BTreeSet<&ClaimName> = input.nodes.iter().map(|node| &node.claim).collect();
+        let concerned: BTreeSet<&PoolName> = input.nodes.iter().map(|node| &node.pool).collect();
+        let records = concerned.into_iter().filter_map(|name| self.state.pool(name));
+        let managed = records.filter(|record| self.state.unmanaged_reason(record).is_none());
+        let mut pools: BTreeMap<PoolName, RemovalPool> = managed
+            .map(|record| {
+                let (name, budgets) = (record.pool.name.clone(), record.disruption.budgets.clone());
+                (name.clone(), RemovalPool { name, budgets, total: 0, unavailable: 0 })
+            })
+            .collect();
+        for node in self.state.nodes().filter(|node| node.is_initialized()) {
+            let Some(claim) = self.state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
+            let Some(pool) = pools.get_mut(&claim.pool) else { continue };
+            let leaving = decided.contains(&claim.name) || self.state.is_node_terminating(&node.name);
+            pool.total += 1;
+            pool.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
+        }
+        input.pools = pools.into_values().collect();
+    }
+
+    /// Adds the pods of the removed nodes, and the PodDisruptionBudgets that select them.
+    fn add_pods(&self, input: &mut RemovalInput) {
+        let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
+        for node in &mut input.nodes {
+            for pod in self.state.pods_on(&node.node) {
+                let node_bound = is_node_bound(pod);
+                let mut pod_budgets = Vec::new();
+                for budget in self.state.pod_budgets_of(pod).filter(|_| !node_bound) {
+                    let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
+                    input.pod_budgets.insert(name.clone(), pod_budget(budget));
+                    pod_budgets.push(name);
+                }
+                node.pods.push(RemovalPod {
+                    key: pod.key.clone(),
+                    workload: pod.workload.clone(),
+                    node_bound,
+                    terminating: pod.terminating,
+                    ready: pod.ready,
+                    tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
+                    do_not_disrupt: pod.do_not_disrupt,
+                    started: pod.started,
+                    pod_budgets,
+                });
+            }
+        }
+    }
+
+    /// Counts the other pods of the workloads on the removed nodes that no PodDisruptionBudget
+    /// protects. Their nodes, unless they leave too, keep those that are ready.
+    fn add_replicas_elsewhere(&self, input: &mut RemovalInput, decided: &BTreeSet<ClaimName>) {
+        let pods = input.nodes.iter().flat_map(|node| &node.pods);
+        let judged = pods.filter(|pod| pod.ready && !pod.node_bound && pod.pod_budgets.is_empty());
+        let mut elsewhere: BTreeMap<(Text, Text), ReplicaCount> =
+            judged.map(|pod| ((pod.key.namespace.clone(), pod.workload.clone()), ReplicaCount::default())).collect();
+        if elsewhere.is_empty() {
+            return;
+        }
+        let removed: BTreeSet<&NodeName> = input.nodes.iter().map(|node| &node.node).collect();
+        let stays = |node: &NodeRecord| {
+            let claim = self.state.claim_of_node(node);
+            !self.state.is_node_terminating(&node.name) && claim.is_none_or(|claim| !decided.contains(&claim.name))
+        };
+        for pod in self.state.pods().filter(|pod| !pod.is_terminal() && !pod.terminating) {
+            let Some(count) = elsewhere.get_mut(&(pod.key.namespace.clone(), pod.workload.clone())) else { continue };
+            if pod.node.as_ref().is_some_and(|node| removed.contains(node)) {
+                continue;
+            }
+            let node = pod.node.as_ref().and_then(|name| self.state.node(name));
+            count.pods += 1;
+            count.ready += usize::from(pod.ready && node.is_some_and(stays));
+        }
+        input.elsewhere = elsewhere;
+    }
+}
+
+/// Whether the pod ends with its node.
+fn is_node_bound(pod: &PodRecord) -> bool {
+    pod.daemon.is_some() || pod.mirror
+}
+
+fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
+    PodBudget {
+        allowed: usize::try_from(record.allowed).unwrap_or(0),
+        evicts_unhealthy_always: record.evicts_unhealthy_always,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! NodeClaims of this server with their instances: launch, registration, initialization,
+//! termination, recovery and garbage collection.
+//!
+//! ```text
+//! Planned ─recorded─► Creating ─acked─► Launching ─launched─► Launched ─► Registered ─► Initialized
+//!     │ stale             │ refused        │ refused              │ late       │           │ empty, interrupted,
+//!     ▼                   ▼                ▼                      ▼            ▼           ▼ deleted by hand
+//!  removed             removed         Deleting ◄─gone─ Terminating ◄─drained─ Draining ◄──┘
+//! ```
+//!
+//! [`NodeClaims`] owns the NodeClaims of one cluster and their instructions in flight. A stage
+//! carries the data that has a meaning in it, and every stage change is a method of [`ManagedClaim`]
+//! in `managed_claim/transitions.rs`, which checks that the stage permits it. The steps of
+//! [`ClusterController`](crate::cluster_controller::ClusterController) that use several parts stand
+//! beside them: `lifecycle` (launch to initialization), `termination` (drain to deletion),
+//! `recovery` (takeover from a previous owner), `gc` (garbage collection),
+//! `instance_inspection` (instances that a listing lacks) and `orphans` (instances whose NodeClaim
+//! was removed).
+
+mod claims;
+pub(crate) mod gc;
+mod instance_inspection;
+mod lifecycle;
+mod managed_claim;
+mod orphans;
+pub(crate) mod recovery;
+mod stage;
+mod termination;
+mod termination_reason;
+
+pub(crate) use claims::NodeClaims;
+pub use gc::{ListedInstance, Listing};
+pub use managed_claim::LaunchedInstance;
+pub(crate) use managed_claim::{LaunchOutcome, LostNode, ManagedClaim};
+pub use recovery::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
+pub(crate) use stage::DrainTerms;
+pub use stage::StageKind;
+pub(crate) use termination_reason::TerminationReason;

@@ -1,0 +1,205 @@
+//! Inspection of single instances by id, because a listing that lacks them proves nothing.
+//!
+//! A listing is suspicious when it lacks as large a share as would quarantine a snapshot: a job
+//! that strips tags, or credentials of another account, yield an empty listing of a running fleet.
+//! A suspicious listing is not evaluated. What the cloud states about an instance by its id always
+//! counts; that it does not know the id counts only while listings are trusted, when the Node is
+//! not ready, and within the removal limits.
+
+use std::collections::BTreeSet;
+
+use super::gc::Listing;
+use super::managed_claim::CloudRetry;
+use super::recovery::{Finding, LaunchState};
+use super::{ManagedClaim, StageKind};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::removal::{Evidence, HoldCause, ListingLoss, RemovalRefusal, evaluate_removal};
+use crate::{Effect, Inspection};
+use model::{ClaimName, Millis, ProviderId, Timestamp};
+
+/// Maximum inspections of one cluster per listing.
+const MAX_INSPECTIONS: usize = 10;
+/// Maximum inspections of one cluster per listing while listings are suspicious and the last
+/// inspection found no ended instance: all clusters may be affected at once, and the cloud allows
+/// few calls a second.
+const MAX_INSPECTIONS_IF_SUSPICIOUS: usize = 2;
+/// Minimum time between two inspections of the same instance.
+const INSPECTION_INTERVAL: Millis = Millis::from_secs(30);
+/// How long the time of an inspection is kept.
+const INSPECTION_RETENTION: Millis = Millis::from_hours(1);
+/// Time until a refused termination is retried.
+const REFUSED_RETRY_DELAY: Millis = Millis::from_mins(5);
+/// Time until a call is retried for an instance that the cloud does not know but that has a Node.
+const UNKNOWN_RETRY_DELAY: Millis = Millis::from_mins(1);
+
+/// Why listings of the cloud are not trusted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ListingSuspicion {
+    /// When they became suspicious.
+    pub since: Timestamp,
+    /// What they lack.
+    pub loss: ListingLoss,
+}
+
+impl ClusterController {
+    /// Compares a listing with the instances known to run; returns whether it is trusted.
+    pub fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
+        let rule = ctx.settings.guardrails.quarantine;
+        let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
+        let known = self.known_to_run(listing.requested_at, after);
+        let lacking = known.iter().filter(|id| !listed.contains(id)).count();
+        let lacks = lacking > rule.free_machines && lacking * 100 > rule.percent * known.len();
+        if !lacks || rule.percent == 0 {
+            self.gc.clear_suspicion();
+            return true;
+        }
+        if self.gc.is_confirmed() {
+            return true;
+        }
+        let (missing, of) = (lacking, known.len());
+        let loss = ListingLoss { cluster: self.cluster.clone(), missing, of };
+        if self.gc.mark_suspicious(loss, ctx.now) {
+            self.report_finding(Finding::ListingLacks { missing, of }, ctx);
+        }
+        false
+    }
+
+    /// Provider ids of instances that a listing requested at `requested_at` must contain,
+    /// regardless of their Nodes, without those that have ended as the cloud stated.
+    fn known_to_run(&self, asked: Timestamp, after: Millis) -> BTreeSet<ProviderId> {
+        let runs = |stage: StageKind| {
+            matches!(
+                stage,
+                StageKind::Launched
+                    | StageKind::Registered
+                    | StageKind::Initialized
+                    | StageKind::Draining
+                    | StageKind::Launching
+            )
+        };
+        let old = |since: Timestamp| asked.duration_since(since) >= after;
+        let machines = self.claims.iter().filter(|m| runs(m.stage()) && !m.provider_id().is_empty() && old(m.since()));
+        let left = self.recovery.launches().iter().filter_map(|launch| match &launch.state {
+            LaunchState::Launched { provider_id } => Some(provider_id),
+            _ => None,
+        });
+        let all = machines.map(ManagedClaim::provider_id).chain(left);
+        all.filter(|id| !self.gc.has_ended(id)).cloned().collect()
+    }
+
+    /// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
+    /// least recently inspected first.
+    pub fn inspect_instances(&mut self, mut missing: Vec<(ClaimName, ProviderId)>, ctx: &mut Context<'_>) {
+        let known = &self.gc;
+        missing.retain(|(_, id)| {
+            known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL)
+        });
+        missing.sort_by_key(|(_, id)| known.last_inspected(id));
+        let inconclusive = self.gc.suspicion().is_some() && !self.gc.inspections_find_ended();
+        let most = if inconclusive { MAX_INSPECTIONS_IF_SUSPICIOUS } else { MAX_INSPECTIONS };
+        for (claim, provider_id) in missing.into_iter().take(most) {
+            self.gc.record_inspection(provider_id.clone(), INSPECTION_RETENTION, ctx.now);
+            self.request_inspection(claim, provider_id, ctx);
+        }
+    }
+
+    /// Inspects the instance of `claim`, unless it was inspected lately.
+    pub fn inspect_instance_of(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(provider_id) = self.claims.get(claim).map(|machine| machine.provider_id().clone()) else { return };
+        if !provider_id.is_empty() {
+            self.inspect_instances(vec![(claim.clone(), provider_id)], ctx);
+        }
+    }
+
+    fn request_inspection(&self, claim: ClaimName, provider_id: ProviderId, ctx: &mut Context<'_>) {
+        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
+        ctx.effects.push(Effect::Inspect { cluster, cluster_uid, claim, provider_id });
+    }
+
+    /// Handles the cloud's answer about one instance.
+    pub fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
+        self.gc.record_answer(found == Inspection::Ended);
+        if found == Inspection::Ended {
+            self.gc.record_ended(provider_id.clone());
+        }
+        if found == Inspection::Foreign {
+            self.gc.record_foreign(provider_id.clone());
+        } else {
+            self.gc.remove_foreign(provider_id);
+        }
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        match found {
+            Inspection::Runs => {
+                self.gc.clear_missing(&claim);
+                self.guardrails.waiting_removals.release(HoldCause::Missing, &claim);
+            }
+            Inspection::Foreign => self.hold_foreign(&claim, provider_id, ctx),
+            Inspection::Ended => self.apply_evidence(&claim, Evidence::Ended, ctx),
+            Inspection::Unknown => self.apply_evidence(&claim, Evidence::Unknown, ctx),
+        }
+    }
+
+    /// Deletes the machine of `claim` as gone, if the removal gate accepts the evidence.
+    fn apply_evidence(&mut self, claim: &ClaimName, evidence: Evidence, ctx: &mut Context<'_>) {
+        let Some(stage) = self.claims.get(claim).map(|machine| machine.stage()) else { return };
+        if stage == StageKind::Deleting {
+            return;
+        }
+        let facts = self.machine_facts(claim, ctx);
+        let mut circumstances = self.removal_constraints(claim, ctx);
+        if stage.is_terminating() {
+            // A terminating machine was counted against the limits when its removal was decided.
+            (circumstances.frozen, circumstances.capped) = (None, None);
+        }
+        let verdict = evaluate_removal(evidence, facts, &circumstances);
+        if self.apply_gate_decision(HoldCause::Missing, claim, verdict, ctx.now) {
+            if evidence == Evidence::Unknown && !stage.is_terminating() {
+                self.count_removal(claim, ctx);
+            }
+            self.delete_gone_machine(claim, ctx);
+        } else if matches!(stage, StageKind::Launching | StageKind::Terminating) {
+            self.schedule_cloud_retry(claim, UNKNOWN_RETRY_DELAY, ctx);
+        }
+    }
+
+    /// Holds the machine of `claim`: the cloud refused its termination because its tags name
+    /// another cluster.
+    pub fn handle_terminate_refused(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+        self.gc.record_foreign(provider_id.clone());
+        let held = self.claim_of_instance(provider_id).filter(|known| known == claim);
+        let Some(claim) = held else { return };
+        if let Some(machine) = self.claims.get_mut(&claim) {
+            machine.record_termination_refusal();
+        }
+        self.hold_foreign(&claim, provider_id, ctx);
+        self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
+    }
+
+    fn hold_foreign(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+        let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
+        let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
+        self.guardrails.waiting_removals.hold(HoldCause::Foreign, claim, refusal, ctx.now);
+    }
+
+    /// Schedules a retry of the cloud call for `claim`.
+    fn schedule_cloud_retry(&mut self, claim: &ClaimName, after: Millis, ctx: &Context<'_>) {
+        if let Some(machine) = self.claims.get_mut(claim) {
+            machine.schedule_cloud_retry(ctx.now + after);
+        }
+    }
+
+    /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
+    /// is due.
+    pub fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        match machine.take_cloud_retry(ctx.now) {
+            Some(CloudRetry::Terminate) => self.terminate_instance(claim, None, ctx),
+            Some(CloudRetry::Describe { attempt }) => {
+                let provider_id = machine.provider_id().clone();
+                let (cluster, claim) = (self.cluster.clone(), claim.clone());
+                ctx.effects.push(Effect::Describe { cluster, claim, attempt, provider_id });
+            }
+            None => {}
+        }
+    }
+}

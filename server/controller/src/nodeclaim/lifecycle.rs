@@ -1,0 +1,310 @@
+//! From the NodeClaim to the initialized Node: each step is taken when an answer or an observation permits it.
+//!
+//! Registration and initialization follow the observed state, never the instructions sent: a lost
+//! instruction is sent again, and one that is executed twice changes nothing (Karpenter: NodeClaim
+//! lifecycle).
+
+use std::collections::BTreeSet;
+
+use super::{DrainTerms, LaunchOutcome, LaunchedInstance, ManagedClaim, StageKind, TerminationReason};
+use crate::cluster::assignments::NOMINATION_WINDOW;
+use crate::cluster::planning::is_ephemeral;
+use crate::cluster::{ClaimRecord, NodeRecord};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{Effect, Instruction, InstructionId, Launched, order};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use model::{CapacityType, ClaimName, InstanceTypeName, LaunchFailure, Millis, ProviderId, Text, Timestamp, Zone};
+
+/// Maximum launch attempts for one NodeClaim, each with its own token.
+const MAX_ATTEMPTS: u32 = 3;
+/// How long the controller waits to observe the effect of an acknowledged instruction before it
+/// sends the instruction again.
+const OBSERVATION_WAIT: Millis = Millis::from_secs(5);
+
+impl ClusterController {
+    /// Adds machines for launched NodeClaims of this server that the cluster shows.
+    pub fn adopt_claims(&mut self, now: Timestamp) {
+        let unknown: Vec<&ClaimRecord> = (self.state.claims())
+            .filter(|claim| claim.ours && !claim.provider_id.is_empty() && !self.claims.contains(&claim.name))
+            .filter(|claim| !self.state.is_marked_for_deletion(&claim.name))
+            .collect();
+        let found: Vec<ManagedClaim> = unknown.into_iter().map(|claim| self.machine_of_claim(claim, now)).collect();
+        for machine in found {
+            self.claims.insert(machine);
+        }
+    }
+
+    /// A machine for an observed or synthesized NodeClaim.
+    pub fn machine_of_claim(&self, claim: &ClaimRecord, now: Timestamp) -> ManagedClaim {
+        let label = |key: &str| claim.labels.get(key).cloned();
+        let instance = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
+            let (kind, zone) = (InstanceTypeName::from(kind), Zone::from(zone));
+            let capacity_type = capacity_type(&paid);
+            let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
+            let (_, price) = order::launched_facts(pool, &claim.provider_id, &kind, &zone, capacity_type);
+            LaunchedInstance { instance_type: kind, zone, capacity_type, price }
+        });
+        ManagedClaim::from_claim(claim, instance, now)
+    }
+
+    /// Advances all machines as far as the observed state permits. Initialized machines, the large
+    /// majority, are skipped unless their deletion was requested.
+    pub fn advance_machines(&mut self, ctx: &mut Context<'_>) {
+        let (nominator, view) = self.nominator_and_view(ctx.now);
+        nominator.update_registration_gate(ctx.settings.open_together, &view);
+        let deleted = self.state.claims_being_deleted();
+        let moves =
+            |machine: &ManagedClaim| machine.stage() != StageKind::Initialized || deleted.contains(machine.name());
+        let moving = self.claims.iter().filter(|machine| moves(machine));
+        let claims: Vec<ClaimName> = moving.map(|machine| machine.name().clone()).collect();
+        let deleted: BTreeSet<ClaimName> = deleted.into_iter().cloned().collect();
+        self.handle_deletions(&deleted, ctx);
+        for claim in &claims {
+            self.advance_machine(claim, ctx);
+        }
+        self.drop_stale_holds();
+    }
+
+    fn advance_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get(claim) else { return };
+        let elapsed = ctx.now.duration_since(machine.since());
+        let free = machine.may_be_instructed(ctx.now);
+        match machine.stage() {
+            StageKind::Launching
+                if machine.termination_reason().is_none() && elapsed >= ctx.settings.launch_timeout =>
+            {
+                let minutes = ctx.settings.launch_timeout.as_mins();
+                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
+                self.record_join_result(claim, false);
+                let reason = TerminationReason::LaunchTimeout { minutes };
+                self.begin_termination(claim, reason, DrainTerms::default(), ctx);
+            }
+            StageKind::Launched => self.advance_launched(claim, elapsed, free, ctx),
+            StageKind::Registered => self.advance_registered(claim, free, ctx),
+            StageKind::Draining if free => self.drain_node(claim, ctx),
+            StageKind::Deleting if free => self.delete_claim(claim, None, ctx),
+            StageKind::Launching | StageKind::Terminating => self.retry_cloud_call(claim, ctx),
+            _ => {}
+        }
+    }
+
+    fn advance_launched(&mut self, claim: &ClaimName, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {
+        let node = self.state.node_of_claim(claim);
+        match node {
+            Some(node) if node.is_registered() => {
+                self.record_join_result(claim, true);
+                self.claims.get_mut(claim).map(|machine| machine.complete_registration(ctx.now));
+                self.nominator.schedule_nominations(ctx.now);
+                // A machine found in the cluster is no evidence about launches.
+                if self.claims.get(claim).is_some_and(|machine| machine.planned().is_some()) {
+                    ctx.guardrails.circuit_breaker.record_success(&self.cluster, ctx.now);
+                }
+                self.advance_machine(claim, ctx);
+            }
+            Some(node) if free && self.nominator.may_register(claim) => {
+                let node = node.name.clone();
+                let Some(record) = self.state.claim(claim) else { return };
+                let (labels, mut taints) = (record.labels.clone(), record.taints.clone());
+                taints.extend(record.startup_taints.iter().cloned());
+                let (nominator, view) = self.nominator_and_view(ctx.now);
+                let nominations = nominator.begin_registration(claim, &view);
+                self.instruct(
+                    Instruction::RegisterNode { claim: claim.clone(), node, labels, taints, nominations },
+                    ctx,
+                );
+            }
+            // A registered Node that is not observed any more is no registration timeout.
+            None if elapsed >= ctx.settings.registration_timeout => {
+                if self.claims.get(claim).is_some_and(|machine| machine.is_postponed(ctx.now)) {
+                    return;
+                }
+                if !self.may_terminate_without_node(claim, ctx) {
+                    return self.retry_later(claim, ctx);
+                }
+                let minutes = ctx.settings.registration_timeout.as_mins();
+                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
+                self.record_join_result(claim, false);
+                let reason = TerminationReason::RegistrationTimeout { minutes };
+                self.begin_termination(claim, reason, DrainTerms::default(), ctx);
+            }
+            _ => {}
+        }
+    }
+
+    fn advance_registered(&mut self, claim: &ClaimName, free: bool, ctx: &mut Context<'_>) {
+        let Some(node) = self.state.node_of_claim(claim) else { return };
+        if node.is_initialized() {
+            self.claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
+            self.state.assignments.expire_claim_at(claim, ctx.now + NOMINATION_WINDOW);
+        } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
+            let node = node.name.clone();
+            self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
+        }
+    }
+
+    /// Records for the health of the NodePool whether a machine launched by this server joined in
+    /// time.
+    fn record_join_result(&mut self, claim: &ClaimName, joined: bool) {
+        let planned = self.claims.get(claim).filter(|machine| machine.planned().is_some());
+        if let Some(pool) = planned.and_then(|machine| self.state.pool(machine.pool())) {
+            self.status_reporter.health.record_outcome(pool, joined);
+        }
+    }
+
+    /// Handles the acknowledgement of an instruction.
+    pub fn handle_ack(&mut self, id: InstructionId, ctx: &mut Context<'_>) {
+        if self.complete_status_write(id, false, ctx) {
+            return;
+        }
+        let Some(claim) = self.claims.complete_instruction(id) else { return };
+        let Some(machine) = self.claims.get_mut(&claim) else { return };
+        let wait = if machine.stage() == StageKind::Launched { Millis::ZERO } else { OBSERVATION_WAIT };
+        machine.postpone(ctx.now + wait);
+        match machine.stage() {
+            StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_instance(&claim, ctx),
+            StageKind::Creating => self.delete_claim(&claim, None, ctx),
+            StageKind::Draining if self.may_terminate_without_node(&claim, ctx) => {
+                self.terminate_instance(&claim, None, ctx);
+            }
+            StageKind::Deleting => {
+                self.claims.remove(&claim);
+                self.state.forget_claim(&claim);
+                self.drop_stale_holds();
+                self.close_launch(&claim, ctx);
+            }
+            _ => {}
+        }
+    }
+
+    /// Handles a failed instruction; `unmet` when the agent has not begun it.
+    pub fn handle_instruction_failure(&mut self, id: InstructionId, reason: &str, unmet: bool, ctx: &mut Context<'_>) {
+        if self.complete_status_write(id, true, ctx) {
+            return;
+        }
+        let Some(claim) = self.claims.complete_instruction(id) else { return };
+        let again = ctx.now + ctx.settings.retry_delay;
+        let Some(machine) = self.claims.get_mut(&claim) else { return };
+        if machine.stage() == StageKind::Creating {
+            self.claims.remove(&claim);
+            self.state.forget_claim(&claim);
+            self.close_launch(&claim, ctx);
+            let error = format!("cannot create NodeClaim {claim}: {reason}");
+            return self.provisioner.record_failed_launch(error, again);
+        }
+        machine.postpone(again);
+        if unmet && machine.stage() == StageKind::Draining {
+            self.keep_occupied_machine(&claim, reason, ctx);
+        }
+    }
+
+    /// Launches the instance of `claim`, or repeats the call to learn its outcome.
+    pub fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        if let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
+            ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
+        }
+    }
+
+    /// Handles a launched instance.
+    pub fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
+        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, .. } = launched;
+        let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
+        let pool = self.state.pool(&pool).map(|record| &record.pool);
+        let (mut facts, price) = order::launched_facts(pool, &provider_id, &instance_type, &zone, capacity_type);
+        // A NodePool deleted since the order has no catalogue: the expected resources are used.
+        if let Some(expected) = self.state.claim(&claim).filter(|_| facts.capacity.is_empty()) {
+            facts.capacity = expected.capacity.clone();
+            facts.allocatable = expected.allocatable.clone();
+        }
+        let instance = LaunchedInstance { instance_type, zone, capacity_type, price };
+        let Some(machine) = self.claims.get_mut(&claim) else { return };
+        let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
+        if !unavailable.is_empty() {
+            self.record_unavailable(&claim, unavailable, ctx);
+        }
+        self.state.record_launch(&claim, &facts);
+        self.count_launch_attempts(&claim, ctx);
+        match outcome {
+            LaunchOutcome::Kept => self.instruct(Instruction::MarkLaunched { claim, facts }, ctx),
+            LaunchOutcome::Cancelled(reason) => self.terminate_instance(&claim, Some(reason), ctx),
+        }
+    }
+
+    /// Handles a definitive launch failure.
+    pub fn handle_launch_failure(
+        &mut self,
+        claim: &ClaimName,
+        attempt: u32,
+        failure: LaunchFailure,
+        ctx: &mut Context<'_>,
+    ) {
+        let now = ctx.now;
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        if !machine.is_launching(attempt) {
+            return;
+        }
+        let retryable = matches!(failure, LaunchFailure::Refused { retryable: true, .. });
+        let again = (retryable && machine.begin_next_attempt(MAX_ATTEMPTS)).then(|| machine.launch_order(now));
+        // Insufficient capacity of one offering is no evidence about others, so it is not counted.
+        if !matches!(failure, LaunchFailure::InsufficientCapacity { .. }) {
+            ctx.guardrails.circuit_breaker.record_failure(&self.cluster, now);
+        }
+        if let Some(decided) = again {
+            return ctx.effects.extend(decided.map(|decided| Effect::Relaunch(Box::new(decided))));
+        }
+        match failure {
+            LaunchFailure::InsufficientCapacity { unavailable } => {
+                self.record_unavailable(claim, unavailable, ctx);
+                self.delete_claim(claim, Some(TerminationReason::InsufficientCapacity), ctx);
+                self.provisioner.replan_displaced_pods(now);
+            }
+            LaunchFailure::Refused { code, message, .. } => {
+                let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
+                self.provisioner.record_failed_launch(reason.to_string(), now + ctx.settings.retry_delay);
+                self.delete_claim(claim, Some(reason), ctx);
+            }
+        }
+    }
+
+    fn record_unavailable(&self, claim: &ClaimName, unavailable: Vec<(InstanceTypeName, Zone)>, ctx: &mut Context<'_>) {
+        let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
+        let order = &planned.launch;
+        let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
+        let unavailable = if unavailable.is_empty() { all() } else { unavailable };
+        let until = ctx.now + ctx.settings.unavailable_ttl;
+        for (instance_type, zone) in unavailable {
+            ctx.offerings.mark_unavailable(instance_type, zone, order.capacity_type, until);
+        }
+    }
+
+    /// Handles the cloud's statement that an instance has ended.
+    pub fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+        self.gc.record_ended(provider_id.clone());
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        self.delete_gone_machine(&claim, ctx);
+    }
+
+    /// Deletes Node and NodeClaim of an instance that is gone, after the removal gate accepted the
+    /// evidence.
+    pub fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        if self.claims.get(claim).is_some_and(|machine| machine.stage() != StageKind::Deleting) {
+            self.delete_claim(claim, Some(TerminationReason::InstanceGone), ctx);
+            self.provisioner.replan_displaced_pods(ctx.now);
+        }
+    }
+}
+
+/// Whether a Node can be initialized: ready, without startup and ephemeral taints, and with all
+/// requested resources reported.
+fn is_complete(node: &NodeRecord, claim: &ClaimRecord) -> bool {
+    let waits = |taint| is_ephemeral(taint) || claim.startup_taints.contains(taint);
+    let reported = claim.requests.iter().all(|(name, amount)| amount == 0 || node.allocatable.get(name) != 0);
+    node.ready && !node.taints.iter().any(waits) && reported
+}
+
+fn capacity_type(label: &str) -> CapacityType {
+    match label {
+        "spot" => CapacityType::Spot,
+        "reserved" => CapacityType::Reserved,
+        _ => CapacityType::OnDemand,
+    }
+}

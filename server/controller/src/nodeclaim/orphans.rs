@@ -1,0 +1,143 @@
+//! Machines whose NodeClaim disappeared although this server did not delete it: an operator removed
+//! its finalizers by force, or the snapshot is wrong.
+//!
+//! The last known NodeClaim is kept as assumed, so that the machine still counts as capacity. The
+//! instance is terminated (drained first, while it has a Node) when three conditions hold: the
+//! snapshot has lacked the NodeClaim for the collection period, the cloud lists the instance, and
+//! the snapshot is plausible. A snapshot without any Node, pod and NodeClaim is implausible,
+//! because the agent itself runs on a Node. So is the loss of most NodeClaims at once. Either is
+//! reported, and waits for an operator ([`Event::QuarantineReleased`](crate::Event)).
+//!
+//! A NodeClaim removed by force means that its instance is unwanted, and that its pods have to move
+//! first: the machine is terminated as if its NodeClaim were being deleted, its pods are planned
+//! again immediately, and PodDisruptionBudgets are respected. The NodeClaim is not recreated, and
+//! its grace period applies while it is known.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::gc::{ListedInstance, Listing};
+use super::recovery::Finding;
+use super::{ManagedClaim, StageKind, TerminationReason};
+use crate::cluster::{ClaimRecord, Key, Observation};
+use crate::cluster_controller::{ClusterController, Context};
+use model::labels::NODEPOOL;
+use model::{ClaimName, Millis, PoolName, ProviderId, Timestamp};
+
+/// Fewer machines than this may lose their NodeClaims without making the snapshot suspicious.
+const MIN_SUSPICIOUS_MACHINES: usize = 3;
+
+impl ClusterController {
+    /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
+    /// on.
+    pub fn apply_observation(&mut self, observation: Observation, now: Timestamp) {
+        let lost = self.claims_removed_by(&observation);
+        let nodes = self.nodes_lost_by(&observation);
+        self.keep_disruption_policies(&observation);
+        self.state.apply(observation, now);
+        for (claim, node) in nodes {
+            if let Some(machine) = self.claims.get_mut(&claim) {
+                machine.record_lost_node(node);
+            }
+        }
+        for claim in lost {
+            let name = claim.name.clone();
+            self.state.assume_claim(claim);
+            if self.claims.get(&name).is_some_and(|machine| machine.termination_reason().is_some()) {
+                self.state.mark_for_deletion(&name);
+            }
+        }
+    }
+
+    fn claims_removed_by(&self, observation: &Observation) -> Vec<ClaimRecord> {
+        let kept = |claim: &ClaimName| {
+            let machine = self.claims.get(claim).filter(|machine| machine.stage() != StageKind::Deleting)?;
+            self.state.claim(machine.name()).filter(|_| self.state.is_claim_observed(claim)).cloned()
+        };
+        match observation {
+            Observation::Delete(Key::Claim(claim)) => kept(claim).into_iter().collect(),
+            Observation::Snapshot(snapshot) => {
+                let shown: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
+                self.claims
+                    .iter()
+                    .map(ManagedClaim::name)
+                    .filter(|claim| !shown.contains(claim))
+                    .filter_map(kept)
+                    .collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// A NodeClaim in place of one that is not observed, from the Node of its instance if there is
+    /// one.
+    pub fn synthesize_claim(&self, claim: &ClaimName, provider_id: &ProviderId) -> ClaimRecord {
+        let imagined =
+            ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
+        let Some(node) = self.state.node_of_machine(provider_id) else { return imagined };
+        ClaimRecord {
+            pool: node.labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
+            labels: node.labels.clone(),
+            capacity: node.capacity.clone(),
+            allocatable: node.allocatable.clone(),
+            created: node.created,
+            ..imagined
+        }
+    }
+
+    /// Adopts an orphaned instance that has a Node, or may have one, under a synthetic NodeClaim,
+    /// so that it is drained rather than terminated. A second instance of the same NodeClaim is
+    /// adopted under its own instance id.
+    pub fn adopt_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &Context<'_>) {
+        let ListedInstance { claim, provider_id, .. } = instance;
+        let free = !claim.is_empty() && !self.claims.contains(claim) && self.state.claim(claim).is_none();
+        let own = provider_id.rsplit('/').next().unwrap_or_default();
+        let name = if free { claim.clone() } else { ClaimName::from(own) };
+        let record = self.synthesize_claim(&name, provider_id);
+        self.claims.insert(self.machine_of_claim(&record, ctx.now));
+        self.state.assume_claim(record);
+        self.gc.record_unclaimed(name, since);
+    }
+
+    /// Whether the absence of `missing` out of `of` NodeClaims is more likely an error of the
+    /// snapshot than a fact.
+    pub fn snapshot_suspicious(&self, missing: usize, of: usize, ctx: &Context<'_>) -> bool {
+        let most = missing >= MIN_SUSPICIOUS_MACHINES && missing * 2 > of;
+        let held = missing > 0 && (most || self.state.has_no_objects());
+        let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
+        held && !vouched
+    }
+
+    /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
+    /// collection period.
+    pub fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
+        let up = listing.instances.iter().filter(|instance| !instance.terminating);
+        let up: BTreeSet<&ProviderId> = up.map(|instance| &instance.provider_id).collect();
+        let stays =
+            |machine: &&ManagedClaim| machine.termination_reason().is_none() && up.contains(machine.provider_id());
+        let staying: Vec<&ClaimName> = self.claims.iter().filter(stays).map(ManagedClaim::name).collect();
+        let claimless: BTreeMap<ClaimName, Timestamp> = (staying.iter())
+            .filter(|claim| !self.state.is_claim_observed(claim))
+            .map(|claim| (ClaimName::clone(claim), self.gc.unclaimed_since(claim).unwrap_or(listing.requested_at)))
+            .collect();
+        let (missing, of) = (claimless.len(), staying.len());
+        let due = claimless.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
+        let due: Vec<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
+        self.gc.replace_unclaimed(claimless);
+        if !due.is_empty() && self.snapshot_suspicious(missing, of, ctx) {
+            return self.report_missing_claims(Finding::ClaimsMissing { missing, of }, ctx);
+        }
+        let due_now: BTreeSet<ClaimName> = due.iter().cloned().collect();
+        self.terminate_deleted_by_hand(due, &due_now, &TerminationReason::ClaimRemoved, ctx);
+    }
+
+    /// Reports a finding about missing NodeClaims, once while it is unchanged.
+    pub fn report_missing_claims(&mut self, finding: Finding, ctx: &mut Context<'_>) {
+        if self.last_absence_finding.as_ref() != Some(&finding) {
+            self.last_absence_finding = Some(finding.clone());
+            self.report_finding(finding, ctx);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

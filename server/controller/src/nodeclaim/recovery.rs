@@ -1,0 +1,411 @@
+//! Recovery after a restart or takeover: resumes the operations that the previous owner of the
+//! cluster left unfinished.
+//!
+//! Recorded launches are loaded as [`OpenLaunch`]es before the first snapshot is accepted. The
+//! snapshot shows how far each launch had progressed; it resumes there under its old name and
+//! token:
+//!
+//! | launch record | NodeClaim in the cluster | action |
+//! |---|---|---|
+//! | open | with provider id | close the record as launched; the machine is adopted, and known to be launched if its NodeClaim disappears |
+//! | open | without provider id | repeat the launch with the same token, the only way to learn whether an instance exists. If no pod waits any more, or the NodeClaim is deleted, the instance is terminated afterwards |
+//! | open | without provider id, and the token is too old or the order names another cluster UID | delete the NodeClaim; its instance, if launched, is garbage-collected |
+//! | open | missing, pods wait | create it again under the same name |
+//! | open | missing, no pod waits | discard it: no launch precedes its NodeClaim. An instance whose NodeClaim disappeared before the launch was recorded is garbage-collected |
+//! | launched | without provider id | describe the instance and write its facts into the NodeClaim |
+//! | launched | missing | describe the instance; if it runs, terminate it after the collection period (`orphans`) |
+//! | failed | | delete the NodeClaim |
+//!
+//! A NodeClaim of this server without a launch record is reported and never changed.
+
+use std::collections::BTreeSet;
+
+use super::{DrainTerms, ManagedClaim, TerminationReason};
+use crate::cluster::ClaimRecord;
+use crate::cluster::assignments::Target;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{DecisionId, Effect, Instruction, PlannedMachine, order};
+use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
+use verifier::RemovalViolation;
+
+/// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
+/// after half of that a repeated launch might launch a second instance, so the first one is
+/// garbage-collected instead.
+const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
+
+/// Taint of a Node that is being drained.
+pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
+
+/// A recorded launch that is not finished.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenLaunch {
+    /// Name of the NodeClaim.
+    pub claim: ClaimName,
+    /// The latest attempt, from 1.
+    pub attempt: u32,
+    /// Recorded state.
+    pub state: LaunchState,
+    /// The decided launch. `None` for a launch that succeeded, which is never repeated, and for an
+    /// unreadable record.
+    pub planned: Option<Box<DecidedLaunch>>,
+}
+
+/// Recorded state of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchState {
+    /// The cloud may have been called; the outcome is unknown.
+    Open,
+    /// An instance was launched.
+    Launched {
+        /// Provider id of the instance.
+        provider_id: ProviderId,
+    },
+    /// The launch failed definitively.
+    Failed {
+        /// Error of the cloud.
+        why: Text,
+    },
+}
+
+/// A launch as decided.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DecidedLaunch {
+    /// The exact orders, with the launch of the latest attempt.
+    pub machine: PlannedMachine,
+    /// Id of the decision.
+    pub decision: DecisionId,
+    /// When it was decided.
+    pub at: Timestamp,
+}
+
+/// An anomaly that only an operator may resolve.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// A NodeClaim of this server has no instance and no launch record.
+    ClaimWithoutRow {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+    },
+    /// A launch record is unreadable.
+    UnreadableLaunch {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+    },
+    /// The snapshot lacks the NodeClaims of most launched instances.
+    ClaimsMissing {
+        /// Number of missing NodeClaims.
+        missing: usize,
+        /// Number of launched instances.
+        of: usize,
+    },
+    /// A listing of the cloud lacks most instances known to run.
+    ListingLacks {
+        /// Number of missing instances.
+        missing: usize,
+        /// Number of instances known to run.
+        of: usize,
+    },
+    /// A Node was to be drained as empty, and the API server lists pods on it.
+    NodeOccupied {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// Error of the agent.
+        why: Text,
+    },
+    /// An instance has this cluster's name and another cluster's UID.
+    ForeignInstance {
+        /// Provider id of the instance.
+        provider_id: ProviderId,
+        /// UID in its tags.
+        cluster_uid: Text,
+    },
+    /// The verifier rejected a removal.
+    RemovalRejected {
+        /// The first rule that the removal breaks.
+        violation: RemovalViolation,
+    },
+}
+
+impl std::fmt::Display for Finding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ClaimWithoutRow { claim } => {
+                write!(f, "NodeClaim {claim} has neither an instance nor a launch record: it is not changed")
+            }
+            Self::UnreadableLaunch { claim } => {
+                write!(f, "the launch record of NodeClaim {claim} is unreadable: it is not changed")
+            }
+            Self::ClaimsMissing { missing, of } => write!(
+                f,
+                "the agent's snapshot lacks the NodeClaims of {missing} of {of} launched instances: no instance is \
+                 terminated until it contains them, or an operator releases the cluster's quarantine"
+            ),
+            Self::ListingLacks { missing, of } => write!(
+                f,
+                "the cloud's listing lacks {missing} of {of} instances known to run: it is ignored. Check whether \
+                 tags were removed, and whether the credentials belong to the right account and region; if the \
+                 instances are gone, run `fleetwright removals confirm`"
+            ),
+            Self::NodeOccupied { claim, why } => write!(
+                f,
+                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It is kept. If \
+                 this repeats, the agent's watch lacks pods: restart the agent"
+            ),
+            Self::ForeignInstance { provider_id, cluster_uid } => write!(
+                f,
+                "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
+                 changed"
+            ),
+            Self::RemovalRejected { violation } => write!(
+                f,
+                "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \
+                 the cluster"
+            ),
+        }
+    }
+}
+
+/// Pending recovery, until the first accepted snapshot.
+#[derive(Debug, Default)]
+pub(crate) struct Recovery {
+    /// Whether a lease was acquired since the last snapshot.
+    pending: bool,
+    launches: Vec<OpenLaunch>,
+    /// NodeClaims that are missing and whose instances have ended.
+    ended: BTreeSet<ClaimName>,
+}
+
+impl Recovery {
+    /// Whether recovery waits for a snapshot.
+    pub fn is_pending(&self) -> bool {
+        self.pending
+    }
+
+    /// Launches to recover.
+    pub fn launches(&self) -> &[OpenLaunch] {
+        &self.launches
+    }
+
+    /// Excludes NodeClaims whose instances have ended from the check for missing NodeClaims.
+    pub fn exclude_ended(&mut self, claims: BTreeSet<ClaimName>) {
+        self.ended = claims;
+    }
+}
+
+impl ClusterController {
+    /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
+    /// unfinished launches.
+    pub fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
+        if !uid.is_empty() {
+            self.uid = uid;
+        }
+        (self.operator_confirmed_until, self.last_absence_finding) = (None, None);
+        self.recovery = Recovery { pending: true, launches, ended: BTreeSet::new() };
+    }
+
+    /// Resumes unfinished launches and drains, once a snapshot was accepted.
+    pub fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
+        // In shadow mode nothing is executed. Leaving shadow mode takes a restart, which recovers
+        // again.
+        if !self.recovery.pending || self.is_shadow(ctx) {
+            return;
+        }
+        if let Some(finding) = self.claims_missing(ctx) {
+            return self.report_missing_claims(finding, ctx);
+        }
+        let Recovery { launches, .. } = std::mem::take(&mut self.recovery);
+        self.gc.reset(ctx.now);
+        let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
+        for launch in launches {
+            self.recover_launch(launch, ctx);
+        }
+        self.resume_drains(ctx);
+        self.report_unrecorded_claims(&rows, ctx);
+    }
+
+    /// Compares the first snapshot with the launch records, because there is no earlier snapshot:
+    /// one that lacks most machines, or any object, neither proves that instances are orphaned nor
+    /// that launches were not begun.
+    fn claims_missing(&self, ctx: &Context<'_>) -> Option<Finding> {
+        let left = || self.recovery.launches.iter().filter(|launch| !self.recovery.ended.contains(&launch.claim));
+        let lacks =
+            |launch: &&OpenLaunch| !self.state.is_claim_observed(&launch.claim) && !self.claims.contains(&launch.claim);
+        let launched = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
+        let (missing, of) = if self.state.has_no_objects() {
+            (left().filter(lacks).count(), left().count())
+        } else {
+            (left().filter(launched).filter(lacks).count(), left().filter(launched).count())
+        };
+        self.snapshot_suspicious(missing, of, ctx).then_some(Finding::ClaimsMissing { missing, of })
+    }
+
+    fn recover_launch(&mut self, launch: OpenLaunch, ctx: &mut Context<'_>) {
+        let OpenLaunch { claim, attempt, state, planned } = launch;
+        if self.claims.contains(&claim) {
+            if state == LaunchState::Open {
+                self.record_launched(&claim, attempt, ctx);
+            }
+            // The pods of the launch keep their assignment.
+            let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
+            self.reassign_pods(&claim, &pods, ctx.now);
+            return;
+        }
+        match (state, planned) {
+            (LaunchState::Launched { provider_id }, _) => {
+                self.recover_launched_instance(claim, attempt, provider_id, ctx)
+            }
+            (LaunchState::Failed { why }, planned) => {
+                match planned {
+                    Some(decided) => self.insert_recovered_launch(*decided, attempt, ctx.now),
+                    None => self.claims.insert(self.recovered_claim(&claim, None, ctx.now)),
+                }
+                self.delete_claim(&claim, Some(TerminationReason::LaunchFailed(why)), ctx);
+            }
+            (LaunchState::Open, Some(decided)) => self.recover_open_launch(claim, attempt, decided, ctx),
+            (LaunchState::Open, None) => self.report_finding(Finding::UnreadableLaunch { claim }, ctx),
+        }
+    }
+
+    /// Records the instance of a launch whose outcome was not recorded: a later owner that finds no
+    /// NodeClaim has to know that the instance was launched.
+    fn record_launched(&self, claim: &ClaimName, attempt: u32, ctx: &mut Context<'_>) {
+        let provider_id = self.claims.get(claim).map(|machine| machine.provider_id().clone());
+        if let Some(provider_id) = provider_id.filter(|provider_id| !provider_id.is_empty()) {
+            let (cluster, claim) = (self.cluster.clone(), claim.clone());
+            ctx.effects.push(Effect::RecordLaunched { cluster, claim, attempt, provider_id });
+        }
+    }
+
+    /// Recovers a launch with unknown outcome. An order for another cluster UID is not repeated:
+    /// the instance would belong to a deleted cluster.
+    fn recover_open_launch(
+        &mut self,
+        claim: ClaimName,
+        attempt: u32,
+        decided: Box<DecidedLaunch>,
+        ctx: &mut Context<'_>,
+    ) {
+        let seen = self.state.is_claim_observed(&claim);
+        let wanted = self.reassign_pods(&claim, &decided.machine.pods, ctx.now);
+        let fresh = ctx.now.duration_since(decided.at) < TOKEN_LIFETIME;
+        let planned = decided.machine.clone();
+        let id = decided.decision;
+        self.insert_recovered_launch(*decided, attempt, ctx.now);
+        self.assume_recovered_claim(&planned, seen, ctx.now);
+        // The NodeClaim of a call that may have succeeded is kept: deleting it would orphan the
+        // instance.
+        let ordered_for = &planned.launch.cluster_uid;
+        let here = ordered_for.is_empty() || *ordered_for == self.uid;
+        let may_have_gone_out = seen && fresh && here;
+        let still_wanted = wanted && fresh && here && self.is_still_valid(id, &planned, ctx);
+        if !may_have_gone_out && !still_wanted {
+            self.delete_claim(&claim, Some(TerminationReason::NotLaunched), ctx);
+            self.provisioner.replan_displaced_pods(ctx.now);
+        } else if seen {
+            self.claims.get_mut(&claim).map(|machine| machine.begin_launch(ctx.now));
+            self.launch_instance(&claim, ctx);
+        } else {
+            self.claims.get_mut(&claim).map(|machine| machine.begin_creation(ctx.now));
+            self.instruct(Instruction::CreateClaim(planned.claim), ctx);
+        }
+    }
+
+    /// Recovers a launched instance that the cluster does not show, because its NodeClaim has no
+    /// provider id or is missing. The instance is described to learn whether it still exists.
+    fn recover_launched_instance(
+        &mut self,
+        claim: ClaimName,
+        attempt: u32,
+        provider_id: ProviderId,
+        ctx: &mut Context<'_>,
+    ) {
+        if !self.state.is_claim_observed(&claim) {
+            self.state.assume_claim(self.synthesize_claim(&claim, &provider_id));
+        }
+        let mut machine = self.recovered_claim(&claim, Some(provider_id.clone()), ctx.now);
+        if self.state.is_claim_observed(&claim) {
+            machine.resume_launch(attempt, ctx.now);
+        }
+        self.claims.insert(machine);
+        ctx.effects.push(Effect::Describe { cluster: self.cluster.clone(), claim, attempt, provider_id });
+    }
+
+    fn insert_recovered_launch(&mut self, recorded: DecidedLaunch, attempt: u32, now: Timestamp) {
+        let pool = self.state.pool(&recorded.machine.claim.pool);
+        let revision = pool.map(|record| record.revision.clone()).unwrap_or_default();
+        self.claims.insert(ManagedClaim::from_launch_record(recorded, revision, attempt, now));
+    }
+
+    /// The NodeClaim of a launch whose order is not recorded.
+    fn recovered_claim(&self, claim: &ClaimName, provider_id: Option<ProviderId>, now: Timestamp) -> ManagedClaim {
+        let unknown = || ClaimRecord { name: claim.clone(), ..ClaimRecord::default() };
+        let known = self.state.claim(claim).cloned().unwrap_or_else(unknown);
+        let provider_id = provider_id.unwrap_or_else(|| known.provider_id.clone());
+        ManagedClaim::from_claim(&ClaimRecord { provider_id, ..known }, None, now)
+    }
+
+    /// Counts the capacity of a launching machine again.
+    fn assume_recovered_claim(&mut self, planned: &PlannedMachine, seen: bool, now: Timestamp) {
+        let pool = self.state.pool(&planned.claim.pool).map(|record| &record.pool);
+        let expected = order::expected_claim_of_order(planned, pool, now);
+        if seen {
+            self.state.set_expected_resources(&planned.claim.name, &expected);
+        } else {
+            self.state.assume_claim(expected);
+        }
+    }
+
+    /// Assigns those of `pods` that still wait to `claim`; returns whether any does, or whether
+    /// there were none.
+    fn reassign_pods(&mut self, claim: &ClaimName, pods: &[PodKey], now: Timestamp) -> bool {
+        let waits = |key: &&PodKey| self.state.pod(key).is_some_and(|pod| self.state.is_demand(pod, now));
+        let waiting: Vec<PodKey> = pods.iter().filter(waits).cloned().collect();
+        let wanted = pods.is_empty() || !waiting.is_empty();
+        for key in waiting {
+            self.state.assignments.assign(key, Target::Claim(claim.clone()), None);
+        }
+        wanted
+    }
+
+    /// Resumes drains in progress, with their original deadline.
+    fn resume_drains(&mut self, ctx: &mut Context<'_>) {
+        let drained = |claim: &&ClaimName| {
+            let node = self.state.node_of_claim(claim);
+            node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
+        };
+        let going: Vec<ClaimName> = self.claims.iter().map(ManagedClaim::name).filter(drained).cloned().collect();
+        for claim in going {
+            if !ctx.guardrails.removals.contains(&self.cluster, &claim) {
+                ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
+            }
+            let deadline = self.state.node_of_claim(&claim).and_then(|node| node.drain_deadline);
+            let terms = DrainTerms { deadline, ..DrainTerms::default() };
+            self.begin_termination(&claim, TerminationReason::BegunBeforeTakeover, terms, ctx);
+        }
+    }
+
+    fn report_unrecorded_claims(&self, rows: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
+        let unrecorded = self.state.claims().filter(|claim| {
+            claim.ours
+                && claim.provider_id.is_empty()
+                && !rows.contains(&claim.name)
+                && !self.claims.contains(&claim.name)
+        });
+        for claim in unrecorded {
+            self.report_finding(Finding::ClaimWithoutRow { claim: claim.name.clone() }, ctx);
+        }
+    }
+
+    pub fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
+        ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
+    }
+
+    /// Closes the launch record of `claim`, and removes it from the launches to recover.
+    pub fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        self.recovery.launches.retain(|launch| launch.claim != *claim);
+        ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
+    }
+}
+
+#[cfg(test)]
+mod tests;

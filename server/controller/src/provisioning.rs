@@ -1,0 +1,26 @@
+//! Provisioning: from pending pods to NodeClaims.
+//!
+//! [`Provisioner`] owns when a plan is due, which pods it takes, and the plan in progress. It reads
+//! the observed state and a [`LaunchView`], writes only itself, and returns what follows: the draft
+//! of a request ([`provisioner::PlanDraft`]), or a plan that arrived ([`ArrivedPlan`]). Steps of
+//! other parts that displace pods call the method named after the reason.
+//!
+//! Reading order: [`batch`] (batch window of pending pods), [`planning`] (plan requests and
+//! answers), [`demand_cursor`] (pods per plan), [`pending_plan`] (what still holds when a plan
+//! arrives), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
+//! with the steps of the other parts).
+
+mod batch;
+mod demand_cursor;
+mod launch_view;
+mod pending_plan;
+mod planning;
+mod provision;
+mod provisioner;
+
+pub(crate) use launch_view::LaunchView;
+pub use planning::{PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
+pub(crate) use provisioner::{ArrivedPlan, Provisioner};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,102 @@
+//! Planning outside the controller: requests, answers, and the worker.
+//!
+//! [`RegionController::handle`](crate::RegionController::handle) never calls the planner, which may
+//! take seconds. It emits [`Effect::Plan`](crate::Effect::Plan) with the complete input; the caller
+//! runs [`PlanWorker::answer`] on any thread and returns the answer as
+//! [`Event::Planned`](crate::Event::Planned). Events are handled meanwhile. At most one plan is in
+//! progress for a cluster ([`pending_plan`](super::pending_plan)), and a plan takes a bounded number
+//! of pods ([`demand_cursor`](super::demand_cursor)).
+
+use crate::Planner;
+use model::ClusterName;
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport};
+use verifier::Violation;
+
+/// Number of a plan, unique within one controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PlanNumber(pub u64);
+
+/// A requested plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanRequest {
+    /// Correlates the answer.
+    pub number: PlanNumber,
+    /// The cluster to plan for.
+    pub cluster: ClusterName,
+    /// The complete input, including the limits on the planner's work.
+    pub input: PlanningInput,
+}
+
+impl PlanRequest {
+    /// Estimated work, in identical pods: queues let small plans overtake large ones. Each
+    /// preference of a pod adds to it, because the planner may try and relax each.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let of_shape: Vec<usize> = self.input.shapes.iter().map(|shape| 1 + shape.preferences()).collect();
+        let pods = self.input.pods.iter().map(|pod| of_shape.get(pod.shape as usize).copied().unwrap_or(1));
+        pods.fold(self.input.nodes.len(), usize::saturating_add)
+    }
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// Every plan that the planner found breaks these rules.
+    #[error("the plan failed the plan verifier: {}", joined(.0))]
+    Rejected(Vec<Violation>),
+    /// The planner panicked.
+    #[error("the planner panicked: this is a bug in fleetwright; report it with the server's log")]
+    Panicked,
+}
+
+fn joined(violations: &[Violation]) -> String {
+    let sentences: Vec<String> = violations.iter().map(ToString::to_string).collect();
+    sentences.join("; ")
+}
+
+/// A plan with its report, or why there is none.
+pub type PlanOutcome = Result<(Plan, PlanReport), PlanError>;
+
+/// The answer to a plan request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanAnswer {
+    /// The request, whose input is recorded with the decision.
+    pub request: PlanRequest,
+    /// The plan, or the planner's error.
+    pub outcome: PlanOutcome,
+}
+
+/// Answers plan requests one after another.
+pub struct PlanWorker {
+    planner: Planner,
+}
+
+impl std::fmt::Debug for PlanWorker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PlanWorker").finish_non_exhaustive()
+    }
+}
+
+impl PlanWorker {
+    /// A worker with a new planner.
+    #[must_use]
+    pub fn new(planner: Planner) -> Self {
+        Self { planner }
+    }
+
+    /// The plan for `input`.
+    ///
+    /// # Errors
+    /// Why the planner rejects the input.
+    pub fn plan(&mut self, input: &PlanningInput) -> PlanOutcome {
+        (self.planner)(input)
+    }
+
+    /// Executes a request.
+    #[must_use]
+    pub fn answer(&mut self, request: PlanRequest) -> PlanAnswer {
+        let outcome = self.plan(&request.input);
+        PlanAnswer { request, outcome }
+    }
+}

@@ -1,0 +1,210 @@
+//! From a due plan to NodeClaims, with the steps of all parts: request the plan, limit what
+//! arrives, assign its pods, record the decision, check it again, create the NodeClaims.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{ArrivedPlan, LaunchView, PlanAnswer};
+use crate::cluster::ClusterState;
+use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::ClusterGuardrails;
+use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::order;
+use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlannedNode};
+use model::resources::NODES;
+use model::{ClaimName, ClusterName, NodeName, NodeStage, PodKey, PoolName, Resources, Timestamp};
+
+impl ClusterController {
+    /// Requests a plan if one is due and there is anything to plan.
+    pub fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
+        let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && self.is_ready());
+        let Some(due) = due else { return };
+        self.guardrails.held_launches = None;
+        let has_backed_off_pods = !self.guardrails.launch_backoff.is_empty();
+        let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
+        let Some(mut draft) = draft else { return self.clear_shadow_plan() };
+        draft.held = self.exclude_backed_off_pods(&mut draft.input, ctx);
+        if draft.is_empty() {
+            return self.clear_shadow_plan();
+        }
+        self.exclude_frozen_pools(&mut draft.input, ctx);
+        for pool in &mut draft.input.pools {
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
+        }
+        ctx.planned = true;
+        let (number, cluster, drains) = (ctx.next_plan_number(), self.cluster.clone(), self.waiting_drains(ctx.now));
+        let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
+        ctx.effects.push(Effect::Plan(Box::new(request)));
+    }
+
+    /// Handles the answer to a plan request.
+    pub fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+        let is_ready = self.is_ready();
+        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
+        let arrived = self.provisioner.take_answer(answer, is_ready, ctx.settings, &view);
+        let Some(mut arrived) = arrived else { return };
+        let drains = std::mem::take(&mut arrived.drains);
+        let ArrivedPlan { basis, plan, report, .. } = &mut arrived;
+        let waiting = self.limit_launches(&basis.input, plan, report, ctx);
+        arrived.unplaced.extend(waiting);
+        self.apply_plan(arrived, ctx);
+        self.begin_replaced_drains(&drains, ctx);
+    }
+
+    /// Assigns the pods of a plan, and records its decision if it changes anything.
+    fn apply_plan(&mut self, arrived: ArrivedPlan, ctx: &mut Context<'_>) {
+        let ArrivedPlan { basis, plan, report, unplaced, due, version, .. } = arrived;
+        if self.is_shadow(ctx) {
+            return self.record_shadow_plan(basis, &plan, report, unplaced, ctx);
+        }
+        let id = DecisionId(ctx.next_id());
+        let machines = self.assume_machines(&basis.input, &plan, id, ctx);
+        self.count_launches(&machines, planned_nodes(&plan), ctx);
+        let placed = self.assign_placements(&basis.input, &plan, ctx.now);
+        if !placed.is_empty() {
+            self.nominator.schedule_nominations(ctx.now);
+        }
+        let unchanged = self.provisioner.record_unplaced(&unplaced);
+        if machines.is_empty() && placed.is_empty() && unchanged {
+            return;
+        }
+        let decision = Decision {
+            due,
+            launches: machines,
+            assignments: placed,
+            unplaced,
+            new_cost: report.new_cost,
+            lower_bound: report.lower_bound,
+            notes: report.notes,
+            basis: Some(Arc::new(basis)),
+            ..Decision::new(id, self.cluster.clone(), DecisionReason::Provision, version, ctx.now)
+        };
+        self.record_decision(decision, ctx);
+    }
+
+    /// Orders the planned machines, and assumes them with their pods: no other plan places these.
+    fn assume_machines(
+        &mut self,
+        input: &PlanningInput,
+        plan: &Plan,
+        id: DecisionId,
+        ctx: &mut Context<'_>,
+    ) -> Vec<PlannedMachine> {
+        // Machines are assumed before pods are assigned to them, and all before the decision is recorded.
+        let machines: Vec<PlannedMachine> = planned_nodes(plan)
+            .map(|node| order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, id, ctx))
+            .collect();
+        for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
+            let pool = &input.pools[node.pool as usize];
+            self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
+            for pod in &node.pods {
+                let target = Target::Claim(planned.claim.name.clone());
+                self.state.assignments.assign(input.pods[*pod as usize].key(), target, None);
+            }
+            let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
+            let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
+            self.claims.insert(machine);
+        }
+        machines
+    }
+
+    fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {
+        let soon = now + NOMINATION_WINDOW;
+        let mut placed = Vec::new();
+        for (pod, node) in &plan.placements {
+            let node = &input.nodes[*node as usize];
+            let claim = match node.stage {
+                NodeStage::InFlight => Some(ClaimName::from(node.name.as_text())),
+                NodeStage::Registered => {
+                    let record = self.state.node(&node.name);
+                    record.and_then(|record| self.state.claim_of_node(record)).map(|claim| claim.name.clone())
+                }
+                NodeStage::Initialized | NodeStage::Deleting => None,
+            };
+            let key = input.pods[*pod as usize].key();
+            placed.push((key.clone(), node.name.clone()));
+            match claim {
+                Some(claim) => self.state.assignments.assign(key, Target::Claim(claim), None),
+                None => self.state.assignments.assign(key, Target::Node(node.name.clone()), Some(soon)),
+            }
+        }
+        placed
+    }
+
+    /// Begins the launches of a durable decision that are still valid; the pods of the others are
+    /// planned again.
+    pub fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
+        let awaited: BTreeSet<ClaimName> =
+            self.state.assignments.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
+        for planned in &decision.launches {
+            let claim = &planned.claim.name;
+            let Some(machine) = self.claims.get(claim) else {
+                self.close_launch(claim, ctx);
+                continue;
+            };
+            if machine.stage() != StageKind::Planned {
+                continue;
+            }
+            let wanted = planned.pods.is_empty() || awaited.contains(claim);
+            if wanted && self.is_still_valid(decision.id, planned, ctx) {
+                self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
+                self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
+            } else {
+                ctx.guardrails.launches.remove(&self.cluster, claim);
+                self.claims.remove(claim);
+                self.state.forget_claim(claim);
+                self.close_launch(claim, ctx);
+                self.provisioner.replan_displaced_pods(ctx.now);
+            }
+        }
+    }
+
+    /// Whether a planned machine may still be launched.
+    pub fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
+        let claim = &planned.claim.name;
+        let Some(machine) = self.claims.get(claim) else { return false };
+        let Some(revision) = machine.revision() else { return false };
+        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
+        let order = &planned.launch;
+        view.launchable_pool(&planned.claim.pool, revision).is_some()
+            && view.has_available(&order.options, order.capacity_type)
+            && self.within_limits(id, &planned.claim.pool)
+    }
+
+    /// Whether the NodePool is within its limits without the machines of this decision, which were
+    /// planned within them.
+    fn within_limits(&self, id: DecisionId, pool: &PoolName) -> bool {
+        let Some(record) = self.state.pool(pool) else { return false };
+        let decided = |claim: &ClaimName| self.claims.get(claim).is_some_and(|machine| machine.decision() == Some(id));
+        let mut used = Resources::new();
+        for claim in self.state.claims().filter(|claim| claim.pool == *pool && !decided(&claim.name)) {
+            used.add(&claim.capacity);
+            used.add(&Resources::from_iter([(NODES, 1)]));
+        }
+        record.pool.limits.iter().all(|(name, limit)| used.get(name) <= limit)
+    }
+}
+
+/// The nodes of a plan that are launched, in order.
+fn planned_nodes(plan: &Plan) -> impl Iterator<Item = &PlannedNode> {
+    plan.nodes.iter().chain(&plan.static_nodes)
+}
+
+fn launch_view<'v>(
+    cluster: &'v ClusterName,
+    state: &'v ClusterState,
+    guardrails: &ClusterGuardrails,
+    ctx: &'v Context<'_>,
+) -> LaunchView<'v> {
+    LaunchView {
+        cluster,
+        state,
+        quarantined: guardrails.quarantine.is_some(),
+        freezes: &ctx.guardrails.freezes,
+        offerings: ctx.offerings,
+        now: ctx.now,
+    }
+}
