@@ -2,6 +2,7 @@
 //! keys and the output of `--print-config` derive from it. Precedence: flag, environment, file,
 //! default.
 
+mod error;
 mod keys;
 mod layers;
 
@@ -11,51 +12,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use error::{ConfigError, Origin};
 pub use keys::{KEYS, Key, Kind};
-pub use layers::{Layers, Origin};
-
-/// Errors of the configuration.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be used.
-    #[error("configuration file {}: {why}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Why it cannot be used.
-        why: String,
-    },
-    /// A key of the file does not exist.
-    #[error("{origin}: unknown key {key:?}; `fleetwright-agent --help` lists every key")]
-    Unknown {
-        /// Source of the key or value.
-        origin: Origin,
-        /// The unknown key.
-        key: String,
-    },
-    /// A setting has no default and no value.
-    #[error("{key} is not set; use --{flag}, {variable} or `{key} = \"…\"` in the configuration file")]
-    Missing {
-        /// Key in the file.
-        key: &'static str,
-        /// Flag of the key.
-        flag: &'static str,
-        /// Environment variable of the key.
-        variable: String,
-    },
-    /// A value is not allowed.
-    #[error("{origin}: {key} is {value:?}; {allowed}")]
-    Invalid {
-        /// Source of the key or value.
-        origin: Origin,
-        /// Key in the file.
-        key: &'static str,
-        /// The value as written.
-        value: String,
-        /// The allowed values.
-        allowed: String,
-    },
-}
+pub use layers::Layers;
 
 /// Settings that are complete and valid.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! one machine they would otherwise take the server's CPU time, which a remote attacker cannot.
 
 mod agent;
+mod arguments;
 pub mod connections;
 mod health;
 mod hostile;
@@ -34,14 +35,4 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
-}
-
-/// The number after `flag`, or `default`.
-fn number(words: &[&str], flag: &str, default: u64) -> u64 {
-    word(words, flag).and_then(|word| word.parse().ok()).unwrap_or(default)
-}
-
-/// The value of `flag`.
-fn word<'w>(words: &[&'w str], flag: &str) -> Option<&'w str> {
-    words.iter().position(|word| *word == flag).and_then(|at| words.get(at + 1)).copied()
 }

@@ -7,17 +7,15 @@ use agent::{Cluster, ClusterError, Done, Identity, ListWatch};
 use fleetwright_proto::v1;
 use tokio::task::JoinSet;
 
-use crate::actions;
-use crate::actions::drain::node_pods::NodePods;
-use crate::actions::drain::volumes::Attachments;
-use crate::actions::drain::{self, ServerDrains};
-use crate::actions::event::{EventRecorder, EventSpec};
+use crate::actions::InstructionExecutor;
+use crate::actions::drain::DRAIN_ANNOTATION;
+use crate::actions::event::EventRecorder;
 use crate::actions::guard::RemovalGuard;
 use crate::api::Api;
 use crate::autoscaler;
 use crate::epoch::EpochStore;
 use crate::error::ApiError;
-use crate::nomination::{self, PendingRegistrations};
+use crate::nomination;
 use crate::object_cache::ObjectCache;
 use crate::watch;
 
@@ -39,18 +37,10 @@ pub struct ClusterOptions {
 
 /// A cluster with its watches, for one agent.
 pub struct Kubernetes {
-    api: Api,
     identity: Identity,
-    /// Identity of this process, as shown in events.
-    instance: String,
     cache: Arc<ObjectCache>,
     epochs: EpochStore,
-    events: EventRecorder,
-    registrations: PendingRegistrations,
-    server_drains: ServerDrains,
-    guard: RemovalGuard,
-    node_pods: NodePods,
-    attachments: Attachments,
+    executor: InstructionExecutor,
     /// The watches; they end with the cluster.
     _watches: JoinSet<()>,
 }
@@ -62,94 +52,20 @@ impl Kubernetes {
         let cache = Arc::new(watch::empty_cache());
         let mut watches = watch::start_watches(&api, &cache, options.streaming_lists);
         watches.spawn(autoscaler::watch_autoscalers(api.clone(), Arc::clone(&cache), options.karpenter_absent));
-        Self::new(api, identity, epochs, options, cache, watches)
-    }
-
-    /// A cluster with this cache and these watches.
-    fn new(
-        api: Api,
-        identity: Identity,
-        epochs: EpochStore,
-        options: ClusterOptions,
-        cache: Arc<ObjectCache>,
-        watches: JoinSet<()>,
-    ) -> Self {
-        Self {
-            api,
-            identity,
-            instance: options.instance,
-            cache,
-            epochs,
-            events: EventRecorder::default(),
-            registrations: PendingRegistrations::default(),
-            server_drains: ServerDrains::default(),
-            guard: options.guard,
-            node_pods: NodePods::default(),
-            attachments: Attachments::default(),
-            _watches: watches,
-        }
-    }
-
-    /// A cluster without watches: the test fills its cache.
-    #[cfg(test)]
-    pub(crate) fn unwatched(api: Api, guard: RemovalGuard) -> Self {
-        let epochs = EpochStore::new(api.clone(), "default".to_owned(), "epochs".to_owned());
-        let options =
-            ClusterOptions { instance: "test".to_owned(), streaming_lists: true, karpenter_absent: false, guard };
-        Self::new(api, Identity::default(), epochs, options, Arc::new(watch::empty_cache()), JoinSet::new())
-    }
-
-    /// The cache, for tests that fill it.
-    #[cfg(test)]
-    pub(crate) fn shared_cache(&self) -> Arc<ObjectCache> {
-        Arc::clone(&self.cache)
+        let events = EventRecorder::new(api.clone(), options.instance);
+        let supports_nomination = nomination::is_supported(&identity.kubernetes_version);
+        let executor = InstructionExecutor::new(api, Arc::clone(&cache), options.guard, events, supports_nomination);
+        Self { identity, cache, epochs, executor, _watches: watches }
     }
 
     /// Resumes the drains that the previous leader did not complete. Returns when they complete.
     pub async fn resume_drains(self: Arc<Self>) {
         let mut drains = JoinSet::new();
-        for (node, annotation) in self.cache.annotated_nodes(drain::DRAIN_ANNOTATION).await {
+        for (node, annotation) in self.cache.annotated_nodes(DRAIN_ANNOTATION).await {
             let cluster = Arc::clone(&self);
-            drains.spawn(async move { drain::resume_drain(&cluster, &node, &annotation).await });
+            drains.spawn(async move { cluster.executor.resume_drain(&node, &annotation).await });
         }
         while drains.join_next().await.is_some() {}
-    }
-
-    pub(crate) fn api(&self) -> &Api {
-        &self.api
-    }
-
-    pub(crate) fn cache(&self) -> &ObjectCache {
-        &self.cache
-    }
-
-    pub(crate) fn registrations(&self) -> &PendingRegistrations {
-        &self.registrations
-    }
-
-    pub(crate) fn server_drains(&self) -> &ServerDrains {
-        &self.server_drains
-    }
-
-    pub(crate) fn guard(&self) -> &RemovalGuard {
-        &self.guard
-    }
-
-    pub(crate) fn node_pods(&self) -> &NodePods {
-        &self.node_pods
-    }
-
-    pub(crate) fn attachments(&self) -> &Attachments {
-        &self.attachments
-    }
-
-    /// Whether this cluster's scheduler honours nominations.
-    pub(crate) fn supports_nomination(&self) -> bool {
-        nomination::is_supported(&self.identity.kubernetes_version)
-    }
-
-    pub(crate) async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
-        self.events.record_event(&self.api, &self.instance, spec, uid).await
     }
 }
 
@@ -163,7 +79,7 @@ impl Cluster for Kubernetes {
     }
 
     async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
-        actions::execute_instruction(self, &instruction).await
+        self.executor.execute_instruction(&instruction).await
     }
 
     async fn highest_epoch(&self) -> Result<u64, ClusterError> {

@@ -1,38 +1,13 @@
 //! Sources of values: defaults, the file, the environment, flags. Later sources take precedence.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::ConfigError;
+use super::error::{ConfigError, Origin};
 use super::keys::{KEYS, Key, Kind, find};
-
-/// Source of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// The default of the key.
-    Default,
-    /// The configuration file.
-    File(PathBuf),
-    /// An environment variable.
-    Environment(String),
-    /// A flag of the command line.
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Environment(variable) => write!(f, "environment variable {variable}"),
-            Self::Flag(flag) => write!(f, "flag --{flag}"),
-        }
-    }
-}
 
 /// The value and the origin of every key.
 #[derive(Debug, Clone)]

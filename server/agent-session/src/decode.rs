@@ -10,6 +10,7 @@
 //! requirements of volumes), [`pools`] (NodePools and their node classes).
 
 mod auxiliary;
+mod error;
 pub mod pools;
 mod problems;
 pub mod record;
@@ -34,6 +35,8 @@ use problems::{FieldError, ProblemTracker};
 use shape::DecodedShape;
 use storage::{PodVolumes, Storage};
 use text_pool::TextPool;
+
+pub use error::DecodeError;
 
 /// Bytes of a content hash on the wire.
 const HASH_BYTES: usize = 16;
@@ -69,51 +72,6 @@ impl Default for Limits {
             manifest_bytes: 1024 * 1024,
         }
     }
-}
-
-/// Reason why a change is rejected.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum DecodeError {
-    /// A record refers to a definition that was not received.
-    #[error("{object} refers to a {kind} that was not defined: {hash}")]
-    Undefined {
-        /// The record, by kind and name.
-        object: String,
-        /// Kind of the definition.
-        kind: &'static str,
-        /// Hash of the definition, in hexadecimal.
-        hash: String,
-    },
-    /// A record or definition violates the protocol.
-    #[error("{object} cannot be read: {reason}")]
-    Unreadable {
-        /// The object, by kind and name.
-        object: String,
-        /// Cause of the failure.
-        reason: String,
-    },
-    /// Memory limit exceeded, for one agent or in total.
-    #[error("{whose} {} MiB of memory, but {key} allows {} MiB; raise {key} if this is the expected size", held.div_ceil(1 << 20), limit >> 20)]
-    Memory {
-        /// Owner of the memory, as the start of the sentence.
-        whose: &'static str,
-        /// Accounted bytes.
-        held: u64,
-        /// Config key of the limit.
-        key: &'static str,
-        /// Value of the limit, in bytes.
-        limit: u64,
-    },
-    /// Limit on the state of one agent exceeded.
-    #[error("{what}: {found} exceed the limit of {limit}")]
-    LimitExceeded {
-        /// The counted items.
-        what: &'static str,
-        /// Their number.
-        found: u64,
-        /// Their maximum.
-        limit: u64,
-    },
 }
 
 /// Result of decoding a change.

@@ -13,7 +13,7 @@ use tracing::{info, warn};
 
 use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileError};
 use super::issuer::IssuerKeys;
-use super::tls::Certificates;
+use super::tls::{Certificates, changed_at};
 use super::{AuthError, Client, Scope, token};
 
 /// Maximum delay until a changed file is noticed.
@@ -298,10 +298,6 @@ const WILDCARD_PROBE: &str = "fleetwright-asks-for-a-wildcard";
 
 fn in_hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-pub(super) fn changed_at(path: &std::path::Path) -> Option<SystemTime> {
-    std::fs::metadata(path).and_then(|about| about.modified()).ok()
 }
 
 /// Seconds since 1970.

@@ -5,12 +5,12 @@
 //! Each issuer has at most one fetch in flight, on a thread of its own, so an unresponsive issuer
 //! blocks neither other issuers nor the rest of the process.
 
+mod error;
 mod fetch;
 mod jwks_cache;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -20,6 +20,7 @@ use tokio::sync::watch;
 
 use super::AuthError;
 use super::file::IssuerTrust;
+use error::KeySetError;
 use jwks_cache::{JwksCache, Lookup};
 
 /// Maximum concurrent fetches. Each uses a thread; a failed issuer is retried with backoff.
@@ -28,23 +29,6 @@ const MAX_CONCURRENT_FETCHES: usize = 64;
 /// Claim `iss` of an issuer, and the file with the authorities of its address.
 type Source = (String, Option<PathBuf>);
 type FetchKeys = dyn Fn(&str, Option<&Path>) -> Result<JwkSet, KeySetError> + Send + Sync;
-
-/// Why the keys of an issuer cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum KeySetError {
-    #[error("key set {}: {error}", path.display())]
-    File { path: PathBuf, error: io::Error },
-    #[error("key set {}: {error}", path.display())]
-    FileContent { path: PathBuf, error: serde_json::Error },
-    #[error("certificates {}: {error}", path.display())]
-    Authorities { path: PathBuf, error: io::Error },
-    #[error("GET {address}: {error}")]
-    Request { address: String, error: Box<ureq::Error> },
-    #[error("GET {address}: {error}")]
-    Response { address: String, error: serde_json::Error },
-    #[error("the discovery document names issuer {0:?}")]
-    OtherIssuer(String),
-}
 
 /// Keys of all issuers, by source.
 pub(crate) struct IssuerKeys {

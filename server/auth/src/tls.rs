@@ -25,7 +25,6 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::Connected;
 use tracing::{debug, info, warn};
 
-use super::authorizer::changed_at;
 use super::connections::{ConnectionLimits, ConnectionSlot, Connections};
 
 /// Interval of the check for idle connections.
@@ -184,6 +183,11 @@ impl TlsFiles {
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(LoadedTls { config: Arc::new(config), verifier })
     }
+}
+
+/// When the file was changed last; `None` if its metadata cannot be read.
+pub(super) fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|about| about.modified()).ok()
 }
 
 /// Verifier for agent certificates by the authorities at `path`. Clients with tokens present no

@@ -8,6 +8,9 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
 use model::Text;
 
+/// The launch operation, as errors name it.
+pub(crate) const CREATE_FLEET: &str = "CreateFleet";
+
 /// Minimum delay after throttling, in milliseconds. EC2's request buckets refill every second.
 const THROTTLED_MS: i64 = 1_000;
 

@@ -14,9 +14,9 @@ use cloud::provider::{
 };
 use model::{ClusterName, Text, Timestamp};
 
-use crate::failure::Failure;
+use crate::failure::{CREATE_FLEET, Failure};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
-use crate::request::{self, CREATE_FLEET};
+use crate::request;
 use crate::response::{self, RequestContext};
 use crate::settings::Settings;
 use crate::terms::Terms;

@@ -12,11 +12,9 @@ use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
 use model::{CapacityType, Text};
 use sha2::{Digest, Sha256};
 
+use crate::failure::CREATE_FLEET;
 use crate::settings::Settings;
 use crate::terms::Terms;
-
-/// Operation name in errors.
-pub(crate) const CREATE_FLEET: &str = "CreateFleet";
 
 /// Length of a client token in hexadecimal digits: 128 bits, half of EC2's maximum of 64
 /// characters.

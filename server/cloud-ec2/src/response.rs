@@ -12,9 +12,8 @@ use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTempl
 use cloud::provider::{CloudError, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use model::{InstanceTypeName, Text, Timestamp, Zone};
 
-use crate::failure::{is_capacity, is_missing_spot_role};
+use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role};
 use crate::instance;
-use crate::request::CREATE_FLEET;
 use crate::terms::Terms;
 
 /// The request of a response.

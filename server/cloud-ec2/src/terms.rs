@@ -7,8 +7,8 @@ use cloud::provider::{CloudError, LaunchRequest};
 use model::Text;
 use serde::{Deserialize, Serialize};
 
+use crate::failure::CREATE_FLEET;
 use crate::instance;
-use crate::request::CREATE_FLEET;
 use crate::settings::Settings;
 
 /// Parameters of `CreateFleet` that are not in the order.

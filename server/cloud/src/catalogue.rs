@@ -7,13 +7,14 @@
 //!
 //! Reading order: [`model::node_class`] and `region_options` (the arguments), [`snapshot`],
 //! `instance_type_info` and `columns` (the data), `labels`, `capacity`, `launchable` and
-//! `offerings` (the rules), [`exchange`] (the file format of `fleetwright catalogue export` and
-//! `--catalogue`).
+//! `offerings` (the rules), `build_notes` (their estimates), [`exchange`] (the file format of
+//! `fleetwright catalogue export` and `--catalogue`).
 //!
 //! Rules and constants are those of Karpenter's AWS provider, so that a planned node matches the
 //! node that joins.
 
 mod attach;
+mod build_notes;
 mod capacity;
 mod columns;
 mod embedded;
@@ -27,11 +28,10 @@ mod price;
 mod region_options;
 pub mod snapshot;
 
-use std::collections::BTreeSet;
-
 use model::node_class::NodeClassSettings;
 use model::{Catalogue, InstanceType, Text};
 
+use self::build_notes::BuildNotes;
 pub use exchange::CatalogueError;
 pub use labels::unknown_label_keys;
 pub use overlay::{Overlay, PriceChange, apply_overlays, resolve_overlays};
@@ -73,16 +73,6 @@ pub fn build(snapshot: &Snapshot, region_options: &RegionOptions<'_>, settings: 
     offering_builder.add_estimate_notes(&mut tally);
     let offering_keys = offerings::KEYS.iter().map(|key| Text::from(*key)).collect();
     Built { catalogue: Catalogue { types, offering_keys }, notes: tally.notes.into_iter().collect() }
-}
-
-/// Estimates made while a catalogue is built.
-#[derive(Debug, Default)]
-struct BuildNotes {
-    notes: BTreeSet<String>,
-    /// Types with prices of another region.
-    priced_elsewhere: usize,
-    /// Whether a spot price was estimated from the on-demand price.
-    spot_estimated: bool,
 }
 
 #[cfg(test)]

@@ -8,14 +8,14 @@
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
 //! [`state`] (observed state), `unannounced_deletion` (objects that do not disappear regularly),
 //! `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`] (budgets, node classes, other
-//! autoscalers), `assignments` (pods planned and not bound yet), `drain` (assignments of pods being
-//! drained), `planning` (the state as planning input). The disruption settings of NodePools are
+//! autoscalers), `assignments` and `assigned_pods` (pods planned and not bound yet), `planning`
+//! (the state as planning input). The disruption settings of NodePools are
 //! [`DisruptionPolicy`](model::DisruptionPolicy).
 
+mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
 pub(crate) mod condition_digest;
-mod drain;
 pub mod external_autoscalers;
 mod node_class;
 pub mod observation;
@@ -26,16 +26,12 @@ pub mod state;
 mod unannounced_deletion;
 
 pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW, Target};
-pub use auxiliary::{AttachRecord, ProblemRecord};
 pub use condition_digest::ConditionDigest;
-pub use external_autoscalers::AutoscalerRecord;
 pub use model::removal::DoNotDisrupt;
-pub use node_class::ClassRecord;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
-pub use pdb::PodBudgetRecord;
 pub use record::{
-    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, PoolRecord,
-    Scheduling,
+    AttachRecord, AutoscalerRecord, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord,
+    PodBudgetRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, ProblemRecord, Scheduling,
 };
 pub use state::ClusterState;
 

@@ -6,14 +6,16 @@
 //! back. A forceful method (interruption) runs when its cause is known and waits for nothing.
 //! Everything after the selection is the same for all methods.
 //!
-//! Reading order: [`methods`] (the interface and the registry) with [`methods::emptiness`] and
-//! [`methods::interruption`], [`candidates`] (nodes that may be removed), [`budgets`],
-//! [`Disruption`] (passes), [`queue`] (decisions that are not durable yet), [`execution`] (check,
-//! record, launch, drain), [`removal_check`] (what the verifier judges removals by).
+//! Reading order: [`method`] (the interface), [`methods`] (the registry) with
+//! [`methods::emptiness`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
+//! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
+//! removals by).
 
 mod budgets;
 mod candidates;
 mod execution;
+pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
 mod removal_check;
@@ -25,7 +27,7 @@ pub(crate) use queue::DecisionQueue;
 use std::collections::BTreeMap;
 
 use crate::Removal;
-use methods::{DisruptionView, Method, Selection};
+use method::{DisruptionView, Method, Selection};
 use model::{Millis, PoolName, Timestamp};
 
 /// When the graceful methods of one cluster run.

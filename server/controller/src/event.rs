@@ -1,9 +1,7 @@
 //! Events that the controller handles.
 
-use super::guardrails::Freeze;
 use super::guardrails::fleet_counters::LocalCounters;
-use super::guardrails::quarantine::ObjectCounts;
-use super::guardrails::restore::RecentLaunch;
+use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
@@ -133,7 +131,7 @@ pub enum Event {
     LaunchHistoryLoaded {
         /// The cluster that the event concerns.
         cluster: ClusterName,
-        /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::restore::RESTORE_WINDOW), and
+        /// Launches of the last [`RESTORE_WINDOW`](super::guardrails::RESTORE_WINDOW), and
         /// all that are not closed.
         past: Vec<RecentLaunch>,
     },

@@ -37,151 +37,58 @@
 //! - Freezes and their end: rows, replayed by
 //!   [`Event::FreezesChanged`](super::Event::FreezesChanged).
 //! - Launches and removals of a cluster, launches per pod: open and closed launch rows
-//!   ([`restore`]); a NodeClaim without a row counts by its creation time.
+//!   (`restore`); a NodeClaim without a row counts by its creation time.
 //! - Launches and removals of the fleet, outcomes of launches: counters that every replica
 //!   published, including replicas that have stopped ([`fleet_counters`]).
 //! - Mode and limits: the configuration.
 //! - Quarantine: the launch rows and the persisted object counts ([`persisted_counts`]); the first
 //!   snapshot after a restart is compared with both.
 //!
-//! Reading order: [`settings`], then the guardrails in the order above; [`fleet_counters`] combines
-//! the counters of all replicas, `enforcement` applies the guardrails to decisions, [`view`]
-//! reports them.
+//! Reading order: [`settings`], then the guardrails in the order above; `fleet` and `cluster` own
+//! their state, [`fleet_counters`] combines the counters of all replicas, `enforcement` applies the
+//! guardrails to decisions, [`view`] reports them.
 
 pub mod circuit_breaker;
+mod cluster;
 mod disabled_guards;
 mod enforcement;
+mod fleet;
 pub mod fleet_counters;
 pub mod freeze;
 mod hold;
 pub mod launch_backoff;
 pub mod mode;
+mod object_counts;
 pub mod persisted_counts;
 pub mod quarantine;
 pub mod rate_limits;
+mod recent_launch;
 pub mod removal;
 mod removal_gate;
 mod replacement;
-pub mod restore;
+mod restore;
 pub mod settings;
 mod shadow;
+mod shadow_content;
 pub mod sliding_window;
 mod snapshot_acceptance;
 pub mod unannounced_deletions;
 pub mod view;
 
+pub(crate) use cluster::ClusterGuardrails;
 pub(super) use disabled_guards::DisabledGuards;
 #[cfg(test)]
 pub(super) use disabled_guards::Guard;
+pub(crate) use fleet::Guardrails;
 pub use freeze::Freeze;
+pub(crate) use freeze::Freezes;
 pub use hold::{Hold, HoldReason};
 pub use mode::Mode;
+pub use object_counts::ObjectCounts;
+pub use recent_launch::{RESTORE_WINDOW, RecentLaunch};
 pub use settings::GuardrailSettings;
+pub(crate) use shadow::is_allowed_by_mode;
 pub use view::GuardrailsView;
-
-use std::collections::BTreeMap;
-
-use super::Effect;
-use circuit_breaker::CircuitBreaker;
-pub(crate) use freeze::Freezes;
-use launch_backoff::LaunchBackoff;
-use model::disruption_policy::DisruptionPolicy;
-use model::{ClusterName, PoolName, Timestamp};
-use persisted_counts::PersistedCounts;
-use quarantine::Quarantine;
-use rate_limits::RateLimits;
-use removal::HeldRemovals;
-use restore::RecentLaunch;
-use shadow::ShadowContent;
-use unannounced_deletions::UnannouncedDeletions;
-
-/// Guardrail state of the fleet.
-#[derive(Debug, Default)]
-pub(super) struct Guardrails {
-    pub launches: RateLimits,
-    pub removals: RateLimits,
-    pub circuit_breaker: CircuitBreaker,
-    pub freezes: Freezes,
-    /// Machines of each local cluster that are not marked for removal.
-    pub machines: BTreeMap<ClusterName, usize>,
-    /// The same, summed over clusters of other replicas.
-    pub remote_machines: usize,
-    /// Time of the last event.
-    pub now: Timestamp,
-}
-
-impl Guardrails {
-    /// Advances the clock; returns whether that changes what the whole fleet may do.
-    pub fn advance(&mut self, settings: &GuardrailSettings, now: Timestamp) -> bool {
-        self.now = now;
-        self.launches.expire(settings.launches.window, now);
-        self.removals.expire(settings.removals.window, now);
-        let breaker = self.circuit_breaker.evaluate(&settings.circuit_breaker, now);
-        self.freezes.expire(now) || breaker
-    }
-
-    /// When time alone changes what the whole fleet may do.
-    pub fn next_change(&self, settings: &GuardrailSettings) -> Option<Timestamp> {
-        [self.circuit_breaker.next_change(&settings.circuit_breaker), self.freezes.next_end()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-}
-
-/// Guardrail state of one cluster.
-#[derive(Debug, Default)]
-pub(super) struct ClusterGuardrails {
-    pub quarantine: Option<Quarantine>,
-    /// Objects that the agent deleted recently without a preceding termination.
-    pub unannounced_deletions: UnannouncedDeletions,
-    /// Object counts of the cluster as persisted in the store.
-    pub persisted_counts: PersistedCounts,
-    pub launch_backoff: LaunchBackoff,
-    /// Launches from before the takeover, oldest first; emptied by the first accepted snapshot.
-    pub recent_launches: Vec<RecentLaunch>,
-    /// Why launches were held at the last check.
-    pub held_launches: Option<Hold>,
-    /// Why removals were held at the last check.
-    pub held_removals: Option<Hold>,
-    /// Removals that the removal gate holds.
-    pub waiting_removals: HeldRemovals,
-    /// Number of removals that the verifier has rejected.
-    pub rejected_removals: usize,
-    /// Last known disruption policies of deleted NodePools.
-    pub former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
-    /// Content of the last shadow decisions: launches, removals.
-    pub last_shadow_decisions: [ShadowContent; 2],
-}
-
-impl ClusterGuardrails {
-    /// Changes whenever the guardrail part of the cluster's view does.
-    pub fn view_fingerprint(&self) -> impl PartialEq + use<> {
-        let reason = |held: &Option<Hold>| held.as_ref().map(|held| held.reason.clone());
-        let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason.clone());
-        let removals = (reason(&self.held_removals), self.waiting_removals.version(), self.rejected_removals);
-        (quarantine, reason(&self.held_launches), removals)
-    }
-}
-
-/// Whether the mode lets `effect` pass: shadow mode passes records and views, and no actions.
-pub(super) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) -> bool {
-    let cluster = match effect {
-        Effect::Plan(_) | Effect::RecordDecision(_) | Effect::PublishView { .. } | Effect::Resync { .. } => {
-            return true;
-        }
-        Effect::PersistCounts { .. } => return true,
-        Effect::CloseLaunch { .. }
-        | Effect::RecordLaunched { .. }
-        | Effect::Describe { .. }
-        | Effect::ReportFinding { .. } => return true,
-        Effect::Inspect { .. } => return true,
-        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
-        Effect::Launch(order) => &order.cluster,
-        Effect::Relaunch(decided) => &decided.machine.launch.cluster,
-    };
-    settings.mode_of(cluster) == Mode::Act
-}
 
 #[cfg(test)]
 mod tests;

@@ -10,7 +10,9 @@
 //!
 //! [`NodeClaims`] owns the NodeClaims of one cluster and their instructions in flight. A stage
 //! carries the data that has a meaning in it, and every stage change is a method of [`ManagedClaim`]
-//! in `managed_claim/transitions.rs`, which checks that the stage permits it. The steps of
+//! in `managed_claim/transitions.rs`, which checks that the stage permits it. `listing` and
+//! `launch_record` are what the cloud and the store report, [`GarbageCollector`] remembers what
+//! earlier listings showed. The steps of
 //! [`ClusterController`](crate::cluster_controller::ClusterController) that use several parts stand
 //! beside them: `lifecycle` (launch to initialization), `termination` (drain to deletion),
 //! `recovery` (takeover from a previous owner), `gc` (garbage collection),
@@ -18,9 +20,12 @@
 //! was removed).
 
 mod claims;
-pub(crate) mod gc;
+mod garbage_collector;
+mod gc;
 mod instance_inspection;
+mod launch_record;
 mod lifecycle;
+mod listing;
 mod managed_claim;
 mod orphans;
 pub(crate) mod recovery;
@@ -29,10 +34,12 @@ mod termination;
 mod termination_reason;
 
 pub(crate) use claims::NodeClaims;
-pub use gc::{ListedInstance, Listing};
+pub(crate) use garbage_collector::GarbageCollector;
+pub(crate) use launch_record::PendingRecovery;
+pub use launch_record::{DecidedLaunch, LaunchState, OpenLaunch};
+pub use listing::{ListedInstance, Listing};
 pub use managed_claim::LaunchedInstance;
 pub(crate) use managed_claim::{LaunchOutcome, LostNode, ManagedClaim};
-pub use recovery::{DecidedLaunch, Finding, LaunchState, OpenLaunch};
 pub(crate) use stage::DrainTerms;
 pub use stage::StageKind;
 pub(crate) use termination_reason::TerminationReason;

@@ -3,34 +3,32 @@
 
 use std::collections::BTreeSet;
 
-use super::cluster_controller::Context;
-use super::{ClaimOrder, DecisionId, LaunchOption, LaunchOrder, PlannedMachine};
+use super::{ClaimOrder, DecisionId, PlannedMachine};
 use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::PlannedNode;
 use model::{
-    CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, NodePool, Offering,
-    Operator, PodKey, PoolName, ProviderId, Requirement, Resources, Text, Timestamp, Zone,
+    CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, LaunchOption, LaunchOrder, MicroUsd,
+    NodePool, Offering, Operator, PodKey, PoolName, ProviderId, Requirement, Resources, Text, Timestamp, Zone,
 };
 
 /// Maximum options of one launch order. More only cost calls (Karpenter's AWS provider sends as
 /// many).
 pub const MAX_OPTIONS: usize = 60;
 
-/// The orders for `node`.
+/// The orders for `node`, whose NodeClaim is named `name`.
 pub(super) fn machine_orders(
     cluster: &ClusterName,
     cluster_uid: &Text,
     state: &ClusterState,
     input: &PlanningInput,
     node: &PlannedNode,
+    name: ClaimName,
     decision: DecisionId,
-    ctx: &mut Context<'_>,
 ) -> PlannedMachine {
     // NodeClaim, launch and client token share one name: retries after a takeover depend on it.
     let pool = &input.pools[node.pool as usize];
-    let name = claim_name(cluster, state, &pool.name, ctx);
     let pods: Vec<PodKey> = node.pods.iter().map(|pod| input.pods[*pod as usize].key()).collect();
     let options = launch_options(pool, node);
     let reason = match pods.as_slice() {
@@ -238,10 +236,17 @@ const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 /// one of 50,000 kept records, with ten one in four thousand million.
 const SUFFIX: usize = 10;
 
-/// A name `<pool>-<suffix>` that is unused in this cluster.
-fn claim_name(cluster: &ClusterName, state: &ClusterState, pool: &PoolName, ctx: &mut Context<'_>) -> ClaimName {
+/// A name `<pool>-<suffix>` that is unused in this cluster. `identity` is that of the process, and
+/// `next_number` returns a new number in each call.
+pub(super) fn generate_claim_name(
+    cluster: &ClusterName,
+    state: &ClusterState,
+    pool: &PoolName,
+    identity: u64,
+    mut next_number: impl FnMut() -> u64,
+) -> ClaimName {
     loop {
-        let mut rest = mix_hash(ctx.next_id(), cluster, ctx.settings.identity);
+        let mut rest = mix_hash(next_number(), cluster, identity);
         let mut name = format!("{pool}-");
         for _ in 0..SUFFIX {
             name.push(char::from(ALPHABET[usize::try_from(rest % 27).unwrap_or(0)]));

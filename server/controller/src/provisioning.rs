@@ -19,7 +19,7 @@ mod provision;
 mod provisioner;
 
 pub(crate) use launch_view::LaunchView;
-pub use planning::{PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker};
+pub use planning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};
 pub(crate) use provisioner::{ArrivedPlan, Provisioner};
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ impl ClusterController {
             }
             Event::Interrupted { provider_id, reason, .. } => self.handle_interruption(&provider_id, &reason, ctx),
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
-            Event::CountsLoaded { counts, .. } => self.guardrails.persisted_counts.restore(counts, ctx.now),
+            Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
                 self.record_cloud_listing(&listing);
@@ -115,7 +115,7 @@ impl ClusterController {
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);
         self.request_resync(ctx);
-        if self.guardrails.quarantine.is_none() && !self.is_shadow(ctx) {
+        if !self.guardrails.is_quarantined() && !self.is_shadow(ctx) {
             self.advance_machines(ctx);
             if self.is_ready() {
                 let (nominator, view) = self.nominator_and_view(ctx.now);
@@ -140,13 +140,13 @@ impl ClusterController {
             .iter()
             .filter_map(|machine| machine.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now));
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
-        let held = self.guardrails.quarantine.is_some() || self.is_shadow(ctx);
+        let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
         let nominations = self.nominator.next_wakeup(self.is_ready());
-        let machines = machines.chain(nominations).chain(self.guardrails.waiting_removals.recheck_at).filter(|_| !held);
+        let machines = machines.chain(nominations).chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
         let lapses = [
             self.next_resync(),
             self.next_counts_write(ctx),
-            self.state.assignments.next_expiry(),
+            self.state.assignments().next_expiry(),
             self.provisioner.next_wakeup(self.is_ready(), settings, ctx.now),
         ]
         .into_iter()

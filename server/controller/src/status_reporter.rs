@@ -8,31 +8,33 @@
 //! condition can change. An object has at most one write in flight. A failed write is retried after
 //! a delay, because the cluster may have changed since.
 
+mod event_recorder;
 mod events;
 mod health;
+mod pending_pod_events;
 mod pod_events;
+mod reconcile;
 mod statuses;
 mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::cluster_controller::{ClusterController, Context};
-use super::status::{ObjectRef, StatusOrder, StatusPatch};
-use super::{DecisionId, Effect, Instruction, InstructionId};
+use super::status::{ObjectRef, StatusPatch};
+use super::{DecisionId, InstructionId};
+use crate::cluster::PoolRecord;
 use crate::nodeclaim::StageKind;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
-pub(super) use events::{EventRecorder, drain_blocked_message};
-pub(super) use health::RegistrationHealth;
-use pod_events::PendingPodEvents;
+use event_recorder::EventRecorder;
+pub(super) use events::drain_blocked_message;
+use health::RegistrationHealth;
+use pending_pod_events::PendingPodEvents;
 use zones::ZoneCache;
 
 /// Minimum time between two passes.
 const PASS_INTERVAL: Millis = Millis::from_secs(1);
 /// Minimum time between two passes over NodeClaims that are up to date.
 const FULL_PASS_INTERVAL: Millis = Millis::from_secs(10);
-/// Delay before a failed write is retried.
-const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
 
 /// The last status written to one object.
 #[derive(Debug)]
@@ -64,11 +66,11 @@ pub(super) struct StatusReporter {
     /// The last decision for which Events were recorded.
     last_reported_decision: Option<DecisionId>,
     /// Disruption reasons of machines with a voluntary removal.
-    pub(super) disruption_reasons: BTreeMap<ClaimName, &'static str>,
+    disruption_reasons: BTreeMap<ClaimName, &'static str>,
     /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
     /// nodes.
-    pub(super) budget_blocked: BTreeMap<PoolName, usize>,
-    pub(super) health: RegistrationHealth,
+    budget_blocked: BTreeMap<PoolName, usize>,
+    health: RegistrationHealth,
     pod_events: PendingPodEvents,
     zones: ZoneCache,
     event_recorder: EventRecorder,
@@ -78,6 +80,26 @@ impl StatusReporter {
     /// Records a change that may affect statuses.
     pub(super) fn mark_dirty(&mut self) {
         (self.dirty, self.full_pass_dirty) = (true, true);
+    }
+
+    /// Records why the machine of `claim` is removed.
+    pub(super) fn record_disruption(&mut self, claim: ClaimName, reason: &'static str) {
+        self.disruption_reasons.insert(claim, reason);
+    }
+
+    /// Forgets why the machine of `claim` was to be removed: it stays.
+    pub(super) fn clear_disruption(&mut self, claim: &ClaimName) {
+        self.disruption_reasons.remove(claim);
+    }
+
+    /// Replaces the numbers of empty nodes that disruption budgets keep, by NodePool.
+    pub(super) fn replace_budget_blocked(&mut self, held: BTreeMap<PoolName, usize>) {
+        self.budget_blocked = held;
+    }
+
+    /// Records whether a machine of `pool` registered in time.
+    pub(super) fn record_registration(&mut self, pool: &PoolRecord, joined: bool) {
+        self.health.record_outcome(pool, joined);
     }
 
     /// When the next pass or retry is due.
@@ -129,6 +151,32 @@ impl StatusReporter {
         true
     }
 
+    /// Records that `subject` has the status `patch` already.
+    fn record_written(&mut self, subject: ObjectRef, patch: StatusPatch) {
+        self.written.insert(subject, LastWritten { patch, pending: None, failed: None });
+    }
+
+    /// Records that the write `id` of `patch` to `subject` begins.
+    fn begin_write(&mut self, id: InstructionId, subject: ObjectRef, patch: StatusPatch, now: Timestamp) {
+        if let ObjectRef::Claim(claim) = &subject {
+            self.pod_events.mark_written(claim, now);
+        }
+        self.pending_writes.insert(id, subject.clone());
+        self.written.insert(subject, LastWritten { patch, pending: Some(id), failed: None });
+    }
+
+    /// Postpones the pod events that this pass did not write.
+    fn postpone_pod_events(&mut self, now: Timestamp) {
+        self.pod_events.postpone(now, now + FULL_PASS_INTERVAL);
+    }
+
+    /// Has the NodeClaims checked whose pod events may be written.
+    fn check_due_pod_events(&mut self, now: Timestamp) {
+        for claim in self.pod_events.due(now) {
+            self.up_to_date.remove(claim);
+        }
+    }
+
     /// The last status written to `subject`.
     fn last_written(&self, subject: &ObjectRef) -> Option<&StatusPatch> {
         self.written.get(subject).map(|last| &last.patch)
@@ -145,54 +193,6 @@ impl StatusReporter {
             let differs = last.patch != *patch;
             last.pending.is_none() && last.failed.map_or(differs, |until| until <= now)
         })
-    }
-}
-
-impl ClusterController {
-    /// Writes the statuses and Events that have changed, when a pass is due.
-    pub fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
-        if !self.is_ready()
-            || !self.may_report_status(ctx)
-            || self.status_reporter.next_pass(ctx.now).is_none_or(|due| due > ctx.now)
-        {
-            return;
-        }
-        self.status_reporter.begin_pass(ctx.now);
-        self.collect_pod_events(ctx.now);
-        let contents = self.desired_statuses(ctx);
-        self.status_reporter.retain_objects(&contents);
-        for (subject, patch) in contents {
-            let Some(patch) = patch else { continue };
-            if self.is_already_written(&subject, &patch) {
-                self.status_reporter.written.insert(subject, LastWritten { patch, pending: None, failed: None });
-            } else if self.status_reporter.needs_write(&subject, &patch, ctx.now) {
-                self.write(subject, patch, ctx);
-            }
-        }
-        self.status_reporter.pod_events.postpone(ctx.now, ctx.now + FULL_PASS_INTERVAL);
-        self.record_events(ctx);
-    }
-
-    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
-    pub fn may_report_status(&self, ctx: &Context<'_>) -> bool {
-        self.guardrails.quarantine.is_none() && !self.is_shadow(ctx)
-    }
-
-    fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
-        if let ObjectRef::Claim(claim) = &subject {
-            self.status_reporter.pod_events.mark_written(claim, ctx.now);
-        }
-        let id = InstructionId(ctx.next_id());
-        let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };
-        self.status_reporter.pending_writes.insert(id, subject.clone());
-        self.status_reporter.written.insert(subject, LastWritten { patch, pending: Some(id), failed: None });
-        let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::WriteStatus(order)));
-        ctx.effects.push(Effect::Instruct { cluster, id, instruction });
-    }
-
-    /// Records the answer to a write; returns whether `id` was a status write.
-    pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
-        self.status_reporter.complete_write(id, failed.then(|| ctx.now + WRITE_RETRY_DELAY))
     }
 }
 

@@ -6,9 +6,12 @@ use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, p
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, ClusterName, Labels, LaunchFailure, MicroUsd, Millis, Resources, Taint, Timestamp};
+use model::{
+    CapacityType, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp,
+};
 
-/// Plans one machine of the cheapest available type for all pods; none when no offering is available.
+/// Plans one machine of the cheapest available type for all pods; none when no offering is
+/// available.
 pub(super) fn one_machine(input: &PlanningInput) -> PlanOutcome {
     let types = &input.pools[0].catalogue.types;
     let pods: Vec<u32> = (0..u32::try_from(input.pods.len()).unwrap_or(0)).collect();
@@ -291,7 +294,8 @@ fn a_node_is_registered_with_nominations_of_its_pending_pods() {
     let order = order_for_a(&mut controller);
     let effects = controller.handle(launched(&order, "t.2", &[]), Timestamp::from_millis(6_000));
     acked(&mut controller, instructions(&effects)[0].0, 6_100);
-    // b is bound elsewhere, c is deleted, kube-scheduler nominated d by preemption; only a still waits for this node.
+    // b is bound elsewhere, c is deleted, kube-scheduler nominated d by preemption; only a still
+    // waits for this node.
     see_pod(&mut controller, 7_000, bound_to("m9", pod("b", 500)));
     observe(&mut controller, 7_000, Observation::Delete(Key::Pod(pod("c", 500).key)));
     see_pod(&mut controller, 7_000, PodRecord { nominated: Some(text("n-m9")), ..pod("d", 500) });

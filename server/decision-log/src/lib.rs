@@ -37,6 +37,8 @@ pub mod replay_all;
 pub mod what_if;
 mod writer;
 
+pub use writer::ENGINE;
+
 #[cfg(test)]
 mod tests;
 
@@ -52,9 +54,6 @@ use store::lease::Lease;
 use store::log::{Blob, BlobHash, Entry};
 use store::{Store, StoreError};
 use writer::SegmentWriter;
-
-/// Version of this program, as decisions record it.
-pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
 /// A blob is rewritten after this time: twice a day, far more often than the store prunes unused
 /// blobs.

@@ -8,10 +8,13 @@ use model::{Millis, Timestamp};
 
 use super::catalogue_cache::CatalogueCache;
 use super::codec::{Codec, DecodeError, FORM, Reader};
+use super::content;
 use super::delta::{self, Record, RecordHash};
 use super::records::{self, CatalogueRef, KeyCollision};
-use super::{ENGINE, content};
 use store::log::{Blob, BlobHash, LogChunk, Replay};
+
+/// Version of this program, as decisions record it.
+pub const ENGINE: &str = env!("CARGO_PKG_VERSION");
 
 /// Maximum duration of a segment. The store prunes the log by day and relies on
 /// segments shorter than a day.

@@ -11,8 +11,9 @@ use verifier::kernel::{
     conflicting_port, conflicts_on_node, conflicts_on_outcome, excess_volumes,
 };
 
+use super::placed_pods::NodeRef;
 use super::pod_requirements::PodRequirements;
-use super::snapshot::{Load, NodeRef, PlanSnapshot, node_label};
+use super::snapshot::{Load, PlanSnapshot, node_label};
 use super::topology::Topology;
 
 /// The trial of one pod on the nodes of the finished plan.

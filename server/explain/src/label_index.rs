@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use model::input::PlanningInput;
 use model::{LabelSelector, SelectorOperator, Text};
 
-use super::snapshot::PlacedGroup;
+use super::placed_pods::PlacedGroup;
 
 /// Group indices by label and value, ascending.
 #[derive(Debug)]

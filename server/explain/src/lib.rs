@@ -20,6 +20,8 @@ mod label_index;
 mod launch;
 mod notes;
 mod offering_filter;
+mod open_offerings;
+mod placed_pods;
 mod pod_requirements;
 mod reason;
 mod relax;

@@ -9,6 +9,7 @@ use model::resources::CPU;
 use model::{CapacityType, InstanceType, Millis, NodePool, Offering, Requirement, Requirements, Text};
 use verifier::kernel::within_ceilings;
 
+use super::open_offerings::FilterOptions;
 use super::pod_requirements::{IgnoredRule, PodRequirements};
 use super::snapshot::{PlanSnapshot, active_nodes};
 
@@ -32,17 +33,6 @@ pub(super) enum Rejection {
     SpotShare,
     /// The wait for spot has not ended.
     SpotWait,
-}
-
-/// The checks beside labels: availability, price ceilings and spot share are checked or ignored,
-/// on-demand waits for spot, the node is already launched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct FilterOptions {
-    availability: bool,
-    ceilings: bool,
-    share: bool,
-    waits: bool,
-    already_launched: bool,
 }
 
 /// The requirements on offerings, looked up once for all offerings.
@@ -160,7 +150,7 @@ impl<'w, 'i> OfferingFilter<'w, 'i> {
         let options = FilterOptions { availability, ceilings, share, waits: self.wait.is_some(), already_launched };
         let wanted = self.wanted(merged);
         let open = |instance: &InstanceType, offering: &Offering| self.rejection(instance, offering, &wanted).is_none();
-        self.snapshot.open_offerings((self.pool, merged, options), open)
+        self.snapshot.open_offerings.find((self.pool, merged, options), &self.pool().catalogue, open)
     }
 
     /// Number of rejected offerings of these types, by rejection.

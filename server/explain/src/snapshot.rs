@@ -14,8 +14,8 @@ use model::offering::SharedCatalogue;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{
-    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, Offering, PodShape, Requirement,
-    Requirements, Resources, Text, Zone,
+    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, PodShape, Requirement, Requirements,
+    Resources, Text, Zone,
 };
 
 use verifier::kernel::{DaemonSets, Daemons, KeyDomains, Launch, Launches, Outcome, volumes_on_node};
@@ -23,16 +23,8 @@ use verifier::kernel::{DaemonSets, Daemons, KeyDomains, Launch, Launches, Outcom
 use super::catalogue::{TypeQuery, keys_of_types};
 use super::daemons::{self, FreeCapacity};
 use super::label_index::LabelIndex;
-use super::offering_filter::FilterOptions;
-
-/// A node that runs pods.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum NodeRef {
-    /// Index of a node of the input.
-    Existing(u32),
-    /// Index of a node of the plan.
-    Planned(u32),
-}
+use super::open_offerings::OpenOfferings;
+use super::placed_pods::{GroupCounter, NodeRef, PlacedGroup};
 
 /// What the pods of one node use.
 #[derive(Debug, Default)]
@@ -43,21 +35,6 @@ pub(super) struct Load<'a> {
     pub ports: Vec<&'a HostPort>,
     /// Attached volumes: (CSI driver, volume).
     pub attached: BTreeSet<&'a (Text, Text)>,
-}
-
-/// Placed pods that are identical to every topology rule, and their nodes.
-#[derive(Debug)]
-pub(super) struct PlacedGroup {
-    /// Namespace of the pods.
-    pub namespace: Text,
-    /// Index into `PlanningInput::label_sets`.
-    pub labels: u32,
-    /// Index into `PlanningInput::shapes`.
-    pub shape: u32,
-    /// One of the pods, for messages: `namespace/name`.
-    pub example: String,
-    /// Number of pods per node.
-    pub nodes: BTreeMap<NodeRef, i64>,
 }
 
 /// Cached views of one pool.
@@ -79,10 +56,6 @@ pub(super) struct PoolView {
 
 /// Free capacity, shared by pools with the same catalogue and the same DaemonSets.
 type FreeCapacities = Vec<(SharedCatalogue, daemons::DaemonAlternatives, Rc<FreeCapacity>)>;
-
-/// Open offerings by instance type, per pool, requirements and filter options. Used for lookup
-/// only, never iterated.
-type OpenOfferings = FxHashMap<(u32, Requirements, FilterOptions), Rc<[Vec<u32>]>>;
 
 /// Matching instance types by pool and requirements. Used for lookup only, never iterated.
 type Matches = FxHashMap<(u32, Requirements), Rc<[u32]>>;
@@ -110,6 +83,8 @@ pub(super) struct PlanSnapshot<'a> {
     pub groups: Vec<PlacedGroup>,
     /// Number of planned nodes per reservation.
     pub drawn: BTreeMap<Text, i64>,
+    /// The open offerings of the pools.
+    pub open_offerings: OpenOfferings,
     free_on_nodes: OnceCell<Vec<Resources>>,
     launches: OnceCell<Launches<'a>>,
     launch_daemons: OnceCell<Daemons<'a>>,
@@ -118,7 +93,6 @@ pub(super) struct PlanSnapshot<'a> {
     most_free: OnceCell<Vec<Resources>>,
     matches: RefCell<Matches>,
     shared_matches: RefCell<SharedMatches>,
-    open_offerings: RefCell<OpenOfferings>,
     free: RefCell<FreeCapacities>,
     amounts: RefCell<FxHashMap<Text, Rc<[i64]>>>,
     label_index: OnceCell<LabelIndex>,
@@ -142,6 +116,7 @@ impl<'a> PlanSnapshot<'a> {
             pools: input.pools.iter().map(view).collect(),
             groups: Vec::new(),
             drawn: BTreeMap::new(),
+            open_offerings: OpenOfferings::default(),
             free_on_nodes: OnceCell::new(),
             launches: OnceCell::new(),
             launch_daemons: OnceCell::new(),
@@ -149,7 +124,6 @@ impl<'a> PlanSnapshot<'a> {
             most_free: OnceCell::new(),
             matches: RefCell::default(),
             shared_matches: RefCell::default(),
-            open_offerings: RefCell::default(),
             free: RefCell::default(),
             amounts: RefCell::default(),
             label_index: OnceCell::new(),
@@ -349,26 +323,6 @@ impl<'a> PlanSnapshot<'a> {
         found
     }
 
-    /// The open offerings of `pool` under `merged`, by instance type; computed with `open` on a
-    /// cache miss.
-    pub(super) fn open_offerings(
-        &self,
-        (pool, merged, options): (u32, &Requirements, FilterOptions),
-        open: impl Fn(&InstanceType, &Offering) -> bool,
-    ) -> Rc<[Vec<u32>]> {
-        let key = (pool, merged.clone(), options);
-        if let Some(known) = self.open_offerings.borrow().get(&key) {
-            return Rc::clone(known);
-        }
-        let of_type = |instance: &InstanceType| {
-            let offerings = (0_u32..).zip(&instance.offerings).filter(|(_, offering)| open(instance, offering));
-            offerings.map(|(at, _)| at).collect()
-        };
-        let found: Rc<[Vec<u32>]> = self.input.pools[pool as usize].catalogue.types.iter().map(of_type).collect();
-        self.open_offerings.borrow_mut().insert(key, Rc::clone(&found));
-        found
-    }
-
     /// The possible values of `key` on nodes of `pool`: zones with an available offering, or the
     /// values defined by types and pool.
     pub(super) fn offered(&self, at: u32, key: &Text) -> Rc<BTreeSet<Text>> {
@@ -476,25 +430,6 @@ impl<'a> Load<'a> {
         if let Some(volumes) = volumes {
             self.attached.extend(&input.volume_sets[volumes as usize].attachments);
         }
-    }
-}
-
-/// Groups placed pods by namespace, labels and shape.
-#[derive(Default)]
-struct GroupCounter {
-    groups: Vec<PlacedGroup>,
-    index: FxHashMap<(Text, u32, u32), usize>,
-}
-
-impl GroupCounter {
-    fn add(&mut self, namespace: &Text, labels: u32, shape: u32, node_ref: NodeRef, name: impl Fn() -> String) {
-        let groups = &mut self.groups;
-        let at = *self.index.entry((namespace.clone(), labels, shape)).or_insert_with(|| {
-            let namespace = namespace.clone();
-            groups.push(PlacedGroup { namespace, labels, shape, example: name(), nodes: BTreeMap::new() });
-            groups.len() - 1
-        });
-        *groups[at].nodes.entry(node_ref).or_insert(0) += 1;
     }
 }
 

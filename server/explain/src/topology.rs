@@ -9,8 +9,9 @@ use model::taints::first_untolerated;
 use model::{Labels, PodAffinityTerm, Requirements, SpreadConstraint, Text};
 use verifier::kernel::{DomainCounts, EligibleDomains, HostDomain, HostFilter, PodSelector};
 
+use super::placed_pods::PlacedGroup;
 use super::pod_requirements::{Alternative, IgnoredRule, PodRequirements};
-use super::snapshot::{PlacedGroup, PlanSnapshot};
+use super::snapshot::PlanSnapshot;
 
 /// The topology labels of a node: values of the keys used by the topology rules.
 pub(super) type Location = BTreeMap<Text, Text>;

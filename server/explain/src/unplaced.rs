@@ -13,10 +13,11 @@ use model::{NodePool, Pod, PodAffinityTerm, Text, Timestamp};
 use super::catalogue::{distance, shortage};
 use super::existing::NodeTrial;
 use super::launch::Blocked;
+use super::placed_pods::PlacedGroup;
 use super::pod_requirements::PodRequirements;
 use super::reason::{Describer, code, contradiction, no_term};
 use super::relax::{fits_if, obstacles};
-use super::snapshot::{PlacedGroup, PlanSnapshot};
+use super::snapshot::PlanSnapshot;
 use super::topology::{Topology, selects_pod};
 use super::wording::{amount, and, needed, selector, some};
 

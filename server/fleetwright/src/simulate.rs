@@ -2,13 +2,12 @@
 
 mod crashes;
 mod faults;
+mod form;
 mod load;
 
-use clap::{Subcommand, ValueEnum};
-use serde_json::Value;
+use clap::Subcommand;
 
 use server::cli::exit::{Failure, Status};
-use server::cli::output;
 
 /// Run the system under faults or load and check invariants
 #[derive(Debug, Subcommand)]
@@ -16,22 +15,6 @@ pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
     Crashes(crashes::CrashesFlags),
     Load(load::LoadFlags),
-}
-
-/// Output format of a result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Form {
-    Table,
-    Json,
-}
-
-impl Form {
-    fn print(self, table: impl FnOnce() -> String, document: impl FnOnce() -> Value) -> Result<(), Failure> {
-        match self {
-            Self::Table => output::print_text(&table()),
-            Self::Json => output::print_document(&format!("{:#}\n", document())),
-        }
-    }
 }
 
 /// Runs the command.

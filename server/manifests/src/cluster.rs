@@ -10,7 +10,6 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use model::labels::canonical_key;
 use model::{Labels, NodeName, Text};
 
 use self::node::{NodeObject, attach_limits};
@@ -116,17 +115,4 @@ pub fn each<T>(
 fn read_one<T>(object: &Object, problems: &Problems, read: impl Fn(&Object, &Cursor<'_>) -> T) -> T {
     let site = object.site(problems);
     read(object, &Cursor::root(&object.value, &site))
-}
-
-/// Adds the canonical form of every key beside the form that was written. A value under a canonical
-/// key takes precedence.
-#[must_use]
-pub fn with_canonical_keys(mut labels: Labels) -> Labels {
-    let canonical = |(key, value): (&Text, &Text)| {
-        let canonical = canonical_key(key);
-        (canonical != key.as_ref() && !labels.contains_key(canonical)).then(|| (Text::from(canonical), value.clone()))
-    };
-    let missing: Vec<(Text, Text)> = labels.iter().filter_map(canonical).collect();
-    labels.extend(missing);
-    labels
 }

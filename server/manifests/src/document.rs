@@ -9,7 +9,6 @@
 mod split;
 mod tree;
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use model::Text;
@@ -19,15 +18,10 @@ use serde_json::{Map, Value};
 use self::split::Chunk;
 use self::tree::BoundedSeed;
 use crate::{InputError, MAX_ERRORS, Source};
+pub use tree::{Detail, MAX_VALUES, ValueBudget};
 
 /// Maximum size of a source, in bytes. Captures of the largest clusters are far smaller.
 pub const MAX_SOURCE_BYTES: usize = 256 << 20;
-/// Maximum number of values (scalars, lists, maps) of all sources together. A value takes about 100
-/// bytes of memory.
-pub const MAX_VALUES: usize = 4_000_000;
-/// Maximum number of top-level fields of an object. Kinds have about ten; other text that parses as
-/// YAML may have any number.
-const MAX_TOP_FIELDS: usize = 100;
 /// Maximum nesting of lists and maps in YAML. `serde_json` limits JSON to 128.
 const MAX_DEPTH: usize = 100;
 /// Number of objects without a kind after which parsing of a source ends; each of them is an error.
@@ -47,26 +41,6 @@ pub struct Document {
     pub value: Value,
 }
 
-/// The remaining number of values; one budget for all sources of a run.
-#[derive(Debug)]
-pub struct ValueBudget(Cell<usize>);
-
-impl Default for ValueBudget {
-    fn default() -> Self {
-        Self(Cell::new(MAX_VALUES))
-    }
-}
-
-/// Which fields of an object are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Detail {
-    /// All fields except the bookkeeping of API server and kubelet.
-    Whole,
-    /// Of containers and volumes, only fields that planning reads: the others are most of a
-    /// captured cluster.
-    Planning,
-}
-
 /// Parses `source` into objects. Lists are flattened, empty documents are skipped.
 ///
 /// # Errors
@@ -79,7 +53,7 @@ pub fn parse(source: &Source, value_budget: &ValueBudget, detail: Detail) -> Res
     }
     let text = decode(&source.bytes).map_err(refused)?;
     let name: Text = Arc::from(source.name.as_str());
-    let lean = BoundedSeed::root(&value_budget.0, detail);
+    let lean = BoundedSeed::root(value_budget, detail);
     let (mut documents, mut errors) = (Vec::new(), Vec::new());
     let (mut number, mut strangers) = (0, 0);
     for chunk in split::chunks(text) {

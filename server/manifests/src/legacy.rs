@@ -7,10 +7,10 @@
 //! its version is a guess, which [`Options::strict`] rejects, and a field that cannot be converted
 //! is an error. A second run over the result changes nothing and adds no notes.
 //!
-//! Reading order: [`kind`] (classification), `record` (notes and errors), then one module per
-//! object: `provisioner`, `pool`, `class`, `claim`, `workload`; they share `requirements`,
-//! `disruption`, `selectors`, `images`, `metadata_options`. `kubelet` is last: kubelet settings
-//! move from pools to their classes, which may split a class.
+//! Reading order: `options`, [`kind`] (classification), `record` (notes and errors), then one module
+//! per object: `provisioner`, `pool`, `class`, `claim`, `workload`; they share `requirements`,
+//! `disruption`, `selectors`, `images`, `metadata_options`. `kubelet` is last: kubelet settings move
+//! from pools to their classes, which may split a class. `run` performs the whole conversion.
 
 mod claim;
 mod class;
@@ -24,6 +24,7 @@ mod kubelet;
 mod metadata;
 mod metadata_options;
 mod names;
+mod options;
 mod pool;
 mod provisioner;
 mod prune;
@@ -37,41 +38,8 @@ mod workload;
 pub mod yaml;
 
 use crate::{Document, InputError};
-
-/// Purpose of the conversion.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Purpose {
-    /// The result is written: status and the API server's bookkeeping are dropped, and every field
-    /// must be convertible.
-    #[default]
-    Convert,
-    /// The result is planned: status is kept, and fields that only launches need may be missing.
-    Plan,
-}
-
-/// How to convert.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Options {
-    /// Whether the result is written or planned.
-    pub purpose: Purpose,
-    /// Report fields that are invalid for their version as errors, even if they can be interpreted.
-    pub strict: bool,
-    /// IAM role of the nodes, for classes that name neither role nor instance profile.
-    pub node_role: Option<String>,
-    /// Instance profile of the nodes, for classes that name neither; `node_role` takes precedence.
-    pub instance_profile: Option<String>,
-}
-
-/// Result of a conversion.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Converted {
-    /// The objects, in input order; classes created for a pool directly follow it. Objects of other
-    /// API groups are included.
-    pub documents: Vec<Document>,
-    /// The changes: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then
-    /// one line for each behaviour that differs in v1 without a changed field.
-    pub notes: Vec<String>,
-}
+pub use options::{Options, Purpose};
+pub use run::Converted;
 
 /// Converts `documents`.
 ///

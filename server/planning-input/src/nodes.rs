@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use manifests::cluster::Cluster;
+use manifests::cluster::metadata::with_canonical_keys;
 use manifests::cluster::node::NodeObject;
-use manifests::cluster::{Cluster, with_canonical_keys};
 use manifests::karpenter::NodeClaimManifest;
 use manifests::notes::Notes;
 use model::labels::{HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED};

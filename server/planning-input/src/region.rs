@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::catalogue::Snapshot;
-use manifests::cluster::{Cluster, with_canonical_keys};
+use manifests::cluster::Cluster;
+use manifests::cluster::metadata::with_canonical_keys;
 use manifests::fields::nearest_step;
 use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
 use manifests::notes::Notes;

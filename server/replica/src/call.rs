@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use controller::executor::{Command, Retry};
+use controller::executor::Command;
 use controller::unavailable_offerings::UnavailableOffering;
 use model::{ClusterName, Text, Timestamp};
-
-use super::Input;
-use crate::counter_sync::CounterUpdate;
+use store::counters::CounterRow;
 use store::guardrails::AuditEntry;
 use store::lease::{Lease, Scope};
 
-/// A call to the store or the cloud, answered by an [`Input`].
+/// A call to the store or the cloud, answered by an [`Input`](crate::Input).
 #[derive(Debug)]
 #[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum Call {
@@ -60,12 +58,13 @@ pub enum Call {
     },
 }
 
-impl Call {
-    /// The moment at which the call is abandoned and the input that follows then; `None` for calls
-    /// without a limit.
-    pub fn limit(&self) -> Option<(Timestamp, Input)> {
-        let Self::RunCommand { command: Command { id, answer_by, .. }, .. } = self else { return None };
-        let outcome = Err(Retry { after: None, why: "no answer in time".to_owned() });
-        Some((*answer_by, Input::CommandEnded { id: *id, outcome }))
-    }
+/// The counters that a process writes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CounterUpdate {
+    /// When the counters were read.
+    pub(crate) at: Timestamp,
+    /// Machines of the clusters that the process decides for.
+    pub machines: i64,
+    /// Complete values of the changed buckets.
+    pub rows: Vec<CounterRow>,
 }

@@ -16,7 +16,7 @@ use controller::guardrails::fleet_counters::{self, BUCKET_LENGTH, CounterSnapsho
 use model::{MicroUsd, Millis, Timestamp};
 use tracing::warn;
 
-use crate::Call;
+use crate::call::{Call, CounterUpdate};
 use store::counters::{CounterRow, CounterValues, RemoteCounters};
 use store::{StoreError, clock};
 
@@ -26,17 +26,6 @@ pub const INTERVAL: Duration = Duration::from_secs(5);
 /// A replica without changes rewrites its machine count after this long. The store counts it for
 /// three times as long.
 const MACHINES_REFRESH: Millis = Millis::from_secs(20);
-
-/// The counters that a process writes.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CounterUpdate {
-    /// When the counters were read.
-    at: Timestamp,
-    /// Machines of the clusters that the process decides for.
-    pub machines: i64,
-    /// Complete values of the changed buckets.
-    pub rows: Vec<CounterRow>,
-}
 
 /// State of the synchronization.
 #[derive(Debug, Default)]

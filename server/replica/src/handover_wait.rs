@@ -12,8 +12,13 @@ use std::time::Duration;
 
 use model::{ClusterName, Millis, Timestamp};
 
-use super::HANDOVER_DELAY;
 use store::clock;
+
+/// Delay between the disconnect of a cluster's agent and the release of its lease to a replica that
+/// requested it. That replica has requested the lease because the agent connected there, and
+/// re-acquiring a lease discards the request; the delay covers an agent that left the other replica
+/// as well and is reconnecting here.
+pub(super) const HANDOVER_DELAY: Millis = Millis::new(500);
 
 /// First retry: the holder receives the request, hands over and notifies.
 const FIRST_RETRY: Millis = Millis::new(HANDOVER_DELAY.get() + 500);

@@ -4,8 +4,7 @@
 //! A row is JSON that later versions read: a new field has a default, and no field changes its
 //! meaning. Types of the controller are encoded by hand here, so that changing them changes no row.
 
-use controller::guardrails::quarantine::ObjectCounts;
-use controller::guardrails::restore::RecentLaunch;
+use controller::guardrails::{ObjectCounts, RecentLaunch};
 use controller::{ClaimOrder, DecidedLaunch, DecisionId, Event, LaunchState, OpenLaunch, PlannedMachine};
 use model::taints::Effect;
 use model::{

@@ -12,39 +12,33 @@ pub mod counter_sync;
 mod events;
 pub mod fence;
 mod handover_wait;
+mod input;
 pub mod intents;
 mod overrides;
 pub mod region;
 
+pub use self::call::{Call, CounterUpdate};
+pub use self::input::{Input, ListingError};
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use cloud::provider::{CloudEvent, Instance};
+use cloud::provider::Instance;
 use controller::cluster::Observation;
 use controller::executor::{Command, CommandId, Executor, Outcome};
-use controller::{Effect, Event, Instruction, InstructionId, Listing, PlanAnswer, PlanRequest, RegionController};
+use controller::{Effect, Event, Instruction, InstructionId, Listing, PlanRequest, RegionController};
 use model::{ClusterName, Millis, Text, Timestamp};
 use tracing::{debug, error, info, warn};
 
 use self::admission::Admission;
-pub use self::call::Call;
-use self::counter_sync::{CounterSync, CounterUpdate};
+use self::counter_sync::CounterSync;
 use self::events::{concerned_cluster, deadline, to_event};
-use self::handover_wait::HandoverWait;
-use self::region::{InstancesByCluster, ListingError, RegionLister};
+use self::handover_wait::{HANDOVER_DELAY, HandoverWait};
+use self::region::{InstancesByCluster, RegionLister};
 use agent_session::{AgentHello, SessionEvent};
 use store::StoreError;
-use store::counters::RemoteCounters;
 use store::guardrails::{AuditEntry, FreezeScope};
 use store::lease::{Lease, LeaseOutcome, Renewal, Scope};
-use store::listing::StoredListing;
-use store::operations::RecentAttempt;
-
-/// Delay between the disconnect of a cluster's agent and the release of its lease to a replica that
-/// requested it. That replica has requested the lease because the agent connected there, and
-/// re-acquiring a lease discards the request; the delay covers an agent that left the other replica
-/// as well and is reconnecting here.
-const HANDOVER_DELAY: Millis = Millis::new(500);
 
 /// Minimum interval between renewals that are caused by lease requests: a thousand successive
 /// requests take a few renewals.
@@ -53,52 +47,6 @@ const LEASE_REQUEST_INTERVAL: Millis = Millis::new(250);
 /// Clusters that process a listing in one step. A thousand clusters take tenths of a second, in
 /// which no other decision is made.
 const LISTINGS_PER_STEP: usize = 8;
-
-/// An event that this process handles.
-#[derive(Debug)]
-#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
-pub enum Input {
-    /// An event of an agent session.
-    Session(SessionEvent),
-    /// Answer to [`Call::TakeLease`].
-    LeaseAnswered {
-        cluster: ClusterName,
-        answer: Result<LeaseOutcome, StoreError>,
-        /// Recent launches of the cluster, if the lease was granted.
-        past: Vec<RecentAttempt>,
-    },
-    /// The plan requested by [`Output::Plan`].
-    Planned(Box<PlanAnswer>),
-    /// Answer to [`Call::RunCommand`].
-    CommandEnded { id: CommandId, outcome: Outcome },
-    /// Answer to [`Call::PollCloud`].
-    CloudEvents(Vec<CloudEvent>),
-    /// Result of a renewal: lost and requested leases.
-    Renewed(Renewal),
-    /// Answer to [`Call::TakeRegionLease`].
-    RegionLeaseAnswered(Result<LeaseOutcome, StoreError>),
-    /// Answer to [`Call::ListInstances`] requested at `asked`, or why it was not sent.
-    Listed { asked: Timestamp, answer: Result<Vec<Instance>, ListingError> },
-    /// Answer to [`Call::ReadListing`] requested at `asked` about these clusters.
-    ListingRead { asked: Timestamp, clusters: Vec<ClusterName>, answer: Result<Option<StoredListing>, StoreError> },
-    /// Answer to [`Call::SyncCounters`]: the update that the store acknowledged, and the counters
-    /// of other replicas.
-    CountersSynced { acknowledged: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
-    /// A call without a result has ended.
-    Done,
-    /// Timer: poll cloud events.
-    CloudPoll,
-    /// Timer: synchronize counters with other replicas.
-    CounterSyncDue,
-    /// Timer: renew every lease.
-    RenewalDue,
-    /// A replica has requested or released a lease.
-    LeaseRequested,
-    /// Timer: list instances.
-    ListingDue,
-    /// Timer: deadlines may be due.
-    Time,
-}
 
 /// An action that the surrounding loop carries out.
 #[derive(Debug)]

@@ -9,12 +9,12 @@
 
 use std::collections::BTreeMap;
 
-use cloud::provider::{CloudError, Instance, InstanceState};
+use cloud::provider::{Instance, InstanceState};
 use controller::ListedInstance;
 use model::{ClusterName, Millis, Timestamp};
 use tracing::{debug, error, info, warn};
 
-use crate::Call;
+use crate::call::Call;
 use store::lease::{Lease, LeaseOutcome, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::{StoreError, clock};
@@ -26,16 +26,6 @@ const MAX_FAILED_LISTINGS: u32 = 4;
 /// How long a replica that could not list leaves the lease to others: several of their attempts,
 /// which are ten seconds apart.
 const HOLD_OFF: Millis = Millis::from_mins(2);
-
-/// Why the instances were not listed.
-#[derive(Debug, thiserror::Error)]
-#[expect(missing_docs, reason = "the error of each variant says what it is")]
-pub enum ListingError {
-    #[error("the region's lease may have run out")]
-    LeaseExpired,
-    #[error(transparent)]
-    Cloud(#[from] CloudError),
-}
 
 /// Instances by owning cluster.
 pub(crate) type InstancesByCluster = BTreeMap<ClusterName, Vec<ListedInstance>>;

@@ -2,6 +2,7 @@ use controller::Settings;
 
 use super::*;
 use store::lease::OpenOperations;
+use store::listing::StoredListing;
 
 fn region() -> Scope {
     Scope::Region { account: "1".to_owned(), region: "east".to_owned() }

@@ -8,9 +8,10 @@
 use std::cmp::Reverse;
 
 use super::bit_set::BitSet;
+use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::Destination;
-use super::packing::{Packing, PreferenceSet};
+use super::packing::Packing;
 use super::pool_supply::PoolSupply;
 use super::resource_vector;
 use model::Zone;

@@ -62,6 +62,33 @@ pub(super) struct Preference {
     pub(super) host: bool,
 }
 
+/// A set of a class's preferences, by index; those beyond 64 are never in force.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(super) struct PreferenceSet(u64);
+
+impl PreferenceSet {
+    pub(super) fn has(self, at: usize) -> bool {
+        at < 64 && self.0 & (1 << at) != 0
+    }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    pub(super) fn with(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 | 1 << at) } else { self }
+    }
+
+    pub(super) fn without(self, at: usize) -> Self {
+        if at < 64 { Self(self.0 & !(1 << at)) } else { self }
+    }
+}
+
+/// Whether a rule is in force under `preferences`: required rules always are.
+pub(super) fn in_force(preference: Option<u8>, preferences: PreferenceSet) -> bool {
+    preference.is_none_or(|at| preferences.has(usize::from(at)))
+}
+
 /// Pods that planning cannot distinguish.
 #[derive(Debug)]
 pub(super) struct Class {

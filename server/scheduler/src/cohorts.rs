@@ -2,12 +2,13 @@
 //! a larger target when no further machine may be opened.
 
 use super::bit_set::BitSet;
+use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::{Cohort, Destination, GrowthLimit, PlacementEvent, ports_free};
-use super::packing::{Packing, Pin, PreferenceSet};
+use super::packing::Packing;
 use super::pool_supply::PoolSupply;
 use super::resource_vector::{self, Amounts};
-use super::topology::{ABSENT, DomainId, GroupId, KeyId, Tally, Topology};
+use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Tally, Topology};
 use model::taints::{first_untolerated, has_untolerated_soft_taint};
 
 /// A wide key under which pods of a class are counted, and a group that counts them.

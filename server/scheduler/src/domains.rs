@@ -6,12 +6,12 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::classes::{ClassRule, RuleKind};
+use super::classes::{ClassRule, PreferenceSet, RuleKind, in_force};
 use super::fits::FitId;
 use super::machines::Destination;
-use super::packing::{Packing, Pin, PreferenceSet, Reach, in_force};
+use super::packing::{Packing, Reach};
 use super::pool_offerings::is_offering_label;
-use super::topology::{ABSENT, DomainId, GroupId, KeyId, Topology};
+use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Topology};
 use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL};
 
 /// Combinations of domains beyond which further ones are not tried.

@@ -6,36 +6,15 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-use rustc_hash::FxHashMap;
-
 use super::bit_set::BitSet;
+use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::ExistingNode;
 use super::nodes::passes;
-use super::packing::{Packing, Pin, PreferenceSet};
-use super::topology::{ABSENT, DomainId, GroupId, KeyId, ScopeId};
+use super::packing::Packing;
+use super::packing_cache::ClassQuery;
+use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin};
 use model::taints::first_untolerated;
-
-/// Class and preferences, and whether untolerated `PreferNoSchedule` taints exclude a node or pool.
-type ClassQuery = (u32, PreferenceSet, bool);
-/// Scope and number of events; the possible domains, and the number of certain ones.
-type PresentDomains = ((ScopeId, usize), (Rc<[DomainId]>, usize));
-
-/// Domains and fits that were computed for rules and classes.
-#[derive(Debug, Default)]
-pub(super) struct DomainCache {
-    eligible: FxHashMap<ScopeId, Rc<[DomainId]>>,
-    /// The domains present for a scope after this many events.
-    present: Option<PresentDomains>,
-    reachable: FxHashMap<(ClassQuery, KeyId), Rc<[DomainId]>>,
-    may_lack: FxHashMap<(ClassQuery, KeyId), bool>,
-    prices: FxHashMap<(ClassQuery, Pin), i64>,
-    /// By scope and pool.
-    passing: FxHashMap<(ScopeId, u32), Rc<[FitId]>>,
-    nodes_in_domain: FxHashMap<Pin, Rc<BitSet>>,
-    /// A class, and the admitting nodes that are not full for it.
-    candidates: Option<(u32, BitSet)>,
-}
 
 impl Packing<'_, '_> {
     fn class_query(&self, class: u32, preferences: PreferenceSet) -> ClassQuery {

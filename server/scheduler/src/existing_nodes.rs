@@ -1,10 +1,12 @@
 //! Existing and in-flight nodes: filled before anything is launched.
 
 use super::bit_set::BitSet;
+use super::classes::PreferenceSet;
 use super::machines::{Destination, PlacementEvent, ports_free};
 use super::nodes::{node_satisfies, tolerates_cordon};
-use super::packing::{Packing, Pin, PreferenceSet};
+use super::packing::Packing;
 use super::resource_vector;
+use super::topology::Pin;
 use model::Node;
 use model::taints::{first_untolerated, has_untolerated_soft_taint};
 

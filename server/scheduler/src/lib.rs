@@ -5,10 +5,10 @@
 //! `pool_offerings`, `min_values`, `compile_cache`, `pool_supply`, `fits`, `classes`,
 //! `selector_index`, `topology`, `nodes`, `shadow_prices`). `packing` places class after class:
 //! `existing_nodes`, then `cohorts`, then `open` with `lookahead`; `domains` applies rules over
-//! zones, with `eligible`; `rules` applies the pools' opt-in rules, using `pool_counts`. `merge` and
-//! `balance` revise the packing. `finish` turns it into a plan, with `type_labels`; `static_pools`
-//! adds the machines that static pools miss. `step_budget` bounds the work. [`bound`] computes the
-//! lower bound of the cost.
+//! zones, with `eligible`; `rules` applies the pools' opt-in rules, using `pool_counts`; both look
+//! up `packing_cache`. `merge` and `balance` revise the packing. `finish` turns it into a plan, with
+//! `type_labels`; `static_pools` adds the machines that static pools miss. `step_budget` bounds the
+//! work. [`bound`] computes the lower bound of the cost.
 
 mod balance;
 mod bit_set;
@@ -28,6 +28,7 @@ mod min_values;
 mod nodes;
 mod open;
 mod packing;
+mod packing_cache;
 mod pool_counts;
 mod pool_offerings;
 mod pool_supply;

@@ -6,7 +6,8 @@
 
 use smallvec::SmallVec;
 
-use super::packing::{Packing, PreferenceSet};
+use super::classes::PreferenceSet;
+use super::packing::Packing;
 use super::resource_vector::{self, Amounts};
 use model::MicroUsd;
 

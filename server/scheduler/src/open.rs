@@ -8,15 +8,16 @@
 use rustc_hash::FxHashMap;
 
 use super::bit_set::BitSet;
+use super::classes::{PreferenceSet, in_force};
 use super::cohorts::CountedKey;
 use super::fits::FitId;
 use super::lookahead::{Candidate, Shortlist};
 use super::machines::Cohort;
-use super::packing::{Packing, Pin, PreferenceSet};
+use super::packing::Packing;
 use super::pool_offerings::PoolInstanceType;
 use super::pool_supply::PoolSupply;
 use super::resource_vector;
-use super::topology::Topology;
+use super::topology::{Pin, Topology};
 use model::{CapacityType, MicroUsd};
 
 /// Discount on spare capacity against requested capacity: a type of the right size wins over a
@@ -320,7 +321,7 @@ impl Packing<'_, '_> {
         let together = needs.rules.iter().any(|rule| {
             rule.key == Topology::HOST
                 && matches!(rule.kind, super::classes::RuleKind::Affinity { .. })
-                && super::packing::in_force(rule.preference, preferences)
+                && in_force(rule.preference, preferences)
         });
         (if shape.host_ports.is_empty() { cap } else { cap.min(1) }, if together { 1 } else { u32::MAX })
     }

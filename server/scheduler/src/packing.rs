@@ -12,46 +12,16 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::bit_set::BitSet;
-use super::classes::{Class, ClassRule, RuleKind};
-use super::eligible::DomainCache;
+use super::classes::{Class, ClassRule, PreferenceSet, RuleKind, in_force};
 use super::fits::{FitId, FitTable, RequirementsId};
 use super::machines::{Cohort, ExistingNode, HostTallies, PlacementEvent};
 use super::nodes::passes;
+use super::packing_cache::{DomainCache, ZoneCache};
 use super::pool_counts::PoolCounts;
 use super::problem::{InitialState, Problem};
-use super::rules::ZoneCache;
 use super::step_budget::StepBudget;
-use super::topology::{DomainId, GroupId, KeyId, Topology};
+use super::topology::{DomainId, GroupId, KeyId, Pin, Topology};
 use model::{Text, Toleration};
-
-/// Restricts a machine to one domain of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) struct Pin {
-    pub(super) key: KeyId,
-    pub(super) domain: DomainId,
-}
-
-/// A set of a class's preferences, by index; those beyond 64 are never in force.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub(super) struct PreferenceSet(u64);
-
-impl PreferenceSet {
-    pub(super) fn has(self, at: usize) -> bool {
-        at < 64 && self.0 & (1 << at) != 0
-    }
-
-    pub(super) fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    fn with(self, at: usize) -> Self {
-        if at < 64 { Self(self.0 | 1 << at) } else { self }
-    }
-
-    fn without(self, at: usize) -> Self {
-        if at < 64 { Self(self.0 & !(1 << at)) } else { self }
-    }
-}
 
 /// Which machines a placement may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -460,11 +430,6 @@ impl<'p, 'i> Packing<'p, 'i> {
             _ => tallies.into_iter().min().unwrap_or(0),
         }
     }
-}
-
-/// Whether a rule is in force under `preferences`: required rules always are.
-pub(super) fn in_force(preference: Option<u8>, preferences: PreferenceSet) -> bool {
-    preference.is_none_or(|at| preferences.has(usize::from(at)))
 }
 
 fn lightest(needs: &Class, preferences: PreferenceSet) -> Option<usize> {

@@ -2,31 +2,19 @@
 //! annotations, `minValues`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::rc::Rc;
-
-use rustc_hash::FxHashMap;
 
 use super::bit_set::BitSet;
+use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::min_values::{MinValuesCount, MinValuesRule};
 use super::packing::Packing;
+use super::packing_cache::Zones;
 use super::pool_supply::PoolSupply;
 use super::resource_vector;
 use super::topology::Topology;
 use model::input::MinValuesPolicy;
 use model::labels::{ARCH, CAPACITY_TYPE};
 use model::{CapacityType, MicroUsd, Operator, Requirement, Zone};
-
-/// Zones by name, each with a price.
-type Zones = Rc<[(Zone, MicroUsd)]>;
-
-/// Cached zone lists; independent of placed pods.
-#[derive(Debug, Default)]
-pub(super) struct ZoneCache {
-    /// By class and fit, and whether pools with untolerated `PreferNoSchedule` taints are excluded.
-    usable: FxHashMap<(u32, FitId, bool), Zones>,
-    offering_capacity: FxHashMap<(u32, FitId), Zones>,
-}
 
 impl Packing<'_, '_> {
     /// `fit` under the opt-in rule that depends on the pod alone: safe architectures.
@@ -196,7 +184,7 @@ impl Packing<'_, '_> {
         let same = |slot: &usize| kinds.contains(&supply.slots[*slot].capacity_type);
         (0..supply.slots.len()).filter(same).for_each(|slot| slots.insert(slot));
         let mut zones: BTreeMap<Zone, MicroUsd> = BTreeMap::new();
-        for fit in self.class_fits(class, super::packing::PreferenceSet::default(), at).iter() {
+        for fit in self.class_fits(class, PreferenceSet::default(), at).iter() {
             if let Some(fit) = self.fits.within_slots(*fit, &slots, supply) {
                 zones.extend(self.zones_meeting_min_values(class, fit, at, supply).iter().cloned());
             }

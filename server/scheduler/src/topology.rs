@@ -21,6 +21,13 @@ pub(super) type ScopeId = u32;
 /// excludes all.
 pub(super) const ABSENT: DomainId = DomainId::MAX;
 
+/// Restricts a machine to one domain of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Pin {
+    pub(super) key: KeyId,
+    pub(super) domain: DomainId,
+}
+
 /// The nodes that count for a spread constraint; the default counts all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub(super) struct NodeFilter {

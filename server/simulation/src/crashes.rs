@@ -17,6 +17,7 @@
 mod clusters;
 mod crash_points;
 mod database;
+mod plan;
 mod processes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ use clusters::Clusters;
 pub use crash_points::CrashPoint;
 use crash_points::Kill;
 use database::Database;
+pub use plan::Plan;
 use processes::ARRIVAL_MS;
 use server::clouds::remote::{self, Client};
 use store_postgres::postgres_local::LocalPostgres;
@@ -49,27 +51,6 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Maximum random delay from an observed launch to the kill, in milliseconds.
 const MAX_AIM_MS: i64 = 40;
-
-/// Options of a crash run.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Number of kills.
-    pub times: u32,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// PostgreSQL URL; `None` starts a temporary one from this machine's binaries, which is
-    /// restarted under load as well.
-    pub database_url: Option<String>,
-    pub clusters: u8,
-    /// The cloud ignores client tokens.
-    pub without_tokens: bool,
-    /// The server runs no garbage collection.
-    pub without_collection: bool,
-    /// Kills between two cuts of the database's connections; 0 for never.
-    pub cut_every: u32,
-    /// Log filter of the server.
-    pub log: String,
-}
 
 /// Results of a crash run.
 #[derive(Debug, Default)]

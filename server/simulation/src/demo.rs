@@ -14,6 +14,7 @@ mod assessment;
 mod cluster_processes;
 mod ledger;
 pub mod manifests;
+mod plan;
 mod scenario;
 
 use std::io::Write;
@@ -31,6 +32,7 @@ use cluster_processes::ClusterProcesses;
 use decision_log::replay::ReplayError;
 use decision_log::replay_all;
 use ledger::ClusterLedger;
+use plan::REGION;
 use server::clouds;
 use server::config::LeaseConfig;
 use server::serve::{self, Server, ServerComponents};
@@ -41,33 +43,13 @@ use store::memory::MemoryStore;
 
 pub(crate) use agent::SimulatedApi;
 pub use cluster_processes::{input_ended, simulated_agent};
-
-const REGION: &str = "us-east-1";
+pub use plan::Plan;
 
 /// Limit for the server's shutdown.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// Names of the clusters; further ones are numbered.
 const NAMES: [&str; 6] = ["amber", "blue", "coral", "dune", "ember", "fern"];
-
-/// Options of a demo.
-#[derive(Debug)]
-pub struct Plan {
-    /// The demo ends when the scenario does, at the latest after this; `None` repeats the scenario
-    /// until a signal.
-    pub at_most: Option<Duration>,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// The cloud has no capacity.
-    pub no_capacity: bool,
-    pub clusters: u8,
-    /// HTTP port of the dashboard.
-    pub port: u16,
-    /// Log filter.
-    pub log: String,
-    /// Replay every decision from the log at the end.
-    pub replay: bool,
-}
 
 /// Runs the demo; returns whether it succeeded.
 ///

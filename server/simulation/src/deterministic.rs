@@ -3,7 +3,7 @@
 //! injected faults.
 //!
 //! Equal seeds give equal runs. Each step advances the clock to the next event, handles it and
-//! checks the [`invariants`]. After the last fault the system gets time to come to rest, and then
+//! checks the invariants. After the last fault the system gets time to come to rest, and then
 //! nothing may be left over.
 //!
 //! The README beside these files lists every invariant with the guard whose absence breaks it.
@@ -11,8 +11,8 @@
 //! Reading order: [`setup`] (what a run consists of), [`fault`] (injected faults), [`guard`] and
 //! `scenario` (what prevents violations, and runs that need it), `event_queue` (pending events and
 //! connections), `process` (a server), `sim_cluster` (a cluster and its agent), `environment` and
-//! `faulty_client` (store and cloud), `virtual_time`, [`invariants`], [`report`], [`seeds`] (many
-//! seeds, and shrinking).
+//! `faulty_client` (store and cloud), `virtual_time`, `invariants` (the checks) and [`violation`]
+//! (their results), [`report`], [`seeds`] (many seeds, and shrinking).
 
 mod environment;
 mod event_queue;
@@ -20,29 +20,30 @@ pub mod fault;
 mod faulty_client;
 pub mod guard;
 mod inject;
-pub mod invariants;
+mod invariants;
 mod process;
 pub mod report;
 mod scenario;
 pub mod seeds;
 pub mod setup;
 mod sim_cluster;
+pub mod violation;
 mod virtual_time;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use cloud::provider::CloudEvent;
-use model::{Millis, Timestamp};
+use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
 
 use environment::{Environment, ProcessId};
 use event_queue::{AgentMessage, EventQueue, ProcessMessage, SimEvent};
 use fault::Fault;
-use invariants::{CheckHistory, Violation};
 use process::{Process, ProcessConfig};
 use report::Report;
 use setup::{RateBounds, Setup};
 use sim_cluster::SimCluster;
+use violation::Violation;
 use virtual_time::VirtualClock;
 
 /// Delay from a cloud event to the server's poll, in milliseconds. A server polls every quarter of
@@ -52,6 +53,23 @@ const CLOUD_POLL_MS: i64 = 250;
 const STUCK: u32 = 20_000;
 /// Interval of the checks for invariants over time.
 const CHECK_INTERVAL: Millis = Millis::from_secs(5);
+
+/// Interval between two actions of the operator, in milliseconds.
+const OPERATOR_INTERVAL_MS: i64 = 120_000;
+/// State that the checks keep from step to step.
+#[derive(Debug, Default)]
+struct CheckHistory {
+    /// Launched instances at the last check of limits.
+    launched: usize,
+    /// Launch times by cluster; kept only if rate bounds are checked.
+    launches: BTreeMap<ClusterName, Vec<Timestamp>>,
+    /// NodeClaims with a launch call while they existed: cluster and name.
+    launch_called: BTreeSet<(ClusterName, ClaimName)>,
+    /// Since when instances have had neither a NodeClaim nor a drain.
+    unclaimed: BTreeMap<Text, Timestamp>,
+    /// Since when clusters have had empty nodes of which none is removed; kept only if checked.
+    empty: BTreeMap<ClusterName, Timestamp>,
+}
 
 /// One seeded run.
 pub(crate) struct Simulation {
@@ -88,7 +106,7 @@ impl Simulation {
         for sim_cluster in 0..setup.sim_clusters.len() {
             events.schedule_after(0, SimEvent::StartAgent { sim_cluster });
         }
-        events.schedule_after(inject::OPERATOR_INTERVAL_MS, SimEvent::ReviewQuarantines);
+        events.schedule_after(OPERATOR_INTERVAL_MS, SimEvent::ReviewQuarantines);
         for (at_ms, sim_cluster, workload, replicas) in setup.scale_events {
             events.schedule_after(at_ms, SimEvent::Scale { sim_cluster, workload, replicas });
         }
@@ -117,6 +135,21 @@ impl Simulation {
     pub fn run(mut self) -> Report {
         self.run_to_rest();
         self.report()
+    }
+
+    fn report(self) -> Report {
+        let cloud = self.events.environment.cloud();
+        Report {
+            seed: self.seed,
+            ended_ms: self.events.now().as_millis(),
+            steps: self.steps,
+            faults: self.events.faults.clone(),
+            effects: self.events.environment.ledger().effects.clone(),
+            instructions: self.sim_clusters.iter().map(|sim_cluster| sim_cluster.ledger.instructions).sum(),
+            launched: cloud.ledger().launched_count() as u64,
+            pods_ran: self.sim_clusters.iter().map(|sim_cluster| sim_cluster.cluster.ledger().pods_ran).sum(),
+            violations: self.violations.clone(),
+        }
     }
 
     /// Runs until the system is at rest after the last fault, until the deadline for that, or until

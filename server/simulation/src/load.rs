@@ -35,18 +35,19 @@
 mod balancer;
 mod clusters;
 mod metrics;
+mod plan;
 mod test_bed;
 mod usage;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clusters::Clusters;
-use metrics::Metrics;
 pub use metrics::Percentiles;
+use metrics::{Metrics, POLL_INTERVAL};
 use model::{ClusterName, Timestamp};
+pub use plan::{Disturbances, ExternalServer, Plan};
 use test_bed::TestBed;
 use usage::UsageSample;
 pub use usage::{Interval, Usage};
@@ -58,57 +59,6 @@ const OWNED_TIMEOUT: Duration = Duration::from_secs(900);
 
 /// Limit until the pods of the last bursts run.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(180);
-
-/// Interval between polls of a server's metrics.
-const POLL_INTERVAL: Duration = Duration::from_millis(250);
-
-/// Options of a load run.
-#[derive(Debug, Clone)]
-pub struct Plan {
-    /// Number of clusters.
-    pub clusters: usize,
-    /// Nodes per cluster.
-    pub nodes: usize,
-    /// Running pods per cluster.
-    pub pods: usize,
-    /// Pods of a burst; each cluster gets one per period.
-    pub burst: usize,
-    /// Interval between two bursts of a cluster; halfway the pods of the last one are deleted.
-    pub period: Duration,
-    /// An external server; if absent, one is started.
-    pub external: Option<ExternalServer>,
-    /// The server's database; if absent and no server is external, one is started.
-    pub database_url: Option<String>,
-    /// Duration of the measurement.
-    pub measured_for: Duration,
-    /// Disturbances after the measurement.
-    pub disturbances: Disturbances,
-    /// Seed of all random choices.
-    pub seed: u64,
-    /// Log filter of the servers.
-    pub log: String,
-}
-
-/// Which disturbances follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Disturbances {
-    None,
-    /// The only server is killed and restarted.
-    Restart,
-    /// In addition a second replica joins, one of the two is killed, and one is shut down.
-    All,
-}
-
-/// An external server.
-#[derive(Debug, Clone)]
-pub struct ExternalServer {
-    /// gRPC address, as `http://host:port`.
-    pub target: String,
-    /// HTTP address of its metrics.
-    pub page: SocketAddr,
-    /// Process id, if it runs on this machine.
-    pub pid: Option<u32>,
-}
 
 /// Results of a load run.
 #[derive(Debug, Default)]

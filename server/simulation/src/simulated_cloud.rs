@@ -19,19 +19,11 @@ use tokio::net::TcpListener;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
+pub use service::Latency;
 use service::Service;
 
 /// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
-
-/// Call delays, in milliseconds: minimum and maximum of a random value.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Latency {
-    /// From sending to execution.
-    pub arrival_ms: (i64, i64),
-    /// From execution to the response.
-    pub answer_ms: (i64, i64),
-}
 
 /// Serves `cloud` on `listener` until `stop`.
 ///

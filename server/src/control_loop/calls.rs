@@ -6,8 +6,7 @@ use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use controller::executor::{Outcome, Retry};
-use controller::guardrails::quarantine::ObjectCounts;
-use controller::guardrails::restore::RESTORE_WINDOW;
+use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::unavailable_offerings::UnavailableOffering;
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId};
@@ -17,10 +16,8 @@ use super::lease_renewal::{HeldLeases, LeaseRenewer};
 use super::records;
 use crate::config::LeaseConfig;
 use decision_log::DecisionLog;
-use replica::counter_sync::CounterUpdate;
 use replica::fence::Fence;
-use replica::region::ListingError;
-use replica::{Call, Input};
+use replica::{Call, CounterUpdate, Input, ListingError};
 use replica::{intents, region};
 use store::guardrails::OfferingEntry;
 use store::lease::{Identity, Lease, LeaseOutcome, Scope};

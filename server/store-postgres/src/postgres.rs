@@ -15,6 +15,8 @@
 //! needs no database; `.ci/queries` updates the descriptions.
 
 mod bodies;
+mod connection;
+mod conversion;
 mod counters;
 mod dictionaries;
 mod guardrails;
@@ -28,16 +30,12 @@ mod retry;
 mod schema;
 mod signals;
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::stream::{BoxStream, StreamExt};
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
-use sqlx::{Executor, Postgres, Transaction};
-use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
-use tokio_util::task::AbortOnDropHandle;
 
+use conversion::database;
 use retry::retry;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
@@ -46,126 +44,9 @@ use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replicas::ReplicaRow;
-use store::{Archive, Store, StoreError, StoreFuture};
+use store::{Archive, Store, StoreFuture};
 
-/// Timeout for getting a connection from the pool.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Session settings of every connection. Statements take milliseconds: one that takes seconds
-/// blocks others of its scope and is aborted. A session that is idle in a transaction belongs to a
-/// paused process and must not keep its locks.
-const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
-                       SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
-
-/// Connection settings.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Whether migrations may be applied.
-    pub migrate: bool,
-    /// Pool size. A transaction holds a connection for a few round trips, so ten serve a thousand
-    /// clusters.
-    pub connections: u32,
-    /// `application_name` of the connections.
-    pub name: String,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { migrate: true, connections: 10, name: "fleetwright".to_owned() }
-    }
-}
-
-/// A store on PostgreSQL.
-#[derive(Debug, Clone)]
-pub struct PostgresStore {
-    pool: PgPool,
-    changes: watch::Receiver<Changes>,
-    dictionaries: Arc<dictionaries::Dictionaries>,
-    /// Aborted when the last clone of the store is dropped.
-    _signal_task: Arc<AbortOnDropHandle<()>>,
-}
-
-impl PostgresStore {
-    /// Connects and migrates the schema.
-    ///
-    /// # Errors
-    /// As [`PostgresStore::connect_with`].
-    pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        Self::connect_with(url, &Settings::default()).await
-    }
-
-    /// Connects.
-    ///
-    /// # Errors
-    /// [`StoreError::Database`] when the server is unreachable; [`StoreError::Migration`],
-    /// [`StoreError::SchemaTooOld`] and [`StoreError::SchemaTooNew`] when program and schema are
-    /// incompatible.
-    pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
-        const WHAT: &str = "connect to PostgreSQL";
-        let target: PgConnectOptions = url.parse().map_err(database(WHAT))?;
-        let options = PgPoolOptions::new()
-            .max_connections(settings.connections.max(2))
-            .acquire_timeout(ACQUIRE_TIMEOUT)
-            // Broken connections fail on their first statement, which is retried; a ping before
-            // each use would cost a round trip.
-            .test_before_acquire(false)
-            .after_connect(|connection, _| {
-                Box::pin(async move {
-                    connection.execute(SESSION).await?;
-                    Ok(())
-                })
-            });
-        let pool = options.connect_with(target.application_name(&settings.name)).await.map_err(database(WHAT))?;
-        schema::prepare(&pool, settings.migrate).await?;
-        let (sender, changes) = watch::channel(signals::read(&pool).await?);
-        let signal_task = AbortOnDropHandle::new(tokio::spawn(signals::publish_changes(pool.clone(), sender)));
-        Ok(Self { pool, changes, dictionaries: Arc::default(), _signal_task: Arc::new(signal_task) })
-    }
-
-    async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
-        self.pool.begin().await.map_err(database(what))
-    }
-
-    /// Begins a transaction in which the lease cannot change its holder.
-    async fn begin_fenced(
-        &self,
-        lease: &Lease,
-        what: &'static str,
-    ) -> Result<Transaction<'static, Postgres>, StoreError> {
-        let mut transaction = self.begin(what).await?;
-        lock_lease(&mut transaction, lease, what).await?;
-        Ok(transaction)
-    }
-}
-
-/// Locks the lease for the rest of the transaction, against acquisitions and concurrent writes.
-async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
-    let held = sqlx::query_scalar!(
-        r#"SELECT hold_lease($1, $2, $3) AS "held!""#,
-        lease.scope.key(),
-        lease.owner,
-        column(lease.epoch)
-    );
-    let held = held.fetch_one(connection).await.map_err(database(what))?;
-    if held { Ok(()) } else { Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch }) }
-}
-
-async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {
-    transaction.commit().await.map_err(database(what))
-}
-
-fn database(what: &'static str) -> impl Fn(sqlx::Error) -> StoreError {
-    move |source| StoreError::Database { what, source: source.into() }
-}
-
-fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Numbers count acquisitions, events or milliseconds, and stay far below 2^63.
-fn column(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
+pub use connection::{PostgresStore, Settings};
 
 impl Archive for PostgresStore {
     fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {

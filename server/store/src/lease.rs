@@ -3,25 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::StoreError;
 use super::operations::OpenIntent;
 
 /// Largest accepted distance between an agent's epoch and the last issued one. After the loss of a
 /// database an agent is ahead of the store, but no server issued an epoch further ahead than this.
 /// Epochs end at 2^63 - 1, and a cluster changes its owner a few times a day.
 pub const MAX_EPOCH_JUMP: u64 = 1 << 32;
-
-/// The next epoch after `held`, the last issued one, and `seen`, the highest that the agent has
-/// obeyed.
-///
-/// # Errors
-/// [`StoreError::EpochTooHigh`] when no server can have issued `seen`.
-pub fn next_epoch(scope: &Scope, held: u64, seen: u64) -> Result<u64, StoreError> {
-    if seen.saturating_sub(held) > MAX_EPOCH_JUMP {
-        return Err(StoreError::EpochTooHigh { scope: scope.clone(), seen, held });
-    }
-    Ok(held.max(seen).saturating_add(1))
-}
 
 /// Subject of a lease.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]

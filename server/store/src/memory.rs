@@ -9,8 +9,8 @@ mod listings;
 mod log;
 mod operations;
 mod replicas;
+mod tables;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -28,6 +28,7 @@ use super::replicas::ReplicaRow;
 use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
 use changes::ChangePublisher;
+use tables::{Tables, milliseconds};
 
 /// Time since 1970, or since the epoch of a simulation.
 type Clock = dyn Fn() -> Duration + Send + Sync;
@@ -37,25 +38,6 @@ pub struct MemoryStore {
     clock: Box<Clock>,
     changes: ChangePublisher,
     tables: Mutex<Tables>,
-}
-
-/// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
-#[derive(Debug, Default)]
-struct Tables {
-    leases: BTreeMap<Scope, leases::LeaseRow>,
-    extents: BTreeMap<Scope, ObservedExtent>,
-    intents: BTreeMap<Scope, BTreeMap<(String, u32), operations::IntentRow>>,
-    decisions: BTreeMap<Scope, Vec<StoredDecision>>,
-    segments: BTreeMap<(Scope, u64), LogSegment>,
-    blobs: BTreeMap<BlobHash, (Blob, i64)>,
-    offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
-    freezes: Vec<guardrails::FreezeRow>,
-    audit: Vec<AuditEntry>,
-    listings: BTreeMap<Scope, listings::StoredRow>,
-    releases: BTreeMap<String, u64>,
-    confirmations: BTreeMap<String, u64>,
-    counters: BTreeMap<(String, i64), counters::StoredRow>,
-    replicas: BTreeMap<String, replicas::StoredRow>,
 }
 
 impl fmt::Debug for MemoryStore {
@@ -100,10 +82,6 @@ impl MemoryStore {
     fn leases_changed(&self) {
         self.changes.publish(|changes| changes.leases += 1);
     }
-}
-
-fn milliseconds(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn resolved<'a, T: Send + 'a>(result: Result<T, StoreError>) -> StoreFuture<'a, T> {

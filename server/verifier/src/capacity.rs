@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::launch::{Certainty, Launch, Launches, Outcome};
 use super::node_fit::RequiredNodeAffinity;
 use super::placements::{NodePods, Placements};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::labels::{INITIALIZED, REGISTERED};
 use model::plan::Plan;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::launch::{Launch, Launches};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::resources::NODES;
 use model::{NodeStage, PoolName, Text, quantity};

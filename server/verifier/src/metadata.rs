@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::capacity::Daemons;
 use super::launch::{Launch, Launches};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::labels::{CAPACITY_TYPE, HOSTNAME, NODEPOOL, ZONE};
 use model::plan::Plan;
 use model::{Requirement, Resources, Taint};

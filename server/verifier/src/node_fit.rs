@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::launch::{Certainty, Launch, Launches, Outcome};
 use super::placements::Placements;
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::labels::HOSTNAME;
 use model::requirements::label_satisfies;

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::launch::{Launch, Launches};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};

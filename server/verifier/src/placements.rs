@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::NodeName;
 use model::input::PlanningInput;
 use model::plan::Plan;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::capacity::Daemons;
 use super::launch::Launches;
 use super::placements::{NodePods, Placements};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::resources::ATTACHABLE_VOLUMES_PREFIX;
 use model::{HostPort, InstanceType, Node, Text};

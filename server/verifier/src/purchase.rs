@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::launch::{Launch, Launches, Outcome, within_ceilings};
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::MinValuesPolicy;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::plan::Plan;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::launch::{Launch, Launches, within_ceilings};
 use super::purchase::different_values;
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::ZONE;
 use model::plan::Plan;

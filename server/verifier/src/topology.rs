@@ -26,7 +26,7 @@ pub use filter::HostFilter;
 use super::class::Classes;
 use super::launch::Launches;
 use super::placements::Placements;
-use super::{Findings, Rule};
+use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
 use model::plan::Plan;
 

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use rustls::ClientConfig;
 
+use super::arguments::{number, word};
 use super::hostile::AttackKind;
 use super::metrics::{Decisions, resident_bytes, scrape, trusting_config};
 use super::test_bed::TestBed;
-use super::{number, word};
 
 /// Bound on the memory of all sessions, beyond that of honest agents.
 const MAX_EXTRA_MEMORY: u64 = 512 << 20;

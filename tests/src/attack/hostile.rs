@@ -28,7 +28,8 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic::{Request, Status, Streaming};
 use tower::{Service, ServiceExt};
 
-use super::{metrics, number, word};
+use super::arguments::{number, word};
+use super::metrics;
 
 /// Kind of attack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

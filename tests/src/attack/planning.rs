@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::agent::{Agent, change};
+use super::arguments::number;
 use super::health::{Probe, get};
-use super::number;
 use crate::{Program, RunningProcess};
 use prost::Message;
 

@@ -15,8 +15,9 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::config::Kubeconfig;
 use kube::{Api, Client, Config};
 
-use super::source::ASSETS;
-
+/// Variable that names a folder with `etcd` and `kube-apiserver`, and optionally `kube-scheduler`
+/// and `kube-controller-manager`.
+pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 /// From start to ready: some seconds on a quiet machine.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// Interval at which readiness is polled.

@@ -7,7 +7,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, NAMESPACE_PREFIX, Poll, wait_until};
-use super::environment::AGENT;
+use super::deploy::AGENT;
 
 const TIMEOUT: Duration = Duration::from_secs(120);
 

@@ -10,9 +10,10 @@ use kube::Client;
 use serde_json::{Value, json};
 
 use super::cluster::{Cluster, Poll, wait_until};
-use super::environment::AGENT;
 use super::tokens::request_token;
 
+/// Namespace and name of the agent's service account in `deploy/`.
+pub const AGENT: (&str, &str) = ("fleetwright-system", "fleetwright-agent");
 /// Timeout for the definitions to be established.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Lifetime of the agent's tokens, in seconds: longer than any run.

@@ -12,20 +12,19 @@ use anyhow::{Context, ensure};
 use kube::ResourceExt;
 use serde_json::{Value, json};
 
+use super::cleanup;
 use super::cluster::{Cluster, Poll, wait_until};
+use super::deploy::{self, AGENT};
 use super::kubelets::{KubeletTiming, Kubelets};
 use super::ledger::LedgerClient;
 use super::machine::Types;
 use super::node_joiner::NodeJoiner;
 use super::process::Process;
 use super::suite::TestBed;
-use super::{cleanup, deploy};
 use crate::TempDir;
 
 /// The region of every environment.
 pub const REGION: &str = "us-east-1";
-/// Namespace and name of the agent's service account in `deploy/`.
-pub const AGENT: (&str, &str) = ("fleetwright-system", "fleetwright-agent");
 /// The cluster's name in the fleet.
 pub const CLUSTER: &str = "e2e";
 /// Variable that names a folder for the logs of all environments.

@@ -8,41 +8,18 @@
 
 mod node;
 mod pods;
+mod running;
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, Client};
 use tokio::task::JoinHandle;
 
 use super::machine::Machine;
-
-/// Delays of machines and kubelets.
-#[derive(Debug, Clone, Copy)]
-pub struct KubeletTiming {
-    /// From launch to the registration of the Node; minimum and maximum.
-    pub boot: (Duration, Duration),
-    /// From the Node's appearance to Ready.
-    pub ready: Duration,
-    /// Between renewals of a node's lease (kubelet: 10 s).
-    pub heartbeat: Duration,
-    /// How long a Node outlives its machine before the cloud's controller deletes it.
-    pub forgotten: Duration,
-}
-
-impl Default for KubeletTiming {
-    fn default() -> Self {
-        Self {
-            boot: (Duration::from_millis(500), Duration::from_millis(2_500)),
-            ready: Duration::from_millis(500),
-            heartbeat: Duration::from_secs(10),
-            forgotten: Duration::from_secs(15),
-        }
-    }
-}
+pub use node::KubeletTiming;
+use running::{RunningKubelet, RunningKubelets, lock};
 
 /// All kubelets of a cluster. They end when this is dropped.
 pub struct Kubelets {
@@ -51,17 +28,6 @@ pub struct Kubelets {
     running: RunningKubelets,
     booted: AtomicU32,
     pods: JoinHandle<()>,
-}
-
-/// Machines whose kubelets run, by Node name.
-type RunningKubelets = Arc<Mutex<BTreeMap<String, RunningKubelet>>>;
-
-/// A running kubelet.
-#[derive(Debug)]
-struct RunningKubelet {
-    task: JoinHandle<()>,
-    /// IP address of the machine.
-    address: String,
 }
 
 impl Kubelets {
@@ -117,9 +83,4 @@ impl Drop for Kubelets {
             kubelet.task.abort();
         }
     }
-}
-
-/// No code panics while it holds the lock, and every change is one step.
-fn lock(running: &RunningKubelets) -> std::sync::MutexGuard<'_, BTreeMap<String, RunningKubelet>> {
-    running.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,14 +7,11 @@ use std::path::PathBuf;
 
 use anyhow::ensure;
 
-use super::binaries::Binaries;
+use super::binaries::{ASSETS, Binaries};
 
 /// Variable with the kubeconfig of a cluster that the tests may fill and empty, for example a kind
 /// cluster. `KUBECONFIG` is never used: it may name a cluster in use.
 pub const EXISTING_CLUSTER: &str = "FLEETWRIGHT_E2E_KUBECONFIG";
-/// Variable that names a folder with `etcd` and `kube-apiserver`, and optionally `kube-scheduler`
-/// and `kube-controller-manager`.
-pub const ASSETS: &str = "KUBEBUILDER_ASSETS";
 
 /// Source of a control plane.
 #[derive(Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use agent_kubernetes::leader::Candidate;
 use anyhow::{Context, bail, ensure};
 use e2e::kubernetes::cluster::{Cluster, Poll, taints, wait_until};
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::environment::AGENT;
+use e2e::kubernetes::deploy::AGENT;
 use e2e::kubernetes::kubelets::{KubeletTiming, Kubelets};
 use e2e::kubernetes::machine::Types;
 use e2e::kubernetes::suite::{Scenario, ScenarioResult, TestBed};

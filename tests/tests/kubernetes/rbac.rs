@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::ensure;
 use e2e::kubernetes::audit::AuditedRequest;
 use e2e::kubernetes::deploy;
-use e2e::kubernetes::environment::AGENT;
+use e2e::kubernetes::deploy::AGENT;
 use e2e::kubernetes::suite::{ScenarioResult, TestBed};
 use serde_json::Value;
 

@@ -5,40 +5,46 @@ use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 use tracing::warn;
 
-use super::guard::{RemovalTarget, check_removal, is_managed, is_ready};
-use super::{Admission, Attempt, FINALIZER, INSTRUCTION_ANNOTATION, Rank, admit_instruction, stale_instruction};
-use crate::cluster::Kubernetes;
+use super::admission::{Admission, INSTRUCTION_ANNOTATION, Rank, admit_instruction, stale_instruction};
+use super::attempt::Attempt;
+use super::guard::{RemovalGuard, RemovalTarget, check_removal, is_managed, is_ready};
+use crate::api::Api;
 use crate::conditions::Conditions;
 use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::fields::{amounts_of, map_of, text_at, texts_at};
+use crate::object_cache::ObjectCache;
 use crate::resource::{NODE, NODE_CLAIM, NODE_POOL, Resource};
 use crate::timestamps::now_rfc3339;
 
+/// The finalizer that blocks the deletion of a NodeClaim and its Node until the instance is
+/// terminated.
+pub(super) const FINALIZER: &str = "karpenter.sh/termination";
+
 /// Creates a claim, owned by the NodePool of that name.
-pub(super) async fn create_claim(cluster: &Kubernetes, rank: Rank, action: &v1::CreateNodeClaim) -> Attempt {
+pub(super) async fn create_claim(api: &Api, cache: &ObjectCache, rank: Rank, action: &v1::CreateNodeClaim) -> Attempt {
     let Some(record) = &action.node_claim else {
         return Ok(Done::failed(v1::Outcome::Failed, "the instruction has no NodeClaim"));
     };
-    if let Some(evidence) = cluster.cache().karpenter_evidence() {
+    if let Some(evidence) = cache.karpenter_evidence() {
         let why = format!(
             "Karpenter is active in this cluster ({evidence}) and would launch a second instance for the NodeClaim"
         );
         return Ok(Done::failed(v1::Outcome::Failed, why));
     }
     let owner = match &record.owner {
-        Some(owner) => Some(owner_reference(cluster, owner).await?),
+        Some(owner) => Some(owner_reference(api, owner).await?),
         None => None,
     };
-    match cluster.api().create(&NODE_CLAIM.all(), &manifest(record, owner, rank)).await {
+    match api.create(&NODE_CLAIM.all(), &manifest(record, owner, rank)).await {
         Ok(_) => Ok(Done::ok()),
         Err(error) if error.kind == ErrorKind::AlreadyExists => Ok(Done::ok()),
         Err(error) => Err(error),
     }
 }
 
-async fn owner_reference(cluster: &Kubernetes, owner: &v1::Owner) -> Result<Value, ApiError> {
+async fn owner_reference(api: &Api, owner: &v1::Owner) -> Result<Value, ApiError> {
     let uid = if owner.uid.is_empty() {
-        let pool: Value = cluster.api().get(&NODE_POOL.one("", &owner.name)).await?;
+        let pool: Value = api.get(&NODE_POOL.one("", &owner.name)).await?;
         text_at(&pool, "/metadata/uid").to_owned()
     } else {
         owner.uid.clone()
@@ -108,8 +114,8 @@ pub(super) fn taint(taint: &v1::Taint) -> Value {
 
 /// Writes the launched instance. Existing labels take precedence: those of the NodePool were
 /// written when the claim was created (Karpenter: launch).
-pub(super) async fn mark_launched(cluster: &Kubernetes, rank: Rank, action: &v1::MarkLaunched) -> Attempt {
-    let claim = match admit_instruction(cluster, rank, &action.node_claim).await? {
+pub(super) async fn mark_launched(api: &Api, rank: Rank, action: &v1::MarkLaunched) -> Attempt {
+    let claim = match admit_instruction(api, rank, &action.node_claim).await? {
         Admission::Admitted(claim) => claim,
         Admission::Refused(done) => return Ok(done),
     };
@@ -118,14 +124,14 @@ pub(super) async fn mark_launched(cluster: &Kubernetes, rank: Rank, action: &v1:
     let missing = action.labels.iter().filter(|label| known.is_none_or(|known| !known.contains_key(&label.key)));
     let missing: Vec<v1::StringPair> = missing.cloned().collect();
     if !missing.is_empty() {
-        cluster.api().patch(&path, &json!({ "metadata": { "labels": map_of(&missing) } })).await?;
+        api.patch(&path, &json!({ "metadata": { "labels": map_of(&missing) } })).await?;
     }
     let facts = json!({
         "providerID": action.provider_id,
         "capacity": amounts_of(&action.capacity),
         "allocatable": amounts_of(&action.allocatable),
     });
-    write_status(cluster, &claim, facts, |conditions| {
+    write_status(api, &claim, facts, |conditions| {
         conditions.set_true("Launched");
     })
     .await?;
@@ -135,14 +141,14 @@ pub(super) async fn mark_launched(cluster: &Kubernetes, rank: Rank, action: &v1:
 /// Writes `fields` and changed conditions into a NodeClaim's status, based on the claim's present
 /// conditions.
 pub(super) async fn write_status(
-    cluster: &Kubernetes,
+    api: &Api,
     claim: &Value,
     fields: Value,
     change: impl FnOnce(&mut Conditions),
 ) -> Result<(), ApiError> {
     let name = text_at(claim, "/metadata/name");
     let path = NODE_CLAIM.one("", name);
-    let current: Value = cluster.api().get(&path).await?;
+    let current: Value = api.get(&path).await?;
     let mut conditions = Conditions::from_object(&current, now_rfc3339());
     change(&mut conditions);
     conditions.aggregate_ready();
@@ -152,18 +158,18 @@ pub(super) async fn write_status(
         "metadata": { "resourceVersion": current.pointer("/metadata/resourceVersion") },
         "status": status,
     });
-    cluster.api().patch(&format!("{path}/status"), &patch).await?;
+    api.patch(&format!("{path}/status"), &patch).await?;
     Ok(())
 }
 
 /// Deletes a claim and its Node: the Node first, because the claim identifies it.
-pub(super) async fn delete_claim(cluster: &Kubernetes, rank: Rank, action: &v1::DeleteNodeClaim) -> Attempt {
-    let claim: Option<Value> = ok_if_not_found(cluster.api().get(&NODE_CLAIM.one("", &action.node_claim)).await)?;
+pub(super) async fn delete_claim(api: &Api, guard: &RemovalGuard, rank: Rank, action: &v1::DeleteNodeClaim) -> Attempt {
+    let claim: Option<Value> = ok_if_not_found(api.get(&NODE_CLAIM.one("", &action.node_claim)).await)?;
     if let Some(noted) = claim.as_ref().map(Rank::of_claim).filter(|noted| *noted > rank) {
         return Ok(stale_instruction(noted, &action.node_claim));
     }
     if !action.node.is_empty() {
-        let node: Option<Value> = ok_if_not_found(cluster.api().get(&NODE.one("", &action.node)).await)?;
+        let node: Option<Value> = ok_if_not_found(api.get(&NODE.one("", &action.node)).await)?;
         if let Some(node) = node {
             let target = RemovalTarget { claim: &action.node_claim, provider_id: &action.provider_id };
             match check_removal(&node, claim.as_ref(), target) {
@@ -171,26 +177,26 @@ pub(super) async fn delete_claim(cluster: &Kubernetes, rank: Rank, action: &v1::
                 None => {
                     // The removal of a Node whose kubelet does not report is not rate limited.
                     if is_ready(&node) {
-                        cluster.guard().count_removal(&node)?;
+                        guard.count_removal(&node)?;
                     }
-                    delete_object(cluster, NODE, &node).await?;
+                    delete_object(api, NODE, &node).await?;
                 }
             }
         }
     }
     if let Some(claim) = claim.filter(is_managed) {
-        delete_object(cluster, NODE_CLAIM, &claim).await?;
+        delete_object(api, NODE_CLAIM, &claim).await?;
     }
     Ok(Done::ok())
 }
 
 /// Deletes an object and removes the agent's finalizer. The UID precondition spares a newer object
 /// of the same name.
-async fn delete_object(cluster: &Kubernetes, resource: Resource, object: &Value) -> Result<(), ApiError> {
+async fn delete_object(api: &Api, resource: Resource, object: &Value) -> Result<(), ApiError> {
     let path = resource.one("", text_at(object, "/metadata/name"));
     let uid = text_at(object, "/metadata/uid");
     let same = json!({ "kind": "DeleteOptions", "apiVersion": "v1", "preconditions": { "uid": uid } });
-    let Some(deleted) = ok_if_not_found(cluster.api().delete(&path, &same).await)? else { return Ok(()) };
+    let Some(deleted) = ok_if_not_found(api.delete(&path, &same).await)? else { return Ok(()) };
     let finalizers: Vec<String> =
         texts_at(&deleted, "/metadata/finalizers").into_iter().filter(|one| one != FINALIZER).collect();
     let patch = json!({ "metadata": {
@@ -202,7 +208,7 @@ async fn delete_object(cluster: &Kubernetes, resource: Resource, object: &Value)
         // Without finalizers the API server responds with a Status: the object is deleted.
         return Ok(());
     }
-    ok_if_not_found(cluster.api().patch(&path, &patch).await)?;
+    ok_if_not_found(api.patch(&path, &patch).await)?;
     Ok(())
 }
 

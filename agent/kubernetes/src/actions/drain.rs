@@ -21,17 +21,21 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tracing::{info, warn};
 
+use super::admission::{Admission, Rank, admit_claim, stale_instruction};
+use super::attempt::Attempt;
 use super::claim::write_status;
-use super::event::EventSpec;
-use super::guard::{RemovalTarget, check_forced_deletion, check_removal, owns};
-use super::{Admission, Attempt, Rank, admit_claim};
-use crate::cluster::Kubernetes;
+use super::event::{EventRecorder, EventSpec};
+use super::guard::{RemovalGuard, RemovalTarget, check_forced_deletion, check_removal, owns};
+use crate::api::Api;
 use crate::conditions::Conditions;
 use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::fields::{list_at, text_at};
+use crate::object_cache::ObjectCache;
 use crate::resource::{NODE, NODE_CLAIM, POD};
 use crate::timestamps::now_ms;
 use eviction_order::{DISRUPTED, DrainStep, NodePod};
+use node_pods::NodePods;
+use volumes::Attachments;
 
 /// Interval at which the pods are examined (Karpenter: drain retry).
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -64,7 +68,7 @@ struct DrainAnnotation {
 /// Nodes whose drain a server requested since this process started. A resumed drain of one of them
 /// ends in favour of the requested one.
 #[derive(Debug, Default)]
-pub struct ServerDrains(Mutex<BTreeSet<String>>);
+struct ServerDrains(Mutex<BTreeSet<String>>);
 
 impl ServerDrains {
     fn insert_node(&self, node: &str) {
@@ -76,15 +80,33 @@ impl ServerDrains {
     }
 }
 
+/// What the drains of a cluster share.
+#[derive(Debug, Default)]
+pub(crate) struct DrainState {
+    server_drains: ServerDrains,
+    node_pods: NodePods,
+    attachments: Attachments,
+}
+
+/// The parts of the agent that a drain uses.
+#[derive(Clone, Copy)]
+pub(super) struct DrainContext<'c> {
+    pub(super) api: &'c Api,
+    pub(super) cache: &'c ObjectCache,
+    pub(super) guard: &'c RemovalGuard,
+    pub(super) events: &'c EventRecorder,
+    pub(super) drains: &'c DrainState,
+}
+
 /// Resumes a drain from the annotation of its Node, unless a server requests one.
-pub(crate) async fn resume_drain(cluster: &Kubernetes, node: &str, note: &str) {
+pub(super) async fn resume_drain(context: DrainContext<'_>, node: &str, note: &str) {
     let Some((rank, action)) = decode_annotation(node, note) else {
         warn!(node, note, "cannot parse the drain annotation of the node");
         return;
     };
     info!(node, reason = action.reason, "resuming drain");
-    while !cluster.server_drains().contains_node(node) {
-        match run_drain(cluster, rank, &action, true).await {
+    while !context.drains.server_drains.contains_node(node) {
+        match run_drain(context, rank, &action, true).await {
             Err(error) if error.is_transient() => {
                 warn!(node, %error, "drain attempt failed; retrying");
                 tokio::time::sleep(POLL_INTERVAL).await;
@@ -129,26 +151,26 @@ struct EvictionBackoff {
 }
 
 /// Drains a node as requested by a server.
-pub(super) async fn drain_node(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode) -> Attempt {
-    cluster.server_drains().insert_node(&action.node);
-    run_drain(cluster, rank, action, false).await
+pub(super) async fn drain_node(context: DrainContext<'_>, rank: Rank, action: &v1::DrainNode) -> Attempt {
+    context.drains.server_drains.insert_node(&action.node);
+    run_drain(context, rank, action, false).await
 }
 
 /// Drains a node from its present state. A resumed drain follows the Node's annotation, and ends as
 /// soon as a server requests a drain of the same Node.
-async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, resumed: bool) -> Attempt {
-    let claim: Option<Value> = ok_if_not_found(cluster.api().get(&NODE_CLAIM.one("", &action.node_claim)).await)?;
+async fn run_drain(context: DrainContext<'_>, rank: Rank, action: &v1::DrainNode, resumed: bool) -> Attempt {
+    let claim: Option<Value> = ok_if_not_found(context.api.get(&NODE_CLAIM.one("", &action.node_claim)).await)?;
     let node: Option<Value> = match action.node.as_str() {
         "" => None,
-        name => ok_if_not_found(cluster.api().get(&NODE.one("", name)).await)?,
+        name => ok_if_not_found(context.api.get(&NODE.one("", name)).await)?,
     };
     if let Some(node) = &node
-        && let Some(done) = guard_refusal(cluster, action, node, claim.as_ref(), resumed)?
+        && let Some(done) = guard_refusal(context.guard, action, node, claim.as_ref(), resumed)?
     {
         return Ok(done);
     }
     if let Some(node) = &node
-        && let Some(why) = emptiness_violation(cluster, action, node).await?
+        && let Some(why) = emptiness_violation(context.api, action, node).await?
     {
         return Ok(Done::failed(v1::Outcome::PreconditionFailed, why));
     }
@@ -156,10 +178,10 @@ async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, res
         // A kubelet may write the annotation, so it does not affect later instructions on the
         // claim.
         Some(claim) if resumed => match Rank::of_claim(&claim) {
-            newer if newer > rank => return Ok(super::stale_instruction(newer, &action.node_claim)),
+            newer if newer > rank => return Ok(stale_instruction(newer, &action.node_claim)),
             _ => Some(claim),
         },
-        Some(claim) => match admit_claim(cluster, rank, claim).await? {
+        Some(claim) => match admit_claim(context.api, rank, claim).await? {
             Admission::Admitted(claim) => Some(claim),
             Admission::Refused(done) => return Ok(done),
         },
@@ -167,8 +189,10 @@ async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, res
         None => None,
     };
     let Some(node) = node else { return Ok(Done::ok()) };
-    let Some(node) = taint_node(cluster, node, &encode_annotation(rank, action)).await? else { return Ok(Done::ok()) };
-    let drain = Drain { cluster, claim, node, action, resumed };
+    let Some(node) = taint_node(context.api, node, &encode_annotation(rank, action)).await? else {
+        return Ok(Done::ok());
+    };
+    let drain = Drain { context, claim, node, action, resumed };
     drain.write_condition("Drained", "Unknown", "Draining", "").await?;
     let begun = now_ms();
     if !drain.evict_pods(begun).await? {
@@ -182,7 +206,7 @@ async fn run_drain(cluster: &Kubernetes, rank: Rank, action: &v1::DrainNode, res
 
 /// The result of the agent's own limits for this drain; `None` when they allow it.
 fn guard_refusal(
-    cluster: &Kubernetes,
+    guard: &RemovalGuard,
     action: &v1::DrainNode,
     node: &Value,
     claim: Option<&Value>,
@@ -205,7 +229,7 @@ fn guard_refusal(
         return Ok(Some(Done::failed(v1::Outcome::Failed, why)));
     }
     if !action.interruption && recorded.is_none() {
-        cluster.guard().count_removal(node)?;
+        guard.count_removal(node)?;
     }
     Ok(None)
 }
@@ -213,15 +237,11 @@ fn guard_refusal(
 /// Why a Node that is drained as empty is not empty; `None` when it is, or when emptiness is not
 /// required. The server decided by the watch, which may lag behind the API server. A drain in
 /// progress continues: its Node was tainted while it was empty.
-async fn emptiness_violation(
-    cluster: &Kubernetes,
-    action: &v1::DrainNode,
-    node: &Value,
-) -> Result<Option<String>, ApiError> {
+async fn emptiness_violation(api: &Api, action: &v1::DrainNode, node: &Value) -> Result<Option<String>, ApiError> {
     if !action.only_if_empty || recorded_drain(node).is_some() {
         return Ok(None);
     }
-    let listed = node_pods::list_node_pods(cluster.api(), &action.node).await?;
+    let listed = node_pods::list_node_pods(api, &action.node).await?;
     let would_move = |pod: &&NodePod| !pod.exempt && !pod.from_daemon_set && pod.deletion_ms.is_none();
     let movable: Vec<&NodePod> = listed.iter().filter(would_move).collect();
     Ok(movable.first().map(|pod| {
@@ -237,10 +257,10 @@ fn recorded_drain(node: &Value) -> Option<(Rank, v1::DrainNode)> {
 }
 
 /// Taints a node that was just read against new pods; `None` when the Node does not exist any more.
-async fn taint_node(cluster: &Kubernetes, node: Value, note: &str) -> Result<Option<Value>, ApiError> {
+async fn taint_node(api: &Api, node: Value, note: &str) -> Result<Option<Value>, ApiError> {
     let path = NODE.one("", text_at(&node, "/metadata/name"));
     match taint_patch(&node, note) {
-        Some(patch) => ok_if_not_found(cluster.api().patch(&path, &patch).await),
+        Some(patch) => ok_if_not_found(api.patch(&path, &patch).await),
         None => Ok(Some(node)),
     }
 }
@@ -271,7 +291,7 @@ fn taint_patch(node: &Value, note: &str) -> Option<Value> {
 }
 
 struct Drain<'d> {
-    cluster: &'d Kubernetes,
+    context: DrainContext<'d>,
     claim: Option<Value>,
     node: Value,
     action: &'d v1::DrainNode,
@@ -286,21 +306,21 @@ impl Drain<'_> {
     /// drain; before completion the pods are listed once, since the cache may lag.
     async fn evict_pods(&self, begun: i64) -> Result<bool, ApiError> {
         let mut backoff = EvictionBackoff::default();
-        let handle = self.cluster.node_pods().register_drain(&self.action.node);
+        let handle = self.context.drains.node_pods.register_drain(&self.action.node);
         let mut relist_backoff = Backoff::new(begun.unsigned_abs());
         loop {
-            if self.resumed && self.cluster.server_drains().contains_node(&self.action.node) {
+            if self.resumed && self.context.drains.server_drains.contains_node(&self.action.node) {
                 return Ok(false);
             }
             let machine = text_at(&self.node, "/spec/providerID");
-            if !self.cluster.cache().has_node(&self.action.node, machine) && self.is_gone().await? {
+            if !self.context.cache.has_node(&self.action.node, machine) && self.is_gone().await? {
                 return Ok(false);
             }
             let now = now_ms();
-            let pods = handle.pods(self.cluster.cache(), now);
+            let pods = handle.pods(self.context.cache, now);
             let step = eviction_order::plan_step(&pods, now, self.action.force_at_ms);
             if step.remaining.is_empty() && now - begun >= MIN_DRAIN_MS {
-                let listed = node_pods::list_node_pods(self.cluster.api(), &self.action.node).await?;
+                let listed = node_pods::list_node_pods(self.context.api, &self.action.node).await?;
                 if eviction_order::plan_step(&listed, now, self.action.force_at_ms).remaining.is_empty() {
                     return Ok(true);
                 }
@@ -313,7 +333,7 @@ impl Drain<'_> {
 
     /// Whether the node, identified by the UID that was tainted, does not exist any more.
     async fn is_gone(&self) -> Result<bool, ApiError> {
-        let listed: Option<Value> = ok_if_not_found(self.cluster.api().get(&NODE.one("", &self.action.node)).await)?;
+        let listed: Option<Value> = ok_if_not_found(self.context.api.get(&NODE.one("", &self.action.node)).await)?;
         Ok(listed.is_none_or(|listed| text_at(&listed, "/metadata/uid") != text_at(&self.node, "/metadata/uid")))
     }
 
@@ -337,7 +357,7 @@ impl Drain<'_> {
             "deleteOptions": { "preconditions": { "uid": pod.uid } },
         });
         let path = format!("{}/eviction", POD.one(&pod.namespace, &pod.name));
-        let error = match self.cluster.api().post(&path, &eviction).await {
+        let error = match self.context.api.post(&path, &eviction).await {
             Ok(_) => {
                 backoff.refused.remove(&pod.uid);
                 return self.record_pod_event(pod, "Evicted", "Evicted pod").await;
@@ -369,7 +389,7 @@ impl Drain<'_> {
             "apiVersion": "v1", "kind": "DeleteOptions",
             "gracePeriodSeconds": seconds, "preconditions": { "uid": pod.uid },
         });
-        match self.cluster.api().delete(&POD.one(&pod.namespace, &pod.name), &options).await {
+        match self.context.api.delete(&POD.one(&pod.namespace, &pod.name), &options).await {
             Ok(_) => {
                 warn!(
                     pod = pod.name,
@@ -388,10 +408,12 @@ impl Drain<'_> {
     /// Waits until the volumes of evicted pods are detached. After the deadline the drain completes
     /// without.
     async fn await_volumes(&self) -> Result<(), ApiError> {
-        let handle = self.cluster.node_pods().register_drain(&self.action.node);
+        let DrainState { node_pods, attachments, .. } = self.context.drains;
+        let handle = node_pods.register_drain(&self.action.node);
         loop {
-            let pods = handle.pods(self.cluster.cache(), now_ms());
-            let attached = volumes::attached_volumes(self.cluster, &self.action.node, &pods).await?;
+            let pods = handle.pods(self.context.cache, now_ms());
+            let attached =
+                attachments.attached_volumes(self.context.api, self.context.cache, &self.action.node, &pods).await?;
             if attached.is_empty() {
                 return self.write_condition("VolumesDetached", "True", "VolumesDetached", "").await;
             }
@@ -408,12 +430,12 @@ impl Drain<'_> {
     async fn write_condition(&self, kind: &str, status: &str, reason: &str, message: &str) -> Result<(), ApiError> {
         let Some(claim) = &self.claim else { return Ok(()) };
         let path = NODE_CLAIM.one("", text_at(claim, "/metadata/name"));
-        let Some(current) = ok_if_not_found(self.cluster.api().get::<Value>(&path).await)? else { return Ok(()) };
+        let Some(current) = ok_if_not_found(self.context.api.get::<Value>(&path).await)? else { return Ok(()) };
         let listed = Conditions::from_object(&current, String::new());
         if listed.status(kind) == status || (kind == "Drained" && listed.status(kind) == "True") {
             return Ok(());
         }
-        let written = write_status(self.cluster, &current, json!({}), |conditions| {
+        let written = write_status(self.context.api, &current, json!({}), |conditions| {
             conditions.set(kind, status, reason, message);
         });
         ok_if_not_found(written.await).map(drop)
@@ -446,7 +468,7 @@ impl Drain<'_> {
 
     /// A failed write of an event does not delay the drain.
     async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
-        if let Err(error) = self.cluster.record_event(spec, uid).await {
+        if let Err(error) = self.context.events.record_event(spec, uid).await {
             warn!(%error, "cannot write event");
         }
         Ok(())

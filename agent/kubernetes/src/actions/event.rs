@@ -8,9 +8,8 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Value, json};
 
-use super::Attempt;
+use super::attempt::Attempt;
 use crate::api::{Api, FIELD_MANAGER};
-use crate::cluster::Kubernetes;
 use crate::error::{ApiError, ok_if_not_found};
 use crate::fields::text_at;
 use crate::resource::{self, EVENT, Resource};
@@ -57,13 +56,13 @@ enum EventWrite {
     Skip,
 }
 
-/// Writes events and counts their series.
+/// Counts the series of events.
 #[derive(Debug, Default)]
-pub struct EventRecorder {
+struct EventSeries {
     known: Mutex<BTreeMap<EventSpec, Series>>,
 }
 
-impl EventRecorder {
+impl EventSeries {
     fn plan_write(&self, spec: &EventSpec, now: Instant, unique: &str) -> EventWrite {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(series) = known.get_mut(spec).filter(|series| now.duration_since(series.written) < SERIES_TIMEOUT) {
@@ -88,32 +87,40 @@ impl EventRecorder {
     fn remove_series(&self, spec: &EventSpec) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(spec);
     }
+}
+
+/// Writes events and counts their series.
+pub(crate) struct EventRecorder {
+    api: Api,
+    /// Identity of this process, as shown in events.
+    instance: String,
+    series: EventSeries,
+}
+
+impl EventRecorder {
+    pub(crate) fn new(api: Api, instance: String) -> Self {
+        Self { api, instance, series: EventSeries::default() }
+    }
 
     /// Writes an event about an object whose UID is `uid`.
-    pub(crate) async fn record_event(
-        &self,
-        api: &Api,
-        instance: &str,
-        spec: &EventSpec,
-        uid: &str,
-    ) -> Result<(), ApiError> {
+    pub(crate) async fn record_event(&self, spec: &EventSpec, uid: &str) -> Result<(), ApiError> {
         let now = jiff::Timestamp::now();
         let unique = format!("{:x}", now.as_nanosecond());
         let moment = now.strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
-        let write = self.plan_write(spec, Instant::now(), &unique);
+        let write = self.series.plan_write(spec, Instant::now(), &unique);
         let written = match write {
             EventWrite::Skip => return Ok(()),
             EventWrite::UpdateSeries(event, count) => {
                 let series = json!({ "series": { "count": count, "lastObservedTime": moment } });
-                ok_if_not_found(api.patch(&EVENT.one(event_namespace(&spec.namespace), &event), &series).await)
+                ok_if_not_found(self.api.patch(&EVENT.one(event_namespace(&spec.namespace), &event), &series).await)
             }
             EventWrite::Create(event) => {
-                let object = manifest(spec, uid, &event, &moment, instance);
-                api.create(&EVENT.within(event_namespace(&spec.namespace)), &object).await.map(Some)
+                let object = manifest(spec, uid, &event, &moment, &self.instance);
+                self.api.create(&EVENT.within(event_namespace(&spec.namespace)), &object).await.map(Some)
             }
         };
         if !matches!(written, Ok(Some(_))) {
-            self.remove_series(spec);
+            self.series.remove_series(spec);
         }
         written.map(drop)
     }
@@ -164,13 +171,12 @@ fn resource_by_kind(kind: &str) -> Option<Resource> {
 }
 
 /// Executes a `RecordEvent`. A deleted object needs no event.
-pub(super) async fn record_event(cluster: &Kubernetes, action: &v1::RecordEvent) -> Attempt {
+pub(super) async fn record_event(api: &Api, events: &EventRecorder, action: &v1::RecordEvent) -> Attempt {
     let Some(resource) = resource::of_kind(action.kind()) else {
         return Ok(Done::failed(v1::Outcome::Unsupported, format!("no events are written about {}", action.kind)));
     };
     let uid = if action.uid.is_empty() {
-        let object: Option<Value> =
-            ok_if_not_found(cluster.api().get(&resource.one(&action.namespace, &action.name)).await)?;
+        let object: Option<Value> = ok_if_not_found(api.get(&resource.one(&action.namespace, &action.name)).await)?;
         let Some(object) = object else {
             return Ok(Done::failed(v1::Outcome::NotFound, format!("there is no {} {}", resource.kind, action.name)));
         };
@@ -186,7 +192,7 @@ pub(super) async fn record_event(cluster: &Kubernetes, action: &v1::RecordEvent)
         reason: action.reason.clone(),
         note: action.message.clone(),
     };
-    cluster.record_event(&spec, &uid).await?;
+    events.record_event(&spec, &uid).await?;
     Ok(Done::ok())
 }
 
@@ -207,7 +213,7 @@ mod tests {
 
     #[test]
     fn a_repeated_event_is_counted_every_two_minutes_until_the_series_ends() {
-        let (events, begin) = (EventRecorder::default(), Instant::now());
+        let (events, begin) = (EventSeries::default(), Instant::now());
         let at = |seconds| begin + Duration::from_secs(seconds);
         assert_eq!(events.plan_write(&spec("x"), at(0), "1"), EventWrite::Create("n.1".into()));
         assert_eq!(events.plan_write(&spec("x"), at(119), "2"), EventWrite::Skip);
@@ -221,7 +227,7 @@ mod tests {
 
     #[test]
     fn the_memory_is_bounded() {
-        let (events, now) = (EventRecorder::default(), Instant::now());
+        let (events, now) = (EventSeries::default(), Instant::now());
         for number in 0..3 * MAX_SERIES {
             events.plan_write(&spec(&number.to_string()), now, "1");
             assert!(events.known.lock().unwrap().len() <= MAX_SERIES);

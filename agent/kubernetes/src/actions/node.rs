@@ -4,12 +4,13 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
-use super::claim::{taint, write_status};
-use super::{Admission, Attempt, FINALIZER, Rank, admit_instruction};
-use crate::cluster::Kubernetes;
+use super::admission::{Admission, Rank, admit_instruction};
+use super::attempt::Attempt;
+use super::claim::{FINALIZER, taint, write_status};
+use crate::api::Api;
 use crate::error::{ApiError, ErrorKind};
 use crate::fields::{list_at, map_of, text_at, texts_at};
-use crate::nomination;
+use crate::nomination::{self, PendingRegistrations};
 use crate::resource::{NODE, NODE_CLAIM};
 
 /// The taint that nodes join with; it repels pods until the node is registered.
@@ -25,25 +26,31 @@ const OWN_PREFIX: &str = "fleetwright.dev/";
 /// Registers a Node. The Node's metadata and taints are written first, then the nominations, and
 /// the unregistered taint is removed last; before that, the nominations of all Nodes that are
 /// registered at the same time are set as well.
-pub(super) async fn register_node(cluster: &Kubernetes, rank: Rank, action: &v1::RegisterNode) -> Attempt {
-    let registration = cluster.registrations().begin_registration();
-    let claim = match admit_instruction(cluster, rank, &action.node_claim).await? {
+pub(super) async fn register_node(
+    api: &Api,
+    registrations: &PendingRegistrations,
+    supports_nomination: bool,
+    rank: Rank,
+    action: &v1::RegisterNode,
+) -> Attempt {
+    let registration = registrations.begin_registration();
+    let claim = match admit_instruction(api, rank, &action.node_claim).await? {
         Admission::Admitted(claim) => claim,
         Admission::Refused(done) => return Ok(done),
     };
     let path = NODE.one("", &action.node);
-    let node: Value = cluster.api().get(&path).await?;
+    let node: Value = api.get(&path).await?;
     let node = match registration_patch(&node, &claim, action) {
-        Some(patch) => cluster.api().patch(&path, &patch).await?,
+        Some(patch) => api.patch(&path, &patch).await?,
         None => node,
     };
-    if has_unregistered_taint(&node) && cluster.supports_nomination() {
-        nomination::nominate_pods(cluster.api(), &action.node, &action.nominations).await;
+    if has_unregistered_taint(&node) && supports_nomination {
+        nomination::nominate_pods(api, &action.node, &action.nominations).await;
     }
     registration.await_others().await;
-    remove_unregistered_taint(cluster, &path, node).await?;
+    remove_unregistered_taint(api, &path, node).await?;
     let facts = json!({ "nodeName": action.node });
-    write_status(cluster, &claim, facts, |conditions| {
+    write_status(api, &claim, facts, |conditions| {
         conditions.set_true("Registered");
     })
     .await?;
@@ -51,9 +58,9 @@ pub(super) async fn register_node(cluster: &Kubernetes, rank: Rank, action: &v1:
 }
 
 /// Nominates a registered Node for pods.
-pub(super) async fn nominate_pods(cluster: &Kubernetes, action: &v1::NominatePods) -> Attempt {
-    if cluster.supports_nomination() {
-        nomination::nominate_pods(cluster.api(), &action.node, &action.nominations).await;
+pub(super) async fn nominate_pods(api: &Api, supports_nomination: bool, action: &v1::NominatePods) -> Attempt {
+    if supports_nomination {
+        nomination::nominate_pods(api, &action.node, &action.nominations).await;
     }
     Ok(Done::ok())
 }
@@ -126,14 +133,14 @@ fn has_unregistered_taint(node: &Value) -> bool {
 /// Removes the unregistered taint and labels the Node as registered. `node` is the version read
 /// last; it is read again only after a conflict, because Nodes register within milliseconds of one
 /// another.
-async fn remove_unregistered_taint(cluster: &Kubernetes, path: &str, mut node: Value) -> Result<(), ApiError> {
+async fn remove_unregistered_taint(api: &Api, path: &str, mut node: Value) -> Result<(), ApiError> {
     let mut reads = 0;
     while let Some(patch) = registered_patch(&node) {
-        match cluster.api().patch(path, &patch).await {
+        match api.patch(path, &patch).await {
             Err(error) if error.kind == ErrorKind::Conflict && reads < MAX_READS => reads += 1,
             answer => return answer.map(drop),
         }
-        node = cluster.api().get(path).await?;
+        node = api.get(path).await?;
     }
     Ok(())
 }
@@ -156,14 +163,14 @@ fn registered_patch(node: &Value) -> Option<Value> {
 }
 
 /// Labels a Node as initialized.
-pub(super) async fn initialize_node(cluster: &Kubernetes, rank: Rank, action: &v1::InitializeNode) -> Attempt {
-    let claim = match admit_instruction(cluster, rank, &action.node_claim).await? {
+pub(super) async fn initialize_node(api: &Api, rank: Rank, action: &v1::InitializeNode) -> Attempt {
+    let claim = match admit_instruction(api, rank, &action.node_claim).await? {
         Admission::Admitted(claim) => claim,
         Admission::Refused(done) => return Ok(done),
     };
     let label = json!({ "metadata": { "labels": { "karpenter.sh/initialized": "true" } } });
-    cluster.api().patch(&NODE.one("", &action.node), &label).await?;
-    write_status(cluster, &claim, json!({}), |conditions| {
+    api.patch(&NODE.one("", &action.node), &label).await?;
+    write_status(api, &claim, json!({}), |conditions| {
         conditions.set_true("Initialized");
     })
     .await?;

@@ -5,7 +5,7 @@ mod karpenter;
 mod names;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use agent::Record;
@@ -13,13 +13,14 @@ use http::{Method, Request, Response};
 use http_body_util::BodyExt;
 use kube::Client;
 use kube::client::Body;
+use serde_json::{Value, json};
 use tower::service_fn;
 
-use super::guard::RemovalGuard;
 use super::*;
 use crate::api::Api;
 use crate::records::ParsedObject;
-use crate::resource::{NODE, POD};
+use crate::resource::{NODE, NODE_CLAIM, POD};
+use crate::watch;
 
 type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
 type Log = Arc<Mutex<Vec<String>>>;
@@ -166,8 +167,14 @@ fn instruction(action: Action) -> v1::Instruction {
     v1::Instruction { id: "3-9".into(), epoch: 3, generation: 9, action: Some(action), ..v1::Instruction::default() }
 }
 
-async fn executed(cluster: &Kubernetes, action: Action) -> Done {
-    execute_instruction(cluster, &instruction(action)).await
+/// An agent on this API server whose cache the test fills.
+fn executor(api_server: &FakeApiServer, guard: RemovalGuard) -> InstructionExecutor {
+    let events = EventRecorder::new(api_server.api(), "test".to_owned());
+    InstructionExecutor::new(api_server.api(), Arc::new(watch::empty_cache()), guard, events, false)
+}
+
+async fn executed(executor: &InstructionExecutor, action: Action) -> Done {
+    executor.execute_instruction(&instruction(action)).await
 }
 
 /// A server requests the drain of six managed nodes, of a managed one that belongs to the control
@@ -181,11 +188,11 @@ async fn tainted_by_a_rogue_server(guard: RemovalGuard) -> Vec<usize> {
 }
 
 async fn tainted_by_drains_of_eight(api_server: FakeApiServer, guard: RemovalGuard) -> Vec<usize> {
-    let cluster = Arc::new(Kubernetes::unwatched(api_server.api(), guard));
+    let executor = Arc::new(executor(&api_server, guard));
     let mut drains = tokio::task::JoinSet::new();
     for number in 0..8 {
-        let cluster = Arc::clone(&cluster);
-        drains.spawn(async move { executed(&cluster, Action::DrainNode(drain(number))).await });
+        let executor = Arc::clone(&executor);
+        drains.spawn(async move { executed(&executor, Action::DrainNode(drain(number))).await });
     }
     tokio::time::sleep(Duration::from_secs(300)).await;
     api_server.tainted(8)
@@ -212,10 +219,10 @@ async fn a_rogue_server_deletes_no_unmanaged_node() {
     let api_server = FakeApiServer::default();
     api_server.node(7, "aws:///z/i-7", json!({}), json!([]));
     api_server.machine(6, json!({ "node-role.kubernetes.io/control-plane": "" }));
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     for (claim, node) in [("c7", "n7"), ("c6", "n6")] {
         let action = v1::DeleteNodeClaim { node_claim: claim.into(), node: node.into(), ..Default::default() };
-        assert_eq!(executed(&cluster, Action::DeleteNodeClaim(action)).await, Done::ok());
+        assert_eq!(executed(&executor, Action::DeleteNodeClaim(action)).await, Done::ok());
         assert!(api_server.object(&NODE.one("", node)).is_some(), "{node} stays");
     }
     assert!(api_server.object(&NODE_CLAIM.one("", "c6")).is_none(), "the NodeClaim is ours");
@@ -225,9 +232,9 @@ async fn a_rogue_server_deletes_no_unmanaged_node() {
 async fn pods_are_not_deleted_at_once_on_the_request_of_a_server_alone() {
     let api_server = FakeApiServer::default();
     api_server.machine(1, json!({}));
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     let action = v1::DrainNode { force_at_ms: Some(1), ..drain(1) };
-    let done = executed(&cluster, Action::DrainNode(action)).await;
+    let done = executed(&executor, Action::DrainNode(action)).await;
     assert!(done.outcome == v1::Outcome::Failed && done.detail.contains("terminationGracePeriod"), "{done:?}");
     assert!(api_server.tainted(2).is_empty());
 }
@@ -238,9 +245,9 @@ async fn resumed_drain(note: Value) -> (bool, Rank, Rank) {
     let api_server = FakeApiServer::default();
     api_server.machine(1, json!({}));
     api_server.machine(2, json!({}));
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     let note = note.to_string();
-    let going = drain::resume_drain(&cluster, "n1", &note);
+    let going = executor.resume_drain("n1", &note);
     let _ends_or_not = tokio::time::timeout(Duration::from_secs(60), going).await;
     let noted = |claim: &str| Rank::of_claim(&api_server.object(&NODE_CLAIM.one("", claim)).unwrap());
     (api_server.tainted(3) == [1], noted("c1"), noted("c2"))
@@ -275,19 +282,19 @@ async fn drains_that_wait_ask_the_api_server_for_nothing() {
     const DRAINS: usize = 20;
     let api_server = FakeApiServer::default();
     (0..DRAINS).for_each(|number| api_server.machine(number, json!({})));
-    let cluster = Arc::new(Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600))));
+    let executor = Arc::new(executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600))));
     let names = || (0..DRAINS).map(|number| format!("n{number}"));
     let node = |name: String| {
         let record = v1::NodeRecord { name: name.clone(), ..v1::NodeRecord::default() };
         let seen = Record::plain(v1::change::Change::Node(record));
         ParsedObject { namespace: String::new(), uid: name.clone(), name, record: seen }
     };
-    cluster.cache().replace_objects(v1::ObjectKind::Node, names().map(node).collect(), &[]);
-    cluster.cache().replace_objects(v1::ObjectKind::Pod, names().map(|name| protected_pod(&name)).collect(), &[]);
+    executor.cache.replace_objects(v1::ObjectKind::Node, names().map(node).collect(), &[]);
+    executor.cache.replace_objects(v1::ObjectKind::Pod, names().map(|name| protected_pod(&name)).collect(), &[]);
     let mut drains = tokio::task::JoinSet::new();
     for number in 0..DRAINS {
-        let cluster = Arc::clone(&cluster);
-        drains.spawn(async move { executed(&cluster, Action::DrainNode(drain(number))).await });
+        let executor = Arc::clone(&executor);
+        drains.spawn(async move { executed(&executor, Action::DrainNode(drain(number))).await });
     }
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(api_server.tainted(DRAINS).len(), DRAINS);

@@ -4,8 +4,8 @@ use agent::Done;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value, json};
 
-use super::Attempt;
-use crate::cluster::Kubernetes;
+use super::attempt::Attempt;
+use crate::api::Api;
 use crate::conditions::Conditions;
 use crate::error::ok_if_not_found;
 use crate::fields::{map_of, texts_at};
@@ -13,7 +13,7 @@ use crate::resource;
 use crate::timestamps::now_rfc3339;
 
 /// Writes the parts that differ. A missing object is a success.
-pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject) -> Attempt {
+pub(super) async fn write_object(api: &Api, action: &v1::WriteObject) -> Attempt {
     let kind = action.kind();
     let writable = [v1::ObjectKind::NodePool, v1::ObjectKind::Ec2NodeClass, v1::ObjectKind::NodeClaim];
     let Some(resource) = resource::of_kind(kind).filter(|_| writable.contains(&kind)) else {
@@ -32,10 +32,10 @@ pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject)
         },
     };
     let path = resource.one("", &action.name);
-    let Some(object) = ok_if_not_found(cluster.api().get::<Value>(&path).await)? else { return Ok(Done::ok()) };
+    let Some(object) = ok_if_not_found(api.get::<Value>(&path).await)? else { return Ok(Done::ok()) };
     // Metadata first: the patch returns the version that the status patch must apply to.
     let object = match metadata_patch(&object, action) {
-        Some(patch) => match ok_if_not_found(cluster.api().patch(&path, &patch).await)? {
+        Some(patch) => match ok_if_not_found(api.patch(&path, &patch).await)? {
             Some(object) => object,
             None => return Ok(Done::ok()),
         },
@@ -44,7 +44,7 @@ pub(super) async fn write_object(cluster: &Kubernetes, action: &v1::WriteObject)
     if let Some(status) = status
         && let Some(patch) = status_patch(&object, status, kind == v1::ObjectKind::NodeClaim, now_rfc3339())
     {
-        ok_if_not_found(cluster.api().patch(&format!("{path}/status"), &patch).await)?;
+        ok_if_not_found(api.patch(&format!("{path}/status"), &patch).await)?;
     }
     Ok(Done::ok())
 }

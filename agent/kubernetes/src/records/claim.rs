@@ -4,8 +4,9 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
+use super::object::{Meta, ParsedObject};
 use super::shape::ShapeInterner;
-use super::{Amounts, ConditionJson, Meta, ParsedObject, TaintJson, conditions, pairs, quantities, taints};
+use super::values::{Amounts, ConditionJson, TaintJson, conditions, pairs, quantities, taints};
 use crate::timestamps::parse_millis;
 
 /// Annotations of NodeClaims that leave the cluster, by prefix.

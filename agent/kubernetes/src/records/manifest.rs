@@ -5,7 +5,7 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde_json::{Map, Value};
 
-use super::ParsedObject;
+use super::object::ParsedObject;
 use super::shape::ShapeInterner;
 
 /// The copy of the object that `kubectl apply` stores in an annotation.

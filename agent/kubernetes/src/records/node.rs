@@ -4,8 +4,9 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
+use super::object::{Meta, ParsedObject};
 use super::shape::ShapeInterner;
-use super::{Amounts, ConditionJson, Meta, ParsedObject, TaintJson, conditions, pairs, quantities, taints};
+use super::values::{Amounts, ConditionJson, TaintJson, conditions, pairs, quantities, taints};
 
 /// Annotations of nodes that leave the cluster, by prefix.
 const ANNOTATIONS: [&str; 2] = ["karpenter.sh/", "fleetwright.dev/"];

@@ -4,8 +4,9 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
+use super::object::{Meta, ParsedObject};
 use super::shape::{ContainerStatusJson, ResizeJson, ShapeInterner, SpecJson, resize, volumes};
-use super::{ConditionJson, Meta, ParsedObject};
+use super::values::ConditionJson;
 use crate::nomination::NOMINATION_MANAGER;
 use crate::timestamps::parse_millis;
 

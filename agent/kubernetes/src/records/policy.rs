@@ -4,8 +4,9 @@ use agent::Record;
 use fleetwright_proto::v1;
 use serde::Deserialize;
 
+use super::object::{Meta, ParsedObject};
 use super::shape::{SelectorJson, ShapeInterner, selector};
-use super::{Meta, ParsedObject, pairs};
+use super::values::pairs;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

@@ -12,7 +12,7 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Amounts, pairs};
+use super::values::{Amounts, pairs};
 
 /// Entries beyond twice the living ones after which the dead are swept out.
 const SWEEP_SLACK: usize = 1_000;

@@ -7,8 +7,9 @@ use fleetwright_proto::v1;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
+use super::object::{Meta, ParsedObject};
 use super::shape::{NodeSelectorJson, ShapeInterner, node_selector};
-use super::{Meta, ParsedObject, pairs};
+use super::values::pairs;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]

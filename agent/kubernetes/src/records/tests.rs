@@ -1,7 +1,10 @@
+use agent::Record;
 use agent::intern::Interner;
+use fleetwright_proto::v1;
 use prost::Message;
 use serde_json::{Value, json};
 
+use super::shape::ShapeInterner;
 use super::*;
 
 fn parse_with(with: Parser, object: &Value) -> ParsedObject {

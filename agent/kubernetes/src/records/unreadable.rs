@@ -11,8 +11,9 @@ use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use serde_json::{Map, Value, json};
 
+use super::object::{ParsedObject, Parser};
 use super::shape::ShapeInterner;
-use super::{ParsedObject, Parser, claim, node, pod};
+use super::{claim, node, pod};
 
 /// The partial record of an object that its [`Parser`] refuses for this `reason`; `None` when too
 /// few fields are readable, or for a kind whose existence does not matter.

@@ -8,7 +8,7 @@ use manifests::{Cursor, ObjectLocation, Problems};
 use model::{Labels, PodShape, Text};
 use serde_json::{Value, json};
 
-use super::DecodeError;
+use super::error::DecodeError;
 
 /// Decoded pod shape.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use jsonwebtoken::jwk::JwkSet;
 use serde::Deserialize;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
-use super::KeySetError;
+use super::error::KeySetError;
 
 /// Timeout of one request.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use jsonwebtoken::jwk::JwkSet;
 
-use super::{AuthError, KeySetError};
+use super::error::KeySetError;
+use crate::AuthError;
 
 /// Minimum interval between fetches after a success, whatever key id a token has.
 const MIN_REFETCH: Duration = Duration::from_secs(10);

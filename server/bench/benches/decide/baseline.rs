@@ -11,8 +11,9 @@ use model::input::PreferencePolicy;
 use serde_json::Value;
 
 use crate::cases::Case;
+use crate::flags::Flags;
+use crate::proc;
 use crate::workload::Files;
-use crate::{Flags, proc};
 
 /// Interval between memory samples of a running program.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);

@@ -1,13 +1,14 @@
 //! The cost of one feature at a time: each kind of constraint, rule and set-up against a plain
 //! decision.
 //!
-//! `scenario` makes the plain input; the other modules change it in one respect each: `nodes` (a
-//! pod and its node), `between` (pods among each other), `pools` (NodePools and opt-in rules),
+//! `scenario` makes the plain input, and a `feature` changes it in one respect: `nodes` (a pod and
+//! its node), `between` (pods among each other), `pools` (NodePools and opt-in rules),
 //! `cluster` (existing objects, and pods that fit nowhere). Runs of a feature and of the plain
 //! input of the same size alternate, so that other load affects both.
 
 mod between;
 mod cluster;
+mod feature;
 mod nodes;
 mod pools;
 mod scenario;
@@ -19,7 +20,8 @@ use anyhow::{Result, bail};
 use model::MicroUsd;
 use model::input::PlanningInput;
 
-use self::scenario::{Growth, Scenario};
+use self::feature::Feature;
+use self::scenario::Growth;
 use crate::proc;
 
 /// Maximum ratio of the time for 1,000 pods with a feature to the plain one.
@@ -28,27 +30,6 @@ const MAX_TIMES: f64 = 10.0;
 const MAX_EXPONENT: f64 = 1.2;
 /// The two numbers of pods.
 const SIZES: [usize; 2] = [1_000, 20_000];
-
-/// A change to the plain input.
-pub struct Feature {
-    /// Name in the table, selected by `--only`.
-    pub name: &'static str,
-    /// Adds the feature to a plain scenario.
-    pub change: fn(&mut Scenario),
-}
-
-impl Feature {
-    /// A feature called `name`.
-    pub const fn new(name: &'static str, change: fn(&mut Scenario)) -> Self {
-        Self { name, change }
-    }
-
-    fn input(&self, pods: usize, growth: Growth) -> Result<PlanningInput> {
-        let mut scenario = Scenario::plain(pods, growth);
-        (self.change)(&mut scenario);
-        scenario.input()
-    }
-}
 
 /// The features of all modules, in the order of the table.
 fn all() -> Vec<Feature> {

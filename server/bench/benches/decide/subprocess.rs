@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
-use crate::Flags;
+use crate::flags::Flags;
 use crate::measure::Measurement;
 
 /// Measures the case called `name`.

@@ -7,10 +7,11 @@ use model::node_class::{AmiFamily, KubeletSettings, NodeClassSettings};
 use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS};
 use model::{Resources, Text};
 
+use super::attach;
+use super::build_notes::BuildNotes;
 use super::instance_type_info::InstanceTypeInfo;
 use super::region_options::RegionOptions;
 use super::snapshot::Hardware;
-use super::{BuildNotes, attach};
 
 const MIB: i64 = 1 << 20;
 /// Default `maxPods` of the kubelet (Kubernetes).

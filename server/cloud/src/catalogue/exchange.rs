@@ -25,10 +25,6 @@
 mod read;
 mod write;
 
-use serde_json::Value;
-
-use super::snapshot::Snapshot;
-
 /// `apiVersion` of the file.
 const API_VERSION: &str = "fleetwright.dev/v1";
 /// `kind` of the file.
@@ -58,22 +54,4 @@ pub enum CatalogueError {
         /// The values that the field may have.
         allowed: String,
     },
-}
-
-impl Snapshot {
-    /// Reads a catalogue file (`kind: Catalogue`), exported or written by hand; see
-    /// [`exchange`](self) for the format.
-    ///
-    /// # Errors
-    /// [`CatalogueError`] names the type, the field, what was found and what is allowed.
-    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
-        read::parse(bytes)
-    }
-
-    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known
-    /// zones, capacity and overhead as the default NodeClass has them.
-    #[must_use]
-    pub fn export(&self) -> Value {
-        write::export(self)
-    }
 }

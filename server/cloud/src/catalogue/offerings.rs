@@ -4,7 +4,7 @@ use model::labels::{RESERVATION_ID, ZONE_ID};
 use model::node_class::{NodeClassSettings, ReservationEntry};
 use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text, Zone};
 
-use super::BuildNotes;
+use super::build_notes::BuildNotes;
 use super::price::scale;
 use super::region_options::RegionOptions;
 use super::snapshot::{Quote, Snapshot, TypeEntry, ZoneOffering};

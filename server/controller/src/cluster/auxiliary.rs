@@ -1,49 +1,29 @@
-//! Records beside pods, nodes, NodeClaims and NodePools: budgets, node classes, volume limits, other autoscalers, problems.
+//! Records beside pods, nodes, NodeClaims and NodePools: budgets, node classes, volume limits,
+//! other autoscalers, problems.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::external_autoscalers::AutoscalerRecord;
-use super::node_class::ClassRecord;
-use super::pdb::PodBudgetRecord;
-use super::record::PodRecord;
-use super::state::ClusterState;
+use super::record::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, PodRecord, ProblemRecord};
 use model::{Millis, NodeName, PodKey, Text, Timestamp};
-
-/// An object that the agent or the server cannot read or watch. Decisions for the rest of the cluster are unaffected.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ProblemRecord {
-    /// The object, such as `node n1`.
-    pub about: Text,
-    /// The cause and its consequence.
-    pub reason: Text,
-}
-
-/// How many volumes each CSI driver can attach to a node.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct AttachRecord {
-    /// Name of the CSINode, which is that of the Node.
-    pub node: NodeName,
-    /// Limit of each driver, as (driver, volumes).
-    pub limits: Vec<(Text, i64)>,
-}
 
 /// Observed records other than pods, nodes, NodeClaims and NodePools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AuxiliaryRecords {
     /// By namespace and name.
-    pub(super) budgets: BTreeMap<(Text, Text), PodBudgetRecord>,
-    pub(super) classes: BTreeMap<Text, ClassRecord>,
-    pub(super) autoscalers: BTreeMap<Text, AutoscalerRecord>,
+    budgets: BTreeMap<(Text, Text), PodBudgetRecord>,
+    classes: BTreeMap<Text, ClassRecord>,
+    autoscalers: BTreeMap<Text, AutoscalerRecord>,
     /// Reason of each problem, by object.
-    pub(super) problems: BTreeMap<Text, Text>,
+    problems: BTreeMap<Text, Text>,
     /// Attach limits by node.
-    pub(super) attach: BTreeMap<NodeName, Vec<(Text, i64)>>,
+    attach: BTreeMap<NodeName, Vec<(Text, i64)>>,
     /// Pending pods for which Cluster Autoscaler triggered a scale-up, by time; index of `pods`.
-    pub(super) external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
+    external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
     /// How long such pods are not planned.
-    pub(super) hold_for: Option<Millis>,
-    /// Decisions are recorded and not executed, so that nothing is launched twice beside an active Karpenter.
-    pub(super) shadow: bool,
+    hold_for: Option<Millis>,
+    /// Decisions are recorded and not executed, so that nothing is launched twice beside an active
+    /// Karpenter.
+    shadow: bool,
 }
 
 impl AuxiliaryRecords {
@@ -55,12 +35,123 @@ impl AuxiliaryRecords {
         }
         self.external_scale_ups.extend(after.filter(|pod| pod.node.is_none()).and_then(entry));
     }
-}
 
-impl ClusterState {
+    /// Removes all records before those of a snapshot are inserted. Settings, and the index of
+    /// scale-ups, stay.
+    pub(super) fn clear_records(&mut self) {
+        *self = Self {
+            hold_for: self.hold_for,
+            shadow: self.shadow,
+            external_scale_ups: std::mem::take(&mut self.external_scale_ups),
+            ..Self::default()
+        };
+    }
+
+    pub(super) fn insert_budget(&mut self, budget: PodBudgetRecord) {
+        self.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
+    }
+
+    pub(super) fn remove_budget(&mut self, namespace: &Text, name: &Text) {
+        self.budgets.remove(&(namespace.clone(), name.clone()));
+    }
+
+    /// The PodDisruptionBudgets, by namespace and name.
+    pub(super) fn budgets(&self) -> impl Iterator<Item = &PodBudgetRecord> {
+        self.budgets.values()
+    }
+
+    /// The PodDisruptionBudgets of a namespace, by name.
+    pub(super) fn budgets_of(&self, namespace: &Text) -> impl Iterator<Item = &PodBudgetRecord> {
+        let budgets = self.budgets.range((namespace.clone(), Text::default())..).map(|(_, budget)| budget);
+        budgets.take_while(move |budget| budget.namespace == *namespace)
+    }
+
+    pub(super) fn insert_class(&mut self, class: ClassRecord) {
+        self.classes.insert(class.name.clone(), class);
+    }
+
+    pub(super) fn remove_class(&mut self, name: &Text) {
+        self.classes.remove(name);
+    }
+
+    /// EC2NodeClasses, by name.
+    pub(super) fn classes(&self) -> impl Iterator<Item = &ClassRecord> {
+        self.classes.values()
+    }
+
+    pub(super) fn class(&self, name: &Text) -> Option<&ClassRecord> {
+        self.classes.get(name)
+    }
+
+    pub(super) fn insert_attach_limits(&mut self, attach: AttachRecord) {
+        self.attach.insert(attach.node, attach.limits);
+    }
+
+    pub(super) fn remove_attach_limits(&mut self, node: &NodeName) {
+        self.attach.remove(node);
+    }
+
+    /// Attach limits of all nodes.
+    pub(super) fn attach_records(&self) -> impl Iterator<Item = AttachRecord> {
+        self.attach.iter().map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() })
+    }
+
+    /// Attach limits of one node.
+    pub(super) fn attach_limits(&self, node: &NodeName) -> Option<&Vec<(Text, i64)>> {
+        self.attach.get(node)
+    }
+
+    pub(super) fn insert_autoscaler(&mut self, autoscaler: AutoscalerRecord) {
+        self.autoscalers.insert(autoscaler.name.clone(), autoscaler);
+    }
+
+    pub(super) fn remove_autoscaler(&mut self, name: &Text) {
+        self.autoscalers.remove(name);
+    }
+
+    /// Other autoscalers, by name.
+    pub(super) fn autoscalers(&self) -> impl Iterator<Item = &AutoscalerRecord> {
+        self.autoscalers.values()
+    }
+
+    pub(super) fn autoscaler(&self, name: &str) -> Option<&AutoscalerRecord> {
+        self.autoscalers.get(name)
+    }
+
+    pub(super) fn insert_problem(&mut self, problem: ProblemRecord) {
+        self.problems.insert(problem.about, problem.reason);
+    }
+
+    pub(super) fn remove_problem(&mut self, about: &Text) {
+        self.problems.remove(about);
+    }
+
     /// Objects that cannot be read or watched, by object.
-    pub fn problems(&self) -> impl Iterator<Item = ProblemRecord> {
-        let problems = self.auxiliary.problems.iter();
-        problems.map(|(about, reason)| ProblemRecord { about: about.clone(), reason: reason.clone() })
+    pub(super) fn problems(&self) -> impl Iterator<Item = ProblemRecord> {
+        self.problems.iter().map(|(about, reason)| ProblemRecord { about: about.clone(), reason: reason.clone() })
+    }
+
+    /// When Cluster Autoscaler triggered scale-ups for pending pods, earliest first.
+    pub(super) fn external_scale_ups(&self) -> impl Iterator<Item = Timestamp> {
+        self.external_scale_ups.iter().map(|(at, _)| *at)
+    }
+
+    /// Sets how long such pods are not planned.
+    pub(super) fn set_hold(&mut self, hold_for: Millis) {
+        self.hold_for = Some(hold_for);
+    }
+
+    /// How long such pods are not planned.
+    pub(super) fn hold_for(&self) -> Option<Millis> {
+        self.hold_for
+    }
+
+    pub(super) fn set_shadow(&mut self, shadow: bool) {
+        self.shadow = shadow;
+    }
+
+    /// Whether decisions are recorded and not executed.
+    pub(super) fn is_shadow(&self) -> bool {
+        self.shadow
     }
 }

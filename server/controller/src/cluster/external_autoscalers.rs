@@ -1,4 +1,5 @@
-//! Other autoscalers in the cluster (Karpenter, Cluster Autoscaler), and the pods and NodePools that they manage.
+//! Other autoscalers in the cluster (Karpenter, Cluster Autoscaler), and the pods and NodePools
+//! that they manage.
 
 use super::record::{PodRecord, PoolRecord};
 use super::state::ClusterState;
@@ -9,51 +10,43 @@ use model::{Millis, NodeName, Text, Timestamp};
 /// (`--max-node-provision-time`, 15 minutes).
 pub const EXTERNAL_SCALE_UP_HOLD: Millis = Millis::from_mins(5);
 
-/// Name of Karpenter in an [`AutoscalerRecord`].
+/// Name of Karpenter in an [`AutoscalerRecord`](super::AutoscalerRecord).
 pub const KARPENTER: &str = "karpenter";
 
-/// The annotation that marks NodePools and NodeClaims as managed by Fleetwright; the value `false` excludes them.
+/// The annotation that marks NodePools and NodeClaims as managed by Fleetwright; the value `false`
+/// excludes them.
 pub const MANAGED: &str = "fleetwright.dev/managed";
-
-/// Another autoscaler.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AutoscalerRecord {
-    /// `karpenter` or `cluster-autoscaler`.
-    pub name: Text,
-    /// Whether it is active.
-    pub live: bool,
-    /// Evidence that it is active, such as its Lease; empty without any.
-    pub evidence: Text,
-}
 
 impl ClusterState {
     /// Sets how long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
     pub fn hold_after_external_scale_up(&mut self, hold_for: Millis) {
-        self.auxiliary.hold_for = Some(hold_for);
+        self.auxiliary_mut().set_hold(hold_for);
     }
 
-    /// Sets shadow mode: decisions are recorded and not executed, so an active Karpenter does not exclude NodePools.
+    /// Sets shadow mode: decisions are recorded and not executed, so an active Karpenter does not
+    /// exclude NodePools.
     pub fn set_shadow(&mut self, shadow: bool) {
-        self.auxiliary.shadow = shadow;
+        self.auxiliary_mut().set_shadow(shadow);
     }
 
     fn hold_for(&self) -> Millis {
-        self.auxiliary.hold_for.unwrap_or(EXTERNAL_SCALE_UP_HOLD)
+        self.auxiliary().hold_for().unwrap_or(EXTERNAL_SCALE_UP_HOLD)
     }
 
-    /// When the hold of `pod` after a Cluster Autoscaler scale-up ends; `None` when it is not held at `now`.
+    /// When the hold of `pod` after a Cluster Autoscaler scale-up ends; `None` when it is not held
+    /// at `now`.
     #[must_use]
     pub fn external_hold_until(&self, pod: &PodRecord, now: Timestamp) -> Option<Timestamp> {
         let until = pod.external_scale_up? + self.hold_for();
         (until > now).then_some(until)
     }
 
-    /// When the next hold after a Cluster Autoscaler scale-up ends; the pod is planned then if it is still pending.
+    /// When the next hold after a Cluster Autoscaler scale-up ends; the pod is planned then if it
+    /// is still pending.
     #[must_use]
     pub fn next_hold_expiry(&self, now: Timestamp) -> Option<Timestamp> {
         let hold = self.hold_for();
-        let until = |at: &Timestamp| *at + hold;
-        self.auxiliary.external_scale_ups.iter().map(|(at, _)| until(at)).find(|until| *until > now)
+        self.auxiliary().external_scale_ups().map(|at| at + hold).find(|until| *until > now)
     }
 
     /// The existing node that kube-scheduler nominated for `pod`, unless that node is terminating.
@@ -66,24 +59,25 @@ impl ClusterState {
     /// Whether an active Karpenter runs in this cluster.
     #[must_use]
     pub fn is_karpenter_active(&self) -> bool {
-        self.auxiliary.autoscalers.get(KARPENTER).is_some_and(|karpenter| karpenter.live)
+        self.auxiliary().autoscaler(KARPENTER).is_some_and(|karpenter| karpenter.live)
     }
 
     /// Other active autoscalers in this cluster, by name.
     pub fn active_autoscalers(&self) -> impl Iterator<Item = &Text> {
-        self.auxiliary.autoscalers.values().filter(|other| other.live).map(|other| &other.name)
+        self.auxiliary().autoscalers().filter(|other| other.live).map(|other| &other.name)
     }
 
-    /// Why `pool` is not managed by this server; `None` when it is. An active Karpenter launches an instance for every NodeClaim
-    /// without one, regardless of its creator, and no annotation prevents that: each NodeClaim of this server would be launched twice.
-    /// So no NodePool is managed beside an active Karpenter.
+    /// Why `pool` is not managed by this server; `None` when it is. An active Karpenter launches an
+    /// instance for every NodeClaim without one, regardless of its creator, and no annotation
+    /// prevents that: each NodeClaim of this server would be launched twice. So no NodePool is
+    /// managed beside an active Karpenter.
     #[must_use]
     pub fn unmanaged_reason(&self, pool: &PoolRecord) -> Option<Text> {
         if pool.meta.managed == Some(false) {
             return Some(Text::from(format!("its annotation {MANAGED} is \"false\"")));
         }
-        let karpenter = self.auxiliary.autoscalers.get(KARPENTER).filter(|karpenter| karpenter.live);
-        let karpenter = karpenter.filter(|_| !self.auxiliary.shadow)?;
+        let karpenter = self.auxiliary().autoscaler(KARPENTER).filter(|karpenter| karpenter.live);
+        let karpenter = karpenter.filter(|_| !self.auxiliary().is_shadow())?;
         let evidence = match karpenter.evidence.as_ref() {
             "" => "its Lease is renewed",
             evidence => evidence,

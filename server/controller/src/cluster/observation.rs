@@ -1,10 +1,9 @@
 //! Observations of a cluster: one complete snapshot, then changes of single objects.
 
-use super::auxiliary::{AttachRecord, ProblemRecord};
-use super::external_autoscalers::AutoscalerRecord;
-use super::node_class::ClassRecord;
-use super::pdb::PodBudgetRecord;
-use super::record::{ClaimRecord, DaemonRecord, NamespaceRecord, NodeRecord, PodRecord, PoolRecord};
+use super::record::{
+    AttachRecord, AutoscalerRecord, ClaimRecord, ClassRecord, DaemonRecord, NamespaceRecord, NodeRecord,
+    PodBudgetRecord, PodRecord, PoolRecord, ProblemRecord,
+};
 use model::{ClaimName, NodeName, PodKey, PoolName, Text};
 
 /// A decoded fact from the cluster's agent.

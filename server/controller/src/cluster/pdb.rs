@@ -1,39 +1,17 @@
 //! PodDisruptionBudgets and `karpenter.sh/do-not-disrupt`: which pods cannot be evicted, and why.
 
-use super::record::PodRecord;
+use super::record::{PodBudgetRecord, PodRecord};
 use super::state::ClusterState;
-use model::{LabelSelector, Labels, NodeName, Text, Timestamp};
-
-/// A PodDisruptionBudget.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PodBudgetRecord {
-    /// Its namespace, which is that of the pods that it selects.
-    pub namespace: Text,
-    /// `metadata.name`.
-    pub name: Text,
-    /// `spec.selector`, as one selector; `None` selects no pod.
-    pub selector: Option<LabelSelector>,
-    /// `status.disruptionsAllowed`; 0 while `status.observedGeneration` is outdated, because the API server refuses evictions then.
-    pub allowed: i32,
-    /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless of the budget.
-    pub evicts_unhealthy_always: bool,
-}
-
-impl PodBudgetRecord {
-    fn selects(&self, labels: &Labels) -> bool {
-        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
-    }
-}
+use model::{NodeName, Timestamp};
 
 impl ClusterState {
     /// The PodDisruptionBudgets that select `pod`, by name.
     pub fn pod_budgets_of(&self, pod: &PodRecord) -> impl Iterator<Item = &PodBudgetRecord> {
-        let of_namespace = (pod.key.namespace.clone(), Text::default());
-        let budgets = self.auxiliary.budgets.range(of_namespace..).map(|(_, budget)| budget);
-        budgets.take_while(|budget| budget.namespace == pod.key.namespace).filter(|budget| budget.selects(&pod.labels))
+        self.auxiliary().budgets_of(&pod.key.namespace).filter(|budget| budget.selects(&pod.labels))
     }
 
-    /// Why `pod` cannot be evicted from its node at `now`; `None` when it can (Karpenter: PDB limits).
+    /// Why `pod` cannot be evicted from its node at `now`; `None` when it can (Karpenter: PDB
+    /// limits).
     #[must_use]
     pub fn eviction_blocker(&self, pod: &PodRecord, now: Timestamp) -> Option<String> {
         if pod.blocks_disruption(now) {
@@ -55,7 +33,8 @@ impl ClusterState {
         }
     }
 
-    /// Why pods on `node` cannot be evicted at `now`: one sentence for each blocked pod, ordered by pod.
+    /// Why pods on `node` cannot be evicted at `now`: one sentence for each blocked pod, ordered by
+    /// pod.
     #[must_use]
     pub fn drain_blockers(&self, node: &NodeName, now: Timestamp) -> Vec<String> {
         let leaving = self.pods_on(node).filter(|pod| !pod.terminating && pod.daemon.is_none() && !pod.mirror);

@@ -102,7 +102,7 @@ impl ClusterState {
         let waits = || {
             pod.is_unschedulable() && self.nominated_node(pod).is_none() && self.external_hold_until(pod, now).is_none()
         };
-        self.assignments.get(&pod.key).is_none() && (waits() || leaves())
+        self.assignments().get(&pod.key).is_none() && (waits() || leaves())
     }
 
     /// An unmanaged NodePool is marked as not ready, with the reason.
@@ -116,7 +116,7 @@ impl ClusterState {
 
     fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
         let mut assigned: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
-        for (key, assignment) in self.assignments.iter() {
+        for (key, assignment) in self.assignments().iter() {
             let name = match &assignment.target {
                 Target::Claim(claim) => {
                     self.node_of_claim(claim).map_or_else(|| NodeName::from(claim.as_text()), |node| node.name.clone())
@@ -127,7 +127,7 @@ impl ClusterState {
                 assigned.entry(name).or_default().push(pod);
             }
         }
-        for pod in self.nominated_pods().filter(|pod| self.assignments.get(&pod.key).is_none()) {
+        for pod in self.nominated_pods().filter(|pod| self.assignments().get(&pod.key).is_none()) {
             if let Some(node) = self.nominated_node(pod) {
                 assigned.entry(node.clone()).or_default().push(pod);
             }
@@ -166,7 +166,8 @@ impl ClusterState {
         let initialized = pool.is_none() || node.is_initialized();
         let mut labels = node.labels.clone();
         labels.entry(Text::from(HOSTNAME)).or_insert_with(|| node.name.as_text().clone());
-        // Until a node is initialized, it is planned as it will be: with the taints and resources of its NodeClaim.
+        // Until a node is initialized, it is planned as it will be: with the taints and resources
+        // of its NodeClaim.
         let mut taints = node.taints.clone();
         if !initialized {
             let startup: &[Taint] = claim.map_or(&[], |claim| &claim.startup_taints);
@@ -193,7 +194,7 @@ impl ClusterState {
                 (false, false) => NodeStage::Registered,
             },
             pods: Vec::new(),
-            attach_limits: self.auxiliary.attach.get(&node.name).cloned().unwrap_or_default(),
+            attach_limits: self.auxiliary().attach_limits(&node.name).cloned().unwrap_or_default(),
             created: node.created,
         }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::condition_digest::ConditionDigest;
 use model::removal::DoNotDisrupt;
 use model::{
-    ClaimName, DisruptionPolicy, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName, ProviderId,
-    Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
+    ClaimName, DisruptionPolicy, LabelSelector, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName,
+    ProviderId, Requirements, Resources, Taint, Text, Timestamp, VolumeAlternatives,
 };
 
 /// `status.phase` of a pod.
@@ -196,7 +196,8 @@ pub struct NodeRecord {
     pub ready: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
-    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be read.
+    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be
+    /// read.
     pub do_not_disrupt: bool,
     /// `status.allocatable`.
     pub allocatable: Resources,
@@ -313,4 +314,72 @@ pub struct NamespaceRecord {
     pub name: Text,
     /// Labels.
     pub labels: Labels,
+}
+
+/// A PodDisruptionBudget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodBudgetRecord {
+    /// Its namespace, which is that of the pods that it selects.
+    pub namespace: Text,
+    /// `metadata.name`.
+    pub name: Text,
+    /// `spec.selector`, as one selector; `None` selects no pod.
+    pub selector: Option<LabelSelector>,
+    /// `status.disruptionsAllowed`; 0 while `status.observedGeneration` is outdated, because the
+    /// API server refuses evictions then.
+    pub allowed: i32,
+    /// `unhealthyPodEvictionPolicy: AlwaysAllow`: pods that are not ready can be evicted regardless
+    /// of the budget.
+    pub evicts_unhealthy_always: bool,
+}
+
+impl PodBudgetRecord {
+    pub(super) fn selects(&self, labels: &Labels) -> bool {
+        self.selector.as_ref().is_some_and(|selector| selector.matches(labels))
+    }
+}
+
+/// An EC2NodeClass without its specification, which the catalogue of its NodePools covers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClassRecord {
+    /// `metadata.name`.
+    pub name: Text,
+    /// `metadata.generation`.
+    pub generation: i64,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// It carries the finalizer `karpenter.k8s.aws/termination`.
+    pub has_finalizer: bool,
+    /// Why its specification cannot be read; `None` when it can.
+    pub invalid: Option<Text>,
+}
+
+/// An object that the agent or the server cannot read or watch. Decisions for the rest of the
+/// cluster are unaffected.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProblemRecord {
+    /// The object, such as `node n1`.
+    pub about: Text,
+    /// The cause and its consequence.
+    pub reason: Text,
+}
+
+/// How many volumes each CSI driver can attach to a node.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AttachRecord {
+    /// Name of the CSINode, which is that of the Node.
+    pub node: NodeName,
+    /// Limit of each driver, as (driver, volumes).
+    pub limits: Vec<(Text, i64)>,
+}
+
+/// Another autoscaler.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AutoscalerRecord {
+    /// `karpenter` or `cluster-autoscaler`.
+    pub name: Text,
+    /// Whether it is active.
+    pub live: bool,
+    /// Evidence that it is active, such as its Lease; empty without any.
+    pub evidence: Text,
 }

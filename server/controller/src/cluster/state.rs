@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use rustc_hash::FxHashMap;
 
 use super::assignments::{Assignments, Target};
-use super::auxiliary::{AttachRecord, AuxiliaryRecords};
+use super::auxiliary::AuxiliaryRecords;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
-use super::record::{ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord};
-
+use super::record::{
+    ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
+};
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. Hash tables are used for lookups only and never iterated, so that
@@ -56,9 +57,9 @@ pub struct ClusterState {
     /// NodeClaims whose termination has begun; written by the controller.
     marked_for_deletion: BTreeSet<ClaimName>,
     /// Budgets, node classes, attach limits, other autoscalers.
-    pub(super) auxiliary: AuxiliaryRecords,
+    auxiliary: AuxiliaryRecords,
     /// Assignments of pods; written by the controller, removed by observations.
-    pub assignments: Assignments,
+    assignments: Assignments,
 }
 
 impl ClusterState {
@@ -85,6 +86,24 @@ impl ClusterState {
         self.synced = None;
     }
 
+    /// Assignments of pods that are not bound yet.
+    #[must_use]
+    pub fn assignments(&self) -> &Assignments {
+        &self.assignments
+    }
+
+    pub(super) fn assignments_mut(&mut self) -> &mut Assignments {
+        &mut self.assignments
+    }
+
+    pub(super) fn auxiliary(&self) -> &AuxiliaryRecords {
+        &self.auxiliary
+    }
+
+    pub(super) fn auxiliary_mut(&mut self) -> &mut AuxiliaryRecords {
+        &mut self.auxiliary
+    }
+
     /// Applies an observation. Pod events are dated `now`.
     pub fn apply(&mut self, observation: Observation, now: Timestamp) {
         self.version += 1;
@@ -96,18 +115,14 @@ impl ClusterState {
     }
 
     fn replace(&mut self, snapshot: ClusterSnapshot, now: Timestamp) {
-        // Missing objects are deleted first, and pods inserted last: their indices refer to Nodes and NodeClaims.
+        // Missing objects are deleted first, and pods inserted last: their indices refer to Nodes
+        // and NodeClaims.
         let known: BTreeSet<NodeName> = self.nodes.keys().cloned().collect();
         let gone: Vec<Key> = self.keys_missing_from(&snapshot);
         for key in &gone {
             self.delete(key, now);
         }
-        self.auxiliary = AuxiliaryRecords {
-            hold_for: self.auxiliary.hold_for,
-            shadow: self.auxiliary.shadow,
-            external_scale_ups: std::mem::take(&mut self.auxiliary.external_scale_ups),
-            ..AuxiliaryRecords::default()
-        };
+        self.auxiliary.clear_records();
         let ClusterSnapshot { pods, nodes, claims, pools, daemons, namespaces, .. } = snapshot;
         let auxiliary = (snapshot.budgets.into_iter().map(Object::PodBudget))
             .chain(snapshot.classes.into_iter().map(Object::Class))
@@ -161,7 +176,7 @@ impl ClusterState {
     /// All observed objects as one snapshot.
     #[must_use]
     pub fn to_snapshot(&self) -> ClusterSnapshot {
-        let (namespaces, attach) = (self.namespaces.iter(), self.auxiliary.attach.iter());
+        let namespaces = self.namespaces.iter();
         ClusterSnapshot {
             pods: self.pods.values().cloned().collect(),
             nodes: self.nodes.values().cloned().collect(),
@@ -171,12 +186,17 @@ impl ClusterState {
             namespaces: namespaces
                 .map(|(name, labels)| NamespaceRecord { name: name.clone(), labels: labels.clone() })
                 .collect(),
-            budgets: self.auxiliary.budgets.values().cloned().collect(),
-            classes: self.auxiliary.classes.values().cloned().collect(),
-            attach: attach.map(|(node, limits)| AttachRecord { node: node.clone(), limits: limits.clone() }).collect(),
-            autoscalers: self.auxiliary.autoscalers.values().cloned().collect(),
+            budgets: self.auxiliary.budgets().cloned().collect(),
+            classes: self.auxiliary.classes().cloned().collect(),
+            attach: self.auxiliary.attach_records().collect(),
+            autoscalers: self.auxiliary.autoscalers().cloned().collect(),
             problems: self.problems().collect(),
         }
+    }
+
+    /// Objects that cannot be read or watched, by object.
+    pub fn problems(&self) -> impl Iterator<Item = ProblemRecord> {
+        self.auxiliary.problems()
     }
 
     fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {
@@ -212,21 +232,11 @@ impl ClusterState {
             Object::Namespace(namespace) => {
                 self.namespaces.insert(namespace.name, namespace.labels);
             }
-            Object::PodBudget(budget) => {
-                self.auxiliary.budgets.insert((budget.namespace.clone(), budget.name.clone()), budget);
-            }
-            Object::Class(class) => {
-                self.auxiliary.classes.insert(class.name.clone(), class);
-            }
-            Object::Attach(attach) => {
-                self.auxiliary.attach.insert(attach.node, attach.limits);
-            }
-            Object::Autoscaler(other) => {
-                self.auxiliary.autoscalers.insert(other.name.clone(), other);
-            }
-            Object::Problem(problem) => {
-                self.auxiliary.problems.insert(problem.about, problem.reason);
-            }
+            Object::PodBudget(budget) => self.auxiliary.insert_budget(budget),
+            Object::Class(class) => self.auxiliary.insert_class(class),
+            Object::Attach(attach) => self.auxiliary.insert_attach_limits(attach),
+            Object::Autoscaler(other) => self.auxiliary.insert_autoscaler(other),
+            Object::Problem(problem) => self.auxiliary.insert_problem(problem),
         }
     }
 
@@ -379,21 +389,11 @@ impl ClusterState {
             Key::Namespace(name) => {
                 self.namespaces.remove(name);
             }
-            Key::PodBudget(namespace, name) => {
-                self.auxiliary.budgets.remove(&(namespace.clone(), name.clone()));
-            }
-            Key::Class(name) => {
-                self.auxiliary.classes.remove(name);
-            }
-            Key::Attach(node) => {
-                self.auxiliary.attach.remove(node);
-            }
-            Key::Autoscaler(name) => {
-                self.auxiliary.autoscalers.remove(name);
-            }
-            Key::Problem(about) => {
-                self.auxiliary.problems.remove(about);
-            }
+            Key::PodBudget(namespace, name) => self.auxiliary.remove_budget(namespace, name),
+            Key::Class(name) => self.auxiliary.remove_class(name),
+            Key::Attach(node) => self.auxiliary.remove_attach_limits(node),
+            Key::Autoscaler(name) => self.auxiliary.remove_autoscaler(name),
+            Key::Problem(about) => self.auxiliary.remove_problem(about),
         }
     }
 

@@ -24,7 +24,7 @@ fn an_assigned_pod_is_not_planned_again_and_uses_capacity_of_its_machine() {
     observe(&mut state, 0, [Object::Pod(pod("a", 100)), Object::Pod(pod("b", 100))]);
     let coming = ClaimRecord { provider_id: ProviderId::default(), ..claim("m0") };
     state.assume_claim(coming);
-    state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+    state.assign_pod(key("a"), Target::Claim(text("m0")), None);
     assert_eq!(names(&state), (vec![text("b")], vec![text("m0")]));
     let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!(input.nodes[0].stage, NodeStage::InFlight);
@@ -35,11 +35,11 @@ fn an_assigned_pod_is_not_planned_again_and_uses_capacity_of_its_machine() {
 fn an_assignment_follows_its_machine_from_claim_to_node_and_ends_with_the_binding() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
-    state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+    state.assign_pod(key("a"), Target::Claim(text("m0")), None);
     let assigned = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
     assert_eq!((assigned.pods.len(), assigned.nodes[0].pods.len()), (0, 1));
     observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("a", 100)))]);
-    assert_eq!(state.assignments.iter().count(), 0);
+    assert_eq!(state.assignments().iter().count(), 0);
     assert_eq!(state.planning_input(&Policy::default(), Timestamp::from_millis(1)).nodes[0].pods.len(), 1);
 }
 
@@ -47,9 +47,9 @@ fn an_assignment_follows_its_machine_from_claim_to_node_and_ends_with_the_bindin
 fn a_pod_with_an_expired_assignment_is_planned_again() {
     let mut state = initialized_cluster(pool(), &["m0"]);
     observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
-    state.assignments.assign(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(20)));
-    assert!(!state.assignments.expire(Timestamp::from_millis(19)));
-    assert!(state.assignments.expire(Timestamp::from_millis(20)));
+    state.assign_pod(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(20)));
+    assert!(!state.expire_assignments(Timestamp::from_millis(19)));
+    assert!(state.expire_assignments(Timestamp::from_millis(20)));
     assert_eq!(names(&state).0, [text("a")]);
 }
 
@@ -194,7 +194,8 @@ fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {
         ["m0", "m1", "m2", "m3", "m4"]
             .map(|name| state.last_pod_event(&NodeName::from(format!("n-{name}"))).map_or(-1, |t| t.as_millis()))
     };
-    // Without either fact, or with a time in the future, the first observation counts; b started on m4 after the claim's time.
+    // Without either fact, or with a time in the future, the first observation counts; b started on
+    // m4 after the claim's time.
     assert_eq!(show(picture(), 1_000_000), [400_000, 300_000, 1_000_000, 1_000_000, 700_000]);
     // A change observed by this process is an event, regardless of the claim: a is deleted.
     let changed = ClusterSnapshot { pods: picture().pods.split_off(1), ..picture() };

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
     use crate::cluster::testing::{initialized_cluster, pool, pool_with};
     use crate::cluster::{ClusterState, PoolRecord};
-    use crate::disruption::methods::DisruptionView;
+    use crate::disruption::method::DisruptionView;
     use model::BudgetLimit;
 
     /// Nodes allowed and held of three selected ones, the first of which leaves.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::methods::DisruptionView;
+use super::method::DisruptionView;
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
 use model::{NodeName, PoolName, Timestamp};
 
@@ -80,7 +80,7 @@ fn assigned_nodes(state: &ClusterState) -> BTreeSet<NodeName> {
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
     };
     let nominated = state.nominated_pods().filter_map(|pod| state.nominated_node(pod).cloned());
-    state.assignments.targets().filter_map(name).chain(nominated).collect()
+    state.assignments().targets().filter_map(name).chain(nominated).collect()
 }
 
 #[cfg(test)]
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn assigned_nominated_and_leaving_nodes_are_no_candidates_and_count_for_their_pool() {
         let mut state = initialized_cluster(pool(), &["m0", "m1", "m2", "m3", "m4"]);
-        state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+        state.assign_pod(key("a"), Target::Claim(text("m0")), None);
         let nominated = PodRecord { nominated: Some(text("n-m1")), ..pod("b", 10) };
         observe(&mut state, 0, [Object::Pod(nominated)]);
         state.mark_for_deletion(&text("m2"));

@@ -6,7 +6,8 @@
 
 use std::collections::BTreeSet;
 
-use super::methods::{self, DisruptionView, InterruptionNotice, Method};
+use super::method::{DisruptionView, InterruptionNotice, Method};
+use super::methods;
 use super::{Disruption, Pass, Proposal};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::TerminationReason;
@@ -28,7 +29,7 @@ impl ClusterController {
             ..DisruptionView::of(&self.state, ctx.now)
         };
         let Pass { proposals, held_by_budget } = self.disruption.reconcile(&view, interval);
-        self.status_reporter.budget_blocked = held_by_budget;
+        self.status_reporter.replace_budget_blocked(held_by_budget);
         self.status_reporter.mark_dirty();
         for proposal in proposals {
             self.decide_removals(proposal, ctx);
@@ -127,7 +128,7 @@ impl ClusterController {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
                 self.begin_removal(method, removal, ctx);
             } else {
-                ctx.guardrails.removals.remove(&self.cluster, &removal.claim);
+                ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);
             }
         }
     }
@@ -145,7 +146,7 @@ impl ClusterController {
     /// Begins the drain of a machine that a method removes.
     fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, ctx: &mut Context<'_>) {
         if let Some(reason) = method.reason().removal.disruption_reason() {
-            self.status_reporter.disruption_reasons.insert(removal.claim.clone(), reason.as_str());
+            self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);

@@ -10,10 +10,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::Finding;
 use crate::Removal;
 use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::nodeclaim::Finding;
 use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
     NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
@@ -49,7 +49,7 @@ impl ClusterController {
                 self.report_finding(Finding::RemovalRejected { violation }, ctx);
             }
         }
-        self.guardrails.rejected_removals += rejected.len();
+        self.guardrails.count_rejected_removals(rejected.len());
         removals.retain(|removal| !rejected.contains(&removal.claim));
         removals
     }

@@ -1,4 +1,4 @@
-use super::methods::InterruptionNotice;
+use super::method::InterruptionNotice;
 use super::*;
 use crate::cluster::testing::{initialized_cluster, pool, pool_with, text};
 use model::BudgetLimit;

@@ -2,8 +2,8 @@ use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, p
 use crate::cluster::{
     AutoscalerRecord, ClaimRecord, ClusterSnapshot, NodeRecord, Object, Observation, PodRecord, PoolRecord,
 };
+use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::methods::emptiness::Emptiness;
-use crate::disruption::methods::{DisruptionView, Method};
 use crate::testing::SynchronousController;
 use crate::{Effect, Event, PlanError, PlanOutcome, Settings};
 use model::input::PlanningInput;

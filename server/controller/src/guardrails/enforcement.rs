@@ -1,6 +1,6 @@
 //! Applies the guardrails to the decisions of one cluster.
 
-use super::rate_limits::{Population, RateLimitKind};
+use super::rate_limits::Population;
 use super::{Freeze, GuardrailsView, Hold, HoldReason};
 use crate::cluster::{ClusterState, PodRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
@@ -15,7 +15,7 @@ impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
     pub fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
         for pool in &mut input.pools {
-            if let Some(freeze) = ctx.guardrails.freezes.for_pool(&self.cluster, &pool.name) {
+            if let Some(freeze) = ctx.guardrails.freezes().for_pool(&self.cluster, &pool.name) {
                 pool.not_ready = Some(NotReady::NodePool(Text::from(freeze.to_string())));
             }
         }
@@ -24,18 +24,18 @@ impl ClusterController {
     /// Excludes pods in launch backoff from planning.
     pub fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
         let state = &self.state;
-        self.guardrails
-            .launch_backoff
-            .retain(|key, uid| state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod)));
-        if self.guardrails.launch_backoff.is_empty() {
+        self.guardrails.retain_unbound_pods(|key, uid| {
+            state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod))
+        });
+        if !self.guardrails.has_unbound_pods() {
             return Vec::new();
         }
         let mut held = Vec::new();
-        let launch_backoff = &self.guardrails.launch_backoff;
+        let guardrails = &self.guardrails;
         let mut waits = Vec::new();
         input.pods.retain(|pod| {
             let key = pod.key();
-            let Some(why) = launch_backoff.hold(&key, ctx.now) else { return true };
+            let Some(why) = guardrails.launch_delay(&key, ctx.now).map(Hold::from) else { return true };
             held.push(unplaced_pod(key, &why));
             waits.push(why);
             false
@@ -55,9 +55,8 @@ impl ClusterController {
         ctx: &Context<'_>,
     ) -> Vec<UnplacedPod> {
         let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
-        let rule = &ctx.settings.guardrails.launches;
         let (admitted, held) =
-            ctx.guardrails.launches.admit(rule, RateLimitKind::Launches, self.population(ctx), prices, ctx.now);
+            ctx.guardrails.admit_launches(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now);
         let Some(held) = held.map(Hold::from) else { return Vec::new() };
         let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
         plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
@@ -69,7 +68,7 @@ impl ClusterController {
         let waiting =
             pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| unplaced_pod(pod.key(), &held));
         let waiting = waiting.collect();
-        self.guardrails.held_launches = Some(held);
+        self.guardrails.replace_launch_hold(Some(held));
         waiting
     }
 
@@ -88,7 +87,7 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         for (machine, node) in machines.iter().zip(nodes) {
-            ctx.guardrails.launches.record(&self.cluster, &machine.claim.name, node.price, ctx.now);
+            ctx.guardrails.record_launch(&self.cluster, &machine.claim.name, node.price, ctx.now);
         }
     }
 
@@ -98,11 +97,11 @@ impl ClusterController {
         let window = ctx.settings.guardrails.launches.window;
         for machine in self.claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
             let created = self.state.claim(machine.name()).and_then(|claim| claim.created);
-            let known = ctx.guardrails.launches.contains(&self.cluster, machine.name());
+            let known = ctx.guardrails.contains_launch(&self.cluster, machine.name());
             let recent = |at: &Timestamp| !known && ctx.now.duration_since(*at) < window;
             if let Some(at) = created.filter(recent) {
                 let price = machine.instance().as_ref().map_or(MicroUsd(0), |instance| instance.price);
-                ctx.guardrails.launches.restore(&self.cluster, machine.name(), price, at);
+                ctx.guardrails.restore_launch(&self.cluster, machine.name(), price, at);
             }
         }
     }
@@ -112,15 +111,16 @@ impl ClusterController {
         let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
         for key in &planned.pods {
             if let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) {
-                self.guardrails.launch_backoff.record(&ctx.settings.guardrails.launch_backoff, key, &pod.uid, ctx.now);
+                let rule = &ctx.settings.guardrails.launch_backoff;
+                self.guardrails.record_unbound_pod(rule, key, &pod.uid, ctx.now);
             }
         }
     }
 
     /// Whether a decided removal may still begin.
     pub fn may_remove(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
-        self.guardrails.quarantine.is_none()
-            && ctx.guardrails.circuit_breaker.engaged_since(&self.cluster).is_none()
+        !self.guardrails.is_quarantined()
+            && !ctx.guardrails.is_breaker_engaged(&self.cluster)
             && self.freeze_of(claim, ctx).is_none()
             && self.pods_uncertain_until(claim, ctx).is_none()
     }
@@ -129,36 +129,33 @@ impl ClusterController {
     pub(crate) fn freeze_of<'c>(&self, claim: &ClaimName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
         let pool = self.claims.get(claim).map(|machine| machine.pool());
         let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
-        ctx.guardrails.freezes.for_pool(&self.cluster, pool)
+        ctx.guardrails.freezes().for_pool(&self.cluster, pool)
     }
 
     /// Returns the removals that may begin. The others are evaluated again later.
     pub fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
-        self.guardrails.held_removals = None;
+        self.guardrails.replace_removal_hold(None);
         self.exclude_uncertain_removals(&mut removals, ctx);
         if removals.is_empty() {
             return removals;
         }
-        if let Some(breaker) =
-            ctx.guardrails.circuit_breaker.engaged(&ctx.settings.guardrails.circuit_breaker, &self.cluster)
-        {
-            self.guardrails.held_removals = Some(Hold { reason: HoldReason::CircuitBreaker(breaker), until: None });
+        if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
+            let held = Hold { reason: HoldReason::CircuitBreaker(breaker), until: None };
+            self.guardrails.replace_removal_hold(Some(held));
             return Vec::new();
         }
         let frozen = removals.iter().find_map(|removal| self.freeze_of(&removal.claim, ctx)).cloned();
         removals.retain(|removal| self.freeze_of(&removal.claim, ctx).is_none());
         let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
-        let rule = &ctx.settings.guardrails.removals;
-        let limits = &ctx.guardrails.removals;
-        let (admitted, held) =
-            limits.admit(rule, RateLimitKind::Removals, self.population(ctx), prices.iter().copied(), ctx.now);
+        let settings = &ctx.settings.guardrails;
+        let (admitted, held) = ctx.guardrails.admit_removals(settings, self.population(ctx), prices, ctx.now);
         removals.truncate(admitted);
         let frozen = frozen.map(|freeze| Hold { reason: HoldReason::Frozen(freeze), until: None });
         let held = held.map(Hold::from).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.disruption.schedule_at(until);
         }
-        self.guardrails.held_removals = held;
+        self.guardrails.replace_removal_hold(held);
         removals
     }
 
@@ -166,7 +163,7 @@ impl ClusterController {
     pub fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
         for removal in removals {
             let price = self.price_of(&removal.claim);
-            ctx.guardrails.removals.record(&self.cluster, &removal.claim, price, ctx.now);
+            ctx.guardrails.record_removal(&self.cluster, &removal.claim, price, ctx.now);
         }
     }
 
@@ -176,11 +173,7 @@ impl ClusterController {
     }
 
     pub(crate) fn population(&self, ctx: &Context<'_>) -> Population<'_> {
-        let own = self.remaining();
-        let others = ctx.guardrails.machines.iter().filter(|(cluster, _)| **cluster != self.cluster);
-        let others = others.map(|(_, count)| count).sum::<usize>() + ctx.guardrails.remote_machines;
-        let clusters = ctx.guardrails.machines.len().max(1);
-        Population { cluster: &self.cluster, machines: own, fleet: own + others, clusters }
+        ctx.guardrails.population(&self.cluster, self.remaining())
     }
 
     /// Number of machines that are not marked for removal.
@@ -198,7 +191,7 @@ impl ClusterController {
     /// View of the NodePools; a frozen one is closed.
     pub fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
         let view = |record: &PoolRecord| {
-            let frozen = guardrails.freezes.for_pool(&self.cluster, &record.pool.name);
+            let frozen = guardrails.freezes().for_pool(&self.cluster, &record.pool.name);
             let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
             let closed = frozen.or_else(|| {
                 record.pool.not_ready.as_ref().map(|why| match why {

@@ -8,8 +8,6 @@
 
 use std::collections::BTreeMap;
 
-use super::Guardrails;
-use super::settings::GuardrailSettings;
 use model::{MicroUsd, Millis, Timestamp};
 
 /// Length of a bucket: a sixtieth of the default window, so that remote counts leave a window
@@ -27,7 +25,7 @@ pub struct MachineTotals {
 
 impl MachineTotals {
     /// Adds one machine at `cost` per hour.
-    fn add(&mut self, cost: MicroUsd) {
+    pub(super) fn add(&mut self, cost: MicroUsd) {
         self.count += 1;
         self.cost = MicroUsd(self.cost.0.saturating_add(cost.0));
     }
@@ -57,30 +55,6 @@ pub struct CounterSnapshot {
     pub window: Millis,
 }
 
-impl Guardrails {
-    /// What this process counted.
-    pub fn counter_snapshot(&self, settings: &GuardrailSettings) -> CounterSnapshot {
-        let mut buckets: BTreeMap<i64, LocalCounters> = BTreeMap::new();
-        for (at, failed) in self.circuit_breaker.local() {
-            let counters = bucket(&mut buckets, at);
-            *if failed { &mut counters.failed } else { &mut counters.joined } += 1;
-        }
-        self.launches.local().for_each(|(at, price)| bucket(&mut buckets, at).launched.add(price));
-        self.removals.local().for_each(|(at, price)| bucket(&mut buckets, at).removed.add(price));
-        let windows = [settings.launches.window, settings.removals.window, settings.circuit_breaker.window];
-        let window = windows.into_iter().max().unwrap_or_default();
-        CounterSnapshot { machines: self.machines.values().sum(), buckets, window }
-    }
-
-    /// Replaces the counters of all other processes; oldest first.
-    pub fn merge_remote(&mut self, machines: usize, buckets: &[(Timestamp, LocalCounters)]) {
-        self.remote_machines = machines;
-        self.circuit_breaker.merge_remote(buckets.iter().map(|(at, counters)| (*at, counters.joined, counters.failed)));
-        self.launches.merge_remote(buckets.iter().map(|(at, counters)| (*at, counters.launched)));
-        self.removals.merge_remote(buckets.iter().map(|(at, counters)| (*at, counters.removed)));
-    }
-}
-
 /// Number of the bucket that contains `at`.
 #[must_use]
 pub fn bucket_of(at: Timestamp) -> i64 {
@@ -88,6 +62,6 @@ pub fn bucket_of(at: Timestamp) -> i64 {
 }
 
 /// The counters of the bucket that contains `at`.
-fn bucket(buckets: &mut BTreeMap<i64, LocalCounters>, at: Timestamp) -> &mut LocalCounters {
+pub(super) fn bucket(buckets: &mut BTreeMap<i64, LocalCounters>, at: Timestamp) -> &mut LocalCounters {
     buckets.entry(bucket_of(at)).or_default()
 }

@@ -4,8 +4,8 @@ use std::fmt;
 
 use super::Freeze;
 use super::circuit_breaker::EngagedBreaker;
-use super::launch_backoff::UnboundLaunches;
-use super::rate_limits::ExceededLimit;
+use super::launch_backoff::{LaunchDelay, UnboundLaunches};
+use super::rate_limits::{ExceededLimit, LimitHold};
 use model::Timestamp;
 
 /// A hold on launches or removals.
@@ -29,6 +29,18 @@ pub enum HoldReason {
     CircuitBreaker(EngagedBreaker),
     /// An operator froze them.
     Frozen(Freeze),
+}
+
+impl From<LimitHold> for Hold {
+    fn from(held: LimitHold) -> Self {
+        Self { reason: HoldReason::RateLimit(held.limit), until: Some(held.until) }
+    }
+}
+
+impl From<LaunchDelay> for Hold {
+    fn from(delay: LaunchDelay) -> Self {
+        Self { reason: HoldReason::LaunchBackoff(delay.launches), until: Some(delay.until) }
+    }
 }
 
 impl fmt::Display for HoldReason {

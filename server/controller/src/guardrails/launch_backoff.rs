@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::settings::LaunchBackoffRule;
-use super::{Hold, HoldReason};
 use model::{Millis, PodKey, Text, Timestamp};
 
 /// Launch attempts for one pod.
@@ -43,6 +42,15 @@ impl fmt::Display for UnboundLaunches {
     }
 }
 
+/// The next launch for a pod waits, and until when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LaunchDelay {
+    /// Why it waits.
+    pub launches: UnboundLaunches,
+    /// When it is due.
+    pub until: Timestamp,
+}
+
 /// Launch attempts for pods that are not bound.
 #[derive(Debug, Clone, Default)]
 pub struct LaunchBackoff {
@@ -72,11 +80,11 @@ impl LaunchBackoff {
 
     /// Why no machine is launched for the pod at `now`.
     #[must_use]
-    pub fn hold(&self, pod: &PodKey, now: Timestamp) -> Option<Hold> {
+    pub fn delay(&self, pod: &PodKey, now: Timestamp) -> Option<LaunchDelay> {
         let attempts = self.by_pod.get(pod).filter(|attempts| attempts.not_before > now)?;
         let wait_minutes = attempts.wait.as_mins().max(1);
-        let reason = HoldReason::LaunchBackoff(UnboundLaunches { launches: attempts.launches, wait_minutes });
-        Some(Hold { reason, until: Some(attempts.not_before) })
+        let launches = UnboundLaunches { launches: attempts.launches, wait_minutes };
+        Some(LaunchDelay { launches, until: attempts.not_before })
     }
 
     /// How many pods are in backoff at `now`.

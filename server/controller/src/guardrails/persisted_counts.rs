@@ -8,7 +8,7 @@
 //! cannot keep losing quarters unless it grows in between, so the limits on growth limit all
 //! writes.
 
-use super::quarantine::ObjectCounts;
+use super::ObjectCounts;
 use super::settings::QuarantineRule;
 use model::{Millis, Timestamp};
 

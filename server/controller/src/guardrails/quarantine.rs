@@ -39,6 +39,7 @@ pub use reason::{CountedKind, LossEvidence, MissingObjects, QuarantineReason, Qu
 
 use std::collections::BTreeSet;
 
+use super::object_counts::ObjectCounts;
 use super::settings::QuarantineRule;
 use crate::cluster::{ClusterSnapshot, ClusterState, Observation};
 use model::{ClusterName, Millis, ProviderId, Timestamp};
@@ -50,78 +51,6 @@ pub const CONFIRMATION_TTL: Millis = Millis::from_mins(10);
 const MAX_RESYNC_INTERVAL: Millis = Millis::from_mins(10);
 /// Delay before a snapshot is requested to confirm an apparent recovery.
 const RECOVERY_CHECK_DELAY: Millis = Millis::from_secs(1);
-
-/// Number of objects in a cluster, by kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ObjectCounts {
-    /// Number of Nodes.
-    pub nodes: usize,
-    /// Number of NodeClaims.
-    pub claims: usize,
-    /// Number of NodePools.
-    pub pools: usize,
-    /// Pods that have a Node, are neither terminal nor terminating, and belong to no DaemonSet and
-    /// are not static. A list restricted to namespaces loses all of them and, where Nodes have many
-    /// DaemonSets, less than half of all pods.
-    pub pods: usize,
-    /// Such pods without a Node. An increase offsets a loss of bound pods: a Deployment with
-    /// strategy `Recreate` creates its new pods first.
-    pub pending: usize,
-    /// Managed machines that run; for a snapshot, those whose NodeClaim it contains.
-    pub machines: usize,
-}
-
-impl ObjectCounts {
-    /// Counts of the accepted state, with `machines` known to run.
-    #[must_use]
-    pub fn of_state(state: &ClusterState, machines: usize) -> Self {
-        let (nodes, claims, pools) = state.counts();
-        let (pods, pending) = state.workload_pods();
-        Self { nodes, claims, pools, pods, pending, machines }
-    }
-
-    /// Counts of a snapshot that contains `machines` of those known to run.
-    #[must_use]
-    pub fn of_snapshot(snapshot: &ClusterSnapshot, machines: usize) -> Self {
-        Self {
-            nodes: snapshot.nodes.len(),
-            claims: snapshot.claims.len(),
-            pools: snapshot.pools.len(),
-            pods: snapshot.pods.iter().filter(|pod| pod.is_bound_workload()).count(),
-            pending: snapshot.pods.iter().filter(|pod| pod.is_pending_workload()).count(),
-            machines,
-        }
-    }
-
-    /// The larger count of each kind.
-    #[must_use]
-    pub fn max(self, other: Self) -> Self {
-        self.combine(other, usize::max)
-    }
-
-    /// The sum for each kind.
-    #[must_use]
-    pub fn plus(self, other: Self) -> Self {
-        self.combine(other, usize::saturating_add)
-    }
-
-    /// The difference for each kind, at least zero.
-    #[must_use]
-    pub fn minus(self, other: Self) -> Self {
-        self.combine(other, usize::saturating_sub)
-    }
-
-    fn combine(self, other: Self, join: impl Fn(usize, usize) -> usize) -> Self {
-        Self {
-            nodes: join(self.nodes, other.nodes),
-            claims: join(self.claims, other.claims),
-            pools: join(self.pools, other.pools),
-            pods: join(self.pods, other.pods),
-            pending: join(self.pending, other.pending),
-            machines: join(self.machines, other.machines),
-        }
-    }
-}
 
 /// A loss that is not accepted yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -234,13 +163,13 @@ impl SuspectedLoss {
 #[derive(Debug)]
 pub struct Quarantine {
     /// Start of the quarantine.
-    pub since: Timestamp,
+    since: Timestamp,
     /// Why it began, and what ends it.
-    pub reason: QuarantineReason,
+    reason: QuarantineReason,
     /// When the next snapshot is requested.
-    pub resync_at: Timestamp,
+    resync_at: Timestamp,
     /// The loss that caused it.
-    pub loss: SuspectedLoss,
+    loss: SuspectedLoss,
     /// Number of snapshots requested so far.
     resyncs: u32,
     /// Object counts of the rejected snapshot.
@@ -271,6 +200,24 @@ impl Quarantine {
             reported,
             running_instances: None,
         }
+    }
+
+    /// Start of the quarantine.
+    #[must_use]
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// Why it began, and what ends it.
+    #[must_use]
+    pub fn reason(&self) -> &QuarantineReason {
+        &self.reason
+    }
+
+    /// When the next snapshot is requested.
+    #[must_use]
+    pub fn next_resync(&self) -> Timestamp {
+        self.resync_at
     }
 
     /// Cluster state built from one snapshot.

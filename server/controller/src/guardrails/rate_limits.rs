@@ -10,7 +10,6 @@ use std::fmt;
 use super::fleet_counters::MachineTotals;
 use super::settings::{Bound, RateLimitRule};
 use super::sliding_window::SlidingWindow;
-use super::{Hold, HoldReason};
 use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
 
 /// The kind of event that is limited.
@@ -67,12 +66,6 @@ pub struct LimitHold {
     pub limit: ExceededLimit,
     /// When the oldest event leaves the window.
     pub until: Timestamp,
-}
-
-impl From<LimitHold> for Hold {
-    fn from(held: LimitHold) -> Self {
-        Self { reason: HoldReason::RateLimit(held.limit), until: Some(held.until) }
-    }
 }
 
 impl fmt::Display for LimitScope {

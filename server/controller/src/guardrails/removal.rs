@@ -81,32 +81,6 @@ pub struct RemovalConstraints {
     pub allowance: usize,
 }
 
-/// How many machines deleted by hand are removed at once.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RemovalRule {
-    /// Percentage of a cluster's machines, rounded up, that are removed at once when deleted by
-    /// hand.
-    pub by_hand_percent: usize,
-    /// Lower bound of that percentage, in machines.
-    pub by_hand_least: usize,
-    /// Length of the sliding window for both.
-    pub by_hand_window: Millis,
-}
-
-impl Default for RemovalRule {
-    fn default() -> Self {
-        Self { by_hand_percent: 10, by_hand_least: 3, by_hand_window: Millis::from_mins(10) }
-    }
-}
-
-impl RemovalRule {
-    /// How many of `machines` may be removed at once within the window when deleted by hand.
-    #[must_use]
-    pub fn by_hand(&self, machines: usize) -> usize {
-        (machines * self.by_hand_percent).div_ceil(100).max(self.by_hand_least)
-    }
-}
-
 /// Why a removal is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HoldCause {
@@ -217,7 +191,7 @@ pub(crate) struct HeldRemovals {
     /// Removals of machines deleted by hand within the window, oldest first.
     manual: VecDeque<(Timestamp, ClaimName)>,
     /// When held manual removals are evaluated again.
-    pub recheck_at: Option<Timestamp>,
+    recheck_at: Option<Timestamp>,
 }
 
 impl HeldRemovals {
@@ -253,6 +227,21 @@ impl HeldRemovals {
     /// Incremented whenever the holds change.
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Has held manual removals evaluated again at `at`, unless that is due earlier.
+    pub fn schedule_recheck(&mut self, at: Timestamp) {
+        self.recheck_at = Some(self.recheck_at.map_or(at, |recheck| recheck.min(at)));
+    }
+
+    /// Cancels the evaluation of held manual removals.
+    pub fn cancel_recheck(&mut self) {
+        self.recheck_at = None;
+    }
+
+    /// When held manual removals are evaluated again.
+    pub fn next_recheck(&self) -> Option<Timestamp> {
+        self.recheck_at
     }
 
     /// Records that a machine deleted by hand started terminating.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rate_limits::{LimitHold, RateLimitKind};
+use super::rate_limits::LimitHold;
 use super::removal::{
     BulkDeletion, Distrust, Evidence, GateDecision, HoldCause, MachineFacts, NodeState, RemovalConstraints,
     evaluate_removal,
@@ -134,7 +134,7 @@ impl ClusterController {
         };
         for name in lost {
             if let Some(record) = self.state.pool(&name) {
-                self.guardrails.former_disruption_policies.insert(name, record.disruption.clone());
+                self.guardrails.keep_disruption_policy(name, record.disruption.clone());
             }
         }
     }
@@ -161,11 +161,11 @@ impl ClusterController {
     ) -> bool {
         match verdict {
             GateDecision::Proceed => {
-                self.guardrails.waiting_removals.release(cause, claim);
+                self.guardrails.release_removal(cause, claim);
                 true
             }
             GateDecision::Hold { refusal, .. } => {
-                self.guardrails.waiting_removals.hold(cause, claim, refusal, now);
+                self.guardrails.hold_removal(cause, claim, refusal, now);
                 false
             }
         }
@@ -173,8 +173,7 @@ impl ClusterController {
 
     /// Applies an operator's confirmation to every removal that is held now.
     pub(crate) fn confirm_removals(&mut self, now: Timestamp) {
-        let claims: Vec<ClaimName> =
-            self.guardrails.waiting_removals.all().map(|(_, claim, _)| claim.clone()).collect();
+        let claims: Vec<ClaimName> = self.guardrails.waiting_removals().map(|(_, claim, _)| claim.clone()).collect();
         for claim in claims {
             if let Some(machine) = self.claims.get_mut(&claim) {
                 machine.confirm_removal(now);
@@ -187,15 +186,14 @@ impl ClusterController {
     /// Terminates machines whose NodeClaim or Node is deleted in the cluster, as far as the removal
     /// gate permits.
     pub(crate) fn handle_deletions(&mut self, deleted: &BTreeSet<ClaimName>, ctx: &mut Context<'_>) {
-        self.guardrails.waiting_removals.recheck_at = None;
+        self.guardrails.cancel_removal_recheck();
         let machines = &self.claims;
         let stays =
             |claim: &&ClaimName| machines.get(claim).is_some_and(|machine| machine.termination_reason().is_none());
         let waiting: Vec<ClaimName> = deleted.iter().filter(stays).cloned().collect();
         let is_claimless = |claim: &ClaimName| self.gc.unclaimed_since(claim).is_some();
         self.guardrails
-            .waiting_removals
-            .retain(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
+            .retain_waiting_removals(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
         self.terminate_deleted_by_hand(waiting, deleted, &TerminationReason::DeletedByHand, ctx);
     }
 
@@ -215,7 +213,8 @@ impl ClusterController {
         let mut allowances = bulk.as_ref().map(|_| self.allowances(ctx.now)).unwrap_or_default();
         let prices: Vec<MicroUsd> = waiting.iter().map(|claim| self.price_of(claim)).collect();
         let (mut headroom, capped) = self.removal_headroom(prices, ctx);
-        // Limits shrink with every admitted removal, so each machine is evaluated against what the earlier ones left.
+        // Limits shrink with every admitted removal, so each machine is evaluated against what the
+        // earlier ones left.
         for claim in waiting {
             let facts = self.machine_facts(&claim, ctx);
             let counted = facts.node != NodeState::Never;
@@ -235,12 +234,11 @@ impl ClusterController {
             let verdict = evaluate_removal(Evidence::ByHand, facts, &constraints);
             if let GateDecision::Hold { until, .. } = &verdict {
                 let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
-                self.guardrails.waiting_removals.recheck_at =
-                    Some(self.guardrails.waiting_removals.recheck_at.map_or(again, |at| at.min(again)));
+                self.guardrails.schedule_removal_recheck(again);
             }
             if self.apply_gate_decision(HoldCause::ByHand, &claim, verdict, ctx.now) {
                 if counted {
-                    self.guardrails.waiting_removals.record_manual(&claim, ctx.now);
+                    self.guardrails.record_manual_removal(&claim, ctx.now);
                 }
                 if constraints.bulk.is_some() {
                     headroom = headroom.saturating_sub(1);
@@ -267,7 +265,7 @@ impl ClusterController {
             |claim: &&ClaimName| self.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some());
         all.extend(deleted.iter().filter(leaving).cloned());
         let lately: Vec<ClaimName> =
-            self.guardrails.waiting_removals.recent_manual(rule.by_hand_window, ctx.now).cloned().collect();
+            self.guardrails.recent_manual_removals(rule.by_hand_window, ctx.now).cloned().collect();
         let gone = lately.iter().filter(|claim| !self.claims.contains(claim)).count();
         all.extend(lately);
         let machines = self.claims.len() + gone;
@@ -293,7 +291,7 @@ impl ClusterController {
                 .state
                 .pool(pool)
                 .map(|record| &record.disruption)
-                .or_else(|| self.guardrails.former_disruption_policies.get(pool));
+                .or_else(|| self.guardrails.former_disruption_policy(pool));
             policy.unwrap_or(&default).allowance_by_hand(all, gone, now)
         };
         pools.into_iter().map(|(pool, (all, gone))| (pool.clone(), allowance(&pool, all, gone))).collect()
@@ -315,8 +313,7 @@ impl ClusterController {
     /// How many of the machines with these prices the rate limit on removals admits, and why not
     /// more.
     fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitHold>) {
-        let rule = &ctx.settings.guardrails.removals;
-        ctx.guardrails.removals.admit(rule, RateLimitKind::Removals, self.population(ctx), prices, ctx.now)
+        ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
     }
 
     /// Counts the removal of an orphaned machine if the rate limit admits it; returns whether it
@@ -331,8 +328,8 @@ impl ClusterController {
 
     /// Why the agent's snapshot, or the cloud's listing, is not trusted.
     fn distrust(&self) -> Option<Distrust> {
-        let quarantine = self.guardrails.quarantine.as_ref();
-        let quarantine = quarantine.map(|quarantine| Distrust::Quarantine(quarantine.reason.clone()));
+        let quarantine = self.guardrails.quarantine();
+        let quarantine = quarantine.map(|quarantine| Distrust::Quarantine(quarantine.reason().clone()));
         quarantine.or_else(|| self.gc.suspicion().map(|suspicion| Distrust::Listing(suspicion.loss.clone())))
     }
 
@@ -340,13 +337,13 @@ impl ClusterController {
     pub(crate) fn drop_stale_holds(&mut self) {
         let claims = &self.claims;
         for cause in [HoldCause::ByHand, HoldCause::NodeVanished, HoldCause::Missing, HoldCause::Foreign] {
-            self.guardrails.waiting_removals.retain(cause, |claim| claims.contains(claim));
+            self.guardrails.retain_waiting_removals(cause, |claim| claims.contains(claim));
         }
     }
 
     /// Counts a removal on missing evidence against the rate limit.
     pub(crate) fn count_removal(&self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let price: MicroUsd = self.price_of(claim);
-        ctx.guardrails.removals.record(&self.cluster, claim, price, ctx.now);
+        ctx.guardrails.record_removal(&self.cluster, claim, price, ctx.now);
     }
 }

@@ -30,9 +30,9 @@ impl ClusterController {
         if ctx.disabled_guards.is_enabled(Guard::Replacement) {
             self.state.extend_assignments(ctx.now);
         } else {
-            self.state.assignments.clear_successors();
+            self.state.clear_successors();
         }
-        if self.state.assignments.expire(ctx.now) {
+        if self.state.expire_assignments(ctx.now) {
             self.provisioner.replan_displaced_pods(ctx.now);
             self.disruption.mark_changed();
         }

@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 
 use super::Mode;
-use super::removal::RemovalRule;
 use model::{ClusterName, MicroUsd, Millis};
 
 /// All guardrail settings.
@@ -159,5 +158,31 @@ pub struct CircuitBreakerRule {
 impl Default for CircuitBreakerRule {
     fn default() -> Self {
         Self { window: TEN_MINUTES, least: 5, engage_percent: 50, release_percent: 20 }
+    }
+}
+
+/// How many machines deleted by hand are removed at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RemovalRule {
+    /// Percentage of a cluster's machines, rounded up, that are removed at once when deleted by
+    /// hand.
+    pub by_hand_percent: usize,
+    /// Lower bound of that percentage, in machines.
+    pub by_hand_least: usize,
+    /// Length of the sliding window for both.
+    pub by_hand_window: Millis,
+}
+
+impl Default for RemovalRule {
+    fn default() -> Self {
+        Self { by_hand_percent: 10, by_hand_least: 3, by_hand_window: Millis::from_mins(10) }
+    }
+}
+
+impl RemovalRule {
+    /// How many of `machines` may be removed at once within the window when deleted by hand.
+    #[must_use]
+    pub fn by_hand(&self, machines: usize) -> usize {
+        (machines * self.by_hand_percent).div_ceil(100).max(self.by_hand_least)
     }
 }

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
-use super::Mode;
+use super::shadow_content::{ShadowContent, ShadowKind};
+use super::{GuardrailSettings, Mode};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
+use crate::{Decision, DecisionInput, DecisionReason, Effect, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{MicroUsd, NodeName, PodKey};
@@ -16,13 +17,23 @@ use model::{MicroUsd, NodeName, PodKey};
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
 
-/// What a shadow decision says; an unchanged one is not recorded again.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ShadowContent {
-    would: Vec<String>,
-    notes: Vec<String>,
-    assignments: Vec<(PodKey, NodeName)>,
-    unplaced: Vec<UnplacedPod>,
+/// Whether the mode lets `effect` pass: shadow mode passes records and views, and no actions.
+pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) -> bool {
+    let cluster = match effect {
+        Effect::Plan(_) | Effect::RecordDecision(_) | Effect::PublishView { .. } | Effect::Resync { .. } => {
+            return true;
+        }
+        Effect::PersistCounts { .. } => return true,
+        Effect::CloseLaunch { .. }
+        | Effect::RecordLaunched { .. }
+        | Effect::Describe { .. }
+        | Effect::ReportFinding { .. } => return true,
+        Effect::Inspect { .. } => return true,
+        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
+        Effect::Launch(order) => &order.cluster,
+        Effect::Relaunch(decided) => &decided.machine.launch.cluster,
+    };
+    settings.mode_of(cluster) == Mode::Act
 }
 
 impl ClusterController {
@@ -33,7 +44,7 @@ impl ClusterController {
 
     /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
     pub fn clear_shadow_plan(&mut self) {
-        self.guardrails.last_shadow_decisions[0] = ShadowContent::default();
+        self.guardrails.forget_shadow_plan();
     }
 
     /// Records what the plan would have launched.
@@ -56,7 +67,7 @@ impl ClusterController {
         let decision = self.shadow_decision(DecisionReason::Provision, ctx);
         let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
-        self.record_if_changed(0, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
+        self.record_if_changed(ShadowKind::Plan, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
     /// Records what would have been removed.
@@ -65,21 +76,13 @@ impl ClusterController {
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
         let decision = Decision { would, ..self.shadow_decision(reason, ctx) };
-        self.record_if_changed(1, decision, ctx);
+        self.record_if_changed(ShadowKind::Removals, decision, ctx);
     }
 
-    fn record_if_changed(&mut self, about: usize, decision: Decision, ctx: &mut Context<'_>) {
-        let content = ShadowContent {
-            would: decision.would.clone(),
-            notes: decision.notes.clone(),
-            assignments: decision.assignments.clone(),
-            unplaced: decision.unplaced.clone(),
-        };
-        if content == ShadowContent::default() || self.guardrails.last_shadow_decisions[about] == content {
-            return;
+    fn record_if_changed(&mut self, kind: ShadowKind, decision: Decision, ctx: &mut Context<'_>) {
+        if self.guardrails.record_shadow_content(kind, ShadowContent::of(&decision)) {
+            self.record_decision(decision, ctx);
         }
-        self.guardrails.last_shadow_decisions[about] = content;
-        self.record_decision(decision, ctx);
     }
 
     fn shadow_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {

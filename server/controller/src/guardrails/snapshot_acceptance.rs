@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::quarantine::{LossEvidence, ObjectCounts, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
+use super::ObjectCounts;
+use super::quarantine::{LossEvidence, Quarantine, SuspectedLoss, detect_loss, detect_missing_pods};
 use super::unannounced_deletions;
 use crate::cluster::{ClusterSnapshot, ClusterState, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
@@ -21,9 +22,9 @@ impl ClusterController {
     pub fn accept_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) -> Option<Observation> {
         match observation {
             Observation::Snapshot(snapshot) => self.accept_snapshot(snapshot, ctx),
-            other if self.guardrails.quarantine.is_some() => {
+            other if self.guardrails.is_quarantined() => {
                 let observed = self.observed_counts();
-                if let Some(quarantine) = &mut self.guardrails.quarantine {
+                if let Some(quarantine) = self.guardrails.quarantine_mut() {
                     quarantine.apply_observation(&ctx.settings.guardrails.quarantine, other, observed, ctx.now);
                 }
                 None
@@ -36,25 +37,25 @@ impl ClusterController {
     /// Object counts of the accepted state or, before the first snapshot, the restored counts.
     fn observed_counts(&self) -> ObjectCounts {
         let running = self.running_claims().count();
-        ObjectCounts::of_state(&self.state, running).max(self.guardrails.persisted_counts.restored())
+        ObjectCounts::of_state(&self.state, running).max(self.guardrails.restored_counts())
     }
 
     fn accept_snapshot(&mut self, snapshot: Box<ClusterSnapshot>, ctx: &mut Context<'_>) -> Option<Observation> {
         let rule = &ctx.settings.guardrails.quarantine;
         let shown = ObjectCounts::of_snapshot(&snapshot, self.count_shown_machines(&snapshot));
-        let known = self.guardrails.quarantine.take();
+        let known = self.guardrails.end_quarantine();
         let mut observed = self.observed_counts();
         if shown.claims == 0 && !self.recovery.launches().is_empty() {
             // Open launches or known instances prove that the cluster was not empty.
             observed.nodes = observed.nodes.max(1);
         }
         let Some(mut loss) = detect_loss(rule, observed, shown).or_else(|| detect_missing_pods(rule, &snapshot)) else {
-            self.guardrails.unannounced_deletions.drain();
-            self.guardrails.persisted_counts.discard_restored();
+            self.guardrails.drain_unannounced_deletions();
+            self.guardrails.discard_restored_counts();
             return Some(Observation::Snapshot(snapshot));
         };
-        loss.unverifiable = loss.pods
-            && (self.guardrails.persisted_counts.is_restored() || self.state.lost_all_pods_of_namespace(&snapshot));
+        loss.unverifiable =
+            loss.pods && (self.guardrails.has_restored_counts() || self.state.lost_all_pods_of_namespace(&snapshot));
         let reported = (Quarantine::state_of_snapshot(snapshot, ctx.now), shown);
         let resync_at = ctx.now + rule.confirm_after;
         let mut quarantine = self.new_quarantine(loss, LossEvidence::Snapshot, reported, resync_at, ctx);
@@ -62,8 +63,8 @@ impl ClusterController {
             quarantine = quarantine.continue_from(first, ctx.now);
             let ran = self.known_running_instances(&quarantine, ctx);
             if quarantine.can_accept(rule, &ran, ctx.now) {
-                self.guardrails.unannounced_deletions.drain();
-                self.guardrails.persisted_counts.discard_restored();
+                self.guardrails.drain_unannounced_deletions();
+                self.guardrails.discard_restored_counts();
                 return Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())));
             }
         }
@@ -77,11 +78,11 @@ impl ClusterController {
         let lost =
             self.state.unannounced_deletion(&key).filter(|_| rule.window > Millis::ZERO && self.state.is_synced());
         let Some(object) = lost.filter(|_| !self.is_leaving(&key)) else { return Some(Observation::Delete(key)) };
-        self.guardrails.unannounced_deletions.expire(rule.window, ctx.now);
+        self.guardrails.expire_unannounced_deletions(rule.window, ctx.now);
         let present = ObjectCounts::of_state(&self.state, 0);
-        let had = present.plus(self.guardrails.unannounced_deletions.counts());
+        let had = present.plus(self.guardrails.unannounced_counts());
         let has = present.minus(unannounced_deletions::one(&object));
-        self.guardrails.unannounced_deletions.record(object, ctx.now);
+        self.guardrails.record_unannounced_deletion(object, ctx.now);
         // An operator who deletes the last NodePool does not indicate a broken watch.
         let bare = |loss: &SuspectedLoss| !loss.machines && !loss.pods && had.pools < 2;
         let Some(loss) = detect_loss(rule, had, has).filter(|loss| !bare(loss)) else {
@@ -122,7 +123,7 @@ impl ClusterController {
     /// Rejects further observations; an earlier confirmation by the operator does not apply to
     /// them.
     fn enter_quarantine(&mut self, quarantine: Quarantine) {
-        self.guardrails.quarantine = Some(quarantine);
+        self.guardrails.begin_quarantine(quarantine);
         self.operator_confirmed_until = None;
         self.state.mark_unsynced();
     }
@@ -130,7 +131,7 @@ impl ClusterController {
     /// Restores objects that were deleted without announcement; the next snapshot shows what
     /// happened to them.
     pub fn restore_deleted_objects(&mut self, now: Timestamp) {
-        for object in self.guardrails.unannounced_deletions.drain() {
+        for object in self.guardrails.drain_unannounced_deletions() {
             if !self.state.contains(&object) {
                 self.state.apply(Observation::upsert(object), now);
             }
@@ -172,43 +173,40 @@ impl ClusterController {
 
     /// Passes a complete cloud listing to the quarantine as its second source.
     pub fn record_cloud_listing(&mut self, listing: &Listing) {
-        let Some(quarantine) = self.guardrails.quarantine.as_mut().filter(|_| listing.complete) else { return };
+        let Some(quarantine) = self.guardrails.quarantine_mut().filter(|_| listing.complete) else { return };
         let up = listing.instances.iter().filter(|instance| !instance.terminating && instance.cluster_uid == self.uid);
         quarantine.record_listing(listing.requested_at, up.map(|instance| instance.provider_id.clone()).collect());
     }
 
     /// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
     pub fn release_quarantine(&mut self) -> Option<Observation> {
-        let quarantine = self.guardrails.quarantine.take()?;
-        self.guardrails.persisted_counts.discard_restored();
+        let quarantine = self.guardrails.end_quarantine()?;
+        self.guardrails.discard_restored_counts();
         Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
     }
 
     /// Requests a snapshot to compare with the rejected one, when it is due.
     pub fn request_resync(&mut self, ctx: &mut Context<'_>) {
         let connected = self.connected;
-        let Some(quarantine) = self.guardrails.quarantine.as_mut().filter(|q| connected && q.resync_at <= ctx.now)
+        let Some(quarantine) = self.guardrails.quarantine_mut().filter(|q| connected && q.next_resync() <= ctx.now)
         else {
             return;
         };
         quarantine.schedule_resync(&ctx.settings.guardrails.quarantine, ctx.now);
-        let (cluster, reason) = (self.cluster.clone(), Text::from(quarantine.reason.to_string()));
+        let (cluster, reason) = (self.cluster.clone(), Text::from(quarantine.reason().to_string()));
         ctx.effects.push(Effect::Resync { cluster, reason });
     }
 
     /// When the next snapshot is requested.
     pub fn next_resync(&self) -> Option<Timestamp> {
-        self.guardrails.quarantine.as_ref().filter(|_| self.connected).map(|quarantine| quarantine.resync_at)
+        self.guardrails.quarantine().filter(|_| self.connected).map(Quarantine::next_resync)
     }
 
     /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
     /// API server listed pods that the agent does not report.
     pub fn pods_uncertain_until(&self, claim: &ClaimName, ctx: &Context<'_>) -> Option<Timestamp> {
         let node = self.state.node_of_claim(claim)?;
-        let lost = self
-            .guardrails
-            .unannounced_deletions
-            .last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
+        let lost = self.guardrails.last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
         // A later pod event proves that the watch of that Node's pods works.
         let unseen = |at: &Timestamp| self.state.last_pod_event(&node.name).is_none_or(|event| event <= *at);
         let occupied = self.claims.get(claim).and_then(|machine| machine.occupied_at()).filter(unseen);
@@ -234,7 +232,7 @@ impl ClusterController {
     pub fn persist_counts(&mut self, ctx: &mut Context<'_>) {
         if self.next_counts_write(ctx).is_some_and(|due| due <= ctx.now) {
             let counts = ObjectCounts::of_state(&self.state, 0);
-            self.guardrails.persisted_counts.record_write(counts, ctx.now);
+            self.guardrails.record_counts_write(counts, ctx.now);
             ctx.effects.push(Effect::PersistCounts { cluster: self.cluster.clone(), counts });
         }
     }
@@ -243,8 +241,7 @@ impl ClusterController {
     pub fn next_counts_write(&self, ctx: &Context<'_>) -> Option<Timestamp> {
         let counts = ObjectCounts::of_state(&self.state, 0);
         self.guardrails
-            .persisted_counts
-            .due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
+            .counts_write_due(&ctx.settings.guardrails.quarantine, counts, ctx.now)
             .filter(|_| self.is_ready())
     }
 }

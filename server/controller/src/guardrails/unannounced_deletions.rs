@@ -12,7 +12,7 @@
 
 use std::collections::VecDeque;
 
-use super::quarantine::ObjectCounts;
+use super::ObjectCounts;
 use crate::cluster::Object;
 use model::{Millis, NodeName, Timestamp};
 

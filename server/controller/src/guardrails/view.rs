@@ -3,7 +3,7 @@
 use std::fmt::Display;
 
 use super::removal::{HeldRemoval, HoldCause};
-use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
+use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Hold, Mode};
 use model::{ClaimName, ClusterName, Text, Timestamp};
 
 /// What the guardrails hold in a cluster, and why.
@@ -63,30 +63,27 @@ impl GuardrailsView {
         settings: &GuardrailSettings,
         cluster: &ClusterName,
     ) -> Self {
-        let reason = |held: &Option<super::Hold>| held.as_ref().map(|held| sentence(&held.reason));
-        let (joined, failed) = guardrails.circuit_breaker.cluster_outcomes(cluster);
-        let whole = guardrails.freezes.for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
+        let reason = |held: Option<&Hold>| held.map(|held| sentence(&held.reason));
+        let (joined, failed) = guardrails.launch_outcomes(cluster);
+        let (launched, removed) = guardrails.window_counts(cluster);
+        let whole = guardrails.freezes().for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
         Self {
             mode: settings.mode_of(cluster),
             quarantine: cluster_guardrails
-                .quarantine
-                .as_ref()
-                .map(|quarantine| (sentence(&quarantine.reason), quarantine.since)),
-            freezes: guardrails.freezes.for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
+                .quarantine()
+                .map(|quarantine| (sentence(quarantine.reason()), quarantine.since())),
+            freezes: guardrails.freezes().for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
             frozen: whole.map(|freeze| sentence(freeze)),
-            circuit_breaker: guardrails
-                .circuit_breaker
-                .engaged(&settings.circuit_breaker, cluster)
-                .map(|engaged| sentence(&engaged)),
-            held_launches: reason(&cluster_guardrails.held_launches),
-            held_removals: reason(&cluster_guardrails.held_removals),
-            pods_waiting: cluster_guardrails.launch_backoff.waiting(guardrails.now),
-            launched: guardrails.launches.cluster_count(cluster),
-            removed: guardrails.removals.cluster_count(cluster),
+            circuit_breaker: guardrails.engaged_breaker(settings, cluster).map(|engaged| sentence(&engaged)),
+            held_launches: reason(cluster_guardrails.launch_hold()),
+            held_removals: reason(cluster_guardrails.removal_hold()),
+            pods_waiting: cluster_guardrails.count_delayed_pods(guardrails.now()),
+            launched,
+            removed,
             joined,
             failed,
-            waiting_removals: cluster_guardrails.waiting_removals.all().map(|held| waiting(cluster, held)).collect(),
-            rejected_removals: cluster_guardrails.rejected_removals,
+            waiting_removals: cluster_guardrails.waiting_removals().map(|held| waiting(cluster, held)).collect(),
+            rejected_removals: cluster_guardrails.rejected_removals(),
             untrusted_listing: None,
         }
     }

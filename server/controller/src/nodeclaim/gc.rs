@@ -14,178 +14,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::instance_inspection::ListingSuspicion;
-use super::recovery::{Finding, LaunchState};
-use super::{ManagedClaim, StageKind};
-use crate::Effect;
+use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::guardrails::removal::{HoldCause, ListingLoss};
-use model::{ClaimName, Millis, ProviderId, Text, Timestamp};
-
-/// Instances of one cluster, as listed by the cloud.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listing {
-    /// When the listing was requested.
-    pub requested_at: Timestamp,
-    /// Whether all pages were read.
-    pub complete: bool,
-    /// Instances tagged with the cluster's name that have not ended.
-    pub instances: Vec<ListedInstance>,
-}
-
-/// An instance of a listing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListedInstance {
-    /// Provider id, as in `spec.providerID` of its Node.
-    pub provider_id: ProviderId,
-    /// Tag: UID of the cluster that it was launched for; empty without the tag.
-    pub cluster_uid: Text,
-    /// Tag: NodeClaim that it was launched for.
-    pub claim: ClaimName,
-    /// It is shutting down.
-    pub terminating: bool,
-}
-
-/// Anomalies found in earlier listings.
-#[derive(Debug, Default)]
-pub(crate) struct GarbageCollector {
-    /// Listings requested before this time predate the recovery and are ignored.
-    since: Timestamp,
-    /// Orphaned instances and since when, by provider id.
-    orphans: BTreeMap<ProviderId, Timestamp>,
-    /// Orphaned instances whose termination was requested.
-    terminating: BTreeSet<ProviderId>,
-    /// Machines whose NodeClaim the snapshot lacks, and since when, by NodeClaim.
-    unclaimed: BTreeMap<ClaimName, Timestamp>,
-    /// Machines that the listing lacks, and since when, by NodeClaim.
-    missing: BTreeMap<ClaimName, Timestamp>,
-    /// Foreign instances already reported.
-    reported: BTreeSet<ProviderId>,
-    /// Why listings are not trusted.
-    suspicion: Option<ListingSuspicion>,
-    /// An operator confirmed that the missing instances are gone.
-    confirmed: bool,
-    /// When each instance was last inspected, by provider id.
-    inspected_at: BTreeMap<ProviderId, Timestamp>,
-    /// Instances that have ended as the cloud stated, by provider id: a listing may lack them.
-    ended: BTreeSet<ProviderId>,
-    /// Instances whose tags name another cluster, by provider id, as far as inspected.
-    foreign: BTreeSet<ProviderId>,
-    /// The last inspection did not find an ended instance.
-    last_answer_inconclusive: bool,
-}
-
-impl GarbageCollector {
-    /// Discards all anomalies, after a recovery.
-    pub fn reset(&mut self, now: Timestamp) {
-        *self = Self { since: now, ..Self::default() };
-    }
-
-    /// Why listings are not trusted; `None` when they are, or an operator confirmed them.
-    pub fn suspicion(&self) -> Option<&ListingSuspicion> {
-        self.suspicion.as_ref().filter(|_| !self.confirmed)
-    }
-
-    /// Distrusts listings; returns whether the loss is new.
-    pub fn mark_suspicious(&mut self, loss: ListingLoss, now: Timestamp) -> bool {
-        let since = self.suspicion.as_ref().map_or(now, |doubt| doubt.since);
-        let doubt = ListingSuspicion { since, loss };
-        self.suspicion.replace(doubt.clone()) != Some(doubt)
-    }
-
-    /// Trusts listings again.
-    pub fn clear_suspicion(&mut self) {
-        (self.suspicion, self.confirmed) = (None, false);
-    }
-
-    /// Records that an operator confirmed the missing instances; valid while listings lack them.
-    pub fn confirm_missing(&mut self) {
-        self.confirmed = self.suspicion.is_some();
-    }
-
-    /// Whether an operator confirmed the missing instances.
-    pub fn is_confirmed(&self) -> bool {
-        self.confirmed
-    }
-
-    /// When the instance was last inspected.
-    pub fn last_inspected(&self, provider_id: &ProviderId) -> Option<Timestamp> {
-        self.inspected_at.get(provider_id).copied()
-    }
-
-    /// Records an inspection, and removes those older than `kept_for`.
-    pub fn record_inspection(&mut self, provider_id: ProviderId, kept_for: Millis, now: Timestamp) {
-        self.inspected_at.retain(|_, at| now.duration_since(*at) < kept_for);
-        self.inspected_at.insert(provider_id, now);
-    }
-
-    /// Records whether an inspection found an ended instance.
-    pub fn record_answer(&mut self, ended: bool) {
-        self.last_answer_inconclusive = !ended;
-    }
-
-    /// Whether the last inspection found an ended instance; `true` before the first.
-    pub fn inspections_find_ended(&self) -> bool {
-        !self.last_answer_inconclusive
-    }
-
-    /// Records an instance that has ended as the cloud stated.
-    pub fn record_ended(&mut self, provider_id: ProviderId) {
-        self.ended.insert(provider_id);
-    }
-
-    /// Whether the cloud stated that the instance has ended.
-    pub fn has_ended(&self, provider_id: &ProviderId) -> bool {
-        self.ended.contains(provider_id)
-    }
-
-    /// Records an instance whose tags name another cluster.
-    pub fn record_foreign(&mut self, provider_id: ProviderId) {
-        self.foreign.insert(provider_id);
-    }
-
-    /// Removes an instance whose tags name this cluster.
-    pub fn remove_foreign(&mut self, provider_id: &ProviderId) {
-        self.foreign.remove(provider_id);
-    }
-
-    /// Records that the instance of `claim` exists although a listing lacks it.
-    pub fn clear_missing(&mut self, claim: &ClaimName) {
-        self.missing.remove(claim);
-    }
-
-    /// Since when the snapshot lacks this NodeClaim of a machine; `None` while it does not.
-    pub fn unclaimed_since(&self, claim: &ClaimName) -> Option<Timestamp> {
-        self.unclaimed.get(claim).copied()
-    }
-
-    /// Records a machine whose NodeClaim the snapshot lacks.
-    pub fn record_unclaimed(&mut self, claim: ClaimName, since: Timestamp) {
-        self.unclaimed.insert(claim, since);
-    }
-
-    /// Replaces the machines whose NodeClaim the snapshot lacks by those of a later listing.
-    pub fn replace_unclaimed(&mut self, claims: BTreeMap<ClaimName, Timestamp>) {
-        self.unclaimed = claims;
-    }
-
-    /// Fingerprint of the anomalies in the view.
-    pub fn view_version(&self) -> (Option<ListingLoss>, (usize, usize)) {
-        (self.suspicion().map(|doubt| doubt.loss.clone()), self.counts())
-    }
-
-    /// Number of orphaned instances, and of foreign instances.
-    pub fn counts(&self) -> (usize, usize) {
-        (self.orphans.len(), self.foreign.len())
-    }
-}
+use crate::guardrails::removal::HoldCause;
+use crate::{Effect, Finding};
+use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 impl ClusterController {
     /// Evaluates a listing of the cluster's instances.
     pub fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
         let Some(after) = ctx.settings.gc_after else { return };
-        let held = self.guardrails.quarantine.is_some() || self.is_shadow(ctx);
-        if held || !listing.complete || !self.is_ready() || listing.requested_at < self.gc.since {
+        let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
+        if held || !listing.complete || !self.is_ready() || self.gc.predates_recovery(listing.requested_at) {
             return;
         }
         let trusted = self.check_listing(listing, after, ctx);
@@ -228,12 +68,11 @@ impl ClusterController {
             self.inspect_instances(ended.clone(), ctx);
         }
         let ended = ended.iter().filter(|(_, id)| trusted || self.gc.has_ended(id));
-        let known = &self.gc.missing;
-        let since = |claim: &ClaimName| known.get(claim).copied().unwrap_or(listing.requested_at);
+        let since = |claim: &ClaimName| self.gc.missing_since(claim).unwrap_or(listing.requested_at);
         let missing: BTreeMap<ClaimName, Timestamp> = ended.map(|(claim, _)| (claim.clone(), since(claim))).collect();
         let due = missing.iter().filter(|(_, since)| listing.requested_at.duration_since(**since) >= after);
         let due: BTreeSet<ClaimName> = due.map(|(claim, _)| claim.clone()).collect();
-        self.gc.missing = missing;
+        self.gc.replace_missing(missing);
         if !due.is_empty() {
             self.recovery.exclude_ended(due);
             self.resume_unfinished(ctx);
@@ -248,7 +87,7 @@ impl ClusterController {
             if instance.cluster_uid != self.uid {
                 self.report_foreign(instance, ctx);
             } else if !self.is_owned(instance) {
-                let since = self.gc.orphans.get(&instance.provider_id).copied().unwrap_or(listing.requested_at);
+                let since = self.gc.orphaned_since(&instance.provider_id).unwrap_or(listing.requested_at);
                 orphans.insert(instance.provider_id.clone(), since);
                 let due = listing.requested_at.duration_since(since) >= after;
                 if due && !self.snapshot_suspicious(1, 1, ctx) && !self.most_nodes_vanished(ctx) {
@@ -256,12 +95,11 @@ impl ClusterController {
                 }
             }
         }
-        self.gc.terminating.retain(|id| orphans.contains_key(id));
-        self.gc.orphans = orphans;
+        self.gc.replace_orphans(orphans);
     }
 
     fn collect_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &mut Context<'_>) {
-        let terminating = self.gc.terminating.contains(&instance.provider_id);
+        let terminating = self.gc.is_terminating(&instance.provider_id);
         let has_node = self.state.node_of_machine(&instance.provider_id).is_some();
         // While every Node is missing, an instance without a Node counts as in use.
         let in_use = has_node || self.may_have_hidden_node(ctx);
@@ -284,8 +122,8 @@ impl ClusterController {
 
     fn terminate_orphan(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let provider_id = instance.provider_id.clone();
-        if !self.gc.terminating.contains(&provider_id) && self.admit_orphan_removal(&instance.claim, ctx) {
-            self.gc.terminating.insert(provider_id.clone());
+        if !self.gc.is_terminating(&provider_id) && self.admit_orphan_removal(&instance.claim, ctx) {
+            self.gc.record_termination(provider_id.clone());
             let (cluster, cluster_uid, claim) = (self.cluster.clone(), self.uid.clone(), instance.claim.clone());
             ctx.effects.push(Effect::Terminate { cluster, cluster_uid, claim, provider_id });
         }
@@ -293,7 +131,7 @@ impl ClusterController {
 
     fn report_foreign(&mut self, instance: &ListedInstance, ctx: &mut Context<'_>) {
         let ListedInstance { provider_id, cluster_uid, .. } = instance.clone();
-        if self.gc.reported.insert(provider_id.clone()) {
+        if self.gc.record_report(provider_id.clone()) {
             self.report_finding(Finding::ForeignInstance { provider_id, cluster_uid }, ctx);
         }
     }
@@ -308,22 +146,22 @@ impl ClusterController {
         };
         let missing: BTreeMap<ClaimName, Timestamp> = (self.claims.iter().filter(lacks))
             .map(|machine| {
-                let since = self.gc.missing.get(machine.name()).copied().unwrap_or(listing.requested_at);
+                let since = self.gc.missing_since(machine.name()).unwrap_or(listing.requested_at);
                 (machine.name().clone(), since)
             })
             .collect();
         let due = missing.iter().filter(|(_, since)| !trusted || listing.requested_at.duration_since(**since) >= after);
         let due: Vec<(ClaimName, ProviderId)> =
             due.filter_map(|(claim, _)| Some((claim.clone(), self.claims.get(claim)?.provider_id().clone()))).collect();
-        self.guardrails.waiting_removals.retain(HoldCause::Missing, |claim| missing.contains_key(claim));
+        self.guardrails.retain_waiting_removals(HoldCause::Missing, |claim| missing.contains_key(claim));
         let claims = &self.claims;
-        self.gc.foreign.retain(|id| !listing.instances.iter().any(|instance| instance.provider_id == *id));
-        let foreign = &self.gc.foreign;
+        self.gc.remove_listed_foreign(listing);
+        let gc = &self.gc;
         let is_foreign = |claim: &ClaimName| {
-            claims.get(claim).is_some_and(|m| m.is_termination_refused() || foreign.contains(m.provider_id()))
+            claims.get(claim).is_some_and(|m| m.is_termination_refused() || gc.is_foreign(m.provider_id()))
         };
-        self.guardrails.waiting_removals.retain(HoldCause::Foreign, is_foreign);
-        self.gc.missing = missing;
+        self.guardrails.retain_waiting_removals(HoldCause::Foreign, is_foreign);
+        self.gc.replace_missing(missing);
         self.inspect_instances(due, ctx);
     }
 

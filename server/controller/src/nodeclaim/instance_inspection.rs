@@ -8,13 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use super::gc::Listing;
 use super::managed_claim::CloudRetry;
-use super::recovery::{Finding, LaunchState};
-use super::{ManagedClaim, StageKind};
+use super::{LaunchState, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::{Evidence, HoldCause, ListingLoss, RemovalRefusal, evaluate_removal};
-use crate::{Effect, Inspection};
+use crate::{Effect, Finding, Inspection};
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 /// Maximum inspections of one cluster per listing.
@@ -31,15 +29,6 @@ const INSPECTION_RETENTION: Millis = Millis::from_hours(1);
 const REFUSED_RETRY_DELAY: Millis = Millis::from_mins(5);
 /// Time until a call is retried for an instance that the cloud does not know but that has a Node.
 const UNKNOWN_RETRY_DELAY: Millis = Millis::from_mins(1);
-
-/// Why listings of the cloud are not trusted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ListingSuspicion {
-    /// When they became suspicious.
-    pub since: Timestamp,
-    /// What they lack.
-    pub loss: ListingLoss,
-}
 
 impl ClusterController {
     /// Compares a listing with the instances known to run; returns whether it is trusted.
@@ -131,7 +120,7 @@ impl ClusterController {
         match found {
             Inspection::Runs => {
                 self.gc.clear_missing(&claim);
-                self.guardrails.waiting_removals.release(HoldCause::Missing, &claim);
+                self.guardrails.release_removal(HoldCause::Missing, &claim);
             }
             Inspection::Foreign => self.hold_foreign(&claim, provider_id, ctx),
             Inspection::Ended => self.apply_evidence(&claim, Evidence::Ended, ctx),
@@ -178,7 +167,7 @@ impl ClusterController {
     fn hold_foreign(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
-        self.guardrails.waiting_removals.hold(HoldCause::Foreign, claim, refusal, ctx.now);
+        self.guardrails.hold_removal(HoldCause::Foreign, claim, refusal, ctx.now);
     }
 
     /// Schedules a retry of the cloud call for `claim`.

@@ -1,4 +1,5 @@
-//! From the NodeClaim to the initialized Node: each step is taken when an answer or an observation permits it.
+//! From the NodeClaim to the initialized Node: each step is taken when an answer or an observation
+//! permits it.
 //!
 //! Registration and initialization follow the observed state, never the instructions sent: a lost
 //! instruction is sent again, and one that is executed twice changes nothing (Karpenter: NodeClaim
@@ -74,7 +75,7 @@ impl ClusterController {
                 if machine.termination_reason().is_none() && elapsed >= ctx.settings.launch_timeout =>
             {
                 let minutes = ctx.settings.launch_timeout.as_mins();
-                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
+                ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
@@ -97,7 +98,7 @@ impl ClusterController {
                 self.nominator.schedule_nominations(ctx.now);
                 // A machine found in the cluster is no evidence about launches.
                 if self.claims.get(claim).is_some_and(|machine| machine.planned().is_some()) {
-                    ctx.guardrails.circuit_breaker.record_success(&self.cluster, ctx.now);
+                    ctx.guardrails.record_launch_success(&self.cluster, ctx.now);
                 }
                 self.advance_machine(claim, ctx);
             }
@@ -122,7 +123,7 @@ impl ClusterController {
                     return self.retry_later(claim, ctx);
                 }
                 let minutes = ctx.settings.registration_timeout.as_mins();
-                ctx.guardrails.circuit_breaker.record_failure(&self.cluster, ctx.now);
+                ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
                 let reason = TerminationReason::RegistrationTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
@@ -135,7 +136,7 @@ impl ClusterController {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
             self.claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
-            self.state.assignments.expire_claim_at(claim, ctx.now + NOMINATION_WINDOW);
+            self.state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
             let node = node.name.clone();
             self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
@@ -147,7 +148,7 @@ impl ClusterController {
     fn record_join_result(&mut self, claim: &ClaimName, joined: bool) {
         let planned = self.claims.get(claim).filter(|machine| machine.planned().is_some());
         if let Some(pool) = planned.and_then(|machine| self.state.pool(machine.pool())) {
-            self.status_reporter.health.record_outcome(pool, joined);
+            self.status_reporter.record_registration(pool, joined);
         }
     }
 
@@ -246,7 +247,7 @@ impl ClusterController {
         let again = (retryable && machine.begin_next_attempt(MAX_ATTEMPTS)).then(|| machine.launch_order(now));
         // Insufficient capacity of one offering is no evidence about others, so it is not counted.
         if !matches!(failure, LaunchFailure::InsufficientCapacity { .. }) {
-            ctx.guardrails.circuit_breaker.record_failure(&self.cluster, now);
+            ctx.guardrails.record_launch_failure(&self.cluster, now);
         }
         if let Some(decided) = again {
             return ctx.effects.extend(decided.map(|decided| Effect::Relaunch(Box::new(decided))));

@@ -8,9 +8,8 @@ use model::{
     CapacityType, ClaimName, InstanceTypeName, MicroUsd, Millis, NodeName, PoolName, ProviderId, Text, Timestamp, Zone,
 };
 
-use super::recovery::DecidedLaunch;
 use super::stage::{Stage, StageKind};
-use super::{DrainTerms, TerminationReason};
+use super::{DecidedLaunch, DrainTerms, TerminationReason};
 use crate::{DecisionId, InstructionId, PlannedMachine, order};
 
 /// A NodeClaim of this server with its instance. Data that has a meaning in some stages only is

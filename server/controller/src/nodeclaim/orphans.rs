@@ -15,9 +15,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::gc::{ListedInstance, Listing};
-use super::recovery::Finding;
-use super::{ManagedClaim, StageKind, TerminationReason};
+use super::{ListedInstance, Listing, ManagedClaim, StageKind, TerminationReason};
+use crate::Finding;
 use crate::cluster::{ClaimRecord, Key, Observation};
 use crate::cluster_controller::{ClusterController, Context};
 use model::labels::NODEPOOL;

@@ -20,13 +20,12 @@
 
 use std::collections::BTreeSet;
 
-use super::{DrainTerms, ManagedClaim, TerminationReason};
+use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
 use crate::cluster::ClaimRecord;
 use crate::cluster::assignments::Target;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{DecisionId, Effect, Instruction, PlannedMachine, order};
+use crate::{Effect, Finding, Instruction, PlannedMachine, order};
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};
-use verifier::RemovalViolation;
 
 /// How long a client token is reused after its first use. EC2 keeps tokens for at least a day;
 /// after half of that a repeated launch might launch a second instance, so the first one is
@@ -36,162 +35,6 @@ const TOKEN_LIFETIME: Millis = Millis::from_hours(12);
 /// Taint of a Node that is being drained.
 pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 
-/// A recorded launch that is not finished.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OpenLaunch {
-    /// Name of the NodeClaim.
-    pub claim: ClaimName,
-    /// The latest attempt, from 1.
-    pub attempt: u32,
-    /// Recorded state.
-    pub state: LaunchState,
-    /// The decided launch. `None` for a launch that succeeded, which is never repeated, and for an
-    /// unreadable record.
-    pub planned: Option<Box<DecidedLaunch>>,
-}
-
-/// Recorded state of a launch.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LaunchState {
-    /// The cloud may have been called; the outcome is unknown.
-    Open,
-    /// An instance was launched.
-    Launched {
-        /// Provider id of the instance.
-        provider_id: ProviderId,
-    },
-    /// The launch failed definitively.
-    Failed {
-        /// Error of the cloud.
-        why: Text,
-    },
-}
-
-/// A launch as decided.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DecidedLaunch {
-    /// The exact orders, with the launch of the latest attempt.
-    pub machine: PlannedMachine,
-    /// Id of the decision.
-    pub decision: DecisionId,
-    /// When it was decided.
-    pub at: Timestamp,
-}
-
-/// An anomaly that only an operator may resolve.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Finding {
-    /// A NodeClaim of this server has no instance and no launch record.
-    ClaimWithoutRow {
-        /// Name of the NodeClaim.
-        claim: ClaimName,
-    },
-    /// A launch record is unreadable.
-    UnreadableLaunch {
-        /// Name of the NodeClaim.
-        claim: ClaimName,
-    },
-    /// The snapshot lacks the NodeClaims of most launched instances.
-    ClaimsMissing {
-        /// Number of missing NodeClaims.
-        missing: usize,
-        /// Number of launched instances.
-        of: usize,
-    },
-    /// A listing of the cloud lacks most instances known to run.
-    ListingLacks {
-        /// Number of missing instances.
-        missing: usize,
-        /// Number of instances known to run.
-        of: usize,
-    },
-    /// A Node was to be drained as empty, and the API server lists pods on it.
-    NodeOccupied {
-        /// Name of the NodeClaim.
-        claim: ClaimName,
-        /// Error of the agent.
-        why: Text,
-    },
-    /// An instance has this cluster's name and another cluster's UID.
-    ForeignInstance {
-        /// Provider id of the instance.
-        provider_id: ProviderId,
-        /// UID in its tags.
-        cluster_uid: Text,
-    },
-    /// The verifier rejected a removal.
-    RemovalRejected {
-        /// The first rule that the removal breaks.
-        violation: RemovalViolation,
-    },
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::ClaimWithoutRow { claim } => {
-                write!(f, "NodeClaim {claim} has neither an instance nor a launch record: it is not changed")
-            }
-            Self::UnreadableLaunch { claim } => {
-                write!(f, "the launch record of NodeClaim {claim} is unreadable: it is not changed")
-            }
-            Self::ClaimsMissing { missing, of } => write!(
-                f,
-                "the agent's snapshot lacks the NodeClaims of {missing} of {of} launched instances: no instance is \
-                 terminated until it contains them, or an operator releases the cluster's quarantine"
-            ),
-            Self::ListingLacks { missing, of } => write!(
-                f,
-                "the cloud's listing lacks {missing} of {of} instances known to run: it is ignored. Check whether \
-                 tags were removed, and whether the credentials belong to the right account and region; if the \
-                 instances are gone, run `fleetwright removals confirm`"
-            ),
-            Self::NodeOccupied { claim, why } => write!(
-                f,
-                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It is kept. If \
-                 this repeats, the agent's watch lacks pods: restart the agent"
-            ),
-            Self::ForeignInstance { provider_id, cluster_uid } => write!(
-                f,
-                "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
-                 changed"
-            ),
-            Self::RemovalRejected { violation } => write!(
-                f,
-                "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \
-                 the cluster"
-            ),
-        }
-    }
-}
-
-/// Pending recovery, until the first accepted snapshot.
-#[derive(Debug, Default)]
-pub(crate) struct Recovery {
-    /// Whether a lease was acquired since the last snapshot.
-    pending: bool,
-    launches: Vec<OpenLaunch>,
-    /// NodeClaims that are missing and whose instances have ended.
-    ended: BTreeSet<ClaimName>,
-}
-
-impl Recovery {
-    /// Whether recovery waits for a snapshot.
-    pub fn is_pending(&self) -> bool {
-        self.pending
-    }
-
-    /// Launches to recover.
-    pub fn launches(&self) -> &[OpenLaunch] {
-        &self.launches
-    }
-
-    /// Excludes NodeClaims whose instances have ended from the check for missing NodeClaims.
-    pub fn exclude_ended(&mut self, claims: BTreeSet<ClaimName>) {
-        self.ended = claims;
-    }
-}
-
 impl ClusterController {
     /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
     /// unfinished launches.
@@ -200,20 +43,20 @@ impl ClusterController {
             self.uid = uid;
         }
         (self.operator_confirmed_until, self.last_absence_finding) = (None, None);
-        self.recovery = Recovery { pending: true, launches, ended: BTreeSet::new() };
+        self.recovery = PendingRecovery::of(launches);
     }
 
     /// Resumes unfinished launches and drains, once a snapshot was accepted.
     pub fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
         // In shadow mode nothing is executed. Leaving shadow mode takes a restart, which recovers
         // again.
-        if !self.recovery.pending || self.is_shadow(ctx) {
+        if !self.recovery.is_pending() || self.is_shadow(ctx) {
             return;
         }
         if let Some(finding) = self.claims_missing(ctx) {
             return self.report_missing_claims(finding, ctx);
         }
-        let Recovery { launches, .. } = std::mem::take(&mut self.recovery);
+        let launches = self.recovery.complete();
         self.gc.reset(ctx.now);
         let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
@@ -227,7 +70,7 @@ impl ClusterController {
     /// one that lacks most machines, or any object, neither proves that instances are orphaned nor
     /// that launches were not begun.
     fn claims_missing(&self, ctx: &Context<'_>) -> Option<Finding> {
-        let left = || self.recovery.launches.iter().filter(|launch| !self.recovery.ended.contains(&launch.claim));
+        let left = || self.recovery.launches().iter().filter(|launch| !self.recovery.is_excluded(launch));
         let lacks =
             |launch: &&OpenLaunch| !self.state.is_claim_observed(&launch.claim) && !self.claims.contains(&launch.claim);
         let launched = |launch: &&OpenLaunch| matches!(launch.state, LaunchState::Launched { .. });
@@ -362,7 +205,7 @@ impl ClusterController {
         let waiting: Vec<PodKey> = pods.iter().filter(waits).cloned().collect();
         let wanted = pods.is_empty() || !waiting.is_empty();
         for key in waiting {
-            self.state.assignments.assign(key, Target::Claim(claim.clone()), None);
+            self.state.assign_pod(key, Target::Claim(claim.clone()), None);
         }
         wanted
     }
@@ -375,8 +218,8 @@ impl ClusterController {
         };
         let going: Vec<ClaimName> = self.claims.iter().map(ManagedClaim::name).filter(drained).cloned().collect();
         for claim in going {
-            if !ctx.guardrails.removals.contains(&self.cluster, &claim) {
-                ctx.guardrails.removals.restore(&self.cluster, &claim, MicroUsd(0), ctx.now);
+            if !ctx.guardrails.contains_removal(&self.cluster, &claim) {
+                ctx.guardrails.restore_removal(&self.cluster, &claim, MicroUsd(0), ctx.now);
             }
             let deadline = self.state.node_of_claim(&claim).and_then(|node| node.drain_deadline);
             let terms = DrainTerms { deadline, ..DrainTerms::default() };
@@ -402,7 +245,7 @@ impl ClusterController {
 
     /// Closes the launch record of `claim`, and removes it from the launches to recover.
     pub fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        self.recovery.launches.retain(|launch| launch.claim != *claim);
+        self.recovery.remove_launch(claim);
         ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }
 }

@@ -1,10 +1,9 @@
 //! Termination, whatever the cause, by the same steps: drain the Node, terminate the instance,
 //! delete Node and NodeClaim.
 
-use super::recovery::Finding;
 use super::{DrainTerms, StageKind, TerminationReason};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Effect, Instruction};
+use crate::{Effect, Finding, Instruction};
 use model::{ClaimName, Text};
 
 impl ClusterController {
@@ -79,8 +78,8 @@ impl ClusterController {
             return;
         }
         self.state.unmark_for_deletion(claim);
-        self.status_reporter.disruption_reasons.remove(claim);
-        ctx.guardrails.removals.remove(&self.cluster, claim);
+        self.status_reporter.clear_disruption(claim);
+        ctx.guardrails.cancel_removal(&self.cluster, claim);
         self.provisioner.plan_with_kept_node(ctx.now);
         self.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, ctx);
     }
@@ -93,7 +92,8 @@ impl ClusterController {
         }
     }
 
-    /// Terminates the instance of `claim`. `reason` is needed for a machine that is not terminating.
+    /// Terminates the instance of `claim`. `reason` is needed for a machine that is not
+    /// terminating.
     pub fn terminate_instance(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
         let Some(machine) = self.claims.get_mut(claim) else { return };
         if !machine.begin_instance_termination(reason, ctx.now) {

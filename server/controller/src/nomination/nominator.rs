@@ -1,8 +1,8 @@
 //! The nominator: when Nodes are registered, and which pods are nominated for them.
 
-use super::NominationView;
 use super::registration_gate::RegistrationGate;
 use super::retries::NominationRetries;
+use super::view::{NominationView, needs_node};
 use crate::cluster::{ClusterState, NodeRecord, Object, PodRecord};
 use crate::nodeclaim::NodeClaims;
 use crate::{Instruction, PodNomination};
@@ -29,8 +29,8 @@ impl Nominator {
 
     /// Called after a pod has changed: schedules a retry if it has lost its nomination.
     pub fn schedule_lost_nomination(&mut self, key: &PodKey, state: &ClusterState, now: Timestamp) {
-        let unnominated = |pod: &PodRecord| super::needs_node(pod) && pod.own_nomination.is_none();
-        if state.assignments.get(key).is_some() && state.pod(key).is_some_and(unnominated) {
+        let unnominated = |pod: &PodRecord| needs_node(pod) && pod.own_nomination.is_none();
+        if state.assignments().get(key).is_some() && state.pod(key).is_some_and(unnominated) {
             self.retries.schedule(now);
         }
     }
@@ -65,7 +65,8 @@ impl Nominator {
     /// Nominates every assigned pod that should have a nomination and has none, node by node, if
     /// that is due.
     pub fn retry_nominations(&mut self, view: &NominationView<'_>) -> Vec<Instruction> {
-        self.retries.nominate_due(&self.registration_gate, view)
+        let gate = &self.registration_gate;
+        self.retries.nominate_due(|claim| gate.is_nominating(claim), view)
     }
 
     /// When it has to be advanced without an event. Nominations are repeated only while the cluster
@@ -100,7 +101,7 @@ mod tests {
         let mut young = NodeRecord { ready: false, created: Some(at(0)), ..node("m0") };
         young.labels.retain(|key, _| !key.starts_with("karpenter.sh/"));
         observe(&mut state, 0, [Object::Node(young), Object::Pod(pod("a", 500))]);
-        state.assignments.assign(key("a"), Target::Claim(text("m0")), None);
+        state.assign_pod(key("a"), Target::Claim(text("m0")), None);
         let mut claims = NodeClaims::default();
         claims.insert(ManagedClaim::from_claim(&claim("m0"), None, at(0)));
         (state, claims)

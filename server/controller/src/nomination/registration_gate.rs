@@ -24,8 +24,8 @@
 
 use std::collections::BTreeMap;
 
-use super::NominationView;
 use super::retries::NominationRetries;
+use super::view::NominationView;
 use crate::DecisionId;
 use crate::cluster::planning::{UNREGISTERED, is_ephemeral};
 use crate::cluster::{NodeRecord, Target};
@@ -266,7 +266,7 @@ impl<'v> NominationView<'v> {
     }
 
     fn has_assigned_pods(&self, claim: &ClaimName) -> bool {
-        self.state.assignments.has_pods(&Target::Claim(claim.clone()))
+        self.state.assignments().has_pods(&Target::Claim(claim.clone()))
     }
 
     fn nominable_share(&self, claim: &ClaimName) -> NominableShare {

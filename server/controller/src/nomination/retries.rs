@@ -8,13 +8,12 @@
 
 use std::collections::BTreeMap;
 
-use super::registration_gate::RegistrationGate;
-use super::{NominationView, needs_node, nomination, spread_refuses_nomination};
+use super::view::{NominationView, needs_node, nomination, spread_refuses_nomination};
 use crate::Instruction;
 use crate::cluster::planning::UNREGISTERED;
 use crate::cluster::{ClusterState, NodeRecord, PodRecord, Target};
 use model::taints::first_untolerated;
-use model::{Millis, NodeName, PodKey, Resources, Taint, Timestamp};
+use model::{ClaimName, Millis, NodeName, PodKey, Resources, Taint, Timestamp};
 
 /// Nominations lost at about the same time are repeated together, this long after the first: well
 /// within the second that kube-scheduler waits at least before it tries a pod again.
@@ -97,7 +96,7 @@ impl NominationRetries {
     /// Called before an observation of a pod is applied: if it is assigned, it may be bound, or
     /// have got or lost a nomination.
     pub fn observe_pod(&mut self, pod: &PodRecord, state: &ClusterState, now: Timestamp) {
-        if state.assignments.get(&pod.key).is_none() {
+        if state.assignments().get(&pod.key).is_none() {
             return;
         }
         if pod.node.is_some() {
@@ -108,16 +107,20 @@ impl NominationRetries {
     }
 
     /// Nominates every assigned pod that should have a nomination and has none, node by node, if
-    /// that is due.
-    pub fn nominate_due(&mut self, gate: &RegistrationGate, view: &NominationView<'_>) -> Vec<Instruction> {
+    /// that is due. `is_nominating` is whether the registration of a NodeClaim's Node is next.
+    pub fn nominate_due(
+        &mut self,
+        is_nominating: impl Fn(&ClaimName) -> bool,
+        view: &NominationView<'_>,
+    ) -> Vec<Instruction> {
         let mut orders = Vec::new();
         if self.next.is_none_or(|next| next > view.now) {
             return orders;
         }
         self.next = None;
-        let assignments = &view.state.assignments;
+        let assignments = view.state.assignments();
         self.retries.retain(|pod, retry| assignments.get(pod).is_some_and(|to| to.target == retry.target));
-        for (node, pods) in view.pods_assigned_to_open_nodes(gate) {
+        for (node, pods) in view.pods_assigned_to_open_nodes(is_nominating) {
             let mut nominations = Vec::new();
             for pod in view.unnominated_pods(&node, &pods) {
                 if let Some(assignment) = assignments.get(&pod.key).filter(|_| self.allows(&pod.key, view.now)) {
@@ -135,15 +138,18 @@ impl NominationRetries {
 
 impl<'v> NominationView<'v> {
     /// Pending pods assigned to Nodes that accept them, by Node.
-    fn pods_assigned_to_open_nodes(&self, gate: &RegistrationGate) -> BTreeMap<NodeName, Vec<&'v PodRecord>> {
+    fn pods_assigned_to_open_nodes(
+        &self,
+        is_nominating: impl Fn(&ClaimName) -> bool,
+    ) -> BTreeMap<NodeName, Vec<&'v PodRecord>> {
         let mut by_node: BTreeMap<NodeName, Vec<&'v PodRecord>> = BTreeMap::new();
-        for (key, assignment) in self.state.assignments.iter() {
+        for (key, assignment) in self.state.assignments().iter() {
             let node = match &assignment.target {
                 Target::Claim(claim) => self.state.node_of_claim(claim),
                 Target::Node(node) => self.state.node(node),
             };
             let pod = self.state.pod(key).filter(|pod| needs_node(pod));
-            if let Some((node, pod)) = node.zip(pod).filter(|(node, pod)| self.is_open(node, pod, gate)) {
+            if let Some((node, pod)) = node.zip(pod).filter(|(node, pod)| self.is_open(node, pod, &is_nominating)) {
                 by_node.entry(node.name.clone()).or_default().push(pod);
             }
         }
@@ -151,8 +157,8 @@ impl<'v> NominationView<'v> {
     }
 
     /// Whether `pod` could be bound to `node` now, or after the registration that is next.
-    fn is_open(&self, node: &NodeRecord, pod: &PodRecord, gate: &RegistrationGate) -> bool {
-        let next = self.state.claim_of_node(node).is_some_and(|claim| gate.is_nominating(&claim.name));
+    fn is_open(&self, node: &NodeRecord, pod: &PodRecord, is_nominating: impl Fn(&ClaimName) -> bool) -> bool {
+        let next = self.state.claim_of_node(node).is_some_and(|claim| is_nominating(&claim.name));
         let bars = |taint: &&Taint| !(next && taint.key.as_ref() == UNREGISTERED);
         let taints: Vec<Taint> = node.taints.iter().filter(bars).cloned().collect();
         node.ready

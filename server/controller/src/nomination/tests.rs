@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::testing::SynchronousController;
-use super::super::{Effect, Event, Instruction, InstructionId, LaunchOrder, Launched, PlanOutcome, Settings};
+use super::super::{Effect, Event, Instruction, InstructionId, Launched, PlanOutcome, Settings};
 use crate::cluster::testing::{node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use model::input::PlanningInput;
@@ -17,8 +17,8 @@ use model::labels::{HOSTNAME, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::pod::SpreadConstraint;
 use model::{
-    CapacityType, ClaimName, Effect as TaintEffect, LabelSelector, Labels, MicroUsd, Millis, NodeName, PodShape,
-    ProviderId, Resources, Taint, Text, Timestamp,
+    CapacityType, ClaimName, Effect as TaintEffect, LabelSelector, Labels, LaunchOrder, MicroUsd, Millis, NodeName,
+    PodShape, ProviderId, Resources, Taint, Text, Timestamp,
 };
 
 /// One machine for all pods whose names begin with the same letter.
@@ -416,10 +416,12 @@ fn nominations_under(change: impl Fn(&mut SpreadConstraint), pods: &str) -> Vec<
 
 #[test]
 fn pods_that_a_spread_constraint_would_reject_are_not_nominated() {
-    // Two pods of the group nominated to one node make its zone one larger than any other for each of them; a3 is free.
+    // Two pods of the group nominated to one node make its zone one larger than any other for each
+    // of them; a3 is free.
     assert_eq!(nominations_under(|_| {}, "a1 a2 a3"), ["a3"]);
     assert_eq!(nominations_under(|spread| spread.topology_key = text(HOSTNAME), "a1 a2"), [""]);
-    // One to a node is what a spread over nodes asks for. Over zones, the pod still depends on who is tried before it.
+    // One to a node is what a spread over nodes asks for. Over zones, the pod still depends on who
+    // is tried before it.
     assert_eq!(nominations_under(|spread| spread.topology_key = text(HOSTNAME), "a1"), ["a1"]);
     assert_eq!(nominations_under(|_| {}, "a1"), [""]);
     // A soft constraint rejects no pod, and a constraint that selects no pod counts none.
@@ -437,7 +439,8 @@ fn registered() -> Scenario {
 
 #[test]
 fn a_lost_nomination_is_repeated() {
-    // a1 is bound, a2 and a3 were tried too early; what is lost within 200 ms is given again at once.
+    // a1 is bound, a2 and a3 were tried too early; what is lost within 200 ms is given again at
+    // once.
     let actions = registered().run(
         "8100 bound a1
          8150 pending a2

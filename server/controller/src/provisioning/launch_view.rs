@@ -1,9 +1,9 @@
 //! What decides whether a planned machine may still be launched.
 
-use crate::LaunchOption;
 use crate::cluster::{ClusterState, PoolRecord};
 use crate::guardrails::Freezes;
 use crate::unavailable_offerings::UnavailableOfferings;
+use model::LaunchOption;
 use model::{CapacityType, ClusterName, PoolName, Text, Timestamp};
 
 /// Read access to the state, and to the guardrails and offerings that restrict launches.

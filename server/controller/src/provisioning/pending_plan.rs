@@ -29,19 +29,19 @@ pub const KEEP_NODES_FOR: Millis = Millis::from_mins(5);
 #[derive(Debug)]
 pub(super) struct PendingPlan {
     /// When it was requested.
-    pub since: Timestamp,
+    since: Timestamp,
     /// When the batch window of its pods was opened.
-    pub opened: Option<Timestamp>,
+    opened: Option<Timestamp>,
     /// When it was due.
-    pub due: Timestamp,
+    due: Timestamp,
     /// Version of the cluster state in the request.
-    pub version: u64,
+    version: u64,
     /// Pods that guardrails held back, and why.
-    pub held: Vec<UnplacedPod>,
+    held: Vec<UnplacedPod>,
     /// Number of pods in the request.
-    pub pods: usize,
+    pods: usize,
     /// NodeClaims whose drain waits for the plan.
-    pub drains: Vec<ClaimName>,
+    drains: Vec<ClaimName>,
     relied_on: PlanAssumptions,
 }
 
@@ -95,6 +95,36 @@ impl PendingPlan {
         Self { since: now, opened, due, version, held, pods, drains, relied_on }
     }
 
+    /// When it was requested.
+    pub fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// When the batch window of its pods was opened.
+    pub fn opened(&self) -> Option<Timestamp> {
+        self.opened
+    }
+
+    /// When it was due.
+    pub fn due(&self) -> Timestamp {
+        self.due
+    }
+
+    /// Version of the cluster state in the request.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Number of pods in the request.
+    pub fn pods(&self) -> usize {
+        self.pods
+    }
+
+    /// Pods that guardrails held back, and NodeClaims whose drain waits for the plan.
+    pub fn into_waiting(self) -> (Vec<UnplacedPod>, Vec<ClaimName>) {
+        (self.held, self.drains)
+    }
+
     /// Until when empty nodes are kept for it.
     pub fn keeps_nodes_until(&self) -> Timestamp {
         self.since + KEEP_NODES_FOR
@@ -119,7 +149,8 @@ impl PendingPlan {
         report.unschedulable.retain(|entry| keeps(&entry.pod));
         plan.placements.retain(|(pod, node)| keeps(pod) && is_node_still_usable(input, *node, view.state));
         let mut limits = RemainingLimits { used: used_of_pools(view.state), added: BTreeMap::new() };
-        // Nodes are checked in the order of the plan, which is the order in which they use up limits.
+        // Nodes are checked in the order of the plan, which is the order in which they use up
+        // limits.
         plan.nodes.retain_mut(|node| {
             node.pods.retain(keeps);
             !node.pods.is_empty() && self.relied_on.may_still_launch(input, node, &mut limits, view)

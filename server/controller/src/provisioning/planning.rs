@@ -4,10 +4,9 @@
 //! take seconds. It emits [`Effect::Plan`](crate::Effect::Plan) with the complete input; the caller
 //! runs [`PlanWorker::answer`] on any thread and returns the answer as
 //! [`Event::Planned`](crate::Event::Planned). Events are handled meanwhile. At most one plan is in
-//! progress for a cluster ([`pending_plan`](super::pending_plan)), and a plan takes a bounded number
-//! of pods ([`demand_cursor`](super::demand_cursor)).
+//! progress for a cluster ([`pending_plan`](super::pending_plan)), and a plan takes a bounded
+//! number of pods ([`demand_cursor`](super::demand_cursor)).
 
-use crate::Planner;
 use model::ClusterName;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
@@ -66,6 +65,13 @@ pub struct PlanAnswer {
     /// The plan, or the planner's error.
     pub outcome: PlanOutcome,
 }
+
+/// Computes plans, one after another. It may cache what it compiled for the next input, which
+/// changes the running time and never the result. An error rejects the whole plan with a reason.
+pub type Planner = Box<dyn FnMut(&PlanningInput) -> PlanOutcome + Send>;
+
+/// Makes a planner, one for each planning thread.
+pub type NewPlanner = fn() -> Planner;
 
 /// Answers plan requests one after another.
 pub struct PlanWorker {

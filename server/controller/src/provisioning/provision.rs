@@ -22,16 +22,17 @@ impl ClusterController {
     pub fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
         let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && self.is_ready());
         let Some(due) = due else { return };
-        self.guardrails.held_launches = None;
-        let has_backed_off_pods = !self.guardrails.launch_backoff.is_empty();
+        self.guardrails.replace_launch_hold(None);
+        let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
         let Some(mut draft) = draft else { return self.clear_shadow_plan() };
-        draft.held = self.exclude_backed_off_pods(&mut draft.input, ctx);
+        let held = self.exclude_backed_off_pods(draft.input_mut(), ctx);
+        draft.hold_pods(held);
         if draft.is_empty() {
             return self.clear_shadow_plan();
         }
-        self.exclude_frozen_pools(&mut draft.input, ctx);
-        for pool in &mut draft.input.pools {
+        self.exclude_frozen_pools(draft.input_mut(), ctx);
+        for pool in &mut draft.input_mut().pools {
             pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
         }
         ctx.planned = true;
@@ -93,16 +94,21 @@ impl ClusterController {
         id: DecisionId,
         ctx: &mut Context<'_>,
     ) -> Vec<PlannedMachine> {
-        // Machines are assumed before pods are assigned to them, and all before the decision is recorded.
+        // Machines are assumed before pods are assigned to them, and all before the decision is
+        // recorded.
         let machines: Vec<PlannedMachine> = planned_nodes(plan)
-            .map(|node| order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, id, ctx))
+            .map(|node| {
+                let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
+                let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
+                order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id)
+            })
             .collect();
         for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
             let pool = &input.pools[node.pool as usize];
             self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
             for pod in &node.pods {
                 let target = Target::Claim(planned.claim.name.clone());
-                self.state.assignments.assign(input.pods[*pod as usize].key(), target, None);
+                self.state.assign_pod(input.pods[*pod as usize].key(), target, None);
             }
             let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
             let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
@@ -127,8 +133,8 @@ impl ClusterController {
             let key = input.pods[*pod as usize].key();
             placed.push((key.clone(), node.name.clone()));
             match claim {
-                Some(claim) => self.state.assignments.assign(key, Target::Claim(claim), None),
-                None => self.state.assignments.assign(key, Target::Node(node.name.clone()), Some(soon)),
+                Some(claim) => self.state.assign_pod(key, Target::Claim(claim), None),
+                None => self.state.assign_pod(key, Target::Node(node.name.clone()), Some(soon)),
             }
         }
         placed
@@ -138,7 +144,7 @@ impl ClusterController {
     /// planned again.
     pub fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
         let awaited: BTreeSet<ClaimName> =
-            self.state.assignments.iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
+            self.state.assignments().iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.launches {
             let claim = &planned.claim.name;
             let Some(machine) = self.claims.get(claim) else {
@@ -153,7 +159,7 @@ impl ClusterController {
                 self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
                 self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);
             } else {
-                ctx.guardrails.launches.remove(&self.cluster, claim);
+                ctx.guardrails.cancel_launch(&self.cluster, claim);
                 self.claims.remove(claim);
                 self.state.forget_claim(claim);
                 self.close_launch(claim, ctx);
@@ -202,8 +208,8 @@ fn launch_view<'v>(
     LaunchView {
         cluster,
         state,
-        quarantined: guardrails.quarantine.is_some(),
-        freezes: &ctx.guardrails.freezes,
+        quarantined: guardrails.is_quarantined(),
+        freezes: ctx.guardrails.freezes(),
         offerings: ctx.offerings,
         now: ctx.now,
     }

@@ -38,9 +38,9 @@ pub(crate) struct Provisioner {
 /// The input of a due plan, from which guardrails may exclude pods and NodePools.
 #[derive(Debug)]
 pub(crate) struct PlanDraft {
-    pub input: PlanningInput,
+    input: PlanningInput,
     /// Pods that guardrails hold back, and why.
-    pub held: Vec<UnplacedPod>,
+    held: Vec<UnplacedPod>,
     due: Timestamp,
     opened: Option<Timestamp>,
     has_fixed_pools: bool,
@@ -64,6 +64,16 @@ pub(crate) struct ArrivedPlan {
 }
 
 impl PlanDraft {
+    /// The input, from which guardrails exclude pods and NodePools.
+    pub fn input_mut(&mut self) -> &mut PlanningInput {
+        &mut self.input
+    }
+
+    /// Records the pods that guardrails hold back, and why.
+    pub fn hold_pods(&mut self, held: Vec<UnplacedPod>) {
+        self.held = held;
+    }
+
     /// Whether a plan would change nothing.
     pub fn is_empty(&self) -> bool {
         self.input.pods.is_empty() && self.held.is_empty() && !self.has_fixed_pools
@@ -205,7 +215,7 @@ impl Provisioner {
             self.window.extend(view.now);
             return None;
         }
-        let retry_at = retry_time(pending.since, settings, view.now);
+        let retry_at = retry_time(pending.since(), settings, view.now);
         let (mut plan, mut report) = match outcome {
             Ok(planned) => planned,
             Err(error) => {
@@ -215,7 +225,7 @@ impl Provisioner {
             }
         };
         self.last_error = None;
-        let basis = DecisionInput { opened: pending.opened, input, plan: plan.clone(), report: report.clone() };
+        let basis = DecisionInput { opened: pending.opened(), input, plan: plan.clone(), report: report.clone() };
         if pending.drop_outdated_parts(&basis.input, (&mut plan, &mut report), view) {
             self.window.extend(view.now);
         }
@@ -224,8 +234,9 @@ impl Provisioner {
             self.schedule_retry(retry_at);
         }
         report.notes.extend(self.remaining_pods_note(basis.input.pods.len(), settings.plan_pods));
-        let unplaced = unplaced_pods(&basis.input, &report).chain(pending.held).collect();
-        let (drains, due, version) = (pending.drains, pending.due, pending.version);
+        let (due, version) = (pending.due(), pending.version());
+        let (held, drains) = pending.into_waiting();
+        let unplaced = unplaced_pods(&basis.input, &report).chain(held).collect();
         Some(ArrivedPlan { basis, plan, report, unplaced, drains, due, version })
     }
 
@@ -282,7 +293,7 @@ impl Provisioner {
     /// View of the plan in progress.
     pub fn view(&self) -> Option<PlanningView> {
         let (_, plan) = self.pending_plan.as_ref()?;
-        Some(PlanningView { since: plan.since, pods: plan.pods, left: self.demand_cursor.remaining() })
+        Some(PlanningView { since: plan.since(), pods: plan.pods(), left: self.demand_cursor.remaining() })
     }
 
     /// Why the last plan, NodeClaim creation or launch failed, until a plan succeeds.

@@ -18,7 +18,7 @@ use model::taints::first_untolerated;
 use model::{InstanceType, NodePool, Operator, Requirement, Requirements, Text};
 use verifier::kernel::{attach_limit_of_type, conflicting_port, different_values, excess_volumes, names_architecture};
 
-use super::{Blocked, Launch};
+use super::blocked::{Blocked, Launch};
 
 /// The trial of one pod against one pool.
 pub(super) struct Trial<'t, 'i> {

@@ -8,7 +8,7 @@ use model::input::PlanningInput;
 use model::resources::NODES;
 use model::{InstanceType, NodePool, NotReady, Resources};
 
-use super::add_note;
+use super::placed_workloads::add_note;
 
 /// Adds one note per pool that cannot launch anything for any pod.
 pub(super) fn add_notes(input: &PlanningInput, notes: &mut BTreeSet<String>) {

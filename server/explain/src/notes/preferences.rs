@@ -3,14 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use crate::placed_pods::NodeRef;
 use crate::pod_requirements::{Alternative, alternatives};
-use crate::snapshot::{NodeRef, PlanSnapshot};
+use crate::snapshot::PlanSnapshot;
 use crate::topology::selects_pod;
 use model::input::{PlanningInput, PreferencePolicy};
 use model::taints::{first_untolerated, has_untolerated_soft_taint};
 use model::{Effect, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, Text, Toleration};
 
-use super::{Workloads, add_note, named};
+use super::placed_workloads::{Workloads, add_note, named};
 
 /// Whether some placed pod has a preference, or some node a `PreferNoSchedule` taint.
 pub(super) fn any_stated(input: &PlanningInput, workloads: &Workloads<'_>) -> bool {

@@ -3,15 +3,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::placed_pods::NodeRef;
 use crate::pod_requirements::{Alternative, alternatives};
-use crate::snapshot::NodeRef;
 use model::input::PlanningInput;
 use model::labels::{ARCH, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{NodePool, PodShape, Text, Zone};
 use verifier::kernel::names_architecture;
 
-use super::{Name, Workloads, add_note, label, named};
+use super::placed_workloads::{Name, Workloads, add_note, label, named};
 
 /// Adds the notes about workloads.
 pub(super) fn add_notes(input: &PlanningInput, plan: &Plan, workloads: &Workloads<'_>, notes: &mut BTreeSet<String>) {

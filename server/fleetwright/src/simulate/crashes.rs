@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use server::telemetry;
 use simulation::crashes::{self, CrashPoint, Plan, Report};

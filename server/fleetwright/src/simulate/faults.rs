@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use simulation::deterministic::guard::Guard;
 use simulation::deterministic::seeds::{self, Summary};

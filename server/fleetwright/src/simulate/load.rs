@@ -9,7 +9,7 @@ use anyhow::anyhow;
 use clap::Args;
 use serde_json::{Value, json};
 
-use super::Form;
+use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use server::telemetry;
 use simulation::load::{

@@ -1,5 +1,6 @@
 //! Metadata of every object.
 
+use model::labels::canonical_key;
 use model::{Labels, Text, Timestamp};
 
 use crate::inventory::Object;
@@ -70,4 +71,17 @@ fn owner(metadata: &Cursor<'_>) -> Option<Owner> {
 /// The annotation `key` of the object at `at`.
 pub fn annotation<'v>(at: &Cursor<'v>, key: &'v str) -> Option<&'v str> {
     at.at("metadata").at("annotations").at(key).str()
+}
+
+/// Adds the canonical form of every key beside the form that was written. A value under a canonical
+/// key takes precedence.
+#[must_use]
+pub fn with_canonical_keys(mut labels: Labels) -> Labels {
+    let canonical = |(key, value): (&Text, &Text)| {
+        let canonical = canonical_key(key);
+        (canonical != key.as_ref() && !labels.contains_key(canonical)).then(|| (Text::from(canonical), value.clone()))
+    };
+    let missing: Vec<(Text, Text)> = labels.iter().filter_map(canonical).collect();
+    labels.extend(missing);
+    labels
 }

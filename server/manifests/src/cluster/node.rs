@@ -3,8 +3,7 @@
 use model::labels::HOSTNAME;
 use model::{ProviderId, Resources, Taint, Text};
 
-use super::metadata::Metadata;
-use super::with_canonical_keys;
+use super::metadata::{Metadata, with_canonical_keys};
 use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::tolerations;

@@ -6,11 +6,36 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::Detail;
+/// Maximum number of values (scalars, lists, maps) of all sources together. A value takes about 100
+/// bytes of memory.
+pub const MAX_VALUES: usize = 4_000_000;
+/// Maximum number of top-level fields of an object. Kinds have about ten; other text that parses as
+/// YAML may have any number.
+const MAX_TOP_FIELDS: usize = 100;
 
 /// Bookkeeping of API server and kubelet: most of a captured cluster, and irrelevant to planning.
 const UNREAD: [&str; 3] =
     ["managedFields", "kubectl.kubernetes.io/last-applied-configuration", "ephemeralContainerStatuses"];
+
+/// The remaining number of values; one budget for all sources of a run.
+#[derive(Debug)]
+pub struct ValueBudget(Cell<usize>);
+
+impl Default for ValueBudget {
+    fn default() -> Self {
+        Self(Cell::new(MAX_VALUES))
+    }
+}
+
+/// Which fields of an object are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// All fields except the bookkeeping of API server and kubelet.
+    Whole,
+    /// Of containers and volumes, only fields that planning reads: the others are most of a
+    /// captured cluster.
+    Planning,
+}
 
 /// Lists from whose items some fields are dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +101,8 @@ pub struct BoundedSeed<'b> {
 
 impl<'b> BoundedSeed<'b> {
     /// A whole document: a map or nothing.
-    pub fn root(left: &'b Cell<usize>, detail: Detail) -> Self {
-        Self { left, root: true, detail, list: None }
+    pub fn root(value_budget: &'b ValueBudget, detail: Detail) -> Self {
+        Self { left: &value_budget.0, root: true, detail, list: None }
     }
 
     fn inner(self) -> Self {
@@ -91,8 +116,7 @@ impl<'b> BoundedSeed<'b> {
                 Ok(())
             }
             None => Err(E::custom(format_args!(
-                "more than {} values; this is no dump of a cluster, or aliases multiply it",
-                super::MAX_VALUES
+                "more than {MAX_VALUES} values; this is no dump of a cluster, or aliases multiply it"
             ))),
         }
     }
@@ -187,10 +211,10 @@ impl<'de> Visitor<'de> for BoundedSeed<'_> {
                 entries.next_value::<IgnoredAny>()?;
                 continue;
             }
-            if self.root && fields.len() == super::MAX_TOP_FIELDS {
+            if self.root && fields.len() == MAX_TOP_FIELDS {
                 return Err(A::Error::custom(format_args!(
-                    "more than {} fields at the top; a Kubernetes object has apiVersion, kind, metadata and a few more",
-                    super::MAX_TOP_FIELDS
+                    "more than {MAX_TOP_FIELDS} fields at the top; a Kubernetes object has apiVersion, kind, metadata and a few \
+                     more"
                 )));
             }
             let list = List::of(&key, self.detail);

@@ -1,6 +1,6 @@
 //! Opt-in rules: annotations in `metadata.annotations` of a NodePool.
 
-use super::{Field, field, object};
+use super::table::{Field, field, object};
 
 /// `metadata.annotations` of a NodePool.
 pub(super) const FIELDS: &[Field] = &[

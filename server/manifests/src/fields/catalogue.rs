@@ -1,6 +1,6 @@
 //! The file of `--catalogue` and of `fleetwright catalogue export`.
 
-use super::{Field, Table, field, object};
+use super::table::{Field, Table, field, object};
 
 /// Fields of the catalogue file.
 pub(super) const TABLE: Table = Table {

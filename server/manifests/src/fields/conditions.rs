@@ -1,6 +1,6 @@
 //! Fields of an entry of `status.conditions`.
 
-use super::{Field, field};
+use super::table::{Field, field};
 
 /// The fields of one condition.
 pub(super) const FIELDS: &[Field] = &[

@@ -1,6 +1,6 @@
 //! Resolves a path typed by a user to a field.
 
-use super::{Field, Table};
+use super::table::{Field, Table};
 
 /// The kind or field that a path names.
 #[derive(Debug, Clone)]
@@ -168,7 +168,7 @@ mod tests {
         for table in TABLES {
             let mut seen = std::collections::BTreeSet::new();
             for field in table.iter() {
-                let parent = super::super::parent(field.path);
+                let parent = super::super::table::parent(field.path);
                 assert!(
                     parent.is_empty() || seen.contains(parent),
                     "{} {} comes before its parent",

@@ -1,6 +1,7 @@
 //! NodeClaim (`karpenter.sh/v1`).
 
-use super::{Field, Table, conditions, field, object};
+use super::conditions;
+use super::table::{Field, Table, field, object};
 
 /// Fields of a NodeClaim.
 pub(super) const TABLE: Table = Table {

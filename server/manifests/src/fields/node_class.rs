@@ -1,6 +1,7 @@
 //! EC2NodeClass (`karpenter.k8s.aws/v1`): images, network, identity, status.
 
-use super::{Field, Table, conditions, field, node_class_devices, node_class_status, object};
+use super::table::{Field, Table, field, object};
+use super::{conditions, node_class_devices, node_class_status};
 
 /// Fields of an EC2NodeClass.
 pub(super) const TABLE: Table = Table {

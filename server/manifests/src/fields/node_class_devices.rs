@@ -1,6 +1,6 @@
 //! EC2NodeClass (`karpenter.k8s.aws/v1`): kubelet, disks, network cards, CPU.
 
-use super::{Field, field, object};
+use super::table::{Field, field, object};
 
 const SIGNALS: &str = "memory.available, nodefs.available, nodefs.inodesFree, imagefs.available, imagefs.inodesFree, pid.available; a quantity or 0% to 100%";
 const RESERVED: &str = "cpu, memory, ephemeral-storage, pid; not negative";

@@ -1,6 +1,6 @@
 //! EC2NodeClass (`karpenter.k8s.aws/v1`): the resources that the selectors found in the account.
 
-use super::{Field, field, object};
+use super::table::{Field, field, object};
 
 /// Fields of `status`.
 pub(super) const FIELDS: &[Field] = &[

@@ -1,6 +1,7 @@
 //! NodeOverlay (`karpenter.sh/v1alpha1`).
 
-use super::{Field, Table, conditions, field, object};
+use super::conditions;
+use super::table::{Field, Table, field, object};
 
 /// Fields of a NodeOverlay.
 pub(super) const TABLE: Table = Table {

@@ -1,6 +1,7 @@
 //! NodePool (`karpenter.sh/v1`).
 
-use super::{Field, Table, annotations, conditions, field, object};
+use super::table::{Field, Table, field, object};
+use super::{annotations, conditions};
 
 /// Fields of a NodePool.
 pub(super) const TABLE: Table = Table {

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Field, FieldMatch};
+use super::lookup::FieldMatch;
+use super::table::Field;
 
 /// Maximum width of descriptions, in columns.
 const WIDTH: usize = 78;

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Text;
 
-use super::{Options, Purpose};
+use super::options::{Options, Purpose};
 use crate::InputError;
 
 /// Collects notes and errors.

@@ -7,14 +7,26 @@ use serde_json::Value;
 
 use super::context::Context;
 use super::kind::{self, ApiGeneration, Kind};
+use super::options::{Options, Purpose};
 use super::pool::{self, Pool};
 use super::record::{Record, Reporter};
 use super::reference::STAND_IN;
 use super::shape::{Fields, join, map_mut, text};
-use super::{Converted, Options, Purpose, claim, class, kubelet, metadata, provisioner, prune, workload};
+use super::{claim, class, kubelet, metadata, provisioner, prune, workload};
 use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::karpenter::{NodeClassManifest, NodePoolManifest};
 use crate::{Document, InputError};
+
+/// Result of a conversion.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Converted {
+    /// The objects, in input order; classes created for a pool directly follow it. Objects of other
+    /// API groups are included.
+    pub documents: Vec<Document>,
+    /// The changes: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then
+    /// one line for each behaviour that differs in v1 without a changed field.
+    pub notes: Vec<String>,
+}
 
 /// An object of the result, with the data that later steps need.
 #[derive(Debug)]

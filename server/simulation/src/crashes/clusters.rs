@@ -15,7 +15,7 @@ use fleetwright_proto::v1;
 use model::{ClaimName, ClusterName, ProviderId};
 use tokio::task::JoinSet;
 
-use super::Plan;
+use super::plan::Plan;
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 use store::clock;

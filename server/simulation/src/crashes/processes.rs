@@ -1,7 +1,7 @@
 //! Starts the processes: a cloud with slow calls, so that crash points are wide, and a server
 //! without guardrail limits.
 
-use super::Plan;
+use super::plan::Plan;
 use crate::processes::{CloudProcess, ServerProcess, without_bounds};
 
 /// Maximum delay of a call and of its answer, in milliseconds, as under a busy EC2.

@@ -19,8 +19,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::agent::SimulatedApi;
 use super::ledger::ClusterLedger;
+use super::plan::{Plan, REGION};
 use super::scenario::{self, Scenario};
-use super::{Plan, REGION};
 use store::clock;
 
 /// Limit for a process's exit after its standard input closed.

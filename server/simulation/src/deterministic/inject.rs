@@ -3,17 +3,15 @@
 use futures::future::FutureExt;
 use model::{ClaimName, Millis, Text, Timestamp};
 
-use super::Simulation;
 use super::environment::EnvironmentFault;
 use super::event_queue::{ProcessMessage, SimEvent};
 use super::fault::Fault;
+use super::{OPERATOR_INTERVAL_MS, Simulation};
 use store::Store;
 use store::guardrails::{FreezeOrder, FreezeScope};
 
 /// Time until keepalive declares a silent peer dead, in milliseconds, at both ends.
 const KEEPALIVE_MS: i64 = 15_000;
-/// Interval between two actions of the operator, in milliseconds.
-pub(super) const OPERATOR_INTERVAL_MS: i64 = 120_000;
 /// Delay from a store notification to its process, in milliseconds.
 const NOTIFY_MS: i64 = 100;
 

@@ -14,13 +14,14 @@
 //! ([`SimulatedCluster::mark_machine_gone`]), and its Node is removed later, as a cloud controller
 //! would do it.
 //!
-//! Reading order: [`settings`], `workload` (replicas), `scheduler`, `kubelet` (nodes that join,
+//! Reading order: [`settings`], `workload` and `replicas`, `scheduler`, `kubelet` (nodes that join,
 //! pods that start), `actions` (instructions), `eviction` (PodDisruptionBudgets), [`ledger`].
 
 mod actions;
 mod eviction;
 mod kubelet;
 pub mod ledger;
+mod replicas;
 mod scheduler;
 pub mod settings;
 mod workload;
@@ -37,6 +38,7 @@ use model::{ClaimName, Millis, NodeName, PodKey, ProviderId, Resources, Text, Ti
 pub(crate) use actions::Answer;
 pub(crate) use ledger::ClusterLedger;
 pub(crate) use settings::ClusterSettings;
+use workload::WorkloadState;
 pub(crate) use workload::{Workload, pod_spec};
 
 /// What a watch delivers, or the late answer to an instruction.
@@ -61,7 +63,7 @@ pub struct SimulatedCluster {
     claims: BTreeMap<ClaimName, ClaimRecord>,
     daemons: Vec<DaemonRecord>,
     namespaces: BTreeSet<Text>,
-    workloads: BTreeMap<Text, workload::WorkloadState>,
+    workloads: BTreeMap<Text, WorkloadState>,
     /// Manifests of pods, by `ReplicaSet/<name>` or `DaemonSet/<name>`.
     manifests: BTreeMap<Text, Text>,
     /// Pods on each node; derived from `pods`.
@@ -293,21 +295,6 @@ impl SimulatedCluster {
     pub(crate) fn has_node_for(&self, claim: &ClaimName) -> bool {
         let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
         provider.is_some_and(|provider| self.nodes.values().any(|node| node.provider_id == *provider))
-    }
-
-    /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
-    #[must_use]
-    pub(crate) fn is_draining(&self, claim: &ClaimName) -> bool {
-        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
-        provider.is_some_and(|provider| self.is_machine_draining(provider))
-    }
-
-    /// Whether the Node of an instance has the drain taint, by provider id and with or without a
-    /// NodeClaim.
-    #[must_use]
-    pub(crate) fn is_machine_draining(&self, provider_id: &ProviderId) -> bool {
-        let node = self.nodes.values().find(|node| node.provider_id == *provider_id);
-        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == actions::DISRUPTED))
     }
 
     /// Ground truth of this cluster.

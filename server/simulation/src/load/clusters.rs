@@ -20,7 +20,7 @@ use model::{
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::Plan;
+use super::plan::Plan;
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 use store::clock;

@@ -13,6 +13,9 @@ use tokio::net::TcpStream;
 /// Limit for reading metrics.
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
+/// Interval between polls of a server's metrics.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+
 /// A server's metrics.
 pub(super) struct Metrics(String);
 

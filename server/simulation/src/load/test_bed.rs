@@ -9,8 +9,8 @@ use anyhow::{Context, anyhow};
 use fleetwright_proto::simulation::v1;
 
 use super::balancer::Balancer;
-use super::metrics::{Database, Metrics};
-use super::{ExternalServer, POLL_INTERVAL, Plan};
+use super::metrics::{Database, Metrics, POLL_INTERVAL};
+use super::plan::{ExternalServer, Plan};
 use crate::processes::{CloudProcess, ServerProcess, without_bounds};
 use server::clouds::remote::{self, Client};
 use store_postgres::postgres_local::{self, LocalPostgres};

@@ -14,13 +14,21 @@ use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
-use super::Latency;
 use super::call_log::CallLog;
 use server::clouds::wire;
 use store::clock;
 
 /// Buffered launch updates per watcher; a slower watcher misses some.
 const UPDATES_BUFFERED: usize = 4096;
+
+/// Call delays, in milliseconds: minimum and maximum of a random value.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Latency {
+    /// From sending to execution.
+    pub arrival_ms: (i64, i64),
+    /// From execution to the response.
+    pub answer_ms: (i64, i64),
+}
 
 /// The service.
 #[derive(Debug)]

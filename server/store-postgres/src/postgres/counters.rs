@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{PostgresStore, database, milliseconds};
+use super::connection::PostgresStore;
+use super::conversion::{database, milliseconds};
 use store::StoreError;
 use store::counters::{BUCKET_MS, CounterRow, CounterValues, INSTANCE_COUNT_TTL, RemoteCounters};
 

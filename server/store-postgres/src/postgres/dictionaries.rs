@@ -16,9 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
-use sqlx::PgConnection;
+use sqlx::postgres::{PgConnection, PgPool};
 
-use super::{PostgresStore, database};
+use super::conversion::database;
 use store::StoreError;
 use store::compression::{self, MAX_WITH_DICTIONARY};
 use store::lease::Scope;
@@ -66,7 +66,7 @@ pub(super) struct StoredText {
 }
 
 /// A compressed text to be written, once its dictionary is
-/// [verified](PostgresStore::verify_dictionaries).
+/// [verified](Dictionaries::verify).
 #[derive(Debug)]
 pub(super) struct CompressedText {
     sample: Option<Arc<Dictionary>>,
@@ -129,6 +129,71 @@ fn is_good_match((sample, compressed): &BestMatch) -> bool {
 }
 
 impl Dictionaries {
+    /// Compresses `text` for a row of `scope`. A new dictionary is committed before the row that
+    /// uses it.
+    pub(super) async fn compress(
+        &self,
+        pool: &PgPool,
+        scope: &Scope,
+        kind: RowKind,
+        text: &[u8],
+    ) -> Result<CompressedText, StoreError> {
+        if text.len() > MAX_WITH_DICTIONARY {
+            return Ok(CompressedText::without_dictionary(text));
+        }
+        let key = (scope.clone(), kind);
+        let own = self.own(&key);
+        let young = own.iter().filter(|sample| sample.made.elapsed() < CREATION_LIMIT.1).count();
+        let mut found = best_match(text, own.into_iter());
+        if !found.as_ref().is_some_and(is_good_match) {
+            found = best_match(text, self.shared(kind).into_iter().chain(found.map(|(own, _)| own)));
+        }
+        match found {
+            Some(fit) if is_good_match(&fit) || fit.0.alone < MIN_DICTIONARY_BYTES || young >= CREATION_LIMIT.0 => {
+                touch(pool, &fit.0).await?;
+                self.mark_used(&key, &fit.0);
+                Ok(shorter_encoding(text, fit))
+            }
+            _ => {
+                let sample = Arc::new(insert(pool, text).await?);
+                self.share(kind, &sample);
+                self.mark_used(&key, &sample);
+                Ok(CompressedText::with_dictionary(&sample, text))
+            }
+        }
+    }
+
+    /// Verifies, in the transaction that writes them, that the texts can be read back. A database
+    /// that lost its last commits (asynchronous commit, a lagging standby) lacks dictionaries known
+    /// here, or reuses their numbers: those are forgotten, and the caller compresses again.
+    pub(super) async fn verify<'p>(
+        &self,
+        connection: &mut PgConnection,
+        compressed: impl Iterator<Item = &'p CompressedText>,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "verify the compression dictionaries";
+        let followed: BTreeMap<i64, Vec<u8>> = compressed
+            .filter_map(|one| one.sample.as_ref())
+            .map(|sample| (sample.number, sample.hash.to_vec()))
+            .collect();
+        if followed.is_empty() {
+            return Ok(());
+        }
+        let (numbers, hashes): (Vec<i64>, Vec<Vec<u8>>) = followed.into_iter().unzip();
+        let there = sqlx::query_scalar!(
+            "SELECT samples.number FROM unnest($1::bigint[], $2::bytea[]) AS followed (number, hash)
+             JOIN samples ON samples.number = followed.number AND sha256(samples.bytes) = followed.hash",
+            &numbers,
+            &hashes
+        );
+        let there: BTreeSet<i64> = there.fetch_all(connection).await.map_err(database(WHAT))?.into_iter().collect();
+        let lost: Vec<i64> = numbers.into_iter().filter(|number| !there.contains(number)).collect();
+        lost.iter().for_each(|number| self.forget(*number));
+        let Some(number) = lost.first() else { return Ok(()) };
+        let why = format!("dictionary {number} was committed and is missing: the database has lost commits");
+        Err(database(WHAT)(sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why))))
+    }
+
     fn lock(&self) -> MutexGuard<'_, KnownDictionaries> {
         // Every change is one step, so a poisoned lock holds valid data.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -169,89 +234,23 @@ impl Dictionaries {
     }
 }
 
-impl PostgresStore {
-    /// Compresses `text` for a row of `scope`. A new dictionary is committed before the row that
-    /// uses it.
-    pub(super) async fn compress(
-        &self,
-        scope: &Scope,
-        kind: RowKind,
-        text: &[u8],
-    ) -> Result<CompressedText, StoreError> {
-        if text.len() > MAX_WITH_DICTIONARY {
-            return Ok(CompressedText::without_dictionary(text));
-        }
-        let key = (scope.clone(), kind);
-        let own = self.dictionaries.own(&key);
-        let young = own.iter().filter(|sample| sample.made.elapsed() < CREATION_LIMIT.1).count();
-        let mut found = best_match(text, own.into_iter());
-        if !found.as_ref().is_some_and(is_good_match) {
-            found = best_match(text, self.dictionaries.shared(kind).into_iter().chain(found.map(|(own, _)| own)));
-        }
-        match found {
-            Some(fit) if is_good_match(&fit) || fit.0.alone < MIN_DICTIONARY_BYTES || young >= CREATION_LIMIT.0 => {
-                self.touch_dictionary(&fit.0).await?;
-                self.dictionaries.mark_used(&key, &fit.0);
-                Ok(shorter_encoding(text, fit))
-            }
-            _ => {
-                let sample = Arc::new(self.insert_dictionary(text).await?);
-                self.dictionaries.share(kind, &sample);
-                self.dictionaries.mark_used(&key, &sample);
-                Ok(CompressedText::with_dictionary(&sample, text))
-            }
-        }
-    }
+async fn insert(pool: &PgPool, text: &[u8]) -> Result<Dictionary, StoreError> {
+    let bytes = compression::compress(&[], text);
+    let made = sqlx::query_scalar!("INSERT INTO samples (bytes) VALUES ($1) RETURNING number", bytes);
+    let number = made.fetch_one(pool).await.map_err(database("write a compression dictionary"))?;
+    let (now, hash) = (Instant::now(), Sha256::digest(&bytes).into());
+    Ok(Dictionary { number, text: text.to_vec(), hash, alone: bytes.len(), made: now, touched: Mutex::new(now) })
+}
 
-    /// Verifies, in the transaction that writes them, that the texts can be read back. A database
-    /// that lost its last commits (asynchronous commit, a lagging standby) lacks dictionaries known
-    /// here, or reuses their numbers: those are forgotten, and the caller compresses again.
-    pub(super) async fn verify_dictionaries<'p>(
-        &self,
-        connection: &mut PgConnection,
-        compressed: impl Iterator<Item = &'p CompressedText>,
-    ) -> Result<(), StoreError> {
-        const WHAT: &str = "verify the compression dictionaries";
-        let followed: BTreeMap<i64, Vec<u8>> = compressed
-            .filter_map(|one| one.sample.as_ref())
-            .map(|sample| (sample.number, sample.hash.to_vec()))
-            .collect();
-        if followed.is_empty() {
-            return Ok(());
-        }
-        let (numbers, hashes): (Vec<i64>, Vec<Vec<u8>>) = followed.into_iter().unzip();
-        let there = sqlx::query_scalar!(
-            "SELECT samples.number FROM unnest($1::bigint[], $2::bytea[]) AS followed (number, hash)
-             JOIN samples ON samples.number = followed.number AND sha256(samples.bytes) = followed.hash",
-            &numbers,
-            &hashes
-        );
-        let there: BTreeSet<i64> = there.fetch_all(connection).await.map_err(database(WHAT))?.into_iter().collect();
-        let lost: Vec<i64> = numbers.into_iter().filter(|number| !there.contains(number)).collect();
-        lost.iter().for_each(|number| self.dictionaries.forget(*number));
-        let Some(number) = lost.first() else { return Ok(()) };
-        let why = format!("dictionary {number} was committed and is missing: the database has lost commits");
-        Err(database(WHAT)(sqlx::Error::Io(io::Error::new(io::ErrorKind::NotFound, why))))
+/// Updates the last use of a dictionary at intervals.
+async fn touch(pool: &PgPool, sample: &Dictionary) -> Result<(), StoreError> {
+    if sample.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < TOUCH_INTERVAL {
+        return Ok(());
     }
-
-    async fn insert_dictionary(&self, text: &[u8]) -> Result<Dictionary, StoreError> {
-        let bytes = compression::compress(&[], text);
-        let made = sqlx::query_scalar!("INSERT INTO samples (bytes) VALUES ($1) RETURNING number", bytes);
-        let number = made.fetch_one(&self.pool).await.map_err(database("write a compression dictionary"))?;
-        let (now, hash) = (Instant::now(), Sha256::digest(&bytes).into());
-        Ok(Dictionary { number, text: text.to_vec(), hash, alone: bytes.len(), made: now, touched: Mutex::new(now) })
-    }
-
-    /// Updates the last use of a dictionary at intervals.
-    async fn touch_dictionary(&self, sample: &Dictionary) -> Result<(), StoreError> {
-        if sample.touched.lock().unwrap_or_else(PoisonError::into_inner).elapsed() < TOUCH_INTERVAL {
-            return Ok(());
-        }
-        let touched = sqlx::query!("UPDATE samples SET used_at = now() WHERE number = $1", sample.number);
-        touched.execute(&self.pool).await.map_err(database("update a compression dictionary"))?;
-        *sample.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
-        Ok(())
-    }
+    let touched = sqlx::query!("UPDATE samples SET used_at = now() WHERE number = $1", sample.number);
+    touched.execute(pool).await.map_err(database("update a compression dictionary"))?;
+    *sample.touched.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    Ok(())
 }
 
 fn shorter_encoding(text: &[u8], fit: BestMatch) -> CompressedText {

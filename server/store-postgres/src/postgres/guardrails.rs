@@ -4,8 +4,9 @@ use std::hash::{BuildHasher, RandomState};
 
 use sqlx::PgConnection;
 
+use super::connection::{PostgresStore, commit};
+use super::conversion::database;
 use super::signals::{Signal, bump_signal};
-use super::{PostgresStore, commit, database};
 use store::StoreError;
 use store::clock;
 use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope, OfferingEntry};

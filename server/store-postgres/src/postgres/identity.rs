@@ -2,9 +2,10 @@
 
 use sqlx::PgConnection;
 
+use super::connection::{PostgresStore, commit};
+use super::conversion::{column, database};
 use super::guardrails::write_line;
 use super::signals::{Signal, bump_signal};
-use super::{PostgresStore, column, commit, database};
 use store::StoreError;
 use store::clock;
 use store::guardrails::AuditEntry;

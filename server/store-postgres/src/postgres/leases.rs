@@ -15,10 +15,13 @@ use std::time::Duration;
 
 use sqlx::PgConnection;
 
+use super::connection::{PostgresStore, commit};
+use super::conversion::{column, database};
 use super::signals::{Signal, bump_signal};
-use super::{PostgresStore, column, commit, database, identity, operations};
+use super::{identity, operations};
 use store::StoreError;
-use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope, next_epoch};
+use store::epoch::next_epoch;
+use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope};
 
 const RENEW: &str = "renew leases";
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{PostgresStore, commit, database};
+use super::connection::{PostgresStore, commit};
+use super::conversion::database;
 use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};

@@ -6,8 +6,10 @@ use prost::Message;
 use sqlx::PgConnection;
 
 use super::bodies::{self, DecisionBody};
+use super::connection::{PostgresStore, commit};
+use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
-use super::{PostgresStore, column, commit, database, operations};
+use super::operations;
 use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::{
@@ -58,9 +60,10 @@ impl PostgresStore {
         let orders = self.compress_orders(&lease.scope, &entry.intents).await?;
         let event = bodies::event_of(&entry.decision, &entry.chunks);
         let kind = if entry.decision.replay.is_some() { RowKind::Plan } else { RowKind::Text };
-        let body = self.compress(&lease.scope, kind, &DecisionBody::of(&entry.decision, event).encode_to_vec()).await?;
+        let text = DecisionBody::of(&entry.decision, event).encode_to_vec();
+        let body = self.dictionaries.compress(&self.pool, &lease.scope, kind, &text).await?;
         let mut transaction = self.begin_fenced(lease, RECORD).await?;
-        self.verify_dictionaries(&mut transaction, orders.iter().chain([&body])).await?;
+        self.dictionaries.verify(&mut transaction, orders.iter().chain([&body])).await?;
         operations::insert_intents(&mut transaction, &lease.scope, &entry.intents, orders, Some(&entry.decision))
             .await?;
         write_blobs(&mut transaction, &entry.blobs).await?;

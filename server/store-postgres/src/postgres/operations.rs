@@ -7,8 +7,9 @@ use sqlx::PgConnection;
 use tracing::error;
 
 use super::bodies::LaunchOrders;
+use super::connection::{PostgresStore, commit};
+use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
-use super::{PostgresStore, column, commit, database};
 use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::DecisionRow;
@@ -23,7 +24,7 @@ impl PostgresStore {
         let intents = std::slice::from_ref(intent);
         let orders = self.compress_orders(&lease.scope, intents).await?;
         let mut transaction = self.begin_fenced(lease, WRITE).await?;
-        self.verify_dictionaries(&mut transaction, orders.iter()).await?;
+        self.dictionaries.verify(&mut transaction, orders.iter()).await?;
         insert_intents(&mut transaction, &lease.scope, intents, orders, None).await?;
         commit(transaction, WRITE).await
     }
@@ -37,7 +38,7 @@ impl PostgresStore {
         let mut packed = Vec::with_capacity(intents.len());
         for intent in intents {
             let orders = LaunchOrders { request: intent.request.clone(), claim_order: intent.claim_order.clone() };
-            packed.push(self.compress(scope, RowKind::Launch, &orders.encode_to_vec()).await?);
+            packed.push(self.dictionaries.compress(&self.pool, scope, RowKind::Launch, &orders.encode_to_vec()).await?);
         }
         Ok(packed)
     }

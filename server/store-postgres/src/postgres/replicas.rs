@@ -1,6 +1,7 @@
 //! Heartbeats of replicas.
 
-use super::{PostgresStore, commit, database};
+use super::connection::{PostgresStore, commit};
+use super::conversion::database;
 use store::StoreError;
 use store::replicas::{REPLICA_TTL, ReplicaRow};
 

@@ -67,7 +67,7 @@ fn is_transient(error: &StoreError) -> bool {
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    use super::super::database;
+    use super::super::conversion::database;
     use super::*;
 
     fn connection_reset() -> StoreError {

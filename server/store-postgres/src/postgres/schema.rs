@@ -6,7 +6,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::PgPool;
 use sqlx::{Connection, Executor};
 
-use super::database;
+use super::conversion::database;
 use store::StoreError;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../../migrations");

@@ -7,7 +7,7 @@ use sqlx::postgres::{PgConnection, PgListener, PgPool};
 use tokio::sync::watch;
 use tracing::debug;
 
-use super::database;
+use super::conversion::database;
 use store::StoreError;
 use store::guardrails::Changes;
 

@@ -8,11 +8,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use sqlx::migrate::Migrator;
+use sqlx::postgres::PgPool;
+use tokio::sync::watch;
 
 use super::super::conformance::skipped;
 use super::super::postgres_local::{self, LocalPostgres};
+use super::connection::commit;
 use super::*;
 use proxy::{DisconnectAt, Proxy};
+use store::StoreError;
 use store::counters::CounterValues;
 use store::guardrails::FreezeScope;
 use store::log::DecisionRow;

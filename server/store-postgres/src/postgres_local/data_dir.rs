@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::{LocalPostgresError, io_error};
+use super::error::{LocalPostgresError, io_error};
 
 /// Marker file of a Fleetwright data directory.
 const MARKER: &str = "fleetwright-data";

@@ -5,7 +5,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::{LocalPostgresError, io_error};
+use super::error::{LocalPostgresError, io_error};
 
 /// Command for `program`, as a user that PostgreSQL accepts. With `kill_with_parent` it ends with
 /// the thread that started it.

@@ -3,21 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::super::counters::{BUCKET_MS, CounterRow, CounterValues, INSTANCE_COUNT_TTL, RemoteCounters};
-use super::{Tables, milliseconds};
-
-/// Row of a time bucket.
-#[derive(Debug)]
-pub(super) struct StoredRow {
-    at_ms: i64,
-    machines: i64,
-    seen: CounterValues,
-}
+use super::tables::{BucketRow, Tables, milliseconds};
 
 impl Tables {
     pub(super) fn put_counters(&mut self, process: &str, machines: i64, rows: &[CounterRow], now: i64) {
         for row in rows {
             let kept = self.counters.entry((process.to_owned(), row.bucket));
-            let kept = kept.or_insert_with(|| StoredRow { at_ms: now - row.ago_ms, machines, seen: row.seen });
+            let kept = kept.or_insert_with(|| BucketRow { at_ms: now - row.ago_ms, machines, seen: row.seen });
             (kept.machines, kept.seen) = (machines, row.seen);
         }
     }

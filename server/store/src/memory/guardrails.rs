@@ -2,14 +2,7 @@
 
 use super::super::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, OfferingEntry};
 use super::super::lease::Scope;
-use super::Tables;
-
-/// Row of a freeze.
-#[derive(Debug)]
-pub(super) struct FreezeRow {
-    freeze: Freeze,
-    thawed: bool,
-}
+use super::tables::{FreezeRow, Tables};
 
 impl Tables {
     /// Returns whether a row changed.

@@ -3,7 +3,7 @@
 use super::super::StoreError;
 use super::super::guardrails::AuditEntry;
 use super::super::lease::{Identity, Lease, ObservedExtent, Scope};
-use super::Tables;
+use super::tables::Tables;
 
 impl Tables {
     pub(super) fn put_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {

@@ -3,19 +3,9 @@
 use std::time::Duration;
 
 use super::super::StoreError;
-use super::super::lease::{Lease, LeaseOutcome, OpenOperations, Renewal, Scope, next_epoch};
-use super::{Tables, milliseconds};
-
-/// Row of a lease.
-#[derive(Debug)]
-pub(super) struct LeaseRow {
-    pub(super) owner: String,
-    pub(super) epoch: u64,
-    pub(super) expires_ms: i64,
-    /// Cluster UID bound to the name.
-    pub(super) uid: Option<String>,
-    wanted_by: Option<String>,
-}
+use super::super::epoch::next_epoch;
+use super::super::lease::{Lease, LeaseOutcome, OpenOperations, Renewal, Scope};
+use super::tables::{LeaseRow, Tables, milliseconds};
 
 impl Tables {
     pub(super) fn acquire(

@@ -5,15 +5,7 @@ use std::time::Duration;
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::listing::{ListedInstanceRow, StoredListing};
-use super::{Tables, milliseconds};
-
-/// Row of a listing.
-#[derive(Debug, Default)]
-pub(super) struct StoredRow {
-    number: u64,
-    asked_ms: i64,
-    machines: Vec<ListedInstanceRow>,
-}
+use super::tables::{ListingRow, Tables, milliseconds};
 
 impl Tables {
     pub(super) fn put_listing(
@@ -31,7 +23,7 @@ impl Tables {
         let mut machines: Vec<ListedInstanceRow> = machines.iter().filter(|machine| !own(machine)).cloned().collect();
         machines.sort();
         let number = self.listings.get(&lease.scope).map_or(1, |kept| kept.number + 1);
-        self.listings.insert(lease.scope.clone(), StoredRow { number, asked_ms: now - milliseconds(ago), machines });
+        self.listings.insert(lease.scope.clone(), ListingRow { number, asked_ms: now - milliseconds(ago), machines });
         Ok(true)
     }
 

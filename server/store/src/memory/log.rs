@@ -3,7 +3,7 @@
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
-use super::{Tables, milliseconds};
+use super::tables::{Tables, milliseconds};
 
 /// Decisions kept per scope: enough for the dashboard, bounded for a server that runs for months.
 const DECISIONS_KEPT: usize = 1000;

@@ -5,16 +5,7 @@ use std::collections::BTreeMap;
 use super::super::StoreError;
 use super::super::lease::{Lease, Scope};
 use super::super::operations::{AttemptOutcome, Intent, IntentState, OpenIntent, RecentAttempt};
-use super::Tables;
-
-/// Row of an attempt.
-#[derive(Debug)]
-pub(super) struct IntentRow {
-    intent: Intent,
-    state: IntentState,
-    begun_ms: i64,
-    closed_ms: Option<i64>,
-}
+use super::tables::{IntentRow, Tables};
 
 impl IntentRow {
     fn failed(&self) -> bool {

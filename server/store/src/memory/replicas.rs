@@ -1,19 +1,11 @@
 //! Heartbeats of replicas.
 
 use super::super::replicas::{REPLICA_TTL, ReplicaRow};
-use super::{Tables, milliseconds};
-
-/// Row of a replica.
-#[derive(Debug)]
-pub(super) struct StoredRow {
-    row: ReplicaRow,
-    began_ms: i64,
-    reported_ms: i64,
-}
+use super::tables::{HeartbeatRow, Tables, milliseconds};
 
 impl Tables {
     pub(super) fn register_replica(&mut self, row: &ReplicaRow, now: i64) -> Vec<ReplicaRow> {
-        let kept = StoredRow { row: row.clone(), began_ms: now, reported_ms: now };
+        let kept = HeartbeatRow { row: row.clone(), began_ms: now, reported_ms: now };
         let own = self.replicas.entry(row.instance.clone()).or_insert(kept);
         (own.row, own.reported_ms) = (row.clone(), now);
         let began = own.began_ms;

@@ -8,7 +8,6 @@ use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use super::KubeletTiming;
 use crate::kubernetes::machine::Machine;
 
 /// Field manager of the kubelets' writes.
@@ -17,6 +16,30 @@ const WRITER: &str = "fake-kubelet";
 const RETRY: Duration = Duration::from_millis(500);
 /// Duration of a node lease, in seconds (kubelet: nodeLeaseDurationSeconds).
 const LEASE_SECONDS: i32 = 40;
+
+/// Delays of machines and kubelets.
+#[derive(Debug, Clone, Copy)]
+pub struct KubeletTiming {
+    /// From launch to the registration of the Node; minimum and maximum.
+    pub boot: (Duration, Duration),
+    /// From the Node's appearance to Ready.
+    pub ready: Duration,
+    /// Between renewals of a node's lease (kubelet: 10 s).
+    pub heartbeat: Duration,
+    /// How long a Node outlives its machine before the cloud's controller deletes it.
+    pub forgotten: Duration,
+}
+
+impl Default for KubeletTiming {
+    fn default() -> Self {
+        Self {
+            boot: (Duration::from_millis(500), Duration::from_millis(2_500)),
+            ready: Duration::from_millis(500),
+            heartbeat: Duration::from_secs(10),
+            forgotten: Duration::from_secs(15),
+        }
+    }
+}
 
 /// Runs until aborted.
 pub(super) async fn run_kubelet(client: Client, machine: Machine, timing: KubeletTiming, address: String) {

@@ -10,7 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::{RunningKubelets, lock};
+use super::running::{RunningKubelets, lock};
 
 /// An annotation of tests: a pod that has it does not terminate until it is deleted by force.
 pub const STUCK: &str = "fleetwright.test/stuck";

@@ -13,8 +13,8 @@ use tokio::time::Instant;
 
 use super::eviction_order::NodePod;
 use crate::api::Api;
-use crate::cluster::Kubernetes;
 use crate::error::ApiError;
+use crate::object_cache::ObjectCache;
 use crate::resource::VOLUME_ATTACHMENT;
 
 /// Maximum age of a list. Detaching a volume takes some seconds.
@@ -35,6 +35,24 @@ struct Attachment {
 }
 
 impl Attachments {
+    /// PersistentVolumes that are attached to the node and that no remaining pod of the node uses.
+    /// Volumes without a PersistentVolume are ignored (Karpenter: volume detachment).
+    pub(super) async fn attached_volumes(
+        &self,
+        api: &Api,
+        cache: &ObjectCache,
+        node: &str,
+        pods: &[NodePod],
+    ) -> Result<Vec<String>, ApiError> {
+        let listed = self.list_cached(api).await?;
+        let volume = |pod: &NodePod, claim: &String| cache.volume_for_claim(&pod.namespace, claim);
+        let used = pods
+            .iter()
+            .filter(|pod| pod.exempt)
+            .flat_map(|pod| pod.claims.iter().filter_map(|claim| volume(pod, claim)));
+        Ok(remaining(&listed, node, &used.collect()))
+    }
+
     /// The attachments. Concurrent drains wait for one list.
     async fn list_cached(&self, api: &Api) -> Result<Arc<Vec<Attachment>>, ApiError> {
         let mut known = self.0.lock().await;
@@ -94,21 +112,6 @@ struct SpecJson {
 #[serde(default, rename_all = "camelCase")]
 struct SourceJson {
     persistent_volume_name: String,
-}
-
-/// PersistentVolumes that are attached to the node and that no remaining pod of the node uses.
-/// Volumes without a PersistentVolume are ignored (Karpenter: volume detachment).
-pub(super) async fn attached_volumes(
-    cluster: &Kubernetes,
-    node: &str,
-    pods: &[NodePod],
-) -> Result<Vec<String>, ApiError> {
-    let listed = cluster.attachments().list_cached(cluster.api()).await?;
-    let used = pods
-        .iter()
-        .filter(|pod| pod.exempt)
-        .flat_map(|pod| pod.claims.iter().filter_map(|claim| cluster.cache().volume_for_claim(&pod.namespace, claim)));
-    Ok(remaining(&listed, node, &used.collect()))
 }
 
 fn remaining(listed: &[Attachment], node: &str, used: &BTreeSet<String>) -> Vec<String> {

@@ -26,9 +26,9 @@ async fn drained((path, pod): (String, Value), only_if_empty: bool, begun: bool)
         merge(&mut node, json!({ "metadata": { "annotations": { drain::DRAIN_ANNOTATION: note } } }));
         api_server.put(NODE.one("", "n1"), node);
     }
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     let action = v1::DrainNode { only_if_empty, ..drain(1) };
-    let done = tokio::time::timeout(Duration::from_secs(60), executed(&cluster, Action::DrainNode(action))).await;
+    let done = tokio::time::timeout(Duration::from_secs(60), executed(&executor, Action::DrainNode(action))).await;
     (done.ok(), api_server.tainted(2) == [1], api_server.requests(&eviction))
 }
 

@@ -17,14 +17,14 @@ fn beside_karpenter() -> FakeApiServer {
 /// Creates a NodeClaim after three detections of Karpenter: the outcome, and whether it was
 /// created.
 async fn created(api_server: &FakeApiServer, karpenter_absent: bool) -> (Done, bool) {
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
-    let looking = autoscaler::watch_autoscalers(api_server.api(), cluster.shared_cache(), karpenter_absent);
+    let executor = executor(api_server, RemovalGuard::new(100, Duration::from_secs(600)));
+    let looking = autoscaler::watch_autoscalers(api_server.api(), Arc::clone(&executor.cache), karpenter_absent);
     let _looks_for_ever = tokio::time::timeout(Duration::from_secs(14), looking).await;
     let looks = format!("GET {}", DEPLOYMENT.all());
     assert_eq!(api_server.requests(&looks), 3, "at 0, 5 and 10 s");
     let record = v1::NodeClaimRecord { name: "c1".into(), ..v1::NodeClaimRecord::default() };
     let action = v1::CreateNodeClaim { node_claim: Some(record) };
-    let done = executed(&cluster, Action::CreateNodeClaim(action)).await;
+    let done = executed(&executor, Action::CreateNodeClaim(action)).await;
     let creations = format!("POST {}", NODE_CLAIM.all());
     (done, api_server.requests(&creations) > 0)
 }

@@ -8,8 +8,8 @@ async fn a_node_that_reuses_the_name_of_a_removed_instance_is_neither_drained_no
     api_server.machine(1, json!({}));
     // Instance i-1 is terminated, and its address and name belong to a node of a managed group.
     api_server.node(1, "aws:///z/i-99", json!({}), json!([]));
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
-    let done = executed(&cluster, Action::DrainNode(drain(1))).await;
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
+    let done = executed(&executor, Action::DrainNode(drain(1))).await;
     assert!(done.outcome == v1::Outcome::NotFound && done.detail.contains("i-99"), "{done:?}");
     let action = drain(1);
     let delete = v1::DeleteNodeClaim {
@@ -18,14 +18,14 @@ async fn a_node_that_reuses_the_name_of_a_removed_instance_is_neither_drained_no
         provider_id: action.provider_id.clone(),
         reason: String::new(),
     };
-    assert_eq!(executed(&cluster, Action::DeleteNodeClaim(delete)).await, Done::ok());
+    assert_eq!(executed(&executor, Action::DeleteNodeClaim(delete)).await, Done::ok());
     assert!(api_server.object(&NODE_CLAIM.one("", "c1")).is_none());
     let node = api_server.object(&NODE.one("", "n1")).unwrap();
     assert!(node.pointer("/spec/taints").is_none(), "{node}");
     // The claim is deleted, and the instruction is repeated without a provider id, as from an older
     // server.
     let older = v1::DrainNode { provider_id: String::new(), ..action };
-    assert_eq!(executed(&cluster, Action::DrainNode(older)).await.outcome, v1::Outcome::NotFound);
+    assert_eq!(executed(&executor, Action::DrainNode(older)).await.outcome, v1::Outcome::NotFound);
     assert_eq!((api_server.requests("DELETE /api/v1/nodes"), api_server.tainted(2)), (0, vec![]));
 }
 
@@ -34,9 +34,9 @@ async fn a_node_that_reuses_the_name_of_a_removed_instance_is_neither_drained_no
 async fn bars_the_namesake(action: v1::DrainNode, owners: Value) -> bool {
     let api_server = FakeApiServer::default();
     api_server.node(1, "aws:///z/i-99", json!({}), owners);
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     let _ends_or_not =
-        tokio::time::timeout(Duration::from_secs(60), executed(&cluster, Action::DrainNode(action))).await;
+        tokio::time::timeout(Duration::from_secs(60), executed(&executor, Action::DrainNode(action))).await;
     api_server.tainted(2) == [1]
 }
 
@@ -59,9 +59,9 @@ async fn a_node_that_takes_the_name_between_the_look_at_it_and_its_deletion_stay
         json!({ "metadata": { "uid": "un99", "ownerReferences": [] }, "spec": { "providerID": "aws:///z/i-99" } });
     merge(&mut another, other);
     *api_server.successor.lock().unwrap() = Some((path.clone(), another));
-    let cluster = Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600)));
+    let executor = executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600)));
     let action = v1::DeleteNodeClaim { node_claim: "c1".into(), node: "n1".into(), ..v1::DeleteNodeClaim::default() };
-    let _done_or_not = executed(&cluster, Action::DeleteNodeClaim(action)).await;
+    let _done_or_not = executed(&executor, Action::DeleteNodeClaim(action)).await;
     assert_eq!(api_server.object(&path).map(|node| node["metadata"]["uid"].clone()), Some(json!("un99")));
 }
 
@@ -91,18 +91,18 @@ fn plain_pod() -> ParsedObject {
 async fn evictions_after_the_name_went_to(later: &str, uid: &str) -> (usize, bool) {
     let api_server = FakeApiServer::default();
     api_server.machine(1, json!({}));
-    let cluster = Arc::new(Kubernetes::unwatched(api_server.api(), RemovalGuard::new(100, Duration::from_secs(600))));
-    cluster.cache().replace_objects(v1::ObjectKind::Node, vec![node_object("aws:///z/i-1")], &[]);
-    cluster.cache().replace_objects(v1::ObjectKind::Pod, vec![protected_pod("n1")], &[]);
-    let draining = Arc::clone(&cluster);
+    let executor = Arc::new(executor(&api_server, RemovalGuard::new(100, Duration::from_secs(600))));
+    executor.cache.replace_objects(v1::ObjectKind::Node, vec![node_object("aws:///z/i-1")], &[]);
+    executor.cache.replace_objects(v1::ObjectKind::Pod, vec![protected_pod("n1")], &[]);
+    let draining = Arc::clone(&executor);
     let drain = tokio::spawn(async move { executed(&draining, Action::DrainNode(drain(1))).await });
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert!(api_server.tainted(2) == [1] && !drain.is_finished());
     let mut node = api_server.object(&NODE.one("", "n1")).unwrap();
     merge(&mut node, json!({ "metadata": { "uid": uid }, "spec": { "providerID": later } }));
     api_server.put(NODE.one("", "n1"), node);
-    cluster.cache().replace_objects(v1::ObjectKind::Node, vec![node_object(later)], &[]);
-    cluster.cache().replace_objects(v1::ObjectKind::Pod, vec![plain_pod()], &[]);
+    executor.cache.replace_objects(v1::ObjectKind::Node, vec![node_object(later)], &[]);
+    executor.cache.replace_objects(v1::ObjectKind::Pod, vec![plain_pod()], &[]);
     tokio::time::sleep(Duration::from_secs(10)).await;
     let evictions = api_server.requests("POST /api/v1/namespaces/n/pods/fresh/eviction");
     let named = api_server.requests("POST /api/v1/namespaces/n/pods/fresh/eviction of fresh");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Feature;
+use super::feature::Feature;
 use super::scenario::{HOST, Scenario, ZONE, selector};
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::Feature;
+use super::feature::Feature;
 use super::nodes::{request_resource, require_node_affinity};
 use super::scenario::{HOST, Scenario, ZONE, ZONES, selector};
 

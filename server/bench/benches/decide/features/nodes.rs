@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::Feature;
+use super::feature::Feature;
 use super::scenario::{self, HOST, Scenario, TYPE, ZONE, ZONES};
 
 const FAMILY: &str = "karpenter.k8s.aws/instance-family";
@@ -80,7 +80,7 @@ fn selectors() -> Vec<Feature> {
                 json!([{"key": "team", "value": "a", "effect": "PreferNoSchedule"}]);
         }),
         Feature::new("arm64 by selector", |s| {
-            s.pools.push(arm_pool());
+            s.pools.push(scenario::arm_pool());
             s.each_spec(|_, pod| pod["nodeSelector"] = json!({"kubernetes.io/arch": "arm64"}));
         }),
     ]
@@ -134,13 +134,6 @@ fn set_priorities(scenario: &mut Scenario) {
     };
     scenario.others.extend((0..5).map(class));
     scenario.each_spec(|at, pod| pod["priorityClassName"] = format!("p{}", at % 5).into());
-}
-
-/// A pool for arm64.
-pub fn arm_pool() -> Value {
-    let mut pool = scenario::pool("arm");
-    pool["spec"]["template"]["spec"]["requirements"][1] = scenario::one_of("kubernetes.io/arch", &["arm64"]);
-    pool
 }
 
 /// Requests `amount` of `resource` in the first container.

@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::Feature;
 use super::between::add_spread;
+use super::feature::Feature;
 use super::scenario::{self, Scenario, TYPE, ZONE, one_of};
 
 const FAMILY: &str = "karpenter.k8s.aws/instance-family";
@@ -84,7 +84,7 @@ fn capacity() -> Vec<Feature> {
         Feature::new("spot only", |s| s.set_capacity_types(&["spot"])),
         Feature::new("spot and on-demand", |s| s.set_capacity_types(&["spot", "on-demand"])),
         Feature::new("any machine", |s| s.pools[0]["spec"]["template"]["spec"]["requirements"] = json!([])),
-        Feature::new("arm64 only", |s| s.pools = vec![super::nodes::arm_pool()]),
+        Feature::new("arm64 only", |s| s.pools = vec![scenario::arm_pool()]),
         Feature::new("six types", |s| {
             s.add_requirement(one_of(
                 TYPE,

@@ -193,6 +193,13 @@ pub fn pool(name: &str) -> Value {
     })
 }
 
+/// A pool for arm64.
+pub fn arm_pool() -> Value {
+    let mut pool = pool("arm");
+    pool["spec"]["template"]["spec"]["requirements"][1] = one_of("kubernetes.io/arch", &["arm64"]);
+    pool
+}
+
 /// The label selector of workload `at`.
 pub fn selector(at: usize) -> Value {
     json!({"matchLabels": {"app": format!("app-{at}")}})

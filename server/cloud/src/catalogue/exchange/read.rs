@@ -22,23 +22,30 @@ type Read<T> = Result<T, CatalogueError>;
 const FOREIGN_LABELS: [&str; 9] =
     [ZONE, ZONE_ID, REGION, CAPACITY_TYPE, RESERVATION_ID, HOSTNAME, NODEPOOL, NODECLASS, WINDOWS_BUILD];
 
-pub(super) fn parse(bytes: &[u8]) -> Read<Snapshot> {
-    let file: Value = serde_json::from_slice(bytes).map_err(|error| CatalogueError::NotJson(error.to_string()))?;
-    let root = FieldPath(None, Step::Root);
-    let file = object(&file, &root, &["apiVersion", "kind", "regions", "types"])?;
-    for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
-        let at = root.key(key);
-        let found = text(required(file, key, &at)?, &at)?;
-        if found != expected {
-            return Err(at.refuse(format!("{found:?}"), format!("{expected:?}")));
+impl Snapshot {
+    /// Reads a catalogue file (`kind: Catalogue`), exported or written by hand; see
+    /// [`exchange`](super) for the format.
+    ///
+    /// # Errors
+    /// [`CatalogueError`] names the type, the field, what was found and what is allowed.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CatalogueError> {
+        let file: Value = serde_json::from_slice(bytes).map_err(|error| CatalogueError::NotJson(error.to_string()))?;
+        let root = FieldPath(None, Step::Root);
+        let file = object(&file, &root, &["apiVersion", "kind", "regions", "types"])?;
+        for (key, expected) in [("apiVersion", API_VERSION), ("kind", KIND)] {
+            let at = root.key(key);
+            let found = text(required(file, key, &at)?, &at)?;
+            if found != expected {
+                return Err(at.refuse(format!("{found:?}"), format!("{expected:?}")));
+            }
         }
+        let at = root.key("regions");
+        let regions = read_regions(array(required(file, "regions", &at)?, &at)?, &at)?;
+        let at = root.key("types");
+        let mut columns = Columns::default();
+        let types = read_types(array(required(file, "types", &at)?, &at)?, &at, &regions, &mut columns)?;
+        Ok(Self::new(regions, columns, types))
     }
-    let at = root.key("regions");
-    let regions = read_regions(array(required(file, "regions", &at)?, &at)?, &at)?;
-    let at = root.key("types");
-    let mut columns = Columns::default();
-    let types = read_types(array(required(file, "types", &at)?, &at)?, &at, &regions, &mut columns)?;
-    Ok(Snapshot::new(regions, columns, types))
 }
 
 fn read_regions(list: &[Value], at: &FieldPath<'_>) -> Read<Vec<Region>> {

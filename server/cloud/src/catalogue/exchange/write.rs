@@ -6,25 +6,30 @@ use model::resources::{CPU, EPHEMERAL_STORAGE, MEMORY};
 use model::{Labels, Offering, Resources, Text, quantity};
 use serde_json::{Map, Value, json};
 
+use super::super::build_notes::BuildNotes;
+use super::super::capacity;
 use super::super::offerings::OfferingBuilder;
 use super::super::price::as_number;
 use super::super::region_options::RegionOptions;
 use super::super::snapshot::{Hardware, Region, Snapshot, TypeEntry};
-use super::super::{BuildNotes, capacity};
 use super::{API_VERSION, KIND};
 
-pub(super) fn export(snapshot: &Snapshot) -> Value {
-    let settings = NodeClassSettings::default();
-    let markets: Vec<RegionOptions<'_>> =
-        snapshot.regions.iter().map(|region| RegionOptions::new(&region.name)).collect();
-    let known = markets.iter().filter(|region_options| !snapshot.zones(region_options.region).is_empty());
-    let offering_builders: Vec<OfferingBuilder<'_>> = known
-        .map(|region_options| OfferingBuilder::new(snapshot, region_options, &settings, &mut BuildNotes::default()))
-        .collect();
-    let types: Vec<Value> =
-        snapshot.types.iter().map(|entry| write_type(snapshot, entry, &offering_builders)).collect();
-    let regions: Vec<Value> = snapshot.regions.iter().map(write_region).collect();
-    json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
+impl Snapshot {
+    /// The catalogue as a file that [`Snapshot::parse`] reads: prices of every region with known
+    /// zones, capacity and overhead as the default NodeClass has them.
+    #[must_use]
+    pub fn export(&self) -> Value {
+        let settings = NodeClassSettings::default();
+        let markets: Vec<RegionOptions<'_>> =
+            self.regions.iter().map(|region| RegionOptions::new(&region.name)).collect();
+        let known = markets.iter().filter(|region_options| !self.zones(region_options.region).is_empty());
+        let offering_builders: Vec<OfferingBuilder<'_>> = known
+            .map(|region_options| OfferingBuilder::new(self, region_options, &settings, &mut BuildNotes::default()))
+            .collect();
+        let types: Vec<Value> = self.types.iter().map(|entry| write_type(self, entry, &offering_builders)).collect();
+        let regions: Vec<Value> = self.regions.iter().map(write_region).collect();
+        json!({"apiVersion": API_VERSION, "kind": KIND, "regions": regions, "types": types})
+    }
 }
 
 fn write_region(region: &Region) -> Value {

@@ -4,10 +4,10 @@
 //! disruption, its NodePool's `consolidateAfter` has passed since the last pod event, and the
 //! pool's budgets allow it, under each consolidation policy.
 
-use super::{DisruptionView, Method, Selection};
 use crate::cluster::{ClusterState, PodRecord};
 use crate::disruption::budgets::{Budgeted, apply_budgets};
 use crate::disruption::candidates::{Candidate, Candidates};
+use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
 use crate::{MethodReason, Removal};
 use model::disruption_policy::DisruptionReason;

@@ -3,7 +3,7 @@
 //! The cloud ends the instance at its own time, so the removal waits neither for its record nor for
 //! budgets and guardrails.
 
-use super::{DisruptionView, Method, Selection};
+use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
 use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;

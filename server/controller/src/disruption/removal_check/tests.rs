@@ -107,7 +107,7 @@ fn a_removal_that_the_verifier_rejects_is_left_out_counted_and_reported() {
     let mut cluster = Cluster::new(state);
     assert_eq!(cluster.verify(&["m0", "m1"], RemovalReason::Empty), ["m1"]);
     assert_eq!(cluster.rejected(), [(RemovalRule::Room, "m0")]);
-    assert_eq!(cluster.controller.guardrails.rejected_removals, 1);
+    assert_eq!(cluster.controller.guardrails.rejected_removals(), 1);
     let finding = Finding::RemovalRejected { violation: cluster.rejections()[0].clone() };
     assert_eq!(
         finding.to_string(),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::DisabledGuards;
-use crate::guardrails::quarantine::ObjectCounts;
+use crate::guardrails::ObjectCounts;
 use crate::testing::SynchronousController;
 use crate::{
     ClaimOrder, Decision, DecisionReason, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
@@ -138,7 +138,8 @@ impl Fixture {
         }
     }
 
-    /// A world with the cluster `c`, which has the pool `p`, machines `m0` … in service, and these pods.
+    /// A world with the cluster `c`, which has the pool `p`, machines `m0` … in service, and these
+    /// pods.
     pub fn with(machines: usize, pods: Vec<PodRecord>, change: impl FnOnce(&mut Settings)) -> Self {
         let mut world = Self::new(change);
         world.connect("c", snapshot(machines, pods));

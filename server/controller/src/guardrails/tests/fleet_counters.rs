@@ -2,8 +2,8 @@
 
 use crate::Event;
 use crate::cluster::testing::{pod, text};
+use crate::guardrails::RecentLaunch;
 use crate::guardrails::fleet_counters::{BUCKET_LENGTH, LocalCounters, MachineTotals};
-use crate::guardrails::restore::RecentLaunch;
 use crate::guardrails::settings::{Bound, CircuitBreakerRule};
 use model::{MicroUsd, Timestamp};
 

@@ -1,8 +1,9 @@
 use crate::cluster::testing::text;
+use crate::guardrails::ObjectCounts;
 use crate::guardrails::circuit_breaker::CircuitBreaker;
 use crate::guardrails::fleet_counters::MachineTotals;
 use crate::guardrails::launch_backoff::LaunchBackoff;
-use crate::guardrails::quarantine::{CountedKind, MissingObjects, ObjectCounts, detect_loss};
+use crate::guardrails::quarantine::{CountedKind, MissingObjects, detect_loss};
 use crate::guardrails::rate_limits::{Population, RateLimitKind, RateLimits};
 use crate::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffRule, QuarantineRule, RateLimitRule};
 use crate::guardrails::sliding_window::SlidingWindow;
@@ -139,16 +140,11 @@ fn waits_double_up_to_the_longest_and_end_with_the_pod() {
     let mut waits = Vec::new();
     for _ in 0..5 {
         backoff.record(&rule, &key, &text("uid"), Timestamp::from_millis(0));
-        waits.push(
-            backoff
-                .hold(&key, Timestamp::from_millis(0))
-                .and_then(|held| held.until)
-                .map_or(0, |until| until.as_millis()),
-        );
+        waits.push(backoff.delay(&key, Timestamp::from_millis(0)).map_or(0, |delay| delay.until.as_millis()));
     }
     assert_eq!(waits, [0, 60_000, 120_000, 200_000, 200_000]);
     backoff.record(&rule, &key, &text("another of that name"), Timestamp::from_millis(0));
-    assert_eq!(backoff.hold(&key, Timestamp::from_millis(0)), None);
+    assert_eq!(backoff.delay(&key, Timestamp::from_millis(0)), None);
     backoff.retain(|_, uid| uid.as_ref() == "uid");
     assert!(backoff.is_empty());
 }

@@ -3,7 +3,7 @@
 
 use crate::Event;
 use crate::cluster::testing::{key, pod, text};
-use crate::guardrails::restore::RecentLaunch;
+use crate::guardrails::RecentLaunch;
 use model::{ClaimName, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
@@ -19,7 +19,8 @@ fn past(number: i64, begun: i64, launched: bool, closed: Option<i64>) -> RecentL
     }
 }
 
-/// A cluster that is taken over at 0 s after these launches: three machines, all of them empty, and pending pods.
+/// A cluster that is taken over at 0 s after these launches: three machines, all of them empty, and
+/// pending pods.
 fn taken_over(past: Vec<RecentLaunch>, pods: usize) -> Fixture {
     let mut world = Fixture::new(|settings| {
         settings.guardrails.launches.cluster.machines = 2;

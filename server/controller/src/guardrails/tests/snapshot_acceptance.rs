@@ -7,8 +7,8 @@ use crate::cluster::{
     ClusterSnapshot, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, PoolRecord,
     Scheduling,
 };
+use crate::guardrails::ObjectCounts;
 use crate::guardrails::persisted_counts::{DRIFT_WRITE_DELAY, GROWTH_WRITE_DELAY, LOSS_WRITE_DELAY, PersistedCounts};
-use crate::guardrails::quarantine::ObjectCounts;
 use crate::guardrails::settings::QuarantineRule;
 use crate::{Event, ListedInstance, Listing};
 use model::{ClaimName, Labels, Millis, PodKey, PodShape, Text, Timestamp};
@@ -358,7 +358,8 @@ fn new_pending_pods_offset_a_loss_of_bound_ones() {
 
 #[test]
 fn a_list_with_daemon_set_pods_only_is_suspicious_where_those_are_the_majority() {
-    // Thirty pods of workloads among forty of DaemonSets: of all pods, the list lacks less than half.
+    // Thirty pods of workloads among forty of DaemonSets: of all pods, the list lacks less than
+    // half.
     let daemons = || {
         (0..4).flat_map(|set| {
             daemon_pods(10).map(move |pod| {

@@ -5,9 +5,8 @@
 
 use super::{Decided, LaunchedInstance, ManagedClaim};
 use crate::cluster::ClaimRecord;
-use crate::nodeclaim::recovery::DecidedLaunch;
 use crate::nodeclaim::stage::{NodeProgress, Stage};
-use crate::nodeclaim::{DrainTerms, TerminationReason};
+use crate::nodeclaim::{DecidedLaunch, DrainTerms, TerminationReason};
 use crate::{DecisionId, PlannedMachine};
 use model::{ClaimName, PoolName, ProviderId, Text, Timestamp};
 

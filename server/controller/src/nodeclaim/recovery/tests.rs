@@ -3,8 +3,8 @@ use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Observation};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
-use crate::{Event, InstructionId, LaunchOrder, Launched, Settings};
-use model::{CapacityType, ClaimName, Effect as TaintEffect, Millis, ProviderId, Taint};
+use crate::{Event, InstructionId, Launched, Settings};
+use model::{CapacityType, ClaimName, Effect as TaintEffect, LaunchOrder, Millis, ProviderId, Taint};
 
 fn cluster(snapshot: ClusterSnapshot) -> ClusterSnapshot {
     ClusterSnapshot { pools: vec![pool()], ..snapshot }
@@ -34,7 +34,8 @@ fn created(decided: &DecidedLaunch) -> ClaimRecord {
     ClaimRecord { name: order.name.clone(), pool: order.pool.clone(), ours: true, ..ClaimRecord::default() }
 }
 
-/// A process that takes over the cluster at 100 s with unfinished `launches`, and then receives `snapshot`.
+/// A process that takes over the cluster at 100 s with unfinished `launches`, and then receives
+/// `snapshot`.
 fn successor(launches: Vec<OpenLaunch>, snapshot: ClusterSnapshot) -> (SynchronousController, Vec<Effect>) {
     successor_with(Settings { identity: 2, first_number: 1_000, ..Settings::default() }, launches, snapshot)
 }
@@ -281,8 +282,8 @@ fn a_drain_in_progress_continues() {
     assert!(matches!(sent.as_slice(), [(_, Instruction::Drain { claim, .. })] if claim.as_ref() == "m0"), "{sent:?}");
 }
 
-/// An interrupted machine has two minutes, and a terminationGracePeriod runs from the beginning of the drain: a restart prolongs
-/// neither.
+/// An interrupted machine has two minutes, and a terminationGracePeriod runs from the beginning of
+/// the drain: a restart prolongs neither.
 #[test]
 fn a_continued_drain_keeps_its_deadline() {
     let deadline = |drain_deadline, grace| {
@@ -339,8 +340,8 @@ fn a_first_snapshot_without_most_machines_terminates_nothing_until_an_operator_c
     let (mut controller, effects) = successor(rows, elsewhere());
     assert_eq!(findings(&effects), vec![&Finding::ClaimsMissing { missing: 3, of: 3 }]);
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 0);
-    // Sabotage: the confirmation switches the guard off, and the incomplete snapshot terminates every instance: the
-    // three, and the orphaned one.
+    // Sabotage: the confirmation switches the guard off, and the incomplete snapshot terminates
+    // every instance: the three, and the orphaned one.
     controller.handle(Event::QuarantineReleased { cluster: text("c") }, Timestamp::from_millis(102_000));
     assert_eq!(ended(&listed_twice(&mut controller, &nobody)), 4);
 }
@@ -358,7 +359,8 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
             |controller: &SynchronousController| controller.view(&text("c")).unwrap().guardrails.quarantine;
         assert!(quarantine(&controller).is_some(), "{left:?}");
         assert!(instructions(&effects).is_empty());
-        // A second one, 60 s later, agrees: the snapshot is accepted, and still no proof that the instance is orphaned.
+        // A second one, 60 s later, agrees: the snapshot is accepted, and still no proof that the
+        // instance is orphaned.
         let observation = Observation::Snapshot(Box::new(cluster(ClusterSnapshot::default())));
         let again = Event::Observed { cluster: text("c"), observation };
         let effects = controller.handle(again, Timestamp::from_millis(160_100));

@@ -179,6 +179,6 @@ fn a_cluster_that_is_not_ready_is_woken_for_held_pods_only() {
     let released = expiry + Millis::from_secs(1);
     provisioner.plan_released_pods(&state, released);
     let (_, pending) = provisioner.pending_plan.take().unwrap();
-    assert_eq!(pending.pods, 1, "b is held");
+    assert_eq!(pending.pods(), 1, "b is held");
     assert_eq!(next_plan(&provisioner, released.as_millis()), Some((released + Millis::from_secs(1)).as_millis()));
 }

@@ -3,13 +3,13 @@
 use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
 use model::labels::{INITIALIZED, REGISTERED};
-use model::{ClaimName, Effect, Labels, NodeName, PodKey, Taint, Text, Timestamp};
+use model::{ClaimName, Effect, Labels, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
 
 use super::{Change, ClusterEvent, SimulatedCluster};
 use controller::cluster::planning::UNREGISTERED;
 
 /// Taint of a node that is being drained.
-pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
+const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Interval between two steps of a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;
 
@@ -165,6 +165,21 @@ impl SimulatedCluster {
             self.continue_drain(claim, now);
         }
         Answer::Later
+    }
+
+    /// Whether the Node of `claim` has the drain taint, with or without pods left to evict.
+    #[must_use]
+    pub(crate) fn is_draining(&self, claim: &ClaimName) -> bool {
+        let provider = self.claims.get(claim).map(|claim| &claim.provider_id).filter(|id| !id.is_empty());
+        provider.is_some_and(|provider| self.is_machine_draining(provider))
+    }
+
+    /// Whether the Node of an instance has the drain taint, by provider id and with or without a
+    /// NodeClaim.
+    #[must_use]
+    pub(crate) fn is_machine_draining(&self, provider_id: &ProviderId) -> bool {
+        let node = self.nodes.values().find(|node| node.provider_id == *provider_id);
+        node.is_some_and(|node| node.taints.iter().any(|taint| taint.key.as_ref() == DISRUPTED))
     }
 
     /// A pod that would have to be rescheduled if the Node were removed.

@@ -73,7 +73,7 @@ fn do_not_disrupt_on_the_node_or_any_of_its_pods_keeps_the_node() {
 #[test]
 fn a_node_assigned_to_a_pod_is_kept() {
     let mut state = initialized_cluster(pool(), &["m0"]);
-    state.assignments.assign(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(90_000)));
+    state.assign_pod(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(90_000)));
     assert_eq!(going(&state, 60_000), Vec::<ClaimName>::new());
 }
 

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cluster::testing::{initialized_cluster, pool, text};
-use crate::disruption::methods::InterruptionNotice;
+use crate::disruption::method::InterruptionNotice;
 
 #[test]
 fn the_machine_of_the_notice_is_removed_with_its_node_or_before_it_has_one() {

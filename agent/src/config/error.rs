@@ -1,0 +1,71 @@
+//! Errors of the configuration, and the origins of values that they name.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// Errors of the configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be used.
+    #[error("configuration file {}: {why}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Why it cannot be used.
+        why: String,
+    },
+    /// A key of the file does not exist.
+    #[error("{origin}: unknown key {key:?}; `fleetwright-agent --help` lists every key")]
+    Unknown {
+        /// Source of the key or value.
+        origin: Origin,
+        /// The unknown key.
+        key: String,
+    },
+    /// A setting has no default and no value.
+    #[error("{key} is not set; use --{flag}, {variable} or `{key} = \"…\"` in the configuration file")]
+    Missing {
+        /// Key in the file.
+        key: &'static str,
+        /// Flag of the key.
+        flag: &'static str,
+        /// Environment variable of the key.
+        variable: String,
+    },
+    /// A value is not allowed.
+    #[error("{origin}: {key} is {value:?}; {allowed}")]
+    Invalid {
+        /// Source of the key or value.
+        origin: Origin,
+        /// Key in the file.
+        key: &'static str,
+        /// The value as written.
+        value: String,
+        /// The allowed values.
+        allowed: String,
+    },
+}
+
+/// Source of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// The default of the key.
+    Default,
+    /// The configuration file.
+    File(PathBuf),
+    /// An environment variable.
+    Environment(String),
+    /// A flag of the command line.
+    Flag(&'static str),
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(variable) => write!(f, "environment variable {variable}"),
+            Self::Flag(flag) => write!(f, "flag --{flag}"),
+        }
+    }
+}

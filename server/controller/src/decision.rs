@@ -1,0 +1,188 @@
+//! Decisions: machines to launch and to remove, pods without a node, and why.
+
+use std::sync::Arc;
+
+use super::decision_input::DecisionInput;
+use model::plan::Reason;
+use model::removal::RemovalReason;
+use model::{
+    ClaimName, ClusterName, Labels, LaunchOrder, MicroUsd, Millis, NodeName, PodKey, PoolName, Requirements, Resources,
+    Taint, Text, Timestamp,
+};
+
+/// Why a decision was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DecisionReason {
+    /// Pods are pending, or a NodePool has fewer nodes than its replicas.
+    Provision,
+    /// A disruption method removes nodes.
+    Disruption(MethodReason),
+}
+
+impl DecisionReason {
+    /// The kind of the decision in the decision log, the API and the dashboard.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Provision => "provision",
+            Self::Disruption(reason) => reason.kind,
+        }
+    }
+
+    /// Whether neither budgets nor guardrails hold the decision back.
+    #[must_use]
+    pub fn is_forceful(self) -> bool {
+        matches!(self, Self::Disruption(reason) if reason.is_forceful())
+    }
+}
+
+/// Why a disruption method removes nodes, and how its decisions are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct MethodReason {
+    /// Kind of its decisions in the decision log, the API and the dashboard.
+    pub kind: &'static str,
+    /// Why the nodes are removed, in summaries of its decisions.
+    pub summary: &'static str,
+    /// What the verifier judges its removals by. Budgets and guardrails do not hold a forceful
+    /// reason back (Karpenter: graceful and forceful methods).
+    pub removal: RemovalReason,
+}
+
+impl MethodReason {
+    /// Whether neither budgets nor guardrails hold its removals back.
+    #[must_use]
+    pub fn is_forceful(self) -> bool {
+        self.removal.is_forceful()
+    }
+}
+
+/// Number of a decision, unique and increasing within one controller.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DecisionId(pub u64);
+
+/// A decision as it is recorded: machines to launch, to remove, or to replace by others.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Decision {
+    /// Unique and increasing within one controller.
+    pub id: DecisionId,
+    /// The cluster of the decision.
+    pub cluster: ClusterName,
+    /// When it was made.
+    pub at: Timestamp,
+    /// When it was due: the end of its batch window or wait. The time from `due` to `at` was spent
+    /// in queues and planning.
+    pub due: Timestamp,
+    /// Why it was made.
+    pub reason: DecisionReason,
+    /// It is recorded only, in shadow mode.
+    pub shadow: bool,
+    /// Version of the cluster state that it was made from.
+    pub state_version: u64,
+    /// Machines to launch.
+    pub launches: Vec<PlannedMachine>,
+    /// Machines to remove.
+    pub removals: Vec<Removal>,
+    /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
+    pub assignments: Vec<(PodKey, NodeName)>,
+    /// Pods without a node.
+    pub unplaced: Vec<UnplacedPod>,
+    /// Price per hour of the machines to launch.
+    pub new_cost: MicroUsd,
+    /// Lower bound of the price per hour of any plan for the same pods.
+    pub lower_bound: MicroUsd,
+    /// What would have been executed without shadow mode, one sentence each.
+    pub would: Vec<String>,
+    /// Warnings about consequences that may surprise.
+    pub notes: Vec<String>,
+    /// Input of its plan, to be recorded with it; `None` for decisions without a plan.
+    pub basis: Option<Arc<DecisionInput>>,
+}
+
+impl Decision {
+    /// A decision made and due at `at` that changes nothing.
+    #[must_use]
+    pub fn new(
+        id: DecisionId,
+        cluster: ClusterName,
+        reason: DecisionReason,
+        state_version: u64,
+        at: Timestamp,
+    ) -> Self {
+        Self {
+            id,
+            cluster,
+            at,
+            due: at,
+            reason,
+            shadow: false,
+            state_version,
+            launches: Vec::new(),
+            removals: Vec::new(),
+            assignments: Vec::new(),
+            unplaced: Vec::new(),
+            new_cost: MicroUsd(0),
+            lower_bound: MicroUsd(0),
+            would: Vec::new(),
+            notes: Vec::new(),
+            basis: None,
+        }
+    }
+}
+
+/// A machine of a decision.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlannedMachine {
+    /// The NodeClaim to create.
+    pub claim: ClaimOrder,
+    /// The instance to launch.
+    pub launch: LaunchOrder,
+    /// Pods assigned to it.
+    pub pods: Vec<PodKey>,
+    /// The reason, one sentence.
+    pub reason: Text,
+}
+
+/// Specification of a NodeClaim to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClaimOrder {
+    /// `metadata.name`.
+    pub name: ClaimName,
+    /// NodePool of the NodeClaim.
+    pub pool: PoolName,
+    /// EC2NodeClass of the NodePool.
+    pub node_class: Text,
+    /// Labels of NodeClaim and Node.
+    pub labels: Labels,
+    /// Taints of the initialized node.
+    pub taints: Vec<Taint>,
+    /// Taints that are removed before the node is initialized.
+    pub startup_taints: Vec<Taint>,
+    /// Requirements, restricted to the launch options.
+    pub requirements: Requirements,
+    /// Sum of the requests of pods and daemons.
+    pub requests: Resources,
+    /// `spec.expireAfter`; `None` is `Never`.
+    pub expire_after: Option<Millis>,
+    /// `spec.terminationGracePeriod`.
+    pub termination_grace_period: Option<Millis>,
+}
+
+/// A machine to remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Name of the NodeClaim.
+    pub claim: ClaimName,
+    /// Name of the Node.
+    pub node: NodeName,
+    /// The reason, one sentence.
+    pub reason: Text,
+}
+
+/// A pod without a node, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnplacedPod {
+    /// The pod.
+    pub pod: PodKey,
+    /// One reason for each NodePool considered.
+    pub reasons: Vec<Reason>,
+}

@@ -1,0 +1,60 @@
+//! The interface of disruption methods: what a method decides from, and what it selects.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
+
+use crate::cluster::ClusterState;
+use crate::nodeclaim::DrainTerms;
+use crate::{MethodReason, Removal};
+use model::{ClaimName, PoolName, Text, Timestamp};
+
+/// A disruption method (Karpenter: disruption methods).
+pub(crate) trait Method: Debug + Sync {
+    /// Why it removes nodes. This names its decisions, and says whether it is graceful or forceful.
+    fn reason(&self) -> MethodReason;
+
+    /// The machines that it removes as of `view`. It is called again before a graceful removal
+    /// begins, which has to be selected then as well.
+    fn select(&self, view: &DisruptionView<'_>) -> Selection;
+
+    /// How the Nodes are drained whose removal begins at `now`.
+    fn drain_terms(&self, now: Timestamp) -> DrainTerms;
+}
+
+/// What a method decides from.
+#[derive(Debug, Clone)]
+pub(crate) struct DisruptionView<'v> {
+    /// The observed state.
+    pub state: &'v ClusterState,
+    /// NodeClaims whose removal is decided and not durable. They are not selected again, and count
+    /// against budgets.
+    pub being_removed: BTreeSet<ClaimName>,
+    /// The interruption notice that the cloud just sent.
+    pub notice: Option<InterruptionNotice>,
+    pub now: Timestamp,
+}
+
+/// The cloud's notice that it reclaims the instance of a NodeClaim.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct InterruptionNotice {
+    pub claim: ClaimName,
+    pub reason: Text,
+}
+
+impl<'v> DisruptionView<'v> {
+    /// A view without removals in progress and without a notice.
+    pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
+        Self { state, being_removed: BTreeSet::new(), notice: None, now }
+    }
+}
+
+/// What a method selected.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Selection {
+    /// Machines that may be removed now.
+    pub removals: Vec<Removal>,
+    /// When the next machine may become removable.
+    pub next_check: Option<Timestamp>,
+    /// Number of machines that budgets hold back, by NodePool.
+    pub held_by_budget: BTreeMap<PoolName, usize>,
+}

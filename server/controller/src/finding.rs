@@ -1,0 +1,93 @@
+//! Findings: anomalies that are reported and not resolved by this program.
+
+use std::fmt;
+
+use model::{ClaimName, ProviderId, Text};
+use verifier::RemovalViolation;
+
+/// An anomaly that only an operator may resolve.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// A NodeClaim of this server has no instance and no launch record.
+    ClaimWithoutRow {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+    },
+    /// A launch record is unreadable.
+    UnreadableLaunch {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+    },
+    /// The snapshot lacks the NodeClaims of most launched instances.
+    ClaimsMissing {
+        /// Number of missing NodeClaims.
+        missing: usize,
+        /// Number of launched instances.
+        of: usize,
+    },
+    /// A listing of the cloud lacks most instances known to run.
+    ListingLacks {
+        /// Number of missing instances.
+        missing: usize,
+        /// Number of instances known to run.
+        of: usize,
+    },
+    /// A Node was to be drained as empty, and the API server lists pods on it.
+    NodeOccupied {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// Error of the agent.
+        why: Text,
+    },
+    /// An instance has this cluster's name and another cluster's UID.
+    ForeignInstance {
+        /// Provider id of the instance.
+        provider_id: ProviderId,
+        /// UID in its tags.
+        cluster_uid: Text,
+    },
+    /// The verifier rejected a removal.
+    RemovalRejected {
+        /// The first rule that the removal breaks.
+        violation: RemovalViolation,
+    },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClaimWithoutRow { claim } => {
+                write!(f, "NodeClaim {claim} has neither an instance nor a launch record: it is not changed")
+            }
+            Self::UnreadableLaunch { claim } => {
+                write!(f, "the launch record of NodeClaim {claim} is unreadable: it is not changed")
+            }
+            Self::ClaimsMissing { missing, of } => write!(
+                f,
+                "the agent's snapshot lacks the NodeClaims of {missing} of {of} launched instances: no instance is \
+                 terminated until it contains them, or an operator releases the cluster's quarantine"
+            ),
+            Self::ListingLacks { missing, of } => write!(
+                f,
+                "the cloud's listing lacks {missing} of {of} instances known to run: it is ignored. Check whether \
+                 tags were removed, and whether the credentials belong to the right account and region; if the \
+                 instances are gone, run `fleetwright removals confirm`"
+            ),
+            Self::NodeOccupied { claim, why } => write!(
+                f,
+                "NodeClaim {claim} was to be removed because its Node is empty, and is not: {why}. It is kept. If \
+                 this repeats, the agent's watch lacks pods: restart the agent"
+            ),
+            Self::ForeignInstance { provider_id, cluster_uid } => write!(
+                f,
+                "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
+                 changed"
+            ),
+            Self::RemovalRejected { violation } => write!(
+                f,
+                "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \
+                 the cluster"
+            ),
+        }
+    }
+}

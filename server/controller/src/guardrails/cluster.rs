@@ -1,0 +1,278 @@
+//! Guardrail state of one cluster.
+
+use std::collections::BTreeMap;
+
+use super::hold::Hold;
+use super::launch_backoff::{LaunchBackoff, LaunchDelay};
+use super::object_counts::ObjectCounts;
+use super::persisted_counts::PersistedCounts;
+use super::quarantine::Quarantine;
+use super::recent_launch::RecentLaunch;
+use super::removal::{HeldRemoval, HeldRemovals, HoldCause, RemovalRefusal};
+use super::settings::{LaunchBackoffRule, QuarantineRule};
+use super::shadow_content::{ShadowContent, ShadowKind};
+use super::unannounced_deletions::UnannouncedDeletions;
+use crate::cluster::Object;
+use model::disruption_policy::DisruptionPolicy;
+use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
+
+/// Guardrail state of one cluster.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterGuardrails {
+    quarantine: Option<Quarantine>,
+    /// Objects that the agent deleted recently without a preceding termination.
+    unannounced_deletions: UnannouncedDeletions,
+    /// Object counts of the cluster as persisted in the store.
+    persisted_counts: PersistedCounts,
+    launch_backoff: LaunchBackoff,
+    /// Launches from before the takeover, oldest first; emptied by the first accepted snapshot.
+    recent_launches: Vec<RecentLaunch>,
+    /// Why launches were held at the last check.
+    held_launches: Option<Hold>,
+    /// Why removals were held at the last check.
+    held_removals: Option<Hold>,
+    /// Removals that the removal gate holds.
+    waiting_removals: HeldRemovals,
+    /// Number of removals that the verifier has rejected.
+    rejected_removals: usize,
+    /// Last known disruption policies of deleted NodePools.
+    former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
+    /// Content of the last shadow decisions: launches, removals.
+    last_shadow_decisions: [ShadowContent; 2],
+}
+
+impl ClusterGuardrails {
+    /// Changes whenever the guardrail part of the cluster's view does.
+    pub fn view_fingerprint(&self) -> impl PartialEq + use<> {
+        let reason = |held: &Option<Hold>| held.as_ref().map(|held| held.reason.clone());
+        let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason().clone());
+        let removals = (reason(&self.held_removals), self.waiting_removals.version(), self.rejected_removals);
+        (quarantine, reason(&self.held_launches), removals)
+    }
+}
+
+/// Quarantine and what losses are measured by.
+impl ClusterGuardrails {
+    /// Whether the cluster is in quarantine.
+    pub fn is_quarantined(&self) -> bool {
+        self.quarantine.is_some()
+    }
+
+    pub fn quarantine(&self) -> Option<&Quarantine> {
+        self.quarantine.as_ref()
+    }
+
+    /// The quarantine, to which observations and listings are passed.
+    pub fn quarantine_mut(&mut self) -> Option<&mut Quarantine> {
+        self.quarantine.as_mut()
+    }
+
+    /// Puts the cluster into quarantine.
+    pub fn begin_quarantine(&mut self, quarantine: Quarantine) {
+        self.quarantine = Some(quarantine);
+    }
+
+    /// Ends the quarantine, and returns it.
+    pub fn end_quarantine(&mut self) -> Option<Quarantine> {
+        self.quarantine.take()
+    }
+
+    /// Records an object that was deleted without announcement.
+    pub fn record_unannounced_deletion(&mut self, object: Object, now: Timestamp) {
+        self.unannounced_deletions.record(object, now);
+    }
+
+    /// Drops unannounced deletions that are `window` old or older.
+    pub fn expire_unannounced_deletions(&mut self, window: Millis, now: Timestamp) {
+        self.unannounced_deletions.expire(window, now);
+    }
+
+    /// Removes and returns all objects that were deleted without announcement.
+    pub fn drain_unannounced_deletions(&mut self) -> Vec<Object> {
+        self.unannounced_deletions.drain()
+    }
+
+    /// Counts of the objects that were deleted without announcement.
+    pub fn unannounced_counts(&self) -> ObjectCounts {
+        self.unannounced_deletions.counts()
+    }
+
+    /// When the last unannounced pod deletion on `node` expires.
+    pub fn last_pod_loss_expiry(&self, node: &NodeName, window: Millis) -> Option<Timestamp> {
+        self.unannounced_deletions.last_pod_loss_expiry(node, window)
+    }
+
+    /// Restores the object counts that a previous process wrote.
+    pub fn restore_counts(&mut self, counts: ObjectCounts, now: Timestamp) {
+        self.persisted_counts.restore(counts, now);
+    }
+
+    /// Object counts that a first snapshot is compared with.
+    pub fn restored_counts(&self) -> ObjectCounts {
+        self.persisted_counts.restored()
+    }
+
+    /// Whether restored object counts are still in use.
+    pub fn has_restored_counts(&self) -> bool {
+        self.persisted_counts.is_restored()
+    }
+
+    /// Drops the restored object counts: a snapshot was accepted.
+    pub fn discard_restored_counts(&mut self) {
+        self.persisted_counts.discard_restored();
+    }
+
+    /// When `counts` is to be written.
+    pub fn counts_write_due(&self, rule: &QuarantineRule, counts: ObjectCounts, now: Timestamp) -> Option<Timestamp> {
+        self.persisted_counts.due(rule, counts, now)
+    }
+
+    /// Records that `counts` is being written.
+    pub fn record_counts_write(&mut self, counts: ObjectCounts, now: Timestamp) {
+        self.persisted_counts.record_write(counts, now);
+    }
+}
+
+/// Launches.
+impl ClusterGuardrails {
+    /// Records that a machine was launched for a pod that is not bound.
+    pub fn record_unbound_pod(&mut self, rule: &LaunchBackoffRule, pod: &PodKey, uid: &Text, now: Timestamp) {
+        self.launch_backoff.record(rule, pod, uid, now);
+    }
+
+    /// Drops the pods for which `waits` (name, UID) is false: they were bound, or are gone.
+    pub fn retain_unbound_pods(&mut self, waits: impl Fn(&PodKey, &Text) -> bool) {
+        self.launch_backoff.retain(waits);
+    }
+
+    /// Whether machines were launched for pods that are not bound.
+    pub fn has_unbound_pods(&self) -> bool {
+        !self.launch_backoff.is_empty()
+    }
+
+    /// Why no machine is launched for the pod at `now`.
+    pub fn launch_delay(&self, pod: &PodKey, now: Timestamp) -> Option<LaunchDelay> {
+        self.launch_backoff.delay(pod, now)
+    }
+
+    /// Number of pods in launch backoff at `now`.
+    pub fn count_delayed_pods(&self, now: Timestamp) -> usize {
+        self.launch_backoff.waiting(now)
+    }
+
+    /// Keeps launches from before the takeover until the first accepted snapshot.
+    pub fn keep_recent_launches(&mut self, launches: Vec<RecentLaunch>) {
+        self.recent_launches = launches;
+    }
+
+    /// Removes and returns the launches from before the takeover.
+    pub fn take_recent_launches(&mut self) -> Vec<RecentLaunch> {
+        std::mem::take(&mut self.recent_launches)
+    }
+
+    /// Why launches were held at the last check.
+    pub fn launch_hold(&self) -> Option<&Hold> {
+        self.held_launches.as_ref()
+    }
+
+    /// Records the result of a check of launches.
+    pub fn replace_launch_hold(&mut self, held: Option<Hold>) {
+        self.held_launches = held;
+    }
+}
+
+/// Removals.
+impl ClusterGuardrails {
+    /// Why voluntary removals were held at the last check.
+    pub fn removal_hold(&self) -> Option<&Hold> {
+        self.held_removals.as_ref()
+    }
+
+    /// Records the result of a check of voluntary removals.
+    pub fn replace_removal_hold(&mut self, held: Option<Hold>) {
+        self.held_removals = held;
+    }
+
+    /// Has the removal of the machine of `claim` wait.
+    pub fn hold_removal(&mut self, cause: HoldCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
+        self.waiting_removals.hold(cause, claim, refusal, now);
+    }
+
+    /// Ends the wait of a removal.
+    pub fn release_removal(&mut self, cause: HoldCause, claim: &ClaimName) {
+        self.waiting_removals.release(cause, claim);
+    }
+
+    /// Ends the waits of `cause` for which `keep` is false.
+    pub fn retain_waiting_removals(&mut self, cause: HoldCause, keep: impl Fn(&ClaimName) -> bool) {
+        self.waiting_removals.retain(cause, keep);
+    }
+
+    /// Removals that the removal gate holds, with cause and NodeClaim, ordered by both.
+    pub fn waiting_removals(&self) -> impl Iterator<Item = (HoldCause, &ClaimName, &HeldRemoval)> {
+        self.waiting_removals.all()
+    }
+
+    /// Records that a machine deleted by hand started terminating.
+    pub fn record_manual_removal(&mut self, claim: &ClaimName, now: Timestamp) {
+        self.waiting_removals.record_manual(claim, now);
+    }
+
+    /// NodeClaims of the manual removals within the window.
+    pub fn recent_manual_removals(&mut self, window: Millis, now: Timestamp) -> impl Iterator<Item = &ClaimName> {
+        self.waiting_removals.recent_manual(window, now)
+    }
+
+    /// Has held manual removals evaluated again at `at`, unless that is due earlier.
+    pub fn schedule_removal_recheck(&mut self, at: Timestamp) {
+        self.waiting_removals.schedule_recheck(at);
+    }
+
+    /// Cancels the evaluation of held manual removals: it happens now.
+    pub fn cancel_removal_recheck(&mut self) {
+        self.waiting_removals.cancel_recheck();
+    }
+
+    /// When held manual removals are evaluated again.
+    pub fn next_removal_recheck(&self) -> Option<Timestamp> {
+        self.waiting_removals.next_recheck()
+    }
+
+    /// Counts removals that the verifier has rejected.
+    pub fn count_rejected_removals(&mut self, rejected: usize) {
+        self.rejected_removals += rejected;
+    }
+
+    /// Number of removals that the verifier has rejected.
+    pub fn rejected_removals(&self) -> usize {
+        self.rejected_removals
+    }
+
+    /// Keeps the disruption policy of a NodePool that is deleted.
+    pub fn keep_disruption_policy(&mut self, pool: PoolName, policy: DisruptionPolicy) {
+        self.former_disruption_policies.insert(pool, policy);
+    }
+
+    /// Last known disruption policy of a deleted NodePool.
+    pub fn former_disruption_policy(&self, pool: &PoolName) -> Option<&DisruptionPolicy> {
+        self.former_disruption_policies.get(pool)
+    }
+}
+
+/// Shadow mode.
+impl ClusterGuardrails {
+    /// Forgets the last shadow plan.
+    pub fn forget_shadow_plan(&mut self) {
+        self.last_shadow_decisions[ShadowKind::Plan as usize] = ShadowContent::default();
+    }
+
+    /// Records what a shadow decision says; returns whether that is new.
+    pub fn record_shadow_content(&mut self, kind: ShadowKind, content: ShadowContent) -> bool {
+        let last = &mut self.last_shadow_decisions[kind as usize];
+        let is_new = content != ShadowContent::default() && *last != content;
+        if is_new {
+            *last = content;
+        }
+        is_new
+    }
+}

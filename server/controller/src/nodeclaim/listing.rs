@@ -1,0 +1,27 @@
+//! Instances of a cluster, as listed by the cloud.
+
+use model::{ClaimName, ProviderId, Text, Timestamp};
+
+/// Instances of one cluster, as listed by the cloud.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listing {
+    /// When the listing was requested.
+    pub requested_at: Timestamp,
+    /// Whether all pages were read.
+    pub complete: bool,
+    /// Instances tagged with the cluster's name that have not ended.
+    pub instances: Vec<ListedInstance>,
+}
+
+/// An instance of a listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedInstance {
+    /// Provider id, as in `spec.providerID` of its Node.
+    pub provider_id: ProviderId,
+    /// Tag: UID of the cluster that it was launched for; empty without the tag.
+    pub cluster_uid: Text,
+    /// Tag: NodeClaim that it was launched for.
+    pub claim: ClaimName,
+    /// It is shutting down.
+    pub terminating: bool,
+}

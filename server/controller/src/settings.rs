@@ -1,0 +1,84 @@
+//! Settings of the region controller.
+
+use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
+use crate::guardrails::GuardrailSettings;
+use crate::unavailable_offerings::UNAVAILABLE_TTL;
+use model::Millis;
+use model::input::Policy;
+
+/// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ClassFacts {
+    /// They are not looked up.
+    #[default]
+    Unresolved,
+    /// The cloud is simulated: it has one subnet in each zone and needs no other resource.
+    Simulated,
+}
+
+/// Settings of the region controller, from the operator and the process.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Policy passed to planning.
+    pub policy: Policy,
+    /// The batch window closes this long after the last new pod (`BATCH_IDLE_DURATION`).
+    pub batch_idle: Millis,
+    /// The batch window closes at the latest this long after it opened (`BATCH_MAX_DURATION`).
+    pub batch_max: Millis,
+    /// Maximum number of pods in one plan, 0 for no limit; further pods are planned immediately
+    /// afterwards.
+    pub plan_pods: usize,
+    /// Unplaced pods are planned again after this time at the latest.
+    pub retry_delay: Millis,
+    /// Minimum time between two passes that look for empty nodes.
+    pub disruption_pass_interval: Millis,
+    /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
+    pub launch_timeout: Millis,
+    /// Maximum time from instance to registered Node (Karpenter: registration timeout).
+    pub registration_timeout: Millis,
+    /// How long the registration of a ready Node waits for the other Nodes of its decision, whose
+    /// boot times differ by seconds. 0 registers every Node as soon as it is ready.
+    pub open_together: Millis,
+    /// Safety limits of all decisions.
+    pub guardrails: GuardrailSettings,
+    /// How long an offering is excluded after insufficient capacity.
+    pub unavailable_ttl: Millis,
+    /// Collection period of garbage collection: how long an anomaly must persist before it is
+    /// collected; `None` disables collection.
+    pub gc_after: Option<Millis>,
+    /// How long a pod is not planned after Cluster Autoscaler triggered a scale-up for it.
+    pub hold_after_external_scale_up: Millis,
+    /// Source of the resources that EC2NodeClasses select.
+    pub class_facts: ClassFacts,
+    /// First id of decisions and instructions; greater than every id of earlier processes.
+    pub first_number: u64,
+    /// Seed of NodeClaim names; differs between processes.
+    pub identity: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: Policy::default(),
+            batch_idle: Millis::from_secs(1),
+            batch_max: Millis::from_secs(10),
+            plan_pods: PLAN_PODS,
+            retry_delay: Millis::from_secs(10),
+            disruption_pass_interval: Millis::from_secs(10),
+            launch_timeout: Millis::from_mins(5),
+            registration_timeout: Millis::from_mins(15),
+            open_together: Millis::from_secs(10),
+            guardrails: GuardrailSettings::default(),
+            unavailable_ttl: UNAVAILABLE_TTL,
+            gc_after: Some(Millis::from_mins(1)),
+            hold_after_external_scale_up: EXTERNAL_SCALE_UP_HOLD,
+            class_facts: ClassFacts::default(),
+            first_number: 1,
+            identity: 0,
+        }
+    }
+}
+
+/// Default of [`Settings::plan_pods`]: what one planning thread handles in about a second when the
+/// pods are diverse.
+const PLAN_PODS: usize = 5_000;

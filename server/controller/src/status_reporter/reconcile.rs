@@ -1,0 +1,53 @@
+//! Passes of the status reporter: writes the statuses and Events that have changed.
+
+use crate::cluster_controller::{ClusterController, Context};
+use crate::status::{ObjectRef, StatusOrder, StatusPatch};
+use crate::{Effect, Instruction, InstructionId};
+use model::Millis;
+
+/// Delay before a failed write is retried.
+const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
+
+impl ClusterController {
+    /// Writes the statuses and Events that have changed, when a pass is due.
+    pub fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready()
+            || !self.may_report_status(ctx)
+            || self.status_reporter.next_pass(ctx.now).is_none_or(|due| due > ctx.now)
+        {
+            return;
+        }
+        self.status_reporter.begin_pass(ctx.now);
+        self.collect_pod_events(ctx.now);
+        let contents = self.desired_statuses(ctx);
+        self.status_reporter.retain_objects(&contents);
+        for (subject, patch) in contents {
+            let Some(patch) = patch else { continue };
+            if self.is_already_written(&subject, &patch) {
+                self.status_reporter.record_written(subject, patch);
+            } else if self.status_reporter.needs_write(&subject, &patch, ctx.now) {
+                self.write(subject, patch, ctx);
+            }
+        }
+        self.status_reporter.postpone_pod_events(ctx.now);
+        self.record_events(ctx);
+    }
+
+    /// Whether statuses may be written: not in quarantine, and not in shadow mode.
+    pub fn may_report_status(&self, ctx: &Context<'_>) -> bool {
+        !self.guardrails.is_quarantined() && !self.is_shadow(ctx)
+    }
+
+    fn write(&mut self, subject: ObjectRef, patch: StatusPatch, ctx: &mut Context<'_>) {
+        let id = InstructionId(ctx.next_id());
+        let order = StatusOrder { subject: subject.clone(), patch: patch.clone(), at: ctx.now };
+        self.status_reporter.begin_write(id, subject, patch, ctx.now);
+        let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::WriteStatus(order)));
+        ctx.effects.push(Effect::Instruct { cluster, id, instruction });
+    }
+
+    /// Records the answer to a write; returns whether `id` was a status write.
+    pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
+        self.status_reporter.complete_write(id, failed.then(|| ctx.now + WRITE_RETRY_DELAY))
+    }
+}

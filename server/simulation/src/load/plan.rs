@@ -1,0 +1,52 @@
+//! Options of a load run.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Options of a load run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// Number of clusters.
+    pub clusters: usize,
+    /// Nodes per cluster.
+    pub nodes: usize,
+    /// Running pods per cluster.
+    pub pods: usize,
+    /// Pods of a burst; each cluster gets one per period.
+    pub burst: usize,
+    /// Interval between two bursts of a cluster; halfway the pods of the last one are deleted.
+    pub period: Duration,
+    /// An external server; if absent, one is started.
+    pub external: Option<ExternalServer>,
+    /// The server's database; if absent and no server is external, one is started.
+    pub database_url: Option<String>,
+    /// Duration of the measurement.
+    pub measured_for: Duration,
+    /// Disturbances after the measurement.
+    pub disturbances: Disturbances,
+    /// Seed of all random choices.
+    pub seed: u64,
+    /// Log filter of the servers.
+    pub log: String,
+}
+
+/// Which disturbances follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disturbances {
+    None,
+    /// The only server is killed and restarted.
+    Restart,
+    /// In addition a second replica joins, one of the two is killed, and one is shut down.
+    All,
+}
+
+/// An external server.
+#[derive(Debug, Clone)]
+pub struct ExternalServer {
+    /// gRPC address, as `http://host:port`.
+    pub target: String,
+    /// HTTP address of its metrics.
+    pub page: SocketAddr,
+    /// Process id, if it runs on this machine.
+    pub pid: Option<u32>,
+}

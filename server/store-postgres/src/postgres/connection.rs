@@ -1,0 +1,122 @@
+//! Connections to PostgreSQL and their transactions.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::{Executor, Postgres, Transaction};
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::conversion::{column, database};
+use super::dictionaries::Dictionaries;
+use super::{schema, signals};
+use store::StoreError;
+use store::guardrails::Changes;
+use store::lease::Lease;
+
+/// Timeout for getting a connection from the pool.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Session settings of every connection. Statements take milliseconds: one that takes seconds
+/// blocks others of its scope and is aborted. A session that is idle in a transaction belongs to a
+/// paused process and must not keep its locks.
+const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
+                       SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
+
+/// Connection settings.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Whether migrations may be applied.
+    pub migrate: bool,
+    /// Pool size. A transaction holds a connection for a few round trips, so ten serve a thousand
+    /// clusters.
+    pub connections: u32,
+    /// `application_name` of the connections.
+    pub name: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { migrate: true, connections: 10, name: "fleetwright".to_owned() }
+    }
+}
+
+/// A store on PostgreSQL.
+#[derive(Debug, Clone)]
+pub struct PostgresStore {
+    pub(super) pool: PgPool,
+    pub(super) changes: watch::Receiver<Changes>,
+    pub(super) dictionaries: Arc<Dictionaries>,
+    /// Aborted when the last clone of the store is dropped.
+    _signal_task: Arc<AbortOnDropHandle<()>>,
+}
+
+impl PostgresStore {
+    /// Connects and migrates the schema.
+    ///
+    /// # Errors
+    /// As [`PostgresStore::connect_with`].
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        Self::connect_with(url, &Settings::default()).await
+    }
+
+    /// Connects.
+    ///
+    /// # Errors
+    /// [`StoreError::Database`] when the server is unreachable; [`StoreError::Migration`],
+    /// [`StoreError::SchemaTooOld`] and [`StoreError::SchemaTooNew`] when program and schema are
+    /// incompatible.
+    pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
+        const WHAT: &str = "connect to PostgreSQL";
+        let target: PgConnectOptions = url.parse().map_err(database(WHAT))?;
+        let options = PgPoolOptions::new()
+            .max_connections(settings.connections.max(2))
+            .acquire_timeout(ACQUIRE_TIMEOUT)
+            // Broken connections fail on their first statement, which is retried; a ping before
+            // each use would cost a round trip.
+            .test_before_acquire(false)
+            .after_connect(|connection, _| {
+                Box::pin(async move {
+                    connection.execute(SESSION).await?;
+                    Ok(())
+                })
+            });
+        let pool = options.connect_with(target.application_name(&settings.name)).await.map_err(database(WHAT))?;
+        schema::prepare(&pool, settings.migrate).await?;
+        let (sender, changes) = watch::channel(signals::read(&pool).await?);
+        let signal_task = AbortOnDropHandle::new(tokio::spawn(signals::publish_changes(pool.clone(), sender)));
+        Ok(Self { pool, changes, dictionaries: Arc::default(), _signal_task: Arc::new(signal_task) })
+    }
+
+    pub(super) async fn begin(&self, what: &'static str) -> Result<Transaction<'static, Postgres>, StoreError> {
+        self.pool.begin().await.map_err(database(what))
+    }
+
+    /// Begins a transaction in which the lease cannot change its holder.
+    pub(super) async fn begin_fenced(
+        &self,
+        lease: &Lease,
+        what: &'static str,
+    ) -> Result<Transaction<'static, Postgres>, StoreError> {
+        let mut transaction = self.begin(what).await?;
+        lock_lease(&mut transaction, lease, what).await?;
+        Ok(transaction)
+    }
+}
+
+/// Locks the lease for the rest of the transaction, against acquisitions and concurrent writes.
+async fn lock_lease(connection: &mut PgConnection, lease: &Lease, what: &'static str) -> Result<(), StoreError> {
+    let held = sqlx::query_scalar!(
+        r#"SELECT hold_lease($1, $2, $3) AS "held!""#,
+        lease.scope.key(),
+        lease.owner,
+        column(lease.epoch)
+    );
+    let held = held.fetch_one(connection).await.map_err(database(what))?;
+    if held { Ok(()) } else { Err(StoreError::LeaseLost { scope: lease.scope.clone(), epoch: lease.epoch }) }
+}
+
+pub(super) async fn commit(transaction: Transaction<'static, Postgres>, what: &'static str) -> Result<(), StoreError> {
+    transaction.commit().await.map_err(database(what))
+}

@@ -1,0 +1,87 @@
+//! Tables and rows in memory, as in the PostgreSQL schema.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::counters::CounterValues;
+use crate::guardrails::{AuditEntry, Freeze, OfferingEntry};
+use crate::lease::{ObservedExtent, Scope};
+use crate::listing::ListedInstanceRow;
+use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
+use crate::operations::{Intent, IntentState};
+use crate::replicas::ReplicaRow;
+
+/// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) leases: BTreeMap<Scope, LeaseRow>,
+    pub(super) extents: BTreeMap<Scope, ObservedExtent>,
+    pub(super) intents: BTreeMap<Scope, BTreeMap<(String, u32), IntentRow>>,
+    pub(super) decisions: BTreeMap<Scope, Vec<StoredDecision>>,
+    pub(super) segments: BTreeMap<(Scope, u64), LogSegment>,
+    pub(super) blobs: BTreeMap<BlobHash, (Blob, i64)>,
+    pub(super) offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
+    pub(super) freezes: Vec<FreezeRow>,
+    pub(super) audit: Vec<AuditEntry>,
+    pub(super) listings: BTreeMap<Scope, ListingRow>,
+    pub(super) releases: BTreeMap<String, u64>,
+    pub(super) confirmations: BTreeMap<String, u64>,
+    pub(super) counters: BTreeMap<(String, i64), BucketRow>,
+    pub(super) replicas: BTreeMap<String, HeartbeatRow>,
+}
+
+/// Row of a lease.
+#[derive(Debug)]
+pub(super) struct LeaseRow {
+    pub(super) owner: String,
+    pub(super) epoch: u64,
+    pub(super) expires_ms: i64,
+    /// Cluster UID bound to the name.
+    pub(super) uid: Option<String>,
+    pub(super) wanted_by: Option<String>,
+}
+
+/// Row of an attempt.
+#[derive(Debug)]
+pub(super) struct IntentRow {
+    pub(super) intent: Intent,
+    pub(super) state: IntentState,
+    pub(super) begun_ms: i64,
+    pub(super) closed_ms: Option<i64>,
+}
+
+/// Row of a freeze.
+#[derive(Debug)]
+pub(super) struct FreezeRow {
+    pub(super) freeze: Freeze,
+    pub(super) thawed: bool,
+}
+
+/// Row of a listing.
+#[derive(Debug, Default)]
+pub(super) struct ListingRow {
+    pub(super) number: u64,
+    pub(super) asked_ms: i64,
+    pub(super) machines: Vec<ListedInstanceRow>,
+}
+
+/// Row of a time bucket.
+#[derive(Debug)]
+pub(super) struct BucketRow {
+    pub(super) at_ms: i64,
+    pub(super) machines: i64,
+    pub(super) seen: CounterValues,
+}
+
+/// Row of a replica.
+#[derive(Debug)]
+pub(super) struct HeartbeatRow {
+    pub(super) row: ReplicaRow,
+    pub(super) began_ms: i64,
+    pub(super) reported_ms: i64,
+}
+
+/// Whole milliseconds of `duration`.
+pub(super) fn milliseconds(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
