@@ -9,6 +9,7 @@
 
 mod cluster;
 mod connect;
+mod delivery;
 mod stream_auth;
 
 use std::collections::BTreeMap;
@@ -31,10 +32,10 @@ use tracing::error;
 
 use agent_session::decode::pools::PoolReader;
 use agent_session::intern::Interner;
-use agent_session::state::{Session, SessionEvent, Settings, check_cluster_name};
+use agent_session::state::{Session, Settings, check_cluster_name};
 use auth::authorizer::Authorizer;
 use cluster::{Command, Incoming, SessionHandle};
-use connect::ConnectService;
+pub(crate) use delivery::Delivery;
 use prost::Message as _;
 use stream_auth::StreamAuth;
 
@@ -50,10 +51,6 @@ const MAX_CLUSTERS: usize = 10_000;
 const MAX_HEADER_BYTES: u32 = 32 * 1024;
 /// Maximum streams per connection: an agent opens one, an API client a few.
 const MAX_STREAMS: u32 = 16;
-/// Buffered messages from a stream to its cluster's task.
-const INCOMING_BUFFER: usize = 2;
-/// Buffered commands to a cluster's task, which always accepts them.
-const COMMAND_BUFFER: usize = 256;
 /// Buffered responses per stream; further ones queue in the cluster's task, bounded by the outbox.
 const RESPONSE_BUFFER: usize = 64;
 
@@ -88,7 +85,7 @@ struct Shared {
     settings: Settings,
     interner: Arc<Interner>,
     pool_reader: PoolReader,
-    events: mpsc::Sender<SessionEvent>,
+    events: mpsc::Sender<Delivery>,
     /// Locked only to look up or add a cluster, never across an await.
     clusters: Mutex<BTreeMap<ClusterName, SessionHandle>>,
     authorizer: Arc<Authorizer>,
@@ -106,7 +103,7 @@ impl Sessions {
     pub(crate) fn new(
         settings: Settings,
         pool_reader: PoolReader,
-        events: mpsc::Sender<SessionEvent>,
+        events: mpsc::Sender<Delivery>,
         authorizer: Arc<Authorizer>,
     ) -> Self {
         let shared = Shared {
@@ -124,19 +121,13 @@ impl Sessions {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Service to be added to [`transport`].
-    #[must_use]
-    pub(crate) fn service(&self) -> ConnectService {
-        ConnectService(self.clone())
-    }
-
-    /// Answers [`SessionEvent::HelloReceived`]: this server decides for the cluster under `epoch`.
+    /// Answers [`SessionEvent::HelloReceived`](agent_session::SessionEvent::HelloReceived): this server decides for the cluster under `epoch`.
     /// The epoch must be at least the agent's highest, and no other process may ever have held it.
     pub async fn accept(&self, cluster: &ClusterName, epoch: u64) {
         self.send_command(cluster, Command::Accept(epoch)).await;
     }
 
-    /// Answers [`SessionEvent::HelloReceived`]: this server does not decide for the cluster.
+    /// Answers [`SessionEvent::HelloReceived`](agent_session::SessionEvent::HelloReceived): this server does not decide for the cluster.
     pub async fn refuse(&self, cluster: &ClusterName, reason: String) {
         self.send_command(cluster, Command::Refuse(reason)).await;
     }

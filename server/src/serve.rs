@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use controller::{ClassFacts, PlanError, PlanOutcome, Planner, RegionController};
+use controller::{ClassFacts, PlanError, PlanOutcome, Planner};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
@@ -28,7 +28,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use crate::agent_service::Sessions;
+use crate::agent_service::{Delivery, Sessions};
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
 use crate::fleet::FleetApi;
@@ -37,7 +37,7 @@ use crate::replicas::{self, Replicas};
 use crate::stores::{self, retention};
 use crate::web::{self, Pages, WebState};
 use crate::{histogram, pools, views};
-use agent_session::{SessionEvent, SessionMemory};
+use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use auth::connections::ConnectionLimits;
 use auth::middleware::{self, AuthLayer};
@@ -247,18 +247,27 @@ fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
     Ok((decision.plan, decision.report))
 }
 
-/// Runs the control loop on a thread of its own, because long planning steps would block a runtime worker and its I/O. The
-/// first token stops the loop, the second is cancelled when it has ended.
+/// Threads that step clusters, one for each processor. A step may take long, so it would block a runtime worker and its I/O.
+fn decision_threads() -> anyhow::Result<Runtime> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.thread_name("decisions").enable_time().build().context("no threads for decisions")
+}
+
+/// Runs the control loop on a thread of its own, and its clusters on `threads`. The first token stops the loop, the second is
+/// cancelled when it has ended.
 fn spawn_control_loop<C: CloudProvider + 'static>(
     control: ControlLoop<C>,
-    events: mpsc::Receiver<SessionEvent>,
+    threads: Runtime,
+    events: mpsc::Receiver<Delivery>,
     (stop, ended): (CancellationToken, CancellationToken),
 ) -> std::io::Result<oneshot::Receiver<anyhow::Result<()>>> {
     let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
-    std::thread::Builder::new().name("decisions".to_owned()).spawn(move || {
+    std::thread::Builder::new().name("control-loop".to_owned()).spawn(move || {
         let _ended = ended.drop_guard();
         // The receiver is gone once the server has been dropped.
         let _sent = result_sender.send(runtime.block_on(control.run(events, stop)));
+        // A task that is still in a step ends with it.
+        threads.shutdown_background();
     })?;
     Ok(result)
 }
@@ -279,7 +288,7 @@ impl Server {
         let pool_reader = pools::reader(components.region, components.catalogue);
         // The control loop knows the freezes before any agent connects.
         let frozen = change_feed::read_freezes(&*components.store).await?;
-        events.send(frozen).await.context("the control loop has ended")?;
+        events.send(frozen.into()).await.context("the control loop has ended")?;
         let settings =
             agent_session::Settings { session_memory: components.session_memory, ..agent_session::Settings::default() };
         let sessions = Sessions::new(settings, pool_reader, events.clone(), Arc::clone(&components.authorizer));
@@ -295,8 +304,9 @@ impl Server {
         let instance = format!("{owner}/{:x}", components.settings.identity);
         let replica = ReplicaRow { instance, owner, settings: components.shared };
         let replicas = Arc::new(Replicas::default());
+        let decision_threads = decision_threads()?;
         let control = ControlLoop {
-            controller: RegionController::new(components.settings),
+            settings: components.settings,
             planner: new_planner,
             planning: PlanningMode::Threads,
             sessions: sessions.clone(),
@@ -308,9 +318,10 @@ impl Server {
             listing,
             latencies: Arc::clone(&latencies),
             heartbeat: Arc::clone(&heartbeat),
+            threads: decision_threads.handle().clone(),
         };
         let mut tasks = JoinSet::new();
-        let result = spawn_control_loop(control, session_events, deciding.clone())?;
+        let result = spawn_control_loop(control, decision_threads, session_events, deciding.clone())?;
         tasks.spawn(async move { result.await.context("the control loop panicked")? });
         let offerings = Topic::Offerings { region };
         for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }]

@@ -1,97 +1,175 @@
 //! Controller of one cluster: its observed state, its machines, and the operations in progress.
 
+use std::cell::Cell;
+use std::sync::Arc;
+
 use super::disruption::{DecisionQueue, Disruption};
-use super::guardrails::{ClusterGuardrails, DisabledGuards, Guardrails};
+use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
 use super::provisioning::{PlanNumber, Provisioner};
+use super::region_state::{LazyGuardrails, RegionState};
 use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
-use super::{Effect, Finding, Instruction, InstructionId, Settings};
+use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
 use crate::cluster::ClusterState;
 use model::{ClaimName, ClusterName, ProviderId, Text, Timestamp};
 
-/// What all clusters of the region share, and the output of the current event.
+/// What a step of a cluster reads and changes outside of it, and its output.
 pub(super) struct Context<'c> {
     pub settings: &'c Settings,
     pub disabled_guards: &'c DisabledGuards,
-    pub offerings: &'c mut UnavailableOfferings,
-    pub guardrails: &'c mut Guardrails,
-    pub next_number: &'c mut u64,
-    pub next_plan: &'c mut u64,
+    pub offerings: &'c UnavailableOfferings,
+    /// Locked from their first access until the step has counted what it decided.
+    pub guardrails: LazyGuardrails<'c>,
     pub effects: &'c mut Vec<Effect>,
-    /// A plan was requested in this step: building its input covers the whole cluster and takes far
-    /// longer than anything else.
-    pub planned: bool,
     pub now: Timestamp,
+    region: &'c RegionState,
+    locked: &'c Cell<bool>,
 }
 
-impl Context<'_> {
-    pub fn next_id(&mut self) -> u64 {
-        let number = *self.next_number;
-        *self.next_number += 1;
-        number
+impl<'c> Context<'c> {
+    /// The context of a step at `now`. The step sets `locked` when it locks the guardrails.
+    pub fn new(region: &'c RegionState, locked: &'c Cell<bool>, effects: &'c mut Vec<Effect>, now: Timestamp) -> Self {
+        Self {
+            settings: region.settings(),
+            disabled_guards: region.disabled_guards(),
+            offerings: region.offerings(),
+            guardrails: region.guardrails(locked, now),
+            effects,
+            now,
+            region,
+            locked,
+        }
     }
 
-    pub fn next_plan_number(&mut self) -> PlanNumber {
-        let number = *self.next_plan;
-        *self.next_plan += 1;
-        PlanNumber(number)
+    /// Lets other clusters access the guardrails again.
+    pub fn release_guardrails(&mut self) {
+        self.guardrails = self.region.guardrails(self.locked, self.now);
+    }
+
+    pub fn next_id(&self) -> u64 {
+        self.region.next_number()
+    }
+
+    pub fn next_plan_number(&self) -> PlanNumber {
+        self.region.next_plan_number()
     }
 }
 
 /// Controller of one cluster.
 #[derive(Debug, Default)]
-pub(super) struct ClusterController {
-    pub cluster: ClusterName,
+pub struct ClusterController {
+    pub(crate) cluster: ClusterName,
+    pub(crate) region: Arc<RegionState>,
+    /// Version of the fleet's limits at the last step.
+    limits_version: u64,
+    /// Machines of this cluster as the guardrails count them.
+    counted_machines: Option<usize>,
     /// UID of the cluster; empty until its lease is acquired.
-    pub uid: Text,
-    pub connected: bool,
+    pub(crate) uid: Text,
+    pub(crate) connected: bool,
     /// Unfinished launches of the previous owner, until the first accepted snapshot.
-    pub recovery: PendingRecovery,
+    pub(crate) recovery: PendingRecovery,
     /// Until when an operator's confirmation of the agent's snapshot is valid.
-    pub operator_confirmed_until: Option<Timestamp>,
+    pub(crate) operator_confirmed_until: Option<Timestamp>,
     /// Last reported finding about missing NodeClaims.
-    pub last_absence_finding: Option<Finding>,
+    pub(crate) last_absence_finding: Option<Finding>,
     /// Garbage collection state.
-    pub gc: GarbageCollector,
-    pub state: ClusterState,
+    pub(crate) gc: GarbageCollector,
+    pub(crate) state: ClusterState,
     /// Which pods are planned, and when.
-    pub provisioner: Provisioner,
+    pub(crate) provisioner: Provisioner,
     /// Guardrail state of this cluster.
-    pub guardrails: ClusterGuardrails,
+    pub(crate) guardrails: ClusterGuardrails,
     /// NodeClaims of this server and their instructions in flight.
-    pub claims: NodeClaims,
+    pub(crate) claims: NodeClaims,
     /// When Nodes are registered, and which pods are nominated for them.
-    pub nominator: Nominator,
+    pub(crate) nominator: Nominator,
     /// Decisions that are not durable yet, and recent decisions.
-    pub decisions: DecisionQueue,
+    pub(crate) decisions: DecisionQueue,
     /// When the disruption methods run.
-    pub disruption: Disruption,
+    pub(crate) disruption: Disruption,
     /// Conditions and events already written.
-    pub status_reporter: StatusReporter,
+    pub(crate) status_reporter: StatusReporter,
     /// When this cluster has to be advanced without an event.
-    pub next_wakeup: Option<Timestamp>,
+    pub(crate) next_wakeup: Option<Timestamp>,
 }
 
 impl ClusterController {
-    pub fn new(cluster: ClusterName) -> Self {
-        Self { cluster, ..Self::default() }
+    /// The controller of a cluster of `region`.
+    #[must_use]
+    pub fn new(cluster: ClusterName, region: Arc<RegionState>) -> Self {
+        let limits_version = region.limits_version();
+        Self { cluster, region, limits_version, ..Self::default() }
+    }
+
+    /// Handles one event, which concerns this cluster, and returns its effects in the order of
+    /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
+    pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
+        let mut ctx = Context::new(&region, &locked, &mut effects, now);
+        self.state.hold_after_external_scale_up(ctx.settings.hold_after_external_scale_up);
+        let shadow = self.is_shadow(&ctx);
+        self.state.set_shadow(shadow);
+        let before = self.view_fingerprint();
+        region.offerings().expire(now);
+        let limits_version = region.limits_version();
+        let limits_changed = std::mem::replace(&mut self.limits_version, limits_version) != limits_version;
+        if limits_changed {
+            self.schedule_now(now);
+        }
+        self.handle_event(event, &mut ctx);
+        // What the event decided is checked and counted; planning reads the whole cluster.
+        ctx.release_guardrails();
+        self.advance(&mut ctx);
+        let remaining = self.remaining();
+        if self.counted_machines != Some(remaining) {
+            self.counted_machines = Some(remaining);
+            ctx.guardrails.record_machines(&self.cluster, remaining);
+        }
+        drop(ctx);
+        if locked.get() {
+            region.advance(now);
+        }
+        if limits_changed || self.view_fingerprint() != before {
+            effects.push(Effect::PublishView { cluster: self.cluster.clone() });
+        }
+        effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
+        effects
+    }
+
+    /// When [`Event::Tick`] is due without another event; a time in the past means immediately.
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.next_wakeup
+    }
+
+    /// Whether the limits of the whole fleet have changed since the last step.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        self.region.limits_version() != self.limits_version
+    }
+
+    /// Observed state of the cluster.
+    #[must_use]
+    pub fn state(&self) -> &ClusterState {
+        &self.state
     }
 
     /// Whether decisions are allowed: the agent is connected and the state synced.
-    pub fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         self.connected && self.state.is_synced()
     }
 
     /// The nominator, and what it reads.
-    pub fn nominator_and_view(&mut self, now: Timestamp) -> (&mut Nominator, NominationView<'_>) {
+    pub(crate) fn nominator_and_view(&mut self, now: Timestamp) -> (&mut Nominator, NominationView<'_>) {
         (&mut self.nominator, NominationView { state: &self.state, claims: &self.claims, now })
     }
 
     /// Sends an instruction to the agent; one for a NodeClaim blocks further instructions for it
     /// until answered.
-    pub fn instruct(&mut self, instruction: Instruction, ctx: &mut Context<'_>) {
+    pub(crate) fn instruct(&mut self, instruction: Instruction, ctx: &mut Context<'_>) {
         let id = InstructionId(ctx.next_id());
         if let Some(claim) = instruction.claim() {
             self.claims.record_instruction(id, claim);
@@ -101,7 +179,7 @@ impl ClusterController {
     }
 
     /// The NodeClaim of the machine with this provider id.
-    pub fn claim_of_instance(&self, provider_id: &ProviderId) -> Option<ClaimName> {
+    pub(crate) fn claim_of_instance(&self, provider_id: &ProviderId) -> Option<ClaimName> {
         self.claims.by_provider_id(provider_id).map(|machine| machine.name().clone())
     }
 }

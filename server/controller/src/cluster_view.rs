@@ -1,24 +1,36 @@
 //! Builds the view of one cluster.
 
+use std::sync::Arc;
+
 use super::cluster_controller::ClusterController;
 use super::guardrails::GuardrailsView;
 use super::nodeclaim::{ManagedClaim, StageKind};
-use super::provisioning::PlanNumber;
 use super::status_reporter::drain_blocked_message;
 use super::view::{ClusterView, InstanceAnomalies, MAX_ASSUMED_SHOWN, MachineView};
-use crate::DecisionId;
 use crate::cluster::Target;
 use model::{MicroUsd, PodKey, Text, Timestamp};
 
 impl ClusterController {
-    /// Fingerprint of the view; changes whenever the view does.
-    pub fn view_version(&self) -> (u64, bool, usize, Option<DecisionId>, Option<PlanNumber>) {
-        let stages = self.claims.stage_fingerprint();
-        let plan = self.provisioner.plan_in_progress();
-        (self.state.version(), self.connected, stages, self.decisions.last_id(), plan)
+    /// The view of the cluster at `now`.
+    #[must_use]
+    pub fn view(&self, now: Timestamp) -> ClusterView {
+        let region = Arc::clone(&self.region);
+        let guardrails = region.lock_guardrails(now);
+        let shown = self.guardrails_view(&guardrails, &region.settings().guardrails);
+        let pools = self.pools_view(&guardrails);
+        drop(guardrails);
+        ClusterView { pools, ..self.view_of(region.offerings().len(), shown, now) }
     }
 
-    pub fn view(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
+    /// Fingerprint of the view; changes whenever the view does.
+    pub(crate) fn view_fingerprint(&self) -> impl PartialEq + use<> {
+        let stages = self.claims.stage_fingerprint();
+        let plan = self.provisioner.plan_in_progress();
+        let version = (self.state.version(), self.connected, stages, self.decisions.last_id(), plan);
+        (version, self.guardrails.view_fingerprint(), self.gc.view_version())
+    }
+
+    fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
         let machines: Vec<MachineView> = self.claims.iter().map(|machine| self.machine_view(machine, now)).collect();
         let prices = machines.iter().filter_map(|machine| machine.instance.as_ref());
         ClusterView {

@@ -151,11 +151,6 @@ pub enum Event {
         /// Unfinished launches of the previous owner.
         launches: Vec<OpenLaunch>,
     },
-    /// The lease of the cluster was lost or released: its state is discarded.
-    LeaseReleased {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-    },
     /// The cloud listed the instances of the cluster.
     Listed {
         /// The cluster that the event concerns.
@@ -165,6 +160,40 @@ pub enum Event {
     },
     /// Time passed.
     Tick,
+}
+
+impl Event {
+    /// The cluster that handles the event. `None` for events of the region
+    /// ([`RegionState::apply`](super::RegionState::apply)), and for those that only the cluster
+    /// they are passed to can tell apart.
+    #[must_use]
+    pub fn cluster(&self) -> Option<&ClusterName> {
+        match self {
+            Self::Observed { cluster, .. }
+            | Self::AgentConnected { cluster }
+            | Self::AgentDisconnected { cluster }
+            | Self::LaunchFailed { cluster, .. }
+            | Self::InstanceGone { cluster, .. }
+            | Self::Inspected { cluster, .. }
+            | Self::TerminateRefused { cluster, .. }
+            | Self::RemovalsConfirmed { cluster }
+            | Self::InstructionAcked { cluster, .. }
+            | Self::InstructionFailed { cluster, .. }
+            | Self::QuarantineReleased { cluster }
+            | Self::LaunchHistoryLoaded { cluster, .. }
+            | Self::CountsLoaded { cluster, .. }
+            | Self::LeaseAcquired { cluster, .. }
+            | Self::Listed { cluster, .. }
+            | Self::Interrupted { cluster, .. } => Some(cluster),
+            Self::Launched(launched) => Some(&launched.cluster),
+            Self::Planned(answer) => Some(&answer.request.cluster),
+            Self::Recorded { .. }
+            | Self::FreezesChanged { .. }
+            | Self::OfferingsUnavailable { .. }
+            | Self::RemoteCounters { .. }
+            | Self::Tick => None,
+        }
+    }
 }
 
 /// The cloud's answer about one instance, by its id.

@@ -12,7 +12,7 @@ use model::{PoolName, Text};
 
 impl ClusterController {
     /// NodePools that are not managed, and why.
-    pub fn unmanaged_pools(&self) -> Vec<(PoolName, Text)> {
+    pub(crate) fn unmanaged_pools(&self) -> Vec<(PoolName, Text)> {
         let pools = self.state.pools();
         let left = pools.filter_map(|pool| Some((pool.pool.name.clone(), self.state.unmanaged_reason(pool)?)));
         left.collect()

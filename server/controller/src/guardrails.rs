@@ -51,6 +51,7 @@
 pub mod circuit_breaker;
 mod cluster;
 mod disabled_guards;
+mod effect_filter;
 mod enforcement;
 mod fleet;
 pub mod fleet_counters;
@@ -79,6 +80,7 @@ pub(crate) use cluster::ClusterGuardrails;
 pub(super) use disabled_guards::DisabledGuards;
 #[cfg(test)]
 pub(super) use disabled_guards::Guard;
+pub(crate) use effect_filter::is_allowed_by_mode;
 pub(crate) use fleet::Guardrails;
 pub use freeze::Freeze;
 pub(crate) use freeze::Freezes;
@@ -87,7 +89,6 @@ pub use mode::Mode;
 pub use object_counts::ObjectCounts;
 pub use recent_launch::{RESTORE_WINDOW, RecentLaunch};
 pub use settings::GuardrailSettings;
-pub(crate) use shadow::is_allowed_by_mode;
 pub use view::GuardrailsView;
 
 #[cfg(test)]

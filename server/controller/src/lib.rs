@@ -1,6 +1,6 @@
-//! The controller: a single-threaded state machine that turns [`Event`]s into [`Effect`]s.
+//! The controller: for each cluster a state machine that turns [`Event`]s into [`Effect`]s.
 //!
-//! [`RegionController::handle`] is the only entry point. It updates the observed state
+//! [`ClusterController::handle`] is the only entry point. It updates the observed state
 //! ([`crate::cluster`]), decides when a plan is due, requests it (`provisioning`) and turns the
 //! answer into effects. The caller executes the effects and reports the results as further events.
 //! The controller never calls the planner itself, so the plan of one cluster does not delay events
@@ -12,8 +12,11 @@
 //! other part's steps. `cluster_controller` has the parts; the steps that use several of them are
 //! methods of `ClusterController` beside the part that they belong to.
 //!
-//! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_controller`
-//! (which clusters an event advances), `route` (dispatch of events within a cluster),
+//! Clusters share nothing but [`RegionState`]: guardrails of the fleet and unavailable offerings.
+//! So each may be stepped on a thread of its own.
+//!
+//! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_state` (what
+//! clusters share), `cluster_controller` (a step), `route` (dispatch of events within a cluster),
 //! `provisioning` (pending pods, plans) and [`order`] (from a plan to NodeClaims),
 //! [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
 //! recovery, garbage collection), `nomination` (pod nominations and the registration gate),
@@ -40,7 +43,7 @@ mod nodeclaim;
 mod nomination;
 pub mod order;
 mod provisioning;
-mod region_controller;
+mod region_state;
 mod route;
 mod settings;
 pub mod status;
@@ -48,6 +51,7 @@ mod status_reporter;
 pub mod unavailable_offerings;
 pub mod view;
 
+pub use cluster_controller::ClusterController;
 pub use decision::{
     ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
 };
@@ -57,7 +61,7 @@ pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};
 pub use provisioning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};
-pub use region_controller::RegionController;
+pub use region_state::RegionState;
 pub use settings::{ClassFacts, Settings};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};

@@ -8,7 +8,7 @@ use model::Timestamp;
 
 impl ClusterController {
     /// Updates the state of the cluster; decisions follow in [`ClusterController::advance`].
-    pub fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
         match event {
             Event::Observed { observation, .. } => {
@@ -58,7 +58,6 @@ impl ClusterController {
                 self.collect_garbage(&listing, ctx);
             }
             Event::Tick
-            | Event::LeaseReleased { .. }
             | Event::FreezesChanged { .. }
             | Event::OfferingsUnavailable { .. }
             | Event::RemoteCounters { .. } => {
@@ -110,7 +109,7 @@ impl ClusterController {
     }
 
     /// Takes every step that the time and the state permit.
-    pub fn advance(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn advance(&mut self, ctx: &mut Context<'_>) {
         self.expire_assignments(ctx);
         self.provisioner.plan_released_pods(&self.state, ctx.now);
         self.nominator.forget_removed(&self.claims);

@@ -1,17 +1,22 @@
-//! A controller that computes requested plans synchronously.
+//! Several clusters of one region, and their plans, step by step on one thread.
 
-use std::collections::VecDeque;
-use std::ops::Deref;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use super::guardrails::DisabledGuards;
-use super::{Effect, Event, PlanOutcome, PlanRequest, PlanWorker, RegionController, Settings};
-use model::Timestamp;
+use super::{
+    ClusterController, ClusterView, Effect, Event, PlanOutcome, PlanRequest, PlanWorker, RegionState, Settings,
+};
+use crate::cluster::ClusterState;
 use model::input::PlanningInput;
+use model::{ClusterName, Timestamp};
 
-/// A controller with its planner.
+/// Clusters with their planner. A cluster exists from its first event on.
 #[derive(Debug)]
 pub(crate) struct SynchronousController {
-    controller: RegionController,
+    region: Arc<RegionState>,
+    clusters: BTreeMap<ClusterName, ClusterController>,
+    now: Timestamp,
     worker: PlanWorker,
     /// Requested plans are queued and not computed.
     pub stalled: bool,
@@ -24,27 +29,29 @@ impl SynchronousController {
         Self::with_disabled_guards(settings, planner, DisabledGuards::default())
     }
 
-    /// A controller with its planner, without `disabled_guards`.
+    /// The same without `disabled_guards`.
     pub(crate) fn with_disabled_guards(
         settings: Settings,
         planner: impl FnMut(&PlanningInput) -> PlanOutcome + Send + 'static,
         disabled_guards: DisabledGuards,
     ) -> Self {
-        let controller = RegionController::with_disabled_guards(settings, disabled_guards);
+        let region = Arc::new(RegionState::with_disabled_guards(settings, disabled_guards));
         let worker = PlanWorker::new(Box::new(planner));
-        Self { controller, worker, stalled: false, waiting: VecDeque::new() }
+        let (clusters, now) = (BTreeMap::new(), Timestamp::default());
+        Self { region, clusters, now, worker, stalled: false, waiting: VecDeque::new() }
     }
 
-    /// Handles an event, and the plans that it requests.
+    /// Handles an event, and the plans that it requests. On a tick, every cluster that is due
+    /// takes a step.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let mut done = Vec::new();
-        let mut effects = VecDeque::from(self.controller.handle(event, now));
+        let mut effects = VecDeque::from(self.step(event, now));
         while let Some(effect) = effects.pop_front() {
             match effect {
                 Effect::Plan(request) if self.stalled => self.waiting.push_back(*request),
                 Effect::Plan(request) => {
                     let answer = self.worker.answer(*request);
-                    for effect in self.controller.handle(Event::Planned(Box::new(answer)), now).into_iter().rev() {
+                    for effect in self.step(Event::Planned(Box::new(answer)), now).into_iter().rev() {
                         effects.push_front(effect);
                     }
                 }
@@ -54,18 +61,74 @@ impl SynchronousController {
         done
     }
 
+    fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
+        self.now = now;
+        self.region.advance(now);
+        let mut effects = match self.cluster_of(&event) {
+            Some(cluster) if matches!(event, Event::Planned(_)) && !self.clusters.contains_key(&cluster) => {
+                return Vec::new();
+            }
+            Some(cluster) => self.controller(cluster).handle(event, now),
+            None => {
+                self.region.apply(event, now);
+                Vec::new()
+            }
+        };
+        for controller in self.clusters.values_mut() {
+            if controller.is_outdated() || controller.next_wakeup().is_some_and(|at| at <= now) {
+                effects.extend(controller.handle(Event::Tick, now));
+            }
+        }
+        effects
+    }
+
+    /// Ends the ownership of a cluster, as the loss of its lease does.
+    pub fn release(&mut self, cluster: &ClusterName) {
+        self.clusters.remove(cluster);
+        self.region.forget_cluster(cluster);
+    }
+
+    pub fn region(&self) -> &RegionState {
+        &self.region
+    }
+
+    fn controller(&mut self, cluster: ClusterName) -> &mut ClusterController {
+        let region = &self.region;
+        self.clusters.entry(cluster.clone()).or_insert_with(|| ClusterController::new(cluster, Arc::clone(region)))
+    }
+
+    fn cluster_of(&self, event: &Event) -> Option<ClusterName> {
+        match event {
+            Event::Recorded { decision } => {
+                let deciding =
+                    |controller: &&ClusterController| controller.decisions.recent().any(|made| made.id == *decision);
+                self.clusters.values().find(deciding).map(|controller| controller.cluster.clone())
+            }
+            event => event.cluster().cloned(),
+        }
+    }
+
     /// Computes the first queued plan.
     pub fn plan_waiting(&mut self, now: Timestamp) -> Vec<Effect> {
         let request = self.waiting.pop_front().expect("a plan was asked for");
         let answer = self.worker.answer(request);
         self.handle(Event::Planned(Box::new(answer)), now)
     }
-}
 
-impl Deref for SynchronousController {
-    type Target = RegionController;
+    pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {
+        self.clusters.get(cluster).map(|controller| controller.view(self.now))
+    }
 
-    fn deref(&self) -> &RegionController {
-        &self.controller
+    pub fn state(&self, cluster: &ClusterName) -> Option<&ClusterState> {
+        self.clusters.get(cluster).map(ClusterController::state)
+    }
+
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterName> {
+        self.clusters.keys()
+    }
+
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        let clusters = self.clusters.values().filter_map(ClusterController::next_wakeup);
+        clusters.chain(self.region.next_change()).min()
     }
 }

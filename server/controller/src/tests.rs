@@ -6,9 +6,7 @@ use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, p
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{
-    CapacityType, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp,
-};
+use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp};
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is
 /// available.
@@ -445,48 +443,4 @@ fn a_pod_that_is_deleted_before_its_window_closes_is_not_planned() {
     see_pod(&mut controller, 2_000, pod("a", 500));
     observe(&mut controller, 2_100, Observation::Delete(Key::Pod(pod("a", 500).key)));
     assert!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_000))).is_empty());
-}
-
-/// Connects clusters `c0` to `c2`, each with a pod pending from 2 s on; their windows close at 3 s.
-fn three_that_wait() -> SynchronousController {
-    let mut controller = SynchronousController::new(Settings::default(), one_machine);
-    for cluster in ["c2", "c0", "c1"].map(ClusterName::from) {
-        controller.handle(Event::AgentConnected { cluster: cluster.clone() }, Timestamp::from_millis(0));
-        let snapshot = ClusterSnapshot { pools: vec![pool()], ..ClusterSnapshot::default() };
-        let observation = Observation::Snapshot(Box::new(snapshot));
-        controller.handle(Event::Observed { cluster: cluster.clone(), observation }, Timestamp::from_millis(0));
-    }
-    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(1_500)) {
-        controller.handle(Event::Tick, Timestamp::from_millis(1_500));
-    }
-    for (cluster, at) in [("c1", 2_002), ("c2", 2_000), ("c0", 2_001)] {
-        let observation = Observation::upsert(Object::Pod(pod("a", 500)));
-        controller.handle(Event::Observed { cluster: text(cluster), observation }, Timestamp::from_millis(at));
-    }
-    controller
-}
-
-#[test]
-fn one_tick_plans_for_one_cluster_the_longest_due_first() {
-    let mut controller = three_that_wait();
-    let mut planned = Vec::new();
-    while controller.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(3_010)) {
-        let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
-        let decisions = decided(&effects);
-        assert!(decisions.len() <= 1, "{decisions:?}");
-        planned.extend(decisions.iter().map(|decision| decision.cluster.clone()));
-    }
-    // 2.000 s, 2.001 s and 2.002 s, each and a second.
-    assert_eq!(planned, ["c2", "c0", "c1"]);
-}
-
-#[test]
-fn a_cluster_released_while_queued_is_not_advanced() {
-    let mut controller = three_that_wait();
-    assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(3_010))).len(), 1);
-    controller.handle(Event::LeaseReleased { cluster: text("c0") }, Timestamp::from_millis(3_010));
-    let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_010));
-    let clusters: Vec<ClusterName> = decided(&effects).into_iter().map(|decision| decision.cluster.clone()).collect();
-    assert_eq!(clusters, ["c1"]);
-    assert!(!controller.clusters().any(|cluster| *cluster == "c0"));
 }

@@ -2,9 +2,10 @@
 //! the offering in all clusters of the account and region for a while.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use model::offering::SharedCatalogue;
-use model::{CapacityType, InstanceTypeName, Millis, Offering, Timestamp, Zone};
+use model::{CapacityType, InstanceTypeName, Millis, Timestamp, Zone};
 
 /// How long an offering is excluded after insufficient capacity (Karpenter's AWS provider: three
 /// minutes).
@@ -32,8 +33,11 @@ pub struct UnavailableOffering {
 }
 
 /// Unavailable offerings, and catalogues with these offerings masked.
-#[derive(Debug, Clone, Default)]
-pub struct UnavailableOfferings {
+#[derive(Debug, Default)]
+pub struct UnavailableOfferings(Mutex<Entries>);
+
+#[derive(Debug, Default)]
+struct Entries {
     until: BTreeMap<OfferingKey, Timestamp>,
     /// Offerings that other replicas do not have yet. An extended expiry is not published: the
     /// other replica's own attempt fails too.
@@ -46,88 +50,100 @@ pub struct UnavailableOfferings {
 impl UnavailableOfferings {
     /// Excludes an offering until `until`.
     pub fn mark_unavailable(
-        &mut self,
+        &self,
         instance_type: InstanceTypeName,
         zone: Zone,
         capacity_type: CapacityType,
         until: Timestamp,
     ) {
         let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
-        if self.until.insert(key, until).is_none() {
-            self.unpublished.push(UnavailableOffering { instance_type, zone, capacity_type, until });
+        let mut entries = self.entries();
+        if entries.until.insert(key, until).is_none() {
+            entries.unpublished.push(UnavailableOffering { instance_type, zone, capacity_type, until });
         }
-        self.masked.clear();
+        entries.masked.clear();
     }
 
     /// Merges offerings from other replicas; the later expiry wins.
-    pub fn merge_remote(&mut self, offerings: Vec<UnavailableOffering>) {
+    pub fn merge_remote(&self, offerings: Vec<UnavailableOffering>) {
+        let mut entries = self.entries();
         for UnavailableOffering { instance_type, zone, capacity_type, until } in offerings {
-            let known = self.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
+            let known = entries.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
             *known = (*known).max(until);
         }
-        self.masked.clear();
+        entries.masked.clear();
     }
 
     /// Offerings that became unavailable here since the last call.
-    pub fn take_unpublished(&mut self) -> Vec<UnavailableOffering> {
-        std::mem::take(&mut self.unpublished)
+    pub fn take_unpublished(&self) -> Vec<UnavailableOffering> {
+        std::mem::take(&mut self.entries().unpublished)
     }
 
     /// Removes offerings whose exclusion ends by `now`.
-    pub fn expire(&mut self, now: Timestamp) {
-        let before = self.until.len();
-        self.until.retain(|_, until| *until > now);
-        if self.until.len() < before {
-            self.masked.clear();
+    pub fn expire(&self, now: Timestamp) {
+        let mut entries = self.entries();
+        let before = entries.until.len();
+        entries.until.retain(|_, until| *until > now);
+        if entries.until.len() < before {
+            entries.masked.clear();
         }
     }
 
     /// When the next exclusion ends.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Timestamp> {
-        self.until.values().min().copied()
+        self.entries().until.values().min().copied()
     }
 
     /// Number of unavailable offerings.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.until.len()
+        self.entries().until.len()
     }
 
     /// Whether no offering is unavailable.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.until.is_empty()
+        self.entries().until.is_empty()
     }
 
     /// Whether the offering is excluded.
     #[must_use]
     pub fn is_unavailable(&self, instance_type: &InstanceTypeName, zone: &Zone, capacity_type: CapacityType) -> bool {
-        let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
-        self.until.contains_key(&key)
+        self.entries().is_unavailable(instance_type, zone, capacity_type)
     }
 
     /// `catalogue` with unavailable offerings marked as not available.
-    pub fn mask_catalogue(&mut self, catalogue: &SharedCatalogue) -> SharedCatalogue {
-        if self.until.is_empty() {
+    pub fn mask_catalogue(&self, catalogue: &SharedCatalogue) -> SharedCatalogue {
+        let mut entries = self.entries();
+        if entries.until.is_empty() {
             return SharedCatalogue::clone(catalogue);
         }
-        if let Some((_, masked)) = self.masked.iter().find(|(base, _)| SharedCatalogue::ptr_eq(base, catalogue)) {
+        if let Some((_, masked)) = entries.masked.iter().find(|(base, _)| SharedCatalogue::ptr_eq(base, catalogue)) {
             return SharedCatalogue::clone(masked);
         }
         let mut copy = catalogue.as_ref().clone();
         for kind in &mut copy.types {
             for offering in &mut kind.offerings {
-                offering.available &= !self.covers(&kind.name, offering);
+                offering.available &= !entries.is_unavailable(&kind.name, &offering.zone, offering.capacity_type);
             }
         }
         let masked = SharedCatalogue::new(copy);
-        self.masked.push((SharedCatalogue::clone(catalogue), SharedCatalogue::clone(&masked)));
+        entries.masked.push((SharedCatalogue::clone(catalogue), SharedCatalogue::clone(&masked)));
         masked
     }
 
-    fn covers(&self, instance_type: &InstanceTypeName, offering: &Offering) -> bool {
-        self.is_unavailable(instance_type, &offering.zone, offering.capacity_type)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        // A method that panicked has at most left a masked catalogue out, so a poisoned lock guards
+        // consistent entries.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entries {
+    fn is_unavailable(&self, instance_type: &InstanceTypeName, zone: &Zone, capacity_type: CapacityType) -> bool {
+        let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
+        self.until.contains_key(&key)
     }
 }
 
@@ -145,27 +161,27 @@ mod tests {
         }
     }
 
-    fn mark(cache: &mut UnavailableOfferings, zone: &str, until: i64) {
+    fn mark(cache: &UnavailableOfferings, zone: &str, until: i64) {
         let UnavailableOffering { instance_type, zone, capacity_type, until } = offering(zone, until);
         cache.mark_unavailable(instance_type, zone, capacity_type, until);
     }
 
     #[test]
     fn an_unavailable_offering_is_published_once_and_again_after_expiry() {
-        let mut cache = UnavailableOfferings::default();
-        mark(&mut cache, "a", 100);
-        mark(&mut cache, "a", 150);
+        let cache = UnavailableOfferings::default();
+        mark(&cache, "a", 100);
+        mark(&cache, "a", 150);
         assert_eq!(cache.take_unpublished(), [offering("a", 100)]);
         assert_eq!(cache.take_unpublished(), []);
         cache.expire(Timestamp::from_millis(150));
-        mark(&mut cache, "a", 300);
+        mark(&cache, "a", 300);
         assert_eq!(cache.take_unpublished(), [offering("a", 300)]);
     }
 
     #[test]
     fn remote_offerings_are_excluded_and_not_published_again() {
-        let mut cache = UnavailableOfferings::default();
-        mark(&mut cache, "a", 200);
+        let cache = UnavailableOfferings::default();
+        mark(&cache, "a", 200);
         let _published = cache.take_unpublished();
         cache.merge_remote(vec![offering("a", 100), offering("b", 100)]);
         cache.expire(Timestamp::from_millis(100));

@@ -50,11 +50,11 @@ pub enum Call {
         update: Option<CounterUpdate>,
         within: Duration,
     },
-    /// Run a command under the lease of its cluster, if this process holds it; abandon it at
+    /// Run a command under the lease of its cluster; abandon it at
     /// [`Command::answer_by`].
     RunCommand {
         command: Command,
-        lease: Option<Lease>,
+        lease: Lease,
     },
 }
 

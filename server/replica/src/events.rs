@@ -2,7 +2,7 @@
 
 use cloud::provider::CloudEvent;
 use controller::{Event, Instruction};
-use model::{ClusterName, Millis, Text, Timestamp};
+use model::{Millis, Text, Timestamp};
 
 /// A drain waits for pods as long as their PodDisruptionBudgets require.
 const DRAIN_TIMEOUT: Millis = Millis::from_hours(24);
@@ -28,24 +28,5 @@ pub(super) fn to_event(event: CloudEvent, now: Timestamp) -> Option<Event> {
         CloudEvent::Terminated(instance) => {
             Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })
         }
-    }
-}
-
-/// The cluster that an external event concerns. Operator and cloud events reach every replica, and
-/// an agent's last events may arrive after its cluster was handed over; only the lease holder may
-/// act on them.
-pub(super) fn concerned_cluster(event: &Event) -> Option<&ClusterName> {
-    match event {
-        Event::Observed { cluster, .. }
-        | Event::AgentConnected { cluster }
-        | Event::AgentDisconnected { cluster }
-        | Event::InstructionAcked { cluster, .. }
-        | Event::InstructionFailed { cluster, .. }
-        | Event::InstanceGone { cluster, .. }
-        | Event::Interrupted { cluster, .. }
-        | Event::RemovalsConfirmed { cluster }
-        | Event::QuarantineReleased { cluster } => Some(cluster),
-        Event::Planned(answer) => Some(&answer.request.cluster),
-        _ => None,
     }
 }

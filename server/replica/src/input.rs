@@ -29,7 +29,7 @@ pub enum Input {
     /// The plan requested by [`Output::Plan`](crate::Output::Plan).
     Planned(Box<PlanAnswer>),
     /// Answer to [`Call::RunCommand`].
-    CommandEnded { id: CommandId, outcome: Outcome },
+    CommandEnded { cluster: ClusterName, id: CommandId, outcome: Outcome },
     /// Answer to [`Call::PollCloud`].
     CloudEvents(Vec<CloudEvent>),
     /// Result of a renewal: lost and requested leases.
@@ -73,8 +73,8 @@ impl Call {
     /// The moment at which the call is abandoned and the input that follows then; `None` for calls
     /// without a limit.
     pub fn limit(&self) -> Option<(Timestamp, Input)> {
-        let Self::RunCommand { command: Command { id, answer_by, .. }, .. } = self else { return None };
+        let Self::RunCommand { command: Command { id, answer_by, effect }, .. } = self else { return None };
         let outcome = Err(Retry { after: None, why: "no answer in time".to_owned() });
-        Some((*answer_by, Input::CommandEnded { id: *id, outcome }))
+        Some((*answer_by, Input::CommandEnded { cluster: effect.cluster().clone(), id: *id, outcome }))
     }
 }

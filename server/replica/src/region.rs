@@ -71,11 +71,6 @@ impl RegionLister {
         self.lease.as_ref()
     }
 
-    /// Key of the region in rows that are not leases.
-    pub fn key(&self) -> String {
-        self.scope.key()
-    }
-
     /// Tries to take the region's lease unless this replica holds it.
     pub(crate) fn try_take_lease(&mut self, now: Timestamp) -> Option<Call> {
         let holds_off = self.hold_off_until.is_some_and(|until| now < until);

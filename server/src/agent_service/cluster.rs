@@ -8,16 +8,24 @@ use controller::{Instruction, InstructionId};
 use fleetwright_proto::v1;
 use model::Timestamp;
 use tokio::sync::mpsc::{self, OwnedPermit, error::SendError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::warn;
 
-use super::{COMMAND_BUFFER, INCOMING_BUFFER};
+use super::delivery::Delivery;
 use agent_session::state::{Output, Session, SessionEvent};
 use auth::rate_limit::{RateLimits, TokenBuckets};
 
+/// Buffered messages from a stream to its cluster's task.
+const INCOMING_BUFFER: usize = 2;
+/// Buffered commands to a cluster's task, which always accepts them.
+const COMMAND_BUFFER: usize = 256;
 /// Tick interval of a session. Silence and deadlines are in tens of seconds.
 const TICK: Duration = Duration::from_secs(1);
+
+/// Events of one cluster that are sent and not handled yet. The agent is not read beyond them.
+const EVENTS_IN_PROGRESS: usize = 64;
 
 type ResponseSender = mpsc::Sender<Result<v1::ConnectResponse, Status>>;
 
@@ -95,7 +103,9 @@ pub(super) struct Task {
     session: Session,
     incoming: mpsc::Receiver<Incoming>,
     commands: mpsc::Receiver<Command>,
-    events: mpsc::Sender<SessionEvent>,
+    events: mpsc::Sender<Delivery>,
+    /// Places of events that were sent and are not handled yet.
+    places: Arc<Semaphore>,
     /// Events that wait for the control loop. No message is read while there is one.
     pending_events: VecDeque<SessionEvent>,
     stream: Option<Stream>,
@@ -107,7 +117,7 @@ enum Next {
     Stop,
     Incoming(Incoming),
     Command(Command),
-    EventPermit(Option<OwnedPermit<SessionEvent>>),
+    EventPermit(Option<EventPermit>),
     ResponsePermit(Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>),
     Tick,
 }
@@ -115,7 +125,7 @@ enum Next {
 impl Task {
     pub(super) fn new(
         session: Session,
-        events: mpsc::Sender<SessionEvent>,
+        events: mpsc::Sender<Delivery>,
         stop: CancellationToken,
     ) -> (SessionHandle, Self) {
         let (incoming, arriving) = mpsc::channel(INCOMING_BUFFER);
@@ -125,6 +135,7 @@ impl Task {
             incoming: arriving,
             commands: received,
             events,
+            places: Arc::new(Semaphore::new(EVENTS_IN_PROGRESS)),
             pending_events: VecDeque::new(),
             stream: None,
             stop,
@@ -155,12 +166,12 @@ impl Task {
 
     async fn next(&mut self, ticks: &mut tokio::time::Interval) -> Next {
         let has_events = !self.pending_events.is_empty();
-        let events = self.events.clone();
+        let (events, places) = (self.events.clone(), Arc::clone(&self.places));
         let sender =
             self.stream.as_ref().filter(|stream| !stream.waiting.is_empty()).map(|stream| stream.responses.clone());
         tokio::select! {
             () = self.stop.cancelled() => Next::Stop,
-            permit = events.reserve_owned(), if has_events => Next::EventPermit(granted(permit)),
+            permit = reserve_event(events, places), if has_events => Next::EventPermit(permit),
             Some(command) = self.commands.recv() => Next::Command(command),
             permit = reserve(sender) => Next::ResponsePermit(granted(permit)),
             Some(incoming) = self.incoming.recv(), if !has_events => Next::Incoming(incoming),
@@ -199,9 +210,9 @@ impl Task {
     }
 
     /// The agent is read again once no event is pending; its silence restarts then.
-    fn send_event(&mut self, permit: OwnedPermit<SessionEvent>) {
+    fn send_event(&mut self, (permit, place): EventPermit) {
         if let Some(event) = self.pending_events.pop_front() {
-            permit.send(event);
+            permit.send(Delivery { event, place: Some(place) });
         }
         if self.pending_events.is_empty() {
             self.session.reset_silence(now());
@@ -256,6 +267,17 @@ impl Task {
     fn is_current(&self, stream: u64) -> bool {
         self.stream.as_ref().is_some_and(|current| current.number == stream)
     }
+}
+
+/// Space for an event in the control loop's inbox, and a place among the events of the cluster.
+type EventPermit = (OwnedPermit<Delivery>, OwnedSemaphorePermit);
+
+/// A permit for an event; `None` once the control loop has ended. The place comes first, so that a
+/// cluster whose task is behind takes no space from the others.
+async fn reserve_event(events: mpsc::Sender<Delivery>, places: Arc<Semaphore>) -> Option<EventPermit> {
+    // The semaphore is never closed.
+    let place = places.acquire_owned().await.ok()?;
+    Some((events.reserve_owned().await.ok()?, place))
 }
 
 /// Buffer space for a response; pending while there is none to send.

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
+use agent_session::SessionEvent;
 use controller::Event;
 use controller::cluster::{Object, Observation};
 use fleetwright_proto::v1::change::Change;
@@ -107,7 +108,7 @@ impl TcpProxy {
 struct TestBed {
     toy: Arc<FakeCluster>,
     sessions: Sessions,
-    events: mpsc::Receiver<SessionEvent>,
+    events: mpsc::Receiver<Delivery>,
     proxy: TcpProxy,
     agent: JoinHandle<()>,
 }
@@ -143,7 +144,7 @@ impl TestBed {
 
     /// Next event in a compact form. A Hello is answered with the lease at epoch 3.
     async fn next(&mut self) -> String {
-        let event = tokio::time::timeout(DEADLINE, self.events.recv()).await.expect("nothing happens").unwrap();
+        let event = tokio::time::timeout(DEADLINE, self.events.recv()).await.expect("nothing happens").unwrap().event;
         match event {
             SessionEvent::HelloReceived(greeting) => {
                 self.sessions.accept(&greeting.cluster, 3).await;
@@ -249,6 +250,32 @@ async fn agents_of_other_clusters_are_rejected_without_disturbance() {
     assert!(namesake.message().contains("UID another"), "{namesake}");
     world.toy.add("second");
     world.expect(&["namespace second"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_agent_of_a_cluster_that_is_behind_is_not_read() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected"]).await;
+    // The snapshot and 99 changes; nothing is handled, so every event keeps its place.
+    let mut waiting = vec![world.events.recv().await.unwrap()];
+    let mut sent = 0;
+    while waiting.len() < 60 {
+        world.toy.add(&format!("namespace-{sent}"));
+        sent += 1;
+        let change = tokio::time::timeout(DEADLINE, world.events.recv()).await.expect("nothing happens").unwrap();
+        waiting.push(change);
+    }
+    for more in 0..10 {
+        world.toy.add(&format!("more-{more}"));
+    }
+    // 64 places, of which "connected" has given its back.
+    while waiting.len() < 64 {
+        waiting.push(tokio::time::timeout(DEADLINE, world.events.recv()).await.expect("nothing happens").unwrap());
+    }
+    assert!(world.events.try_recv().is_err(), "all places are taken");
+    waiting.truncate(63);
+    let next = tokio::time::timeout(DEADLINE, world.events.recv()).await.expect("a place was given back").unwrap();
+    assert!(next.place.is_some());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

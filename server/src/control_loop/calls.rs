@@ -9,11 +9,11 @@ use controller::executor::{Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::unavailable_offerings::UnavailableOffering;
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
-use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId};
+use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId, Timestamp};
 use tracing::warn;
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
-use super::records;
+use super::{records, traces};
 use crate::config::LeaseConfig;
 use decision_log::DecisionLog;
 use replica::fence::Fence;
@@ -25,7 +25,20 @@ use store::listing::ListedInstanceRow;
 use store::operations::{AttemptOutcome, RecentAttempt};
 use store::{Store, StoreError, clock};
 
-/// Runs the calls of a [`replica::Replica`].
+/// Runs a call within its limit.
+pub(super) async fn run_within_limit<C: CloudProvider + 'static>(
+    runner: Arc<CallRunner<C>>,
+    call: Call,
+    now: Timestamp,
+) -> Input {
+    let Some((by, late)) = call.limit() else { return runner.run(call).await };
+    let timeout = clock::duration(by.duration_since(now));
+    let done = tokio::time::timeout(timeout, runner.run(call)).await.unwrap_or(late);
+    traces::record_outcome(&done);
+    done
+}
+
+/// Runs the calls of a [`replica::Coordinator`] and its clusters.
 pub struct CallRunner<C> {
     /// Store of the calls that record.
     pub store: Arc<dyn Store>,
@@ -97,15 +110,15 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 }
             }
             Call::RunCommand { command, lease } => {
-                let outcome = match lease.filter(|lease| self.fence.allows(lease)) {
-                    Some(lease) => {
-                        let (store, cloud) = (&*self.store, &*self.cloud);
-                        let command_runner = CommandRunner { store, cloud, fence: &self.fence, log: &self.log, lease };
-                        command_runner.run(command.effect).await
-                    }
-                    None => Err(retry("the cluster's lease is not held, or may have run out")),
+                let cluster = command.effect.cluster().clone();
+                let outcome = if self.fence.allows(&lease) {
+                    let (store, cloud) = (&*self.store, &*self.cloud);
+                    let command_runner = CommandRunner { store, cloud, fence: &self.fence, log: &self.log, lease };
+                    command_runner.run(command.effect).await
+                } else {
+                    Err(retry("the cluster's lease may have run out"))
                 };
-                Input::CommandEnded { id: command.id, outcome }
+                Input::CommandEnded { cluster, id: command.id, outcome }
             }
         }
     }

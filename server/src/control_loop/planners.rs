@@ -25,20 +25,19 @@ const NICENESS: i32 = 10;
 /// Plans slower than this are logged.
 const SLOW_PLAN: std::time::Duration = std::time::Duration::from_secs(5);
 
-/// Planning threads and their answers.
+/// Planning threads.
 pub(super) struct Planners {
     shared: Arc<Shared>,
-    answer_sender: mpsc::UnboundedSender<PlanAnswer>,
-    answers: mpsc::UnboundedReceiver<PlanAnswer>,
+    answers: mpsc::UnboundedSender<PlanAnswer>,
     /// Plans inline when there are no threads.
-    inline: Option<PlanWorker>,
+    inline: Option<Mutex<PlanWorker>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PlanningMode {
     /// On dedicated threads.
     Threads,
-    /// In the control loop, which blocks meanwhile.
+    /// In the task of the cluster, which blocks its thread meanwhile.
     Inline,
 }
 
@@ -54,36 +53,37 @@ impl Planners {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(planner: NewPlanner, planning: PlanningMode) -> std::io::Result<Self> {
+    pub(super) fn start(
+        planner: NewPlanner,
+        planning: PlanningMode,
+    ) -> std::io::Result<(Self, mpsc::UnboundedReceiver<PlanAnswer>)> {
         let processors = available_parallelism().map_or(1, usize::from);
         let classes = std::iter::once(PlannerClass::Small)
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
         let shared = Arc::new(Shared { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() });
-        let (answer_sender, answers) = mpsc::unbounded_channel();
-        let inline = (planning == PlanningMode::Inline).then(|| PlanWorker::new(planner()));
+        let (answer_sender, receiver) = mpsc::unbounded_channel();
+        let inline = (planning == PlanningMode::Inline).then(|| Mutex::new(PlanWorker::new(planner())));
         let classes = classes.filter(|_| planning == PlanningMode::Threads);
         for (number, class) in classes.enumerate() {
             let (shared, answer_sender) = (Arc::clone(&shared), answer_sender.clone());
             let thread = std::thread::Builder::new().name(format!("planner-{number}"));
             thread.spawn(move || shared.plan_until_closed(class, planner, &answer_sender))?;
         }
-        Ok(Self { shared, answer_sender, answers, inline })
+        Ok((Self { shared, answers: answer_sender, inline }, receiver))
     }
 
-    /// Queues a plan; [`Planners::next`] returns its answer.
-    pub(super) fn submit(&mut self, request: PlanRequest) {
-        if let Some(worker) = &mut self.inline {
-            // The receiver lives in `self`, so sending cannot fail.
-            let _sent = self.answer_sender.send(worker.answer(request));
+    /// Queues a plan.
+    pub(super) fn submit(&self, request: PlanRequest) {
+        if let Some(worker) = &self.inline {
+            // A worker that panicked is not used again: its panic ends the process.
+            let answer = worker.lock().unwrap_or_else(PoisonError::into_inner).answer(request);
+            // The receiver is gone once the process stops.
+            let _sent = self.answers.send(answer);
             return;
         }
         let at = self.shared.started.elapsed();
         self.shared.queue().push(request, at);
         self.shared.changed.notify_all();
-    }
-
-    pub(super) async fn next(&mut self) -> Option<PlanAnswer> {
-        self.answers.recv().await
     }
 }
 

@@ -1,7 +1,6 @@
-//! Timing of the control loop's steps. Everything else waits for a step: one that takes tens of
-//! milliseconds delays the decisions of other clusters and is logged by its kind. The sum over all
-//! steps is the capacity limit of a server, since one task runs them whatever the number of
-//! processors.
+//! Timing of the steps of the control loop and of the clusters' tasks. A step of the loop that
+//! takes tens of milliseconds delays all clusters, one of a task its own cluster; both are logged by
+//! their kind.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use controller::cluster::Observation;
 use tracing::debug;
 
 use agent_session::SessionEvent;
-use replica::Input;
+use replica::{ClusterInput, Input};
 
 /// Steps slower than this are logged. The goal for 99 of 100 decisions is 50 ms beyond their
 /// window, and several steps may precede one.
@@ -21,25 +20,29 @@ const SLOW_STEP: Duration = Duration::from_millis(20);
 
 /// A step in progress.
 pub(super) struct StepTimer {
-    about: &'static str,
+    kind: &'static str,
     begun: Instant,
 }
 
 impl StepTimer {
-    pub(super) fn begin(about: &'static str) -> Self {
-        Self { about, begun: Instant::now() }
+    pub(super) fn begin(kind: &'static str) -> Self {
+        Self { kind, begun: Instant::now() }
     }
 
     pub(super) fn for_input(input: &Input) -> Self {
-        Self::begin(kind(input))
+        Self::begin(kind_of(input))
+    }
+
+    pub(super) fn for_cluster_input(input: &ClusterInput) -> Self {
+        Self::begin(kind_of_cluster_input(input))
     }
 
     /// Records the time that the step took.
     pub(super) fn end(self, step_times: &StepTimes) {
         let took = self.begun.elapsed();
-        step_times.record(self.about, took);
+        step_times.record(self.kind, took);
         if took >= SLOW_STEP {
-            debug!(about = self.about, millis = took.as_millis(), "slow control loop step");
+            debug!(kind = self.kind, millis = took.as_millis(), "slow step");
         }
     }
 }
@@ -49,10 +52,10 @@ impl StepTimer {
 pub(crate) struct StepTimes(Mutex<BTreeMap<&'static str, (u64, Duration)>>);
 
 impl StepTimes {
-    fn record(&self, about: &'static str, took: Duration) {
+    fn record(&self, kind: &'static str, took: Duration) {
         // Count and time are updated together, so a poisoned lock guards a consistent map.
         let mut step_times = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (steps, time) = step_times.entry(about).or_default();
+        let (steps, time) = step_times.entry(kind).or_default();
         *steps += 1;
         *time += took;
     }
@@ -62,40 +65,50 @@ impl StepTimes {
         let step_times = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut steps, mut seconds) = (String::new(), String::new());
         // Writing to a String cannot fail.
-        for (about, (count, time)) in step_times {
-            let _always = writeln!(steps, "fleetwright_loop_steps_total{{about=\"{about}\"}} {count}");
-            let _always =
-                writeln!(seconds, "fleetwright_loop_seconds_total{{about=\"{about}\"}} {}", time.as_secs_f64());
+        for (kind, (count, time)) in step_times {
+            let _always = writeln!(steps, "fleetwright_loop_steps_total{{kind=\"{kind}\"}} {count}");
+            let _always = writeln!(seconds, "fleetwright_loop_seconds_total{{kind=\"{kind}\"}} {}", time.as_secs_f64());
         }
         format!(
-            "# HELP fleetwright_loop_steps_total Steps of the control loop, by kind.\n\
+            "# HELP fleetwright_loop_steps_total Steps of the control loop and of the tasks of clusters, by kind.\n\
              # TYPE fleetwright_loop_steps_total counter\n{steps}\
-             # HELP fleetwright_loop_seconds_total Seconds spent in steps of the control loop, by kind; 1 per second is saturation.\n\
+             # HELP fleetwright_loop_seconds_total Seconds spent in steps, by kind.\n\
              # TYPE fleetwright_loop_seconds_total counter\n{seconds}"
         )
     }
 }
 
-fn kind(input: &Input) -> &'static str {
+fn kind_of(input: &Input) -> &'static str {
     match input {
-        Input::Session(SessionEvent::HelloReceived(_)) => "a greeting",
-        Input::Session(SessionEvent::HandshakeAbandoned { .. }) => "a departure",
-        Input::Session(SessionEvent::ClusterEvent(Event::Observed {
-            observation: Observation::Snapshot(_), ..
-        })) => "a snapshot",
-        Input::Session(SessionEvent::ClusterEvent(Event::Observed { .. })) => "a change in a cluster",
-        Input::Session(SessionEvent::ClusterEvent(_)) => "an agent's word",
-        Input::LeaseAnswered { .. } => "a lease",
-        Input::Planned(_) => "a plan",
-        Input::CommandEnded { .. } => "the outcome of a command",
-        Input::CloudEvents(_) => "the cloud's word",
-        Input::Renewed(_) | Input::RenewalDue | Input::LeaseRequested => "the renewal of leases",
-        Input::RegionLeaseAnswered(_) => "the lease of the region",
-        Input::Listed { .. } | Input::ListingRead { .. } | Input::ListingDue => "a listing of machines",
-        Input::CountersSynced { .. } | Input::CounterSyncDue => "what other replicas tell",
-        Input::Done => "nothing",
-        Input::CloudPoll => "asking the cloud",
-        Input::Time => "the passing of time",
+        Input::Session(SessionEvent::HelloReceived(_)) => "hello",
+        Input::Session(SessionEvent::HandshakeAbandoned { .. }) => "handshake_abandoned",
+        Input::Session(SessionEvent::ClusterEvent(_)) => "route_event",
+        Input::LeaseAnswered { .. } => "lease",
+        Input::Planned(_) => "route_plan",
+        Input::CommandEnded { .. } => "route_command_outcome",
+        Input::CloudEvents(_) => "cloud_events",
+        Input::Renewed(_) | Input::RenewalDue | Input::LeaseRequested => "lease_renewal",
+        Input::RegionLeaseAnswered(_) => "region_lease",
+        Input::Listed { .. } | Input::ListingRead { .. } | Input::ListingDue => "instance_listing",
+        Input::CountersSynced { .. } | Input::CounterSyncDue => "counter_sync",
+        Input::Done => "call_done",
+        Input::CloudPoll => "cloud_poll",
+        Input::Time => "tick",
+    }
+}
+
+fn kind_of_cluster_input(input: &ClusterInput) -> &'static str {
+    match input {
+        ClusterInput::Event(event) => match &**event {
+            Event::Observed { observation: Observation::Snapshot(_), .. } => "cluster_snapshot",
+            Event::Observed { .. } => "cluster_observation",
+            Event::InstructionAcked { .. } | Event::InstructionFailed { .. } => "cluster_instruction_answer",
+            Event::Planned(_) => "cluster_plan",
+            Event::Listed { .. } => "cluster_instance_listing",
+            _ => "cluster_event",
+        },
+        ClusterInput::CommandEnded { .. } => "cluster_command_outcome",
+        ClusterInput::Time => "cluster_tick",
     }
 }
 
@@ -106,14 +119,14 @@ mod tests {
     #[test]
     fn steps_are_counted_and_summed_by_kind() {
         let step_times = StepTimes::default();
-        for (about, millis) in [("a lease", 2), ("a snapshot", 10), ("a lease", 3)] {
-            step_times.record(about, Duration::from_millis(millis));
+        for (kind, millis) in [("lease", 2), ("cluster_snapshot", 10), ("lease", 3)] {
+            step_times.record(kind, Duration::from_millis(millis));
         }
         let text = step_times.render();
         for line in [
-            "fleetwright_loop_steps_total{about=\"a lease\"} 2\n",
-            "fleetwright_loop_seconds_total{about=\"a lease\"} 0.005\n",
-            "fleetwright_loop_seconds_total{about=\"a snapshot\"} 0.01\n",
+            "fleetwright_loop_steps_total{kind=\"lease\"} 2\n",
+            "fleetwright_loop_seconds_total{kind=\"lease\"} 0.005\n",
+            "fleetwright_loop_seconds_total{kind=\"cluster_snapshot\"} 0.01\n",
         ] {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }

@@ -15,7 +15,7 @@ use super::*;
 use crate::config::LeaseConfig;
 use crate::serve;
 use crate::views::{self, Views};
-use agent_session::{AgentHello, PoolReader};
+use agent_session::{AgentHello, PoolReader, SessionEvent};
 use auth::authorizer::Authorizer;
 use store::lease::LeaseOutcome;
 use store::memory::MemoryStore;
@@ -73,15 +73,24 @@ fn snapshot(pod: &str) -> ClusterSnapshot {
 }
 
 struct Fixture {
-    events: mpsc::Sender<SessionEvent>,
+    events: mpsc::Sender<Delivery>,
     views: Views,
     store: Arc<MemoryStore>,
     heartbeat: Arc<Heartbeat>,
     stop: CancellationToken,
 }
 
+/// The threads that clusters are stepped on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Threads {
+    /// The thread of the control loop.
+    One,
+    /// Two of their own, as in a server with two processors.
+    Two,
+}
+
 impl Fixture {
-    fn start(planner: NewPlanner, planning: PlanningMode) -> Self {
+    fn start(planner: NewPlanner, planning: PlanningMode, threads: Threads) -> Self {
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(64);
         let read_pools = PoolReader::new(|_| vec![any_pool()]);
@@ -94,8 +103,11 @@ impl Fixture {
         let store = Arc::new(MemoryStore::new());
         let heartbeat = Arc::<Heartbeat>::default();
         let settings = Settings { batch_idle: Millis::new(1), policy: serve::policy(), ..Settings::default() };
+        // On a thread of its own: a blocked worker would stop the test's own clock.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let two = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         let control = ControlLoop {
-            controller: RegionController::new(settings),
+            settings,
             planner,
             planning,
             sessions,
@@ -107,19 +119,20 @@ impl Fixture {
             listing: None,
             latencies: Arc::default(),
             heartbeat: Arc::clone(&heartbeat),
+            threads: if threads == Threads::One { runtime.handle().clone() } else { two.handle().clone() },
         };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
-        // On a thread of its own: a blocked worker would stop the test's own clock.
         std::thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(control.run(heard, stopped))
+            let ended = runtime.block_on(control.run(heard, stopped));
+            two.shutdown_background();
+            ended
         });
         Self { events, views, store, heartbeat, stop }
     }
 
     async fn send(&self, event: SessionEvent) {
-        self.events.send(event).await.unwrap();
+        self.events.send(event.into()).await.unwrap();
     }
 
     /// The agent of `cluster` sends Hello and a snapshot with one pod.
@@ -187,7 +200,7 @@ static SLOW: Gate = Gate::new();
 
 #[tokio::test]
 async fn an_endless_plan_delays_no_other_cluster_no_lease_and_no_health_check() {
-    let mut fixture = Fixture::start(|| plan_after_gate(&SLOW), PlanningMode::Threads);
+    let mut fixture = Fixture::start(|| plan_after_gate(&SLOW), PlanningMode::Threads, Threads::Two);
     fixture.connect("greedy").await;
     until("its plan has begun", async || SLOW.has_waiter()).await;
     fixture.connect("innocent").await;
@@ -206,7 +219,7 @@ static BEHIND: Gate = Gate::new();
 
 #[tokio::test]
 async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
-    let mut fixture = Fixture::start(|| plan_after_gate(&BEHIND), PlanningMode::Inline);
+    let mut fixture = Fixture::start(|| plan_after_gate(&BEHIND), PlanningMode::Inline, Threads::One);
     // Both clusters are admitted before the plan begins; otherwise the second could not even
     // connect.
     let (greedy, innocent) = ("greedy", "innocent");
@@ -225,5 +238,39 @@ async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
     assert_eq!(version(&fixture), before, "events of the other cluster are not handled");
     BEHIND.open();
     until("the events are handled", async || version(&fixture) != before).await;
+    fixture.stop.cancel();
+}
+
+static STEP: Gate = Gate::new();
+
+#[tokio::test]
+async fn a_cluster_whose_step_takes_long_delays_no_other_one() {
+    let mut fixture = Fixture::start(|| plan_after_gate(&STEP), PlanningMode::Inline, Threads::Two);
+    // The plan is made inside the step, which blocks one of two threads.
+    tokio::select! {
+        () = fixture.connect("greedy") => {}
+        () = until("its step has begun", async || STEP.has_waiter()) => {}
+    }
+    until("its step has begun", async || STEP.has_waiter()).await;
+    fixture.connect("innocent").await;
+    assert!(!fixture.orders_within("greedy", Duration::ZERO).await);
+    STEP.open();
+    assert!(fixture.orders_within("greedy", TIMEOUT).await);
+    assert!(fixture.orders_within("innocent", TIMEOUT).await);
+    fixture.stop.cancel();
+}
+
+#[tokio::test]
+async fn a_cluster_that_was_handed_over_and_acquired_again_has_a_task_again() {
+    let mut fixture = Fixture::start(serve::new_planner, PlanningMode::Threads, Threads::Two);
+    fixture.connect("blue").await;
+    assert!(fixture.orders_within("blue", TIMEOUT).await);
+    // Its agent connects to another replica, which requests the lease.
+    fixture.send(SessionEvent::ClusterEvent(Event::AgentDisconnected { cluster: "blue".into() })).await;
+    fixture.store.request_lease(&Scope::cluster("blue"), "another").await.unwrap();
+    let mut views = fixture.views.clone();
+    let lost = views.wait_for(|fleet| !fleet.clusters.contains_key("blue"));
+    tokio::time::timeout(TIMEOUT, lost).await.expect("the lease is handed over").unwrap();
+    fixture.connect("blue").await;
     fixture.stop.cancel();
 }

@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use controller::executor::CommandId;
+use controller::executor::{CommandId, Outcome};
 use controller::{Decision, Effect, Event, Instruction};
 use model::{ClaimName, ClusterName, LaunchOrder, Millis, Timestamp};
 use opentelemetry::trace::{Span as _, SpanKind, TraceContextExt, Tracer, TracerProvider};
@@ -40,6 +40,7 @@ struct TracedClaim {
     since: Timestamp,
 }
 
+/// Traces of the launches of one cluster.
 #[derive(Default)]
 pub struct Traces {
     claims: BTreeMap<Claim, TracedClaim>,
@@ -75,10 +76,9 @@ impl Traces {
     }
 
     /// Ends the trace of a launch with a final answer.
-    pub(super) fn finish_launch(&mut self, input: &Input) {
-        let Input::CommandEnded { id, outcome } = input else { return };
+    pub(super) fn finish_launch(&mut self, id: CommandId, outcome: &Outcome) {
         if outcome.is_ok()
-            && let Some(claim) = self.launches.remove(id)
+            && let Some(claim) = self.launches.remove(&id)
         {
             self.claims.remove(&claim);
         }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
+use crate::agent_service::Delivery;
 use agent_session::SessionEvent;
 use store::guardrails::{Changes, Freeze as Row, FreezeScope, OfferingEntry};
 use store::{Store, StoreError};
@@ -102,10 +103,10 @@ fn quarantine_released(cluster: ClusterName) -> SessionEvent {
 ///
 /// # Errors
 /// Never; a failed read is retried.
-pub async fn follow(
+pub(crate) async fn follow(
     mut topic: Topic,
     store: Arc<dyn Store>,
-    events: mpsc::Sender<SessionEvent>,
+    events: mpsc::Sender<Delivery>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut changes = store.changes();
@@ -117,7 +118,7 @@ pub async fn follow(
                 Ok(batch) => {
                     known = latest;
                     for event in batch {
-                        if events.send(event).await.is_err() {
+                        if events.send(event.into()).await.is_err() {
                             return Ok(());
                         }
                     }

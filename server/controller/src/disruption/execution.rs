@@ -16,7 +16,7 @@ use model::{CapacityType, ClaimName, ProviderId, Text, Timestamp};
 
 impl ClusterController {
     /// Runs the graceful methods when a pass is due, and decides the removals that they propose.
-    pub fn reconcile_disruption(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn reconcile_disruption(&mut self, ctx: &mut Context<'_>) {
         let interval = ctx.settings.disruption_pass_interval;
         if !self.disruption.is_due(interval, ctx.now) || !self.is_ready() {
             return;
@@ -38,7 +38,7 @@ impl ClusterController {
 
     /// Handles the interruption of an instance: its offering is excluded for a while, and its Node
     /// is drained immediately.
-    pub fn handle_interruption(&mut self, provider_id: &ProviderId, reason: &Text, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_interruption(&mut self, provider_id: &ProviderId, reason: &Text, ctx: &mut Context<'_>) {
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         let Some(machine) = self.claims.get_mut(&claim) else { return };
         if machine.stage().is_terminating() {
@@ -96,14 +96,14 @@ impl ClusterController {
     }
 
     /// A decision of now that changes nothing.
-    pub fn new_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
+    pub(crate) fn new_decision(&self, reason: DecisionReason, ctx: &mut Context<'_>) -> Decision {
         let id = DecisionId(ctx.next_id());
         Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
     }
 
     /// Emits a decision to be made durable; it is executed afterwards. The input of its plan is
     /// moved out and not kept, because it is as large as the cluster.
-    pub fn record_decision(&mut self, decision: Decision, ctx: &mut Context<'_>) {
+    pub(crate) fn record_decision(&mut self, decision: Decision, ctx: &mut Context<'_>) {
         let kept = Decision { basis: None, ..decision.clone() };
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
@@ -111,7 +111,7 @@ impl ClusterController {
     }
 
     /// Executes a durable decision as far as it is still valid; the rest is decided again.
-    pub fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
+    pub(crate) fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
         let Some(decision) = self.decisions.take_recorded(id) else { return };
         self.execute_launches(&decision, ctx);
         self.execute_removals(&decision, ctx);

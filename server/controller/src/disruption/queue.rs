@@ -34,11 +34,6 @@ impl DecisionQueue {
         self.unrecorded.remove(&id)
     }
 
-    /// Whether the decision waits to be durable.
-    pub fn contains(&self, id: DecisionId) -> bool {
-        self.unrecorded.contains_key(&id)
-    }
-
     /// NodeClaims whose removal is decided and not durable.
     pub fn claims_being_removed(&self) -> BTreeSet<ClaimName> {
         let decided = self.unrecorded.values().flat_map(|decision| &decision.removals);
@@ -82,9 +77,7 @@ mod tests {
         queue.push(removing(1, &["a", "b"]));
         queue.push(removing(2, &["c"]));
         assert_eq!((queue.removals(), queue.claims_being_removed().len()), (3, 3));
-        assert!(queue.contains(DecisionId(1)));
         assert_eq!(queue.take_recorded(DecisionId(1)).map(|decision| decision.id), Some(DecisionId(1)));
-        assert!(!queue.contains(DecisionId(1)));
         assert_eq!(queue.take_recorded(DecisionId(1)), None);
         assert_eq!(queue.claims_being_removed(), BTreeSet::from([text("c")]));
     }

@@ -27,7 +27,7 @@ impl ClusterController {
     /// Those of `removals` that the verifier accepts. The others are counted and reported: what
     /// selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
     /// the NodeClaim's grace period ends earlier.
-    pub fn verify_removals(
+    pub(crate) fn verify_removals(
         &mut self,
         mut removals: Vec<Removal>,
         reason: RemovalReason,

@@ -13,7 +13,7 @@ use model::{ClaimName, MicroUsd, PodKey, Text, Timestamp};
 
 impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
-    pub fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
+    pub(crate) fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
         for pool in &mut input.pools {
             if let Some(freeze) = ctx.guardrails.freezes().for_pool(&self.cluster, &pool.name) {
                 pool.not_ready = Some(NotReady::NodePool(Text::from(freeze.to_string())));
@@ -22,7 +22,7 @@ impl ClusterController {
     }
 
     /// Excludes pods in launch backoff from planning.
-    pub fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
+    pub(crate) fn exclude_backed_off_pods(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
         let state = &self.state;
         self.guardrails.retain_unbound_pods(|key, uid| {
             state.pod(key).is_some_and(|pod| pod.uid == *uid && lacks_node(state, pod))
@@ -47,7 +47,7 @@ impl ClusterController {
     }
 
     /// Shortens a plan to the machines that the rate limits admit; the pods of the others wait.
-    pub fn limit_launches(
+    pub(crate) fn limit_launches(
         &mut self,
         input: &PlanningInput,
         plan: &mut Plan,
@@ -80,7 +80,7 @@ impl ClusterController {
     }
 
     /// Counts decided launches.
-    pub fn count_launches<'n>(
+    pub(crate) fn count_launches<'n>(
         &self,
         machines: &[PlannedMachine],
         nodes: impl Iterator<Item = &'n PlannedNode>,
@@ -93,7 +93,7 @@ impl ClusterController {
 
     /// Counts machines that were just discovered in the cluster and are younger than the window:
     /// another process may have launched them, and its fleet counters contain them.
-    pub fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
+    pub(crate) fn count_discovered_launches(&self, ctx: &mut Context<'_>) {
         let window = ctx.settings.guardrails.launches.window;
         for machine in self.claims.iter().filter(|m| m.decision().is_none() && m.since() == ctx.now) {
             let created = self.state.claim(machine.name()).and_then(|claim| claim.created);
@@ -107,7 +107,7 @@ impl ClusterController {
     }
 
     /// Counts a launched machine for each of its pods that is not bound yet.
-    pub fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+    pub(crate) fn count_launch_attempts(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
         for key in &planned.pods {
             if let Some(pod) = self.state.pod(key).filter(|pod| lacks_node(&self.state, pod)) {
@@ -118,7 +118,7 @@ impl ClusterController {
     }
 
     /// Whether a decided removal may still begin.
-    pub fn may_remove(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
+    pub(crate) fn may_remove(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
         !self.guardrails.is_quarantined()
             && !ctx.guardrails.is_breaker_engaged(&self.cluster)
             && self.freeze_of(claim, ctx).is_none()
@@ -133,7 +133,7 @@ impl ClusterController {
     }
 
     /// Returns the removals that may begin. The others are evaluated again later.
-    pub fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
+    pub(crate) fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
         self.guardrails.replace_removal_hold(None);
         self.exclude_uncertain_removals(&mut removals, ctx);
         if removals.is_empty() {
@@ -160,7 +160,7 @@ impl ClusterController {
     }
 
     /// Counts decided removals.
-    pub fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
+    pub(crate) fn count_removals(&self, removals: &[Removal], ctx: &mut Context<'_>) {
         for removal in removals {
             let price = self.price_of(&removal.claim);
             ctx.guardrails.record_removal(&self.cluster, &removal.claim, price, ctx.now);
@@ -177,19 +177,19 @@ impl ClusterController {
     }
 
     /// Number of machines that are not marked for removal.
-    pub fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         let staying = self.claims.iter().filter(|machine| machine.termination_reason().is_none()).count();
         staying.saturating_sub(self.decisions.removals())
     }
 
     /// Schedules planning and a removal pass at once: the limits of the fleet have changed.
-    pub fn schedule_now(&mut self, now: Timestamp) {
+    pub(crate) fn schedule_now(&mut self, now: Timestamp) {
         self.disruption.schedule_now();
         self.provisioner.replan_for_changed_limits(now);
     }
 
     /// View of the NodePools; a frozen one is closed.
-    pub fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
+    pub(crate) fn pools_view(&self, guardrails: &super::Guardrails) -> Vec<PoolView> {
         let view = |record: &PoolRecord| {
             let frozen = guardrails.freezes().for_pool(&self.cluster, &record.pool.name);
             let frozen = frozen.map(|freeze| Text::from(freeze.to_string()));
@@ -204,7 +204,7 @@ impl ClusterController {
     }
 
     /// View of the guardrails.
-    pub fn guardrails_view(
+    pub(crate) fn guardrails_view(
         &self,
         guardrails: &super::Guardrails,
         settings: &super::GuardrailSettings,

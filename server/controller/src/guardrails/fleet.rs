@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::circuit_breaker::{CircuitBreaker, EngagedBreaker};
 use super::fleet_counters::{CounterSnapshot, LocalCounters, bucket};
-use super::freeze::Freezes;
+use super::freeze::{Freeze, Freezes};
 use super::rate_limits::{LimitHold, Population, RateLimitKind, RateLimits};
 use super::recent_launch::RecentLaunch;
 use super::settings::GuardrailSettings;
@@ -16,9 +16,9 @@ pub(crate) struct Guardrails {
     launches: RateLimits,
     removals: RateLimits,
     circuit_breaker: CircuitBreaker,
-    pub freezes: Freezes,
+    freezes: Freezes,
     /// Machines of each local cluster that are not marked for removal.
-    pub machines: BTreeMap<ClusterName, usize>,
+    machines: BTreeMap<ClusterName, usize>,
     /// The same, summed over clusters of other replicas.
     remote_machines: usize,
     /// Time of the last event.
@@ -158,6 +158,16 @@ impl Guardrails {
         (self.launches.cluster_count(cluster), self.removals.cluster_count(cluster))
     }
 
+    /// Records the machines of a cluster of this process.
+    pub fn record_machines(&mut self, cluster: &ClusterName, machines: usize) {
+        self.machines.insert(cluster.clone(), machines);
+    }
+
+    /// Forgets a cluster that this process does not own any more.
+    pub fn forget_cluster(&mut self, cluster: &ClusterName) {
+        self.machines.remove(cluster);
+    }
+
     /// The machines that percentages refer to, `machines` of which are in `cluster`.
     pub fn population<'c>(&self, cluster: &'c ClusterName, machines: usize) -> Population<'c> {
         let others = self.machines.iter().filter(|(other, _)| *other != cluster).map(|(_, count)| count);
@@ -191,6 +201,11 @@ impl Guardrails {
     /// Whether the circuit breaker stops removals in `cluster`.
     pub fn is_breaker_engaged(&self, cluster: &ClusterName) -> bool {
         self.circuit_breaker.engaged_since(cluster).is_some()
+    }
+
+    /// Replaces the freezes by those of the store; returns whether they differ.
+    pub fn replace_freezes(&mut self, freezes: Vec<Freeze>, now: Timestamp) -> bool {
+        self.freezes.replace(freezes, now)
     }
 
     /// The freezes in force.

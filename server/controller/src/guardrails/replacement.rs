@@ -14,7 +14,7 @@ use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {
     /// Drains the machine of `claim` now, or as soon as its pods are planned.
-    pub fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let wait = ctx.settings.guardrails.replacement_wait;
         if wait <= Millis::ZERO || !self.is_ready() || !self.has_demand_on(claim, ctx) {
             return self.drain_node(claim, ctx);
@@ -26,7 +26,7 @@ impl ClusterController {
     }
 
     /// Expires assignments, except those of pods on draining nodes.
-    pub fn expire_assignments(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn expire_assignments(&mut self, ctx: &mut Context<'_>) {
         if ctx.disabled_guards.is_enabled(Guard::Replacement) {
             self.state.extend_assignments(ctx.now);
         } else {
@@ -40,7 +40,7 @@ impl ClusterController {
 
     /// When pending pods are planned, or the plan in progress is abandoned; until then it is
     /// unknown which empty nodes they need.
-    pub fn pending_plan_due(&self, ctx: &Context<'_>) -> Option<Timestamp> {
+    pub(crate) fn pending_plan_due(&self, ctx: &Context<'_>) -> Option<Timestamp> {
         if !ctx.disabled_guards.is_enabled(Guard::Replacement) {
             return None;
         }
@@ -53,14 +53,14 @@ impl ClusterController {
     }
 
     /// NodeClaims of machines that wait for a plan of their pods before they are drained.
-    pub fn waiting_drains(&self, now: Timestamp) -> Vec<ClaimName> {
+    pub(crate) fn waiting_drains(&self, now: Timestamp) -> Vec<ClaimName> {
         let waits = |machine: &&ManagedClaim| machine.stage() == StageKind::Draining && machine.waits_for_time(now);
         let waiting = self.claims.iter().filter(waits);
         waiting.map(|machine| machine.name().clone()).collect()
     }
 
     /// Begins the drains of `planned` that still wait for their plan.
-    pub fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
+    pub(crate) fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
         for claim in self.waiting_drains(ctx.now).into_iter().filter(|claim| planned.contains(claim)) {
             self.drain_node(&claim, ctx);
         }

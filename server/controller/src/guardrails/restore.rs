@@ -18,7 +18,7 @@ use model::Timestamp;
 impl ClusterController {
     /// Restores the guardrails from launches before the takeover; called before the cluster is
     /// adopted.
-    pub fn restore_guardrails(&mut self, mut past: Vec<RecentLaunch>, ctx: &mut Context<'_>) {
+    pub(crate) fn restore_guardrails(&mut self, mut past: Vec<RecentLaunch>, ctx: &mut Context<'_>) {
         past.sort_by_key(|launch| launch.begun);
         ctx.guardrails.restore_rate_limits(&self.cluster, &past, &ctx.settings.guardrails, ctx.now);
         // A controller that has machines has counted the launches for each pod itself.
@@ -29,7 +29,7 @@ impl ClusterController {
 
     /// Restores the launch backoff after the first accepted snapshot: pods that still wait were
     /// bound to none of the launched machines.
-    pub fn restore_launch_backoff(&mut self, ctx: &Context<'_>) {
+    pub(crate) fn restore_launch_backoff(&mut self, ctx: &Context<'_>) {
         let rule = &ctx.settings.guardrails.launch_backoff;
         let launches = self.guardrails.take_recent_launches();
         for launch in launches.iter().filter(|launch| launch.launched == Some(true)) {

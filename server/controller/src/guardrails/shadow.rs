@@ -6,10 +6,10 @@
 
 use std::sync::Arc;
 
+use super::Mode;
 use super::shadow_content::{ShadowContent, ShadowKind};
-use super::{GuardrailSettings, Mode};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Decision, DecisionInput, DecisionReason, Effect, Removal, UnplacedPod};
+use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{MicroUsd, NodeName, PodKey};
@@ -17,38 +17,19 @@ use model::{MicroUsd, NodeName, PodKey};
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
 
-/// Whether the mode lets `effect` pass: shadow mode passes records and views, and no actions.
-pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) -> bool {
-    let cluster = match effect {
-        Effect::Plan(_) | Effect::RecordDecision(_) | Effect::PublishView { .. } | Effect::Resync { .. } => {
-            return true;
-        }
-        Effect::PersistCounts { .. } => return true,
-        Effect::CloseLaunch { .. }
-        | Effect::RecordLaunched { .. }
-        | Effect::Describe { .. }
-        | Effect::ReportFinding { .. } => return true,
-        Effect::Inspect { .. } => return true,
-        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
-        Effect::Launch(order) => &order.cluster,
-        Effect::Relaunch(decided) => &decided.machine.launch.cluster,
-    };
-    settings.mode_of(cluster) == Mode::Act
-}
-
 impl ClusterController {
     /// Whether decisions for this cluster are only recorded.
-    pub fn is_shadow(&self, ctx: &Context<'_>) -> bool {
+    pub(crate) fn is_shadow(&self, ctx: &Context<'_>) -> bool {
         ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow
     }
 
     /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
-    pub fn clear_shadow_plan(&mut self) {
+    pub(crate) fn clear_shadow_plan(&mut self) {
         self.guardrails.forget_shadow_plan();
     }
 
     /// Records what the plan would have launched.
-    pub fn record_shadow_plan(
+    pub(crate) fn record_shadow_plan(
         &mut self,
         basis: DecisionInput,
         plan: &Plan,
@@ -71,7 +52,12 @@ impl ClusterController {
     }
 
     /// Records what would have been removed.
-    pub fn record_shadow_removals(&mut self, reason: DecisionReason, removals: &[Removal], ctx: &mut Context<'_>) {
+    pub(crate) fn record_shadow_removals(
+        &mut self,
+        reason: DecisionReason,
+        removals: &[Removal],
+        ctx: &mut Context<'_>,
+    ) {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();

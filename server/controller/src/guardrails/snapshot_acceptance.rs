@@ -19,7 +19,11 @@ const OCCUPIED_FOR: Millis = Millis::from_mins(10);
 impl ClusterController {
     /// Returns the observation if it is accepted. After a rejected snapshot, all later observations
     /// are rejected too.
-    pub fn accept_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) -> Option<Observation> {
+    pub(crate) fn accept_observation(
+        &mut self,
+        observation: Observation,
+        ctx: &mut Context<'_>,
+    ) -> Option<Observation> {
         match observation {
             Observation::Snapshot(snapshot) => self.accept_snapshot(snapshot, ctx),
             other if self.guardrails.is_quarantined() => {
@@ -130,7 +134,7 @@ impl ClusterController {
 
     /// Restores objects that were deleted without announcement; the next snapshot shows what
     /// happened to them.
-    pub fn restore_deleted_objects(&mut self, now: Timestamp) {
+    pub(crate) fn restore_deleted_objects(&mut self, now: Timestamp) {
         for object in self.guardrails.drain_unannounced_deletions() {
             if !self.state.contains(&object) {
                 self.state.apply(Observation::upsert(object), now);
@@ -172,21 +176,21 @@ impl ClusterController {
     }
 
     /// Passes a complete cloud listing to the quarantine as its second source.
-    pub fn record_cloud_listing(&mut self, listing: &Listing) {
+    pub(crate) fn record_cloud_listing(&mut self, listing: &Listing) {
         let Some(quarantine) = self.guardrails.quarantine_mut().filter(|_| listing.complete) else { return };
         let up = listing.instances.iter().filter(|instance| !instance.terminating && instance.cluster_uid == self.uid);
         quarantine.record_listing(listing.requested_at, up.map(|instance| instance.provider_id.clone()).collect());
     }
 
     /// Releases the quarantine on an operator's command; returns the reported state as a snapshot.
-    pub fn release_quarantine(&mut self) -> Option<Observation> {
+    pub(crate) fn release_quarantine(&mut self) -> Option<Observation> {
         let quarantine = self.guardrails.end_quarantine()?;
         self.guardrails.discard_restored_counts();
         Some(Observation::Snapshot(Box::new(quarantine.into_snapshot())))
     }
 
     /// Requests a snapshot to compare with the rejected one, when it is due.
-    pub fn request_resync(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn request_resync(&mut self, ctx: &mut Context<'_>) {
         let connected = self.connected;
         let Some(quarantine) = self.guardrails.quarantine_mut().filter(|q| connected && q.next_resync() <= ctx.now)
         else {
@@ -198,13 +202,13 @@ impl ClusterController {
     }
 
     /// When the next snapshot is requested.
-    pub fn next_resync(&self) -> Option<Timestamp> {
+    pub(crate) fn next_resync(&self) -> Option<Timestamp> {
         self.guardrails.quarantine().filter(|_| self.connected).map(Quarantine::next_resync)
     }
 
     /// Until when the Node of `claim` may not be empty: it lost pods without announcement, or the
     /// API server listed pods that the agent does not report.
-    pub fn pods_uncertain_until(&self, claim: &ClaimName, ctx: &Context<'_>) -> Option<Timestamp> {
+    pub(crate) fn pods_uncertain_until(&self, claim: &ClaimName, ctx: &Context<'_>) -> Option<Timestamp> {
         let node = self.state.node_of_claim(claim)?;
         let lost = self.guardrails.last_pod_loss_expiry(&node.name, ctx.settings.guardrails.quarantine.window);
         // A later pod event proves that the watch of that Node's pods works.
@@ -216,7 +220,7 @@ impl ClusterController {
 
     /// Excludes removals from Nodes that lost pods, possibly through a fault of the agent; they are
     /// evaluated again once that is known.
-    pub fn exclude_uncertain_removals(&mut self, removals: &mut Vec<Removal>, ctx: &Context<'_>) {
+    pub(crate) fn exclude_uncertain_removals(&mut self, removals: &mut Vec<Removal>, ctx: &Context<'_>) {
         let mut again: Option<Timestamp> = None;
         removals.retain(|removal| {
             let until = self.pods_uncertain_until(&removal.claim, ctx);
@@ -229,7 +233,7 @@ impl ClusterController {
     }
 
     /// Persists the object counts if they have changed enough.
-    pub fn persist_counts(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn persist_counts(&mut self, ctx: &mut Context<'_>) {
         if self.next_counts_write(ctx).is_some_and(|due| due <= ctx.now) {
             let counts = ObjectCounts::of_state(&self.state, 0);
             self.guardrails.record_counts_write(counts, ctx.now);
@@ -238,7 +242,7 @@ impl ClusterController {
     }
 
     /// When the object counts are persisted next.
-    pub fn next_counts_write(&self, ctx: &Context<'_>) -> Option<Timestamp> {
+    pub(crate) fn next_counts_write(&self, ctx: &Context<'_>) -> Option<Timestamp> {
         let counts = ObjectCounts::of_state(&self.state, 0);
         self.guardrails
             .counts_write_due(&ctx.settings.guardrails.quarantine, counts, ctx.now)

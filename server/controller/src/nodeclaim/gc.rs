@@ -22,7 +22,7 @@ use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 impl ClusterController {
     /// Evaluates a listing of the cluster's instances.
-    pub fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
+    pub(crate) fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
         let Some(after) = ctx.settings.gc_after else { return };
         let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
         if held || !listing.complete || !self.is_ready() || self.gc.predates_recovery(listing.requested_at) {

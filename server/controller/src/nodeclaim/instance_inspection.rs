@@ -32,7 +32,7 @@ const UNKNOWN_RETRY_DELAY: Millis = Millis::from_mins(1);
 
 impl ClusterController {
     /// Compares a listing with the instances known to run; returns whether it is trusted.
-    pub fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
+    pub(crate) fn check_listing(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) -> bool {
         let rule = ctx.settings.guardrails.quarantine;
         let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let known = self.known_to_run(listing.requested_at, after);
@@ -78,7 +78,7 @@ impl ClusterController {
 
     /// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
     /// least recently inspected first.
-    pub fn inspect_instances(&mut self, mut missing: Vec<(ClaimName, ProviderId)>, ctx: &mut Context<'_>) {
+    pub(crate) fn inspect_instances(&mut self, mut missing: Vec<(ClaimName, ProviderId)>, ctx: &mut Context<'_>) {
         let known = &self.gc;
         missing.retain(|(_, id)| {
             known.last_inspected(id).is_none_or(|at| ctx.now.duration_since(at) >= INSPECTION_INTERVAL)
@@ -93,7 +93,7 @@ impl ClusterController {
     }
 
     /// Inspects the instance of `claim`, unless it was inspected lately.
-    pub fn inspect_instance_of(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn inspect_instance_of(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(provider_id) = self.claims.get(claim).map(|machine| machine.provider_id().clone()) else { return };
         if !provider_id.is_empty() {
             self.inspect_instances(vec![(claim.clone(), provider_id)], ctx);
@@ -106,7 +106,7 @@ impl ClusterController {
     }
 
     /// Handles the cloud's answer about one instance.
-    pub fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
         self.gc.record_answer(found == Inspection::Ended);
         if found == Inspection::Ended {
             self.gc.record_ended(provider_id.clone());
@@ -153,7 +153,12 @@ impl ClusterController {
 
     /// Holds the machine of `claim`: the cloud refused its termination because its tags name
     /// another cluster.
-    pub fn handle_terminate_refused(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_terminate_refused(
+        &mut self,
+        claim: &ClaimName,
+        provider_id: &ProviderId,
+        ctx: &mut Context<'_>,
+    ) {
         self.gc.record_foreign(provider_id.clone());
         let held = self.claim_of_instance(provider_id).filter(|known| known == claim);
         let Some(claim) = held else { return };
@@ -179,7 +184,7 @@ impl ClusterController {
 
     /// Retries the cloud call for `claim` that was refused, or whose instance was unknown, when it
     /// is due.
-    pub fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn retry_cloud_call(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(machine) = self.claims.get_mut(claim) else { return };
         match machine.take_cloud_retry(ctx.now) {
             Some(CloudRetry::Terminate) => self.terminate_instance(claim, None, ctx),

@@ -24,7 +24,7 @@ const OBSERVATION_WAIT: Millis = Millis::from_secs(5);
 
 impl ClusterController {
     /// Adds machines for launched NodeClaims of this server that the cluster shows.
-    pub fn adopt_claims(&mut self, now: Timestamp) {
+    pub(crate) fn adopt_claims(&mut self, now: Timestamp) {
         let unknown: Vec<&ClaimRecord> = (self.state.claims())
             .filter(|claim| claim.ours && !claim.provider_id.is_empty() && !self.claims.contains(&claim.name))
             .filter(|claim| !self.state.is_marked_for_deletion(&claim.name))
@@ -36,7 +36,7 @@ impl ClusterController {
     }
 
     /// A machine for an observed or synthesized NodeClaim.
-    pub fn machine_of_claim(&self, claim: &ClaimRecord, now: Timestamp) -> ManagedClaim {
+    pub(crate) fn machine_of_claim(&self, claim: &ClaimRecord, now: Timestamp) -> ManagedClaim {
         let label = |key: &str| claim.labels.get(key).cloned();
         let instance = label(INSTANCE_TYPE).zip(label(ZONE)).zip(label(CAPACITY_TYPE)).map(|((kind, zone), paid)| {
             let (kind, zone) = (InstanceTypeName::from(kind), Zone::from(zone));
@@ -50,7 +50,7 @@ impl ClusterController {
 
     /// Advances all machines as far as the observed state permits. Initialized machines, the large
     /// majority, are skipped unless their deletion was requested.
-    pub fn advance_machines(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn advance_machines(&mut self, ctx: &mut Context<'_>) {
         let (nominator, view) = self.nominator_and_view(ctx.now);
         nominator.update_registration_gate(ctx.settings.open_together, &view);
         let deleted = self.state.claims_being_deleted();
@@ -153,7 +153,7 @@ impl ClusterController {
     }
 
     /// Handles the acknowledgement of an instruction.
-    pub fn handle_ack(&mut self, id: InstructionId, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_ack(&mut self, id: InstructionId, ctx: &mut Context<'_>) {
         if self.complete_status_write(id, false, ctx) {
             return;
         }
@@ -178,7 +178,13 @@ impl ClusterController {
     }
 
     /// Handles a failed instruction; `unmet` when the agent has not begun it.
-    pub fn handle_instruction_failure(&mut self, id: InstructionId, reason: &str, unmet: bool, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_instruction_failure(
+        &mut self,
+        id: InstructionId,
+        reason: &str,
+        unmet: bool,
+        ctx: &mut Context<'_>,
+    ) {
         if self.complete_status_write(id, true, ctx) {
             return;
         }
@@ -199,14 +205,14 @@ impl ClusterController {
     }
 
     /// Launches the instance of `claim`, or repeats the call to learn its outcome.
-    pub fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
             ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
         }
     }
 
     /// Handles a launched instance.
-    pub fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
         let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, .. } = launched;
         let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
         let pool = self.state.pool(&pool).map(|record| &record.pool);
@@ -231,7 +237,7 @@ impl ClusterController {
     }
 
     /// Handles a definitive launch failure.
-    pub fn handle_launch_failure(
+    pub(crate) fn handle_launch_failure(
         &mut self,
         claim: &ClaimName,
         attempt: u32,
@@ -278,7 +284,7 @@ impl ClusterController {
     }
 
     /// Handles the cloud's statement that an instance has ended.
-    pub fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_instance_gone(&mut self, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         self.gc.record_ended(provider_id.clone());
         let Some(claim) = self.claim_of_instance(provider_id) else { return };
         self.delete_gone_machine(&claim, ctx);
@@ -286,7 +292,7 @@ impl ClusterController {
 
     /// Deletes Node and NodeClaim of an instance that is gone, after the removal gate accepted the
     /// evidence.
-    pub fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn delete_gone_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         if self.claims.get(claim).is_some_and(|machine| machine.stage() != StageKind::Deleting) {
             self.delete_claim(claim, Some(TerminationReason::InstanceGone), ctx);
             self.provisioner.replan_displaced_pods(ctx.now);

@@ -28,7 +28,7 @@ const MIN_SUSPICIOUS_MACHINES: usize = 3;
 impl ClusterController {
     /// Applies an accepted observation. NodeClaims of machines that it removes are assumed from now
     /// on.
-    pub fn apply_observation(&mut self, observation: Observation, now: Timestamp) {
+    pub(crate) fn apply_observation(&mut self, observation: Observation, now: Timestamp) {
         let lost = self.claims_removed_by(&observation);
         let nodes = self.nodes_lost_by(&observation);
         self.keep_disruption_policies(&observation);
@@ -69,7 +69,7 @@ impl ClusterController {
 
     /// A NodeClaim in place of one that is not observed, from the Node of its instance if there is
     /// one.
-    pub fn synthesize_claim(&self, claim: &ClaimName, provider_id: &ProviderId) -> ClaimRecord {
+    pub(crate) fn synthesize_claim(&self, claim: &ClaimName, provider_id: &ProviderId) -> ClaimRecord {
         let imagined =
             ClaimRecord { name: claim.clone(), provider_id: provider_id.clone(), ours: true, ..ClaimRecord::default() };
         let Some(node) = self.state.node_of_machine(provider_id) else { return imagined };
@@ -86,7 +86,7 @@ impl ClusterController {
     /// Adopts an orphaned instance that has a Node, or may have one, under a synthetic NodeClaim,
     /// so that it is drained rather than terminated. A second instance of the same NodeClaim is
     /// adopted under its own instance id.
-    pub fn adopt_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &Context<'_>) {
+    pub(crate) fn adopt_orphan(&mut self, instance: &ListedInstance, since: Timestamp, ctx: &Context<'_>) {
         let ListedInstance { claim, provider_id, .. } = instance;
         let free = !claim.is_empty() && !self.claims.contains(claim) && self.state.claim(claim).is_none();
         let own = provider_id.rsplit('/').next().unwrap_or_default();
@@ -99,7 +99,7 @@ impl ClusterController {
 
     /// Whether the absence of `missing` out of `of` NodeClaims is more likely an error of the
     /// snapshot than a fact.
-    pub fn snapshot_suspicious(&self, missing: usize, of: usize, ctx: &Context<'_>) -> bool {
+    pub(crate) fn snapshot_suspicious(&self, missing: usize, of: usize, ctx: &Context<'_>) -> bool {
         let most = missing >= MIN_SUSPICIOUS_MACHINES && missing * 2 > of;
         let held = missing > 0 && (most || self.state.has_no_objects());
         let vouched = self.operator_confirmed_until.is_some_and(|until| ctx.now < until);
@@ -108,7 +108,7 @@ impl ClusterController {
 
     /// Terminates machines whose instance runs and whose NodeClaim the snapshot has lacked for the
     /// collection period.
-    pub fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
+    pub(crate) fn terminate_unclaimed(&mut self, listing: &Listing, after: Millis, ctx: &mut Context<'_>) {
         let up = listing.instances.iter().filter(|instance| !instance.terminating);
         let up: BTreeSet<&ProviderId> = up.map(|instance| &instance.provider_id).collect();
         let stays =
@@ -130,7 +130,7 @@ impl ClusterController {
     }
 
     /// Reports a finding about missing NodeClaims, once while it is unchanged.
-    pub fn report_missing_claims(&mut self, finding: Finding, ctx: &mut Context<'_>) {
+    pub(crate) fn report_missing_claims(&mut self, finding: Finding, ctx: &mut Context<'_>) {
         if self.last_absence_finding.as_ref() != Some(&finding) {
             self.last_absence_finding = Some(finding.clone());
             self.report_finding(finding, ctx);

@@ -38,7 +38,7 @@ pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 impl ClusterController {
     /// Begins recovery: this replica owns the cluster now; `launches` are the previous owner's
     /// unfinished launches.
-    pub fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
+    pub(crate) fn begin_recovery(&mut self, uid: Text, launches: Vec<OpenLaunch>) {
         if !uid.is_empty() {
             self.uid = uid;
         }
@@ -47,7 +47,7 @@ impl ClusterController {
     }
 
     /// Resumes unfinished launches and drains, once a snapshot was accepted.
-    pub fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn resume_unfinished(&mut self, ctx: &mut Context<'_>) {
         // In shadow mode nothing is executed. Leaving shadow mode takes a restart, which recovers
         // again.
         if !self.recovery.is_pending() || self.is_shadow(ctx) {
@@ -239,12 +239,12 @@ impl ClusterController {
         }
     }
 
-    pub fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
+    pub(crate) fn report_finding(&self, finding: Finding, ctx: &mut Context<'_>) {
         ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
     }
 
     /// Closes the launch record of `claim`, and removes it from the launches to recover.
-    pub fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         self.recovery.remove_launch(claim);
         ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }

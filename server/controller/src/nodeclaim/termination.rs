@@ -9,7 +9,7 @@ use model::{ClaimName, Text};
 impl ClusterController {
     /// Begins the termination of `claim` in any stage. The NodeClaim's grace period applies to its
     /// drain besides the deadline of `terms`.
-    pub fn begin_termination(
+    pub(crate) fn begin_termination(
         &mut self,
         claim: &ClaimName,
         reason: TerminationReason,
@@ -49,7 +49,7 @@ impl ClusterController {
 
     /// Instructs the agent to drain the Node of `claim`. Without a Node the instance is terminated,
     /// unless the snapshot is suspicious.
-    pub fn drain_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+    pub(crate) fn drain_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         let Some(machine) = self.claims.get(claim) else { return };
         let Some(terms) = machine.drain_terms() else { return };
         let DrainTerms { deadline, interrupted: interruption, only_if_empty } = terms;
@@ -73,7 +73,7 @@ impl ClusterController {
     /// Cancels the termination of `claim`: its Node was to be drained as empty, and the API server
     /// lists pods on it. For a while its observed pods are not trusted. A machine that has to be
     /// terminated for another reason by now is drained all the same.
-    pub fn keep_occupied_machine(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
+    pub(crate) fn keep_occupied_machine(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
         if !self.claims.get_mut(claim).is_some_and(|machine| machine.cancel_drain(ctx.now)) {
             return;
         }
@@ -85,7 +85,7 @@ impl ClusterController {
     }
 
     /// Checks the obstacle again after the retry time.
-    pub fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+    pub(crate) fn retry_later(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         let again = ctx.now + ctx.settings.retry_delay;
         if let Some(machine) = self.claims.get_mut(claim) {
             machine.postpone(again);
@@ -94,7 +94,12 @@ impl ClusterController {
 
     /// Terminates the instance of `claim`. `reason` is needed for a machine that is not
     /// terminating.
-    pub fn terminate_instance(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
+    pub(crate) fn terminate_instance(
+        &mut self,
+        claim: &ClaimName,
+        reason: Option<TerminationReason>,
+        ctx: &mut Context<'_>,
+    ) {
         let Some(machine) = self.claims.get_mut(claim) else { return };
         if !machine.begin_instance_termination(reason, ctx.now) {
             return;
@@ -106,7 +111,7 @@ impl ClusterController {
 
     /// Deletes Node and NodeClaim of a machine whose instance is gone, or was never launched.
     /// `reason` is needed for a machine that is not terminating.
-    pub fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
+    pub(crate) fn delete_claim(&mut self, claim: &ClaimName, reason: Option<TerminationReason>, ctx: &mut Context<'_>) {
         let Some(machine) = self.claims.get_mut(claim) else { return };
         if !machine.begin_deletion(reason, ctx.now) {
             return;

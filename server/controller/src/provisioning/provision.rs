@@ -19,7 +19,7 @@ use model::{ClaimName, ClusterName, NodeName, NodeStage, PodKey, PoolName, Resou
 
 impl ClusterController {
     /// Requests a plan if one is due and there is anything to plan.
-    pub fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
         let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && self.is_ready());
         let Some(due) = due else { return };
         self.guardrails.replace_launch_hold(None);
@@ -35,14 +35,13 @@ impl ClusterController {
         for pool in &mut draft.input_mut().pools {
             pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
         }
-        ctx.planned = true;
         let (number, cluster, drains) = (ctx.next_plan_number(), self.cluster.clone(), self.waiting_drains(ctx.now));
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
         ctx.effects.push(Effect::Plan(Box::new(request)));
     }
 
     /// Handles the answer to a plan request.
-    pub fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+    pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
         let is_ready = self.is_ready();
         let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
         let arrived = self.provisioner.take_answer(answer, is_ready, ctx.settings, &view);
@@ -142,7 +141,7 @@ impl ClusterController {
 
     /// Begins the launches of a durable decision that are still valid; the pods of the others are
     /// planned again.
-    pub fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
+    pub(crate) fn execute_launches(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
         let awaited: BTreeSet<ClaimName> =
             self.state.assignments().iter().filter_map(|(_, to)| to.target.claim()).cloned().collect();
         for planned in &decision.launches {
@@ -169,7 +168,7 @@ impl ClusterController {
     }
 
     /// Whether a planned machine may still be launched.
-    pub fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
+    pub(crate) fn is_still_valid(&self, id: DecisionId, planned: &PlannedMachine, ctx: &Context<'_>) -> bool {
         let claim = &planned.claim.name;
         let Some(machine) = self.claims.get(claim) else { return false };
         let Some(revision) = machine.revision() else { return false };

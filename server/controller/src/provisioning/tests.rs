@@ -1,5 +1,7 @@
 //! Events between the request of a plan and its arrival.
 
+use std::sync::Arc;
+
 use super::pending_plan::KEEP_NODES_FOR;
 use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
@@ -7,7 +9,7 @@ use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::unavailable_offerings::UnavailableOffering;
-use crate::{Decision, Effect, Event, RegionController, Settings};
+use crate::{ClusterController, Decision, Effect, Event, Settings};
 use model::resources::NODES;
 use model::{CapacityType, InstanceType, PodKey, Resources, Timestamp};
 
@@ -64,7 +66,7 @@ fn gone(name: &str) -> Observation {
 
 #[test]
 fn handling_an_event_calls_no_planner() {
-    let mut controller = RegionController::new(Settings::default());
+    let mut controller = ClusterController::new(text("c"), Arc::default());
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(0));
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let observation = Observation::Snapshot(Box::new(snapshot));
@@ -166,12 +168,12 @@ fn a_pool_that_changed_or_was_frozen_or_unavailable_or_full_meanwhile_launches_n
 #[test]
 fn a_plan_requested_before_a_takeover_changes_nothing() {
     let mut controller = plan_for_two();
-    controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(1_100));
+    controller.release(&text("c"));
     assert!(controller.plan_waiting(Timestamp::from_millis(1_200)).is_empty());
     assert_eq!(controller.clusters().count(), 0, "and does not recreate the cluster");
 
     let mut controller = plan_for_two();
-    controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(1_100));
+    controller.release(&text("c"));
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("u"), launches: Vec::new() };
     controller.handle(adopted, Timestamp::from_millis(1_200));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(1_200));
@@ -272,7 +274,7 @@ fn unschedulable_pods_do_not_starve_others() {
     let mut controller = asked(|settings| settings.plan_pods = 1, vec![pool()]);
     // No offering is available until 5 s; b is planned nevertheless, and a again 10 s after its plan.
     controller.waiting.clear();
-    controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(1_000));
+    controller.release(&text("c"));
     controller.handle(Event::OfferingsUnavailable { refusals: unavailable(5_000) }, Timestamp::from_millis(1_000));
     controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(1_000));
     let snapshot =

@@ -10,7 +10,7 @@ const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
 
 impl ClusterController {
     /// Writes the statuses and Events that have changed, when a pass is due.
-    pub fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
+    pub(crate) fn reconcile_status(&mut self, ctx: &mut Context<'_>) {
         if !self.is_ready()
             || !self.may_report_status(ctx)
             || self.status_reporter.next_pass(ctx.now).is_none_or(|due| due > ctx.now)
@@ -34,7 +34,7 @@ impl ClusterController {
     }
 
     /// Whether statuses may be written: not in quarantine, and not in shadow mode.
-    pub fn may_report_status(&self, ctx: &Context<'_>) -> bool {
+    pub(crate) fn may_report_status(&self, ctx: &Context<'_>) -> bool {
         !self.guardrails.is_quarantined() && !self.is_shadow(ctx)
     }
 
@@ -47,7 +47,7 @@ impl ClusterController {
     }
 
     /// Records the answer to a write; returns whether `id` was a status write.
-    pub fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
+    pub(crate) fn complete_status_write(&mut self, id: InstructionId, failed: bool, ctx: &Context<'_>) -> bool {
         self.status_reporter.complete_write(id, failed.then(|| ctx.now + WRITE_RETRY_DELAY))
     }
 }

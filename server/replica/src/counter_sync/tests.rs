@@ -1,4 +1,4 @@
-use controller::{RegionController, Settings};
+use controller::Settings;
 
 use super::*;
 use crate::{Input, Output, Replica};
@@ -93,8 +93,7 @@ fn buckets_outside_the_window_are_not_written_and_a_store_failure_changes_nothin
 /// replicas.
 fn breaker_reason_after(failed: i64) -> Option<String> {
     let region = Scope::Region { account: "1".to_owned(), region: "east".to_owned() };
-    let controller = RegionController::new(Settings::default());
-    let mut replica = Replica::new(controller, 9, region);
+    let mut replica = Replica::new(Settings::default(), 9, region);
     let lease = Lease { scope: Scope::cluster("blue"), owner: "me".to_owned(), epoch: 4 };
     let answer = Ok(LeaseOutcome::Granted { lease, open: OpenOperations::default() });
     replica
@@ -109,9 +108,8 @@ fn breaker_reason_after(failed: i64) -> Option<String> {
     replica.handle(Input::CountersSynced { acknowledged: acknowledged.clone(), answer }, Timestamp::from_millis(2_000));
     assert_eq!(replica.handle(Input::CounterSyncDue, Timestamp::from_millis(6_000)).len(), 1, "the next one follows");
     replica
-        .controller()
-        .view(&"blue".into())
-        .and_then(|view| view.guardrails.circuit_breaker)
+        .cluster(&"blue".into())
+        .and_then(|cluster| cluster.view(Timestamp::from_millis(6_000)).guardrails.circuit_breaker)
         .map(|why| why.to_string())
 }
 

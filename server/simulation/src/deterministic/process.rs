@@ -10,7 +10,7 @@ use std::time::Duration;
 use controller::cluster::Observation;
 use controller::executor::CommandId;
 use controller::guardrails::settings::CircuitBreakerRule;
-use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker, RegionController};
+use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
@@ -157,8 +157,8 @@ pub(super) struct Server {
     synced_at: Timestamp,
     /// Counters published before this moment have been read.
     synced_until: Option<Timestamp>,
-    /// Launch commands in flight, and their clusters.
-    launches: BTreeMap<CommandId, ClusterName>,
+    /// Launch commands in flight.
+    launches: BTreeSet<(ClusterName, CommandId)>,
     /// Rule of its circuit breaker.
     circuit_breaker: CircuitBreakerRule,
     /// It ignores changed freezes (guard `freezes` off).
@@ -183,8 +183,7 @@ impl Server {
         let lease = LeaseConfig { owner: faulty_client::owner(process_id.process), duration };
         Self {
             process_id,
-            replica: Replica::new(RegionController::new(settings), identity, region())
-                .with_admission_limit(ADMISSION_LIMIT),
+            replica: Replica::new(settings, identity, region()).with_admission_limit(ADMISSION_LIMIT),
             sessions: BTreeMap::new(),
             connections: BTreeMap::new(),
             runner: {
@@ -209,7 +208,7 @@ impl Server {
             ready: false,
             synced_at: events.now(),
             synced_until: None,
-            launches: BTreeMap::new(),
+            launches: BTreeSet::new(),
             circuit_breaker: process_config.settings.guardrails.circuit_breaker,
             ignores_freezes: process_config.off == Some(Guard::Freezes),
             confirms_snapshots: process_config.off == Some(Guard::Quarantine),
@@ -447,7 +446,9 @@ impl Server {
         let (by, at) = (self.process_id, events.now());
         let mut ledger = events.environment.ledger();
         let launched = match input {
-            Input::CommandEnded { id, .. } => self.launches.remove(id),
+            Input::CommandEnded { cluster, id, .. } => {
+                self.launches.remove(&(cluster.clone(), *id)).then(|| cluster.clone())
+            }
             _ => None,
         };
         let mut ended = |failed: bool| {
@@ -479,7 +480,7 @@ impl Server {
         if let Call::RunCommand { command, .. } = &call {
             let effect = &command.effect;
             if matches!(effect, Effect::Launch(_) | Effect::Relaunch(_)) {
-                self.launches.insert(command.id, effect.cluster().clone());
+                self.launches.insert((effect.cluster().clone(), command.id));
             }
             events.trace(|| format!("server {} runs {}", self.process_id.process, summarize(effect)));
             if let Effect::RecordDecision(decision) = effect {

@@ -1,5 +1,6 @@
 //! Limits for unauthenticated peers: the real auth middleware on real connections, without TLS.
 
+use agent_session::SessionEvent;
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::transport::{Channel, Endpoint};
@@ -19,7 +20,7 @@ struct AuthTestBed {
     folder: Folder,
     issuer: Issuer,
     address: SocketAddr,
-    events: mpsc::Receiver<SessionEvent>,
+    events: mpsc::Receiver<Delivery>,
     stop: CancellationToken,
 }
 
@@ -156,7 +157,7 @@ async fn an_admitted_agent_may_send_more_and_its_connection_carries_one_stream()
     let (channel, token) = (bed.channel().await, bed.good_token());
     let (requests, answer) = stream(channel.clone(), Some(&token)).await;
     requests.send(hello_message("one", 0)).await.unwrap();
-    let greeted = tokio::time::timeout(DEADLINE, bed.events.recv()).await.unwrap();
+    let greeted = tokio::time::timeout(DEADLINE, bed.events.recv()).await.unwrap().map(|delivery| delivery.event);
     assert!(matches!(greeted, Some(SessionEvent::HelloReceived(_))), "{greeted:?}");
     let (_requests, second) = stream(channel, Some(&token)).await;
     assert_eq!(second.expect_err("one at a time").code(), Code::ResourceExhausted);

@@ -31,7 +31,7 @@ static GATE: Gate = Gate::new();
 
 #[tokio::test]
 async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clusters() {
-    let mut fixture = Fixture::start(|| plan_after_gate(&GATE), PlanningMode::Threads);
+    let mut fixture = Fixture::start(|| plan_after_gate(&GATE), PlanningMode::Threads, Threads::Two);
     fixture.connect("greedy").await;
     until("its plan has begun", async || GATE.has_waiter()).await;
     fixture.connect("innocent").await;

@@ -4,18 +4,18 @@ use store::guardrails::FreezeOrder;
 use store::lease::Scope;
 use store::memory::MemoryStore;
 
-async fn next(events: &mut mpsc::Receiver<SessionEvent>) -> Event {
-    let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap();
+async fn next(events: &mut mpsc::Receiver<Delivery>) -> Event {
+    let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap().event;
     let SessionEvent::ClusterEvent(event) = event else { panic!("{event:?}") };
     event
 }
 
-async fn frozen(events: &mut mpsc::Receiver<SessionEvent>) -> Vec<String> {
+async fn frozen(events: &mut mpsc::Receiver<Delivery>) -> Vec<String> {
     let Event::FreezesChanged { freezes } = next(events).await else { panic!("another topic") };
     freezes.iter().map(ToString::to_string).collect()
 }
 
-fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> mpsc::Receiver<SessionEvent> {
+fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> mpsc::Receiver<Delivery> {
     let (sender, events) = mpsc::channel(8);
     tokio::spawn(follow(topic, Arc::clone(store), sender, stop.clone()));
     events

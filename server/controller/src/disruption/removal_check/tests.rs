@@ -1,42 +1,32 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{ClaimRecord, ClusterState, Object, Observation};
-use crate::guardrails::{DisabledGuards, Guardrails};
-use crate::unavailable_offerings::UnavailableOfferings;
-use crate::{Decision, Effect, Settings};
+use crate::{Decision, Effect, RegionState};
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
 
 /// A controller of the cluster `c` in this state, with every machine that the state has.
 struct Cluster {
     controller: ClusterController,
-    settings: Settings,
     effects: Vec<Effect>,
 }
 
 impl Cluster {
     fn new(state: ClusterState) -> Self {
-        let mut controller = ClusterController::new(text("c"));
+        let mut controller = ClusterController::new(text("c"), Arc::default());
         controller.state = state;
         controller.adopt_claims(Timestamp::from_millis(0));
-        Self { controller, settings: Settings::default(), effects: Vec::new() }
+        Self { controller, effects: Vec::new() }
     }
 
     /// Runs `act` at 60 s, 30 s after empty nodes of the pool may be removed.
     fn run<T>(&mut self, act: impl FnOnce(&mut ClusterController, &mut Context<'_>) -> T) -> T {
-        let mut ctx = Context {
-            settings: &self.settings,
-            disabled_guards: &DisabledGuards::default(),
-            offerings: &mut UnavailableOfferings::default(),
-            guardrails: &mut Guardrails::default(),
-            next_number: &mut 1,
-            next_plan: &mut 1,
-            effects: &mut self.effects,
-            planned: false,
-            now: Timestamp::from_millis(60_000),
-        };
+        let (region, locked) = (RegionState::default(), Cell::new(false));
+        let mut ctx = Context::new(&region, &locked, &mut self.effects, Timestamp::from_millis(60_000));
         act(&mut self.controller, &mut ctx)
     }
 

@@ -11,7 +11,7 @@ use super::fixture::{Fixture, snapshot};
 
 /// The counters of `world`, as other processes receive them.
 fn counters_of(world: &Fixture) -> Event {
-    let counters = world.controller.counter_snapshot();
+    let counters = world.controller.region().counter_snapshot();
     let end = |part: i64| Timestamp::from_millis(((part + 1) * BUCKET_LENGTH.get() - 1).min(world.now));
     Event::RemoteCounters {
         machines: counters.machines,
@@ -25,11 +25,13 @@ fn sum(world: &Fixture) -> LocalCounters {
         count: a.count + b.count,
         cost: MicroUsd(a.cost.0 + b.cost.0),
     };
-    world.controller.counter_snapshot().buckets.values().fold(LocalCounters::default(), |all, part| LocalCounters {
-        joined: all.joined + part.joined,
-        failed: all.failed + part.failed,
-        launched: add(all.launched, part.launched),
-        removed: add(all.removed, part.removed),
+    world.controller.region().counter_snapshot().buckets.values().fold(LocalCounters::default(), |all, part| {
+        LocalCounters {
+            joined: all.joined + part.joined,
+            failed: all.failed + part.failed,
+            launched: add(all.launched, part.launched),
+            removed: add(all.removed, part.removed),
+        }
     })
 }
 
@@ -104,7 +106,7 @@ fn launches_count_once_for_the_fleet_though_the_cluster_changes_its_owner() {
     second.run_to(5_000);
     second.handle(counters_of(&first));
     second.handle(counters_of(&first));
-    first.handle(Event::LeaseReleased { cluster: text("c") });
+    first.controller.release(&text("c"));
     second.handle(Event::LaunchHistoryLoaded { cluster: text("c"), past: rows(&first) });
     second.handle(Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() });
     assert_eq!((sum(&first), sum(&second)), (two, LocalCounters::default()));

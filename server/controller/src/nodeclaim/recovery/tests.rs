@@ -315,8 +315,7 @@ fn a_continued_drain_keeps_its_deadline() {
 fn the_state_of_a_released_cluster_is_discarded() {
     let mut controller = controller_with(cluster(ClusterSnapshot::default()));
     let order = order_for_a(&mut controller);
-    let effects = controller.handle(Event::LeaseReleased { cluster: text("c") }, Timestamp::from_millis(6_000));
-    assert!(matches!(effects.as_slice(), [Effect::PublishView { .. }]));
+    controller.release(&text("c"));
     assert!(controller.view(&text("c")).is_none());
     // A late answer has no effect.
     let late = Event::LaunchFailed {

@@ -150,10 +150,8 @@ fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
 /// The error of each cluster, if its last plan failed: the plan verifier has refused it.
 fn last_errors(simulation: &Simulation) -> Vec<String> {
     let servers = simulation.processes.iter().filter_map(|process| process.server.as_ref());
-    let controllers = servers.map(|server| server.replica.controller());
-    controllers
-        .flat_map(|controller| controller.clusters().filter_map(move |name| controller.view(name)?.last_error))
-        .collect()
+    let clusters = servers.flat_map(|server| server.replica.clusters());
+    clusters.filter_map(|(_, cluster)| cluster.view(simulation.events.now()).last_error).collect()
 }
 
 #[test]

@@ -1,7 +1,15 @@
-use controller::Settings;
+use std::time::Duration;
+
+use agent_session::{AgentHello, SessionEvent};
+use controller::cluster::Observation;
+use controller::executor::CommandId;
+use controller::{Event, Settings};
 
 use super::*;
-use store::lease::OpenOperations;
+use crate::Call;
+use store::StoreError;
+use store::guardrails::AuditEntry;
+use store::lease::{LeaseOutcome, OpenOperations, Renewal};
 use store::listing::StoredListing;
 
 fn region() -> Scope {
@@ -18,7 +26,7 @@ fn granted(scope: Scope) -> Result<LeaseOutcome, StoreError> {
 
 /// A replica that owns `blue`, whose agent is connected, and the region's lease; at 0.
 fn replica() -> Replica {
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(Settings::default(), 1, region());
     let now = Timestamp::from_millis(0);
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
     replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, now);
@@ -114,14 +122,14 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
         replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(1_000));
     let refused = |output: &Output| matches!(output, Output::Refuse { cluster, .. } if *cluster == "blue");
     assert!(outputs.iter().any(refused), "{outputs:?}");
-    assert_eq!((replica.leases().count(), replica.controller().clusters().count()), (0, 0));
+    assert_eq!((replica.leases().count(), replica.clusters().count()), (0, 0));
     // Later events of its agent and the cloud are ignored, and no cluster without an owner is
     // published.
     let cluster = || ClusterName::from("blue");
     happens(&mut replica, Event::AgentDisconnected { cluster: cluster() }, 1_500);
     let gone = Event::InstanceGone { cluster: cluster(), provider_id: "aws:///z/i-1".into() };
     assert!(happens(&mut replica, gone, 1_500).is_empty());
-    assert_eq!(replica.controller().clusters().count(), 0);
+    assert_eq!(replica.clusters().count(), 0);
     let listing = replica.handle(Input::ListingDue, Timestamp::from_millis(2_000));
     assert!(matches!(&listing[..], [Output::Call(Call::ReadListing { clusters, .. })] if clusters.is_empty()));
 }
@@ -130,7 +138,7 @@ fn a_replica_that_lost_its_leases_refuses_the_agent_and_stops_listing_at_the_clo
 fn operator_events_of_clusters_owned_by_other_replicas_are_ignored() {
     let mut replica = replica();
     assert!(happens(&mut replica, Event::QuarantineReleased { cluster: "green".into() }, 1_000).is_empty());
-    let known: Vec<&ClusterName> = replica.controller().clusters().collect();
+    let known: Vec<&ClusterName> = replica.clusters().map(|(cluster, _)| cluster).collect();
     assert_eq!(known, [&ClusterName::from("blue")]);
 }
 
@@ -142,7 +150,7 @@ fn a_listing_reaches_only_the_clusters_of_this_replica() {
     let overheard =
         Input::ListingRead { asked: Timestamp::from_millis(1_000), clusters: asked_about, answer: Ok(Some(kept)) };
     replica.handle(overheard, Timestamp::from_millis(1_000));
-    let known: Vec<&ClusterName> = replica.controller().clusters().collect();
+    let known: Vec<&ClusterName> = replica.clusters().map(|(cluster, _)| cluster).collect();
     assert_eq!(known, [&ClusterName::from("blue")], "green was handed over while its listing was read");
 }
 
@@ -196,7 +204,7 @@ fn leased_by(outputs: Vec<Output>) -> Vec<ClusterName> {
 #[test]
 fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
     let names = ["a", "b", "c", "d"].map(ClusterName::from);
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region()).with_admission_limit(1);
+    let mut replica = Replica::new(Settings::default(), 1, region()).with_admission_limit(1);
     assert_eq!(greet(&mut replica, "a", 0), names[..1]);
     for waiting in &names[1..] {
         assert!(greet(&mut replica, waiting, 0).is_empty());
@@ -225,7 +233,7 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
         let held = LeaseOutcome::Held { owner: "another".to_owned(), expires_in: Duration::from_secs(30) };
         Input::LeaseAnswered { cluster: "a".into(), answer: Ok(held), past: Vec::new() }
     };
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(Settings::default(), 1, region());
     greet(&mut replica, "a", 0);
     let outputs = replica.handle(held(), Timestamp::from_millis(10));
     assert!(
@@ -242,7 +250,7 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
     assert!(accepted.iter().any(|output| matches!(output, Output::Accept { epoch: 4, .. })), "{accepted:?}");
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(90_000))).is_empty());
     // A disconnected agent does not wait, whatever the store answers afterwards.
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
+    let mut replica = Replica::new(Settings::default(), 1, region());
     greet(&mut replica, "a", 0);
     replica.handle(Input::Session(SessionEvent::HandshakeAbandoned { cluster: "a".into() }), Timestamp::from_millis(5));
     assert!(replica.handle(held(), Timestamp::from_millis(10)).is_empty());
@@ -251,7 +259,7 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
 
 #[test]
 fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region()).with_admission_limit(1);
+    let mut replica = Replica::new(Settings::default(), 1, region()).with_admission_limit(1);
     greet(&mut replica, "a", 0);
     greet(&mut replica, "b", 0);
     let answer = granted(Scope::cluster("a"));
@@ -262,42 +270,6 @@ fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
     assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp::from_millis(12_000)));
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(11_999))).is_empty());
     assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(12_000))), [ClusterName::from("b")]);
-}
-
-/// A replica that owns so many clusters, whose agents are connected.
-fn replica_of(clusters: usize) -> Replica {
-    let mut replica = Replica::new(RegionController::new(Settings::default()), 1, region());
-    replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp::from_millis(0));
-    for number in 0..clusters {
-        let name = format!("c{number:03}");
-        let (cluster, answer) = (ClusterName::from(name.as_str()), granted(Scope::cluster(&name)));
-        replica.handle(
-            Input::LeaseAnswered { cluster: cluster.clone(), answer, past: Vec::new() },
-            Timestamp::from_millis(0),
-        );
-        happens(&mut replica, Event::AgentConnected { cluster }, 0);
-    }
-    replica
-}
-
-#[test]
-fn a_listing_is_processed_by_a_few_clusters_per_step_and_eventually_by_all() {
-    let mut replica = replica_of(20);
-    replica.handle(Input::ListingDue, Timestamp::from_millis(1_000));
-    replica.handle(
-        Input::Listed { asked: Timestamp::from_millis(1_000), answer: Ok(Vec::new()) },
-        Timestamp::from_millis(2_000),
-    );
-    assert_eq!(replica.listings.len(), 12, "8 of 20 have processed it");
-    assert!(replica.next_wakeup().is_some_and(|at| at <= Timestamp::from_millis(2_000)), "the others are due at once");
-    // One cluster is lost meanwhile and gets no listing.
-    let lost = vec![lease(Scope::cluster("c010"))];
-    replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(2_000));
-    replica.handle(Input::Time, Timestamp::from_millis(2_000));
-    assert_eq!(replica.listings.len(), 4);
-    replica.handle(Input::Time, Timestamp::from_millis(2_000));
-    assert_eq!(replica.listings.len(), 0);
-    assert!(replica.controller.state(&"c010".into()).is_none());
 }
 
 #[test]
@@ -315,4 +287,42 @@ fn a_refused_agent_gets_no_details_of_a_store_failure() {
         })
         .collect();
     assert_eq!(refused, ["cannot acquire the cluster's lease; connect again later"]);
+}
+
+#[test]
+fn a_listing_is_processed_by_every_cluster_that_is_still_owned() {
+    let mut replica = Replica::new(Settings::default(), 1, region());
+    replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp::from_millis(0));
+    for name in ["c0", "c1", "c2"] {
+        let (cluster, answer) = (ClusterName::from(name), granted(Scope::cluster(name)));
+        replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, Timestamp::from_millis(0));
+    }
+    replica.handle(Input::ListingDue, Timestamp::from_millis(1_000));
+    let lost = vec![lease(Scope::cluster("c1"))];
+    replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(1_500));
+    let listed = Input::Listed { asked: Timestamp::from_millis(1_000), answer: Ok(Vec::new()) };
+    let steps = replica.coordinator.handle(listed, Timestamp::from_millis(2_000));
+    let delivered: Vec<&ClusterName> = steps
+        .iter()
+        .filter_map(|step| match step {
+            Step::Deliver(cluster, ClusterInput::Event(event)) if matches!(**event, Event::Listed { .. }) => {
+                Some(cluster)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(delivered, ["c0", "c2"]);
+}
+
+#[test]
+fn commands_and_plans_of_a_lost_cluster_reach_nothing() {
+    let mut replica = replica();
+    let ended = || Input::CommandEnded { cluster: "blue".into(), id: CommandId(1), outcome: Ok(None) };
+    let delivered = |replica: &mut Replica| replica.coordinator.handle(ended(), Timestamp::from_millis(1_000)).len();
+    assert_eq!(delivered(&mut replica), 1);
+    let lost = vec![lease(Scope::cluster("blue"))];
+    let outputs =
+        replica.handle(Input::Renewed(Renewal { lost, requested: Vec::new() }), Timestamp::from_millis(1_500));
+    assert!(matches!(&outputs[..], [Output::PublishView(_), Output::Refuse { .. }]), "{outputs:?}");
+    assert_eq!(delivered(&mut replica), 0);
 }

@@ -1,0 +1,38 @@
+//! Outputs of a replica.
+
+use controller::{Instruction, InstructionId, PlanRequest};
+use model::{ClusterName, Text, Timestamp};
+
+use super::call::Call;
+
+/// An action that the surrounding loop carries out.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
+pub enum Output {
+    /// Call the store or the cloud.
+    Call(Call),
+    /// Make a plan, which may take long; answered by [`Input::Planned`](crate::Input::Planned).
+    Plan(Box<PlanRequest>),
+    Accept {
+        cluster: ClusterName,
+        epoch: u64,
+    },
+    Refuse {
+        cluster: ClusterName,
+        reason: String,
+    },
+    /// Send an instruction to the agent.
+    Instruct {
+        cluster: ClusterName,
+        id: InstructionId,
+        instruction: Box<Instruction>,
+        deadline: Timestamp,
+    },
+    /// Request a snapshot from the agent.
+    Resync {
+        cluster: ClusterName,
+        reason: Text,
+    },
+    /// The published view of this cluster is outdated.
+    PublishView(ClusterName),
+}

@@ -1,0 +1,159 @@
+//! A cluster whose lease this process holds: its controller, and its commands in flight.
+//!
+//! Clusters depend on each other only through [`RegionState`], so that each may be stepped by a
+//! task of its own.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use controller::executor::{Command, CommandId, Executor, Outcome};
+use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
+use model::{ClusterName, Timestamp};
+use rustc_hash::FxHasher;
+use tracing::{debug, warn};
+
+use super::call::Call;
+use super::events::deadline;
+use super::output::Output;
+use store::lease::Lease;
+
+/// An input of one cluster.
+#[derive(Debug)]
+#[expect(missing_docs, reason = "the names and types of the fields say what they are")]
+pub enum ClusterInput {
+    /// An event of its agent, of the cloud or of an operator.
+    Event(Box<Event>),
+    /// Answer to [`Call::RunCommand`].
+    CommandEnded { id: CommandId, outcome: Outcome },
+    /// Deadlines may be due, or the limits of the whole fleet have changed.
+    Time,
+}
+
+/// What all clusters of one process have in common.
+#[derive(Debug, Clone)]
+pub struct ClusterSettings {
+    /// What they share.
+    pub region: Arc<RegionState>,
+    /// Key of the region in rows that are not leases.
+    pub region_key: Arc<str>,
+    /// Spreads their retries.
+    pub seed: u64,
+}
+
+/// A cluster whose lease this process holds.
+#[derive(Debug)]
+pub struct OwnedCluster {
+    cluster: ClusterName,
+    lease: Lease,
+    controller: ClusterController,
+    executor: Executor,
+    region: Arc<RegionState>,
+    region_key: Arc<str>,
+}
+
+impl OwnedCluster {
+    /// A cluster whose lease was acquired.
+    #[must_use]
+    pub fn new(cluster: ClusterName, lease: Lease, settings: &ClusterSettings) -> Self {
+        let ClusterSettings { region, region_key, seed } = settings;
+        let mut hasher = FxHasher::default();
+        (seed, &cluster).hash(&mut hasher);
+        Self {
+            controller: ClusterController::new(cluster.clone(), Arc::clone(region)),
+            executor: Executor::new(hasher.finish()),
+            cluster,
+            lease,
+            region: Arc::clone(region),
+            region_key: Arc::clone(region_key),
+        }
+    }
+
+    /// The lease was acquired again: what follows is covered by the new one.
+    pub fn replace_lease(&mut self, lease: Lease) {
+        self.lease = lease;
+    }
+
+    /// Handles `input` and returns the actions in order.
+    pub fn handle(&mut self, input: ClusterInput, now: Timestamp) -> Vec<Output> {
+        // The answer to an instruction or call first ends its command, so that the commands that
+        // waited for it precede those of new decisions.
+        let (due, event) = match input {
+            ClusterInput::Event(event) => (self.executor.observe(&event, now).into_iter().collect(), Some(*event)),
+            ClusterInput::CommandEnded { id, outcome } => {
+                if let Err(retry) = &outcome {
+                    debug!(cluster = %self.cluster, command = id.0, why = retry.why, "command will be retried");
+                }
+                let (event, next) = self.executor.handle_outcome(id, outcome, now);
+                (next.into_iter().collect(), event)
+            }
+            ClusterInput::Time => (self.executor.tick(now), Some(Event::Tick)),
+        };
+        let effects = event.map(|event| self.controller.handle(event, now)).unwrap_or_default();
+        let mut outputs = self.publish_unavailable_offerings();
+        outputs.extend(due.into_iter().map(|command: Command| self.send(command, now)));
+        outputs.extend(effects.into_iter().filter_map(|effect| self.start(effect, now)));
+        outputs
+    }
+
+    /// Latest time of the next [`ClusterInput::Time`].
+    #[must_use]
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        [self.controller.next_wakeup(), self.executor.next_wakeup()].into_iter().flatten().min()
+    }
+
+    /// Whether [`ClusterInput::Time`] is due because the limits of the whole fleet have changed.
+    #[must_use]
+    pub fn is_outdated(&self) -> bool {
+        self.controller.is_outdated()
+    }
+
+    /// The view of the cluster.
+    #[must_use]
+    pub fn view(&self, now: Timestamp) -> ClusterView {
+        self.controller.view(now)
+    }
+
+    /// The controller, for what a simulation checks.
+    #[must_use]
+    pub fn controller(&self) -> &ClusterController {
+        &self.controller
+    }
+
+    fn publish_unavailable_offerings(&self) -> Vec<Output> {
+        let refusals = self.region.take_unavailable_offerings();
+        if refusals.is_empty() {
+            return Vec::new();
+        }
+        vec![Output::Call(Call::PublishUnavailableOfferings { region: self.region_key.to_string(), refusals })]
+    }
+
+    fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Output> {
+        match effect {
+            Effect::Plan(request) => Some(Output::Plan(request)),
+            Effect::Resync { cluster, reason } => Some(Output::Resync { cluster, reason }),
+            Effect::PublishView { cluster } => Some(Output::PublishView(cluster)),
+            Effect::ReportFinding { cluster, finding } => {
+                warn!(%cluster, %finding, "controller warning");
+                None
+            }
+            effect => self.executor.start(effect, now).map(|command| self.send(command, now)),
+        }
+    }
+
+    fn send(&self, command: Command, now: Timestamp) -> Output {
+        match command.effect {
+            Effect::Instruct { cluster, id, instruction } => {
+                let deadline = deadline(&instruction, now);
+                Output::Instruct { cluster, id, instruction, deadline }
+            }
+            _ => Output::Call(Call::RunCommand { command, lease: self.lease.clone() }),
+        }
+    }
+}
+
+impl Drop for OwnedCluster {
+    /// Its machines are counted by the next owner.
+    fn drop(&mut self) {
+        self.region.forget_cluster(&self.cluster);
+    }
+}

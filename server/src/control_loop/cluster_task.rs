@@ -1,0 +1,302 @@
+//! The task of one cluster: it owns the cluster's controller and steps it for each message and
+//! deadline.
+//!
+//! Clusters share nothing but the region's guardrails and unavailable offerings, so that a large
+//! cluster delays no other one, and all processors decide. A task does no I/O: calls to the store
+//! and the cloud are tasks of the I/O runtime, and their outcomes return here.
+
+use std::future::pending;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cloud::provider::CloudProvider;
+use controller::{Event, RegionState};
+use model::{ClusterName, Millis, Timestamp};
+use replica::{Call, ClusterInput, ClusterSettings, Input, Output, OwnedCluster};
+use rustc_hash::FxBuildHasher;
+use store::clock;
+use store::lease::Lease;
+use tokio::runtime::Handle;
+use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
+use tracing::{Instrument, warn};
+
+use super::calls::{CallRunner, run_within_limit};
+use super::heartbeat::Heartbeat;
+use super::latency::{Latencies, LatencyTracker};
+use super::planners::Planners;
+use super::steps::StepTimer;
+use super::traces::Traces;
+use super::view_publisher::ViewUpdate;
+use crate::agent_service::Sessions;
+
+/// Minimum interval between two steps that no message causes. Overdue work that cannot be done yet
+/// is retried after it.
+const MIN_TICK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Time over which the clusters of a process evaluate a listing of instances. It reaches all of them
+/// at once, and together they would keep every processor from planning.
+const LISTING_SPREAD: Duration = Duration::from_secs(10);
+
+/// Longest wait for a deadline: a task notices within it that the clock was set.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+
+/// Grace period on shutdown for calls in flight. Agents wait for it.
+pub(super) const CALLS_GRACE: Duration = Duration::from_millis(500);
+
+/// Interval between two views of a cluster, and what each cluster of the process adds to it: views
+/// of a thousand clusters take a few hundredths of a processor.
+const VIEW_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(2)];
+
+/// What the tasks of all clusters use.
+pub(super) struct TaskContext<C> {
+    pub(super) settings: ClusterSettings,
+    pub(super) sessions: Sessions,
+    pub(super) runner: Arc<CallRunner<C>>,
+    pub(super) planners: Arc<Planners>,
+    pub(super) views: mpsc::UnboundedSender<ViewUpdate>,
+    pub(super) latencies: Arc<Latencies>,
+    pub(super) heartbeat: Arc<Heartbeat>,
+    /// Version of the fleet's limits; the tasks of all clusters follow it.
+    pub(super) limits: watch::Sender<u64>,
+    /// Number of clusters of this process.
+    pub(super) clusters: watch::Sender<usize>,
+    /// The runtime of the calls.
+    pub(super) io: Handle,
+}
+
+impl<C> TaskContext<C> {
+    pub(super) fn region(&self) -> &RegionState {
+        &self.settings.region
+    }
+
+    /// Has every cluster take a step if the limits of the fleet have changed.
+    pub(super) fn publish_limits(&self) {
+        let version = self.region().limits_version();
+        self.limits.send_if_modified(|known| std::mem::replace(known, version) < version);
+    }
+
+    fn view_interval(&self) -> Duration {
+        let [least, per_cluster] = VIEW_INTERVAL;
+        least + per_cluster * u32::try_from(*self.clusters.borrow()).unwrap_or(u32::MAX)
+    }
+}
+
+/// A message to a cluster's task.
+pub(super) enum Message {
+    /// The lease was acquired again.
+    Lease(Lease),
+    /// An input, and the place in the cluster's inbox that it takes.
+    Input(ClusterInput, Option<OwnedSemaphorePermit>),
+}
+
+/// How a task ends.
+#[derive(Clone)]
+pub(super) struct Ends {
+    /// Another process owns the cluster: the task takes no further step.
+    pub(super) released: CancellationToken,
+    /// The process stops: calls in flight are given time to end.
+    pub(super) stop: CancellationToken,
+}
+
+pub(super) struct ClusterTask<C> {
+    cluster: OwnedCluster,
+    name: ClusterName,
+    context: Arc<TaskContext<C>>,
+    inbox: mpsc::UnboundedReceiver<Message>,
+    calls: JoinSet<Input>,
+    latency_tracker: LatencyTracker,
+    traces: Traces,
+    /// When the last step ended.
+    last_step: Instant,
+    /// When the view is published; `None` while it is up to date.
+    publish_at: Option<Instant>,
+    last_view: Option<Instant>,
+    /// A listing of instances, and when it is evaluated. A later one replaces it.
+    listing: Option<(Instant, ClusterInput)>,
+    /// How long the listing waits.
+    listing_delay: Duration,
+    ends: Ends,
+}
+
+/// The next thing that a task does.
+enum Next {
+    End,
+    Message(Message),
+    CallEnded(Result<Input, JoinError>),
+    Time,
+    Listing,
+    PublishView,
+}
+
+impl<C: CloudProvider + 'static> ClusterTask<C> {
+    /// Runs until the cluster is released or the process stops. `alone` is held meanwhile: the task
+    /// of a cluster that was lost and acquired again begins after the previous one has ended.
+    ///
+    /// # Errors
+    /// When a call panicked, because its outcome is unknown.
+    pub(super) async fn run(
+        (name, lease): (ClusterName, Lease),
+        context: Arc<TaskContext<C>>,
+        inbox: mpsc::UnboundedReceiver<Message>,
+        alone: Arc<Mutex<()>>,
+        ends: Ends,
+    ) -> Result<(), JoinError> {
+        let _alone = alone.lock_owned().await;
+        let listing_delay = LISTING_SPREAD.mul_f64(FxBuildHasher.hash_one(&name) as f64 / u64::MAX as f64);
+        let mut task = Self {
+            cluster: OwnedCluster::new(name.clone(), lease, &context.settings),
+            name,
+            latency_tracker: LatencyTracker::new(Arc::clone(&context.latencies)),
+            inbox,
+            calls: JoinSet::new(),
+            traces: Traces::default(),
+            last_step: Instant::now(),
+            publish_at: None,
+            last_view: None,
+            listing: None,
+            listing_delay,
+            ends,
+            context,
+        };
+        let mut limits = task.context.limits.subscribe();
+        loop {
+            match task.next(&mut limits).await {
+                Next::End => break,
+                Next::Message(Message::Lease(lease)) => task.cluster.replace_lease(lease),
+                Next::Message(Message::Input(ClusterInput::Event(event), _))
+                    if matches!(*event, Event::Listed { .. }) =>
+                {
+                    let at = task.listing.take().map_or_else(|| Instant::now() + task.listing_delay, |(at, _)| at);
+                    task.listing = Some((at, ClusterInput::Event(event)));
+                }
+                Next::Message(Message::Input(input, place)) => {
+                    task.step(input).await;
+                    drop(place);
+                }
+                Next::CallEnded(ended) => {
+                    if let Input::CommandEnded { id, outcome, .. } = ended? {
+                        task.traces.finish_launch(id, &outcome);
+                        task.step(ClusterInput::CommandEnded { id, outcome }).await;
+                    }
+                }
+                Next::Listing => {
+                    if let Some((_, listing)) = task.listing.take() {
+                        task.step(listing).await;
+                    }
+                }
+                Next::Time => task.step(ClusterInput::Time).await,
+                Next::PublishView => task.publish_view(),
+            }
+        }
+        task.end().await;
+        Ok(())
+    }
+
+    /// No kind of input waits for another one: which of those that are ready comes first is random.
+    async fn next(&mut self, limits: &mut watch::Receiver<u64>) -> Next {
+        let wakeup = self.wakeup();
+        let listing_at = self.listing.as_ref().map(|(at, _)| *at);
+        let Self { inbox, calls, ends, publish_at, .. } = self;
+        if ends.released.is_cancelled() || ends.stop.is_cancelled() {
+            return Next::End;
+        }
+        tokio::select! {
+            () = ends.released.cancelled() => Next::End,
+            () = ends.stop.cancelled() => Next::End,
+            message = inbox.recv() => message.map_or(Next::End, Next::Message),
+            Some(ended) = calls.join_next() => Next::CallEnded(ended),
+            Ok(()) = limits.changed() => Next::Time,
+            () = sleep_until(wakeup) => Next::Time,
+            () = due(listing_at) => Next::Listing,
+            () = due(*publish_at) => Next::PublishView,
+        }
+    }
+
+    /// When the next step is due without a message.
+    fn wakeup(&self) -> Instant {
+        let wait = self.cluster.next_wakeup().map_or(Millis::MAX, |due| due.duration_since(clock::now()));
+        let wait = clock::duration(wait).min(MAX_WAIT);
+        (Instant::now() + wait).max(self.last_step + MIN_TICK_INTERVAL)
+    }
+
+    async fn step(&mut self, input: ClusterInput) {
+        let now = clock::now();
+        let timer = StepTimer::for_cluster_input(&input);
+        let in_step = self.context.heartbeat.begin_step();
+        let outputs = self.cluster.handle(input, now);
+        drop(in_step);
+        timer.end(&self.context.latencies.step_times);
+        self.last_step = Instant::now();
+        self.context.publish_limits();
+        self.latency_tracker.observe_outputs(&outputs, clock::now());
+        // Another process may own the cluster by now.
+        if self.ends.released.is_cancelled() {
+            return;
+        }
+        for output in outputs {
+            self.carry_out(output, now).await;
+        }
+    }
+
+    async fn carry_out(&mut self, output: Output, now: Timestamp) {
+        let sessions = &self.context.sessions;
+        match output {
+            Output::Call(call) => self.call(call, now),
+            Output::Plan(request) => self.context.planners.submit(*request),
+            Output::Accept { cluster, epoch } => sessions.accept(&cluster, epoch).await,
+            Output::Refuse { cluster, reason } => sessions.refuse(&cluster, reason).await,
+            Output::Resync { cluster, reason } => sessions.resync(&cluster, reason.to_string()).await,
+            Output::Instruct { cluster, id, instruction, deadline } => {
+                self.traces.begin_create(&cluster, &instruction);
+                self.context.sessions.instruct(&cluster, id, *instruction, deadline).await;
+            }
+            Output::PublishView(_) => {
+                let earliest = self.last_view.map(|last| last + self.context.view_interval());
+                self.publish_at.get_or_insert(earliest.unwrap_or_else(Instant::now));
+            }
+        }
+    }
+
+    fn call(&mut self, call: Call, now: Timestamp) {
+        let span = self.traces.span_for(&call, now);
+        let task = run_within_limit(Arc::clone(&self.context.runner), call, now).instrument(span);
+        self.calls.spawn_on(task, &self.context.io);
+    }
+
+    fn publish_view(&mut self) {
+        let timer = StepTimer::begin("view");
+        let (now, at) = (clock::now(), Instant::now());
+        (self.publish_at, self.last_view) = (None, Some(at));
+        let view = Some(Box::new(self.cluster.view(now)));
+        // The receiver is gone once the process stops.
+        let _sent = self.context.views.send(ViewUpdate { cluster: self.name.clone(), view, at: now });
+        timer.end(&self.context.latencies.step_times);
+    }
+
+    /// Lets calls in flight end. Their outcomes are recorded by the calls themselves, so that the
+    /// next owner of the cluster need not query the cloud for them.
+    async fn end(mut self) {
+        if self.ends.released.is_cancelled() {
+            self.calls.detach_all();
+            let gone = ViewUpdate { cluster: self.name.clone(), view: None, at: clock::now() };
+            let _sent = self.context.views.send(gone);
+            return;
+        }
+        let calls = async { while self.calls.join_next().await.is_some() {} };
+        if timeout(CALLS_GRACE, calls).await.is_err() {
+            let calls = self.calls.len();
+            warn!(cluster = %self.name, calls, "abandoning calls in flight on shutdown; the next owner repeats them");
+        }
+    }
+}
+
+async fn due(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
