@@ -4,24 +4,27 @@
 //! The environment overrides the file, and flags override both. An unknown key is an error that
 //! names the nearest known one.
 
+mod error;
 mod guardrails;
 mod keys;
 mod layers;
 mod listen;
+mod origin;
 mod owner;
 mod print;
 mod renamed;
 mod session;
 mod shared;
 
+pub use error::ConfigError;
 pub(crate) use keys::{ConfigKey, KEYS};
-pub use layers::{FILE_VARIABLE, parse_duration_flag};
-pub use layers::{Layers, Origin};
+pub use layers::{FILE_VARIABLE, Layers, parse_duration_flag};
+pub use listen::Listen;
+pub use origin::Origin;
 pub use print::{explain, print};
 pub use renamed::key_of_flag;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -29,55 +32,6 @@ use controller::guardrails::GuardrailSettings;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
-use auth::tls::TlsFiles;
-
-/// Configuration error.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file is unreadable or not TOML.
-    #[error("configuration file {}: {why}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Cause of the failure.
-        why: String,
-    },
-    /// Unknown key.
-    #[error("{origin}: there is no key {key:?}{}", nearest.as_ref().map_or_else(String::new, |n| format!("; did you mean {n:?}?")))]
-    Unknown {
-        /// Source of the key.
-        origin: Origin,
-        /// The key, as written.
-        key: String,
-        /// Known key with the most similar spelling.
-        nearest: Option<String>,
-    },
-    /// Key that has a new name.
-    #[error("{origin}: there is no key {key:?} any more; its name is {new:?} now")]
-    Renamed {
-        /// Source of the key.
-        origin: Origin,
-        /// The key, as written.
-        key: String,
-        /// Its name now.
-        new: String,
-    },
-    /// Values that exclude each other.
-    #[error("configuration: {0}")]
-    Conflict(String),
-    /// Invalid value.
-    #[error("{origin}: {key} = {value:?} is not {expected}")]
-    Value {
-        /// Source of the value.
-        origin: Origin,
-        /// Path of the key.
-        key: &'static str,
-        /// What was found.
-        value: String,
-        /// Description of the valid values.
-        expected: String,
-    },
-}
 
 /// Configuration of `serve`.
 #[derive(Debug, Clone)]
@@ -106,19 +60,6 @@ pub struct Config {
     pub(crate) trace_collector: Option<String>,
     /// Digests, by key, of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
-}
-
-/// Listener addresses and their protection.
-#[derive(Debug, Clone)]
-pub struct Listen {
-    /// `listen.grpc`: agents and API clients.
-    pub grpc: SocketAddr,
-    /// `listen.http`: dashboard, metrics, health.
-    pub http: SocketAddr,
-    /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
-    pub tls: Option<TlsFiles>,
-    /// `auth.file`: agents and clients; `None` disables authentication.
-    pub trust: Option<PathBuf>,
 }
 
 /// Durable state.

@@ -27,7 +27,15 @@ pub(crate) const MESSAGE_CHANGES: usize = 1_000;
 
 /// gRPC service that agents connect to.
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectService(pub(super) Sessions);
+pub(crate) struct ConnectService(Sessions);
+
+impl Sessions {
+    /// Service to be added to [`transport`](super::transport).
+    #[must_use]
+    pub(crate) fn service(&self) -> ConnectService {
+        ConnectService(self.clone())
+    }
+}
 
 impl NamedService for ConnectService {
     const NAME: &'static str = "fleetwright.v1.AgentService";

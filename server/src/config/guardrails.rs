@@ -1,4 +1,4 @@
-//! The table `rails`: guardrail settings.
+//! The table `guardrails`: guardrail settings.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,8 @@ use controller::guardrails::settings::{Bound, CircuitBreakerRule, LaunchBackoffR
 use controller::guardrails::{GuardrailSettings, Mode};
 use model::{ClusterName, MicroUsd, Millis};
 
-use super::{ConfigError, Layers};
+use super::error::ConfigError;
+use super::layers::Layers;
 use store::clock;
 
 /// Parses the guardrail settings; those without a key keep their default.

@@ -1,6 +1,9 @@
 //! Definition of every key: path, type, default, help text, example. Nothing about a key is defined
 //! anywhere else.
 
+/// Prefix of the server's environment variables.
+pub(super) const PREFIX: &str = "FLEETWRIGHT_";
+
 /// Type of a key's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ValueType {
@@ -74,7 +77,7 @@ impl ConfigKey {
     /// Environment variable of this key.
     #[must_use]
     pub fn variable(&self) -> String {
-        format!("FLEETWRIGHT_{}", self.flag.replace('-', "_").to_uppercase())
+        format!("{PREFIX}{}", self.flag.replace('-', "_").to_uppercase())
     }
 }
 

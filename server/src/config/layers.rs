@@ -1,41 +1,16 @@
 //! Layers of values: defaults, file, environment, flags. Later ones override earlier ones.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
-use std::{fmt, fs};
 
-use super::keys::{ConfigKey, KEYS, ValueType, find};
-use super::{ConfigError, renamed};
+use super::error::ConfigError;
+use super::keys::{ConfigKey, KEYS, PREFIX, ValueType, find};
+use super::origin::Origin;
+use super::renamed;
 use crate::{suggest, telemetry};
-
-/// Source of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Origin {
-    /// The default of the key.
-    Default,
-    /// The configuration file.
-    File(PathBuf),
-    /// An environment variable.
-    Environment(String),
-    /// A command-line flag.
-    Flag(&'static str),
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "{}", path.display()),
-            Self::Environment(variable) => write!(f, "environment variable {variable}"),
-            Self::Flag(flag) => write!(f, "flag --{flag}"),
-        }
-    }
-}
-
-/// Prefix of the server's environment variables.
-pub(super) const PREFIX: &str = "FLEETWRIGHT_";
 
 /// Prefix of the agent's environment variables, which the server ignores.
 const AGENT_PREFIX: &str = "FLEETWRIGHT_AGENT_";

@@ -1,10 +1,25 @@
 //! The table `listen`, and `auth.file`.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::{ConfigError, Layers, Listen};
+use super::error::ConfigError;
+use super::layers::Layers;
 use auth::check_listen_address;
 use auth::tls::TlsFiles;
+
+/// Listener addresses and their protection.
+#[derive(Debug, Clone)]
+pub struct Listen {
+    /// `listen.grpc`: agents and API clients.
+    pub grpc: SocketAddr,
+    /// `listen.http`: dashboard, metrics, health.
+    pub http: SocketAddr,
+    /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
+    pub tls: Option<TlsFiles>,
+    /// `auth.file`: agents and clients; `None` disables authentication.
+    pub trust: Option<PathBuf>,
+}
 
 /// Parses the listener settings.
 ///

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::keys::{ConfigKey, KEYS, ValueType};
-use super::layers::{Layers, Origin};
+use super::layers::Layers;
+use super::origin::Origin;
 
 /// The effective configuration as a configuration file, with the source of each value. Secrets are
 /// hidden.

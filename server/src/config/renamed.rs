@@ -1,6 +1,6 @@
 //! Keys that have a new name: the old one is an error that names the new one.
 
-use super::keys::{ConfigKey, KEYS};
+use super::keys::{ConfigKey, KEYS, PREFIX};
 
 /// Beginnings of old flags, and what they are now; the first that matches counts.
 const RENAMED: [(&str, &str); 6] = [
@@ -20,7 +20,7 @@ pub fn key_of_flag(old: &str) -> Option<&'static ConfigKey> {
 
 /// The new name of a path or environment variable.
 pub(super) fn new_name(old: &str) -> Option<String> {
-    match old.strip_prefix(super::layers::PREFIX) {
+    match old.strip_prefix(PREFIX) {
         Some(variable) => key_of_flag(&variable.to_lowercase().replace('_', "-")).map(ConfigKey::variable),
         None => key_of_flag(&old.replace('.', "-")).map(|key| key.path.to_owned()),
     }

@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use super::{ConfigError, Layers};
+use super::error::ConfigError;
+use super::layers::Layers;
 use agent_session::SessionMemory;
 
 /// Memory limit of the control group, and total memory of the host.
