@@ -1,7 +1,5 @@
-use std::sync::mpsc::{TryRecvError, channel};
-use std::thread;
-
 use super::*;
+use crate::cluster_controller::Context;
 use crate::guardrails::Freeze;
 use crate::guardrails::GuardrailSettings;
 use crate::guardrails::rate_limits::Population;
@@ -12,59 +10,45 @@ fn at(millis: i64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// Takes as many machines of a fleet limit of 40 as one cluster may, one by one.
-fn take_machines(region: &RegionState, cluster: &ClusterName, settings: &GuardrailSettings) -> usize {
-    let mut taken = 0;
-    loop {
-        let locked = Cell::new(false);
-        let mut guardrails = region.guardrails(&locked, at(1_000));
-        let population = Population { cluster, machines: 100, fleet: 400, clusters: 1 };
-        let (admitted, _) = guardrails.admit_launches(settings, population, [MicroUsd(0)], at(1_000));
-        if admitted == 0 {
-            return taken;
-        }
-        let claim = ClaimName::from(format!("{cluster}-{taken}"));
-        guardrails.record_launch(cluster, &claim, MicroUsd(0), at(1_000));
-        taken += 1;
+/// One step of `cluster`, which launches a machine if the fleet limit admits it.
+fn launch_machine(region: &RegionState, cluster: &ClusterName, settings: &GuardrailSettings, number: usize) -> bool {
+    let locked = Cell::new(false);
+    let mut guardrails = region.guardrails(&locked, at(1_000));
+    let population = Population { cluster, machines: 100, fleet: 400, clusters: 1 };
+    let (admitted, _) = guardrails.admit_launches(settings, population, [MicroUsd(0)], at(1_000));
+    if admitted > 0 {
+        guardrails.record_launch(cluster, &ClaimName::from(format!("{cluster}-{number}")), MicroUsd(0), at(1_000));
     }
+    admitted > 0
 }
 
 #[test]
-fn clusters_that_launch_at_the_same_time_do_not_exceed_a_fleet_limit() {
+fn clusters_share_a_fleet_limit() {
     let none = Bound { machines: 0, percent: 0, free: 0, usd_per_hour: MicroUsd(0) };
     let rule = RateLimitRule { window: Millis::from_mins(10), cluster: none, fleet: Bound { machines: 40, ..none } };
     let settings = GuardrailSettings { launches: rule, ..GuardrailSettings::default() };
     let region = RegionState::default();
-    let taken: usize = thread::scope(|scope| {
-        let clusters = ["a", "b", "c", "d"].map(ClusterName::from);
-        let threads = clusters.map(|cluster| {
-            let (region, settings) = (&region, &settings);
-            scope.spawn(move || take_machines(region, &cluster, settings))
-        });
-        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
-    });
-    // Of 40 machines, a quarter is reserved for clusters below their share (clusters: 1, so the
-    // share is all 40 and nothing is reserved).
-    assert_eq!(taken, 40);
+    let clusters = ["a", "b", "c", "d"].map(ClusterName::from);
+    let steps = (0..20).flat_map(|number| clusters.iter().map(move |cluster| (cluster, number)));
+    let launched = steps.filter(|(cluster, number)| launch_machine(&region, cluster, &settings, *number)).count();
+    // 80 steps want a machine each. Below its share of the fleet (40 of 40, for one cluster) nothing
+    // is reserved for others.
+    assert_eq!(launched, 40);
     assert_eq!(region.counter_snapshot().buckets.values().map(|bucket| bucket.launched.count).sum::<usize>(), 40);
 }
 
 #[test]
 fn a_step_keeps_the_guardrails_locked_from_the_first_access_until_it_releases_them() {
     let region = RegionState::default();
-    let locked = Cell::new(false);
-    let step = region.guardrails(&locked, at(1_000));
-    assert!(!locked.get(), "nothing was accessed");
-    assert_eq!(step.window_counts(&"c".into()), (0, 0));
+    let (locked, mut effects) = (Cell::new(false), Vec::new());
+    let mut step = Context::new(&region, &locked, &mut effects, at(1_000));
+    assert!(!locked.get() && region.guardrails.try_lock().is_ok(), "nothing was accessed");
+    assert_eq!(step.guardrails.window_counts(&"c".into()), (0, 0));
     assert!(locked.get());
-    let (sender, receiver) = channel();
-    thread::scope(|scope| {
-        let region = &region;
-        scope.spawn(move || sender.send(region.lock_guardrails(at(1_000)).window_counts(&"c".into())));
-        assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
-        drop(step);
-        assert_eq!(receiver.recv(), Ok((0, 0)));
-    });
+    assert!(region.guardrails.try_lock().is_err(), "no other cluster launches between check and count");
+    step.release_guardrails();
+    assert!(region.guardrails.try_lock().is_ok());
+    assert!(locked.get(), "the step has to settle what it changed");
 }
 
 #[test]
@@ -89,12 +73,9 @@ fn a_change_of_the_fleet_limits_changes_the_version_once() {
 }
 
 #[test]
-fn numbers_are_never_given_twice() {
+fn numbers_follow_each_other() {
     let region = RegionState::new(Settings { first_number: 7, ..Settings::default() });
-    let mut numbers: Vec<u64> = thread::scope(|scope| {
-        let threads = [0; 4].map(|_| scope.spawn(|| (0..100).map(|_| region.next_number()).collect::<Vec<_>>()));
-        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
-    });
-    numbers.sort_unstable();
-    assert_eq!(numbers, (7..407).collect::<Vec<_>>());
+    let numbers: Vec<u64> = (0..3).map(|_| region.next_number()).collect();
+    assert_eq!(numbers, [7, 8, 9]);
+    assert_eq!([region.next_plan_number(), region.next_plan_number()], [1, 2].map(PlanNumber));
 }
