@@ -253,7 +253,11 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         for step in steps {
             match step {
                 Step::Own(cluster, lease) => self.clusters.own(cluster, lease),
-                Step::Release(cluster) => self.clusters.release(&cluster),
+                Step::Release(cluster, lease) => {
+                    // The cluster's task may be in a step, or about to begin a call.
+                    self.runner.end_lease(&lease);
+                    self.clusters.release(&cluster);
+                }
                 Step::Deliver(cluster, input) => self.clusters.deliver(&cluster, input, place.take()),
                 Step::Output(Output::Accept { cluster, epoch }) => self.sessions.accept(&cluster, epoch).await,
                 Step::Output(Output::Refuse { cluster, reason }) => self.sessions.refuse(&cluster, reason).await,

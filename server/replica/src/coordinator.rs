@@ -42,7 +42,7 @@ pub enum Step {
     /// This process owns the cluster from now on, or has acquired its lease again.
     Own(ClusterName, Lease),
     /// This process does not own the cluster any more.
-    Release(ClusterName),
+    Release(ClusterName, Lease),
     /// The cluster handles it.
     Deliver(ClusterName, ClusterInput),
 }
@@ -419,7 +419,7 @@ impl Coordinator {
         let reason = "another replica holds the cluster's lease".to_owned();
         // The cluster takes no further step before its agent is refused.
         vec![
-            Step::Release(cluster.clone()),
+            Step::Release(cluster.clone(), lease.clone()),
             Step::Output(Output::PublishView(cluster.clone())),
             Step::Output(Output::Refuse { cluster, reason }),
         ]

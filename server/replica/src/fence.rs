@@ -89,6 +89,15 @@ impl Fence {
         leases.insert(lease.scope.key(), (lease.epoch, until));
     }
 
+    /// Ends `lease`, which this process releases or has lost: nothing begins under it any more.
+    pub fn end(&self, lease: &Lease) {
+        let mut leases = self.leases();
+        // The scope may have been acquired again under a higher epoch.
+        if leases.get(&lease.scope.key()).is_some_and(|(epoch, _)| *epoch == lease.epoch) {
+            leases.remove(&lease.scope.key());
+        }
+    }
+
     /// Whether an action may begin under `lease`.
     pub fn allows(&self, lease: &Lease) -> bool {
         let now = self.now();
@@ -178,6 +187,17 @@ mod tests {
         fence.extend(&lease(1), asked, DURATION);
         seconds.store(28, Ordering::Relaxed);
         assert!(!fence.allows(&lease(1)));
+    }
+
+    #[test]
+    fn nothing_begins_under_a_lease_that_was_ended_and_a_later_one_is_not_ended_with_it() {
+        let (fence, _) = fence();
+        fence.extend(&lease(1), fence.now(), DURATION);
+        fence.end(&lease(1));
+        assert!(!fence.allows(&lease(1)));
+        fence.extend(&lease(2), fence.now(), DURATION);
+        fence.end(&lease(1));
+        assert!(fence.allows(&lease(2)));
     }
 
     #[test]

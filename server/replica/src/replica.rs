@@ -51,7 +51,7 @@ impl Replica {
             match step {
                 Step::Output(output) => outputs.push(output),
                 Step::Own(cluster, lease) => self.own(cluster, lease),
-                Step::Release(cluster) => {
+                Step::Release(cluster, _) => {
                     self.clusters.remove(&cluster);
                 }
                 Step::Deliver(cluster, input) => {

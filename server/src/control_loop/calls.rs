@@ -200,6 +200,12 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
         LeaseRenewer { store, fence, held_leases, duration: self.lease.duration }
     }
 
+    /// Stops renewing a lease that was lost or is released; no call begins under it any more.
+    pub(super) fn end_lease(&self, lease: &Lease) {
+        self.held_leases.remove(lease);
+        self.fence.end(lease);
+    }
+
     /// Releases leases in the store and stops renewing them.
     pub async fn release(&self, leases: &[Lease]) {
         leases.iter().for_each(|lease| self.held_leases.remove(lease));

@@ -233,11 +233,11 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         self.last_step = Instant::now();
         self.context.publish_limits();
         self.latency_tracker.observe_outputs(&outputs, clock::now());
-        // Another process may own the cluster by now.
-        if self.ends.released.is_cancelled() {
-            return;
-        }
         for output in outputs {
+            // Another process may own the cluster by now.
+            if self.ends.released.is_cancelled() {
+                return;
+            }
             self.carry_out(output, now).await;
         }
     }
