@@ -202,7 +202,7 @@ impl TokenScenario {
         other.kill()?;
         let shown = self.files.with_token("other-token");
         let at = (&self.environment, self.other_plane.kubeconfig());
-        let mut misused_token = self.files.start_impostor(&self.test_bed, ("misused_token", CLUSTER), at, shown)?;
+        let mut misused_token = self.files.start_impostor(&self.test_bed, ("misused-token", CLUSTER), at, shown)?;
         misused_token.wait_for_line(&["not authorized for this cluster"], TIMEOUT).await?;
         Ok(format!("{} was not terminated for a NodeClaim of another cluster", ours.id))
     }
