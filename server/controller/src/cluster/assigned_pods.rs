@@ -1,12 +1,15 @@
-//! Assignments of pods in the cluster state: changes by the controller, and their extension while
-//! pods are drained. A drain may take as long as a PodDisruptionBudget blocks it; until it ends,
-//! the assignments of its pods are extended while they are still feasible.
+//! Assignments of pods in the cluster state: changes by the controller, changes when kube-scheduler
+//! binds other pods to the reserved capacity, and extensions while pods are drained. A drain may take
+//! as long as a PodDisruptionBudget blocks it; until it ends, the assignments of its pods are
+//! extended while they are still feasible.
 
-use super::assignments::{NOMINATION_WINDOW, Target};
-use super::record::NodeRecord;
+use std::sync::Arc;
+
+use super::assignments::{Assignment, NOMINATION_WINDOW, Target};
+use super::record::{NodeRecord, PodRecord};
 use super::state::ClusterState;
 use model::taints::first_untolerated;
-use model::{ClaimName, NodeName, PodKey, Resources, Timestamp};
+use model::{ClaimName, NodeName, PodKey, PodShape, Resources, Timestamp};
 
 impl ClusterState {
     /// Assigns `pod`, replacing an earlier assignment.
@@ -51,6 +54,51 @@ impl ClusterState {
         }
     }
 
+    /// Ends assignments to `node` that are not feasible any more, because kube-scheduler bound a pod
+    /// of this shape there that was assigned elsewhere (`former`) or not at all. An assigned pod of
+    /// the same shape takes `former` over. If the bound pod had no assignment, no capacity is
+    /// reserved for the displaced pods any more: their assignments expire, so that they are planned
+    /// again.
+    pub(super) fn reassign_displaced_pods(
+        &mut self,
+        node: &NodeName,
+        shape: &Arc<PodShape>,
+        former: Option<Assignment>,
+        now: Timestamp,
+    ) {
+        let Some(record) = self.node(node) else { return };
+        let targets = self.targets_of(record);
+        let assigned = || targets.iter().flat_map(|target| self.assignments().pods_on(target));
+        let planned = former.as_ref().is_some_and(|former| targets.contains(&former.target));
+        if planned || assigned().next().is_none() || self.requests_on(record).fits(&self.allocatable_of(record)) {
+            return;
+        }
+        if let Some(Assignment { target, until }) = former {
+            let same_shape = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| pod.shape == *shape && pod.node.is_none());
+            let displaced = assigned().find(same_shape).cloned();
+            displaced.into_iter().for_each(|pod| self.assignments_mut().assign(pod, target.clone(), until));
+        } else {
+            let displaced = self.displaced_pods(record, assigned());
+            displaced.iter().for_each(|pod| self.assignments_mut().extend_until(pod, now));
+        }
+    }
+
+    /// Which of `assigned`, in this order, do not fit `node` beside its bound pods.
+    fn displaced_pods<'a>(&self, node: &NodeRecord, assigned: impl Iterator<Item = &'a PodKey>) -> Vec<PodKey> {
+        let allocatable = self.allocatable_of(node);
+        let mut requests = self.pods_on(&node.name).fold(Resources::new(), sum);
+        let mut displaced = Vec::new();
+        for pod in assigned.filter_map(|pod| self.pod(pod)).filter(|pod| pod.node.as_ref() != Some(&node.name)) {
+            let with_pod = sum(requests.clone(), pod);
+            if with_pod.fits(&allocatable) {
+                requests = with_pod;
+            } else {
+                displaced.push(pod.key.clone());
+            }
+        }
+        displaced
+    }
+
     /// Whether the Node is terminating, or was deleted before its pods.
     fn is_node_leaving(&self, node: &NodeName) -> bool {
         self.node(node).is_none() || self.is_node_terminating(node)
@@ -76,15 +124,22 @@ impl ClusterState {
         }
     }
 
+    /// Targets of assignments whose capacity is that of `node`.
+    fn targets_of(&self, node: &NodeRecord) -> Vec<Target> {
+        let by_claim = self.claim_of_node(node).map(|claim| Target::Claim(claim.name.clone()));
+        by_claim.into_iter().chain([Target::Node(node.name.clone())]).collect()
+    }
+
     /// Sum of the requests of pods on `node` and pods assigned to it.
     fn requests_on(&self, node: &NodeRecord) -> Resources {
-        let by_claim = self.claim_of_node(node).map(|claim| Target::Claim(claim.name.clone()));
-        let targets = [Some(Target::Node(node.name.clone())), by_claim];
-        let assigned = targets.iter().flatten().flat_map(|target| self.assignments().pods_on(target));
+        let targets = self.targets_of(node);
+        let assigned = targets.iter().flat_map(|target| self.assignments().pods_on(target));
         let assigned = assigned.filter_map(|pod| self.pod(pod)).filter(|pod| pod.node.as_ref() != Some(&node.name));
-        self.pods_on(&node.name).chain(assigned).fold(Resources::new(), |mut requests, pod| {
-            requests.add(&pod.shape.requests);
-            requests
-        })
+        self.pods_on(&node.name).chain(assigned).fold(Resources::new(), sum)
     }
+}
+
+fn sum(mut requests: Resources, pod: &PodRecord) -> Resources {
+    requests.add(&pod.shape.requests);
+    requests
 }

@@ -186,7 +186,7 @@ impl ClusterState {
             labels,
             taints,
             unschedulable: node.unschedulable,
-            allocatable: fill_missing(&node.allocatable, expected.map(|claim| &claim.allocatable)),
+            allocatable: self.allocatable_of(node),
             capacity: fill_missing(&node.capacity, expected.map(|claim| &claim.capacity)),
             stage: match (terminating, initialized) {
                 (true, _) => NodeStage::Deleting,
@@ -197,6 +197,13 @@ impl ClusterState {
             attach_limits: self.auxiliary().attach_limits(&node.name).cloned().unwrap_or_default(),
             created: node.created,
         }
+    }
+
+    /// Allocatable resources of a Node; those that it does not report while it initializes are
+    /// taken from its NodeClaim.
+    pub(super) fn allocatable_of(&self, node: &NodeRecord) -> Resources {
+        let claim = self.claim_of_node(node).filter(|_| !node.is_initialized());
+        fill_missing(&node.allocatable, claim.map(|claim| &claim.allocatable))
     }
 
     fn node_of_claim_in_flight(&self, claim: &ClaimRecord) -> Node {

@@ -1,6 +1,7 @@
 //! Observed state of one cluster, with the indices that decisions need.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -248,6 +249,9 @@ impl ClusterState {
         }
         let is_placed =
             after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
+        let is_bound = pod.daemon.is_none() && before.as_ref().is_none_or(|before| before.node != after.node);
+        let bound_to = after.node.filter(|_| is_placed && is_bound);
+        let former = bound_to.as_ref().and_then(|_| self.assignments.get(&pod.key)).cloned();
         if is_placed {
             let former_node = before.and_then(|before| before.node);
             self.release_assignment(&pod.key, former_node.as_ref(), now);
@@ -255,7 +259,11 @@ impl ClusterState {
         let known = self.pods.remove(&pod.key);
         self.auxiliary.index_external_scale_up(known.as_ref(), Some(&pod));
         self.index_pod(known.as_ref(), Some(&pod));
+        let shape = Arc::clone(&pod.shape);
         self.pods.insert(pod.key.clone(), pod);
+        if let Some(node) = bound_to {
+            self.reassign_displaced_pods(&node, &shape, former, now);
+        }
     }
 
     /// Updates the indices when a pod changes from `known` to `pod`.

@@ -1,8 +1,10 @@
+use std::sync::Arc;
+
 use super::testing::{bound_to, claim, cpu, initialized_cluster, key, node, observe, pod, pool, text};
 use super::*;
 use model::input::Policy;
 use model::labels::{INITIALIZED, REGISTERED};
-use model::{Effect, NodeName, NodeStage, ProviderId, Taint, Text, Timestamp};
+use model::{Effect, NodeName, NodeStage, PodShape, ProviderId, Taint, Text, Timestamp};
 
 fn names(state: &ClusterState) -> (Vec<Text>, Vec<NodeName>) {
     let input = state.planning_input(&Policy::default(), Timestamp::from_millis(0));
@@ -51,6 +53,68 @@ fn a_pod_with_an_expired_assignment_is_planned_again() {
     assert!(!state.expire_assignments(Timestamp::from_millis(19)));
     assert!(state.expire_assignments(Timestamp::from_millis(20)));
     assert_eq!(names(&state).0, [text("a")]);
+}
+
+/// Machines `m0` and `m1` of two vCPUs; `a` is assigned to the first and `b` to the second, and
+/// each of them fills its machine.
+fn two_assigned_pods(b_millis: i64) -> ClusterState {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 2_000)), Object::Pod(pod("b", b_millis))]);
+    state.assign_pod(key("a"), Target::Claim(text("m0")), Some(Timestamp::from_millis(20)));
+    state.assign_pod(key("b"), Target::Claim(text("m1")), Some(Timestamp::from_millis(30)));
+    state
+}
+
+#[test]
+fn a_pod_displaced_by_one_of_its_shape_takes_the_place_of_the_other() {
+    let mut state = two_assigned_pods(2_000);
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("b", 2_000)))]);
+    let taken = Assignment { target: Target::Claim(text("m1")), until: Some(Timestamp::from_millis(30)) };
+    assert_eq!(state.assignments().iter().collect::<Vec<_>>(), [(&key("a"), &taken)]);
+    // When the machine of the other one is lost, the pod is planned again at once.
+    state.mark_for_deletion(&text("m1"));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn a_pod_displaced_by_one_that_was_not_assigned_is_planned_again_at_once() {
+    let mut state = two_assigned_pods(2_000);
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("new", 1_000)))]);
+    assert!(state.expire_assignments(Timestamp::from_millis(1)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn a_pod_displaced_by_one_of_another_shape_waits_for_kube_scheduler() {
+    let mut state = two_assigned_pods(1_000);
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("b", 1_000)))]);
+    assert!(!state.expire_assignments(Timestamp::from_millis(19)));
+    assert_eq!(state.assignments().get(&key("a")).map(|kept| &kept.target), Some(&Target::Claim(text("m0"))));
+}
+
+#[test]
+fn a_pod_bound_beside_an_assigned_one_displaces_nothing() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 1_000))]);
+    state.assign_pod(key("a"), Target::Node(text("n-m0")), Some(Timestamp::from_millis(20)));
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("new", 1_000)))]);
+    assert!(!state.expire_assignments(Timestamp::from_millis(19)));
+}
+
+#[test]
+fn a_device_that_an_initializing_node_does_not_report_yet_displaces_no_pod() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let mut claimed = claim("m0");
+    claimed.allocatable.set("nvidia.com/gpu", 4);
+    let mut young = node("m0");
+    young.labels.remove(INITIALIZED);
+    let mut shape = PodShape { requests: cpu(1_000), ..PodShape::default() };
+    shape.requests.set("nvidia.com/gpu", 4);
+    let train = PodRecord { shape: Arc::new(shape), ..pod("train", 0) };
+    observe(&mut state, 0, [Object::Claim(claimed), Object::Node(young), Object::Pod(train)]);
+    state.assign_pod(key("train"), Target::Claim(text("m0")), None);
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("new", 1_000)))]);
+    assert!(!state.expire_assignments(Timestamp::from_millis(1)));
 }
 
 #[test]

@@ -140,9 +140,9 @@ fn another_pod_may_use_it_and_the_drained_pod_gets_other_capacity() {
     pass_to(&mut world, 15_000);
     world.observe("c", Object::Pod(bound_to(&replacement(&world), pod("x", 1_800))));
     pass_to(&mut world, 600_000);
-    // 1.8 and 0.5 cores are more than 2: the assignment is not extended at 31 s, and its pod is
-    // planned a second later.
-    assert_eq!((launched_at(&world), drained(&world)), (vec![11_000, 32_000], vec![text("m0")]));
+    // 1.8 and 0.5 cores are more than 2: the assignment expires at 15 s, and its pod is planned a
+    // second later.
+    assert_eq!((launched_at(&world), drained(&world)), (vec![11_000, 16_000], vec![text("m0")]));
 }
 
 /// A process takes the cluster over while the drain is held up, and `m2` is the replacement for
