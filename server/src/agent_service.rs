@@ -21,6 +21,8 @@ use controller::{Instruction, InstructionId};
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_rpc::v1::agent_service_server::AgentService;
+use futures::StreamExt;
+use futures::stream::Map;
 use model::{ClusterName, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
@@ -34,7 +36,7 @@ use agent_session::decode::pools::PoolReader;
 use agent_session::intern::Interner;
 use agent_session::state::{Session, Settings, check_cluster_name};
 use auth::authorizer::Authorizer;
-use cluster::{Command, Incoming, SessionHandle};
+use cluster::{BoxedResponse, Command, Incoming, ResponseSender, SessionHandle};
 pub(crate) use delivery::Delivery;
 use prost::Message as _;
 use stream_auth::StreamAuth;
@@ -211,12 +213,7 @@ impl Sessions {
     }
 
     /// Relays one stream's messages to its cluster's task.
-    async fn relay(
-        self,
-        mut requests: Streaming<v1::ConnectRequest>,
-        auth: StreamAuth,
-        responses: mpsc::Sender<Result<v1::ConnectResponse, Status>>,
-    ) {
+    async fn relay(self, mut requests: Streaming<v1::ConnectRequest>, auth: StreamAuth, responses: ResponseSender) {
         let stop = self.shared.stop.clone();
         // Cancelled by the cluster's task to end the stream; its final status may not fit into the
         // buffer.
@@ -236,7 +233,7 @@ impl Sessions {
         &self,
         requests: &mut Streaming<v1::ConnectRequest>,
         auth: &StreamAuth,
-        responses: &mpsc::Sender<Result<v1::ConnectResponse, Status>>,
+        responses: &ResponseSender,
         cancel: &CancellationToken,
     ) -> Result<(), Status> {
         let hello = receive_hello(requests).await?;
@@ -292,7 +289,7 @@ async fn receive_hello(requests: &mut Streaming<v1::ConnectRequest>) -> Result<v
 
 #[tonic::async_trait]
 impl AgentService for Sessions {
-    type ConnectStream = ReceiverStream<Result<v1::ConnectResponse, Status>>;
+    type ConnectStream = Map<ReceiverStream<BoxedResponse>, fn(BoxedResponse) -> Result<v1::ConnectResponse, Status>>;
 
     async fn connect(
         &self,
@@ -302,7 +299,7 @@ impl AgentService for Sessions {
         let sessions = self.clone();
         let auth = StreamAuth::of(&request);
         self.shared.tasks.spawn(sessions.relay(request.into_inner(), auth, responses));
-        Ok(Response::new(ReceiverStream::new(outgoing)))
+        Ok(Response::new(ReceiverStream::new(outgoing).map(|response| response.map(|response| *response))))
     }
 }
 

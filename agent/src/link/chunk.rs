@@ -6,9 +6,10 @@ use prost::Message;
 
 /// Changes in one message (the protocol's own limit).
 const CHANGES_PER_MESSAGE: usize = 1_000;
-/// Bytes of changes after which a message is closed: with one more change of the largest allowed
-/// kind, a manifest of 1 MiB, the message has half of its maximum size.
-const BYTES_PER_MESSAGE: usize = 1024 * 1024;
+/// Bytes of changes after which a message is closed. Both ends of a stream keep a buffer as large as
+/// its largest message, and a server has a thousand streams. With one more change of the largest
+/// allowed kind, a manifest of 1 MiB, the message has a quarter of its maximum size.
+const BYTES_PER_MESSAGE: usize = 32 * 1024;
 
 /// The parts of a snapshot of `changes`.
 #[must_use]
@@ -56,8 +57,8 @@ mod tests {
     fn lists_are_cut_by_count_and_by_size() {
         let short = (0..2_001).map(|n| namespace(format!("n{n}"))).collect();
         assert_eq!(split_changes(short).iter().map(Vec::len).collect::<Vec<_>>(), [1_000, 1_000, 1]);
-        // Two of 600 KiB exceed 1 MiB together; the third begins another list.
-        let long = (0..3).map(|_| namespace("x".repeat(600 * 1024))).collect();
+        // Two of 20 KiB exceed 32 KiB together; the third begins another list.
+        let long = (0..3).map(|_| namespace("x".repeat(20 * 1024))).collect();
         assert_eq!(split_changes(long).iter().map(Vec::len).collect::<Vec<_>>(), [2, 1]);
         assert!(split_changes(Vec::new()).is_empty());
     }

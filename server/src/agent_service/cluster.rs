@@ -27,7 +27,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// Events of one cluster that are sent and not handled yet. The agent is not read beyond them.
 const EVENTS_IN_PROGRESS: usize = 64;
 
-type ResponseSender = mpsc::Sender<Result<v1::ConnectResponse, Status>>;
+/// A response to an agent. It is boxed, because buffers keep space for as many as they once held.
+pub(super) type BoxedResponse = Result<Box<v1::ConnectResponse>, Status>;
+pub(super) type ResponseSender = mpsc::Sender<BoxedResponse>;
 
 /// Handle to a cluster's task.
 #[derive(Debug, Clone)]
@@ -88,7 +90,7 @@ struct Stream {
     responses: ResponseSender,
     cancel: CancellationToken,
     /// Responses that wait for buffer space.
-    waiting: VecDeque<v1::ConnectResponse>,
+    waiting: VecDeque<Box<v1::ConnectResponse>>,
 }
 
 impl Stream {
@@ -118,7 +120,7 @@ enum Next {
     Incoming(Incoming),
     Command(Command),
     EventPermit(Option<EventPermit>),
-    ResponsePermit(Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>),
+    ResponsePermit(Option<OwnedPermit<BoxedResponse>>),
     Tick,
 }
 
@@ -227,7 +229,7 @@ impl Task {
         self.session.tick(now())
     }
 
-    fn send_response(&mut self, permit: Option<OwnedPermit<Result<v1::ConnectResponse, Status>>>) -> Vec<Output> {
+    fn send_response(&mut self, permit: Option<OwnedPermit<BoxedResponse>>) -> Vec<Output> {
         let Some(permit) = permit else { return self.handle_stream_end() };
         if let Some(response) = self.stream.as_mut().and_then(|stream| stream.waiting.pop_front()) {
             permit.send(Ok(response));
@@ -245,7 +247,7 @@ impl Task {
             match output {
                 Output::Send(response) => {
                     if let Some(stream) = &mut self.stream {
-                        stream.waiting.push_back(*response);
+                        stream.waiting.push_back(response);
                     }
                 }
                 Output::Notify(event) => self.pending_events.push_back(event),
@@ -281,9 +283,7 @@ async fn reserve_event(events: mpsc::Sender<Delivery>, places: Arc<Semaphore>) -
 }
 
 /// Buffer space for a response; pending while there is none to send.
-async fn reserve(
-    responses: Option<ResponseSender>,
-) -> Result<OwnedPermit<Result<v1::ConnectResponse, Status>>, SendError<()>> {
+async fn reserve(responses: Option<ResponseSender>) -> Result<OwnedPermit<BoxedResponse>, SendError<()>> {
     match responses {
         Some(responses) => responses.reserve_owned().await,
         None => std::future::pending().await,
