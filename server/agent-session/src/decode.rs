@@ -243,20 +243,19 @@ impl Decoder {
     }
 
     fn node(&mut self, node: &v1::NodeRecord) -> Decoded {
-        let (read, problem) = record::node(node);
+        let (read, problem) = record::node(node, &mut self.texts);
         let consequence = "no new pods are placed on it, and it is not removed when empty";
         let reason = problem.map(|problem| format!("{problem}; {consequence}"));
         self.problems.record(|| subject(v1::ObjectKind::Node, "", &node.name), reason);
-        let node = self.texts.intern_node(read);
-        self.storage.update_node(&node);
-        object(Object::Node(node))
+        self.storage.update_node(&read);
+        object(Object::Node(read))
     }
 
     fn claim(&mut self, claim: &v1::NodeClaimRecord) -> Decoded {
-        let (read, problem) = record::claim(claim);
+        let (read, problem) = record::claim(claim, &mut self.texts);
         let reason = problem.map(|problem| format!("{problem}; unreadable fields count as absent"));
         self.problems.record(|| subject(v1::ObjectKind::NodeClaim, "", &claim.name), reason);
-        object(Object::Claim(self.texts.intern_claim(read)))
+        object(Object::Claim(read))
     }
 
     fn budget(&mut self, budget: &v1::PodDisruptionBudgetRecord) -> Decoded {
@@ -294,7 +293,8 @@ impl Decoder {
             [] => None,
             reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
-        let pod = self.texts.intern_pod(record::pod(pod, shape, labels, reading.problem()));
+        let parts = record::PodParts { shape, labels, problem: reading.problem() };
+        let pod = record::pod(pod, parts, &mut self.texts);
         Ok(self.storage.mount(pod, volumes))
     }
 

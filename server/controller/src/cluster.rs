@@ -6,10 +6,10 @@
 //! [`PlanningInput`](model::input::PlanningInput) when a decision is due.
 //!
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
-//! [`state`] (observed state), `unannounced_deletion` (objects that do not disappear regularly),
-//! `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`] (budgets, node classes, other
-//! autoscalers), `assignments` and `assigned_pods` (pods planned and not bound yet), `planning`
-//! (the state as planning input). The disruption settings of NodePools are
+//! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
+//! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
+//! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
+//! not bound yet), `planning` (the state as planning input). The disruption settings of NodePools are
 //! [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
@@ -21,6 +21,7 @@ mod node_class;
 pub mod observation;
 mod pdb;
 pub mod planning;
+mod pod_table;
 pub mod record;
 pub mod state;
 mod unannounced_deletion;

@@ -1,8 +1,10 @@
 //! Names and ids of objects, one type each, so that a name of one kind is never passed for another.
 
 use std::borrow::Borrow;
+use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::Text;
 
@@ -127,12 +129,29 @@ name! {
 }
 
 /// Namespace and name of a pod.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct PodKey {
     /// `metadata.namespace`.
     pub namespace: Text,
     /// `metadata.name`.
     pub name: Text,
+}
+
+/// By namespace, then by name.
+impl Ord for PodKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // The pods of a cluster share the strings of their namespaces, and indices of pods compare
+        // keys more often than anything else.
+        let same = Arc::ptr_eq(&self.namespace, &other.namespace);
+        let namespaces = if same { Ordering::Equal } else { self.namespace.cmp(&other.namespace) };
+        namespaces.then_with(|| self.name.cmp(&other.name))
+    }
+}
+
+impl PartialOrd for PodKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
 }
 
 impl fmt::Display for PodKey {
@@ -146,6 +165,15 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+
+    #[test]
+    fn pods_are_ordered_by_namespace_then_name_whether_or_not_they_share_the_namespace() {
+        let key = |namespace: &Text, name: &str| PodKey { namespace: namespace.clone(), name: name.into() };
+        let (shared, equal, later): (Text, Text, Text) = ("a".into(), "a".into(), "b".into());
+        assert!(key(&shared, "x") < key(&shared, "y") && key(&shared, "x") < key(&equal, "y"));
+        assert_eq!(key(&shared, "x").cmp(&key(&equal, "x")), Ordering::Equal);
+        assert!(key(&shared, "z") < key(&later, "x"));
+    }
 
     #[test]
     fn a_name_is_looked_up_by_its_text_and_printed_without_quotes_of_its_own() {

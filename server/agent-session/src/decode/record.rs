@@ -14,34 +14,43 @@ use model::{
 };
 
 use super::problems::{FieldError, FieldReader};
+use super::text_pool::TextPool;
 use crate::encode::MANAGED;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
 /// Drain instruction as JSON, stored by the agent on the Node.
 const DRAIN: &str = "fleetwright.dev/drain";
 
-/// Converts a pod with resolved references. `problem` is the reason why its shape is unschedulable.
-pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>, problem: Option<&Text>) -> PodRecord {
+/// Parts of a pod that its record refers to.
+pub(super) struct PodParts<'p> {
+    pub(super) shape: Arc<PodShape>,
+    pub(super) labels: Arc<Labels>,
+    /// Why the shape is unschedulable.
+    pub(super) problem: Option<&'p Text>,
+}
+
+/// Converts a pod.
+pub(super) fn pod(pod: v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool) -> PodRecord {
     // Fields that move strings out of `pod` come after those that only read them.
     let phase = phase(pod.phase());
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
     PodRecord {
-        daemon: owned_by("apps/", "DaemonSet").map(|o| format!("{}/{}", pod.namespace, o.name).into()),
+        daemon: owned_by("apps/", "DaemonSet").map(|o| texts.pair(&pod.namespace, &o.name)),
         mirror: owned_by("v1", "Node").is_some(),
         workload: match owner {
-            Some(owner) => format!("{}/{}", owner.kind, owner.name).into(),
-            None => format!("Pod/{}", pod.name).into(),
+            Some(owner) => texts.pair(&owner.kind, &owner.name),
+            None => texts.pair("Pod", &pod.name),
         },
         do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(do_not_disrupt),
-        key: PodKey { namespace: pod.namespace.into(), name: pod.name.into() },
+        key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.into() },
         uid: pod.uid.into(),
-        shape,
-        labels,
+        shape: parts.shape,
+        labels: parts.labels,
         volumes: None,
-        node: filled(&pod.node_name),
-        nominated: filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
-        own_nomination: filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
+        node: texts.filled(&pod.node_name),
+        nominated: texts.filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
+        own_nomination: texts.filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
         phase,
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {
@@ -51,7 +60,7 @@ pub(super) fn pod(pod: v1::PodRecord, shape: Arc<PodShape>, labels: Arc<Labels>,
         },
         created: moment(pod.created_at_ms),
         started: moment(pod.started_at_ms),
-        invalid: problem.cloned(),
+        invalid: parts.problem.cloned(),
         ready: pod.ready,
         external_scale_up: moment(pod.external_scale_up_ms),
     }
@@ -76,15 +85,15 @@ fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
 
 /// Converts a Node; also returns the first unreadable field. A partly unreadable Node is
 /// unschedulable and protected from disruption.
-pub(super) fn node(node: &v1::NodeRecord) -> (NodeRecord, Option<String>) {
+pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, Option<String>) {
     let mut reading = FieldReader::of(&node.problem);
-    let taints = taints("taints", &node.taints, &mut reading);
-    let allocatable = resources("allocatable", &node.allocatable, &mut reading);
-    let capacity = resources("capacity", &node.capacity, &mut reading);
+    let taints = taints("taints", &node.taints, &mut reading, texts);
+    let allocatable = resources("allocatable", &node.allocatable, &mut reading, texts);
+    let capacity = resources("capacity", &node.capacity, &mut reading, texts);
     let read = NodeRecord {
-        name: node.name.as_str().into(),
-        provider_id: node.provider_id.as_str().into(),
-        labels: canonical(&node.labels),
+        name: texts.name(&node.name),
+        provider_id: texts.name(&node.provider_id),
+        labels: canonical(&node.labels, texts),
         taints,
         unschedulable: node.unschedulable || !reading.is_whole(),
         ready: node.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
@@ -105,20 +114,20 @@ fn drain_deadline(order: &str) -> Option<Timestamp> {
 }
 
 /// Converts a NodeClaim; also returns the first unreadable field.
-pub(super) fn claim(claim: &v1::NodeClaimRecord) -> (ClaimRecord, Option<String>) {
+pub(super) fn claim(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> (ClaimRecord, Option<String>) {
     let mut reading = FieldReader::of(&claim.problem);
-    let labels = canonical(&claim.labels);
+    let labels = canonical(&claim.labels, texts);
     let read = ClaimRecord {
-        name: claim.name.as_str().into(),
+        name: texts.name(&claim.name),
         pool: labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
-        node_class: claim.node_class.as_ref().map(|class| class.name.as_str().into()).unwrap_or_default(),
-        taints: taints("taints", &claim.taints, &mut reading),
-        startup_taints: taints("startupTaints", &claim.startup_taints, &mut reading),
+        node_class: claim.node_class.as_ref().map(|class| texts.name(&class.name)).unwrap_or_default(),
+        taints: taints("taints", &claim.taints, &mut reading, texts),
+        startup_taints: taints("startupTaints", &claim.startup_taints, &mut reading, texts),
         requirements: requirements(&claim.requirements, &mut reading),
-        requests: resources("resources.requests", &claim.requests, &mut reading),
-        provider_id: claim.provider_id.as_str().into(),
-        capacity: resources("capacity", &claim.capacity, &mut reading),
-        allocatable: resources("allocatable", &claim.allocatable, &mut reading),
+        requests: resources("resources.requests", &claim.requests, &mut reading, texts),
+        provider_id: texts.name(&claim.provider_id),
+        capacity: resources("capacity", &claim.capacity, &mut reading, texts),
+        allocatable: resources("allocatable", &claim.allocatable, &mut reading, texts),
         deleting: claim.deleted_at_ms != 0,
         ours: annotation(&claim.annotations, MANAGED) == Some("true"),
         created: moment(claim.created_at_ms),
@@ -146,12 +155,12 @@ pub(super) fn labels(pairs: &[v1::StringPair]) -> Labels {
 }
 
 /// Labels of a Node; a deprecated key sets the canonical one if that is absent.
-fn canonical(pairs: &[v1::StringPair]) -> Labels {
-    let mut labels = labels(pairs);
+fn canonical(pairs: &[v1::StringPair], texts: &mut TextPool) -> Labels {
+    let mut labels: Labels = pairs.iter().map(|pair| (texts.text(&pair.key), texts.text(&pair.value))).collect();
     for pair in pairs {
         let key = canonical_key(&pair.key);
         if key != pair.key {
-            labels.entry(key.into()).or_insert_with(|| pair.value.as_str().into());
+            labels.entry(texts.text(key)).or_insert_with(|| texts.text(&pair.value));
         }
     }
     labels
@@ -170,22 +179,27 @@ pub(super) fn moment(millis: i64) -> Option<Timestamp> {
     (millis != 0).then_some(Timestamp::from_millis(millis))
 }
 
-fn resources(field: &'static str, quantities: &[v1::Quantity], reading: &mut FieldReader) -> Resources {
+fn resources(
+    field: &'static str,
+    quantities: &[v1::Quantity],
+    reading: &mut FieldReader,
+    texts: &mut TextPool,
+) -> Resources {
     let read = |one: &v1::Quantity| {
         let amount = quantity::parse(&one.resource, &one.amount);
         let amount = amount.map_err(|error| FieldError::Quantity { field, resource: one.resource.clone(), error });
-        reading.accept(amount).map(|amount| (Text::from(one.resource.as_str()), amount))
+        reading.accept(amount).map(|amount| (texts.text(&one.resource), amount))
     };
     quantities.iter().filter_map(read).collect()
 }
 
-fn taints(field: &'static str, taints: &[v1::Taint], reading: &mut FieldReader) -> Vec<Taint> {
+fn taints(field: &'static str, taints: &[v1::Taint], reading: &mut FieldReader, texts: &mut TextPool) -> Vec<Taint> {
     let read = |taint: &v1::Taint| {
         let effects = [Effect::NoSchedule, Effect::PreferNoSchedule, Effect::NoExecute];
         let effect = effects.into_iter().find(|effect| effect.as_str() == taint.effect);
         let unknown = || FieldError::TaintEffect { field, key: taint.key.clone(), effect: taint.effect.clone() };
         let effect = reading.accept(effect.ok_or_else(unknown))?;
-        Some(Taint { key: taint.key.as_str().into(), value: taint.value.as_str().into(), effect })
+        Some(Taint { key: texts.text(&taint.key), value: texts.text(&taint.value), effect })
     };
     taints.iter().filter_map(read).collect()
 }

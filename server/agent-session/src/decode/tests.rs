@@ -453,7 +453,7 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
     let drain = |order: &str| {
         let annotation = v1::StringPair { key: "fleetwright.dev/drain".into(), value: order.into() };
         let node = v1::NodeRecord { name: "n".into(), annotations: vec![annotation], ..v1::NodeRecord::default() };
-        record::node(&node).0.drain_deadline
+        record::node(&node, &mut TextPool::default()).0.drain_deadline
     };
     // As the agent writes it (agent/kubernetes, `actions/drain.rs`).
     let order = r#"{"claim":"a","rank":"00000000000000000003/00000000000000000007","reason":"r","forceAtMs":120000}"#;
@@ -471,7 +471,7 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
         let conditions =
             vec![v1::Condition { r#type: "Ready".into(), status: "True".into(), ..initialized.clone() }, initialized];
         let claim = v1::NodeClaimRecord { last_pod_event_ms: 70_000, conditions, ..v1::NodeClaimRecord::default() };
-        let (read, _) = record::claim(&claim);
+        let (read, _) = record::claim(&claim, &mut TextPool::default());
         (read.last_pod_event, read.initialized_at)
     };
     assert_eq!(claim("True"), (Some(Timestamp::from_millis(70_000)), Some(Timestamp::from_millis(50_000))));

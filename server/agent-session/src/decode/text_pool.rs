@@ -2,13 +2,11 @@
 //!
 //! Most labels of Nodes are equal, and every pod names its Node and owner: in a cluster with 100
 //! Nodes and 2,000 pods, four fifths of the strings are duplicates. Sharing is by content, within
-//! one cluster.
+//! one cluster. A string is looked up before memory is allocated for it.
 
-use std::ops::Deref;
 use std::sync::Arc;
 
-use controller::cluster::{ClaimRecord, NodeRecord, PodRecord};
-use model::{Labels, Resources, Taint, Text};
+use model::Text;
 use rustc_hash::FxHashSet;
 
 /// Minimum number of strings before unused ones are swept; doubles with the number in use.
@@ -19,84 +17,40 @@ const FIRST_SWEEP: usize = 1_024;
 pub(super) struct TextPool {
     known: FxHashSet<Text>,
     sweep_at: usize,
+    /// Space for the string that [`TextPool::pair`] looks up.
+    joined: String,
 }
 
 impl TextPool {
-    /// Interns the strings of a pod.
-    pub(super) fn intern_pod(&mut self, mut pod: PodRecord) -> PodRecord {
-        self.intern(&mut pod.key.namespace);
-        self.intern(&mut pod.workload);
-        let nodes = [&mut pod.node, &mut pod.nominated, &mut pod.own_nomination];
-        nodes.into_iter().flatten().for_each(|node| self.intern_name(node));
-        [&mut pod.daemon, &mut pod.invalid].into_iter().flatten().for_each(|text| self.intern(text));
-        pod
-    }
-
-    /// Interns the strings of a Node.
-    pub(super) fn intern_node(&mut self, mut node: NodeRecord) -> NodeRecord {
-        self.intern_name(&mut node.name);
-        self.intern_name(&mut node.provider_id);
-        self.intern_labels(&mut node.labels);
-        self.intern_taints(&mut node.taints);
-        self.intern_resources(&mut node.allocatable);
-        self.intern_resources(&mut node.capacity);
-        node
-    }
-
-    /// Interns the strings of a NodeClaim.
-    pub(super) fn intern_claim(&mut self, mut claim: ClaimRecord) -> ClaimRecord {
-        self.intern_name(&mut claim.name);
-        self.intern_name(&mut claim.pool);
-        self.intern(&mut claim.node_class);
-        self.intern_name(&mut claim.provider_id);
-        self.intern_labels(&mut claim.labels);
-        self.intern_taints(&mut claim.taints);
-        self.intern_taints(&mut claim.startup_taints);
-        for resources in [&mut claim.requests, &mut claim.capacity, &mut claim.allocatable] {
-            self.intern_resources(resources);
+    /// The shared string that equals `text`.
+    pub(super) fn text(&mut self, text: &str) -> Text {
+        if let Some(known) = self.known.get(text) {
+            return Arc::clone(known);
         }
-        claim
+        self.sweep();
+        let new = Text::from(text);
+        self.known.insert(Arc::clone(&new));
+        new
     }
 
-    fn intern_labels(&mut self, labels: &mut Labels) {
-        let shared = std::mem::take(labels).into_iter().map(|(mut key, mut value)| {
-            self.intern(&mut key);
-            self.intern(&mut value);
-            (key, value)
-        });
-        *labels = shared.collect();
+    /// The shared name that equals `text`.
+    pub(super) fn name<N: From<Text>>(&mut self, text: &str) -> N {
+        N::from(self.text(text))
     }
 
-    fn intern_taints(&mut self, taints: &mut [Taint]) {
-        for taint in taints {
-            self.intern(&mut taint.key);
-            self.intern(&mut taint.value);
-        }
+    /// The shared name that equals `text`; `None` when it is empty.
+    pub(super) fn filled<N: From<Text>>(&mut self, text: &str) -> Option<N> {
+        (!text.is_empty()).then(|| self.name(text))
     }
 
-    fn intern_resources(&mut self, resources: &mut Resources) {
-        let shared = resources.iter().map(|(name, amount)| {
-            let mut name = name.clone();
-            self.intern(&mut name);
-            (name, amount)
-        });
-        *resources = shared.collect();
-    }
-
-    fn intern_name<N: Deref<Target = Text> + From<Text>>(&mut self, name: &mut N) {
-        let mut text = Arc::clone(name);
-        self.intern(&mut text);
-        *name = N::from(text);
-    }
-
-    fn intern(&mut self, text: &mut Text) {
-        match self.known.get(text) {
-            Some(known) => *text = Arc::clone(known),
-            None => {
-                self.sweep();
-                self.known.insert(Arc::clone(text));
-            }
-        }
+    /// The shared string `first/second`.
+    pub(super) fn pair(&mut self, first: &str, second: &str) -> Text {
+        let mut joined = std::mem::take(&mut self.joined);
+        joined.clear();
+        joined.extend([first, "/", second]);
+        let text = self.text(&joined);
+        self.joined = joined;
+        text
     }
 
     /// Drops strings that only the pool refers to.
@@ -114,31 +68,24 @@ mod tests {
 
     use super::*;
 
-    fn node(number: usize) -> NodeRecord {
-        let labels = [("zone".into(), "a".into()), ("name".into(), number.to_string().into())];
-        let name = NodeName::from(format!("n{number}"));
-        NodeRecord { name, labels: Labels::from_iter(labels), ..NodeRecord::default() }
+    #[test]
+    fn equal_strings_are_shared_however_they_are_composed() {
+        let mut texts = TextPool::default();
+        let whole = texts.text("Job/a");
+        assert!(Arc::ptr_eq(&whole, &texts.text("Job/a")));
+        assert!(Arc::ptr_eq(&whole, &texts.pair("Job", "a")));
+        assert_eq!(&*texts.pair("Pod", "b"), "Pod/b");
+        assert_eq!(texts.filled::<NodeName>(""), None);
+        assert!(texts.filled::<NodeName>("Job/a").is_some_and(|name| Arc::ptr_eq(&whole, name.as_text())));
     }
 
     #[test]
-    fn equal_strings_of_two_nodes_are_shared_and_the_nodes_are_unchanged() {
+    fn strings_that_nothing_refers_to_are_swept() {
         let mut texts = TextPool::default();
-        let [one, other] = [1, 2].map(|number| texts.intern_node(node(number)));
-        assert_eq!([&one, &other], [&node(1), &node(2)]);
-        let zone =
-            |node: &NodeRecord| node.labels.get_key_value("zone").map(|(key, value)| (key.clone(), value.clone()));
-        let ((key, value), (other_key, other_value)) = (zone(&one).unwrap(), zone(&other).unwrap());
-        assert!(Arc::ptr_eq(&key, &other_key) && Arc::ptr_eq(&value, &other_value));
-    }
-
-    #[test]
-    fn strings_of_deleted_nodes_are_swept() {
-        let mut texts = TextPool::default();
-        let kept = texts.intern_node(node(0));
-        (1..3_000).for_each(|number| drop(texts.intern_node(node(number))));
-        // Two keys, `a`, and a name and a value of each Node.
+        let kept = texts.text("kept");
+        (1..9_000).for_each(|number| drop(texts.text(&format!("n{number}"))));
         let held = texts.known.len();
-        assert!(held <= FIRST_SWEEP, "{held} strings are held for one node");
-        assert!(texts.known.contains(kept.name.as_text()));
+        assert!(held <= FIRST_SWEEP, "{held} strings are held for one that is used");
+        assert!(texts.known.contains(&kept));
     }
 }

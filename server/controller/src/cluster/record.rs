@@ -121,6 +121,12 @@ impl PodRecord {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
     }
 
+    /// The node it is bound to, unless it has ended.
+    #[must_use]
+    pub(super) fn live_node(&self) -> Option<&NodeName> {
+        self.node.as_ref().filter(|_| !self.is_terminal())
+    }
+
     /// Whether an instance may be launched for it (Karpenter: provisionable pods).
     #[must_use]
     pub fn is_provisionable(&self) -> bool {

@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use super::assignments::{Assignments, Target};
 use super::auxiliary::AuxiliaryRecords;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
+use super::pod_table::PodTable;
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
 };
@@ -20,27 +21,12 @@ pub struct ClusterState {
     version: u64,
     /// When a snapshot was accepted since the agent connected.
     synced: Option<Timestamp>,
-    pods: BTreeMap<PodKey, PodRecord>,
+    pods: PodTable,
     nodes: BTreeMap<NodeName, NodeRecord>,
     claims: BTreeMap<ClaimName, ClaimRecord>,
     pools: BTreeMap<PoolName, PoolRecord>,
     daemons: BTreeMap<(Text, Text), DaemonRecord>,
     namespaces: BTreeMap<Text, Labels>,
-    /// Non-terminal pods of each node; index of `pods`.
-    pods_by_node: FxHashMap<NodeName, BTreeSet<PodKey>>,
-    /// Unschedulable pods; index of `pods`. With the pods of terminating nodes they are all that
-    /// planning may have to place, however many pods run.
-    unplaced: BTreeSet<PodKey>,
-    /// Pods that another component nominated for a node; index of `pods`.
-    nominated: BTreeSet<PodKey>,
-    /// Number of terminal pods; derived from `pods`.
-    ended: usize,
-    /// Number of workload pods that are bound and not terminating; derived from `pods`.
-    bound_pods: usize,
-    /// Number of workload pods that are not bound; derived from `pods`.
-    pending_pods: usize,
-    /// Number of non-terminal pods on each node, without DaemonSet pods; derived from `pods`.
-    non_daemon_pods: FxHashMap<NodeName, usize>,
     /// Nodes and NodeClaims with a deletion timestamp; indices of `nodes` and `claims`.
     deleting_nodes: BTreeSet<NodeName>,
     deleting_claims: BTreeSet<ClaimName>,
@@ -166,12 +152,9 @@ impl ClusterState {
     /// Rebuilds the maps: a B-tree grown in key order is half empty, one built at once is full, and
     /// most objects of a snapshot are long-lived.
     fn compact_maps(&mut self) {
-        self.pods = std::mem::take(&mut self.pods).into_iter().collect();
+        self.pods.compact();
         self.nodes = std::mem::take(&mut self.nodes).into_iter().collect();
         self.claims = std::mem::take(&mut self.claims).into_iter().collect();
-        for pods in self.pods_by_node.values_mut() {
-            *pods = std::mem::take(pods).into_iter().collect();
-        }
     }
 
     /// All observed objects as one snapshot.
@@ -179,7 +162,7 @@ impl ClusterState {
     pub fn to_snapshot(&self) -> ClusterSnapshot {
         let namespaces = self.namespaces.iter();
         ClusterSnapshot {
-            pods: self.pods.values().cloned().collect(),
+            pods: self.pods.iter().cloned().collect(),
             nodes: self.nodes.values().cloned().collect(),
             claims: self.claims.values().cloned().collect(),
             pools: self.pools.values().cloned().collect(),
@@ -201,7 +184,9 @@ impl ClusterState {
     }
 
     fn keys_missing_from(&self, snapshot: &ClusterSnapshot) -> Vec<Key> {
-        let pods: BTreeSet<&PodKey> = snapshot.pods.iter().map(|pod| &pod.key).collect();
+        // The first snapshot of a process, which is the one that others wait for, lacks nothing.
+        let has_pods = !self.pods.is_empty();
+        let pods: BTreeSet<&PodKey> = snapshot.pods.iter().filter(|_| has_pods).map(|pod| &pod.key).collect();
         let nodes: BTreeSet<&NodeName> = snapshot.nodes.iter().map(|node| &node.name).collect();
         let claims: BTreeSet<&ClaimName> = snapshot.claims.iter().map(|claim| &claim.name).collect();
         let pools: BTreeSet<&PoolName> = snapshot.pools.iter().map(|pool| &pool.pool.name).collect();
@@ -242,87 +227,38 @@ impl ClusterState {
     }
 
     fn upsert_pod(&mut self, pod: PodRecord, now: Timestamp) {
-        let before = self.pods.get(&pod.key).map(|known| self.placement_of(known));
-        let after = self.placement_of(&pod);
-        if before.as_ref() != Some(&after) {
-            self.index_pod_node(&pod.key, before.as_ref(), Some(&after), pod.daemon.is_some(), now);
+        let known = self.pods.get(&pod.key);
+        let (before, after) = (known.map(PodPlacement::of), PodPlacement::of(&pod));
+        self.auxiliary.index_external_scale_up(known, Some(&pod));
+        if before.as_ref() != Some(&after) && pod.daemon.is_none() {
+            self.record_pod_event(before.as_ref(), Some(&after), now);
         }
         let is_placed =
             after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
         let is_bound = pod.daemon.is_none() && before.as_ref().is_none_or(|before| before.node != after.node);
-        let bound_to = after.node.filter(|_| is_placed && is_bound);
+        let bound_to = after.node.filter(|_| is_placed && is_bound).map(|node| (node, Arc::clone(&pod.shape)));
         let former = bound_to.as_ref().and_then(|_| self.assignments.get(&pod.key)).cloned();
         if is_placed {
             let former_node = before.and_then(|before| before.node);
             self.release_assignment(&pod.key, former_node.as_ref(), now);
         }
-        let known = self.pods.remove(&pod.key);
-        self.auxiliary.index_external_scale_up(known.as_ref(), Some(&pod));
-        self.index_pod(known.as_ref(), Some(&pod));
-        let shape = Arc::clone(&pod.shape);
-        self.pods.insert(pod.key.clone(), pod);
-        if let Some(node) = bound_to {
+        self.pods.insert(pod);
+        if let Some((node, shape)) = bound_to {
             self.reassign_displaced_pods(&node, &shape, former, now);
         }
     }
 
-    /// Updates the indices when a pod changes from `known` to `pod`.
-    fn index_pod(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
-        let ended = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_terminal));
-        self.ended = self.ended + ended(pod) - ended(known);
-        let bound = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_bound_workload));
-        let pending = |pod: Option<&PodRecord>| usize::from(pod.is_some_and(PodRecord::is_pending_workload));
-        self.bound_pods = self.bound_pods + bound(pod) - bound(known);
-        self.pending_pods = self.pending_pods + pending(pod) - pending(known);
-        self.count_non_daemon_pod(known, -1);
-        self.count_non_daemon_pod(pod, 1);
-        update_index(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
-        update_index(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
-    }
-
-    fn count_non_daemon_pod(&mut self, pod: Option<&PodRecord>, by: isize) {
-        let counted = pod.filter(|pod| pod.daemon.is_none() && !pod.is_terminal());
-        let Some(node) = counted.and_then(|pod| pod.node.as_ref()) else { return };
-        let count = self.non_daemon_pods.get(node).copied().unwrap_or(0).saturating_add_signed(by);
-        if count == 0 {
-            self.non_daemon_pods.remove(node);
-        } else if let Some(known) = self.non_daemon_pods.get_mut(node) {
-            *known = count;
-        } else {
-            self.non_daemon_pods.insert(node.clone(), count);
-        }
-    }
-
-    fn placement_of(&self, pod: &PodRecord) -> PodPlacement {
-        let node = pod.node.clone().filter(|_| !pod.is_terminal());
-        PodPlacement { node, terminating: pod.terminating, uid: pod.uid.clone() }
-    }
-
-    fn index_pod_node(
-        &mut self,
-        key: &PodKey,
-        before: Option<&PodPlacement>,
-        after: Option<&PodPlacement>,
-        daemon: bool,
-        now: Timestamp,
-    ) {
-        let node_of = |placement: Option<&PodPlacement>| placement.and_then(|placement| placement.node.clone());
-        let (old, new) = (node_of(before), node_of(after));
-        if let Some(old) = old.as_ref().filter(|_| old != new)
-            && let Some(pods) = self.pods_by_node.get_mut(old)
-        {
-            pods.remove(key);
-            if pods.is_empty() {
-                self.pods_by_node.remove(old);
-            }
-        }
-        if let Some(new) = &new {
-            self.pods_by_node.entry(new.clone()).or_default().insert(key.clone());
-        }
-        if !daemon {
-            for node in old.into_iter().chain(new) {
+    /// Dates the last pod event of the nodes that a pod leaves and that it is bound to.
+    fn record_pod_event(&mut self, before: Option<&PodPlacement>, after: Option<&PodPlacement>, now: Timestamp) {
+        for node in [before, after].into_iter().flatten().filter_map(|placement| placement.node.as_ref()) {
+            if !self.pod_events.contains(node) {
                 self.pod_events.insert(node.clone());
-                self.last_pod_event.insert(node, now);
+            }
+            match self.last_pod_event.get_mut(node) {
+                Some(last) => *last = now,
+                None => {
+                    self.last_pod_event.insert(node.clone(), now);
+                }
             }
         }
     }
@@ -363,10 +299,11 @@ impl ClusterState {
             Key::Pod(key) => {
                 let mut former_node = None;
                 if let Some(pod) = self.pods.remove(key) {
-                    let before = self.placement_of(&pod);
-                    self.index_pod_node(key, Some(&before), None, pod.daemon.is_some(), now);
+                    let before = PodPlacement::of(&pod);
+                    if pod.daemon.is_none() {
+                        self.record_pod_event(Some(&before), None, now);
+                    }
                     self.auxiliary.index_external_scale_up(Some(&pod), None);
-                    self.index_pod(Some(&pod), None);
                     former_node = before.node;
                 }
                 self.release_assignment(key, former_node.as_ref(), now);
@@ -534,17 +471,17 @@ impl ClusterState {
 
     /// Pods, by namespace and name.
     pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
-        self.pods.values()
+        self.pods.iter()
     }
 
     /// Unschedulable pods (`PodRecord::is_unschedulable`), by namespace and name.
     pub fn unplaced_pods(&self) -> impl Iterator<Item = &PodRecord> {
-        self.unplaced.iter().filter_map(|key| self.pods.get(key))
+        self.pods.unplaced().filter_map(|key| self.pods.get(key))
     }
 
     /// Pods that another component nominated for a node, by namespace and name.
     pub fn nominated_pods(&self) -> impl Iterator<Item = &PodRecord> {
-        self.nominated.iter().filter_map(|key| self.pods.get(key))
+        self.pods.nominated().filter_map(|key| self.pods.get(key))
     }
 
     /// Pods that need a node and have no assignment ([`ClusterState::is_demand`]), by namespace and
@@ -552,8 +489,8 @@ impl ClusterState {
     #[must_use]
     pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
         let terminating = self.nodes.keys().filter(|node| self.is_node_terminating(node));
-        let leaving = terminating.flat_map(|node| self.pods_by_node.get(node)).flatten();
-        let keys: BTreeSet<&PodKey> = self.unplaced.iter().chain(leaving).collect();
+        let leaving = terminating.flat_map(|node| self.pods.on_node(node));
+        let keys: BTreeSet<&PodKey> = self.pods.unplaced().chain(leaving).collect();
         let pods = keys.into_iter().filter_map(|key| self.pods.get(key));
         pods.filter(|pod| self.is_demand(pod, now)).collect()
     }
@@ -561,17 +498,14 @@ impl ClusterState {
     /// Number of non-terminal pods on `node`, without DaemonSet pods.
     #[must_use]
     pub fn non_daemon_pods_on(&self, node: &NodeName) -> usize {
-        self.non_daemon_pods.get(node).copied().unwrap_or(0)
+        self.pods.non_daemon().get(node).copied().unwrap_or(0)
     }
 
     /// Number of such pods bound to Nodes that the cluster does not show.
     #[must_use]
     pub fn non_daemon_pods_on_missing_nodes(&self) -> usize {
-        self.non_daemon_pods
-            .iter()
-            .filter(|(node, _)| !self.nodes.contains_key(*node))
-            .map(|(_, non_daemon_pods)| non_daemon_pods)
-            .sum()
+        let missing = self.pods.non_daemon().iter().filter(|(node, _)| !self.nodes.contains_key(*node));
+        missing.map(|(_, pods)| pods).sum()
     }
 
     /// NodeClaims with a deletion timestamp, or whose Node has one.
@@ -585,14 +519,14 @@ impl ClusterState {
     /// Number of pods that have not ended.
     #[must_use]
     pub fn live_pods(&self) -> usize {
-        self.pods.len() - self.ended
+        self.pods.live()
     }
 
     /// Number of [workload pods](PodRecord::is_workload) that are bound and not terminating, and of
     /// those not bound.
     #[must_use]
     pub fn workload_pods(&self) -> (usize, usize) {
-        (self.bound_pods, self.pending_pods)
+        self.pods.workload()
     }
 
     /// Number of pods.
@@ -609,7 +543,7 @@ impl ClusterState {
 
     /// Non-terminal pods on `node`, by namespace and name.
     pub fn pods_on(&self, node: &NodeName) -> impl Iterator<Item = &PodRecord> {
-        self.pods_by_node.get(node).into_iter().flatten().filter_map(|key| self.pods.get(key))
+        self.pods.on_node(node).filter_map(|key| self.pods.get(key))
     }
 
     /// Nodes, by name.
@@ -667,30 +601,16 @@ fn set_membership<N: Clone + Ord>(names: &mut BTreeSet<N>, name: &N, wanted: boo
     }
 }
 
-/// Updates `index`, the keys of pods for which `listed` holds, when a pod changes from `known` to
-/// `pod`.
-fn update_index(
-    index: &mut BTreeSet<PodKey>,
-    listed: impl Fn(&PodRecord) -> bool,
-    known: Option<&PodRecord>,
-    pod: Option<&PodRecord>,
-) {
-    let (before, after) = (known.filter(|pod| listed(pod)), pod.filter(|pod| listed(pod)));
-    match (before, after) {
-        (Some(known), None) => {
-            index.remove(&known.key);
-        }
-        (None, Some(pod)) => {
-            index.insert(pod.key.clone());
-        }
-        (Some(_), Some(_)) | (None, None) => {}
-    }
-}
-
 /// The parts of a pod that concern its node.
 #[derive(PartialEq, Eq)]
 struct PodPlacement {
     node: Option<NodeName>,
     terminating: bool,
     uid: Text,
+}
+
+impl PodPlacement {
+    fn of(pod: &PodRecord) -> Self {
+        Self { node: pod.live_node().cloned(), terminating: pod.terminating, uid: pod.uid.clone() }
+    }
 }
