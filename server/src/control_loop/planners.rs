@@ -29,8 +29,9 @@ const SLOW_PLAN: std::time::Duration = std::time::Duration::from_secs(5);
 pub(super) struct Planners {
     shared: Arc<Shared>,
     answers: mpsc::UnboundedSender<PlanAnswer>,
-    /// Plans inline when there are no threads.
-    inline: Option<Mutex<PlanWorker>>,
+    /// Plans inline when there are no threads. Each plan has a planner of its own, so that clusters
+    /// do not wait for one another.
+    inline: Option<NewPlanner>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Planners {
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
         let shared = Arc::new(Shared { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() });
         let (answer_sender, receiver) = mpsc::unbounded_channel();
-        let inline = (planning == PlanningMode::Inline).then(|| Mutex::new(PlanWorker::new(planner())));
+        let inline = (planning == PlanningMode::Inline).then_some(planner);
         let classes = classes.filter(|_| planning == PlanningMode::Threads);
         for (number, class) in classes.enumerate() {
             let (shared, answer_sender) = (Arc::clone(&shared), answer_sender.clone());
@@ -74,9 +75,8 @@ impl Planners {
 
     /// Queues a plan.
     pub(super) fn submit(&self, request: PlanRequest) {
-        if let Some(worker) = &self.inline {
-            // A worker that panicked is not used again: its panic ends the process.
-            let answer = worker.lock().unwrap_or_else(PoisonError::into_inner).answer(request);
+        if let Some(new_planner) = self.inline {
+            let answer = PlanWorker::new(new_planner()).answer(request);
             // The receiver is gone once the process stops.
             let _sent = self.answers.send(answer);
             return;

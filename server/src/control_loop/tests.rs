@@ -148,13 +148,14 @@ impl Fixture {
         }))
         .await;
         let mut views = self.views.clone();
-        // Events before the cluster's lease is acquired are ignored, so they are repeated.
+        // Events before the cluster's lease is acquired are ignored, so they are repeated; the lease
+        // may be acquired between the two.
         let accepted = async {
             loop {
                 self.send(SessionEvent::ClusterEvent(Event::AgentConnected { cluster: cluster.into() })).await;
                 self.send_snapshot(cluster, &format!("{cluster}-0")).await;
                 let seen = views.wait_for(|fleet: &Arc<views::FleetView>| {
-                    fleet.clusters.get(cluster).is_some_and(|view| view.synced)
+                    fleet.clusters.get(cluster).is_some_and(|view| view.connected && view.synced)
                 });
                 if tokio::time::timeout(Duration::from_millis(100), seen).await.is_ok() {
                     return;
