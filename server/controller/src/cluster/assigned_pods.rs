@@ -3,13 +3,11 @@
 //! as long as a PodDisruptionBudget blocks it; until it ends, the assignments of its pods are
 //! extended while they are still feasible.
 
-use std::sync::Arc;
-
 use super::assignments::{Assignment, NOMINATION_WINDOW, Target};
 use super::record::{NodeRecord, PodRecord};
 use super::state::ClusterState;
 use model::taints::first_untolerated;
-use model::{ClaimName, NodeName, PodKey, PodShape, Resources, Timestamp};
+use model::{ClaimName, NodeName, PodKey, Resources, Timestamp};
 
 impl ClusterState {
     /// Assigns `pod`, replacing an earlier assignment.
@@ -54,19 +52,14 @@ impl ClusterState {
         }
     }
 
-    /// Ends assignments to `node` that are not feasible any more, because kube-scheduler bound a pod
-    /// of this shape there that was assigned elsewhere (`former`) or not at all. An assigned pod of
-    /// the same shape takes `former` over. If the bound pod had no assignment, no capacity is
-    /// reserved for the displaced pods any more: their assignments expire, so that they are planned
-    /// again.
-    pub(super) fn reassign_displaced_pods(
-        &mut self,
-        node: &NodeName,
-        shape: &Arc<PodShape>,
-        former: Option<Assignment>,
-        now: Timestamp,
-    ) {
-        let Some(record) = self.node(node) else { return };
+    /// Ends assignments that are not feasible any more, because kube-scheduler bound the pod `key` to
+    /// their node, although it was assigned elsewhere (`former`) or not at all. An assigned pod that
+    /// differs from it in its name only takes `former` over. If the bound pod had no assignment, no
+    /// capacity is reserved for the displaced pods any more: their assignments expire, so that they
+    /// are planned again.
+    pub(super) fn reassign_displaced_pods(&mut self, key: &PodKey, former: Option<Assignment>, now: Timestamp) {
+        let Some(bound) = self.pod(key) else { return };
+        let Some(record) = bound.node.as_ref().and_then(|node| self.node(node)) else { return };
         let targets = self.targets_of(record);
         let assigned = || targets.iter().flat_map(|target| self.assignments().pods_on(target));
         let planned = former.as_ref().is_some_and(|former| targets.contains(&former.target));
@@ -74,8 +67,11 @@ impl ClusterState {
             return;
         }
         if let Some(Assignment { target, until }) = former {
-            let same_shape = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| pod.shape == *shape && pod.node.is_none());
-            let displaced = assigned().find(same_shape).cloned();
+            let is_equal = |pod: &PodRecord| {
+                pod.shape == bound.shape && pod.labels == bound.labels && pod.volumes == bound.volumes
+            };
+            let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| pod.node.is_none() && is_equal(pod));
+            let displaced = assigned().find(equal).cloned();
             displaced.into_iter().for_each(|pod| self.assignments_mut().assign(pod, target.clone(), until));
         } else {
             let displaced = self.displaced_pods(record, assigned());

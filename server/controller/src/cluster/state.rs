@@ -1,7 +1,6 @@
 //! Observed state of one cluster, with the indices that decisions need.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
@@ -236,15 +235,15 @@ impl ClusterState {
         let is_placed =
             after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
         let is_bound = pod.daemon.is_none() && before.as_ref().is_none_or(|before| before.node != after.node);
-        let bound_to = after.node.filter(|_| is_placed && is_bound).map(|node| (node, Arc::clone(&pod.shape)));
-        let former = bound_to.as_ref().and_then(|_| self.assignments.get(&pod.key)).cloned();
+        let bound = (is_placed && is_bound && after.node.is_some()).then(|| pod.key.clone());
+        let former = bound.as_ref().and_then(|key| self.assignments.get(key)).cloned();
         if is_placed {
             let former_node = before.and_then(|before| before.node);
             self.release_assignment(&pod.key, former_node.as_ref(), now);
         }
         self.pods.insert(pod);
-        if let Some((node, shape)) = bound_to {
-            self.reassign_displaced_pods(&node, &shape, former, now);
+        if let Some(key) = bound {
+            self.reassign_displaced_pods(&key, former, now);
         }
     }
 

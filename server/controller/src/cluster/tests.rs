@@ -77,6 +77,14 @@ fn a_pod_displaced_by_one_of_its_shape_takes_the_place_of_the_other() {
 }
 
 #[test]
+fn a_displaced_pod_does_not_take_the_place_of_one_with_other_volumes() {
+    let mut state = two_assigned_pods(2_000);
+    let volumes = Some(Arc::default());
+    observe(&mut state, 1, [Object::Pod(bound_to("m0", PodRecord { volumes, ..pod("b", 2_000) }))]);
+    assert_eq!(state.assignments().get(&key("a")).map(|kept| &kept.target), Some(&Target::Claim(text("m0"))));
+}
+
+#[test]
 fn a_pod_displaced_by_one_that_was_not_assigned_is_planned_again_at_once() {
     let mut state = two_assigned_pods(2_000);
     observe(&mut state, 1, [Object::Pod(bound_to("m0", pod("new", 1_000)))]);
