@@ -126,11 +126,13 @@ impl Environment {
         Some(Self { first, second, proxy, runtime, client, _cloud: cloud, postgres, _folder: folder })
     }
 
-    /// Starts the agent of a simulated cluster that requests nodes from the beginning.
+    /// Starts the agent of a simulated cluster that requests nodes from the beginning. Its script
+    /// repeats: a cluster without any Node is implausible, and no orphaned instance is terminated
+    /// for it.
     pub(super) fn agent(&self, cluster: &str) -> RunningProcess {
         let server = &self.proxy.address;
-        let flags = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--log", "warn"];
-        Program::new(PROGRAM, &flags).start()
+        let flags = ["simulated-agent", "--server", server, "--cluster-name", cluster, "--seed", "1", "--repeat"];
+        Program::new(PROGRAM, &[&flags[..], &["--log", "warn"]].concat()).start()
     }
 
     pub(super) fn set_faults(&self, faults: v1::SetFaultProfileRequest) {
@@ -153,12 +155,14 @@ impl Environment {
             .into_inner()
     }
 
-    /// Waits until `find` returns a value for the ledger.
+    /// What both servers have logged.
+    fn logged(&self) -> String {
+        [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n")
+    }
+
+    /// Waits until `matches` returns a value for the ledger.
     pub(super) fn wait_until_ledger<T>(&self, what: &str, matches: impl Fn(&v1::ReadLedgerResponse) -> Option<T>) -> T {
-        wait_until(
-            || format!("{what}; the first server has logged\n{}", self.first.lines().join("\n")),
-            || matches(&self.ledger()),
-        )
+        wait_until(|| format!("{what}, while\n{}", self.logged()), || matches(&self.ledger()))
     }
 
     /// NodeClaims with more than one launched instance.
@@ -200,9 +204,8 @@ impl Environment {
 
     /// Waits until the lease of `scope` exists and `matches` accepts it.
     pub(super) fn wait_until_lease(&self, scope: &str, mut matches: impl FnMut(&Lease) -> bool) -> Lease {
-        let logged = || [&self.first, &self.second].map(|server| server.lines().join("\n")).join("\n\n");
         wait_until(
-            || format!("the lease of {scope}, which is {:?}, while\n{}", self.find_lease(scope), logged()),
+            || format!("the lease of {scope}, which is {:?}, while\n{}", self.find_lease(scope), self.logged()),
             || self.find_lease(scope).filter(|lease| matches(lease)),
         )
     }
