@@ -1,21 +1,10 @@
-//! Queries on the catalogue of a pool: labels that its nodes may have, instance types that match
-//! requirements, and the distance between requests and free capacity.
+//! Queries on the catalogue of a pool: instance types that match requirements, and the distance
+//! between requests and free capacity.
 
 use rustc_hash::FxHashSet;
 
-use model::labels::{CAPACITY_TYPE, ZONE};
 use model::{Catalogue, InstanceType, NodePool, Requirement, Requirements, Resources, Text};
-
-/// Whether the catalogue defines the label for new nodes of `pool`. A well-known label missing from
-/// the catalogue is not guaranteed on any node.
-pub(super) fn may_be_defined(pool: &NodePool, key: &str) -> bool {
-    belongs_to_offerings(pool, key) || pool.catalogue.types.iter().any(|instance| instance.labels.get(key).is_some())
-}
-
-/// Whether the label depends on the offering.
-pub(super) fn belongs_to_offerings(pool: &NodePool, key: &str) -> bool {
-    matches!(key, ZONE | CAPACITY_TYPE) || pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
-}
+use verifier::kernel::belongs_to_offerings;
 
 /// Label keys that some type of `catalogue` defines.
 pub(super) fn keys_of_types(catalogue: &Catalogue) -> FxHashSet<Text> {

@@ -9,6 +9,7 @@ use model::input::PlanningInput;
 use model::labels::{HOSTNAME, INITIALIZED, REGISTERED};
 use model::taints::first_untolerated;
 use model::{Catalogue, DaemonSet, HostPort, InstanceType, NodePool, Requirement, Requirements, Resources, Text};
+use verifier::kernel::may_be_defined;
 
 use super::pod_requirements::{Alternative, alternatives};
 
@@ -83,7 +84,7 @@ fn alternatives_of(
     let mut template = base.clone();
     template.add(Requirement::equals(REGISTERED, "true"));
     template.add(Requirement::equals(INITIALIZED, "true"));
-    let known = |key: &str| key != HOSTNAME && super::catalogue::may_be_defined(pool, key);
+    let known = |key: &str| key != HOSTNAME && may_be_defined(pool, key);
     let mut alternatives = alternatives(shape);
     alternatives.retain(|alternative| {
         alternative.contradiction.is_none()

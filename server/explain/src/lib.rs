@@ -6,12 +6,14 @@
 //! `existing` for existing and planned nodes, `topology` for rules between pods). `reason` writes
 //! the messages, `relax` the constraints to relax.
 //!
-//! The verifier judges a pod on a node (`verifier::kernel`), so that a reason given to a person and
-//! the verdict on a plan cannot differ. The crate shares no code with the scheduler, so it does not
+//! The verifier judges a pod on a node, and what the nodes of a pool use of its limits, its spot
+//! share and its reservations (`verifier::kernel`), so that a reason given to a person and the
+//! verdict on a plan cannot differ. The crate shares no code with the scheduler, so it does not
 //! repeat its mistakes. It evaluates itself which types a pool could launch for a pod
-//! (`pod_requirements`, `catalogue`, `offering_filter`), because a message names the requirement
-//! that excludes every type; and, for topology spread, in which domains a node could be launched,
-//! because the scheduler leaves room for them.
+//! (`pod_requirements`, `catalogue`, `offering_filter`, `daemons`), because a message names the
+//! requirement that excludes every type, and because the verifier knows a new node only by the
+//! outcomes of a planned launch; and, for topology spread, in which domains a node could be
+//! launched, because the scheduler leaves room for them.
 
 mod catalogue;
 mod daemons;

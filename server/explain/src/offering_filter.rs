@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use model::labels::{CAPACITY_TYPE, ZONE};
-use model::plan::PlannedNode;
 use model::resources::CPU;
 use model::{CapacityType, InstanceType, Millis, NodePool, Offering, Requirement, Requirements, Text};
-use verifier::kernel::within_ceilings;
+use verifier::kernel::{SpotUsage, exceeds_node_size, remaining_spot_wait, within_ceilings};
 
 use super::open_offerings::FilterOptions;
 use super::pod_requirements::{IgnoredRule, PodRequirements};
-use super::snapshot::{PlanSnapshot, active_nodes};
+use super::snapshot::PlanSnapshot;
 
 /// Why an offering is not open to a pod. Variants are in the order of the checks, so the last ones
 /// are the nearest misses.
@@ -53,7 +52,7 @@ pub(super) struct OfferingFilter<'w, 'i> {
     /// Snapshot of the finished plan.
     pub snapshot: &'w PlanSnapshot<'i>,
     pool: u32,
-    usage: PoolUsage,
+    usage: SpotUsage,
     availability: bool,
     ceilings: bool,
     share: bool,
@@ -68,12 +67,12 @@ impl<'w, 'i> OfferingFilter<'w, 'i> {
         let wait = if pod_reqs.ignores(&IgnoredRule::SpotWait(pool)) {
             None
         } else {
-            remaining_spot_wait(snapshot, pod_reqs, pool)
+            remaining_spot_wait(&snapshot.input.pools[pool as usize], pod_reqs.created, snapshot.input.now)
         };
         Self {
             snapshot,
             pool,
-            usage: PoolUsage::of(snapshot, pool),
+            usage: snapshot.spot_usage(pool),
             availability: !pod_reqs.ignores(&IgnoredRule::Availability(pool)),
             ceilings: !pod_reqs.ignores(&IgnoredRule::Ceilings(pool)),
             share: !pod_reqs.ignores(&IgnoredRule::SpotShare(pool)),
@@ -88,8 +87,7 @@ impl<'w, 'i> OfferingFilter<'w, 'i> {
 
     /// Whether the instance type exceeds `max-node-vcpu` of the pool.
     pub(super) fn oversized(&self, instance: &InstanceType) -> bool {
-        let most = self.pool().rules.max_node_vcpu;
-        self.ceilings && most.is_some_and(|most| instance.capacity.get(CPU) > most.saturating_mul(1000))
+        self.ceilings && exceeds_node_size(self.pool(), instance)
     }
 
     /// The requirements of `merged` on the offerings of this pool.
@@ -135,8 +133,8 @@ impl<'w, 'i> OfferingFilter<'w, 'i> {
     }
 
     fn rejection_by_share(&self, instance: &InstanceType, kind: CapacityType, spot: bool) -> Option<Rejection> {
-        let excluded =
-            self.share && !self.already_launched && self.usage.refuses_spot(self.pool(), instance.capacity.get(CPU));
+        let as_spot = || self.usage.with_spot_node(instance.capacity.get(CPU));
+        let excluded = self.share && !self.already_launched && as_spot().forbids_spot(&self.pool().rules);
         match kind {
             CapacityType::Spot if excluded => Some(Rejection::SpotShare),
             CapacityType::OnDemand if self.wait.is_some() && spot && !excluded => Some(Rejection::SpotWait),
@@ -172,64 +170,4 @@ fn labels_agree(instance: &InstanceType, offering: &Offering, wanted: &Wanted<'_
     let stated = offering.labels.iter().all(|(key, value)| wanted.merged.get(key).is_none_or(|r| r.has(value)));
     let there = |key: &&Text| offering.labels.contains_key(*key) || instance.labels.get(key).is_some();
     stated && wanted.present.iter().all(there)
-}
-
-/// Remaining time of the wait before on-demand is open (`spot-fallback-after`); `None` if
-/// it is open.
-pub(super) fn remaining_spot_wait(
-    snapshot: &PlanSnapshot<'_>,
-    pod_reqs: &PodRequirements<'_>,
-    pool: u32,
-) -> Option<Millis> {
-    let wait = snapshot.input.pools[pool as usize].rules.spot_fallback_after?;
-    let left = wait - snapshot.input.now.duration_since(pod_reqs.created?);
-    (left > Millis::ZERO).then_some(left)
-}
-
-/// Usage of a pool by capacity type.
-#[derive(Debug, Default)]
-struct PoolUsage {
-    spot_millicores: i64,
-    all_millicores: i64,
-    on_demand_nodes: i64,
-}
-
-impl PoolUsage {
-    /// Counts existing and planned nodes. A planned spot node counts with its largest option, any
-    /// other with its smallest.
-    fn of(snapshot: &PlanSnapshot<'_>, index: u32) -> Self {
-        let pool = &snapshot.input.pools[index as usize];
-        let mut usage = Self::default();
-        if pool.rules.spot_max_percent.is_none() && pool.rules.on_demand_min_nodes.is_none() {
-            return usage;
-        }
-        for node in active_nodes(snapshot.input, pool) {
-            usage.add(node.labels.get(CAPACITY_TYPE).map_or("", |kind| kind), node.capacity.get(CPU));
-        }
-        for node in snapshot.plan.nodes.iter().filter(|node| node.pool == index) {
-            usage.add(node.capacity_type.as_str(), extreme_cpu(pool, node));
-        }
-        usage
-    }
-
-    fn add(&mut self, kind: &str, millicores: i64) {
-        self.all_millicores += millicores;
-        self.spot_millicores += if kind == CapacityType::Spot.as_str() { millicores } else { 0 };
-        self.on_demand_nodes += i64::from(kind == CapacityType::OnDemand.as_str());
-    }
-
-    fn refuses_spot(&self, pool: &NodePool, millicores: i64) -> bool {
-        let floor = pool.rules.on_demand_min_nodes.is_some_and(|least| self.on_demand_nodes < least);
-        let share = pool
-            .rules
-            .spot_max_percent
-            .is_some_and(|most| (self.spot_millicores + millicores) * 100 > most * (self.all_millicores + millicores));
-        floor || share
-    }
-}
-
-fn extreme_cpu(pool: &NodePool, node: &PlannedNode) -> i64 {
-    let cpus = node.types.iter().map(|&at| pool.catalogue.types[at as usize].capacity.get(CPU));
-    let extreme = if node.capacity_type == CapacityType::Spot { cpus.max() } else { cpus.min() };
-    extreme.unwrap_or(0)
 }

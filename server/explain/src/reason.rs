@@ -8,12 +8,12 @@ use model::labels::ZONE;
 use model::plan::ReasonCode;
 use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
 use model::{NodePool, NotReady, Requirement, Requirements, Text};
+use verifier::kernel::{active_nodes, may_be_defined, remaining_spot_wait};
 
-use super::catalogue::may_be_defined;
 use super::launch::{Blocked, excess, nearest_type};
-use super::offering_filter::{OfferingFilter, Rejection, remaining_spot_wait};
+use super::offering_filter::{OfferingFilter, Rejection};
 use super::pod_requirements::PodRequirements;
-use super::snapshot::{PlanSnapshot, active_nodes};
+use super::snapshot::PlanSnapshot;
 use super::topology::{Topology, TopologyConflict};
 use super::wording::{amount, amounts, and, closest_match, count, duration, needed, some, taint};
 
@@ -285,7 +285,8 @@ impl Describer<'_, '_> {
             }
             Rejection::SpotShare => format!("{offers} kept off spot by the NodePool's share"),
             Rejection::SpotWait => {
-                let left = remaining_spot_wait(self.snapshot, self.pod_reqs, self.pool).unwrap_or_default();
+                let left = remaining_spot_wait(self.nodepool(), self.pod_reqs.created, self.snapshot.input.now)
+                    .unwrap_or_default();
                 format!("{offers} on demand for which it waits another {} (spot-fallback-after)", duration(left))
             }
         }

@@ -2,7 +2,7 @@
 //! remaining limits.
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -14,11 +14,13 @@ use model::offering::SharedCatalogue;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{
-    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, NodeStage, PodShape, Requirement, Requirements,
-    Resources, Text, Zone,
+    Catalogue, HostPort, InstanceType, LabelSelector, Node, NodePool, PodShape, Requirement, Requirements, Resources,
+    Text, Zone,
 };
 
-use verifier::kernel::{DaemonSets, Daemons, KeyDomains, Launch, Launches, Outcome, volumes_on_node};
+use verifier::kernel::{
+    DaemonSets, Daemons, Drawn, KeyDomains, Launch, Launches, Outcome, PoolNodes, SpotUsage, volumes_on_node,
+};
 
 use super::catalogue::{TypeQuery, keys_of_types};
 use super::daemons::{self, FreeCapacity};
@@ -45,6 +47,8 @@ pub(super) struct PoolView {
     /// Usage of its limits, planned nodes counted by their largest option. Computed on first use,
     /// like the fields below.
     used: OnceCell<Resources>,
+    /// Its nodes by capacity type.
+    spot_usage: OnceCell<SpotUsage>,
     /// Capacity left to pods on each instance type.
     free: OnceCell<Rc<FreeCapacity>>,
     /// Possible values on nodes of the pool, per requested label.
@@ -81,12 +85,11 @@ pub(super) struct PlanSnapshot<'a> {
     pub pools: Vec<PoolView>,
     /// All placed pods that count for topology rules, grouped.
     pub groups: Vec<PlacedGroup>,
-    /// Number of planned nodes per reservation.
-    pub drawn: BTreeMap<Text, i64>,
     /// The open offerings of the pools.
     pub open_offerings: OpenOfferings,
     free_on_nodes: OnceCell<Vec<Resources>>,
     launches: OnceCell<Launches<'a>>,
+    drawn: OnceCell<Drawn<'a>>,
     launch_daemons: OnceCell<Daemons<'a>>,
     /// Free resources by launch and outcome, and per launch the maximum of each resource.
     free_on_launches: OnceCell<Vec<(Vec<Resources>, Resources)>>,
@@ -115,10 +118,10 @@ impl<'a> PlanSnapshot<'a> {
             planned: plan.nodes.iter().map(|_| Load::default()).collect(),
             pools: input.pools.iter().map(view).collect(),
             groups: Vec::new(),
-            drawn: BTreeMap::new(),
             open_offerings: OpenOfferings::default(),
             free_on_nodes: OnceCell::new(),
             launches: OnceCell::new(),
+            drawn: OnceCell::new(),
             launch_daemons: OnceCell::new(),
             free_on_launches: OnceCell::new(),
             most_free: OnceCell::new(),
@@ -129,9 +132,6 @@ impl<'a> PlanSnapshot<'a> {
             label_index: OnceCell::new(),
             key_domains: RefCell::default(),
         };
-        for reservation in plan.nodes.iter().chain(&plan.static_nodes).filter_map(|node| node.reservation.clone()) {
-            *snapshot.drawn.entry(reservation).or_insert(0) += 1;
-        }
         snapshot.place_pods(except);
         snapshot
     }
@@ -352,13 +352,26 @@ impl<'a> PlanSnapshot<'a> {
 
     /// What the nodes of `pool` use of its limits, planned ones by their largest option.
     pub(super) fn used(&self, pool: u32) -> &Resources {
-        let nodepool = &self.input.pools[pool as usize];
-        self.pools[pool as usize].used.get_or_init(|| used(self.input, self.plan, nodepool))
+        let limits = &self.input.pools[pool as usize].limits;
+        self.pools[pool as usize].used.get_or_init(|| self.nodes_of(pool).used(limits))
+    }
+
+    /// The nodes of `pool` by capacity type; not counted if no rule of the pool depends on them.
+    pub(super) fn spot_usage(&self, pool: u32) -> SpotUsage {
+        let rules = &self.input.pools[pool as usize].rules;
+        if rules.spot_max_percent.is_none() && rules.on_demand_min_nodes.is_none() {
+            return SpotUsage::default();
+        }
+        *self.pools[pool as usize].spot_usage.get_or_init(|| SpotUsage::of(&self.nodes_of(pool)))
+    }
+
+    fn nodes_of(&self, pool: u32) -> PoolNodes<'_, '_> {
+        PoolNodes::of(self.input, self.launches(), pool as usize)
     }
 
     /// Remaining instances of a reservation.
     pub(super) fn left_in(&self, reservation: &model::Reservation) -> i64 {
-        reservation.remaining - self.drawn.get(&reservation.id).copied().unwrap_or(0)
+        self.drawn.get_or_init(|| Drawn::of(self.launches())).left_in(reservation)
     }
 
     /// The domains of `key` that a node is in, or may be in; several only for a planned node with
@@ -437,6 +450,7 @@ fn view(pool: &NodePool) -> PoolView {
     PoolView {
         base: base(pool),
         used: OnceCell::new(),
+        spot_usage: OnceCell::new(),
         free: OnceCell::new(),
         offered: RefCell::default(),
         over: OnceCell::new(),
@@ -451,38 +465,4 @@ pub(super) fn base(pool: &NodePool) -> Requirements {
     base.add(Requirement::equals(NODEPOOL, pool.name.clone()));
     base.add(Requirement::equals(NODECLASS, pool.node_class.clone()));
     base
-}
-
-/// Usage of the limits by the nodes of the pool. A planned node may launch as any of its options,
-/// so the largest counts.
-fn used(input: &PlanningInput, plan: &Plan, pool: &NodePool) -> Resources {
-    let mut used = Resources::new();
-    for node in active_nodes(input, pool) {
-        used.add(&node.capacity);
-        used.add(&Resources::from_iter([(NODES, 1 - node.capacity.get(NODES))]));
-    }
-    let ours = |node: &&PlannedNode| input.pools[node.pool as usize].name == pool.name;
-    // Equal nodes share their options. The options outlive the cache, so their address identifies
-    // them.
-    let mut known: FxHashMap<*const u32, Resources> = FxHashMap::default();
-    for node in plan.nodes.iter().chain(&plan.static_nodes).filter(ours) {
-        let largest = known.entry(node.types.as_ptr()).or_insert_with(|| largest_of(pool, &node.types));
-        used.add(largest);
-    }
-    used
-}
-
-/// The maximum capacity over `options`, per resource, as one node.
-fn largest_of(pool: &NodePool, options: &[u32]) -> Resources {
-    let mut largest = Resources::new();
-    for option in options {
-        largest.raise_to(&pool.catalogue.types[*option as usize].capacity);
-    }
-    largest.set(NODES, 1);
-    largest
-}
-
-/// Nodes of `pool` that are not being deleted.
-pub(super) fn active_nodes<'i>(input: &'i PlanningInput, pool: &'i NodePool) -> impl Iterator<Item = &'i Node> {
-    input.nodes.iter().filter(|node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting)
 }

@@ -35,6 +35,8 @@ pub struct Launch<'a> {
     /// The pool of the nodes.
     pub pool: &'a NodePool,
     pub(super) pool_index: usize,
+    /// Number of the nodes.
+    pub(super) count: i64,
     /// Options found in the catalogue, in the order of the plan.
     pub(super) options: Vec<u32>,
     /// All possible outcomes, by option.
@@ -68,14 +70,15 @@ impl<'a> Launch<'a> {
     }
 
     /// The instance types of the options, in the order of the plan.
-    pub(super) fn machines(&self) -> impl Iterator<Item = &'a InstanceType> {
+    pub(super) fn machines(&self) -> impl Iterator<Item = &'a InstanceType> + Clone {
         let types = &self.pool.catalogue.types;
         self.options.iter().map(move |option| &types[*option as usize])
     }
 
-    /// Whether the label `key` depends on the offering.
+    /// Whether the label `key` may differ between outcomes of one option. All outcomes have the
+    /// same capacity type.
     fn depends_on_offering(&self, key: &str) -> bool {
-        key == ZONE || self.pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
+        key != CAPACITY_TYPE && belongs_to_offerings(self.pool, key)
     }
 
     fn label(&self, outcome: &Outcome<'a>, key: &str) -> LabelValue<'a> {
@@ -132,9 +135,7 @@ impl<'a> Launch<'a> {
 
     /// Whether a node may have a label that neither catalogue nor pool defines.
     pub(super) fn is_unknown(&self, key: &str) -> bool {
-        let types = &self.pool.catalogue.types;
-        let defined = || self.depends_on_offering(key) || types.iter().any(|machine| machine.labels.get(key).is_some());
-        self.policy.is_well_known(key) && !defined()
+        self.policy.is_well_known(key) && !may_be_defined(self.pool, key)
     }
 
     /// Whether `requirement` holds on one outcome.
@@ -211,6 +212,19 @@ impl<'a> Launch<'a> {
     }
 }
 
+/// Whether the label depends on the offering.
+#[must_use]
+pub fn belongs_to_offerings(pool: &NodePool, key: &str) -> bool {
+    matches!(key, ZONE | CAPACITY_TYPE) || pool.catalogue.offering_keys.iter().any(|known| known.as_ref() == key)
+}
+
+/// Whether the catalogue defines the label for new nodes of `pool`. A well-known label missing from
+/// the catalogue is not guaranteed on any node.
+#[must_use]
+pub fn may_be_defined(pool: &NodePool, key: &str) -> bool {
+    belongs_to_offerings(pool, key) || pool.catalogue.types.iter().any(|machine| machine.labels.get(key).is_some())
+}
+
 fn one_of<'a>(values: Vec<&'a str>) -> LabelValue<'a> {
     match values.as_slice() {
         [] => LabelValue::Absent,
@@ -272,13 +286,19 @@ impl<'a> Launches<'a> {
             let id = *ids.entry((parts, fixed)).or_insert(next);
             if id == next {
                 let (options, outcomes) = admitted[pool_index].outcomes(node);
-                list.push(Launch { node, pool, pool_index, options, outcomes, policy: &input.policy });
+                list.push(Launch { node, pool, pool_index, count: 0, options, outcomes, policy: &input.policy });
             }
+            list[id as usize].count += 1;
             Some(id)
         };
         let of_node = plan.nodes.iter().map(|node| group(node, false)).collect();
         let of_static = plan.static_nodes.iter().map(|node| group(node, true)).collect();
         Self { list, of_node, of_static }
+    }
+
+    /// The launches of the pool with this index.
+    pub(super) fn of_pool(&self, pool: usize) -> impl Iterator<Item = &Launch<'a>> {
+        self.list.iter().filter(move |launch| launch.pool_index == pool)
     }
 
     /// The launch of a host numbered after the nodes of the input.
@@ -342,7 +362,7 @@ fn admits_offering(policy: &Policy, pool: &NodePool, machine: &InstanceType, off
             CAPACITY_TYPE => requirement.has(offering.capacity_type.as_str()),
             key => match offering.labels.get(key) {
                 Some(value) => requirement.has(value),
-                None if !pool.catalogue.offering_keys.iter().any(|k| k.as_ref() == key) => true,
+                None if !belongs_to_offerings(pool, key) => true,
                 None => requirement.allows_absence() || policy.is_well_known(key),
             },
         })

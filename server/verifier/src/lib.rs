@@ -8,7 +8,7 @@
 //! Reading order: `violation` (the rules), `placements` (the host of each pod), `launch` (the
 //! possible outcomes of a launch), `node_fit` (one pod on one node), `capacity`,
 //! `ports_and_volumes`, `topology` (rules between pods, in the order of the plan); then the rules
-//! per planned node (`purchase`, `metadata`) and per pool (`limits`, `opt_in_rules`,
+//! per planned node (`purchase`, `metadata`) and per pool (`pool_nodes`, `limits`, `opt_in_rules`,
 //! `static_pools`). [`check_removals`] judges the removal of nodes in the same way (`removals`).
 //!
 //! Chosen interpretations:
@@ -30,6 +30,7 @@ mod metadata;
 mod node_fit;
 mod opt_in_rules;
 mod placements;
+mod pool_nodes;
 mod ports_and_volumes;
 mod purchase;
 mod removals;

@@ -2,48 +2,27 @@
 
 use std::collections::BTreeMap;
 
-use super::launch::{Launch, Launches};
+use super::launch::Launches;
+use super::pool_nodes::PoolNodes;
 use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
-use model::resources::NODES;
-use model::{NodeStage, PoolName, Text, quantity};
+use model::{Reservation, Text, quantity};
 
 pub(super) fn check(input: &PlanningInput, launches: &Launches<'_>, findings: &mut Findings<'_>) {
-    let mut machines = vec![0_i64; launches.list.len()];
-    for launch in launches.of_node.iter().chain(&launches.of_static).flatten() {
-        machines[*launch as usize] += 1;
-    }
-    limits(input, launches, &machines, findings);
-    reservations(input, launches, &machines, findings);
+    limits(input, launches, findings);
+    reservations(input, launches, findings);
 }
 
-fn limits(input: &PlanningInput, launches: &Launches<'_>, machines: &[i64], findings: &mut Findings<'_>) {
+fn limits(input: &PlanningInput, launches: &Launches<'_>, findings: &mut Findings<'_>) {
     for (index, pool) in input.pools.iter().enumerate() {
-        let launched: Vec<(&Launch<'_>, i64)> = launches
-            .list
-            .iter()
-            .zip(machines)
-            .filter(|(launch, _)| launch.pool_index == index)
-            .map(|(l, n)| (l, *n))
-            .collect();
-        if launched.is_empty() {
+        if pool.limits.is_empty() || launches.of_pool(index).next().is_none() {
             continue;
         }
+        let used = PoolNodes::of(input, launches, index).used(&pool.limits);
         for (resource, limit) in pool.limits.iter() {
-            let used = used_by_existing(input, &pool.name, resource);
-            // A launch counts with its largest option, because any of them may launch.
-            let largest = |(launch, count): &(&Launch<'_>, i64)| {
-                let each = if resource.as_ref() == NODES {
-                    1
-                } else {
-                    launch.machines().map(|machine| machine.capacity.get(resource)).max().unwrap_or(0)
-                };
-                i128::from(each) * i128::from(*count)
-            };
-            let total = used + launched.iter().map(largest).sum::<i128>();
-            if total > i128::from(limit) {
-                let show = |amount: i128| quantity::render(resource, i64::try_from(amount).unwrap_or(i64::MAX));
-                let (total, limit) = (show(total), show(i128::from(limit)));
+            let total = used.get(resource);
+            if total > limit {
+                let (total, limit) = (quantity::render(resource, total), quantity::render(resource, limit));
                 findings.report_plan(
                     Rule::Limits,
                     format!("pool {} may reach {total} of {resource}; its limit is {limit}", pool.name),
@@ -53,19 +32,32 @@ fn limits(input: &PlanningInput, launches: &Launches<'_>, machines: &[i64], find
     }
 }
 
-/// Capacity of the pool's existing nodes in one resource; nodes being deleted do not count.
-fn used_by_existing(input: &PlanningInput, pool: &PoolName, resource: &str) -> i128 {
-    let ours = input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting && node.pool.as_ref() == Some(pool));
-    ours.map(|node| i128::from(if resource == NODES { 1 } else { node.capacity.get(resource) })).sum()
+/// Number of planned nodes that use each reservation.
+#[derive(Debug)]
+pub struct Drawn<'a>(BTreeMap<&'a Text, i64>);
+
+impl<'a> Drawn<'a> {
+    /// The reservations that `launches` use.
+    #[must_use]
+    pub fn of(launches: &Launches<'a>) -> Self {
+        let mut drawn = BTreeMap::new();
+        for launch in &launches.list {
+            if let Some(id) = &launch.node.reservation {
+                *drawn.entry(id).or_insert(0) += launch.count;
+            }
+        }
+        Self(drawn)
+    }
+
+    /// Number of instances that the plan leaves in `reservation`.
+    #[must_use]
+    pub fn left_in(&self, reservation: &Reservation) -> i64 {
+        reservation.remaining - self.0.get(&reservation.id).copied().unwrap_or(0)
+    }
 }
 
-fn reservations(input: &PlanningInput, launches: &Launches<'_>, machines: &[i64], findings: &mut Findings<'_>) {
-    let mut drawn: BTreeMap<&Text, i64> = BTreeMap::new();
-    for (launch, count) in launches.list.iter().zip(machines) {
-        if let Some(id) = &launch.node.reservation {
-            *drawn.entry(id).or_insert(0) += count;
-        }
-    }
+fn reservations(input: &PlanningInput, launches: &Launches<'_>, findings: &mut Findings<'_>) {
+    let Drawn(drawn) = Drawn::of(launches);
     if drawn.is_empty() {
         return;
     }

@@ -10,12 +10,12 @@ use super::launch::{Certainty, Launch, Launches, Outcome};
 use super::placements::Placements;
 use super::violation::{Findings, Rule};
 use model::input::PlanningInput;
-use model::labels::HOSTNAME;
+use model::labels::{HOSTNAME, ZONE, canonical_key};
 use model::requirements::label_satisfies;
 use model::taints::first_untolerated;
 use model::{
     Effect, Node, NodeSelectorTerm, NodeStage, PodShape, Requirement, Requirements, Taint, Text, Toleration,
-    VolumeAlternatives,
+    VolumeAlternatives, Zone,
 };
 
 /// Node selector (as requirements) and required node affinity of a shape.
@@ -85,6 +85,23 @@ impl<'a> RequiredNodeAffinity<'a> {
                 && term.expressions.iter().all(|requirement| launch.holds(outcome, requirement, certainty))
         })
     }
+}
+
+/// Whether node selector and required node affinity allow this value of one label. Other labels and
+/// node names are not considered.
+pub(super) fn allows_label(shape: &PodShape, key: &str, value: &str) -> bool {
+    let holds = |requirement: &Requirement| requirement.key().as_ref() != key || requirement.has(value);
+    shape.node_selector.iter().all(|(own, wanted)| canonical_key(own) != key || wanted.as_ref() == value)
+        && (shape.node_affinity.is_empty()
+            || shape.node_affinity.iter().any(|term| selects(term) && term.expressions.iter().all(holds)))
+}
+
+/// Whether node selector, required node affinity and volumes allow nodes in `zone`.
+#[must_use]
+pub fn allows_zone(shape: &PodShape, volumes: Option<&VolumeAlternatives>, zone: &Zone) -> bool {
+    let reachable = |all: &Requirements| all.get(ZONE).is_none_or(|requirement| requirement.has(zone));
+    allows_label(shape, ZONE, zone)
+        && volumes.is_none_or(|volumes| volumes.any_of.is_empty() || volumes.any_of.iter().any(reachable))
 }
 
 /// Whether the term selects anything; a term without expressions selects nothing.

@@ -91,7 +91,13 @@ pub fn excess_volumes<'v>(
     let of_driver = |(name, _): &&&(Text, Text)| name.as_ref() == driver;
     let added = more.iter().filter(|volume| volume.0.as_ref() == driver && !volumes.contains(volume));
     let count = volumes.iter().filter(of_driver).count() + added.count();
-    limit.is_some_and(|limit| i64::try_from(count).unwrap_or(i64::MAX) > limit).then_some(count)
+    (!within_attach_limit(count, limit)).then_some(count)
+}
+
+/// Whether a node with this attach limit attaches so many different volumes.
+#[must_use]
+pub fn within_attach_limit(volumes: usize, limit: Option<i64>) -> bool {
+    limit.is_none_or(|limit| i64::try_from(volumes).unwrap_or(i64::MAX) <= limit)
 }
 
 fn attachments(

@@ -8,7 +8,7 @@ use super::violation::{Findings, Rule};
 use model::input::MinValuesPolicy;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::plan::Plan;
-use model::{InstanceType, MicroUsd, Requirement};
+use model::{InstanceType, MicroUsd, Requirement, Requirements, Text};
 
 /// Maximum number of instance type overrides in an EC2 Fleet request.
 const MAX_OPTIONS: usize = 60;
@@ -154,23 +154,44 @@ fn cheapest_first(launch: &Launch<'_>, findings: &mut Findings<'_>) {
 }
 
 fn min_values_hold(launch: &Launch<'_>, findings: &mut Findings<'_>) {
-    if findings.input.policy.min_values == MinValuesPolicy::BestEffort {
-        return;
+    let policy = findings.input.policy.min_values;
+    for UnmetMinValues { key, wanted, found } in unmet_min_values(policy, &launch.pool.requirements, launch.machines())
+    {
+        let message = format!("its options have {found} values of {key}, the pool wants {wanted}");
+        findings.report_node(Rule::MinValues, launch.name(), message);
     }
-    for requirement in launch.pool.requirements.iter() {
-        let Some(wanted) = requirement.min_values() else { continue };
-        let have = different_values(launch.machines(), requirement);
-        if have < wanted as usize {
-            let message = format!("its options have {have} values of {}, the pool wants {wanted}", requirement.key());
-            findings.report_node(Rule::MinValues, launch.name(), message);
-        }
-    }
+}
+
+/// A label with too few distinct values.
+#[derive(Debug)]
+pub struct UnmetMinValues<'r> {
+    /// The label key.
+    pub key: &'r Text,
+    /// Required number of values.
+    pub wanted: u32,
+    /// Number of values found.
+    pub found: u32,
+}
+
+/// The `minValues` of `requirements` that a launch with these options does not reach; none if the
+/// policy is best effort.
+pub fn unmet_min_values<'r, 'm>(
+    policy: MinValuesPolicy,
+    requirements: &'r Requirements,
+    machines: impl Iterator<Item = &'m InstanceType> + Clone,
+) -> impl Iterator<Item = UnmetMinValues<'r>> {
+    let stated = requirements.iter().filter(move |_| policy == MinValuesPolicy::Strict);
+    stated.filter_map(move |requirement| {
+        let wanted = requirement.min_values()?;
+        let found = u32::try_from(different_values(machines.clone(), requirement)).unwrap_or(u32::MAX);
+        (found < wanted).then(|| UnmetMinValues { key: requirement.key(), wanted, found })
+    })
 }
 
 /// Number of distinct values allowed by `requirement` that the instance types could have, in any
 /// available offering (Karpenter: `minValues` counts instance types, not the offering that
 /// launches).
-pub fn different_values<'a>(machines: impl Iterator<Item = &'a InstanceType>, requirement: &Requirement) -> usize {
+fn different_values<'a>(machines: impl Iterator<Item = &'a InstanceType>, requirement: &Requirement) -> usize {
     let mut values: BTreeSet<&str> = BTreeSet::new();
     for machine in machines {
         let offerings = || machine.offerings.iter().filter(|offering| offering.available);

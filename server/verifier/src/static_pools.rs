@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::launch::{Launch, Launches, within_ceilings};
-use super::purchase::different_values;
+use super::pool_nodes::active_nodes;
+use super::purchase::unmet_min_values;
 use super::violation::{Findings, Rule};
-use model::input::{MinValuesPolicy, PlanningInput};
+use model::input::PlanningInput;
 use model::labels::ZONE;
 use model::plan::Plan;
-use model::{InstanceType, NodePool, NodeStage, Offering, Zone};
+use model::{InstanceType, NodePool, Offering, Zone};
 
 pub(super) fn check(input: &PlanningInput, plan: &Plan, launches: &Launches<'_>, findings: &mut Findings<'_>) {
     for node in plan.static_nodes.iter().filter(|node| !node.pods.is_empty()) {
@@ -26,9 +27,7 @@ pub(super) fn check(input: &PlanningInput, plan: &Plan, launches: &Launches<'_>,
 }
 
 fn count(input: &PlanningInput, pool: &NodePool, replicas: i64, new: usize, findings: &mut Findings<'_>) {
-    let active = |stage| stage != NodeStage::Deleting;
-    let existing =
-        input.nodes.iter().filter(|node| active(node.stage) && node.pool.as_ref() == Some(&pool.name)).count();
+    let existing = active_nodes(input, pool).count();
     let lacking = (replicas - i64::try_from(existing).unwrap_or(i64::MAX)).max(0);
     let new = i64::try_from(new).unwrap_or(i64::MAX);
     if new > lacking || (new < lacking && pool.limits.is_empty()) {
@@ -41,9 +40,8 @@ fn count(input: &PlanningInput, pool: &NodePool, replicas: i64, new: usize, find
 /// option.
 fn zones(input: &PlanningInput, pool: &NodePool, new: &[&Launch<'_>], findings: &mut Findings<'_>) {
     let mut counts: BTreeMap<Zone, i64> = BTreeMap::new();
-    let ours = input.nodes.iter().filter(|n| n.stage != NodeStage::Deleting && n.pool.as_ref() == Some(&pool.name));
-    let launched = new.iter().filter_map(|launch| launch.node.zones.first().cloned());
-    for zone in ours.filter_map(|node| node.labels.get(ZONE)).map(Zone::from).chain(launched) {
+    let existing = active_nodes(input, pool).filter_map(|node| node.labels.get(ZONE)).map(Zone::from);
+    for zone in existing.chain(new.iter().filter_map(|launch| launch.node.zones.first().cloned())) {
         *counts.entry(zone).or_insert(0) += 1;
     }
     for launch in new {
@@ -76,9 +74,6 @@ fn keeps_min_values_in(input: &PlanningInput, launch: &Launch<'_>, zone: &Zone) 
     let available = |machine: &&InstanceType| {
         machine.offerings.iter().any(|offering| offering.zone == *zone && is_available_to(launch, machine, offering))
     };
-    input.policy.min_values == MinValuesPolicy::BestEffort
-        || launch.pool.requirements.iter().all(|requirement| {
-            let least = requirement.min_values().unwrap_or(0) as usize;
-            least == 0 || different_values(launch.machines().filter(available), requirement) >= least
-        })
+    let machines = launch.machines().filter(available);
+    unmet_min_values(input.policy.min_values, &launch.pool.requirements, machines).next().is_none()
 }

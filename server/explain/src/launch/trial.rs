@@ -6,17 +6,17 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::catalogue::may_be_defined;
 use crate::offering_filter::{OfferingFilter, Rejection, Wanted};
 use crate::pod_requirements::{Alternative, IgnoredRule, PodRequirements};
 use crate::snapshot::PlanSnapshot;
 use crate::topology::{Location, Topology, TopologyConflict};
-use model::input::MinValuesPolicy;
 use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, ZONE};
 use model::resources::NODES;
 use model::taints::first_untolerated;
 use model::{InstanceType, NodePool, Operator, Requirement, Requirements, Text};
-use verifier::kernel::{attach_limit_of_type, conflicting_port, different_values, excess_volumes, names_architecture};
+use verifier::kernel::{
+    attach_limit_of_type, conflicting_port, excess_volumes, may_be_defined, names_architecture, unmet_min_values,
+};
 
 use super::blocked::{Blocked, Launch};
 
@@ -207,20 +207,17 @@ impl Trial<'_, '_> {
     }
 
     fn check_min_values(&self, launches: &[Launch]) -> Result<(), Blocked> {
-        let strict = self.snapshot.input.policy.min_values == MinValuesPolicy::Strict;
-        if !strict || self.pod_reqs.ignores(&IgnoredRule::MinValues(self.index)) {
+        if self.pod_reqs.ignores(&IgnoredRule::MinValues(self.index)) {
             return Ok(());
         }
-        for requirement in self.snapshot.pools[self.index as usize].base.iter() {
-            let Some(wanted) = requirement.min_values() else { continue };
-            let types: BTreeSet<u32> = launches.iter().map(|launch| launch.instance).collect();
-            let found = different_values(types.into_iter().map(|t| self.instance(t)), requirement);
-            let found = u32::try_from(found).unwrap_or(u32::MAX);
-            if found < wanted {
-                return Err(Blocked::MinValues { key: requirement.key().clone(), wanted, found });
-            }
+        let (policy, base) = (&self.snapshot.input.policy, &self.snapshot.pools[self.index as usize].base);
+        // The launches of one type are adjacent, so each type is counted once.
+        let of_types = launches.chunk_by(|a, b| a.instance == b.instance);
+        let types = of_types.filter_map(|of_type| Some(self.instance(of_type.first()?.instance)));
+        match unmet_min_values(policy.min_values, base, types).next() {
+            Some(unmet) => Err(Blocked::MinValues { key: unmet.key.clone(), wanted: unmet.wanted, found: unmet.found }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn within_limits(&self, launches: Vec<Launch>) -> Result<Vec<Launch>, Blocked> {

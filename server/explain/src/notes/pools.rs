@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use crate::snapshot::{PlanSnapshot, active_nodes, base};
+use crate::snapshot::{PlanSnapshot, base};
 use crate::wording::{amount, count};
 use model::input::PlanningInput;
 use model::resources::NODES;
-use model::{InstanceType, NodePool, NotReady, Resources};
+use model::{InstanceType, NodePool, NotReady};
+use verifier::kernel::PoolNodes;
 
 use super::placed_workloads::add_note;
 
@@ -59,13 +60,8 @@ fn limits_reached<'i>(
         return None;
     }
     // The node limit comes first: it does not depend on the instance type.
-    let mut used = Resources::new();
-    let mut nodes = 0;
-    for node in active_nodes(input, pool) {
-        used.add(&node.capacity);
-        nodes += 1;
-    }
-    used.set(NODES, nodes);
+    let used = PoolNodes::existing(input, pool).used(&pool.limits);
+    let nodes = used.get(NODES);
     if pool.limits.contains(NODES) && nodes >= pool.limits.get(NODES) {
         return Some(format!("its limit nodes {} is reached by the {nodes} that exist", pool.limits.get(NODES)));
     }

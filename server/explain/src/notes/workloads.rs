@@ -9,7 +9,7 @@ use model::input::PlanningInput;
 use model::labels::{ARCH, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{NodePool, PodShape, Text, Zone};
-use verifier::kernel::names_architecture;
+use verifier::kernel::{allows_zone, may_be_defined, names_architecture};
 
 use super::placed_workloads::{Name, Workloads, add_note, label, named};
 
@@ -70,13 +70,10 @@ fn could_run_elsewhere(input: &PlanningInput, node: &PlannedNode, pod: u32, zone
     if shape.pod_affinity.iter().any(|term| term.topology_key.as_ref() == ZONE) {
         return false;
     }
-    let alternatives = alternatives(shape);
+    let volumes = pod.volumes.map(|at| &input.volume_sets[at as usize]);
     let allows = |other: &Zone| {
-        let alternative = |alternative: &Alternative| alternative.requirements.get(ZONE).is_none_or(|r| r.has(other));
-        let volumes = pod.volumes.map(|at| &input.volume_sets[at as usize].any_of);
-        let reachable =
-            volumes.is_none_or(|any| any.is_empty() || any.iter().any(|v| v.get(ZONE).is_none_or(|r| r.has(other))));
-        alternatives.iter().any(alternative) && reachable && pool.requirements.get(ZONE).is_none_or(|r| r.has(other))
+        allows_zone(shape, volumes, other)
+            && pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(other))
     };
     node.types.iter().flat_map(|&t| &pool.catalogue.types[t as usize].offerings).any(|offering| {
         offering.available
@@ -142,10 +139,6 @@ fn required(shape: &PodShape) -> Vec<Text> {
 }
 
 fn defined(input: &PlanningInput, key: &Text) -> bool {
-    let by_pool = |pool: &NodePool| {
-        crate::snapshot::base(pool).get(key).is_some()
-            || crate::catalogue::belongs_to_offerings(pool, key)
-            || pool.catalogue.types.iter().any(|t| t.labels.get(key).is_some())
-    };
+    let by_pool = |pool: &NodePool| crate::snapshot::base(pool).get(key).is_some() || may_be_defined(pool, key);
     input.pools.iter().any(by_pool)
 }

@@ -2,7 +2,6 @@
 //! smallest skew, the lowest limit.
 
 use crate::launch::{Blocked, Launch, excess, launches};
-use crate::offering_filter::remaining_spot_wait;
 use crate::pod_requirements::{IgnoredRule, PodRequirements};
 use crate::snapshot::PlanSnapshot;
 use crate::topology::Topology;
@@ -10,6 +9,7 @@ use crate::wording::{amount, and, count, duration, needed, selector, taint};
 use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
 use model::taints::first_untolerated;
 use model::{MicroUsd, NotReady, Requirement, Taint, Text};
+use verifier::kernel::remaining_spot_wait;
 
 use super::{Relaxation, fits_by};
 
@@ -132,7 +132,7 @@ fn describe_ignored_rule(
         }
         IgnoredRule::Ceilings(pool) => higher_ceilings(snapshot, *pool, found(*pool)?.first()?)?,
         IgnoredRule::SpotWait(pool) => {
-            let left = remaining_spot_wait(snapshot, pod_reqs, *pool)?;
+            let left = remaining_spot_wait(pool_of(*pool), pod_reqs.created, snapshot.input.now)?;
             format!("it has waited another {} for spot in NodePool {}", duration(left), pool_of(*pool).name)
         }
         IgnoredRule::SpotShare(pool) => {

@@ -12,7 +12,7 @@ use model::labels::{CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
 use model::{CapacityType, Labels, MicroUsd, NodeName, Operator, Requirement, Requirements, Resources, Text, Zone};
-use verifier::kernel::attach_limit_of_type;
+use verifier::kernel::{attach_limit_of_type, largest_amount, within_attach_limit};
 
 use super::{MachineOption, machine, price_difference};
 
@@ -133,7 +133,8 @@ fn planned_report(input: &PlanningInput, plan: &Plan, node: &PlannedNode) -> Nod
 struct NodeRequirements {
     merged: Requirements,
     requests: Resources,
-    attached: BTreeMap<Text, i64>,
+    /// Number of volumes by CSI driver.
+    attached: BTreeMap<Text, usize>,
     constraints: Vec<MachineConstraint>,
 }
 
@@ -218,9 +219,10 @@ fn filter_steps(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, node_reqs: &Nod
     paid.add(Requirement::new(ZONE, Operator::In, node.zones.iter().cloned().map(Text::from)));
     let matching = snapshot.types(node.pool, &node_reqs.merged);
     let large = |t: u32| {
-        let attaches = node_reqs.attached.iter().all(|(driver, volumes)| {
-            attach_limit_of_type(&types[t as usize], driver).is_none_or(|limit| *volumes <= limit)
-        });
+        let attaches = node_reqs
+            .attached
+            .iter()
+            .all(|(driver, volumes)| within_attach_limit(*volumes, attach_limit_of_type(&types[t as usize], driver)));
         node_reqs.requests.fits(&capacities[t as usize].free) && attaches
     };
     // Each check sees only the types that passed the checks before it, so their order decides the
@@ -256,7 +258,7 @@ fn within_limits(snapshot: &PlanSnapshot<'_>, node: &PlannedNode, t: u32) -> boo
     let pool = &snapshot.input.pools[node.pool as usize];
     let types = &pool.catalogue.types;
     pool.limits.iter().filter(|(name, _)| name.as_ref() != NODES).all(|(name, _)| {
-        let charged = node.types.iter().map(|&t| types[t as usize].capacity.get(name)).max().unwrap_or(0);
+        let charged = largest_amount(node.types.iter().map(|&t| &types[t as usize]), name);
         types[t as usize].capacity.get(name) <= snapshot.left(node.pool, name).unwrap_or(0) + charged
     })
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use model::input::{MinValuesPolicy, PlanningInput};
+use model::input::PlanningInput;
 use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::{CPU, NODES};
 use model::taints::first_untolerated;
 use model::{
-    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, NodeStage, Offering,
-    PodShape, Requirement, Requirements, Resources, Text, Zone,
+    CapacityType, Catalogue, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, Offering, PodShape,
+    Requirement, Requirements, Resources, Text, Zone,
 };
 use verifier::daemon_requests;
-use verifier::kernel::different_values;
+use verifier::kernel::{active_nodes, unmet_min_values};
 
 /// Maximum number of launch options of a machine.
 const MAX_OPTIONS: usize = 60;
@@ -58,7 +58,7 @@ impl<'i> MachineTrials<'i> {
             min_values_met: input
                 .pools
                 .iter()
-                .map(|pool| meets_min_values(input, pool, || pool.catalogue.types.iter()))
+                .map(|pool| meets_min_values(input, pool, pool.catalogue.types.iter()))
                 .collect(),
             zones: input.pools.iter().map(|_| OnceCell::new()).collect(),
             daemons_vary,
@@ -246,7 +246,7 @@ impl<'i> MachineTrials<'i> {
         };
         let kinds: Vec<u32> =
             (0..).zip(&pool.catalogue.types).filter(|(_, kind)| is_suitable(kind)).map(|(at, _)| at).collect();
-        let held = || kinds.iter().map(|kind| &pool.catalogue.types[*kind as usize]);
+        let held = kinds.iter().map(|kind| &pool.catalogue.types[*kind as usize]);
         if kinds.is_empty() || !meets_min_values(self.input, pool, held) {
             return Vec::new();
         }
@@ -294,8 +294,7 @@ impl<'i> MachineTrials<'i> {
             let taken = pool.limits.iter().map(|(name, _)| (name.clone(), amounts(name) + one.get(name)));
             left.subtract(&taken.collect());
         };
-        let own = |node: &&model::Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
-        self.input.nodes.iter().filter(own).for_each(|node| take(&|name| node.capacity.get(name)));
+        active_nodes(self.input, pool).for_each(|node| take(&|name| node.capacity.get(name)));
         for node in plan.nodes.iter().filter(|node| node.pool == at) {
             let kinds = || node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
             take(&|name| kinds().map(|kind| kind.capacity.get(name)).max().unwrap_or(0));
@@ -305,15 +304,12 @@ impl<'i> MachineTrials<'i> {
 }
 
 /// Whether `kinds` meet the `minValues` of `pool`.
-fn meets_min_values<'k, I: Iterator<Item = &'k InstanceType>>(
+fn meets_min_values<'k>(
     input: &PlanningInput,
     pool: &NodePool,
-    kinds: impl Fn() -> I,
+    kinds: impl Iterator<Item = &'k InstanceType> + Clone,
 ) -> bool {
-    let enough = |wanted: &Requirement| {
-        wanted.min_values().is_none_or(|least| different_values(kinds(), wanted) >= least as usize)
-    };
-    input.policy.min_values == MinValuesPolicy::BestEffort || pool.requirements.iter().all(enough)
+    unmet_min_values(input.policy.min_values, &pool.requirements, kinds).next().is_none()
 }
 
 /// `kinds` without exotic types, unless there are no others or `minValues` may need them.
