@@ -27,6 +27,16 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     fs::write(out.join("fleetwright_descriptor.bin"), compiler.encode_file_descriptor_set())?;
-    Config::new().compile_fds(compiler.file_descriptor_set())?;
+    // Hashes refer to the received message: the pods of a snapshot need no copies of them.
+    let hashes = [
+        "PodRecord.shape",
+        "PodRecord.labels",
+        "PodRecord.volume_claims",
+        "DaemonSetRecord.shape",
+        "DaemonSetRecord.labels",
+    ];
+    Config::new()
+        .bytes(hashes.map(|field| format!(".fleetwright.v1.{field}")))
+        .compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
 use prost::Message;
+use prost::bytes::Bytes;
 use sha2::{Digest, Sha256};
 
 use crate::port::Record;
@@ -77,9 +78,10 @@ impl Interner {
             Record::Pod { mut record, shape, labels, volume_claims } => {
                 record.shape = self.intern_shape(shape, changes);
                 record.labels = self.intern_labels(labels, changes);
-                record.volume_claims = volume_claims
-                    .map(|set| self.intern_content(Kind::VolumeClaimSet, &set.encode_to_vec(), changes).to_vec())
-                    .unwrap_or_default();
+                if let Some(set) = volume_claims {
+                    let hash = self.intern_content(Kind::VolumeClaimSet, &set.encode_to_vec(), changes);
+                    record.volume_claims = Bytes::copy_from_slice(&hash);
+                }
                 push(changes, Change::Pod(*record));
             }
             Record::DaemonSet { mut record, shape, labels } => {
@@ -91,18 +93,18 @@ impl Interner {
         }
     }
 
-    fn intern_shape(&mut self, shape: Arc<str>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+    fn intern_shape(&mut self, shape: Arc<str>, changes: &mut Vec<v1::Change>) -> Bytes {
         let known = matching_hash(self.shape.as_ref(), &shape);
         let hash = known.unwrap_or_else(|| self.intern_content(Kind::Shape, shape.as_bytes(), changes));
         self.shape = Some((shape, hash));
-        hash.to_vec()
+        Bytes::copy_from_slice(&hash)
     }
 
-    fn intern_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Vec<u8> {
+    fn intern_labels(&mut self, labels: Arc<v1::LabelSet>, changes: &mut Vec<v1::Change>) -> Bytes {
         let known = matching_hash(self.labels.as_ref(), &labels);
         let hash = known.unwrap_or_else(|| self.intern_content(Kind::LabelSet, &labels.encode_to_vec(), changes));
         self.labels = Some((labels, hash));
-        hash.to_vec()
+        Bytes::copy_from_slice(&hash)
     }
 
     fn intern_content(&mut self, kind: Kind, content: &[u8], changes: &mut Vec<v1::Change>) -> [u8; HASH_BYTES] {

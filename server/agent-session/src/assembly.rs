@@ -51,7 +51,7 @@ impl SnapshotAssembly {
         self.changes += chunk.changes.len() as u64;
         for change in chunk.changes {
             if let Decoded::Object(object) = self.decoder.decode_change(change)? {
-                self.push(*object);
+                self.push(object);
             }
         }
         self.decoder.check_total(self.changes)?;

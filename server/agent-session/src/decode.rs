@@ -76,11 +76,12 @@ impl Default for Limits {
 
 /// Result of decoding a change.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "nearly every change is an object, which a snapshot stores by value")]
 pub(crate) enum Decoded {
     /// No effect on the controller.
     Ignored,
     /// An object was created or changed.
-    Object(Box<Object>),
+    Object(Object),
     /// An object was deleted.
     Removed(Key),
     /// A manifest changed; NodePools have to be parsed again.
@@ -164,7 +165,7 @@ impl Decoder {
         let mut manifests_changed = false;
         for change in changes {
             match self.decode_change(change)? {
-                Decoded::Object(object) => observations.push(Observation::Upsert(object)),
+                Decoded::Object(object) => observations.push(Observation::upsert(object)),
                 Decoded::Removed(key) => observations.push(Observation::Delete(key)),
                 Decoded::Manifests => manifests_changed = true,
                 Decoded::Ignored => {}
@@ -207,11 +208,11 @@ impl Decoder {
             Change::DefinePodShape(definition) => self.define_shape(definition)?,
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,
             Change::DefineVolumeClaimSet(definition) => self.define_volumes(&definition)?,
-            Change::Pod(pod) => object(Object::Pod(self.pod(pod)?)),
+            Change::Pod(pod) => Decoded::Object(Object::Pod(self.pod(pod)?)),
             Change::Node(node) => self.node(&node),
-            Change::DaemonSet(daemon) => object(Object::Daemon(self.daemon(&daemon)?)),
+            Change::DaemonSet(daemon) => Decoded::Object(Object::Daemon(self.daemon(&daemon)?)),
             Change::NodeClaim(claim) => self.claim(&claim),
-            Change::Namespace(namespace) => object(Object::Namespace(record::namespace(&namespace))),
+            Change::Namespace(namespace) => Decoded::Object(Object::Namespace(record::namespace(&namespace))),
             Change::Manifest(manifest) => self.manifest(manifest)?,
             Change::Removal(removal) => self.removal(&removal),
             Change::PersistentVolumeClaim(claim) => {
@@ -226,7 +227,7 @@ impl Decoder {
                 let read = self.storage.update_class(&class);
                 self.report_storage(v1::ObjectKind::StorageClass, &class.name, read)
             }
-            Change::CsiNode(node) => object(Object::Attach(auxiliary::attach(&node))),
+            Change::CsiNode(node) => Decoded::Object(Object::Attach(auxiliary::attach(&node))),
             Change::PodDisruptionBudget(budget) => self.budget(&budget),
             Change::Unseen(kind) => {
                 let about = || format!("{} objects", kind_name(kind.kind()));
@@ -235,7 +236,7 @@ impl Decoder {
                 self.problems.record(about, reason);
                 Decoded::Ignored
             }
-            Change::Autoscaler(other) => object(Object::Autoscaler(auxiliary::autoscaler(&other))),
+            Change::Autoscaler(other) => Decoded::Object(Object::Autoscaler(auxiliary::autoscaler(&other))),
             // The API server resolves the priorities of pods; those of DaemonSet templates affect
             // no decision.
             Change::PriorityClass(_) => Decoded::Ignored,
@@ -248,14 +249,14 @@ impl Decoder {
         let reason = problem.map(|problem| format!("{problem}; {consequence}"));
         self.problems.record(|| subject(v1::ObjectKind::Node, "", &node.name), reason);
         self.storage.update_node(&read);
-        object(Object::Node(read))
+        Decoded::Object(Object::Node(read))
     }
 
     fn claim(&mut self, claim: &v1::NodeClaimRecord) -> Decoded {
         let (read, problem) = record::claim(claim, &mut self.texts);
         let reason = problem.map(|problem| format!("{problem}; unreadable fields count as absent"));
         self.problems.record(|| subject(v1::ObjectKind::NodeClaim, "", &claim.name), reason);
-        object(Object::Claim(read))
+        Decoded::Object(Object::Claim(read))
     }
 
     fn budget(&mut self, budget: &v1::PodDisruptionBudgetRecord) -> Decoded {
@@ -263,7 +264,7 @@ impl Decoder {
         let reason = problem.map(|problem| format!("{problem}; it blocks the eviction of every pod in its namespace"));
         let about = || subject(v1::ObjectKind::PodDisruptionBudget, &budget.namespace, &budget.name);
         self.problems.record(about, reason);
-        object(Object::PodBudget(read))
+        Decoded::Object(Object::PodBudget(read))
     }
 
     /// Records whether a storage object could be decoded. An undecodable one counts as absent: pods
@@ -289,7 +290,7 @@ impl Decoder {
                 Arc::clone(keyed.or_insert_with(|| Arc::new(reading.for_labels(&labels))))
             }
         };
-        let volumes = match pod.volume_claims.as_slice() {
+        let volumes = match &*pod.volume_claims {
             [] => None,
             reference => Some(find(&self.volumes, reference, "volume claim set", object)?),
         };
@@ -415,10 +416,6 @@ fn subject(kind: v1::ObjectKind, namespace: &str, name: &str) -> String {
 /// Kind in lower case, such as `nodepool`.
 fn kind_name(kind: v1::ObjectKind) -> String {
     kind.as_str_name().trim_start_matches("OBJECT_KIND_").replace('_', "").to_lowercase()
-}
-
-fn object(object: Object) -> Decoded {
-    Decoded::Object(Box::new(object))
 }
 
 fn hash(bytes: &[u8]) -> Option<Hash> {

@@ -4,13 +4,13 @@
 //! size, and a NodePool is stored both as received and as parsed. Definitions are accounted for the
 //! lifetime of their decoder, objects until they are deleted.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fleetwright_proto::v1;
 use fleetwright_proto::v1::change::Change;
+use rustc_hash::FxHashMap;
 
 use super::decode::DecodeError;
 
@@ -54,7 +54,7 @@ impl SessionMemory {
         MemoryAccount {
             session_memory: self.clone(),
             hasher: RandomState::new(),
-            objects: HashMap::new(),
+            objects: FxHashMap::default(),
             object_bytes: 0,
             held: 0,
         }
@@ -97,8 +97,8 @@ pub(super) struct MemoryAccount {
     session_memory: SessionMemory,
     /// Keyed with a per-account secret, so an agent cannot construct hash collisions.
     hasher: RandomState,
-    /// Bytes per object, by the hash of kind, namespace and name.
-    objects: HashMap<u64, u32>,
+    /// Bytes per object, by the keyed hash of kind, namespace and name.
+    objects: FxHashMap<u64, u32>,
     object_bytes: u64,
     /// Bytes of objects and definitions.
     held: u64,

@@ -23,7 +23,7 @@ impl ClusterController {
     }
 
     /// Fingerprint of the view; changes whenever the view does.
-    pub(crate) fn view_fingerprint(&self) -> impl PartialEq + use<> {
+    pub(crate) fn view_fingerprint(&mut self) -> impl PartialEq + use<> {
         let stages = self.claims.stage_fingerprint();
         let plan = self.provisioner.plan_in_progress();
         let version = (self.state.version(), self.connected, stages, self.decisions.last_id(), plan);

@@ -130,18 +130,16 @@ impl ClusterController {
         self.next_wakeup = self.next_wakeup_at(ctx);
     }
 
-    fn next_wakeup_at(&self, ctx: &Context<'_>) -> Option<Timestamp> {
+    fn next_wakeup_at(&mut self, ctx: &Context<'_>) -> Option<Timestamp> {
         let settings = ctx.settings;
+        let machines = self.claims.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now);
         let report = self.status_reporter.next_pass(ctx.now).filter(|_| self.may_report_status(ctx));
         let decisions = [self.disruption.next_wakeup(), report].into_iter().flatten().filter(|_| self.is_ready());
-        let machines = self
-            .claims
-            .iter()
-            .filter_map(|machine| machine.next_wakeup(settings.launch_timeout, settings.registration_timeout, ctx.now));
         // Machines are not advanced in quarantine or shadow mode, so their times cause no wake-up.
         let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
         let nominations = self.nominator.next_wakeup(self.is_ready());
-        let machines = machines.chain(nominations).chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
+        let machines =
+            machines.into_iter().chain(nominations).chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
         let lapses = [
             self.next_resync(),
             self.next_counts_write(ctx),

@@ -69,15 +69,15 @@ fn pod() -> v1::PodRecord {
     v1::PodRecord {
         namespace: "shop".into(),
         name: "web-1".into(),
-        shape: vec![1; 16],
-        labels: vec![2; 16],
+        shape: vec![1; 16].into(),
+        labels: vec![2; 16].into(),
         ..v1::PodRecord::default()
     }
 }
 
 fn decoded_pod(pod: v1::PodRecord) -> PodRecord {
     match take(Change::Pod(pod)).unwrap() {
-        Decoded::Object(object) => match *object {
+        Decoded::Object(object) => match object {
             Object::Pod(pod) => pod,
             other => panic!("{other:?}"),
         },
@@ -127,7 +127,7 @@ fn protection_is_true_or_a_positive_duration() {
 
 #[test]
 fn a_pod_with_an_unknown_claim_stays_pending() {
-    let decoded = decoded_pod(v1::PodRecord { volume_claims: vec![3; 16], ..pod() });
+    let decoded = decoded_pod(v1::PodRecord { volume_claims: vec![3; 16].into(), ..pod() });
     let blocked = decoded.volumes.and_then(|volumes| volumes.blocked.clone()).unwrap();
     assert_eq!(blocked.as_ref(), "PersistentVolumeClaim/shop/data is not in the cluster");
 }
@@ -182,10 +182,10 @@ fn a_status_that_this_server_writes_changes_no_pool() {
 #[test]
 fn an_undefined_reference_is_named() {
     for record in [
-        v1::PodRecord { shape: vec![9; 16], ..pod() },
-        v1::PodRecord { labels: vec![9; 16], ..pod() },
-        v1::PodRecord { volume_claims: vec![9; 16], ..pod() },
-        v1::PodRecord { shape: Vec::new(), ..pod() },
+        v1::PodRecord { shape: vec![9; 16].into(), ..pod() },
+        v1::PodRecord { labels: vec![9; 16].into(), ..pod() },
+        v1::PodRecord { volume_claims: vec![9; 16].into(), ..pod() },
+        v1::PodRecord { shape: Vec::new().into(), ..pod() },
     ] {
         let fault = take(Change::Pod(record)).unwrap_err();
         assert!(matches!(&fault, DecodeError::Undefined { object, .. } if object == "pod shop/web-1"), "{fault}");
@@ -204,7 +204,7 @@ fn a_node_is_ready_when_its_condition_is_true() {
             ..v1::NodeRecord::default()
         };
         let Ok(Decoded::Object(object)) = take(Change::Node(record)) else { panic!("no node") };
-        let Object::Node(node) = *object else { panic!("no node") };
+        let Object::Node(node) = object else { panic!("no node") };
         node
     };
     assert!(node("True").ready && !node("False").ready && !node("Unknown").ready);
@@ -349,7 +349,7 @@ fn a_claim_is_ours_when_annotated() {
             ..v1::NodeClaimRecord::default()
         };
         let Ok(Decoded::Object(object)) = take(Change::NodeClaim(record)) else { panic!("no claim") };
-        let Object::Claim(claim) = *object else { panic!("no claim") };
+        let Object::Claim(claim) = object else { panic!("no claim") };
         claim
     };
     let ours = claim(&[("fleetwright.dev/managed", "true")]);

@@ -240,7 +240,7 @@ fn a_lost_last_delta_is_detected_by_the_heartbeat() {
 #[test]
 fn a_reference_to_an_undefined_hash_requests_a_resync() {
     let mut session = following();
-    let pod = v1::PodRecord { shape: vec![1; 16], labels: vec![2; 16], ..v1::PodRecord::default() };
+    let pod = v1::PodRecord { shape: vec![1; 16].into(), labels: vec![2; 16].into(), ..v1::PodRecord::default() };
     let changes = vec![v1::Change { change: Some(Change::Pod(pod)) }];
     assert_eq!(handle(&mut session, delta(1, changes)), ["resync"]);
 }

@@ -67,6 +67,11 @@ impl Assignments {
         self.by_pod.insert(pod, Assignment { target, until });
     }
 
+    /// Whether no pod is assigned.
+    pub fn is_empty(&self) -> bool {
+        self.by_pod.is_empty()
+    }
+
     /// Targets with reserved capacity: for assigned pods, and for successors of evicted pods.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
         self.by_target.keys().chain(self.successors.keys())

@@ -1,7 +1,8 @@
 //! Pods of one cluster, and the indices that decisions need instead of a pass over all pods.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::borrow::Borrow;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use rustc_hash::FxHashMap;
 
@@ -11,11 +12,42 @@ use model::{NodeName, PodKey};
 /// Pods of one cluster, by namespace and name.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PodTable {
-    by_key: BTreeMap<PodKey, PodRecord>,
+    pods: BTreeSet<ByKey>,
     indices: PodIndices,
 }
 
-/// Indices and counts; each of them changes only in [`PodIndices::update`].
+/// A pod, compared by its key alone.
+#[derive(Debug, Clone)]
+struct ByKey(PodRecord);
+
+impl Borrow<PodKey> for ByKey {
+    fn borrow(&self) -> &PodKey {
+        &self.0.key
+    }
+}
+
+impl Ord for ByKey {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.0.key.cmp(&other.0.key)
+    }
+}
+
+impl PartialOrd for ByKey {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for ByKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.key == other.0.key
+    }
+}
+
+impl Eq for ByKey {}
+
+/// Indices and counts; each of them changes only in [`PodIndices::update`], or is built in
+/// [`PodIndices::of`].
 #[derive(Debug, Clone, Default, PartialEq)]
 struct PodIndices {
     /// Non-terminal pods of each node.
@@ -35,54 +67,57 @@ struct PodIndices {
     pending: usize,
 }
 
+/// A table filled at once: the work for each pod is smaller than that of [`PodTable::insert`], and
+/// the trees are full. Of pods with the same key, the last counts.
+impl FromIterator<PodRecord> for PodTable {
+    fn from_iter<I: IntoIterator<Item = PodRecord>>(pods: I) -> Self {
+        let pods: BTreeSet<ByKey> = pods.into_iter().map(ByKey).collect();
+        let indices = PodIndices::of(pods.iter().map(|pod| &pod.0));
+        Self { pods, indices }
+    }
+}
+
 impl PodTable {
     /// Inserts a pod, which replaces the one with its key.
     pub(super) fn insert(&mut self, pod: PodRecord) {
-        match self.by_key.entry(pod.key.clone()) {
-            Entry::Occupied(mut known) => {
-                self.indices.update(Some(known.get()), Some(&pod));
-                known.insert(pod);
-            }
-            Entry::Vacant(place) => {
-                self.indices.update(None, Some(&pod));
-                place.insert(pod);
-            }
-        }
+        let known = self.pods.get(&pod.key).map(|known| &known.0);
+        self.indices.update(known, Some(&pod));
+        self.pods.replace(ByKey(pod));
     }
 
     /// Removes a pod and returns it.
     pub(super) fn remove(&mut self, key: &PodKey) -> Option<PodRecord> {
-        let known = self.by_key.remove(key);
+        let known = self.pods.take(key).map(|pod| pod.0);
         self.indices.update(known.as_ref(), None);
         known
     }
 
-    /// Rebuilds the maps: a B-tree grown in key order is half empty, one built at once is full.
+    /// Rebuilds the trees: a B-tree grown in key order is half empty, one built at once is full.
     pub(super) fn compact(&mut self) {
-        self.by_key = std::mem::take(&mut self.by_key).into_iter().collect();
+        self.pods = std::mem::take(&mut self.pods).into_iter().collect();
         for pods in self.indices.by_node.values_mut() {
             *pods = std::mem::take(pods).into_iter().collect();
         }
     }
 
     pub(super) fn get(&self, key: &PodKey) -> Option<&PodRecord> {
-        self.by_key.get(key)
+        self.pods.get(key).map(|pod| &pod.0)
     }
 
     pub(super) fn keys(&self) -> impl Iterator<Item = &PodKey> {
-        self.by_key.keys()
+        self.iter().map(|pod| &pod.key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &PodRecord> {
-        self.by_key.values()
+        self.pods.iter().map(|pod| &pod.0)
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_key.len()
+        self.pods.len()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.by_key.is_empty()
+        self.pods.is_empty()
     }
 
     /// Unschedulable pods (`PodRecord::is_unschedulable`).
@@ -107,7 +142,7 @@ impl PodTable {
 
     /// Number of pods that have not ended.
     pub(super) fn live(&self) -> usize {
-        self.by_key.len() - self.indices.ended
+        self.pods.len() - self.indices.ended
     }
 
     /// Number of workload pods that are bound and not terminating, and of those not bound.
@@ -117,14 +152,37 @@ impl PodTable {
 }
 
 impl PodIndices {
+    /// Indices of these pods, which are in the order of their keys.
+    fn of<'p>(pods: impl Iterator<Item = &'p PodRecord>) -> Self {
+        let mut indices = Self::default();
+        let mut by_node: FxHashMap<NodeName, Vec<PodKey>> = FxHashMap::default();
+        for pod in pods {
+            indices.update_all_but_by_node(None, Some(pod));
+            if let Some(node) = pod.live_node() {
+                match by_node.get_mut(node) {
+                    Some(pods) => pods.push(pod.key.clone()),
+                    None => {
+                        by_node.insert(node.clone(), vec![pod.key.clone()]);
+                    }
+                }
+            }
+        }
+        indices.by_node = by_node.into_iter().map(|(node, pods)| (node, pods.into_iter().collect())).collect();
+        indices
+    }
+
     /// A pod changes from `known` to `pod`.
     fn update(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
+        self.update_by_node(known, pod);
+        self.update_all_but_by_node(known, pod);
+    }
+
+    fn update_all_but_by_node(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
         let count = |counted: fn(&PodRecord) -> bool, pod: Option<&PodRecord>| usize::from(pod.is_some_and(counted));
         let recount = |total: usize, counted| total + count(counted, pod) - count(counted, known);
         self.ended = recount(self.ended, PodRecord::is_terminal);
         self.bound = recount(self.bound, PodRecord::is_bound_workload);
         self.pending = recount(self.pending, PodRecord::is_pending_workload);
-        self.update_by_node(known, pod);
         self.count_non_daemon(known, -1);
         self.count_non_daemon(pod, 1);
         update_index(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
@@ -221,8 +279,7 @@ mod tests {
             } else {
                 table.insert(variant(&name, seed >> 48));
             }
-            let mut filled = PodTable::default();
-            table.iter().cloned().for_each(|pod| filled.insert(pod));
+            let filled: PodTable = table.iter().cloned().collect();
             assert_eq!(table.indices, filled.indices, "after step {step}");
         }
         assert!(table.unplaced().count() + table.nominated().count() > 0, "the variants are indexed");

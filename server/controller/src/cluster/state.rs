@@ -120,14 +120,31 @@ impl ClusterState {
             .chain(pools.into_iter().map(Object::Pool))
             .chain(daemons.into_iter().map(Object::Daemon))
             .chain(claims.into_iter().map(Object::Claim))
-            .chain(nodes.into_iter().map(Object::Node))
-            .chain(pods.into_iter().map(Object::Pod));
+            .chain(nodes.into_iter().map(Object::Node));
         for object in objects {
             self.upsert(object, now);
         }
+        self.insert_pods(pods, now);
         self.restore_pod_event_times(&known, now);
         self.compact_maps();
         self.synced = Some(now);
+    }
+
+    /// Inserts the pods of a snapshot. The first ones are inserted at once: none replaces another,
+    /// and there is no assignment that one could release.
+    fn insert_pods(&mut self, pods: Vec<PodRecord>, now: Timestamp) {
+        if !self.pods.is_empty() || !self.assignments.is_empty() {
+            pods.into_iter().for_each(|pod| self.upsert_pod(pod, now));
+            return self.pods.compact();
+        }
+        for pod in &pods {
+            self.auxiliary.index_external_scale_up(None, Some(pod));
+        }
+        self.pods = pods.into_iter().collect();
+        for node in self.pods.non_daemon().keys() {
+            self.pod_events.insert(node.clone());
+            self.last_pod_event.insert(node.clone(), now);
+        }
     }
 
     /// The first observation of a node outside of `known` is no pod event: its last one is taken
@@ -151,7 +168,6 @@ impl ClusterState {
     /// Rebuilds the maps: a B-tree grown in key order is half empty, one built at once is full, and
     /// most objects of a snapshot are long-lived.
     fn compact_maps(&mut self) {
-        self.pods.compact();
         self.nodes = std::mem::take(&mut self.nodes).into_iter().collect();
         self.claims = std::mem::take(&mut self.claims).into_iter().collect();
     }

@@ -237,6 +237,53 @@ fn the_demand_is_indexed_and_equals_a_scan_of_all_pods() {
     assert_eq!((state.live_pods(), state.pod_count(), state.nominated_pods().count()), (3, 5, 0));
 }
 
+#[test]
+fn pods_of_a_first_snapshot_equal_those_observed_one_after_another() {
+    let daemon = PodRecord { daemon: Some(text("kube-system/agent")), ..bound_to("m1", pod("agent", 1)) };
+    let pods = vec![
+        bound_to("m0", pod("b", 1)),
+        PodRecord { phase: PodPhase::Succeeded, ..bound_to("m0", pod("ended", 1)) },
+        pod("waits", 1),
+        PodRecord { nominated: Some(text("n-m0")), ..pod("nominated", 1) },
+        PodRecord { external_scale_up: Some(Timestamp::from_millis(50)), ..pod("scaled", 1) },
+        daemon,
+        bound_to("m2", pod("a", 1)),
+        // The agent sends a pod twice that changed while it was listed: the last one counts.
+        bound_to("m1", pod("b", 1)),
+    ];
+    let show = |mut state: ClusterState| {
+        let nodes = ["m0", "m1", "m2"].map(node).into();
+        let snapshot = ClusterSnapshot { pods: pods.clone(), nodes, ..ClusterSnapshot::default() };
+        state.apply(Observation::Snapshot(Box::new(snapshot)), Timestamp::from_millis(100));
+        state.assignments_mut().remove(&key("other"));
+        state
+    };
+    let at_once = show(ClusterState::default());
+    // An assignment that ends with the snapshot makes it insert pod by pod.
+    let mut assigned = ClusterState::default();
+    assigned.assign_pod(key("other"), Target::Claim(text("m0")), None);
+    let one_by_one = show(assigned);
+    let facts = |state: &ClusterState| {
+        let keys = |pods: Vec<&PodRecord>| pods.into_iter().map(|pod| pod.key.name.to_string()).collect::<Vec<_>>();
+        let on = |name: &str| {
+            let name: NodeName = text(name);
+            (keys(state.pods_on(&name).collect()), state.last_pod_event(&name).map(Timestamp::as_millis))
+        };
+        (
+            ["n-m0", "n-m1", "n-m2"].map(on),
+            keys(state.demand(Timestamp::from_millis(100))),
+            keys(state.nominated_pods().collect()),
+            (state.live_pods(), state.pod_count()),
+        )
+    };
+    assert_eq!(facts(&at_once), facts(&one_by_one));
+    let pods = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let (on, demand, nominated, counts) = facts(&at_once);
+    assert_eq!(on.map(|(pods, _)| pods), [pods(&[]), pods(&["agent", "b"]), pods(&["a"])]);
+    // Cluster Autoscaler has scaled up for `scaled`, which is therefore held.
+    assert_eq!((demand, nominated, counts), (pods(&["waits"]), pods(&["nominated"]), (6, 7)));
+}
+
 /// The first observation by a process is no pod event: `consolidateAfter` continues over a restart.
 #[test]
 fn pod_events_of_a_first_snapshot_are_dated_by_the_claims() {

@@ -1,10 +1,13 @@
 //! The NodeClaims of one cluster and their instructions in flight.
 
 use std::collections::BTreeMap;
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
 
 use super::ManagedClaim;
 use crate::InstructionId;
-use model::{ClaimName, ProviderId};
+use model::{ClaimName, Millis, ProviderId, Timestamp};
 
 /// NodeClaims of this server in one cluster, by name, and their instructions in flight.
 #[derive(Debug, Default)]
@@ -13,6 +16,20 @@ pub(crate) struct NodeClaims {
     /// Unanswered instructions with their NodeClaim. One that the NodeClaim does not await any more
     /// is kept until it is answered.
     instructions: BTreeMap<InstructionId, ClaimName>,
+    /// Number of accesses that may have changed a NodeClaim. What follows from all of them is kept
+    /// with it, so that events that change none need no pass over all.
+    version: u64,
+    wakeup: Option<Wakeup>,
+    /// Version and stage fingerprint.
+    stages: Option<(u64, u64)>,
+}
+
+/// The earliest time at which one of the NodeClaims is due.
+#[derive(Debug)]
+struct Wakeup {
+    /// Version of the NodeClaims, and the timeouts that it was computed with.
+    inputs: (u64, Millis, Millis),
+    at: Option<Timestamp>,
 }
 
 impl NodeClaims {
@@ -22,6 +39,7 @@ impl NodeClaims {
 
     /// The NodeClaim of that name, whose methods check what its stage permits.
     pub fn get_mut(&mut self, name: &ClaimName) -> Option<&mut ManagedClaim> {
+        self.version += 1;
         self.by_name.get_mut(name)
     }
 
@@ -49,17 +67,19 @@ impl NodeClaims {
 
     /// Adds a NodeClaim, which replaces one of that name.
     pub fn insert(&mut self, claim: ManagedClaim) {
+        self.version += 1;
         self.by_name.insert(claim.name().clone(), claim);
     }
 
     /// Removes a NodeClaim; an answer to its instruction is ignored.
     pub fn remove(&mut self, name: &ClaimName) {
+        self.version += 1;
         self.by_name.remove(name);
     }
 
     /// Records an instruction in flight, which blocks further instructions for its NodeClaim.
     pub fn record_instruction(&mut self, id: InstructionId, name: &ClaimName) {
-        if let Some(claim) = self.by_name.get_mut(name) {
+        if let Some(claim) = self.get_mut(name) {
             claim.record_instruction(id);
         }
         self.instructions.insert(id, name.clone());
@@ -68,13 +88,40 @@ impl NodeClaims {
     /// Records the answer to an instruction; returns its NodeClaim, if that awaits the answer.
     pub fn complete_instruction(&mut self, id: InstructionId) -> Option<ClaimName> {
         let name = self.instructions.remove(&id)?;
-        let awaited = self.by_name.get_mut(&name).is_some_and(|claim| claim.complete_instruction(id));
+        let awaited = self.get_mut(&name).is_some_and(|claim| claim.complete_instruction(id));
         awaited.then_some(name)
     }
 
-    /// Fingerprint of the stages; changes whenever one NodeClaim advances.
-    pub fn stage_fingerprint(&self) -> usize {
-        self.iter().map(|claim| claim.stage() as usize + 1).sum()
+    /// Fingerprint of names and stages; changes whenever a NodeClaim is added, removed or advances.
+    pub fn stage_fingerprint(&mut self) -> u64 {
+        if let Some((_, known)) = self.stages.filter(|(version, _)| *version == self.version) {
+            return known;
+        }
+        let mut hasher = FxHasher::default();
+        self.iter().for_each(|claim| (claim.name(), claim.stage() as usize).hash(&mut hasher));
+        let fingerprint = hasher.finish();
+        self.stages = Some((self.version, fingerprint));
+        fingerprint
+    }
+
+    /// When one of them is due ([`ManagedClaim::next_wakeup`]).
+    pub fn next_wakeup(
+        &mut self,
+        launch_timeout: Millis,
+        registration_timeout: Millis,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let inputs = (self.version, launch_timeout, registration_timeout);
+        // The time of a NodeClaim ends when it is reached; until then, none changes without an
+        // access.
+        let known = self.wakeup.as_ref().filter(|known| known.inputs == inputs);
+        if let Some(known) = known.filter(|known| known.at.is_none_or(|at| now < at)) {
+            return known.at;
+        }
+        let times = self.iter().filter_map(|claim| claim.next_wakeup(launch_timeout, registration_timeout, now));
+        let at = times.min();
+        self.wakeup = Some(Wakeup { inputs, at });
+        at
     }
 }
 
@@ -136,10 +183,49 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_changes_with_a_stage() {
+    fn the_fingerprint_changes_with_a_stage_and_with_changes_that_cancel_each_other() {
         let mut claims = claims(&["a", "b"]);
+        let (a, b) = (ClaimName::from("a"), ClaimName::from("b"));
         let before = claims.stage_fingerprint();
-        claims.get_mut(&"a".into()).map(|claim| claim.complete_registration(Timestamp::default()));
-        assert_eq!(claims.stage_fingerprint(), before + 1);
+        claims.get_mut(&a).expect("a NodeClaim").postpone(Timestamp::from_millis(1));
+        assert_eq!(claims.stage_fingerprint(), before, "no stage has changed");
+        claims.get_mut(&a).map(|claim| claim.complete_registration(Timestamp::default()));
+        let registered = claims.stage_fingerprint();
+        // The machine of b registers, and that of a is replaced by one that has not.
+        let a_again = ManagedClaim::from_claim(
+            &ClaimRecord { name: a.clone(), provider_id: "aws:///z/i-a".into(), ..ClaimRecord::default() },
+            None,
+            Timestamp::default(),
+        );
+        claims.insert(a_again);
+        assert_eq!(claims.stage_fingerprint(), before);
+        claims.get_mut(&b).map(|claim| claim.complete_registration(Timestamp::default()));
+        let other = claims.stage_fingerprint();
+        assert!(before != registered && registered != other && other != before);
+        claims.remove(&b);
+        assert_ne!(claims.stage_fingerprint(), other);
+    }
+
+    #[test]
+    fn the_wakeup_is_that_of_the_earliest_nodeclaim_whenever_it_is_asked_for() {
+        let mut claims = claims(&["a", "b"]);
+        let (a, at) = (ClaimName::from("a"), Timestamp::from_millis);
+        let (launch, registration) = (Millis::from_secs(60), Millis::from_secs(900));
+        let ask = |claims: &mut NodeClaims, now: i64| {
+            let asked = claims.next_wakeup(launch, registration, at(now));
+            let scanned = claims.iter().filter_map(|claim| claim.next_wakeup(launch, registration, at(now))).min();
+            assert_eq!(asked, scanned, "at {now}");
+            asked
+        };
+        // Both were launched at 0 and have to register within the timeout.
+        assert_eq!(ask(&mut claims, 1), Some(at(900_000)));
+        claims.get_mut(&a).expect("a NodeClaim").postpone(at(5_000));
+        assert_eq!(ask(&mut claims, 2), Some(at(5_000)));
+        assert_eq!(ask(&mut claims, 4_999), Some(at(5_000)));
+        assert_eq!(ask(&mut claims, 5_000), Some(at(900_000)));
+        // A time that has passed counts no more, and another timeout is no earlier answer.
+        assert_eq!(ask(&mut claims, 900_000), None);
+        let shorter = claims.next_wakeup(launch, Millis::from_secs(1_000), at(900_000));
+        assert_eq!(shorter, Some(at(1_000_000)));
     }
 }

@@ -27,9 +27,9 @@ fn pod_with_a_claim() -> Vec<v1::Change> {
     let pod = v1::PodRecord {
         namespace: "shop".into(),
         name: "db".into(),
-        shape: vec![1; 16],
-        labels: vec![2; 16],
-        volume_claims: vec![3; 16],
+        shape: vec![1; 16].into(),
+        labels: vec![2; 16].into(),
+        volume_claims: vec![3; 16].into(),
         ..v1::PodRecord::default()
     };
     vec![
@@ -123,7 +123,7 @@ fn in_a_snapshot_the_order_of_pods_and_storage_does_not_matter() {
     let mut snapshot = controller::cluster::ClusterSnapshot::default();
     for change in pod_with_a_claim().into_iter().chain([claim(""), class("WaitForFirstConsumer")]) {
         if let super::super::Decoded::Object(object) = decoder.decode_change(change).unwrap()
-            && let Object::Pod(pod) = *object
+            && let Object::Pod(pod) = object
         {
             snapshot.pods.push(pod);
         }
