@@ -272,6 +272,20 @@ fn spawn_control_loop<C: CloudProvider + 'static>(
     Ok(result)
 }
 
+/// Follows the changes that other replicas make, each topic in a task of its own.
+fn follow_changes(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    region: String,
+    store: &Arc<dyn Store>,
+    events: &mpsc::Sender<Delivery>,
+    stop: &CancellationToken,
+) {
+    let offerings = Topic::Offerings { region };
+    for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }] {
+        tasks.spawn(change_feed::follow(topic, Arc::clone(store), events.clone(), stop.clone()));
+    }
+}
+
 impl Server {
     /// Opens the listeners and starts every task.
     ///
@@ -323,11 +337,7 @@ impl Server {
         let mut tasks = JoinSet::new();
         let result = spawn_control_loop(control, decision_threads, session_events, deciding.clone())?;
         tasks.spawn(async move { result.await.context("the control loop panicked")? });
-        let offerings = Topic::Offerings { region };
-        for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }]
-        {
-            tasks.spawn(change_feed::follow(topic, Arc::clone(&components.store), events.clone(), stop.clone()));
-        }
+        follow_changes(&mut tasks, region, &components.store, &events, &stop);
         drop(events);
         tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
         let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));

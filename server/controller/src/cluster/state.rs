@@ -13,8 +13,8 @@ use super::record::{
 };
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
-/// Observed state of one cluster. Hash tables are used for lookups only and never iterated, so that
-/// iteration order is deterministic.
+/// Observed state of one cluster. No result depends on the order of a hash table, so that iteration
+/// order is deterministic.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterState {
     version: u64,
@@ -141,6 +141,7 @@ impl ClusterState {
             self.auxiliary.index_external_scale_up(None, Some(pod));
         }
         self.pods = pods.into_iter().collect();
+        // The order of the nodes does not matter: all get the same time.
         for node in self.pods.non_daemon().keys() {
             self.pod_events.insert(node.clone());
             self.last_pod_event.insert(node.clone(), now);

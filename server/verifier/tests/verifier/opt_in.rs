@@ -1,7 +1,9 @@
 //! The opt-in rules of a NodePool, each violated once.
 
-use model::labels::{ARCH, ZONE};
-use model::{CapacityType, MicroUsd, Millis, Offering, Operator, PodShape, Requirement, Timestamp, Zone};
+use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
+use model::{
+    CapacityType, MicroUsd, Millis, NodeSelectorTerm, Offering, Operator, PodShape, Requirement, Timestamp, Zone,
+};
 use verifier::Rule;
 
 use crate::fixture::{Fixture, LARGE, SMALL, affinity_term, plain, requiring, reserved, text};
@@ -89,6 +91,33 @@ fn a_pod_waits_for_spot_before_it_falls_back() {
     fixture.input.now = Timestamp::from_millis(60_999);
     fixture.assert_breaks(Rule::SpotFallback);
     fixture.input.now = Timestamp::from_millis(61_000);
+    fixture.assert_clean();
+}
+
+/// Kubernetes: a node selector term without expressions and fields selects nothing, so it adds no
+/// alternative to another one.
+#[test]
+fn an_empty_node_affinity_term_allows_neither_another_zone_nor_spot() {
+    let or_nothing = |requirement: Requirement| {
+        let mut shape = requiring(requirement);
+        shape.node_affinity.push(NodeSelectorTerm { expressions: Vec::new(), names: Vec::new() });
+        shape
+    };
+    // 3 in a, none in c; then the pods in a must be there.
+    let mut fixture = small_machines(&["a", "b", "a", "a", "b"]);
+    fixture.pool().rules.zone_balance = true;
+    fixture.assert_breaks(Rule::ZoneBalance);
+    for pod in [0, 2, 3] {
+        fixture.input.shapes[pod] = or_nothing(Requirement::equals(ZONE, "a"));
+    }
+    fixture.pool().requirements.add(Requirement::new(ZONE, Operator::In, [text("a"), text("b")]));
+    fixture.assert_clean();
+
+    let mut fixture = small_machines(&["a"]);
+    fixture.pool().rules.spot_fallback_after = Some(Millis::from_mins(1));
+    fixture.input.pods[0].created = Some(Timestamp::from_millis(0));
+    fixture.assert_breaks(Rule::SpotFallback);
+    fixture.input.shapes[0] = or_nothing(Requirement::equals(CAPACITY_TYPE, "on-demand"));
     fixture.assert_clean();
 }
 
