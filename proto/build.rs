@@ -35,8 +35,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "DaemonSetRecord.shape",
         "DaemonSetRecord.labels",
     ];
-    Config::new()
-        .bytes(hashes.map(|field| format!(".fleetwright.v1.{field}")))
-        .compile_fds(compiler.file_descriptor_set())?;
+    // A change is moved several times between the message and the decoder. The large records are behind a pointer.
+    let large = ["pod", "node", "node_claim"];
+    let mut config = Config::new();
+    config.bytes(hashes.map(|field| format!(".fleetwright.v1.{field}")));
+    for record in large {
+        config.boxed(format!(".fleetwright.v1.Change.change.{record}"));
+    }
+    config.compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

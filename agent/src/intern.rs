@@ -82,7 +82,7 @@ impl Interner {
                     let hash = self.intern_content(Kind::VolumeClaimSet, &set.encode_to_vec(), changes);
                     record.volume_claims = Bytes::copy_from_slice(&hash);
                 }
-                push(changes, Change::Pod(*record));
+                push(changes, Change::Pod(record));
             }
             Record::DaemonSet { mut record, shape, labels } => {
                 record.shape = self.intern_shape(shape, changes);

@@ -208,7 +208,7 @@ impl Decoder {
             Change::DefinePodShape(definition) => self.define_shape(definition)?,
             Change::DefineLabelSet(definition) => self.define_labels(&definition)?,
             Change::DefineVolumeClaimSet(definition) => self.define_volumes(&definition)?,
-            Change::Pod(pod) => Decoded::Object(Object::Pod(self.pod(pod)?)),
+            Change::Pod(pod) => Decoded::Object(Object::Pod(self.pod(&pod)?)),
             Change::Node(node) => self.node(&node),
             Change::DaemonSet(daemon) => Decoded::Object(Object::Daemon(self.daemon(&daemon)?)),
             Change::NodeClaim(claim) => self.claim(&claim),
@@ -278,7 +278,7 @@ impl Decoder {
         Decoded::Ignored
     }
 
-    fn pod(&mut self, pod: v1::PodRecord) -> Result<PodRecord, DecodeError> {
+    fn pod(&mut self, pod: &v1::PodRecord) -> Result<PodRecord, DecodeError> {
         let object = || format!("pod {}/{}", pod.namespace, pod.name);
         let labels = find(&self.labels, &pod.labels, "label set", object)?;
         let reading = find(&self.shapes, &pod.shape, "pod shape", object)?;

@@ -124,11 +124,13 @@ impl MemoryAccount {
             MemoryCost::Object { kind, namespace, name, bytes } => {
                 let key = self.key(kind, namespace, name);
                 let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
-                let previous = self.objects.remove(&key).unwrap_or(0);
+                let previous = self.objects.insert(key, bytes).unwrap_or(0);
                 self.release(previous);
-                self.reserve(u64::from(bytes))?;
+                if let Err(error) = self.reserve(u64::from(bytes)) {
+                    self.objects.remove(&key);
+                    return Err(error);
+                }
                 self.object_bytes += u64::from(bytes);
-                self.objects.insert(key, bytes);
                 Ok(())
             }
             MemoryCost::Removed { kind, namespace, name } => {

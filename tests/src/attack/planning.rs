@@ -311,7 +311,7 @@ fn define_labels(labels: &v1::LabelSet) -> v1::Change {
 }
 
 fn pod(namespace: &str, name: &str, shape: &Value, labels: &v1::LabelSet) -> v1::Change {
-    change(Change::Pod(v1::PodRecord {
+    change(Change::Pod(Box::new(v1::PodRecord {
         namespace: namespace.to_owned(),
         name: name.to_owned(),
         uid: format!("uid of {name}"),
@@ -321,5 +321,5 @@ fn pod(namespace: &str, name: &str, shape: &Value, labels: &v1::LabelSet) -> v1:
         scheduled_reason: "Unschedulable".to_owned(),
         created_at_ms: 1,
         ..v1::PodRecord::default()
-    }))
+    })))
 }

@@ -74,11 +74,11 @@ fn changes(rng: &mut SeededRng) -> Vec<v1::Change> {
     let change = |rng: &mut SeededRng| match rng.roll(4) {
         0 => Change::DefinePodShape(v1::Definition { hash: rng.bytes(40), content: rng.bytes(200) }),
         1 => Change::DefineLabelSet(v1::Definition { hash: vec![1; 16], content: rng.bytes(50) }),
-        2 => Change::Pod(v1::PodRecord {
+        2 => Change::Pod(Box::new(v1::PodRecord {
             name: "p".repeat(5_000),
             shape: rng.bytes(20).into(),
             ..v1::PodRecord::default()
-        }),
+        })),
         _ => Change::Removal(v1::Removal { kind: 99, namespace: String::new(), name: "none".to_owned() }),
     };
     (0..count).map(|_| v1::Change { change: Some(change(rng)) }).collect()
@@ -137,7 +137,11 @@ fn first_violation(seed: u64) -> Vec<v1::ConnectRequest> {
             return vec![snapshot(begin), snapshot(end), request(delta)];
         }
         1 => Change::DefineLabelSet(v1::Definition { hash: vec![1; 16], content: vec![0; 300_000] }),
-        _ => Change::Pod(v1::PodRecord { name: "p".to_owned(), shape: vec![2; 16].into(), ..v1::PodRecord::default() }),
+        _ => Change::Pod(Box::new(v1::PodRecord {
+            name: "p".to_owned(),
+            shape: vec![2; 16].into(),
+            ..v1::PodRecord::default()
+        })),
     };
     let chunk = v1::SnapshotChunk { changes: vec![v1::Change { change: Some(change) }], index: 0 };
     vec![snapshot(begin), snapshot(Part::Chunk(chunk))]

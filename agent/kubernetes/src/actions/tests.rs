@@ -286,7 +286,7 @@ async fn drains_that_wait_ask_the_api_server_for_nothing() {
     let names = || (0..DRAINS).map(|number| format!("n{number}"));
     let node = |name: String| {
         let record = v1::NodeRecord { name: name.clone(), ..v1::NodeRecord::default() };
-        let seen = Record::plain(v1::change::Change::Node(record));
+        let seen = Record::plain(v1::change::Change::Node(Box::new(record)));
         ParsedObject { namespace: String::new(), uid: name.clone(), name, record: seen }
     };
     executor.cache.replace_objects(v1::ObjectKind::Node, names().map(node).collect(), &[]);

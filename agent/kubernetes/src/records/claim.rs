@@ -105,7 +105,7 @@ pub fn parse(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObje
         owner: owner.map(v1::Owner::from),
         problem: String::new(),
     };
-    Ok(metadata.into_parsed(Record::plain(v1::change::Change::NodeClaim(record))))
+    Ok(metadata.into_parsed(Record::plain(v1::change::Change::NodeClaim(Box::new(record)))))
 }
 
 fn requirement(requirement: RequirementJson) -> v1::ClaimRequirement {

@@ -66,7 +66,7 @@ pub fn parse(json: &str, _: &mut ShapeInterner) -> serde_json::Result<ParsedObje
         volumes_attached: status.volumes_attached.into_iter().map(|volume| volume.name).collect(),
         problem: String::new(),
     };
-    Ok(metadata.into_parsed(Record::plain(v1::change::Change::Node(record))))
+    Ok(metadata.into_parsed(Record::plain(v1::change::Change::Node(Box::new(record)))))
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -30,9 +30,7 @@ pub(super) struct PodParts<'p> {
 }
 
 /// Converts a pod.
-pub(super) fn pod(pod: v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool) -> PodRecord {
-    // Fields that move strings out of `pod` come after those that only read them.
-    let phase = phase(pod.phase());
+pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool) -> PodRecord {
     let owner = pod.owner.as_ref();
     let owned_by = |api: &str, kind: &str| owner.filter(|o| o.api_version.starts_with(api) && o.kind == kind);
     PodRecord {
@@ -43,15 +41,15 @@ pub(super) fn pod(pod: v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool)
             None => texts.pair("Pod", &pod.name),
         },
         do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(do_not_disrupt),
-        key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.into() },
-        uid: pod.uid.into(),
+        key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.as_str().into() },
+        uid: pod.uid.as_str().into(),
         shape: parts.shape,
         labels: parts.labels,
         volumes: None,
         node: texts.filled(&pod.node_name),
         nominated: texts.filled(&pod.nominated_node_name).filter(|_| !pod.nominated_by_agent),
         own_nomination: texts.filled(&pod.nominated_node_name).filter(|_| pod.nominated_by_agent),
-        phase,
+        phase: phase(pod.phase()),
         terminating: pod.deleted_at_ms != 0,
         scheduling: match pod.scheduled_reason.as_str() {
             "Unschedulable" => Scheduling::Unschedulable,

@@ -76,7 +76,7 @@ fn pod() -> v1::PodRecord {
 }
 
 fn decoded_pod(pod: v1::PodRecord) -> PodRecord {
-    match take(Change::Pod(pod)).unwrap() {
+    match take(Change::Pod(Box::new(pod))).unwrap() {
         Decoded::Object(object) => match object {
             Object::Pod(pod) => pod,
             other => panic!("{other:?}"),
@@ -187,7 +187,7 @@ fn an_undefined_reference_is_named() {
         v1::PodRecord { volume_claims: vec![9; 16].into(), ..pod() },
         v1::PodRecord { shape: Vec::new().into(), ..pod() },
     ] {
-        let fault = take(Change::Pod(record)).unwrap_err();
+        let fault = take(Change::Pod(Box::new(record))).unwrap_err();
         assert!(matches!(&fault, DecodeError::Undefined { object, .. } if object == "pod shop/web-1"), "{fault}");
     }
 }
@@ -203,7 +203,7 @@ fn a_node_is_ready_when_its_condition_is_true() {
             allocatable: vec![v1::Quantity { resource: "cpu".into(), amount: "1930m".into() }],
             ..v1::NodeRecord::default()
         };
-        let Ok(Decoded::Object(object)) = take(Change::Node(record)) else { panic!("no node") };
+        let Ok(Decoded::Object(object)) = take(Change::Node(Box::new(record))) else { panic!("no node") };
         let Object::Node(node) = object else { panic!("no node") };
         node
     };
@@ -219,14 +219,14 @@ fn amount(resource: &str, amount: &str) -> v1::Quantity {
 fn node(name: &str, allocatable: Vec<v1::Quantity>) -> v1::Change {
     let record =
         v1::NodeRecord { name: name.into(), provider_id: "p".into(), allocatable, ..v1::NodeRecord::default() };
-    change(Change::Node(record))
+    change(Change::Node(Box::new(record)))
 }
 
 fn requiring(operator: &str) -> v1::Change {
     let requirement =
         v1::ClaimRequirement { key: "k".into(), operator: operator.into(), values: vec!["3".into()], min_values: None };
     let (name, requirements) = ("c".into(), vec![requirement]);
-    change(Change::NodeClaim(v1::NodeClaimRecord { name, requirements, ..v1::NodeClaimRecord::default() }))
+    change(Change::NodeClaim(Box::new(v1::NodeClaimRecord { name, requirements, ..v1::NodeClaimRecord::default() })))
 }
 
 /// Result of a delta: Nodes with `unschedulable` and `do_not_disrupt`, and problems.
@@ -275,7 +275,7 @@ fn an_unreadable_object_is_reported_and_the_others_are_decoded() {
 fn a_problem_reported_by_the_agent_ends_with_the_object() {
     let mut decoder = decoder();
     let record = v1::NodeRecord { name: "n".into(), problem: "spec.taints: null".into(), ..v1::NodeRecord::default() };
-    let observed = decoded(&mut decoder, vec![change(Change::Node(record))]);
+    let observed = decoded(&mut decoder, vec![change(Change::Node(Box::new(record)))]);
     assert!(
         observed[0] == "node n cpu 0 false" && observed[1].starts_with("node n: spec.taints: null"),
         "{observed:?}"
@@ -348,7 +348,7 @@ fn a_claim_is_ours_when_annotated() {
             }],
             ..v1::NodeClaimRecord::default()
         };
-        let Ok(Decoded::Object(object)) = take(Change::NodeClaim(record)) else { panic!("no claim") };
+        let Ok(Decoded::Object(object)) = take(Change::NodeClaim(Box::new(record))) else { panic!("no claim") };
         let Object::Claim(claim) = object else { panic!("no claim") };
         claim
     };

@@ -10,7 +10,7 @@ fn labels(tag: u8, count: usize) -> Change {
 }
 
 fn pod(name: &str) -> Change {
-    Change::Pod(v1::PodRecord { namespace: "a".into(), name: name.into(), ..v1::PodRecord::default() })
+    Change::Pod(Box::new(v1::PodRecord { namespace: "a".into(), name: name.into(), ..v1::PodRecord::default() }))
 }
 
 fn gone(name: &str) -> Change {

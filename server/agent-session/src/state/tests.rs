@@ -241,7 +241,7 @@ fn a_lost_last_delta_is_detected_by_the_heartbeat() {
 fn a_reference_to_an_undefined_hash_requests_a_resync() {
     let mut session = following();
     let pod = v1::PodRecord { shape: vec![1; 16].into(), labels: vec![2; 16].into(), ..v1::PodRecord::default() };
-    let changes = vec![v1::Change { change: Some(Change::Pod(pod)) }];
+    let changes = vec![v1::Change { change: Some(Change::Pod(Box::new(pod))) }];
     assert_eq!(handle(&mut session, delta(1, changes)), ["resync"]);
 }
 
@@ -437,7 +437,7 @@ fn an_object_that_cannot_be_read_does_not_end_the_stream() {
     // 10E is 10^19, more than 64 bits hold.
     let quantity = v1::Quantity { resource: "example.com/x".into(), amount: "10E".into() };
     let node = v1::NodeRecord { name: "n".into(), allocatable: vec![quantity], ..v1::NodeRecord::default() };
-    let changes = vec![v1::Change { change: Some(Change::Node(node)) }, namespace("a")];
+    let changes = vec![v1::Change { change: Some(Change::Node(Box::new(node))) }, namespace("a")];
     assert_eq!(handle(&mut session, delta(1, changes.clone())), ["object", "namespace a", "object"]);
     assert!(handle(&mut session, begin(2)).is_empty());
     assert!(handle(&mut session, chunk(2, 0, changes)).is_empty());

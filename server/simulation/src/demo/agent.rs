@@ -121,7 +121,7 @@ impl State {
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(pods.into_iter().map(Object::Pod));
         let claims = claims.iter().map(|claim| {
             let conditions = self.conditions.get(&claim.name).map(|all| all.to_vec()).unwrap_or_default();
-            Record::plain(v1::change::Change::NodeClaim(encode::claim(claim, conditions)))
+            Record::plain(v1::change::Change::NodeClaim(Box::new(encode::claim(claim, conditions))))
         });
         let manifests = self.manifests.iter().cloned().map(v1::change::Change::Manifest).map(Record::plain);
         let mut encoder = encode::Encoder::default();

@@ -273,7 +273,7 @@ fn labels() -> Vec<v1::StringPair> {
 
 fn node(machine: usize) -> Record {
     let ready = v1::Condition { r#type: "Ready".to_owned(), status: "True".to_owned(), ..v1::Condition::default() };
-    Record::plain(Change::Node(v1::NodeRecord {
+    Record::plain(Change::Node(Box::new(v1::NodeRecord {
         name: format!("n-m{machine}"),
         uid: format!("node-{machine}"),
         provider_id: format!("aws:///us-east-1a/i-{machine}"),
@@ -283,7 +283,7 @@ fn node(machine: usize) -> Record {
         conditions: vec![ready],
         created_at_ms: 1,
         ..v1::NodeRecord::default()
-    }))
+    })))
 }
 
 fn claim(machine: usize) -> Record {
@@ -298,7 +298,7 @@ fn claim(machine: usize) -> Record {
         name: "default".to_owned(),
         uid: String::new(),
     };
-    Record::plain(Change::NodeClaim(v1::NodeClaimRecord {
+    Record::plain(Change::NodeClaim(Box::new(v1::NodeClaimRecord {
         name: format!("m{machine}"),
         uid: format!("claim-{machine}"),
         labels: labels(),
@@ -310,7 +310,7 @@ fn claim(machine: usize) -> Record {
         created_at_ms: 1,
         owner: Some(owner),
         ..v1::NodeClaimRecord::default()
-    }))
+    })))
 }
 
 fn pool() -> Record {

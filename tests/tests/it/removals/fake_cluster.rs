@@ -127,7 +127,7 @@ impl FakeState {
 
     fn node(&self, n: usize) -> Record {
         let ready = if self.not_ready.contains(&n) { "Unknown" } else { "True" };
-        Record::plain(Change::Node(v1::NodeRecord {
+        Record::plain(Change::Node(Box::new(v1::NodeRecord {
             name: format!("n-{n}"),
             uid: format!("uid of n-{n}"),
             provider_id: self.machines[n].provider_id.clone(),
@@ -137,11 +137,11 @@ impl FakeState {
             conditions: vec![condition("Ready", ready)],
             created_at_ms: 1,
             ..v1::NodeRecord::default()
-        }))
+        })))
     }
 
     fn claim(&self, n: usize) -> Record {
-        Record::plain(Change::NodeClaim(v1::NodeClaimRecord {
+        Record::plain(Change::NodeClaim(Box::new(v1::NodeClaimRecord {
             name: format!("m{n}"),
             uid: format!("uid of m{n}"),
             labels: self.labels(n),
@@ -164,7 +164,7 @@ impl FakeState {
                 uid: String::new(),
             }),
             ..v1::NodeClaimRecord::default()
-        }))
+        })))
     }
 }
 

@@ -68,7 +68,7 @@ async fn a_node_that_takes_the_name_between_the_look_at_it_and_its_deletion_stay
 /// The Node n1 in the cache.
 fn node_object(provider_id: &str) -> ParsedObject {
     let record = v1::NodeRecord { name: "n1".into(), provider_id: provider_id.to_owned(), ..v1::NodeRecord::default() };
-    let seen = Record::plain(v1::change::Change::Node(record));
+    let seen = Record::plain(v1::change::Change::Node(Box::new(record)));
     ParsedObject { namespace: String::new(), uid: provider_id.to_owned(), name: "n1".into(), record: seen }
 }
 

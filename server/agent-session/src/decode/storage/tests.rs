@@ -36,7 +36,7 @@ fn pod_with_a_claim() -> Vec<v1::Change> {
         change(Change::DefinePodShape(v1::Definition { hash: vec![1; 16], content: br#"{"spec":{}}"#.to_vec() })),
         change(Change::DefineLabelSet(define(2, &v1::LabelSet::default()))),
         change(Change::DefineVolumeClaimSet(define(3, &set))),
-        change(Change::Pod(pod)),
+        change(Change::Pod(Box::new(pod))),
     ]
 }
 

@@ -46,8 +46,8 @@ impl Encoder {
 pub fn object(cluster: &SimulatedCluster, object: &Object) -> Option<Record> {
     Some(match object {
         Object::Pod(record) => Encoder::default().pod(cluster, record),
-        Object::Node(record) => Record::plain(Change::Node(node(record))),
-        Object::Claim(record) => Record::plain(Change::NodeClaim(claim(record, Vec::new()))),
+        Object::Node(record) => Record::plain(Change::Node(Box::new(node(record)))),
+        Object::Claim(record) => Record::plain(Change::NodeClaim(Box::new(claim(record, Vec::new())))),
         Object::Daemon(record) => daemon(cluster, record),
         Object::Namespace(record) => Record::plain(Change::Namespace(namespace(record))),
         // A simulated cluster has none of these; NodePools and EC2NodeClasses are sent as
