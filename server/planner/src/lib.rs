@@ -15,7 +15,7 @@ use model::MicroUsd;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
 pub use scheduler::CompileCache;
-use scheduler::bound::lower_bound;
+use scheduler::bound::lower_bound_with;
 use scheduler::{PackingMethod, ScheduleResult, schedule_by};
 use verifier::{Violation, check};
 
@@ -47,7 +47,7 @@ pub fn plan(input: &PlanningInput) -> Result<PlannedDecision, Vec<Violation>> {
 /// invalid. Otherwise the plan has passed the check; pods that prevented that are left out, with
 /// the code `Internal`.
 pub fn plan_with(input: &PlanningInput, cache: &mut CompileCache) -> Result<PlannedDecision, Vec<Violation>> {
-    plan_packed_by(input, |method| schedule_by(input, method, cache))
+    plan_packed_by(input, cache, |method, cache| schedule_by(input, method, cache))
 }
 
 /// The decision for `input` with packings made by `pack`, which pass the same check as the
@@ -57,9 +57,11 @@ pub fn plan_with(input: &PlanningInput, cache: &mut CompileCache) -> Result<Plan
 /// As [`plan_with`].
 pub fn plan_packed_by(
     input: &PlanningInput,
-    pack: impl FnMut(PackingMethod) -> ScheduleResult,
+    cache: &mut CompileCache,
+    mut pack: impl FnMut(PackingMethod, &mut CompileCache) -> ScheduleResult,
 ) -> Result<PlannedDecision, Vec<Violation>> {
-    let (ScheduleResult { plan, not_reached, cut_off }, mut failed_checks) = repair::valid_plan(input, pack);
+    let (ScheduleResult { plan, not_reached, cut_off }, mut failed_checks) =
+        repair::valid_plan(input, |method| pack(method, cache));
     if failed_checks.count > 0 {
         let violations = check(input, &plan);
         if !violations.is_empty() {
@@ -73,7 +75,7 @@ pub fn plan_packed_by(
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
-        lower_bound: lower_bound(input, &plan),
+        lower_bound: lower_bound_with(input, &plan, cache),
         notes: explain::notes(input, &plan),
         search_steps: 0,
     };

@@ -19,6 +19,7 @@ mod cover;
 mod demand;
 mod exclusive_pods;
 mod node_constraints;
+mod offered_types;
 mod simplex;
 mod supply;
 
@@ -26,19 +27,27 @@ use model::input::PlanningInput;
 use model::plan::Plan;
 use model::{MicroUsd, Text};
 
+use super::CompileCache;
 use demand::Demand;
+pub(crate) use offered_types::OfferedTypes;
 use supply::Supply;
 
 /// A lower bound on the hourly cost of any plan that places the pods of `plan` under the same
 /// rules, with existing capacity free. Static nodes are excluded, as in a plan's cost.
 #[must_use]
 pub fn lower_bound(input: &PlanningInput, plan: &Plan) -> MicroUsd {
+    lower_bound_with(input, plan, &mut CompileCache::default())
+}
+
+/// Same bound as [`lower_bound`]; faster when `cache` holds the pools of similar inputs.
+#[must_use]
+pub fn lower_bound_with(input: &PlanningInput, plan: &Plan, cache: &mut CompileCache) -> MicroUsd {
     let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.price.0));
     if paid <= 0 {
         return MicroUsd(0);
     }
     let demand = Demand::of(input, plan);
-    let supply = Supply::of(input, &demand);
+    let supply = Supply::of(input, &demand, cache.offered_types());
     let best = cover::Cover::of(&demand, &supply).bound(&demand, &supply);
     let best = best.max(by_shape::bound(&demand, &supply)).max(exclusive_pods::bound(input, plan, &demand, &supply));
     MicroUsd(best.clamp(0, paid))
@@ -49,7 +58,7 @@ pub fn lower_bound(input: &PlanningInput, plan: &Plan) -> MicroUsd {
 #[must_use]
 pub fn resource_prices(input: &PlanningInput, plan: &Plan) -> Vec<(Text, f64)> {
     let demand = Demand::of(input, plan);
-    let supply = Supply::of(input, &demand);
+    let supply = Supply::of(input, &demand, &mut OfferedTypes::default());
     let prices = cover::Cover::of(&demand, &supply).prices();
     demand.resources.iter().cloned().zip(prices).collect()
 }

@@ -8,6 +8,7 @@
 use std::ptr;
 use std::sync::{Arc, Weak};
 
+use super::bound::OfferedTypes;
 use super::pool_offerings::{CatalogueOfferings, PoolOfferings, limited_by};
 use super::resource_vector::ResourceOrder;
 use model::{Catalogue, Labels, MicroUsd, NodePool, Requirements, ResourceName, Text};
@@ -28,6 +29,8 @@ pub struct CompileCache {
     catalogue_offerings: Vec<(CatalogueFingerprint, Arc<CatalogueOfferings>)>,
     /// Most recently used first; each entry is built from one of `catalogue_offerings`.
     pool_offerings: Vec<(PoolFingerprint, Arc<PoolOfferings>)>,
+    /// For the lower bound.
+    offered_types: OfferedTypes,
 }
 
 /// Everything that catalogue offerings are compiled from.
@@ -52,6 +55,11 @@ struct PoolFingerprint {
 type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>);
 
 impl CompileCache {
+    /// The types that pools offer.
+    pub(super) fn offered_types(&mut self) -> &mut OfferedTypes {
+        &mut self.offered_types
+    }
+
     /// The offerings of `pool`, compiled unless cached.
     pub(super) fn pool_offerings(
         &mut self,

@@ -4,6 +4,7 @@
 use model::input::PlanningInput;
 use model::offering::SharedCatalogue;
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
+use scheduler::bound::{lower_bound, lower_bound_with};
 use scheduler::{CompileCache, schedule, schedule_with};
 
 use crate::cases::Case;
@@ -28,7 +29,9 @@ proptest! {
         let other = with_catalogues_of(&second, &one);
         let mut cache = CompileCache::default();
         for input in [&one, &other, &one, &other] {
-            prop_assert_eq!(schedule_with(input, &mut cache), schedule(input));
+            let plan = schedule(input);
+            prop_assert_eq!(&schedule_with(input, &mut cache), &plan);
+            prop_assert_eq!(lower_bound_with(input, &plan, &mut cache), lower_bound(input, &plan));
         }
     }
 
@@ -36,9 +39,15 @@ proptest! {
     fn a_cache_never_mistakes_a_catalogue_for_a_dropped_one(first in cases(), second in cases()) {
         let mut cache = CompileCache::default();
         for case in [&first, &second, &first, &second] {
-            let expected = schedule(&case.input());
+            let expected = {
+                let input = case.input();
+                let plan = schedule(&input);
+                (lower_bound(&input, &plan), plan)
+            };
             // The previous input is dropped before the next is built, which may reuse its address.
-            prop_assert_eq!(schedule_with(&case.input(), &mut cache), expected);
+            let input = case.input();
+            let plan = schedule_with(&input, &mut cache);
+            prop_assert_eq!((lower_bound_with(&input, &plan, &mut cache), plan), expected);
         }
     }
 

@@ -16,7 +16,8 @@ use crate::regressions::{fixture, instance_type, node, pod, small};
 
 /// The decision if every packing is `broken`.
 fn repaired(input: &PlanningInput, broken: &Plan) -> PlannedDecision {
-    let decision = plan_packed_by(input, |_| broken.clone().into()).expect("a sound plan");
+    let decision =
+        plan_packed_by(input, &mut CompileCache::default(), |_, _| broken.clone().into()).expect("a sound plan");
     let violations = check(input, &decision.plan);
     assert!(violations.is_empty(), "{violations:#?}");
     for entry in &decision.report.unschedulable {
@@ -41,10 +42,9 @@ fn an_invalid_packing_is_replaced_by_a_simpler_one() {
     let input = five_pods().input();
     let good = schedule(&input);
     let broken = overfilled(&good, &input);
-    let mut cache = CompileCache::default();
-    let decision = plan_packed_by(&input, |method| match method {
+    let decision = plan_packed_by(&input, &mut CompileCache::default(), |method, cache| match method {
         PackingMethod::Full => broken.clone().into(),
-        PackingMethod::Plain => schedule_by(&input, method, &mut cache),
+        PackingMethod::Plain => schedule_by(&input, method, cache),
     });
     let decision = decision.expect("a sound plan");
     assert!(check(&input, &decision.plan).is_empty() && decision.plan.unschedulable.is_empty());

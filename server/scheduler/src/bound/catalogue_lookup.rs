@@ -1,4 +1,5 @@
-//! Lookups shared by pools: the types compatible with a requirement, computed once per catalogue.
+//! Lookups shared by pools of one decision: the types compatible with a requirement, computed once
+//! per catalogue.
 
 use std::ptr;
 
@@ -41,7 +42,7 @@ impl<'a> CatalogueLookup<'a> {
         known
     }
 
-    /// For each type of the pool's catalogue, whether the pool may launch it at all.
+    /// For each type of the pool's catalogue, whether the pool's requirements allow it.
     pub(super) fn offered_types(&mut self, pool: &'a NodePool) -> Vec<bool> {
         let catalogue = ptr::from_ref(pool.catalogue.as_ref());
         let mut offered = vec![true; pool.catalogue.types.len()];

@@ -7,6 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::catalogue_lookup::CatalogueLookup;
 use super::demand::Demand;
 use super::node_constraints::{NodeConstraints, PoolInstanceType};
+use super::offered_types::OfferedTypes;
 use model::input::PlanningInput;
 use model::{CapacityType, InstanceType, Node, NodeStage, Requirement, Resources, Text};
 
@@ -39,7 +40,7 @@ pub(super) struct Supply {
 impl Supply {
     /// Collects the offerings of all pools that may provision pending pods, and all nodes that take
     /// pods.
-    pub(super) fn of<'a>(input: &'a PlanningInput, demand: &Demand<'a>) -> Self {
+    pub(super) fn of<'a>(input: &'a PlanningInput, demand: &Demand<'a>, offered_types: &mut OfferedTypes) -> Self {
         let mut columns = Vec::new();
         let mut reserved: BTreeMap<&Text, FreeCapacity> = BTreeMap::new();
         let ready = input.pools.iter().filter(|pool| pool.not_ready.is_none() && pool.replicas.is_none());
@@ -56,8 +57,8 @@ impl Supply {
             if !admitted_groups.contains(&true) || (!constrained && lookup.is_duplicate(pool)) {
                 continue;
             }
-            let offered = lookup.offered_types(pool);
-            for (instance_type, _) in pool.catalogue.types.iter().zip(offered).filter(|(_, offered)| *offered) {
+            let offered = offered_types.of(pool, &mut lookup);
+            for (instance_type, _) in pool.catalogue.types.iter().zip(&*offered).filter(|(_, offered)| **offered) {
                 add_columns(
                     PoolInstanceType { policy: &input.policy, pool, instance_type },
                     demand,
