@@ -26,6 +26,7 @@
 //! and events), [`view`] and `cluster_view` (read model for users),
 //! [`executor`] (effects in flight).
 
+mod catalogue_zones;
 pub mod cluster;
 mod cluster_controller;
 mod cluster_view;

@@ -9,6 +9,7 @@ use std::cell::{Cell, LazyCell};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::catalogue_zones::CatalogueZones;
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guardrails};
 use crate::provisioning::PlanNumber;
@@ -23,6 +24,7 @@ pub struct RegionState {
     disabled_guards: DisabledGuards,
     guardrails: Mutex<Guardrails>,
     offerings: UnavailableOfferings,
+    zones: CatalogueZones,
     next_number: AtomicU64,
     next_plan: AtomicU64,
     /// Number of changes of the limits of the whole fleet.
@@ -54,6 +56,7 @@ impl RegionState {
             disabled_guards,
             guardrails: Mutex::default(),
             offerings: UnavailableOfferings::default(),
+            zones: CatalogueZones::default(),
             next_plan: AtomicU64::new(1),
             limits_version: AtomicU64::new(0),
         }
@@ -70,6 +73,10 @@ impl RegionState {
 
     pub(crate) fn offerings(&self) -> &UnavailableOfferings {
         &self.offerings
+    }
+
+    pub(crate) fn zones(&self) -> &CatalogueZones {
+        &self.zones
     }
 
     pub(crate) fn next_number(&self) -> u64 {

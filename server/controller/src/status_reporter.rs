@@ -15,7 +15,6 @@ mod pending_pod_events;
 mod pod_events;
 mod reconcile;
 mod statuses;
-mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -29,7 +28,6 @@ use event_recorder::EventRecorder;
 pub(super) use events::drain_blocked_message;
 use health::RegistrationHealth;
 use pending_pod_events::PendingPodEvents;
-use zones::ZoneCache;
 
 /// Minimum time between two passes.
 const PASS_INTERVAL: Millis = Millis::from_secs(1);
@@ -72,7 +70,6 @@ pub(super) struct StatusReporter {
     budget_blocked: BTreeMap<PoolName, usize>,
     health: RegistrationHealth,
     pod_events: PendingPodEvents,
-    zones: ZoneCache,
     event_recorder: EventRecorder,
 }
 

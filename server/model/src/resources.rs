@@ -67,8 +67,11 @@ impl Resources {
     /// Adds `other` to `self`, name by name, saturating at the ends of `i64`.
     pub fn add(&mut self, other: &Self) {
         for (name, amount) in &other.0 {
-            let slot = self.0.entry(name.clone()).or_insert(0);
-            *slot = slot.saturating_add(*amount);
+            // Sums mostly have the name already, so it is looked up before it is cloned.
+            match self.0.get_mut(name) {
+                Some(slot) => *slot = slot.saturating_add(*amount),
+                None => drop(self.0.insert(name.clone(), *amount)),
+            }
         }
     }
 

@@ -29,7 +29,6 @@ impl ClusterController {
             let patch = self.pool_content(pool);
             contents.insert(ObjectRef::Pool(pool.pool.name.clone()), Some(patch));
         }
-        self.status_reporter.zones.update(&pools);
         // While Karpenter is active too, it writes the EC2NodeClasses; their owner cannot be
         // determined.
         if !self.state.is_karpenter_active() {
@@ -112,7 +111,7 @@ impl ClusterController {
         let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
         conditions.push(valid);
         let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
-        let zones = (facts == ClassFacts::Simulated).then(|| self.status_reporter.zones.for_pools(&pools));
+        let zones = (facts == ClassFacts::Simulated).then(|| self.region.zones().for_pools(&pools));
         Some(StatusPatch {
             zones,
             conditions: with_root(conditions, &dependents, generation),
