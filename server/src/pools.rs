@@ -22,7 +22,8 @@ use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolRea
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
-    let options = Options { region: Some(region), allow_no_zones: true, catalogue, ..Options::default() };
+    let options =
+        Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
         let fingerprint = fingerprint(manifests);

@@ -1,6 +1,7 @@
 //! The Kubernetes objects of the input, typed and validated. The crate `planning-input` derives
 //! their meaning for planning.
 
+pub mod autoscaler;
 pub mod metadata;
 pub mod node;
 pub mod pods;
@@ -12,6 +13,7 @@ use std::collections::BTreeMap;
 
 use model::{Labels, NodeName, Text};
 
+use self::autoscaler::PodAutoscaler;
 use self::node::{NodeObject, attach_limits};
 use self::pods::PodObject;
 use self::policy::{DisruptionBudget, PriorityClass};
@@ -29,6 +31,8 @@ pub struct Cluster {
     pub pods: Vec<PodObject>,
     /// Workloads, by kind, namespace and name.
     pub workloads: Vec<Workload>,
+    /// HorizontalPodAutoscalers, by namespace and name.
+    pub autoscalers: Vec<PodAutoscaler>,
     /// DaemonSets, by namespace and name.
     pub daemons: Vec<DaemonObject>,
     /// Nodes, by name.
@@ -58,6 +62,10 @@ impl Cluster {
         let inventory = &*inventory;
         let mut cluster = Self {
             pods,
+            autoscalers: each(inventory, Kind::HorizontalPodAutoscaler, problems, PodAutoscaler::read)
+                .into_iter()
+                .flatten()
+                .collect(),
             daemons: each(inventory, Kind::DaemonSet, problems, DaemonObject::read),
             nodes: each(inventory, Kind::Node, problems, NodeObject::read),
             budgets: each(inventory, Kind::PodDisruptionBudget, problems, DisruptionBudget::read),

@@ -19,6 +19,7 @@ mod node_pool;
 mod render;
 mod table;
 
+pub(crate) use lookup::nearest_within;
 pub use lookup::{FieldMatch, NotFound, lookup, nearest_step};
 pub use render::render;
 pub use table::{Field, Table};

@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::cursor::{Cursor, ObjectLocation, Problems};
 use crate::document::Document;
 use crate::kinds::{Kind, KindRow, ResolvedKind, meaning};
+use crate::kubernetes_fields::unknown_fields;
 use crate::notes::Notes;
 use crate::{InputError, syntax};
 
@@ -53,13 +54,15 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// Classifies `documents`. Unknown kinds and duplicates become notes; contradictory objects and
-    /// objects without a name become errors.
+    /// Classifies `documents`. Unknown kinds, unknown fields and duplicates become notes;
+    /// contradictory objects, objects without a name and, when `strict`, unknown fields become
+    /// errors.
     #[must_use]
-    pub fn new(documents: Vec<Document>, problems: &Problems, notes: &mut Notes) -> Self {
+    pub fn new(documents: Vec<Document>, strict: bool, problems: &Problems, notes: &mut Notes) -> Self {
         let mut inventory = Self::default();
         for document in documents {
             if let Some(object) = identify(document, problems, notes) {
+                check_fields(&object, strict, problems, notes);
                 inventory.insert(object, problems, notes);
             }
         }
@@ -134,6 +137,19 @@ fn metadata(object: &serde_json::Map<String, Value>) -> BTreeMap<&str, &Value> {
         .collect()
 }
 
+/// Reports the unknown fields of `object`: as errors when `strict`, else as notes.
+fn check_fields(object: &Object, strict: bool, problems: &Problems, notes: &mut Notes) {
+    for field in unknown_fields(object.row.name, &object.value) {
+        let message = field.message();
+        if strict {
+            let (source, document, title) = (object.source.to_string(), object.document, Some(object.title()));
+            problems.add(InputError { source, document, object: title, path: field.path, message });
+        } else {
+            notes.add(&format!("{}: ignored, {message}", field.path), &object.title());
+        }
+    }
+}
+
 /// The object in `document`, if its kind is supported.
 fn identify(document: Document, problems: &Problems, notes: &mut Notes) -> Option<Object> {
     let guess = document.value.get("kind").and_then(Value::as_str).map(|kind| {
@@ -147,6 +163,9 @@ fn identify(document: Document, problems: &Problems, notes: &mut Notes) -> Optio
         ResolvedKind::Known(row) => row,
         ResolvedKind::WrongVersion(row) => {
             return root.at("apiVersion").unexpected(version?, &format!("{} for kind {}", row.allowed(), row.name));
+        }
+        ResolvedKind::Misspelt(row) => {
+            return root.at("kind").unexpected(kind?, &format!("a kind of {}; did you mean {}?", version?, row.name));
         }
         ResolvedKind::Unknown => {
             notes.add(&format!("not read: kind {} ({})", kind?, version?), &describe(&root));

@@ -1,5 +1,7 @@
 //! The supported kinds, their equivalent versions, and which of them are namespaced.
 
+use crate::fields::nearest_step;
+
 /// A kind that is read, or that is known and ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
@@ -33,6 +35,8 @@ pub enum Kind {
     PriorityClass,
     /// `v1 Service`; read for its selector when default spread constraints are set, else ignored.
     Service,
+    /// `autoscaling/v2 HorizontalPodAutoscaler`; `v1` has the fields that are read too.
+    HorizontalPodAutoscaler,
     /// `batch/v1 CronJob`; its pods are created on schedule.
     CronJob,
     /// `karpenter.sh/v1 NodePool`.
@@ -65,7 +69,7 @@ const fn row(kind: Kind, group: &'static str, name: &'static str, namespaced: bo
 }
 
 /// The supported kinds.
-pub const KINDS: [KindRow; 20] = [
+pub const KINDS: [KindRow; 21] = [
     row(Kind::Pod, "", "Pod", true),
     row(Kind::Deployment, "apps", "Deployment", true),
     row(Kind::StatefulSet, "apps", "StatefulSet", true),
@@ -81,6 +85,10 @@ pub const KINDS: [KindRow; 20] = [
     KindRow { versions: &["v1", "v1beta1"], ..row(Kind::PodDisruptionBudget, "policy", "PodDisruptionBudget", true) },
     row(Kind::PriorityClass, "scheduling.k8s.io", "PriorityClass", false),
     row(Kind::Service, "", "Service", true),
+    KindRow {
+        versions: &["v2", "v1"],
+        ..row(Kind::HorizontalPodAutoscaler, "autoscaling", "HorizontalPodAutoscaler", true)
+    },
     KindRow { versions: &["v1", "v1beta1"], ..row(Kind::CronJob, "batch", "CronJob", true) },
     row(Kind::NodePool, "karpenter.sh", "NodePool", false),
     row(Kind::NodeClaim, "karpenter.sh", "NodeClaim", false),
@@ -95,6 +103,8 @@ pub enum ResolvedKind {
     Known(&'static KindRow),
     /// A known kind in a version that no API server with Karpenter v1 has.
     WrongVersion(&'static KindRow),
+    /// Not a kind of a built-in group, and similar to one.
+    Misspelt(&'static KindRow),
     /// Not a supported kind.
     Unknown,
 }
@@ -107,8 +117,17 @@ pub fn meaning(api_version: &str, name: &str) -> ResolvedKind {
     match named.next() {
         Some(row) if row.group == group && row.versions.contains(&version) => ResolvedKind::Known(row),
         Some(row) if row.group == group || belongs_to_kubernetes(group) => ResolvedKind::WrongVersion(row),
-        _ => ResolvedKind::Unknown,
+        _ => similar(group, name).map_or(ResolvedKind::Unknown, ResolvedKind::Misspelt),
     }
+}
+
+/// The kind of `group` that `name` is likely a typing error of. Other groups may have any kinds.
+fn similar(group: &str, name: &str) -> Option<&'static KindRow> {
+    let rows: Vec<&KindRow> =
+        KINDS.iter().filter(|row| row.group == group && belongs_to_kubernetes(row.group)).collect();
+    let names: Vec<&str> = rows.iter().map(|row| row.name).collect();
+    let near = nearest_step(name, &names)?;
+    rows.into_iter().find(|row| row.name == near)
 }
 
 fn belongs_to_kubernetes(group: &str) -> bool {

@@ -17,6 +17,7 @@ pub mod fields;
 pub mod inventory;
 pub mod karpenter;
 pub mod kinds;
+mod kubernetes_fields;
 pub mod legacy;
 pub mod notes;
 pub mod pod;

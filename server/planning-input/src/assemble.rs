@@ -25,7 +25,7 @@ use crate::pools::CatalogueSource;
 use crate::region::Search;
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
-use crate::{external_pools, nodes, pools, region};
+use crate::{autoscalers, external_pools, nodes, pools, region};
 
 /// Result of reading.
 #[derive(Debug, Clone)]
@@ -74,7 +74,8 @@ fn some<T>(items: Vec<Option<T>>) -> Vec<T> {
 /// Builds the planning input of `inventory`. The caller must not use the result when `problems` has
 /// errors.
 pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems, notes: &mut Notes) -> Captured {
-    let cluster = Cluster::read(&mut inventory, problems, notes);
+    let mut cluster = Cluster::read(&mut inventory, problems, notes);
+    autoscalers::set_replicas(&mut cluster, options.autoscaled_replicas, notes);
     let mut karpenter = Karpenter::read(&inventory, problems, notes);
     let defaults = SpreadDefaults::read(&inventory, &cluster.workloads, options, problems, notes);
     drop(inventory);

@@ -9,6 +9,7 @@
 //! examines disruption budgets. The crate `manifests` parses and validates the objects.
 
 mod assemble;
+mod autoscalers;
 mod drains;
 mod expand;
 mod external_pools;
@@ -23,7 +24,7 @@ mod spread;
 mod tables;
 
 pub use assemble::Captured;
-pub use options::Options;
+pub use options::{AutoscaledReplicas, Options};
 
 use std::borrow::Borrow;
 
@@ -31,6 +32,9 @@ use manifests::document::{self, Detail, ValueBudget};
 use manifests::inventory::Inventory;
 use manifests::notes::Notes;
 use manifests::{Document, InputError, Problems, Source, legacy};
+
+/// Name of standard input as a source.
+const STDIN: &str = "-";
 
 /// Parses `sources` into one planning input. Sources passed by value are dropped as they are
 /// parsed. The order of sources and documents does not matter.
@@ -43,7 +47,7 @@ pub fn read<S: Borrow<Source>>(
     options: &Options,
 ) -> Result<Captured, Vec<InputError>> {
     let (problems, mut notes) = (Problems::default(), Notes::default());
-    let documents = parse_all(sources, &problems);
+    let documents = parse_all(sources, options, &problems);
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
@@ -51,7 +55,7 @@ pub fn read<S: Borrow<Source>>(
     if !problems.is_empty() {
         return Err(problems.into_errors());
     }
-    let inventory = Inventory::new(documents, &problems, &mut notes);
+    let inventory = Inventory::new(documents, options.strict, &problems, &mut notes);
     let mut captured = assemble::assemble(inventory, options, &problems, &mut notes);
     if !problems.is_empty() {
         return Err(problems.into_errors());
@@ -80,14 +84,37 @@ fn convert_legacy(
     }
 }
 
-fn parse_all<S: Borrow<Source>>(sources: impl IntoIterator<Item = S>, problems: &Problems) -> Vec<Document> {
+fn parse_all<S: Borrow<Source>>(
+    sources: impl IntoIterator<Item = S>,
+    options: &Options,
+    problems: &Problems,
+) -> Vec<Document> {
     let allowance = ValueBudget::default();
-    let mut documents = Vec::new();
+    let (mut documents, mut without_objects) = (Vec::new(), Vec::new());
     for source in sources {
-        match document::parse(source.borrow(), &allowance, Detail::Planning) {
+        let source = source.borrow();
+        match document::parse(source, &allowance, Detail::Planning) {
+            Ok(parsed) if parsed.is_empty() => without_objects.push(no_objects(source)),
             Ok(parsed) => documents.extend(parsed),
             Err(errors) => errors.into_iter().for_each(|error| problems.add(error)),
         }
     }
+    // A file of a folder may be empty. Standard input is written by a command that may have failed.
+    let nothing = documents.is_empty();
+    let refused = without_objects.into_iter().filter(|error| nothing || error.source == STDIN);
+    if !options.allow_no_objects {
+        refused.for_each(|error| problems.add(error));
+    }
     documents
+}
+
+fn no_objects(source: &Source) -> InputError {
+    let blank = source.bytes.trim_ascii().is_empty();
+    let message = match (source.name.as_str(), blank) {
+        (STDIN, true) => "standard input is empty; did the command before the pipe fail?",
+        (STDIN, false) => "standard input has no object; did the command before the pipe find any?",
+        (_, true) => "the file is empty; write the objects to plan into it",
+        (_, false) => "the file has no object; write the objects to plan into it",
+    };
+    InputError::of_source(&source.name, message)
 }

@@ -4,6 +4,16 @@ use manifests::Source;
 use model::Timestamp;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
+/// Which number of a HorizontalPodAutoscaler a workload without `replicas` has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AutoscaledReplicas {
+    /// `minReplicas`.
+    #[default]
+    Min,
+    /// `maxReplicas`.
+    Max,
+}
+
 /// Options of a run.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
@@ -16,6 +26,11 @@ pub struct Options {
     /// Nothing can be launched there until an EC2NodeClass has subnets in its status; a server
     /// starts without them.
     pub allow_no_zones: bool,
+    /// Whether sources without any object are accepted. A server reads the NodePools of a cluster
+    /// that has none.
+    pub allow_no_objects: bool,
+    /// Replicas of workloads that state none and that a HorizontalPodAutoscaler scales.
+    pub autoscaled_replicas: AutoscaledReplicas,
     /// A catalogue file that replaces the built-in catalogue.
     pub catalogue: Option<Source>,
     /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's
@@ -23,7 +38,8 @@ pub struct Options {
     pub scheduler_config: Option<Source>,
     /// (id, free instances) of capacity reservations.
     pub reservations: Vec<(String, i64)>,
-    /// Report fields that are invalid for their version as errors, even if they can be interpreted.
+    /// Report unknown fields, and fields that are invalid for their version, as errors, even if they
+    /// can be interpreted.
     pub strict: bool,
     /// Whether preferences of pods are respected.
     pub preferences: PreferencePolicy,

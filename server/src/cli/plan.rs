@@ -45,6 +45,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         catalogue: flags.catalogue.as_deref().map(sources::open_file).transpose()?,
         scheduler_config: flags.scheduler_config.as_deref().map(sources::open_file).transpose()?,
         reservations: flags.reservations.clone(),
+        autoscaled_replicas: flags.hpa.into(),
         strict: flags.strict,
         preferences: flags.preference_policy.into(),
         min_values: flags.min_values_policy.into(),

@@ -6,6 +6,7 @@ mod agreement;
 mod coexist;
 mod crds;
 mod drain;
+mod fields;
 mod footprint;
 mod kubelets;
 mod manifests;
@@ -50,6 +51,10 @@ fn main() -> ExitCode {
             Scenario {
                 needs_scheduler: false,
                 ..scenario("everything_in_deploy_is_accepted", |s| Box::pin(manifests::are_accepted(s)))
+            },
+            Scenario {
+                needs_scheduler: false,
+                ..scenario("the_fields_of_kubernetes_are_published", |s| Box::pin(fields::are_published(s)))
             },
             agent::MACHINE,
             agent::DEADLINE,

@@ -13,7 +13,7 @@ use crate::{Cursor, selector, syntax};
 pub const HASH: &str = "pod-template-hash";
 
 /// Maximum number of replicas of one workload.
-const MOST_REPLICAS: i64 = 1_000_000;
+pub(super) const MAX_REPLICAS: i64 = 1_000_000;
 
 /// A pod template.
 #[derive(Debug, Clone)]
@@ -46,6 +46,8 @@ pub struct Workload {
     pub selector: Option<LabelSelector>,
     /// Number of pods that should run at a time: `spec.replicas`, or `spec.parallelism` of a Job.
     pub replicas: i64,
+    /// Whether the manifest states `replicas`; else a HorizontalPodAutoscaler may.
+    pub states_replicas: bool,
     /// Progress of a Job; `None` for other kinds.
     pub job: Option<JobProgress>,
     /// `spec.volumeClaimTemplates` of a StatefulSet, by name.
@@ -81,6 +83,7 @@ impl Workload {
             template,
             selector,
             replicas: if replicas.exists() { replicas_within(&replicas) } else { 1 },
+            states_replicas: replicas.exists(),
             job,
             claims: spec.at("volumeClaimTemplates").list().iter().filter_map(claim_template).collect(),
             first_ordinal: spec.at("ordinals").at("start").int_within(0, i64::from(i32::MAX)).unwrap_or(0),
@@ -89,7 +92,7 @@ impl Workload {
 }
 
 fn replicas_within(at: &Cursor<'_>) -> i64 {
-    at.int_within(0, MOST_REPLICAS).unwrap_or(0)
+    at.int_within(0, MAX_REPLICAS).unwrap_or(0)
 }
 
 fn progress(at: &Cursor<'_>) -> JobProgress {

@@ -96,9 +96,14 @@ fn nearest(asked: &str, names: impl Iterator<Item = (String, String)>) -> Vec<St
 /// The name among `known` that `asked` is likely a typing error of.
 #[must_use]
 pub fn nearest_step<'k>(asked: &str, known: &[&'k str]) -> Option<&'k str> {
+    nearest_within(asked.len() / 3, asked, known)
+}
+
+/// The name among `known` that differs least from `asked`, and by at most `most` letters.
+pub(crate) fn nearest_within<'k>(most: usize, asked: &str, known: &[&'k str]) -> Option<&'k str> {
     let asked = asked.to_ascii_lowercase();
     let ranked = known.iter().map(|name| (distance(&asked, &name.to_ascii_lowercase()), *name));
-    ranked.min().filter(|(far, _)| *far <= asked.len() / 3).map(|(_, name)| name)
+    ranked.min().filter(|(far, _)| *far <= most).map(|(_, name)| name)
 }
 
 /// Levenshtein distance of `a` and `b`, in characters.

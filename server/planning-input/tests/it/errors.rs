@@ -1,6 +1,9 @@
 //! Objects that an API server would reject are errors, with the field and the allowed values.
 
-use crate::{pod, refused};
+use manifests::Source;
+use planning_input::Options;
+
+use crate::{POOL, captured, pod, refused, source};
 
 /// The only error of a pod with this specification, without source and object.
 fn line(spec: &str) -> String {
@@ -154,4 +157,58 @@ fn workloads_select_their_own_pods() {
         lines[0].starts_with("in.yaml, document 1, Deployment/default/a, spec.replicas: found \"-1\""),
         "{lines:?}"
     );
+}
+
+#[test]
+fn unknown_fields_are_noted_and_refused_by_strict() {
+    let text = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replica: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: a}]}}}\n";
+    let note =
+        "spec.replica: ignored, Kubernetes 1.37 has no such field; did you mean replicas?: Deployment/default/web";
+    let notes = captured(text).notes;
+    assert!(notes.iter().any(|line| line == note), "{notes:?}");
+    let strict = Options { strict: true, ..Options::default() };
+    let errors = planning_input::read(&[source(POOL), source(text)], &strict).expect_err("an unknown field");
+    assert_eq!(
+        errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        [
+            "in.yaml, document 1, Deployment/default/web, spec.replica: Kubernetes 1.37 has no such field; did you mean replicas?"
+        ]
+    );
+}
+
+#[test]
+fn a_misspelt_kind_of_kubernetes_is_refused_and_a_foreign_one_is_noted() {
+    let text = "apiVersion: apps/v1\nkind: Deploymnet\nmetadata: {name: web}\n";
+    assert_eq!(
+        refused(text),
+        [
+            "in.yaml, document 1, Deploymnet/web, kind: found \"Deploymnet\", allowed: a kind of apps/v1; did you mean Deployment?"
+        ]
+    );
+    let foreign = "apiVersion: example.com/v1\nkind: Deploymnet\nmetadata: {name: web}\n";
+    assert!(captured(foreign).notes.iter().any(|line| line.starts_with("not read: kind Deploymnet (example.com/v1)")));
+    let unread = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: web}\n";
+    assert!(captured(unread).notes.iter().any(|line| line.starts_with("not read: kind ConfigMap (v1)")));
+}
+
+#[test]
+fn input_without_an_object_is_refused() {
+    let named = |name: &str, text: &str| Source { name: name.into(), bytes: text.as_bytes().to_vec() };
+    let lines = |sources: &[Source]| match planning_input::read(sources, &Options::default()) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.iter().map(ToString::to_string).collect(),
+    };
+    let empty = "-: standard input is empty; did the command before the pipe fail?";
+    assert_eq!(lines(&[named("-", " \n")]), [empty]);
+    let none = "-: standard input has no object; did the command before the pipe find any?";
+    assert_eq!(lines(&[named("-", "{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": []}")]), [none]);
+    assert_eq!(
+        lines(&[named("a.yaml", "# nothing\n")]),
+        ["a.yaml: the file has no object; write the objects to plan into it"]
+    );
+    // Beside objects, only standard input has to have one.
+    assert_eq!(lines(&[named("-", ""), named("pool.yaml", POOL)]), [empty]);
+    assert!(lines(&[named("a.yaml", ""), named("pool.yaml", POOL)]).is_empty());
+    let server = Options { allow_no_objects: true, ..Options::default() };
+    assert!(planning_input::read(&[named("-", "")], &server).is_ok());
 }

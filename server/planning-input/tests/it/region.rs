@@ -6,7 +6,8 @@ use planning_input::{Captured, Options};
 use crate::{POOL, source};
 
 fn read(text: &str, region: Option<&str>) -> Result<Captured, Vec<InputError>> {
-    planning_input::read(&[source(text)], &Options { region: region.map(str::to_owned), ..Options::default() })
+    let region = region.map(str::to_owned);
+    planning_input::read(&[source(text)], &Options { region, allow_no_objects: true, ..Options::default() })
 }
 
 fn region(text: &str, wanted: Option<&str>) -> String {

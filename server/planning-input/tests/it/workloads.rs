@@ -1,6 +1,8 @@
 //! The missing replicas of workloads are planned.
 
-use crate::{captured, input, planned};
+use planning_input::{AutoscaledReplicas, Options};
+
+use crate::{POOL, captured, input, planned, refused, source};
 
 /// A StatefulSet with three replicas and a claim for each; its class binds on the first consumer.
 pub const STATEFUL: &str = "
@@ -136,4 +138,61 @@ fn what_is_not_planned_is_noted_by_group() {
     has("pods of another scheduler (foo) are not planned: Deployment/default/other (2 replicas)");
     has("default/nightly");
     has("not read: kind Thing (example.com/v1): t");
+}
+
+/// An autoscaler of `kind`/`name` with these bounds.
+fn autoscaler(name: &str, target: &str, bounds: &str) -> String {
+    format!(
+        "apiVersion: autoscaling/v2\nkind: HorizontalPodAutoscaler\nmetadata: {{name: {name}}}\nspec:\n  scaleTargetRef: {{apiVersion: apps/v1, kind: Deployment, name: {target}}}\n  {bounds}\n---\n"
+    )
+}
+
+#[test]
+fn an_autoscaler_states_the_replicas_that_its_workload_leaves_open() {
+    let api = workload("Deployment", "api", "paused: false");
+    let bounds = "minReplicas: 2\n  maxReplicas: 3";
+    let captured = captured(&(api.clone() + &autoscaler("hpa", "api", bounds)));
+    assert_eq!(planned(&captured.input), "default/api-0 Deployment/api\ndefault/api-1 Deployment/api");
+    let note = "minReplicas of a HorizontalPodAutoscaler is planned (--hpa max: maxReplicas): Deployment/default/api has 2 (2 to 3)";
+    assert!(captured.notes.iter().any(|line| line == note), "{:?}", captured.notes);
+    // Without minReplicas, the API server sets 1.
+    let one = input(&(api.clone() + &autoscaler("hpa", "api", "maxReplicas: 9")));
+    assert_eq!(one.pods.len(), 1);
+    // The highest of several counts, and stated replicas count more than any.
+    let two = autoscaler("a", "api", "minReplicas: 4\n  maxReplicas: 5") + &autoscaler("b", "api", bounds);
+    assert_eq!(input(&(api + &two)).pods.len(), 4);
+    let stated = workload("Deployment", "api", "replicas: 1") + &autoscaler("hpa", "api", bounds);
+    assert_eq!(input(&stated).pods.len(), 1);
+}
+
+#[test]
+fn max_replicas_are_planned_on_demand() {
+    let text = workload("StatefulSet", "db", "podManagementPolicy: Parallel")
+        + &autoscaler("hpa", "db", "maxReplicas: 3").replace("kind: Deployment", "kind: StatefulSet");
+    let options = Options { autoscaled_replicas: AutoscaledReplicas::Max, ..Options::default() };
+    let captured = planning_input::read(&[source(POOL), source(&text)], &options).expect("valid objects");
+    assert_eq!(
+        planned(&captured.input),
+        "default/db-0 StatefulSet/db\ndefault/db-1 StatefulSet/db\ndefault/db-2 StatefulSet/db"
+    );
+}
+
+#[test]
+fn an_autoscaler_of_a_missing_workload_is_told_with_the_nearest_name() {
+    let text = workload("Deployment", "checkout", "paused: false")
+        + &workload("Deployment", "chekout", "replicas: 2")
+        + &autoscaler("hpa", "chekcout", "maxReplicas: 3");
+    let note = "a HorizontalPodAutoscaler scales a workload that is not in the input: default/hpa (Deployment chekcout, did you mean checkout?)";
+    let notes = captured(&text).notes;
+    assert!(notes.iter().any(|line| line == note), "{notes:?}");
+}
+
+#[test]
+fn bounds_of_autoscalers_are_checked() {
+    let lines = |bounds: &str| refused(&autoscaler("hpa", "api", bounds));
+    let line = |path: &str, what: &str| {
+        vec![format!("in.yaml, document 1, HorizontalPodAutoscaler/default/hpa, spec.{path}: {what}")]
+    };
+    assert_eq!(lines("minReplicas: 1"), line("maxReplicas", "missing, but required"));
+    assert_eq!(lines("minReplicas: 4\n  maxReplicas: 3"), line("minReplicas", "found \"4\", allowed: 0 to 3"));
 }

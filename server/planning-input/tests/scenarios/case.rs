@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use manifests::Source;
 use model::Timestamp;
 use model::input::{MinValuesPolicy, PreferencePolicy};
-use planning_input::Options;
+use planning_input::{AutoscaledReplicas, Options};
 
 use crate::expectation::Expectation;
 
@@ -95,6 +95,7 @@ impl Setting {
             }
             ("--preference-policy", "Ignore") => options.preferences = PreferencePolicy::Ignore,
             ("--min-values-policy", "BestEffort") => options.min_values = MinValuesPolicy::BestEffort,
+            ("--hpa", "max") => options.autoscaled_replicas = AutoscaledReplicas::Max,
             ("--max-node-vcpu", _) => options.max_node_vcpu = Some(value.parse().unwrap()),
             ("--reservation", _) => {
                 let (id, count) = value.split_once('=').unwrap();

@@ -55,6 +55,7 @@ groups! {
     host_ports_are_taken_once: "host_ports",
     labels_of_nodes_are_respected: "node_affinity",
     limits_are_exact: "limits",
+    mistakes_are_named_with_what_to_write: "mistakes",
     opt_in_rules_hold: "opt_in",
     overlays_change_what_is_sold: "overlays",
     pairs_of_constraints_hold_together: "pairs",

@@ -3,6 +3,7 @@
 use clap::{Args, ValueEnum};
 use model::input::{MinValuesPolicy, PreferencePolicy};
 use model::{MicroUsd, Timestamp};
+use planning_input::AutoscaledReplicas;
 
 use super::super::exit::Failure;
 
@@ -53,6 +54,23 @@ impl From<MinValues> for MinValuesPolicy {
     }
 }
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Hpa {
+    /// `minReplicas`.
+    Min,
+    /// `maxReplicas`.
+    Max,
+}
+
+impl From<Hpa> for AutoscaledReplicas {
+    fn from(flag: Hpa) -> Self {
+        match flag {
+            Hpa::Min => Self::Min,
+            Hpa::Max => Self::Max,
+        }
+    }
+}
+
 /// Plan pending pods from manifests: which nodes to launch, where every pod is placed, the cost,
 /// and reasons
 #[derive(Debug, Args)]
@@ -82,7 +100,11 @@ pub struct PlanFlags {
     /// Remaining instances of a capacity reservation; repeatable
     #[arg(long = "reservation", value_name = "ID=N", value_parser = parse_reservation)]
     pub reservations: Vec<(String, i64)>,
-    /// Reject older and misplaced fields of Karpenter objects instead of converting them
+    /// Replicas of a workload that states none and that a HorizontalPodAutoscaler scales
+    #[arg(long, value_enum, default_value = "min")]
+    pub(crate) hpa: Hpa,
+    /// Reject unknown fields, and older and misplaced fields of Karpenter objects, instead of
+    /// ignoring or converting them
     #[arg(long)]
     pub strict: bool,
     /// Whether soft constraints are respected
