@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, ensure};
 use e2e::kubernetes::suite::{ScenarioResult, TestBed};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 /// The file with the fields; the scenario writes it when [`WRITE`] is set.
 const FILE: &str = "../server/manifests/src/kubernetes_fields.txt";
@@ -17,6 +17,13 @@ const WRITE: &str = "FLEETWRIGHT_WRITE_KUBERNETES_FIELDS";
 /// Fields by type, each with the type of an object.
 type Types = BTreeMap<String, BTreeMap<String, Option<String>>>;
 
+/// What the API server publishes.
+struct Published<'d> {
+    definitions: &'d Map<String, Value>,
+    visited: BTreeSet<String>,
+    types: Types,
+}
+
 /// Compares the file with the OpenAPI document, of the kinds that the file has.
 pub(super) async fn are_published(test_bed: Arc<TestBed>) -> ScenarioResult {
     let request = http::Request::get("/openapi/v2").header("accept", "application/json").body(Vec::new())?;
@@ -25,10 +32,11 @@ pub(super) async fn are_published(test_bed: Arc<TestBed>) -> ScenarioResult {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(FILE);
     let known = std::fs::read_to_string(&path).with_context(|| format!("no {}", path.display()))?;
     let kinds: BTreeSet<&str> = known.lines().filter_map(kind_of_object).collect();
-    let mut types = Types::new();
+    let mut published = Published { definitions, visited: BTreeSet::new(), types: Types::new() };
     for id in definitions.keys().filter(|id| id.starts_with("io.k8s.api.") && kinds.contains(short(id))) {
-        collect(definitions, id, &mut types)?;
+        published.collect(id)?;
     }
+    let types = published.types;
     let text = types.iter().fold(String::new(), |mut text, (name, fields)| {
         let field = |(field, kind): (&String, &Option<String>)| match kind {
             Some(kind) => format!("{field}={kind}"),
@@ -52,35 +60,36 @@ pub(super) async fn are_published(test_bed: Arc<TestBed>) -> ScenarioResult {
     Ok(format!("{} types", types.len()))
 }
 
-/// Adds the type `id` and those of its fields. The same type of several versions has the fields of
-/// all. The status of an object is free, because no manifest states it.
-fn collect(definitions: &serde_json::Map<String, Value>, id: &str, types: &mut Types) -> anyhow::Result<()> {
-    let definition = definitions.get(id).with_context(|| format!("no definition {id}"))?;
-    let properties = definition["properties"].as_object().with_context(|| format!("{id} has no properties"))?;
-    let is_object = definition.get("x-kubernetes-group-version-kind").is_some();
-    let mut fields = BTreeMap::new();
-    for (field, schema) in properties {
-        let of = |schema: &Value| {
-            schema["$ref"].as_str().and_then(|at| at.strip_prefix("#/definitions/")).map(str::to_owned)
-        };
-        let target = of(schema).or_else(|| of(&schema["items"]));
-        let target = target.filter(|target| {
-            !(is_object && field == "status")
-                && definitions.get(target).is_some_and(|one| one.get("properties").is_some())
-        });
-        fields.insert(field.clone(), target);
-    }
-    let targets: BTreeSet<String> = fields.values().flatten().cloned().collect();
-    let named = fields.into_iter().map(|(field, target)| (field, target.map(|target| short(&target).to_owned())));
-    let entry = types.entry(short(id).to_owned()).or_default();
-    let before = entry.len();
-    entry.extend(named);
-    if entry.len() > before {
-        for target in targets {
-            collect(definitions, &target, types)?;
+impl Published<'_> {
+    /// Adds the type `id` and those of its fields. The same type of several versions has the fields
+    /// of all. The status of an object is free, because no manifest states it.
+    fn collect(&mut self, id: &str) -> anyhow::Result<()> {
+        if !self.visited.insert(id.to_owned()) {
+            return Ok(());
         }
+        let definition = self.definitions.get(id).with_context(|| format!("no definition {id}"))?;
+        let properties = definition["properties"].as_object().with_context(|| format!("{id} has no properties"))?;
+        let is_object = definition.get("x-kubernetes-group-version-kind").is_some();
+        for (field, schema) in properties {
+            let target = referred(schema).or_else(|| referred(&schema["items"]));
+            let target = target.filter(|target| !(is_object && field == "status") && self.has_fields(target));
+            let kind = target.map(|target| short(target).to_owned());
+            self.types.entry(short(id).to_owned()).or_default().insert(field.clone(), kind);
+            if let Some(target) = target {
+                self.collect(target)?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn has_fields(&self, id: &str) -> bool {
+        self.definitions.get(id).is_some_and(|definition| definition.get("properties").is_some())
+    }
+}
+
+/// The type that a schema refers to.
+fn referred(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/definitions/")
 }
 
 /// The type of a line if its objects have a kind.
