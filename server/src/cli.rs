@@ -15,6 +15,7 @@ pub mod history;
 pub mod output;
 pub mod plan;
 pub mod quarantine;
+mod readable_json;
 mod remote;
 pub mod removals;
 pub mod replay;

@@ -1,10 +1,14 @@
 //! `fleetwright catalogue`: instance types and prices.
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use cloud::catalogue::Snapshot;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::exit::{Failure, Status};
-use super::output;
+use super::remote::{Format, print_rows};
+use super::{output, readable_json};
+use crate::suggest::nearest;
 
 /// Instance types and prices that plans are based on
 #[derive(Debug, Subcommand)]
@@ -15,6 +19,24 @@ pub enum CatalogueCommand {
         #[arg(long)]
         region: Option<String>,
     },
+    #[expect(missing_docs, reason = "the flags have the help text")]
+    Regions(RegionsFlags),
+    /// Print an instance type with its prices, as `export` has it
+    Show {
+        /// Name of the type, such as m5.large
+        name: String,
+        /// Only this region
+        #[arg(long)]
+        region: Option<String>,
+    },
+}
+
+/// List the regions with their zones
+#[derive(Debug, Args)]
+pub struct RegionsFlags {
+    /// Output format
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Format,
 }
 
 /// Runs the command.
@@ -22,36 +44,145 @@ pub enum CatalogueCommand {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
-    let CatalogueCommand::Export { region } = command;
     let mut document = Snapshot::builtin().map_err(Failure::internal)?.export();
-    if let Some(region) = region {
-        keep_region(&mut document, region)?;
+    match command {
+        CatalogueCommand::Export { region } => {
+            keep_region(&mut document, region.as_deref())?;
+            print(&document)
+        }
+        CatalogueCommand::Regions(flags) => print_regions(&document, flags.output),
+        CatalogueCommand::Show { name, region } => {
+            keep_region(&mut document, region.as_deref())?;
+            print(find_type(&document, name)?)
+        }
     }
-    output::print(|out| {
-        serde_json::to_writer(&mut *out, &document)?;
-        out.write_all(b"\n")
-    })?;
+}
+
+fn print(value: &Value) -> Result<Status, Failure> {
+    output::print(|out| readable_json::write(value, out))?;
     Ok(Status::Done)
 }
 
-/// Removes other regions, their offerings, and instance types without an offering.
-fn keep_region(document: &mut serde_json::Value, region: &str) -> Result<(), Failure> {
-    let mut zones = Vec::new();
-    if let Some(regions) = document.get_mut("regions").and_then(|regions| regions.as_array_mut()) {
-        let names: Vec<String> = regions.iter().filter_map(|entry| Some(entry["name"].as_str()?.to_owned())).collect();
-        regions.retain(|entry| entry["name"] == region);
-        let Some(kept) = regions.first() else {
-            return Err(Failure::refused(format!("the catalogue has no region {region}; it has {}", names.join(", "))));
-        };
-        zones.extend(kept["zones"].as_array().into_iter().flatten().cloned());
-    }
-    if let Some(types) = document.get_mut("types").and_then(|types| types.as_array_mut()) {
-        for machine in types.iter_mut() {
-            if let Some(offerings) = machine.get_mut("offerings").and_then(|offerings| offerings.as_array_mut()) {
-                offerings.retain(|offering| zones.contains(&offering["zone"]));
-            }
-        }
-        types.retain(|machine| machine["offerings"].as_array().is_some_and(|offerings| !offerings.is_empty()));
-    }
+/// Removes other regions, their offerings and prices, and instance types that are not sold in the
+/// region. `None` keeps everything.
+fn keep_region(document: &mut Value, region: Option<&str>) -> Result<(), Failure> {
+    let Some(region) = region else { return Ok(()) };
+    let known = names(&document["regions"]);
+    let Some(regions) = document["regions"].as_array_mut() else { return Ok(()) };
+    regions.retain(|entry| entry["name"] == region);
+    let Some(kept) = regions.first() else { return Err(unknown("region", region, &known)) };
+    let zones: Vec<Value> = kept["zones"].as_array().into_iter().flatten().cloned().collect();
+    let Some(types) = document["types"].as_array_mut() else { return Ok(()) };
+    types.retain_mut(|machine| is_sold(machine, region, &zones));
     Ok(())
+}
+
+/// Whether `machine` is sold in `region`, which has `zones`. Removes what it has for other regions.
+fn is_sold(machine: &mut Value, region: &str, zones: &[Value]) -> bool {
+    if let Some(offerings) = machine["offerings"].as_array_mut() {
+        offerings.retain(|offering| zones.contains(&offering["zone"]));
+    }
+    // Prices of regions whose zones are unknown.
+    if let Some(Value::Object(prices)) = machine.get_mut("onDemandUsdPerHour") {
+        prices.retain(|name, _| name == region);
+    }
+    let has_price = machine["onDemandUsdPerHour"].as_object().is_some_and(|prices| !prices.is_empty());
+    if let Some(fields) = machine.as_object_mut().filter(|_| !has_price) {
+        fields.shift_remove("onDemandUsdPerHour");
+    }
+    has_price || machine["offerings"].as_array().is_some_and(|offerings| !offerings.is_empty())
+}
+
+fn find_type<'d>(document: &'d Value, name: &str) -> Result<&'d Value, Failure> {
+    let types = &document["types"];
+    let found = types.as_array().into_iter().flatten().find(|entry| entry["name"] == name);
+    found.ok_or_else(|| unknown("instance type", name, &names(types)))
+}
+
+fn names(entries: &Value) -> Vec<String> {
+    let entries = entries.as_array().into_iter().flatten();
+    entries.filter_map(|entry| Some(entry["name"].as_str()?.to_owned())).collect()
+}
+
+fn unknown(what: &str, name: &str, known: &[String]) -> Failure {
+    let remedy = match nearest(name, known.iter().cloned()) {
+        Some(near) => format!("did you mean {near}?"),
+        None if what == "region" => format!("it has {}", known.join(", ")),
+        None => "`fleetwright catalogue export` lists all".to_owned(),
+    };
+    Failure::refused(format!("the catalogue has no {what} {name}; {remedy}"))
+}
+
+/// A region of the catalogue.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RegionRow {
+    name: String,
+    zones: Vec<String>,
+    price_date: Option<String>,
+}
+
+fn print_regions(document: &Value, format: Format) -> Result<Status, Failure> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let row = |entry: &Value| RegionRow {
+        name: text(&entry["name"]).unwrap_or_default(),
+        zones: entry["zones"].as_array().into_iter().flatten().filter_map(text).collect(),
+        price_date: text(&entry["priceDate"]),
+    };
+    let rows: Vec<RegionRow> = document["regions"].as_array().into_iter().flatten().map(row).collect();
+    print_rows(&rows, format, ["REGION", "ZONES", "PRICES OF"], |row| {
+        let zones = if row.zones.is_empty() { "unknown: pass --zones".to_owned() } else { row.zones.join(",") };
+        [row.name.clone(), zones, row.price_date.clone().unwrap_or_default()]
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn exported() -> Value {
+        Snapshot::builtin().expect("the built-in catalogue is valid").export()
+    }
+
+    /// The catalogue that `plan --catalogue` reads from what `export` prints.
+    fn read_back(document: &Value) -> Snapshot {
+        let mut text = Vec::new();
+        readable_json::write(document, &mut text).expect("a vector takes everything");
+        Snapshot::parse(&text).unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    #[test]
+    fn the_export_of_a_region_is_read_back_with_its_types() {
+        let whole = exported();
+        let (unknown, known): (Vec<&Value>, Vec<&Value>) = whole["regions"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .partition(|entry| entry["zones"] == Value::Array(Vec::new()));
+        assert!(!unknown.is_empty(), "no region without known zones is left to test");
+        for entry in unknown.into_iter().take(1).chain(known.into_iter().step_by(12)) {
+            let region = entry["name"].as_str().expect("a name").to_owned();
+            let mut document = whole.clone();
+            keep_region(&mut document, Some(&region)).expect("a region of the catalogue");
+            assert!(!names(&document["types"]).is_empty(), "{region} sells nothing");
+            let again = read_back(&document).export();
+            assert_eq!(names(&again["regions"]), [region.as_str()]);
+            assert_eq!(names(&again["types"]), names(&document["types"]), "{region}");
+        }
+    }
+
+    #[test]
+    fn names_that_the_catalogue_lacks_are_refused_with_the_nearest_one() {
+        let message = |failure: Failure| failure.messages.join("\n");
+        let refused = |region: &str| message(keep_region(&mut exported(), Some(region)).expect_err("no such region"));
+        assert_eq!(refused("useast1"), "the catalogue has no region useast1; did you mean us-east-1?");
+        assert!(
+            refused("foo").starts_with("the catalogue has no region foo; it has af-south-1, "),
+            "{}",
+            refused("foo")
+        );
+        let document = exported();
+        let refused = |name: &str| message(find_type(&document, name).expect_err("no such type"));
+        assert_eq!(refused("m5.lrge"), "the catalogue has no instance type m5.lrge; did you mean m5.large?");
+    }
 }

@@ -38,6 +38,7 @@ pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
 
 /// Reads the files of `-f` into one planning input.
 fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
+    flags.refuse_two_readers_of_stdin()?;
     let opened = sources::open(&flags.filenames)?;
     let options = Options {
         region: flags.region.clone(),

@@ -32,12 +32,12 @@ pub fn open(arguments: &[String]) -> Result<Vec<Source>, Failure> {
     find(arguments)?.into_iter().map(read).collect()
 }
 
-/// Reads one file.
+/// Reads one file, or standard input for `-`.
 ///
 /// # Errors
 /// [`Failure`] with the unreadable file.
 pub(crate) fn open_file(path: &str) -> Result<Source, Failure> {
-    read(Input::File(PathBuf::from(path)))
+    read(if path == "-" { Input::Stdin } else { Input::File(PathBuf::from(path)) })
 }
 
 fn read(input: Input) -> Result<Source, Failure> {

@@ -148,6 +148,10 @@ fn an_exported_catalogue_plans_what_the_built_in_one_plans() {
     let own = fleetwright(&[&arguments[..], &["--catalogue", &catalogue]].concat());
     let nodes = |text: &str| serde_json::from_str::<Value>(text).unwrap()["nodes"][0]["priceUsdPerHour"].clone();
     assert_eq!(nodes(&built_in.stdout), nodes(&own.stdout));
+    // One region of it, through a pipe.
+    let script = "\"$0\" catalogue export --region us-east-1 | \"$0\" plan -f \"$1\" -o json --catalogue -";
+    let piped = Program::new("/bin/sh", &["-c", script, PROGRAM, &input]).env("PATH", "/usr/bin:/bin").run(TIMEOUT);
+    assert_eq!((piped.status, nodes(&piped.stdout)), (0, nodes(&built_in.stdout)), "{}", piped.stderr);
 }
 
 #[test]

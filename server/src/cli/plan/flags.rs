@@ -88,8 +88,8 @@ pub struct PlanFlags {
     /// Zones with subnets of EC2NodeClasses without a status; all zones of the region when absent
     #[arg(long, value_name = "ZONE,...", value_delimiter = ',')]
     pub zones: Vec<String>,
-    /// Catalogue file that overrides the built-in instance types and prices (format: `fleetwright
-    /// catalogue export`)
+    /// Catalogue file, or - for standard input, that overrides the built-in instance types and
+    /// prices (format: `fleetwright catalogue export`)
     #[arg(long, value_name = "FILE")]
     pub catalogue: Option<String>,
     /// Scheduler configuration with default topology spread constraints: a
@@ -141,6 +141,25 @@ pub struct PlanFlags {
     #[command(flatten)]
     #[expect(missing_docs, reason = "a doc comment would become the text of --help")]
     pub absent: AbsentFlags,
+}
+
+impl PlanFlags {
+    /// # Errors
+    /// [`Failure`] when several flags read standard input, of which only the first would see anything.
+    pub(super) fn refuse_two_readers_of_stdin(&self) -> Result<(), Failure> {
+        let files = self.filenames.iter().map(|path| ("-f", path.as_str()));
+        let catalogue = self.catalogue.iter().map(|path| ("--catalogue", path.as_str()));
+        let scheduler_config = self.scheduler_config.iter().map(|path| ("--scheduler-config", path.as_str()));
+        let all = files.chain(catalogue).chain(scheduler_config);
+        let mut readers: Vec<&str> = all.filter(|(_, path)| *path == "-").map(|(flag, _)| flag).collect();
+        readers.dedup();
+        match readers.as_slice() {
+            [first, second, ..] => Err(Failure::refused(format!(
+                "{first} - and {second} - both read standard input; pass one of them as a file"
+            ))),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Flags of the plan contract that this version does not support; they are rejected, never ignored.
