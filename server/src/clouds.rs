@@ -15,6 +15,8 @@ use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
 use model::node_class::NodeClassSettings;
 
+use tracing::warn;
+
 use crate::config::{CloudConfig, Config, Provider};
 use crate::serve::{self, Server};
 use store::clock;
@@ -26,6 +28,12 @@ use store::clock;
 /// build, or a resource cannot be opened.
 pub async fn start(config: Config) -> anyhow::Result<Server> {
     let catalogue = config.cloud.catalogue.as_deref().map(read_catalogue).transpose()?;
+    if config.cloud.provider == Provider::Simulated {
+        warn!(
+            provider = "simulated",
+            "no instance is bought, and no Node joins a real cluster; cloud.provider = ec2 launches instances"
+        );
+    }
     match config.cloud.provider {
         Provider::Simulated if config.cloud.address.is_some() => {
             let cloud = remote::RemoteCloud::new(config.cloud.address.as_deref().unwrap_or_default())?;

@@ -18,7 +18,7 @@ mod shared;
 
 pub use error::ConfigError;
 pub(crate) use keys::{ConfigKey, KEYS};
-pub use layers::{FILE_VARIABLE, Layers, parse_duration_flag};
+pub use layers::{FILE_VARIABLE, Layers, TRIAL_FLAG, parse_duration_flag};
 pub use listen::Listen;
 pub use origin::Origin;
 pub use print::{explain, print};

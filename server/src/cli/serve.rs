@@ -1,12 +1,15 @@
 //! `fleetwright serve`: runs the server with configuration from file, environment and flags.
 
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use super::exit::{Failure, Status};
 use super::output;
-use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers};
+use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers, TRIAL_FLAG};
 use crate::{clouds, serve, telemetry};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
@@ -14,6 +17,7 @@ use crate::{clouds, serve, telemetry};
 pub struct ServeFlags {
     file: Option<PathBuf>,
     print: bool,
+    trial: bool,
     values: Vec<(&'static config::ConfigKey, String)>,
 }
 
@@ -21,11 +25,13 @@ impl Args for ServeFlags {
     fn augment_args(command: clap::Command) -> clap::Command {
         let file = Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("TOML file");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
+        let trial = Arg::new(TRIAL_FLAG).long(TRIAL_FLAG).action(ArgAction::SetTrue);
         let keys = KEYS.iter().map(|key| Arg::new(key.path).long(key.flag).value_name("VALUE").help(key.help));
         command
             .about("Run the server")
             .arg(file)
             .arg(print.help("Print the effective configuration, with secrets hidden, and exit"))
+            .arg(trial.help("Try the server out: state in memory, simulated cloud, reachable from this host only"))
             .args(keys)
     }
 
@@ -40,6 +46,7 @@ impl FromArgMatches for ServeFlags {
         Ok(Self {
             file: matches.get_one::<String>("config").map(PathBuf::from),
             print: matches.get_flag("print-config"),
+            trial: matches.get_flag(TRIAL_FLAG),
             values: KEYS.iter().filter_map(given).collect(),
         })
     }
@@ -55,7 +62,7 @@ impl FromArgMatches for ServeFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
-    let layers = layers(flags.file, flags.values)?;
+    let layers = layers(&flags)?;
     let config = Config::resolve(&layers).map_err(Failure::refused)?;
     if flags.print {
         output::print_text(&config::print(&layers))?;
@@ -73,16 +80,28 @@ pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn layers(file: Option<PathBuf>, values: Vec<(&'static config::ConfigKey, String)>) -> Result<Layers, Failure> {
-    let mut layers = Layers::default();
-    if let Some(file) = file {
-        layers.add_file(&file).map_err(Failure::refused)?;
-    }
+fn layers(flags: &ServeFlags) -> Result<Layers, Failure> {
     let utf8 =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    layers.add_environment(utf8).map_err(Failure::refused)?;
-    for (key, value) in values {
-        layers.add_flag(key, value);
+    let environment: BTreeMap<String, String> = utf8.collect();
+    let mut layers = Layers::default();
+    if !is_root() {
+        layers.use_state_folder_of_user(&environment);
+    }
+    if let Some(file) = &flags.file {
+        layers.add_file(file).map_err(Failure::refused)?;
+    }
+    layers.add_environment(environment).map_err(Failure::refused)?;
+    if flags.trial {
+        layers.add_trial();
+    }
+    for (key, value) in &flags.values {
+        layers.add_flag(key, value.clone());
     }
     Ok(layers)
+}
+
+/// Whether this process may write everywhere.
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
 }

@@ -159,7 +159,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Text,
         "/var/lib/fleetwright",
         "/srv/fleetwright",
-        "Data directory of the local PostgreSQL that the server runs when store.database-url is unset. Requires the PostgreSQL server binaries on this host; only the server's OS user can access its socket.",
+        "Data directory of the local PostgreSQL that the server runs when store.database-url is unset. The default of another user than root is fleetwright in $XDG_STATE_HOME or ~/.local/state. Requires the PostgreSQL server binaries on this host; only the server's OS user can access its socket.",
     ),
     key(
         "store.memory",

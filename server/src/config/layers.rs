@@ -23,6 +23,9 @@ const CLIENT_VARIABLES: [&str; 3] = ["FLEETWRIGHT_SERVER", "FLEETWRIGHT_CA_FILE"
 const EXTERNAL_VARIABLES: [(&str, &str); 2] =
     [("DATABASE_URL", "store.database-url"), (telemetry::COLLECTOR_VARIABLE, "trace.collector")];
 
+/// The flag of `serve` that sets what a trial needs.
+pub const TRIAL_FLAG: &str = "dev";
+
 /// `FLEETWRIGHT_CONFIG` names the configuration file; not a key.
 pub const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 
@@ -40,6 +43,27 @@ impl Default for Layers {
 }
 
 impl Layers {
+    /// Has a local PostgreSQL store its data where a user without the rights of root can write: in
+    /// the state folder of the XDG base directories. `variables` are those of the environment.
+    pub fn use_state_folder_of_user(&mut self, variables: &BTreeMap<String, String>) {
+        let folder = |name: &str| variables.get(name).filter(|path| path.starts_with('/'));
+        let state = folder("XDG_STATE_HOME").cloned().or_else(|| Some(format!("{}/.local/state", folder("HOME")?)));
+        if let Some(state) = state {
+            self.values.insert("store.data-dir", (format!("{state}/fleetwright"), Origin::Default));
+        }
+    }
+
+    /// Sets what a trial needs, whatever the file and the environment say: state in memory, the
+    /// simulated cloud, and listeners that only this host can reach.
+    pub fn add_trial(&mut self) {
+        let default = |path: &'static str| (path, find(path).map_or("", |key| key.default));
+        let listeners = [default("listen.grpc"), default("listen.http")];
+        let others = [("store.memory", "true"), ("store.database-url", ""), ("cloud.provider", "simulated")];
+        for (path, value) in listeners.into_iter().chain(others) {
+            self.values.insert(path, (value.to_owned(), Origin::Flag(TRIAL_FLAG)));
+        }
+    }
+
     /// Adds the values of the configuration file.
     ///
     /// # Errors
@@ -65,8 +89,7 @@ impl Layers {
     ///
     /// # Errors
     /// [`ConfigError::Unknown`] for an unknown variable with the prefix `FLEETWRIGHT_`.
-    pub fn add_environment(&mut self, variables: impl Iterator<Item = (String, String)>) -> Result<(), ConfigError> {
-        let ours: BTreeMap<String, String> = variables.collect();
+    pub fn add_environment(&mut self, ours: BTreeMap<String, String>) -> Result<(), ConfigError> {
         for (variable, key) in EXTERNAL_VARIABLES {
             if let Some(value) = ours.get(variable).filter(|value| !value.is_empty()) {
                 self.values.insert(key, (value.clone(), Origin::Environment(variable.to_owned())));

@@ -1,8 +1,12 @@
 use super::*;
 
+fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+    pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
 fn with_environment(pairs: &[(&str, &str)]) -> Result<Layers, ConfigError> {
     let mut layers = Layers::default();
-    layers.add_environment(pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())))?;
+    layers.add_environment(variables(pairs))?;
     Ok(layers)
 }
 
@@ -37,8 +41,8 @@ fn every_default_and_every_example_is_valid() {
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_both() {
     let mut layers = with_file("[cloud]\nseed = 1\nboot = \"5s\"\n[log]\nformat = \"json\"\n").unwrap();
-    layers.add_environment([("FLEETWRIGHT_CLOUD_SEED".to_owned(), "2".to_owned())].into_iter()).unwrap();
-    layers.add_environment([("FLEETWRIGHT_LOG_FORMAT".to_owned(), "text".to_owned())].into_iter()).unwrap();
+    layers.add_environment(variables(&[("FLEETWRIGHT_CLOUD_SEED", "2")])).unwrap();
+    layers.add_environment(variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")])).unwrap();
     layers.add_flag(KEYS.iter().find(|key| key.path == "cloud.seed").unwrap(), "3".to_owned());
     let config = Config::resolve(&layers).unwrap();
     assert_eq!((config.cloud.seed, config.cloud.boot, config.log_json), (3, Duration::from_secs(5), false));
@@ -119,4 +123,33 @@ fn every_key_is_explained() {
     assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 12);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
+}
+
+#[test]
+fn the_default_data_folder_of_a_user_is_in_the_state_folder() {
+    let folder = |pairs: &[(&str, &str)]| {
+        let mut layers = Layers::default();
+        layers.use_state_folder_of_user(&variables(pairs));
+        layers.text("store.data-dir")
+    };
+    assert_eq!(folder(&[("HOME", "/home/me")]), "/home/me/.local/state/fleetwright");
+    assert_eq!(folder(&[("HOME", "/home/me"), ("XDG_STATE_HOME", "/state")]), "/state/fleetwright");
+    // The XDG base directories have relative paths ignored.
+    assert_eq!(folder(&[("XDG_STATE_HOME", "state")]), "/var/lib/fleetwright");
+}
+
+#[test]
+fn a_trial_ignores_the_database_and_cloud_of_the_environment() {
+    let mut layers = Layers::default();
+    let pairs = [
+        ("DATABASE_URL", "postgres://a/b"),
+        ("FLEETWRIGHT_CLOUD_PROVIDER", "ec2"),
+        ("FLEETWRIGHT_LISTEN_GRPC", "0.0.0.0:1"),
+    ];
+    layers.add_environment(variables(&pairs)).unwrap();
+    layers.add_trial();
+    let config = Config::resolve(&layers).unwrap();
+    assert!(config.store.memory && config.store.database_url.is_none());
+    assert_eq!(config.cloud.provider, Provider::Simulated);
+    assert!(config.listen.grpc.ip().is_loopback());
 }

@@ -40,6 +40,20 @@ fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
 }
 
 #[test]
+fn a_trial_needs_no_database_and_says_that_its_cloud_is_simulated() {
+    let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    let server = Program::new(PROGRAM, &[&["serve", "--dev"], &listeners[..]].concat())
+        .env("DATABASE_URL", "postgres://127.0.0.1:1/nothing")
+        .env("FLEETWRIGHT_CLOUD_PROVIDER", "ec2")
+        .start();
+    let warned = server.wait_for_line(&["no instance is bought"], TIMEOUT);
+    assert!(warned.contains("WARN") && warned.contains("simulated"), "{warned}");
+    let serving = server.wait_for_line(&["dashboard", "http://"], TIMEOUT);
+    assert!(serving.contains("http://127.0.0.1:"), "{serving}");
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
+
+#[test]
 fn the_configuration_in_force_is_printed_without_secrets() {
     let folder = TempDir::new();
     let file = folder.write_file("fleetwright.toml", "[cloud]\nseed = 7\n[control]\nbatch-idle = \"2s\"\n");
