@@ -97,7 +97,11 @@ impl<'o> Reporter<'_, 'o> {
 
     /// Adds a note on the interpretation of an invalid value; an error if `strict`.
     pub(super) fn guess(&mut self, path: &str, text: impl Into<String>) {
-        if self.record.options.strict { self.refuse(path, text) } else { self.note(path, text) }
+        if self.record.options.strict {
+            self.refuse(path, format!("{} (refused by --strict)", text.into()));
+        } else {
+            self.note(path, text);
+        }
     }
 
     /// Adds a note, once per run, on a behaviour that differs in v1.

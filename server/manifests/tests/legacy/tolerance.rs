@@ -175,7 +175,7 @@ fn unknown_fields_are_dropped_with_a_hint() {
         &pool("  disruptions: {}", EMPTY),
         "spec.disruptions",
         "null",
-        "spec.disruptions: ignored, there is no such field; did you mean disruption?",
+        "spec.disruptions: ignored, there is no such field; did you mean disruption? (refused by --strict)",
     );
 }
 
