@@ -1,10 +1,13 @@
 //! The trust file: maps agent identities to clusters and clients to scopes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::Scope;
 
@@ -27,6 +30,7 @@ pub(crate) struct AgentTrust {
     /// Name of the cluster.
     pub cluster: String,
     /// Issuer and required claims of its tokens.
+    #[serde(default, deserialize_with = "issuer_trust")]
     pub token: Option<IssuerTrust>,
     /// DNS name in its certificate, which an authority of `listen.client-ca` signed.
     pub(crate) certificate_name: Option<String>,
@@ -67,7 +71,34 @@ pub(crate) struct ClientTrust {
     /// Expiry of the token; absent: never.
     pub expires: Option<Timestamp>,
     /// Token issuer, instead of one fixed token.
+    #[serde(default, deserialize_with = "issuer_trust")]
     pub token: Option<IssuerTrust>,
+}
+
+/// A table. The obvious mistake, a token in clear, is told without the token.
+fn issuer_trust<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<IssuerTrust>, D::Error> {
+    struct Table;
+
+    impl<'de> Visitor<'de> for Table {
+        type Value = IssuerTrust;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("a table { issuer = …, subject = … }")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<IssuerTrust, A::Error> {
+            IssuerTrust::deserialize(MapAccessDeserializer::new(fields))
+        }
+
+        fn visit_str<E: Error>(self, _token: &str) -> Result<IssuerTrust, E> {
+            Err(E::custom(
+                "a token in clear is not accepted; [[clients]] take the SHA-256 of a fixed token in token-sha256 (made with \
+                 `printf %s \"$TOKEN\" | sha256sum`), and token is a table { issuer = …, subject = … }",
+            ))
+        }
+    }
+
+    deserializer.deserialize_any(Table).map(Some)
 }
 
 impl TrustFile {
@@ -83,7 +114,7 @@ impl TrustFile {
     }
 
     pub(super) fn parse(text: &str, folder: &Path) -> Result<Self, TrustError> {
-        let mut file: Self = toml::from_str(text)?;
+        let mut file: Self = toml::from_str(text).map_err(|error| TrustError::syntax(&error, text))?;
         for agent in &file.agents {
             agent.check()?;
         }
@@ -115,8 +146,8 @@ pub struct TrustFileError {
 pub(crate) enum TrustError {
     #[error(transparent)]
     File(#[from] std::io::Error),
-    #[error(transparent)]
-    Syntax(#[from] toml::de::Error),
+    #[error("line {line}: {message}")]
+    Syntax { line: usize, message: String },
     #[error(
         "[[agents]] of clusters {0:?} and {1:?} trust the same issuer and subject, or the same certificate-name; give \
          each cluster its own identity"
@@ -130,6 +161,28 @@ pub(crate) enum TrustError {
     TokenHash(String),
     #[error("[[clients]] {0:?}: give either token-sha256 or token = {{ issuer = …, subject = … }}")]
     ClientIdentity(String),
+}
+
+impl TrustError {
+    /// The line and the message of `error`. The line itself is left out, because it may have a
+    /// secret.
+    fn syntax(error: &toml::de::Error, text: &str) -> Self {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
+        Self::Syntax { line, message: without_value(error.message()) }
+    }
+}
+
+/// `message` without the value that has the wrong type: it may be a secret.
+fn without_value(message: &str) -> String {
+    let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
+    match found.and_then(|found| found.rsplit_once(", expected ")) {
+        Some((found, expected)) => {
+            let kind = found.split([' ', '`', '"']).next().unwrap_or("value");
+            format!("found a value of type {kind}, expected {expected}")
+        }
+        None => message.to_owned(),
+    }
 }
 
 /// Checks that one identity belongs to one cluster.

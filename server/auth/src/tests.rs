@@ -76,6 +76,26 @@ fn a_contradictory_trust_file_is_rejected() {
 }
 
 #[test]
+fn an_error_of_the_trust_file_has_the_line_and_no_secret() {
+    const SECRET: &str = "7036c0ffee";
+    let client = "[[clients]]\nname = 'x'\nscope = 'read'\n";
+    let cases = [
+        (format!("{client}token = '{SECRET}'\n"), "line 4: a token in clear is not accepted"),
+        (format!("[[agents]]\ncluster = 'a'\ntoken = \"{SECRET}\"\n"), "line 3: a token in clear is not accepted"),
+        (format!("{client}token-sha256 = ['{SECRET}']\n"), "line 4: found a value of type sequence, expected a string"),
+        (format!("{client}token-sha256 = 7036\n"), "line 4: found a value of type integer, expected a string"),
+        (format!("{client}token = 7036\n"), "line 4: found a value of type integer, expected a table"),
+        (format!("{client}token = '{SECRET}\n"), "line 4: "),
+        (format!("{client}token-sha = '{SECRET}'\n"), "line 4: unknown field `token-sha`"),
+    ];
+    for (text, expected) in cases {
+        let error = TrustFile::parse(&text, Path::new("")).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+        assert!(!error.contains(SECRET) && !error.contains("7036"), "{text}: {error}");
+    }
+}
+
+#[test]
 fn a_stream_may_burst_and_is_then_limited() {
     // Two messages at once, then ten a second: the third waits 100 ms, and after that 100 ms each.
     let limits = RateLimits { messages_burst: 2, messages_per_s: 10, bytes_burst: 1 << 30, bytes_per_s: 1 << 30 };
