@@ -19,7 +19,7 @@ mod render;
 mod replicas;
 pub mod serve;
 pub mod stores;
-mod suggest;
+pub mod suggest;
 pub mod telemetry;
 mod throttle;
 pub mod views;

@@ -2,7 +2,8 @@
 
 /// The word of `known` with the smallest edit distance to `word`; `None` when more than a third of
 /// the letters would change.
-pub(crate) fn nearest(word: &str, known: impl Iterator<Item = String>) -> Option<String> {
+#[must_use]
+pub fn nearest(word: &str, known: impl Iterator<Item = String>) -> Option<String> {
     let (distance, best) = known.map(|candidate| (distance(word, &candidate), candidate)).min()?;
     (distance * 3 <= word.chars().count().max(best.chars().count())).then_some(best)
 }

@@ -12,7 +12,7 @@ use server::cli::{
     replay, serve, thaw,
 };
 
-use crate::{demo, simulate, simulated_agent, simulated_cloud};
+use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
 
 /// Central autoscaler for the nodes of many Kubernetes clusters.
 #[derive(Debug, Parser)]
@@ -24,6 +24,7 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Capture(capture::CaptureFlags),
     Plan(Box<plan::PlanFlags>),
     Convert(convert::ConvertFlags),
     Explain(explain::ExplainFlags),
@@ -84,6 +85,7 @@ fn with_new_name(error: clap::Error) -> clap::Error {
 
 fn run(command: Command) -> Result<Status, Failure> {
     match command {
+        Command::Capture(flags) => capture::run(&flags),
         Command::Plan(flags) => plan::run(&flags),
         Command::Convert(flags) => convert::run(&flags),
         Command::Explain(flags) => explain::run(&flags),

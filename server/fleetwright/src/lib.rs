@@ -1,5 +1,6 @@
 //! The `fleetwright` program: the commands of [`server::cli`], and those that simulate.
 
+mod capture;
 mod cli;
 mod demo;
 mod simulate;

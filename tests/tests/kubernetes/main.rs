@@ -3,6 +3,7 @@
 
 mod agent;
 mod agreement;
+mod capture;
 mod coexist;
 mod crds;
 mod drain;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
                 needs_scheduler: false,
                 ..scenario("the_fields_of_kubernetes_are_published", |s| Box::pin(fields::are_published(s)))
             },
+            on_its_own("a_capture_of_5000_pods_is_planned", |s| Box::pin(capture::is_planned(s))),
             agent::MACHINE,
             agent::DEADLINE,
             agent::SNAPSHOTS,
