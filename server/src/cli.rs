@@ -9,6 +9,7 @@ pub mod convert;
 pub mod crds;
 pub mod exit;
 pub mod explain;
+pub mod forget;
 pub mod freeze;
 pub mod freezes;
 pub mod history;

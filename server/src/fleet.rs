@@ -116,6 +116,16 @@ impl FleetService for FleetApi {
         Ok(Response::new(v1::AcceptClusterUidResponse {}))
     }
 
+    async fn forget_cluster(
+        &self,
+        request: Request<v1::ForgetClusterRequest>,
+    ) -> Result<Response<v1::ForgetClusterResponse>, Status> {
+        let by = operations::caller(&request);
+        let view = self.views.borrow().clone();
+        operations::forget_cluster(&*self.store, &view, &request.into_inner(), &by).await?;
+        Ok(Response::new(v1::ForgetClusterResponse {}))
+    }
+
     async fn release_quarantine(
         &self,
         request: Request<v1::ReleaseQuarantineRequest>,

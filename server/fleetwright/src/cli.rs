@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::{
-    audit, catalogue, clusters, convert, crds, explain, freeze, freezes, history, output, plan, quarantine, removals,
-    replay, serve, thaw,
+    audit, catalogue, clusters, convert, crds, explain, forget, freeze, freezes, history, output, plan, quarantine,
+    removals, replay, serve, thaw,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -36,6 +36,7 @@ enum Command {
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
     Freeze(freeze::FreezeFlags),
+    Forget(forget::ForgetFlags),
     Thaw(thaw::ThawFlags),
     Freezes(freezes::FreezesFlags),
     Audit(audit::AuditFlags),
@@ -95,6 +96,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Serve(flags) => serve::run(flags),
         Command::Simulate(command) => simulate::run(command),
         Command::Freeze(flags) => freeze::run(flags),
+        Command::Forget(flags) => forget::run(flags),
         Command::Thaw(flags) => thaw::run(flags),
         Command::Freezes(flags) => freezes::run(&flags),
         Command::Audit(flags) => audit::run(&flags),

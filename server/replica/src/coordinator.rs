@@ -153,10 +153,7 @@ impl Coordinator {
 
     fn dispatch(&mut self, input: Input, now: Timestamp) -> Vec<Step> {
         match input {
-            Input::Session(SessionEvent::HelloReceived(hello)) => {
-                self.handle_hello(hello);
-                Vec::new()
-            }
+            Input::Session(SessionEvent::HelloReceived(hello)) => self.handle_hello(hello),
             Input::Session(SessionEvent::HandshakeAbandoned { cluster }) => {
                 self.mark_agent_absent(&cluster);
                 Vec::new()
@@ -247,13 +244,24 @@ impl Coordinator {
     }
 
     /// Queues an agent's handshake: the replica that decides for a cluster must hold its lease,
-    /// which is acquired when admission allows it.
-    fn handle_hello(&mut self, hello: AgentHello) {
-        let AgentHello { cluster, cluster_uid, highest_epoch, karpenter_absent, .. } = hello;
+    /// which is acquired when admission allows it. An agent of another region is refused: machines
+    /// of this region would be launched for its pods.
+    fn handle_hello(&mut self, hello: AgentHello) -> Vec<Step> {
+        let AgentHello { cluster, cluster_uid, highest_epoch, karpenter_absent, region, .. } = hello;
         self.handover_wait.cancel(&cluster);
+        let served = self.region.name();
+        if !region.is_empty() && region != served {
+            warn!(%cluster, region, served, "refused agent of another region");
+            let reason = format!(
+                "the agent's cluster.region is {region}, and this server launches machines in {served} (its cloud.region); connect the \
+                 agent to a server of its region, or correct the setting that is wrong"
+            );
+            return vec![Step::Output(Output::Refuse { cluster, reason })];
+        }
         let uid = Text::from(cluster_uid);
         self.handshakes.insert(cluster.clone(), Handshake { uid, highest_epoch, connected: true, karpenter_absent });
         self.admission.enqueue(cluster, highest_epoch);
+        Vec::new()
     }
 
     fn uid_of(&self, cluster: &ClusterName) -> Text {
@@ -319,8 +327,8 @@ impl Coordinator {
                 error!(%cluster, %error, "cannot acquire cluster lease");
                 self.mark_agent_absent(&cluster);
                 let reason = match error {
-                    // The agent's operator can fix this one, so it is sent verbatim.
-                    StoreError::NameTaken { .. } => error.to_string(),
+                    // The agent's operator can fix these, so they are sent verbatim.
+                    StoreError::NameTaken { .. } | StoreError::UidTaken { .. } => error.to_string(),
                     _ => "cannot acquire the cluster's lease; connect again later".to_owned(),
                 };
                 vec![Step::Output(Output::Refuse { cluster, reason })]

@@ -66,6 +66,14 @@ impl RegionLister {
         }
     }
 
+    /// Name of the region that this replica launches in.
+    pub fn name(&self) -> &str {
+        match &self.scope {
+            Scope::Region { region, .. } => region,
+            Scope::Cluster(name) => name,
+        }
+    }
+
     /// The region's lease, as far as this replica knows.
     pub fn lease(&self) -> Option<&Lease> {
         self.lease.as_ref()

@@ -20,7 +20,8 @@ use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
 use replica::{intents, region};
 use store::guardrails::OfferingEntry;
-use store::lease::{Identity, Lease, LeaseOutcome, Scope};
+use store::identity::check_identity;
+use store::lease::{Lease, LeaseOutcome, Scope};
 use store::listing::ListedInstanceRow;
 use store::operations::{AttemptOutcome, RecentAttempt};
 use store::{Store, StoreError, clock};
@@ -123,23 +124,25 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
         }
     }
 
-    /// Acquires the lease of a cluster. Fails if the cluster name is bound to another UID.
+    /// Acquires the lease of a cluster. Fails if the cluster name is bound to another UID, or the
+    /// UID to another name.
     async fn take_cluster_lease(
         &self,
         cluster: &ClusterName,
         agent_epoch: u64,
         uid: &str,
     ) -> Result<LeaseOutcome, StoreError> {
-        let known = self.store.cluster_identity(cluster).await?;
-        if let Some(Identity { uid: known, owner }) = known.filter(|known| known.uid != uid) {
-            let (cluster, shown) = (cluster.to_string(), uid.to_owned());
-            return Err(StoreError::NameTaken { cluster, known, owner, shown });
-        }
+        check_identity(cluster, uid, &self.store.cluster_identities(cluster, uid).await?)?;
         let answer = self.acquire_lease(&Scope::cluster(cluster), agent_epoch).await?;
         if let LeaseOutcome::Granted { lease, .. } = &answer
             && !uid.is_empty()
         {
-            self.store.bind_cluster_uid(lease, uid).await?;
+            let bound = self.store.bind_cluster_uid(lease, uid).await;
+            // Two names of one UID may be checked at the same time.
+            if matches!(bound, Err(StoreError::UidTaken { .. })) {
+                self.release(std::slice::from_ref(lease)).await;
+            }
+            bound?;
         }
         Ok(answer)
     }

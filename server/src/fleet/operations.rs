@@ -12,6 +12,7 @@ use crate::views::FleetView;
 use auth::Client;
 use auth::tls::Peer;
 use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
+use store::identity::ForgetOutcome;
 use store::{Store, StoreError, clock};
 
 /// Default and maximum number of listed audit entries.
@@ -96,8 +97,11 @@ fn check_exists(
 }
 
 fn missing(what: &str, word: &str, known: Vec<String>) -> Status {
-    let near = nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-    Status::not_found(format!("no freeze created: there is no {what}{near}"))
+    Status::not_found(format!("no freeze created: there is no {what}{}", near_miss(word, known)))
+}
+
+fn near_miss(word: &str, known: Vec<String>) -> String {
+    nearest(word, known.into_iter()).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default()
 }
 
 /// Removes a freeze.
@@ -142,9 +146,39 @@ pub(super) async fn accept_uid(
             "a cluster UID has 1 to {MAX_UID_CHARS} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
         )));
     }
-    match store.accept_uid(cluster_name, cluster_uid.trim(), by).await.map_err(unavailable)? {
-        true => Ok(()),
-        false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
+    match store.accept_uid(cluster_name, cluster_uid.trim(), by).await {
+        Ok(true) => Ok(()),
+        Err(error @ StoreError::UidTaken { .. }) => Err(Status::failed_precondition(error.to_string())),
+        Err(error) => Err(unavailable(error)),
+        Ok(false) => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
+    }
+}
+
+/// Forgets a cluster.
+pub(super) async fn forget_cluster(
+    store: &dyn Store,
+    view: &FleetView,
+    request: &v1::ForgetClusterRequest,
+    by: &str,
+) -> Result<(), Status> {
+    let v1::ForgetClusterRequest { cluster_name: cluster, leave_machines } = request;
+    if view.clusters.get(cluster.as_str()).is_some_and(|seen| seen.connected) {
+        return Err(Status::failed_precondition(format!(
+            "the agent of cluster {cluster} is connected, and would make it known again; stop the agent first"
+        )));
+    }
+    match store.forget_cluster(cluster, by, *leave_machines).await.map_err(unavailable)? {
+        ForgetOutcome::Forgotten => Ok(()),
+        ForgetOutcome::Unknown => {
+            let clusters = store.clusters().await.map_err(unavailable)?;
+            let near = near_miss(cluster, clusters);
+            Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}{near}")))
+        }
+        ForgetOutcome::HasOpenLaunches(count) => Err(Status::failed_precondition(format!(
+            "cluster {cluster} has {count} machines that were launched for it and not removed; delete its NodePools and wait until \
+             no NodeClaim is left, or pass --leave-machines: the machines then continue to run, and to cost, until they are \
+             terminated in the cloud"
+        ))),
     }
 }
 

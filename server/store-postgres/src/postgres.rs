@@ -39,7 +39,8 @@ use conversion::database;
 use retry::retry;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::identity::{ForgetOutcome, Identity};
+use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
@@ -89,8 +90,8 @@ impl Store for PostgresStore {
         retry(move || self.write_lease_request(scope, by))
     }
 
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
-        retry(move || self.read_identity(cluster))
+    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
+        retry(move || self.read_identities(cluster, uid))
     }
 
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
@@ -100,6 +101,16 @@ impl Store for PostgresStore {
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         let nonce = guardrails::nonce();
         retry(move || self.write_acceptance(cluster, uid, by, nonce))
+    }
+
+    fn forget_cluster<'a>(
+        &'a self,
+        cluster: &'a str,
+        by: &'a str,
+        leave_machines: bool,
+    ) -> StoreFuture<'a, ForgetOutcome> {
+        let nonce = guardrails::nonce();
+        retry(move || self.free_name(cluster, by, leave_machines, nonce))
     }
 
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {

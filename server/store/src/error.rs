@@ -56,6 +56,19 @@ pub enum StoreError {
         /// UID that the agent reported.
         shown: String,
     },
+    /// The cluster UID is bound to another name.
+    #[error(
+        "the cluster with UID {uid} is known as {known}, and its agent reports the name {cluster}; set cluster.name = \"{known}\" \
+         in the agent's settings, or, to give the cluster the name {cluster}, run `fleetwright forget {known}`"
+    )]
+    UidTaken {
+        /// The name that the agent reported.
+        cluster: String,
+        /// The name that the UID is bound to.
+        known: String,
+        /// The UID.
+        uid: String,
+    },
     /// The database failed.
     #[error("the store could not {what}: {source}")]
     Database {

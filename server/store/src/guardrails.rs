@@ -105,6 +105,17 @@ impl AuditEntry {
         }
     }
 
+    /// An operator had a cluster forgotten, which had this many open launches.
+    pub fn forgotten(cluster: &str, open_launches: u64, by: &str, at_ms: i64) -> Self {
+        Self {
+            at_ms,
+            who: by.to_owned(),
+            what: "forget-cluster".to_owned(),
+            scope: FreezeScope::Cluster(cluster.to_owned()).key(),
+            detail: format!("open launches: {open_launches}"),
+        }
+    }
+
     /// An operator released the quarantine of a cluster.
     pub fn release(cluster: &str, by: &str, at_ms: i64) -> Self {
         Self {

@@ -127,15 +127,6 @@ pub struct ObservedExtent {
     pub pending: u64,
 }
 
-/// Binding of a cluster name to a cluster UID.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// UID of the cluster.
-    pub uid: String,
-    /// Last lease holder.
-    pub owner: String,
-}
-
 /// Result of a renewal.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Renewal {

@@ -13,7 +13,7 @@
 //!
 //! [`compression`] shrinks rows that repeat each other.
 //!
-//! Row types: [`lease`] (ownership and cluster identity), [`operations`] (launches), [`log`]
+//! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
 //! (decisions and their replay data), [`listing`] (instances that a cloud listed), [`guardrails`]
 //! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
@@ -24,6 +24,7 @@ pub mod counters;
 pub mod epoch;
 mod error;
 pub mod guardrails;
+pub mod identity;
 pub mod lease;
 pub mod listing;
 pub mod log;
@@ -40,7 +41,8 @@ use futures::stream::BoxStream;
 
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use identity::{ForgetOutcome, Identity};
+use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use operations::{AttemptOutcome, Intent, RecentAttempt};
@@ -97,17 +99,33 @@ pub trait Store: Archive {
     /// [`Store::changes`] and its next renewal; the request ends when the lease has a new holder.
     fn request_lease<'a>(&'a self, scope: &'a Scope, by: &'a str) -> StoreFuture<'a, ()>;
 
-    /// The cluster UID bound to this name, if a replica ever held its lease.
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>>;
+    /// The bindings of the name `cluster` and of `uid`, for [`identity::check_identity`].
+    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>>;
 
-    /// Binds the cluster name of `lease` to `uid`, unless it is bound already.
+    /// Binds the cluster name of `lease` to `uid`, unless the name is bound already.
+    ///
+    /// # Errors
+    /// [`StoreError::UidTaken`] when another name is bound to `uid`.
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()>;
 
     /// Binds a cluster name to another UID on an operator's order, with an audit row in the same
     /// transaction. The present lease holder is fenced, its launches are closed, and the observed
     /// extent is deleted. Returns false, and writes nothing, when no replica ever held the lease of
     /// that cluster.
+    ///
+    /// # Errors
+    /// [`StoreError::UidTaken`] when another name is bound to `uid`.
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool>;
+
+    /// Forgets a cluster on an operator's order, with an audit row in the same transaction: its
+    /// name and UID are free, the present lease holder is fenced, and its launches are closed.
+    /// Its decisions stay. Unless `leave_machines` is set, a cluster with open launches is kept.
+    fn forget_cluster<'a>(
+        &'a self,
+        cluster: &'a str,
+        by: &'a str,
+        leave_machines: bool,
+    ) -> StoreFuture<'a, ForgetOutcome>;
 
     /// Replaces the observed object counts of a cluster. They are returned with the next lease.
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()>;

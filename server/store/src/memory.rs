@@ -20,7 +20,8 @@ use futures::stream::BoxStream;
 
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use super::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use super::identity::{ForgetOutcome, Identity};
+use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use super::operations::{AttemptOutcome, Intent, RecentAttempt};
@@ -137,8 +138,8 @@ impl Store for MemoryStore {
         resolved(Ok(()))
     }
 
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
-        resolved(Ok(self.tables().identity(cluster)))
+    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
+        resolved(Ok(self.tables().identities(cluster, uid)))
     }
 
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
@@ -146,11 +147,24 @@ impl Store for MemoryStore {
     }
 
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
-        let (known, changed) = self.tables().accept_uid(cluster, uid, by, self.now());
-        if changed {
+        let accepted = self.tables().accept_uid(cluster, uid, by, self.now());
+        if matches!(accepted, Ok((_, true))) {
             self.leases_changed();
         }
-        resolved(Ok(known))
+        resolved(accepted.map(|(known, _)| known))
+    }
+
+    fn forget_cluster<'a>(
+        &'a self,
+        cluster: &'a str,
+        by: &'a str,
+        leave_machines: bool,
+    ) -> StoreFuture<'a, ForgetOutcome> {
+        let outcome = self.tables().forget_cluster(cluster, by, leave_machines, self.now());
+        if outcome == ForgetOutcome::Forgotten {
+            self.leases_changed();
+        }
+        resolved(Ok(outcome))
     }
 
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {

@@ -7,6 +7,7 @@ mod crates;
 mod cut_off;
 mod demo;
 mod deploy;
+mod forget;
 mod freeze;
 mod hostile;
 mod impostor;

@@ -187,6 +187,24 @@ fn greeting(cluster: &str) -> AgentHello {
     }
 }
 
+#[test]
+fn an_agent_of_another_region_is_refused() {
+    let mut replica = Replica::new(Settings::default(), 1, region());
+    let mut outputs = |region: &str| {
+        let hello = AgentHello { region: region.to_owned(), ..greeting("green") };
+        replica.handle(Input::Session(SessionEvent::HelloReceived(hello)), Timestamp::from_millis(0))
+    };
+    let refused = outputs("west");
+    let [Output::Refuse { cluster, reason }] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(cluster.as_ref(), "green");
+    assert!(
+        reason.starts_with("the agent's cluster.region is west, and this server launches machines in east "),
+        "{reason}"
+    );
+    assert!(leased_by(refused).is_empty());
+    assert_eq!(leased_by(outputs("east")), ["green"]);
+}
+
 fn greet(replica: &mut Replica, cluster: &str, at: i64) -> Vec<ClusterName> {
     let greeting = greeting(cluster);
     leased_by(replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp::from_millis(at)))

@@ -10,7 +10,8 @@ use futures::stream::BoxStream;
 
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::identity::{ForgetOutcome, Identity};
+use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::memory::MemoryStore;
@@ -91,8 +92,8 @@ impl Store for UnfencedStore {
         self.store.request_lease(scope, by)
     }
 
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
-        self.store.cluster_identity(cluster)
+    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
+        self.store.cluster_identities(cluster, uid)
     }
 
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
@@ -101,6 +102,15 @@ impl Store for UnfencedStore {
 
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         self.store.accept_uid(cluster, uid, by)
+    }
+
+    fn forget_cluster<'a>(
+        &'a self,
+        cluster: &'a str,
+        by: &'a str,
+        leave_machines: bool,
+    ) -> StoreFuture<'a, ForgetOutcome> {
+        self.store.forget_cluster(cluster, by, leave_machines)
     }
 
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {

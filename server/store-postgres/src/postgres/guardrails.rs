@@ -80,7 +80,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn read_clusters(&self) -> Result<Vec<String>, StoreError> {
-        let rows = sqlx::query_scalar!(r#"SELECT scope FROM leases ORDER BY scope COLLATE "C""#);
+        let rows = sqlx::query_scalar!(r#"SELECT scope FROM leases WHERE owner <> '' ORDER BY scope COLLATE "C""#);
         let rows = rows.fetch_all(&self.pool).await.map_err(database("read the clusters"))?;
         Ok(rows.iter().filter_map(|scope| Some(Scope::parse(scope)?.cluster_name()?.to_owned())).collect())
     }
@@ -246,6 +246,12 @@ pub(super) async fn write_line(
     .await
     .map_err(database(AUDIT))?;
     Ok(())
+}
+
+/// Whether the audit log has the entry of this nonce.
+pub(super) async fn is_written(connection: &mut PgConnection, nonce: u128) -> Result<bool, StoreError> {
+    let read = sqlx::query_scalar!(r#"SELECT EXISTS (SELECT FROM audit WHERE nonce = $1) AS "written!""#, text(nonce));
+    read.fetch_one(connection).await.map_err(database(AUDIT))
 }
 
 fn line(who: &str, what: &str, scope: &FreezeScope, detail: String) -> AuditEntry {

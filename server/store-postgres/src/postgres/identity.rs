@@ -4,26 +4,30 @@ use sqlx::PgConnection;
 
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
-use super::guardrails::write_line;
+use super::guardrails::{is_written, write_line};
 use super::signals::{Signal, bump_signal};
 use store::StoreError;
 use store::clock;
 use store::guardrails::AuditEntry;
-use store::lease::{Identity, Lease, ObservedExtent, Scope};
+use store::identity::{ForgetOutcome, Identity, check_identity};
+use store::lease::{Lease, ObservedExtent, Scope};
 
 impl PostgresStore {
-    pub(super) async fn read_identity(&self, cluster: &str) -> Result<Option<Identity>, StoreError> {
-        let read = sqlx::query!(
-            r#"SELECT cluster_uid AS "uid!", owner FROM leases WHERE scope = $1 AND cluster_uid IS NOT NULL"#,
-            Scope::cluster(cluster).key()
-        );
-        let row = read.fetch_optional(&self.pool).await.map_err(database("read the cluster identity"))?;
-        Ok(row.map(|row| Identity { uid: row.uid, owner: row.owner }))
+    pub(super) async fn read_identities(&self, cluster: &str, uid: &str) -> Result<Vec<Identity>, StoreError> {
+        const WHAT: &str = "read the cluster identity";
+        let mut connection = self.pool.acquire().await.map_err(database(WHAT))?;
+        identities(&mut connection, cluster, uid, WHAT).await
     }
 
     pub(super) async fn write_identity(&self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
         const WHAT: &str = "write the cluster identity";
         let mut transaction = self.begin_fenced(lease, WHAT).await?;
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        lock_uid(&mut transaction, uid, WHAT).await?;
+        let bound = identities(&mut transaction, cluster, uid, WHAT).await?;
+        if bound.iter().all(|identity| identity.cluster != cluster) {
+            check_identity(cluster, uid, &bound)?;
+        }
         sqlx::query!(
             "UPDATE leases SET cluster_uid = $2 WHERE scope = $1 AND cluster_uid IS NULL",
             lease.scope.key(),
@@ -55,6 +59,10 @@ impl PostgresStore {
         if before.as_deref() == Some(uid) {
             return Ok(true);
         }
+        lock_uid(&mut transaction, uid, WHAT).await?;
+        let mut others = identities(&mut transaction, "", uid, WHAT).await?;
+        others.retain(|identity| identity.cluster != cluster);
+        check_identity(cluster, uid, &others)?;
         sqlx::query!(
             "UPDATE leases SET cluster_uid = $2, epoch = epoch + 1, expires_at = clock_timestamp(), term = NULL
              WHERE scope = $1",
@@ -64,19 +72,58 @@ impl PostgresStore {
         .execute(&mut *transaction)
         .await
         .map_err(database(WHAT))?;
-        sqlx::query!("UPDATE intents SET closed_at = clock_timestamp() WHERE scope = $1 AND closed_at IS NULL", scope)
-            .execute(&mut *transaction)
-            .await
-            .map_err(database(WHAT))?;
-        sqlx::query!("DELETE FROM observed_extents WHERE scope = $1", scope)
-            .execute(&mut *transaction)
-            .await
-            .map_err(database(WHAT))?;
+        close_operations(&mut transaction, &scope, WHAT).await?;
         let line = AuditEntry::acceptance(cluster, before.as_deref(), uid, by, clock::now().as_millis());
         write_line(&mut transaction, &line, nonce).await?;
         bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
         commit(transaction, WHAT).await?;
         Ok(true)
+    }
+
+    /// Frees name and UID of a cluster. The row stays without an owner, so that the next epoch is
+    /// above the one of the fenced holder.
+    pub(super) async fn free_name(
+        &self,
+        cluster: &str,
+        by: &str,
+        leave_machines: bool,
+        nonce: u128,
+    ) -> Result<ForgetOutcome, StoreError> {
+        const WHAT: &str = "forget a cluster";
+        let scope = Scope::cluster(cluster).key();
+        let mut transaction = self.begin(WHAT).await?;
+        // The lock excludes writes under the present lease.
+        let lock = sqlx::query_scalar!(r#"SELECT hold_lease($1, $2, $3) AS "held!""#, scope, "", 0_i64);
+        lock.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
+        let read = sqlx::query_scalar!(
+            r#"SELECT (SELECT count(*) FROM intents WHERE intents.scope = $1 AND closed_at IS NULL) AS "open!"
+               FROM leases WHERE scope = $1 AND owner <> ''"#,
+            scope
+        );
+        let open = read.fetch_optional(&mut *transaction).await.map_err(database(WHAT))?;
+        let Some(open) = open.map(i64::unsigned_abs) else {
+            // A repetition of a call whose answer was lost.
+            let done = is_written(&mut transaction, nonce).await?;
+            return Ok(if done { ForgetOutcome::Forgotten } else { ForgetOutcome::Unknown });
+        };
+        if open > 0 && !leave_machines {
+            return Ok(ForgetOutcome::HasOpenLaunches(open));
+        }
+        sqlx::query!(
+            "UPDATE leases SET owner = '', cluster_uid = NULL, epoch = epoch + 1, expires_at = clock_timestamp(),
+                               term = NULL, wanted_by = NULL
+             WHERE scope = $1",
+            scope
+        )
+        .execute(&mut *transaction)
+        .await
+        .map_err(database(WHAT))?;
+        close_operations(&mut transaction, &scope, WHAT).await?;
+        let line = AuditEntry::forgotten(cluster, open, by, clock::now().as_millis());
+        write_line(&mut transaction, &line, nonce).await?;
+        bump_signal(&mut transaction, Signal::Leases, WHAT).await?;
+        commit(transaction, WHAT).await?;
+        Ok(ForgetOutcome::Forgotten)
     }
 
     pub(super) async fn write_extent(&self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
@@ -114,6 +161,48 @@ impl PostgresStore {
         }
         commit(transaction, WHAT).await
     }
+}
+
+/// Closes the launches of a cluster, and deletes its observed extent.
+async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
+    sqlx::query!("UPDATE intents SET closed_at = clock_timestamp() WHERE scope = $1 AND closed_at IS NULL", scope)
+        .execute(&mut *connection)
+        .await
+        .map_err(database(what))?;
+    sqlx::query!("DELETE FROM observed_extents WHERE scope = $1", scope)
+        .execute(connection)
+        .await
+        .map_err(database(what))?;
+    Ok(())
+}
+
+/// Excludes other bindings of `uid` until the end of the transaction. The lock of the scope comes
+/// first.
+async fn lock_uid(connection: &mut PgConnection, uid: &str, what: &'static str) -> Result<(), StoreError> {
+    let lock = sqlx::query!("SELECT pg_advisory_xact_lock(hashtextextended('fleetwright uid ' || $1::text, 0))", uid);
+    lock.execute(connection).await.map_err(database(what))?;
+    Ok(())
+}
+
+/// The bindings of the name `cluster` and of `uid`.
+async fn identities(
+    connection: &mut PgConnection,
+    cluster: &str,
+    uid: &str,
+    what: &'static str,
+) -> Result<Vec<Identity>, StoreError> {
+    let read = sqlx::query!(
+        r#"SELECT scope, cluster_uid AS "uid!", owner FROM leases
+           WHERE cluster_uid IS NOT NULL AND (scope = $1 OR cluster_uid = $2)"#,
+        Scope::cluster(cluster).key(),
+        uid
+    );
+    let rows = read.fetch_all(connection).await.map_err(database(what))?;
+    let bound = rows.into_iter().filter_map(|row| {
+        let cluster = Scope::parse(&row.scope)?.cluster_name()?.to_owned();
+        Some(Identity { cluster, uid: row.uid, owner: row.owner })
+    });
+    Ok(bound.collect())
 }
 
 /// The last written object counts of a cluster.

@@ -2,7 +2,7 @@
 
 use super::super::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, OfferingEntry};
 use super::super::lease::Scope;
-use super::tables::{FreezeRow, Tables};
+use super::tables::{FreezeRow, LeaseRow, Tables};
 
 impl Tables {
     /// Returns whether a row changed.
@@ -30,9 +30,11 @@ impl Tables {
     }
 
     /// Cluster names, sorted.
+    /// Names of the clusters that are not forgotten.
     pub(super) fn clusters(&self) -> Vec<String> {
+        let name_of = |(scope, _): (&Scope, &LeaseRow)| Some(scope.cluster_name()?.to_owned());
         let mut names: Vec<String> =
-            self.leases.keys().filter_map(|scope| Some(scope.cluster_name()?.to_owned())).collect();
+            self.leases.iter().filter(|(_, row)| !row.owner.is_empty()).filter_map(name_of).collect();
         names.sort();
         names
     }

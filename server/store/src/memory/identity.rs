@@ -2,8 +2,9 @@
 
 use super::super::StoreError;
 use super::super::guardrails::AuditEntry;
-use super::super::lease::{Identity, Lease, ObservedExtent, Scope};
-use super::tables::Tables;
+use super::super::identity::{ForgetOutcome, Identity, check_identity};
+use super::super::lease::{Lease, ObservedExtent, Scope};
+use super::tables::{LeaseRow, Tables};
 
 impl Tables {
     pub(super) fn put_extent(&mut self, lease: &Lease, extent: &ObservedExtent) -> Result<(), StoreError> {
@@ -12,13 +13,22 @@ impl Tables {
         Ok(())
     }
 
-    pub(super) fn identity(&self, cluster: &str) -> Option<Identity> {
-        let row = self.leases.get(&Scope::cluster(cluster))?;
-        Some(Identity { uid: row.uid.clone()?, owner: row.owner.clone() })
+    pub(super) fn identities(&self, cluster: &str, uid: &str) -> Vec<Identity> {
+        let bindings = self.leases.iter().filter_map(|(scope, row)| {
+            let (name, bound) = (scope.cluster_name()?, row.uid.as_deref()?);
+            let identity = || Identity { cluster: name.to_owned(), uid: bound.to_owned(), owner: row.owner.clone() };
+            (name == cluster || bound == uid).then(identity)
+        });
+        bindings.collect()
     }
 
     pub(super) fn bind_cluster_uid(&mut self, lease: &Lease, uid: &str) -> Result<(), StoreError> {
         self.check_lease(lease)?;
+        let cluster = lease.scope.cluster_name().unwrap_or_default();
+        let bound = self.identities(cluster, uid);
+        if bound.iter().all(|identity| identity.cluster != cluster) {
+            check_identity(cluster, uid, &bound)?;
+        }
         if let Some(row) = self.leases.get_mut(&lease.scope) {
             row.uid.get_or_insert_with(|| uid.to_owned());
         }
@@ -26,18 +36,44 @@ impl Tables {
     }
 
     /// Returns whether the cluster has a lease row, and whether its UID changed.
-    pub(super) fn accept_uid(&mut self, cluster: &str, uid: &str, by: &str, now: i64) -> (bool, bool) {
+    pub(super) fn accept_uid(
+        &mut self,
+        cluster: &str,
+        uid: &str,
+        by: &str,
+        now: i64,
+    ) -> Result<(bool, bool), StoreError> {
         let scope = Scope::cluster(cluster);
-        let Some(row) = self.leases.get_mut(&scope) else { return (false, false) };
+        let others: Vec<Identity> =
+            self.identities("", uid).into_iter().filter(|identity| identity.cluster != cluster).collect();
+        let Some(row) = self.leases.get_mut(&scope) else { return Ok((false, false)) };
         if row.uid.as_deref() == Some(uid) {
-            return (true, false);
+            return Ok((true, false));
         }
+        check_identity(cluster, uid, &others)?;
         let before = row.uid.replace(uid.to_owned());
         row.epoch += 1;
         row.expires_ms = now;
         self.extents.remove(&scope);
         self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::acceptance(cluster, before.as_deref(), uid, by, now));
-        (true, true)
+        Ok((true, true))
+    }
+
+    pub(super) fn forget_cluster(&mut self, cluster: &str, by: &str, leave_machines: bool, now: i64) -> ForgetOutcome {
+        let scope = Scope::cluster(cluster);
+        let open = self.open_intents(&scope).len() as u64;
+        let Some(row) = self.leases.get_mut(&scope).filter(|row| !row.owner.is_empty()) else {
+            return ForgetOutcome::Unknown;
+        };
+        if open > 0 && !leave_machines {
+            return ForgetOutcome::HasOpenLaunches(open);
+        }
+        // The row stays, so that the next epoch is above the one of the fenced holder.
+        *row = LeaseRow { owner: String::new(), epoch: row.epoch + 1, expires_ms: now, uid: None, wanted_by: None };
+        self.extents.remove(&scope);
+        self.close_all_intents(&scope, now);
+        self.audit.push(AuditEntry::forgotten(cluster, open, by, now));
+        ForgetOutcome::Forgotten
     }
 }

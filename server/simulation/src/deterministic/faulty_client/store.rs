@@ -11,7 +11,8 @@ use crate::deterministic::environment::LeaseOwner;
 use crate::deterministic::guard::Guard;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
-use store::lease::{Identity, Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
+use store::identity::{ForgetOutcome, Identity};
+use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
@@ -72,8 +73,8 @@ impl Store for FaultyClient {
         self.call_store("request lease", move |store| store.request_lease(scope, by))
     }
 
-    fn cluster_identity<'a>(&'a self, cluster: &'a str) -> StoreFuture<'a, Option<Identity>> {
-        self.call_store("read cluster identity", move |store| store.cluster_identity(cluster))
+    fn cluster_identities<'a>(&'a self, cluster: &'a str, uid: &'a str) -> StoreFuture<'a, Vec<Identity>> {
+        self.call_store("read cluster identity", move |store| store.cluster_identities(cluster, uid))
     }
 
     fn bind_cluster_uid<'a>(&'a self, lease: &'a Lease, uid: &'a str) -> StoreFuture<'a, ()> {
@@ -85,6 +86,15 @@ impl Store for FaultyClient {
 
     fn accept_uid<'a>(&'a self, cluster: &'a str, uid: &'a str, by: &'a str) -> StoreFuture<'a, bool> {
         self.call_store("accept the UID of a cluster", move |store| store.accept_uid(cluster, uid, by))
+    }
+
+    fn forget_cluster<'a>(
+        &'a self,
+        cluster: &'a str,
+        by: &'a str,
+        leave_machines: bool,
+    ) -> StoreFuture<'a, ForgetOutcome> {
+        self.call_store("forget a cluster", move |store| store.forget_cluster(cluster, by, leave_machines))
     }
 
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()> {

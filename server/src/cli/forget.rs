@@ -1,0 +1,34 @@
+//! `fleetwright forget`: removes a cluster from the fleet.
+
+use clap::Args;
+use fleetwright_proto::v1;
+
+use super::exit::{Failure, Status};
+use super::output;
+use super::remote::{ServerFlags, rpc_failure};
+
+/// Forget a cluster that is gone: free its name and its UID
+///
+/// Stop the cluster's agent first. The decisions of the cluster stay in the history.
+#[derive(Debug, Args)]
+pub struct ForgetFlags {
+    /// Name of the cluster
+    cluster: String,
+    /// Forget the cluster although machines that were launched for it exist; they continue to run
+    #[arg(long)]
+    leave_machines: bool,
+    #[command(flatten)]
+    server: ServerFlags,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: ForgetFlags) -> Result<Status, Failure> {
+    let ForgetFlags { cluster, leave_machines, server } = flags;
+    let request = v1::ForgetClusterRequest { cluster_name: cluster.clone(), leave_machines };
+    server.ask(async |mut client| client.forget_cluster(request).await.map_err(rpc_failure))?;
+    output::print_text(&format!("forgotten: the fleet has no cluster {cluster} any more\n"))?;
+    Ok(Status::Done)
+}

@@ -1,0 +1,85 @@
+//! One cluster has one name, until an operator has it forgotten.
+
+use e2e::Program;
+use fleetwright_proto::v1;
+use fleetwright_proto::v1::connect_request::Message;
+use fleetwright_proto::v1::connect_response::Message as Answer;
+use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+use tonic::{Code, Status, Streaming};
+
+use crate::{PROGRAM, TIMEOUT, fleetwright};
+
+/// A stream of an agent, open until it is dropped.
+struct AgentStream {
+    _requests: tokio::sync::mpsc::Sender<v1::ConnectRequest>,
+    responses: Streaming<v1::ConnectResponse>,
+}
+
+impl AgentStream {
+    /// The agent of the one cluster says Hello under `name`.
+    async fn open(server: &str, name: &str) -> Self {
+        let (requests, outgoing) = tokio::sync::mpsc::channel(1);
+        let (cluster_name, cluster_uid) = (name.to_owned(), "uid-of-the-one-cluster".to_owned());
+        let hello = v1::Hello { cluster_name, cluster_uid, ..v1::Hello::default() };
+        let hello = v1::ConnectRequest { message: Some(Message::Hello(hello)) };
+        requests.send(hello).await.expect("the channel has capacity");
+        let channel = Endpoint::from_shared(server.to_owned()).expect("an address").connect_lazy();
+        let mut client = AgentServiceClient::new(channel);
+        let opened = client.connect(ReceiverStream::new(outgoing)).await;
+        let responses = opened.expect("the server accepts the stream").into_inner();
+        Self { _requests: requests, responses }
+    }
+
+    /// The first answer of the server.
+    async fn answer(&mut self) -> Result<Answer, Status> {
+        let answer = tokio::time::timeout(TIMEOUT, self.responses.message()).await.expect("an answer in time")?;
+        Ok(answer.and_then(|answer| answer.message).expect("an answer"))
+    }
+}
+
+/// Runs `fleetwright forget` until the server has noticed that the agent is gone.
+fn forget(server: &str, cluster: &str) -> e2e::ExitResult {
+    let end = std::time::Instant::now() + TIMEOUT;
+    loop {
+        let ended = fleetwright(&["forget", cluster, "--server", server]);
+        if !ended.stderr.contains("is connected") || std::time::Instant::now() > end {
+            return ended;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_cluster_has_one_name_until_it_is_forgotten() {
+    let server =
+        Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
+    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
+    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");
+    let address = format!("http://{address}");
+
+    let mut first = AgentStream::open(&address, "production-1").await;
+    assert!(matches!(first.answer().await, Ok(Answer::Welcome(_))));
+    let refused = AgentStream::open(&address, "production-one").await.answer().await.expect_err("it has another name");
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    let expected = "is known as production-1, and its agent reports the name production-one; set cluster.name = \"production-1\" in \
+                    the agent's settings, or, to give the cluster the name production-one, run `fleetwright forget production-1`";
+    assert!(refused.message().contains(expected), "{refused}");
+
+    let ended = fleetwright(&["forget", "production-1", "--server", &address]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
+    assert!(ended.stderr.contains("the agent of cluster production-1 is connected"), "{}", ended.stderr);
+    let ended = fleetwright(&["forget", "prodction-1", "--server", &address]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("did you mean \"production-1\"?"), "{}", ended.stderr);
+
+    drop(first);
+    let ended = tokio::task::block_in_place(|| forget(&address, "production-1"));
+    assert_eq!(
+        (ended.status, ended.stdout.as_str()),
+        (0, "forgotten: the fleet has no cluster production-1 any more\n")
+    );
+    let mut renamed = AgentStream::open(&address, "production-one").await;
+    assert!(matches!(renamed.answer().await, Ok(Answer::Welcome(_))));
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
