@@ -19,6 +19,7 @@ mod latency;
 pub(crate) mod lease_renewal;
 mod planners;
 mod records;
+mod state_log;
 mod steps;
 mod traces;
 mod view_publisher;

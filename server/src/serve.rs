@@ -32,9 +32,9 @@ use crate::agent_service::{Delivery, Sessions};
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
 use crate::fleet::FleetApi;
-use crate::fleet::change_feed::{self, Topic};
+use crate::fleet::change_feed::{self, KnownFreezes, Topic};
 use crate::replicas::{self, Replicas};
-use crate::stores::{self, retention};
+use crate::stores::{self, health, retention};
 use crate::web::{self, Pages, WebState};
 use crate::{histogram, pools, views};
 use agent_session::SessionMemory;
@@ -82,6 +82,8 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub scope: Scope,
     /// Name of the cloud region.
     pub region: String,
+    /// Whether the cloud is simulated, so that no instance is bought.
+    pub simulated: bool,
     /// Catalogue that overrides the built-in one.
     pub catalogue: Option<Source>,
     /// Digests of the settings that all replicas of one database should share.
@@ -185,6 +187,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
         lease: config.lease,
         session_memory: config.session_memory,
         region: config.cloud.region,
+        simulated: config.cloud.provider == Provider::Simulated,
         catalogue,
         shared: config.shared,
     })
@@ -275,13 +278,14 @@ fn spawn_control_loop<C: CloudProvider + 'static>(
 /// Follows the changes that other replicas make, each topic in a task of its own.
 fn follow_changes(
     tasks: &mut JoinSet<anyhow::Result<()>>,
-    region: String,
+    (region, known): (String, KnownFreezes),
     store: &Arc<dyn Store>,
     events: &mpsc::Sender<Delivery>,
     stop: &CancellationToken,
 ) {
     let offerings = Topic::Offerings { region };
-    for topic in [Topic::Freezes, offerings, Topic::Releases { known: None }, Topic::Confirmations { known: None }] {
+    let operators = [Topic::Freezes { known }, Topic::Releases { known: None }, Topic::Confirmations { known: None }];
+    for topic in operators.into_iter().chain([offerings]) {
         tasks.spawn(change_feed::follow(topic, Arc::clone(store), events.clone(), stop.clone()));
     }
 }
@@ -301,7 +305,8 @@ impl Server {
         let (events, session_events) = mpsc::channel(EVENTS_WAITING);
         let pool_reader = pools::reader(components.region, components.catalogue);
         // The control loop knows the freezes before any agent connects.
-        let frozen = change_feed::read_freezes(&*components.store).await?;
+        let mut freezes = KnownFreezes::new();
+        let frozen = change_feed::read_freezes(&*components.store, &mut freezes).await?;
         events.send(frozen.into()).await.context("the control loop has ended")?;
         let settings =
             agent_session::Settings { session_memory: components.session_memory, ..agent_session::Settings::default() };
@@ -337,8 +342,10 @@ impl Server {
         let mut tasks = JoinSet::new();
         let result = spawn_control_loop(control, decision_threads, session_events, deciding.clone())?;
         tasks.spawn(async move { result.await.context("the control loop panicked")? });
-        follow_changes(&mut tasks, region, &components.store, &events, &stop);
+        follow_changes(&mut tasks, (region, freezes), &components.store, &events, &stop);
         drop(events);
+        let (store_health, store_up) = health::channel();
+        tasks.spawn(health::run(Arc::clone(&components.store), store_health, stop.clone()));
         tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
         let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));
         tasks.spawn(retention::run(Arc::clone(&components.store), components.retention, first, stop.clone()));
@@ -351,7 +358,9 @@ impl Server {
             stop.clone(),
         ));
         let pages = PageThreads::start()?;
-        let page_data = Pages { views, store: components.store, latencies, heartbeat, replicas };
+        let simulated = components.simulated;
+        let page_data =
+            Pages { views, store: components.store, store_health: store_up, latencies, heartbeat, replicas, simulated };
         let listener = (http_listener.into_std()?, http_limits);
         let serving = pages.0.as_ref().map(|pages| {
             pages.spawn(serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone()))

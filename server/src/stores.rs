@@ -5,6 +5,7 @@
 //! that launches real instances requires a durable store: after a crash its launches would be
 //! unknown.
 
+pub mod health;
 pub mod retention;
 
 use std::sync::Arc;

@@ -22,6 +22,7 @@ use tracing::warn;
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::replicas::Replicas;
+use crate::stores::health::StoreHealth;
 use crate::throttle;
 use crate::views::{FleetView, Views};
 use store::{Store, StoreError};
@@ -46,6 +47,10 @@ pub(crate) struct Pages {
     pub(crate) views: Views,
     /// Checked by `/readyz`.
     pub(crate) store: Arc<dyn Store>,
+    /// Whether the store answers.
+    pub(crate) store_health: StoreHealth,
+    /// Whether the cloud is simulated, so that no instance is bought.
+    pub(crate) simulated: bool,
     /// Latencies of decisions.
     pub(crate) latencies: Arc<Latencies>,
     /// Checked by `/healthz`.
@@ -65,22 +70,43 @@ pub struct WebState {
 impl WebState {
     /// Starts the task that serializes the fleet summaries for all readers.
     pub(crate) fn new(pages: Pages) -> Self {
-        let views = pages.views.clone();
-        let (sender, summaries) = watch::channel(summary(&views.borrow()));
-        tokio::spawn(async move {
-            let mut views = std::pin::pin!(throttle::throttle_views(views, PAGE_INTERVAL));
-            while let Some(view) = views.next().await {
-                if sender.send(summary(&view)).is_err() {
-                    return;
-                }
-            }
-        });
+        let (sender, summaries) = watch::channel(pages.summary(&pages.views.borrow()));
+        tokio::spawn(publish_summaries(pages.clone(), sender));
         Self { pages, summaries }
     }
 }
 
-fn summary(view: &FleetView) -> Arc<str> {
-    serde_json::to_string(&json::without_machines(view)).unwrap_or_default().into()
+/// Serializes the summary after every change of the fleet or of the store's health.
+async fn publish_summaries(pages: Pages, sender: watch::Sender<Arc<str>>) {
+    let mut views = std::pin::pin!(throttle::throttle_views(pages.views.clone(), PAGE_INTERVAL));
+    let mut store_health = pages.store_health.clone();
+    loop {
+        let view = tokio::select! {
+            view = views.next() => match view {
+                Some(view) => view,
+                None => return,
+            },
+            () = store_health.changed() => pages.views.borrow().clone(),
+        };
+        if sender.send(pages.summary(&view)).is_err() {
+            return;
+        }
+    }
+}
+
+impl Pages {
+    fn summary(&self, view: &FleetView) -> Arc<str> {
+        serde_json::to_string(&json::without_machines(view, self.notices())).unwrap_or_default().into()
+    }
+
+    /// What concerns the whole server, for the top of the dashboard.
+    fn notices(&self) -> Vec<&'static str> {
+        let notices = [
+            (self.simulated, "The cloud is simulated: no instance is bought, and no Node joins a real cluster."),
+            (!self.store_health.is_up(), "The store is unavailable: nothing is decided until it answers."),
+        ];
+        notices.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text).collect()
+    }
 }
 
 /// Router with every route.
@@ -113,7 +139,8 @@ async fn fleet(State(state): State<WebState>) -> Response {
     let view = state.pages.views.borrow().clone();
     // The view of a thousand clusters has tens of megabytes, so it is serialized on a blocking
     // thread.
-    let text = tokio::task::spawn_blocking(move || serde_json::to_vec(&json::fleet(&view)));
+    let notices = state.pages.notices();
+    let text = tokio::task::spawn_blocking(move || serde_json::to_vec(&json::fleet(&view, notices)));
     match text.await.map_err(anyhow::Error::from).and_then(|text| Ok(text?)) {
         Ok(text) => ([(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")).into_response(),
@@ -166,6 +193,13 @@ async fn metrics(State(state): State<WebState>) -> Response {
     text.push_str(&ordered.render(ORDERED, help));
     text.push_str(&step_times.render());
     text.push_str(&state.pages.replicas.render());
+    text.push_str(&state.pages.store_health.render());
+    text.push_str(concat!(
+        "# HELP fleetwright_build_info Version of this server.\n# TYPE fleetwright_build_info gauge\n",
+        "fleetwright_build_info{version=\"",
+        env!("CARGO_PKG_VERSION"),
+        "\"} 1\n"
+    ));
     let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

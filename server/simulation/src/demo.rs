@@ -171,6 +171,7 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
         scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
         session_memory: SessionMemory::default(),
         region: REGION.to_owned(),
+        simulated: true,
         catalogue: None,
         shared: std::collections::BTreeMap::new(),
     }

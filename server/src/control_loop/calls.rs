@@ -10,11 +10,12 @@ use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::unavailable_offerings::UnavailableOffering;
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId, Timestamp};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
 use super::{records, traces};
 use crate::config::LeaseConfig;
+use crate::views;
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
@@ -261,6 +262,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
     async fn record(&self, decision: &Decision) -> Outcome {
         let entry = records::entry(decision, |order| self.cloud.terms(&LaunchRequest::from(order)));
         self.log.record(self.store, &self.lease, decision, entry).await.map_err(retry)?;
+        log_decision(decision);
         Ok(Some(Event::Recorded { decision: decision.id }))
     }
 
@@ -324,11 +326,14 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
         match self.cloud.launch(&LaunchRequest::from(order)).await {
             Ok(outcome) => {
                 let provider_id = outcome.instance.provider_id.to_string();
+                log_launch(order, &outcome);
                 self.settle_outcome(order, &AttemptOutcome::Launched { provider_id }).await;
                 Ok(Some(launched(order.cluster.clone(), order.claim.clone(), order.attempt, outcome)))
             }
             Err(error) => {
                 let failure = launch_failure(&error, order.repeats)?;
+                let LaunchOrder { cluster, claim, attempt, .. } = order;
+                warn!(%cluster, node_claim = %claim, attempt, %error, "launch failed");
                 self.settle_outcome(order, &AttemptOutcome::Failed { why: format!("{failure:?}") }).await;
                 Ok(Some(launch_failed(order, failure)))
             }
@@ -346,7 +351,10 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
     async fn terminate(&self, cluster: ClusterName, uid: &str, claim: ClaimName, provider_id: ProviderId) -> Outcome {
         match self.cloud.terminate(instance_id(&provider_id), Owner { cluster: &cluster, uid }).await {
             // The termination has begun.
-            Ok(()) => Ok(None),
+            Ok(()) => {
+                info!(%cluster, node_claim = %claim, instance = %provider_id, "instance terminating");
+                Ok(None)
+            }
             Err(CloudError::NotFound { .. }) => self.confirm_terminated(cluster, provider_id).await,
             Err(foreign @ CloudError::Foreign { .. }) => {
                 warn!(%cluster, %claim, reason = %foreign, "refusing to terminate instance tagged for another owner");
@@ -370,6 +378,31 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
             Err(error) => Err(retry_after(&error)),
         }
     }
+}
+
+/// A decision that is durable, with the number that `fleetwright replay` takes.
+fn log_decision(decision: &Decision) {
+    let Decision { cluster, id, reason, .. } = decision;
+    let summary = views::summary(decision);
+    match decision.unplaced.first() {
+        None => info!(%cluster, decision = id.0, kind = reason.as_str(), summary, "decision recorded"),
+        Some(pod) => {
+            let why = pod.reasons.first().map(|reason| reason.message.as_str()).unwrap_or_default();
+            warn!(
+                %cluster, decision = id.0, kind = reason.as_str(), summary, pod = %pod.pod, why,
+                "decision recorded; pods unschedulable"
+            );
+        }
+    }
+}
+
+fn log_launch(order: &LaunchOrder, LaunchOutcome { instance, unavailable }: &LaunchOutcome) {
+    let LaunchOrder { cluster, claim, attempt, .. } = order;
+    info!(
+        %cluster, node_claim = %claim, attempt, instance = %instance.provider_id, instance_type = %instance.instance_type,
+        zone = %instance.zone, capacity_type = instance.capacity_type.as_str(), unavailable_offerings = unavailable.len(),
+        "instance launched"
+    );
 }
 
 /// The event of a launch that produced an instance.

@@ -8,6 +8,7 @@ use controller::ClusterView;
 use model::{ClusterName, Timestamp};
 use tokio::sync::mpsc;
 
+use super::state_log;
 use crate::views::{FleetView, Publisher};
 
 /// Minimum interval between two views of the fleet.
@@ -37,7 +38,13 @@ pub(super) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdat
 fn apply(fleet: &mut FleetView, ViewUpdate { cluster, view, at }: ViewUpdate) {
     fleet.taken_at = fleet.taken_at.max(at);
     match view {
-        Some(view) => fleet.clusters.insert(cluster, Arc::new(*view)),
+        Some(view) => {
+            let before = fleet.clusters.get(&cluster);
+            for change in state_log::changes(before.map(AsRef::as_ref), &view) {
+                change.log(&cluster);
+            }
+            fleet.clusters.insert(cluster, Arc::new(*view))
+        }
         None => fleet.clusters.remove(&cluster),
     };
 }

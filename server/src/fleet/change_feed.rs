@@ -26,7 +26,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 #[derive(Debug)]
 pub enum Topic {
     /// Freezes. Those from before the feed starts are loaded by [`read_freezes`].
-    Freezes,
+    Freezes {
+        /// Those in effect at the last read.
+        known: KnownFreezes,
+    },
     /// Unavailable offerings of this region, including those recorded by earlier processes.
     Offerings {
         /// Key of the region in the store.
@@ -45,9 +48,18 @@ pub enum Topic {
 }
 
 impl Topic {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Freezes { .. } => "freezes",
+            Self::Offerings { .. } => "unavailable offerings",
+            Self::Releases { .. } => "quarantine releases",
+            Self::Confirmations { .. } => "confirmed removals",
+        }
+    }
+
     fn number(&self, changes: Changes) -> u64 {
         match self {
-            Self::Freezes => changes.freezes,
+            Self::Freezes { .. } => changes.freezes,
             Self::Offerings { .. } => changes.offerings,
             Self::Releases { .. } | Self::Confirmations { .. } => changes.releases,
         }
@@ -56,7 +68,7 @@ impl Topic {
     /// Events for the current state of the topic.
     async fn read(&mut self, store: &dyn Store) -> Result<Vec<SessionEvent>, StoreError> {
         match self {
-            Self::Freezes => Ok(vec![read_freezes(store).await?]),
+            Self::Freezes { known } => Ok(vec![read_freezes(store, known).await?]),
             Self::Offerings { region } => {
                 let refusals: Vec<UnavailableOffering> =
                     store.unavailable_offerings(region).await?.into_iter().filter_map(refusal).collect();
@@ -123,7 +135,7 @@ pub(crate) async fn follow(
                         }
                     }
                 }
-                Err(error) => warn!(%error, ?topic, "cannot read changes from store; retrying"),
+                Err(error) => warn!(%error, topic = topic.name(), "cannot read changes from store; retrying"),
             }
         }
         tokio::select! {
@@ -135,14 +147,43 @@ pub(crate) async fn follow(
     }
 }
 
-/// Loads the freezes as an event for the control loop.
+/// Freezes by number, as they were last read.
+pub type KnownFreezes = BTreeMap<i64, Freeze>;
+
+/// Loads the freezes as an event for the control loop, and logs those that are new or have ended
+/// since `known` was read.
 ///
 /// # Errors
 /// The store fails.
-pub async fn read_freezes(store: &dyn Store) -> Result<SessionEvent, StoreError> {
+pub async fn read_freezes(store: &dyn Store, known: &mut KnownFreezes) -> Result<SessionEvent, StoreError> {
     let freezes: Vec<Freeze> = store.freezes().await?.into_iter().map(freeze).collect();
-    info!(freezes = freezes.len(), "loaded freezes");
+    let now: KnownFreezes = freezes.iter().map(|freeze| (freeze.id, freeze.clone())).collect();
+    for freeze in now.values().filter(|freeze| !known.contains_key(&freeze.id)) {
+        log_freeze(freeze);
+    }
+    for freeze in known.values().filter(|freeze| !now.contains_key(&freeze.id)) {
+        info!(freeze = freeze.id, scope = scope_of(freeze), "freeze ended");
+    }
+    *known = now;
     Ok(SessionEvent::ClusterEvent(Event::FreezesChanged { freezes }))
+}
+
+fn log_freeze(freeze: &Freeze) {
+    let Freeze { id, by, reason, until, .. } = freeze;
+    let until = until.as_ref().map_or_else(|| format!("until `fleetwright thaw {id}`"), |until| rfc3339(*until));
+    warn!(freeze = id, scope = scope_of(freeze), %by, %reason, until, "freeze in effect");
+}
+
+fn rfc3339(at: Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.as_millis()).map(|at| at.to_string()).unwrap_or_default()
+}
+
+fn scope_of(freeze: &Freeze) -> String {
+    match (&freeze.cluster, &freeze.pool) {
+        (None, _) => "fleet".to_owned(),
+        (Some(cluster), None) => format!("cluster/{cluster}"),
+        (Some(cluster), Some(pool)) => format!("cluster/{cluster}/nodepool/{pool}"),
+    }
 }
 
 fn freeze(row: Row) -> Freeze {

@@ -31,6 +31,8 @@ impl TestBed {
         let page_data = Pages {
             views,
             store: Arc::new(MemoryStore::new()),
+            store_health: health::channel().1,
+            simulated: true,
             latencies: Arc::default(),
             heartbeat: Arc::default(),
             replicas: Arc::default(),

@@ -16,6 +16,8 @@ const DETAILS_SHOWN: usize = 20;
 pub(super) struct FleetJson<'v> {
     taken_at_ms: i64,
     usd_per_hour: String,
+    /// Sentences about the whole server.
+    notices: Vec<&'static str>,
     clusters: Vec<ClusterJson<'v>>,
     decisions: Vec<DecisionJson<'v>>,
 }
@@ -109,13 +111,13 @@ struct DecisionJson<'v> {
 }
 
 /// The whole fleet.
-pub(super) fn fleet(view: &FleetView) -> FleetJson<'_> {
-    fleet_of(view, true)
+pub(super) fn fleet<'v>(view: &'v FleetView, notices: Vec<&'static str>) -> FleetJson<'v> {
+    fleet_of(view, notices, true)
 }
 
 /// The fleet without instances, which are a hundred times as many as clusters.
-pub(super) fn without_machines(view: &FleetView) -> FleetJson<'_> {
-    fleet_of(view, false)
+pub(super) fn without_machines<'v>(view: &'v FleetView, notices: Vec<&'static str>) -> FleetJson<'v> {
+    fleet_of(view, notices, false)
 }
 
 /// One cluster with its instances.
@@ -123,8 +125,9 @@ pub(super) fn cluster(view: &ClusterView) -> impl Serialize + '_ {
     cluster_entry(view, true)
 }
 
-fn fleet_of(view: &FleetView, machines: bool) -> FleetJson<'_> {
+fn fleet_of<'v>(view: &'v FleetView, notices: Vec<&'static str>, machines: bool) -> FleetJson<'v> {
     FleetJson {
+        notices,
         taken_at_ms: view.taken_at.as_millis(),
         usd_per_hour: view.cost().to_string(),
         clusters: view.clusters.values().map(|cluster| cluster_entry(cluster, machines)).collect(),

@@ -1,10 +1,12 @@
 //! Kubernetes Events with Karpenter's reasons, for what has changed since the last pass.
 
+use std::fmt;
+
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::removal::HoldCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
-use crate::{Decision, Effect, Instruction, InstructionId};
+use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId};
 use model::{ClaimName, PodKey, Text, Timestamp};
 
 /// Held removals for which Events are recorded in one pass.
@@ -15,7 +17,7 @@ const MAX_MESSAGE_CHARS: usize = 1_000;
 impl ClusterController {
     /// Records Events for everything since the last pass.
     pub(super) fn record_events(&mut self, ctx: &mut Context<'_>) {
-        let mut events = self.machine_events();
+        let mut events = self.machine_events(ctx.settings.class_facts);
         events.extend(self.drain_events(ctx.now));
         events.extend(self.held_events());
         events.extend(self.waiting_events());
@@ -31,7 +33,7 @@ impl ClusterController {
     }
 
     /// Events for stage changes of machines.
-    fn machine_events(&mut self) -> Vec<EventOrder> {
+    fn machine_events(&mut self, facts: ClassFacts) -> Vec<EventOrder> {
         let mut events = Vec::new();
         if self.status_reporter.reported_stages.len() > self.claims.len() {
             self.status_reporter.reported_stages.retain(|claim, _| self.claims.contains(claim));
@@ -47,9 +49,7 @@ impl ClusterController {
             let claim = ObjectRef::Claim(machine.name().clone());
             let why = machine.termination_message();
             events.extend(match machine.stage() {
-                StageKind::Launched => {
-                    Some(normal(claim, "Launched", format!("machine {} is launched", machine.provider_id())))
-                }
+                StageKind::Launched => Some(normal(claim, "Launched", launched_message(machine.provider_id(), facts))),
                 StageKind::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
                 StageKind::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
                 StageKind::Deleting
@@ -144,6 +144,15 @@ impl ClusterController {
         let pod = self.state.pod(pod)?;
         let event = normal(ObjectRef::Pod(pod.key.clone()), reason, message);
         Some(EventOrder { uid: pod.uid.clone(), warning: is_warning, ..event })
+    }
+}
+
+fn launched_message(provider_id: impl fmt::Display, facts: ClassFacts) -> String {
+    match facts {
+        ClassFacts::Simulated => {
+            format!("machine {provider_id} is launched in the simulated cloud; no instance is bought")
+        }
+        ClassFacts::Unresolved => format!("machine {provider_id} is launched"),
     }
 }
 

@@ -25,7 +25,7 @@ use replica::fence::Fence;
 use replica::{Call, Input, Output, Replica};
 use server::config::LeaseConfig;
 use server::control_loop::calls::CallRunner;
-use server::fleet::change_feed;
+use server::fleet::change_feed::{self, KnownFreezes};
 use store::lease::Scope;
 
 /// Tick interval of the sessions. A server's is one second; the difference does not matter because
@@ -283,8 +283,9 @@ impl Server {
         let (cloud_client, clock_source) =
             (Arc::clone(&self.cloud_client), Arc::clone(&events.environment.clock_source));
         self.spawn_task(events, async move {
+            let mut known = KnownFreezes::new();
             loop {
-                match change_feed::read_freezes(&*cloud_client).await {
+                match change_feed::read_freezes(&*cloud_client, &mut known).await {
                     Ok(event) => break Input::Session(event),
                     Err(_) => clock_source.sleep(ASK_AGAIN_AFTER.get()).await,
                 }

@@ -8,6 +8,7 @@ use tower::Service;
 
 use super::*;
 use crate::replicas::Replicas;
+use crate::stores::health;
 use crate::web::{Pages, WebState, router};
 
 /// The response to a page request: all of it, or its first frame.
@@ -39,6 +40,8 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
     let state = WebState::new(Pages {
         views: fixture.views.clone(),
         store: fixture.store.clone(),
+        store_health: health::channel().1,
+        simulated: true,
         latencies: Arc::default(),
         heartbeat: Arc::clone(&fixture.heartbeat),
         replicas: Arc::<Replicas>::default(),

@@ -25,7 +25,7 @@ fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> m
 async fn every_replica_receives_all_freezes_and_thaws() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let stop = CancellationToken::new();
-    let mut replicas = [(), ()].map(|()| followed(Topic::Freezes, &store, &stop));
+    let mut replicas = [(), ()].map(|()| followed(Topic::Freezes { known: KnownFreezes::new() }, &store, &stop));
     for replica in &mut replicas {
         assert!(frozen(replica).await.is_empty());
     }
@@ -36,7 +36,7 @@ async fn every_replica_receives_all_freezes_and_thaws() {
     for replica in &mut replicas {
         assert_eq!(frozen(replica).await, std::slice::from_ref(&sentence));
     }
-    let mut late = followed(Topic::Freezes, &store, &stop);
+    let mut late = followed(Topic::Freezes { known: KnownFreezes::new() }, &store, &stop);
     assert_eq!(frozen(&mut late).await, [sentence]);
     store.thaw(id, "bob").await.unwrap();
     for replica in replicas.iter_mut().chain([&mut late]) {

@@ -23,6 +23,8 @@ const COLUMNS = [
   ["stage", (m) => m.stage + (m.leaves ? `: ${m.leaves}` : "")],
 ];
 
+const number = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
+
 function machineTable(machines) {
   const head = element("tr", {}, ...COLUMNS.map(([name, , kind]) => element("th", { text: name, class: kind })));
   const rows = machines.map((machine) => {
@@ -55,8 +57,8 @@ function cluster(entry) {
   card.append(element("header", {},
     element("h3", { text: entry.name }),
     element("span", { text: state[0], class: state[1] }),
-    element("span", { text: `${entry.nodes} nodes` }),
-    element("span", { text: `${entry.pods} pods` }),
+    element("span", { text: number(entry.nodes, "node") }),
+    element("span", { text: number(entry.pods, "pod") }),
     element("span", { text: `${entry.pending} pending`, class: entry.pending ? "busy" : "soft" }),
     element("span", { text: `$${entry.usdPerHour} an hour` })));
   if (entry.refused) card.append(element("p", { text: `Last plan rejected: ${entry.refused}`, class: "bad" }));
@@ -68,7 +70,7 @@ function cluster(entry) {
     card.append(element("p", { text: `Planning ${entry.planning.pods} pods${left}`, class: "soft" }));
   }
   if (entry.machineCount) {
-    const toggle = element("button", { text: open.has(entry.name) ? "hide machines" : `${entry.machineCount} machines` });
+    const toggle = element("button", { text: open.has(entry.name) ? "hide machines" : number(entry.machineCount, "machine") });
     toggle.onclick = () => { open.has(entry.name) ? open.delete(entry.name) : open.add(entry.name); draw(latest); };
     card.append(toggle);
   }
@@ -105,8 +107,9 @@ async function show(fleet) {
 function draw(fleet) {
   const sum = (read) => fleet.clusters.reduce((total, entry) => total + read(entry), 0);
   byId("fleet").textContent =
-    `${fleet.clusters.length} clusters, ${sum((c) => c.nodes)} nodes, ${sum((c) => c.pods)} pods ` +
+    `${number(fleet.clusters.length, "cluster")}, ${number(sum((c) => c.nodes), "node")}, ${number(sum((c) => c.pods), "pod")} ` +
     `(${sum((c) => c.pending)} pending), $${fleet.usdPerHour} an hour`;
+  byId("notices").replaceChildren(...fleet.notices.map((text) => element("p", { text, class: "bad" })));
   byId("clusters").replaceChildren(...fleet.clusters.map(cluster));
   byId("decisions").replaceChildren(...fleet.decisions.map(decision));
 }
