@@ -11,11 +11,14 @@
 
 pub mod config;
 mod credentials;
+mod disconnect;
 mod error_chain;
 pub mod intern;
 pub mod link;
 pub mod port;
 pub mod run;
+#[cfg(test)]
+mod temporary_file;
 
 pub use error_chain::error_chain;
 pub use port::{Cluster, ClusterError, Done, Identity, ListWatch, Record};

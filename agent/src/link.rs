@@ -3,7 +3,7 @@
 //!
 //! A stream begins with `Hello`; after `Welcome` the agent sends a snapshot, then deltas. Three
 //! things outlive a stream: the highest epoch, the results of instructions ([`ledger`]), and the
-//! number of failed connections, which determines the next wait ([`backoff`]). Timestamps are
+//! numbers of failed connections and of replacements, which determine the next wait ([`backoff`]). Timestamps are
 //! milliseconds since 1970, as are the deadlines of instructions.
 
 pub mod backoff;
@@ -38,6 +38,15 @@ const DEFINITIONS_BEFORE_REFRESH: usize = 100_000;
 /// A stream that lasted this long after `Welcome`, in milliseconds, resets the backoff. A shorter
 /// one does not: a server that ends the stream as soon as it reads the snapshot would do so again.
 const MIN_STABLE_MS: i64 = 3_000;
+
+/// First and longest wait after another agent of the cluster replaced the stream, in milliseconds.
+/// Two agents that replace each other's streams make the server restart the cluster's session each
+/// time, so these waits are longer than those after a failed connection.
+const REPLACED_WAITS_MS: (u64, u64) = (1_000, 60_000);
+
+/// A stream that lasted this long after `Welcome`, in milliseconds, was not replaced during two of
+/// the other agent's longest waits: there is no other agent any more.
+const MIN_SOLE_MS: i64 = 120_000;
 
 /// Largest clock difference from the server that is not logged, in milliseconds. Deadlines are sent
 /// as remaining time, so execution does not depend on it; but timestamps in the cluster and at the
@@ -108,6 +117,9 @@ pub struct Link {
     /// When `Welcome` was received.
     welcome_at: i64,
     backoff: Backoff,
+    /// Waits after replacements by another agent, which `backoff` would not bound: each of the two
+    /// streams lasts for the other agent's wait.
+    replaced_backoff: Backoff,
 }
 
 impl Link {
@@ -128,7 +140,14 @@ impl Link {
             last_sent_at: 0,
             welcome_at: 0,
             backoff: Backoff::new(seed),
+            replaced_backoff: Backoff::between(REPLACED_WAITS_MS.0, REPLACED_WAITS_MS.1, seed),
         }
+    }
+
+    /// The highest epoch that was accepted; after `Welcome` that of the server.
+    #[must_use]
+    pub fn highest_epoch(&self) -> u64 {
+        self.highest_epoch
     }
 
     /// A stream was opened; returns its first message.
@@ -153,6 +172,13 @@ impl Link {
     pub fn close_stream(&mut self) -> u64 {
         self.phase = Phase::Disconnected;
         self.backoff.next_wait_ms()
+    }
+
+    /// The server ended the stream because another agent of the cluster has connected; returns the
+    /// delay before the next attempt, in milliseconds.
+    pub fn close_replaced_stream(&mut self) -> u64 {
+        self.phase = Phase::Disconnected;
+        self.replaced_backoff.next_wait_ms()
     }
 
     /// Handles one message of the server.
@@ -237,6 +263,9 @@ impl Link {
         if self.is_established() && now.saturating_sub(self.welcome_at) >= MIN_STABLE_MS {
             self.backoff.reset();
         }
+        if self.is_established() && now.saturating_sub(self.welcome_at) >= MIN_SOLE_MS {
+            self.replaced_backoff.reset();
+        }
         if !self.is_established() || now.saturating_sub(self.last_sent_at) < self.heartbeat_ms {
             return Vec::new();
         }
@@ -251,7 +280,9 @@ impl Link {
         u64::try_from(self.heartbeat_ms / 2).unwrap_or(1).max(1)
     }
 
-    fn is_established(&self) -> bool {
+    /// Whether the server has admitted the present stream.
+    #[must_use]
+    pub fn is_established(&self) -> bool {
         matches!(self.phase, Phase::AwaitingSnapshot | Phase::Streaming)
     }
 

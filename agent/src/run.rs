@@ -13,16 +13,19 @@ use fleetwright_rpc::MAX_MESSAGE_BYTES;
 use fleetwright_rpc::v1::agent_service_client::AgentServiceClient;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::Streaming;
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
 use crate::config::Credentials;
-use crate::credentials::{self, CredentialsError};
+use crate::credentials;
+use crate::disconnect::DisconnectReason;
 use crate::error_chain::error_chain;
+use crate::link::backoff::Backoff;
 use crate::link::{AgentIdentity, Link, Output};
-use crate::port::{Cluster, ClusterError, Done, Record};
+use crate::port::{Cluster, Done, Record};
 
 /// Timeout of a connection to the server; the agent retries later.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -37,6 +40,11 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Timeout for sending a message. A server that accepts many clusters at once may read slowly, but
 /// never this slowly.
 const SEND_TIMEOUT: Duration = Duration::from_secs(300);
+/// Timeout for the status of a stream that accepts no more messages: it was sent before the stream
+/// closed.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(1);
+/// Longest wait between attempts to read the highest epoch, in milliseconds.
+const MAX_EPOCH_RETRY_MS: u64 = 60_000;
 /// Messages buffered for sending; when the buffer is full, the agent stops reading changes, which
 /// the cluster buffers.
 const OUTGOING_CAPACITY: usize = 16;
@@ -71,25 +79,6 @@ pub enum RunError {
     },
 }
 
-/// Why a stream ended.
-#[derive(Debug, thiserror::Error)]
-enum DisconnectReason {
-    #[error("the agent is shutting down")]
-    Shutdown,
-    #[error("cannot connect: {0}")]
-    Connect(String),
-    #[error(transparent)]
-    Credentials(#[from] CredentialsError),
-    #[error("the server ended the stream: {0}")]
-    Refused(Box<tonic::Status>),
-    #[error("the server ended the stream")]
-    Ended,
-    #[error("{0}")]
-    ClosedByAgent(String),
-    #[error("cannot read the cluster: {0}")]
-    Cluster(#[from] ClusterError),
-}
-
 /// Runs the agent of `cluster` until `stop` completes. Instructions in progress are abandoned then;
 /// executing them again after a restart changes nothing.
 ///
@@ -100,23 +89,11 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
     tokio::pin!(stop);
     // The stored epoch comes first: a link without it would accept a server that has lost the
     // cluster.
-    let epoch = loop {
-        match cluster.highest_epoch().await {
-            Ok(epoch) => break epoch,
-            Err(error) => warn!(%error, "cannot read the highest epoch; retrying"),
-        }
-        tokio::select! {
-            () = &mut stop => return Ok(()),
-            () = tokio::time::sleep(CONNECT_TIMEOUT) => {}
-        }
+    let epoch = tokio::select! {
+        () = &mut stop => return Ok(()),
+        epoch = read_epoch(&*cluster, target.seed) => epoch,
     };
-    let mut agent = Agent {
-        link: Link::new(agent_identity(&target, &*cluster), epoch, target.seed),
-        credentials: target.credentials.clone(),
-        cluster,
-        instructions: JoinSet::new(),
-        changes: None,
-    };
+    let mut agent = Agent::new(cluster, &target, epoch);
     loop {
         let reason = tokio::select! {
             () = &mut stop => DisconnectReason::Shutdown,
@@ -126,12 +103,25 @@ pub async fn run<C: Cluster>(cluster: Arc<C>, target: Target, stop: impl Future<
             info!(cluster = target.cluster_name, "agent stopped");
             return Ok(());
         }
-        agent.changes = None;
-        let wait = Duration::from_millis(agent.link.close_stream());
-        warn!(server = target.server, reason = %reason, retry_in_ms = wait.as_millis(), "disconnected from the server");
+        let wait = agent.close_stream(&reason);
         tokio::select! {
             () = &mut stop => return Ok(()),
             () = tokio::time::sleep(wait) => {}
+        }
+    }
+}
+
+/// The highest epoch that the cluster has stored, retried until it can be read.
+async fn read_epoch<C: Cluster>(cluster: &C, seed: u64) -> u64 {
+    let mut backoff = Backoff::with_longest(MAX_EPOCH_RETRY_MS, seed);
+    loop {
+        match cluster.highest_epoch().await {
+            Ok(epoch) => return epoch,
+            Err(error) => {
+                let retry_in_ms = backoff.next_wait_ms();
+                warn!(%error, retry_in_ms, "cannot read the highest epoch; retrying");
+                tokio::time::sleep(Duration::from_millis(retry_in_ms)).await;
+            }
         }
     }
 }
@@ -195,15 +185,31 @@ enum StreamEvent {
 
 struct Agent<C> {
     link: Link,
+    /// The server's address and the cluster's name, for log lines.
+    names: (String, String),
     credentials: Credentials,
     cluster: Arc<C>,
     /// Instructions that are being executed, each with its id.
     instructions: JoinSet<(String, Done)>,
     /// Changes since the last list.
     changes: Option<mpsc::Receiver<Vec<Record>>>,
+    /// When the server admitted the present stream.
+    connected_at: Option<Instant>,
 }
 
 impl<C: Cluster> Agent<C> {
+    fn new(cluster: Arc<C>, target: &Target, epoch: u64) -> Self {
+        Self {
+            link: Link::new(agent_identity(target, &*cluster), epoch, target.seed),
+            names: (target.server.clone(), target.cluster_name.clone()),
+            credentials: target.credentials.clone(),
+            cluster,
+            instructions: JoinSet::new(),
+            changes: None,
+            connected_at: None,
+        }
+    }
+
     /// One stream from its beginning to its end.
     async fn run_stream(&mut self, endpoint: &Endpoint) -> DisconnectReason {
         match self.try_run_stream(endpoint).await {
@@ -222,27 +228,55 @@ impl<C: Cluster> Agent<C> {
             let heartbeat_before = self.link.tick_interval_ms();
             let outputs = match next {
                 StreamEvent::Response(response) => match *response {
-                    Ok(Some(response)) => self.link.handle_response(response, now_ms()),
+                    Ok(Some(response)) => self.handle_response(response),
                     Ok(None) => return Ok(()),
-                    Err(status) => return Err(DisconnectReason::Refused(Box::new(status))),
+                    Err(status) => return Err(DisconnectReason::Status(Box::new(status))),
                 },
                 StreamEvent::Changes(Some(seen)) => self.link.send_changes(seen, now_ms()),
                 StreamEvent::Changes(None) => self.request_snapshot(),
                 StreamEvent::Finished(id, done) => self.link.finish_instruction(&id, done, now_ms()),
                 StreamEvent::Tick => self.link.tick(now_ms()),
             };
-            self.execute_outputs(outputs, &requests).await?;
+            if let Err(reason) = self.execute_outputs(outputs, &requests).await {
+                return Err(with_status(reason, &mut responses).await);
+            }
             if self.link.tick_interval_ms() != heartbeat_before {
                 ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));
             }
         }
     }
 
+    fn handle_response(&mut self, response: v1::ConnectResponse) -> Vec<Output> {
+        let outputs = self.link.handle_response(response, now_ms());
+        if self.connected_at.is_none() && self.link.is_established() {
+            self.connected_at = Some(Instant::now());
+            let (server, cluster) = &self.names;
+            info!(server, cluster, epoch = self.link.highest_epoch(), "connected to the server");
+        }
+        outputs
+    }
+
+    /// Closes the stream that ended for this reason; returns the wait before the next one.
+    fn close_stream(&mut self, reason: &DisconnectReason) -> Duration {
+        self.changes = None;
+        let retry_in_ms =
+            if reason.is_replacement() { self.link.close_replaced_stream() } else { self.link.close_stream() };
+        let (server, cluster) = &self.names;
+        let remedy = reason.remedy(server);
+        match self.connected_at.take().map(|since| since.elapsed().as_secs()) {
+            Some(connected_s) => {
+                warn!(server, cluster, %reason, remedy, connected_s, retry_in_ms, "disconnected from the server");
+            }
+            None => warn!(server, cluster, %reason, remedy, retry_in_ms, "cannot connect to the server"),
+        }
+        Duration::from_millis(retry_in_ms)
+    }
+
     async fn open_stream(
         &mut self,
         endpoint: &Endpoint,
     ) -> Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>), DisconnectReason> {
-        let channel = endpoint.connect().await.map_err(|error| DisconnectReason::Connect(error_chain(&error)))?;
+        let channel = endpoint.connect().await.map_err(DisconnectReason::Connect)?;
         let (requests, outgoing) = mpsc::channel(OUTGOING_CAPACITY);
         let mut client = AgentServiceClient::new(channel)
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
@@ -254,7 +288,7 @@ impl<C: Cluster> Agent<C> {
             request.metadata_mut().insert("authorization", token);
         }
         let answer = client.connect(request).await;
-        Ok((requests, answer.map_err(|status| DisconnectReason::Refused(Box::new(status)))?.into_inner()))
+        Ok((requests, answer.map_err(|status| DisconnectReason::Status(Box::new(status)))?.into_inner()))
     }
 
     async fn next_event(
@@ -326,6 +360,24 @@ async fn with_timeout<T>(
     tokio::time::timeout(limit, work).await.map_err(late)?
 }
 
+/// The status that the server sent for a stream that accepts no more messages; it has the cause. Any
+/// other reason is its own cause.
+async fn with_status(reason: DisconnectReason, responses: &mut Streaming<v1::ConnectResponse>) -> DisconnectReason {
+    if !matches!(reason, DisconnectReason::Ended) {
+        return reason;
+    }
+    let status = async {
+        loop {
+            match responses.message().await {
+                Ok(Some(_)) => {}
+                Ok(None) => return reason,
+                Err(status) => return DisconnectReason::Status(Box::new(status)),
+            }
+        }
+    };
+    tokio::time::timeout(STATUS_TIMEOUT, status).await.unwrap_or(DisconnectReason::Ended)
+}
+
 /// The next changes; pending for ever while no list is active.
 async fn next_changes(changes: &mut Option<mpsc::Receiver<Vec<Record>>>) -> Option<Vec<Record>> {
     match changes {
@@ -347,35 +399,4 @@ async fn next_finished(instructions: &mut JoinSet<(String, Done)>) -> (String, D
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(server: &str) -> Target {
-        Target {
-            server: server.into(),
-            credentials: Credentials::default(),
-            cluster_name: "blue".into(),
-            region: String::new(),
-            karpenter_absent: false,
-            seed: 1,
-        }
-    }
-
-    #[tokio::test]
-    async fn a_timeout_ends_what_never_completes() {
-        let never = std::future::pending::<Result<(), DisconnectReason>>();
-        let late = with_timeout(Duration::from_millis(1), "the stream was not open", never).await.unwrap_err();
-        assert_eq!(late.to_string(), "the stream was not open after 1ms");
-        assert!(matches!(
-            with_timeout(OPEN_TIMEOUT, "", async { Err::<(), _>(DisconnectReason::Ended) }).await,
-            Err(DisconnectReason::Ended)
-        ));
-    }
-
-    #[test]
-    fn an_invalid_address_is_named_in_the_error() {
-        let error = endpoint(&target("not an address")).unwrap_err().to_string();
-        assert!(error.contains("\"not an address\"") && error.contains("http://host:port"), "{error}");
-        assert!(endpoint(&target("http://127.0.0.1:1")).is_ok());
-    }
-}
+mod tests;

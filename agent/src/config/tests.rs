@@ -1,23 +1,5 @@
-use std::io::Write;
-
 use super::*;
-
-/// A configuration file that is removed with the value.
-struct TemporaryFile(PathBuf);
-
-impl TemporaryFile {
-    fn new(name: &str, text: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("fleetwright-agent-{}-{name}.toml", std::process::id()));
-        std::fs::File::create(&path).unwrap().write_all(text.as_bytes()).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for TemporaryFile {
-    fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.0));
-    }
-}
+use crate::temporary_file::TemporaryFile;
 
 fn invoke(flags: &[&str], environment: &[(&str, &str)]) -> Result<Invocation, InvocationError> {
     let arguments = std::iter::once("fleetwright-agent").chain(flags.iter().copied()).map(OsString::from);
@@ -37,8 +19,7 @@ fn refusal(flags: &[&str]) -> String {
 
 #[test]
 fn a_flag_outweighs_a_variable_and_a_variable_the_file() {
-    let file =
-        TemporaryFile::new("weights", "[server]\naddress = \"http://f:1\"\n[cluster]\nname = \"f\"\nregion = \"f\"\n");
+    let file = TemporaryFile::new("[server]\naddress = \"http://f:1\"\n[cluster]\nname = \"f\"\nregion = \"f\"\n");
     let path = file.0.to_str().unwrap();
     let environment = [
         ("FLEETWRIGHT_AGENT_CONFIG", path),
@@ -102,7 +83,7 @@ fn credentials_travel_only_encrypted_or_within_this_machine() {
 
 #[test]
 fn a_key_that_does_not_exist_is_an_error() {
-    let file = TemporaryFile::new("unknown", "[server]\nadress = \"http://f:1\"\n");
+    let file = TemporaryFile::new("[server]\nadress = \"http://f:1\"\n");
     let error = invoke(&["--config", file.0.to_str().unwrap()], &[]).unwrap_err().to_string();
     assert!(error.contains("server.adress"), "{error}");
     let error = invoke(&["--config", "/nonexistent/agent.toml"], &[]).unwrap_err().to_string();
@@ -113,7 +94,7 @@ fn a_key_that_does_not_exist_is_an_error() {
 fn printed_settings_are_read_back_unchanged() {
     let flags = ["--server", "http://s:1", "--cluster-name", "blue", "--region", "eu-west-1", "--log", "debug"];
     let layers = invoke(&flags, &[]).unwrap().layers;
-    let file = TemporaryFile::new("printed", &print(&layers));
+    let file = TemporaryFile::new(&print(&layers));
     let again = invoke(&["--config", file.0.to_str().unwrap()], &[]).unwrap().layers;
     assert_eq!(Config::resolve(&again).unwrap(), Config::resolve(&layers).unwrap());
 }
@@ -131,7 +112,6 @@ fn the_bound_on_removals_and_the_probes_are_read_and_checked() {
     assert_eq!(config.guard, GuardConfig { removals: 1_000, window: Duration::from_secs(600) });
     assert_eq!((config.karpenter_absent, config.probe_address), (false, None));
     let file = TemporaryFile::new(
-        "guard",
         "[server]\naddress = \"http://f:1\"\n[cluster]\nname = \"f\"\n[guard]\nremovals = 5\nwindow = \"1m\"\n[agent]\nkarpenter-absent = true\n",
     );
     let path = file.0.to_str().unwrap();

@@ -13,6 +13,7 @@ const LONGEST_MS: u64 = 10_000;
 #[derive(Debug)]
 pub struct Backoff {
     failures: u32,
+    first_ms: u64,
     longest_ms: u64,
     state: u64,
 }
@@ -27,7 +28,13 @@ impl Backoff {
     /// The same with another longest wait, in milliseconds.
     #[must_use]
     pub fn with_longest(longest_ms: u64, seed: u64) -> Self {
-        Self { failures: 0, longest_ms, state: seed }
+        Self::between(FIRST_MS, longest_ms, seed)
+    }
+
+    /// The same with another first and another longest wait, in milliseconds.
+    #[must_use]
+    pub fn between(first_ms: u64, longest_ms: u64, seed: u64) -> Self {
+        Self { failures: 0, first_ms, longest_ms, state: seed }
     }
 
     /// Resets the backoff after a stable connection: the next failure waits the first interval.
@@ -37,7 +44,7 @@ impl Backoff {
 
     /// The wait after one more failure, in milliseconds.
     pub fn next_wait_ms(&mut self) -> u64 {
-        let full = FIRST_MS.saturating_mul(1 << self.failures.min(16)).min(self.longest_ms);
+        let full = self.first_ms.saturating_mul(1 << self.failures.min(16)).min(self.longest_ms);
         self.failures = self.failures.saturating_add(1);
         full - self.next_random() % (full / 2 + 1)
     }

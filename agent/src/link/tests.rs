@@ -163,6 +163,23 @@ fn a_server_that_ends_the_stream_after_welcome_is_reconnected_with_backoff() {
     assert!(wait_after(&mut link, 90_000, 2_999) <= 500, "one that lived counts as one that came about");
 }
 
+#[test]
+fn an_agent_that_another_one_replaces_waits_twice_as_long_each_time_up_to_a_minute() {
+    let mut link = link(3);
+    let mut replaced_after = |now: i64, lasts_ms: i64| {
+        wait_after(&mut link, now, lasts_ms);
+        link.close_replaced_stream()
+    };
+    // 1 s × 2^6 = 64 s is the first above a minute; each wait is cut by half at most. Streams of 60 s,
+    // the other agent's longest wait, change nothing.
+    for (number, full) in (0..).zip([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]) {
+        let wait = replaced_after(number * 1_000_000, 60_000);
+        assert!((full / 2..=full).contains(&wait), "{wait} for {full}");
+    }
+    assert!(replaced_after(9_000_000, 119_999) >= 30_000);
+    assert!(replaced_after(10_000_000, 120_000) <= 1_000, "nobody replaced a stream of two minutes");
+}
+
 /// One Welcome of a wrong server must not make the agent reject the right server permanently.
 #[test]
 fn an_epoch_beyond_the_largest_jump_is_not_stored() {

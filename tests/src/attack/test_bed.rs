@@ -106,10 +106,11 @@ impl TestBed {
         Program::new(program, &[&arguments[..], &more].concat()).start()
     }
 
-    /// Disconnects that the honest agents have logged since the last call.
+    /// Disconnects and failed connections that the honest agents have logged since the last call.
     pub(super) fn lost_streams(&self) -> Vec<String> {
         let all = self.agents.iter().flat_map(RunningProcess::take_stderr_lines);
-        all.filter(|line| line.contains("disconnected from the server")).collect()
+        let lost = ["disconnected from the server", "cannot connect to the server"];
+        all.filter(|line| lost.iter().any(|event| line.contains(event))).collect()
     }
 
     /// Path of a file of the test bed.

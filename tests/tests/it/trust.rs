@@ -135,7 +135,7 @@ fn an_agent_is_rejected_until_it_presents_a_token_of_its_cluster() {
     // authenticated, but not authorized for `shop`.
     for token in [None, Some("operator"), Some("till")] {
         let agent = agent(&guarded, "shop", token);
-        let output = agent.wait_for_line(&["disconnected from the server"], TIMEOUT);
+        let output = agent.wait_for_line(&["cannot connect to the server"], TIMEOUT);
         assert!(output.contains("not authorized for this cluster"), "{token:?}: {output}");
         assert!(!output.contains("till.example"), "the message to the agent names no issuer: {output}");
         let logged = guarded.server.wait_for_line(&["agent rejected"], TIMEOUT);

@@ -101,7 +101,7 @@ impl CertificateScenario {
             let mut impostor = self.files.start_impostor(&self.test_bed, (name, CLUSTER), at, shown)?;
             let words = if expected.contains("handshake") { vec![expected] } else { vec![REJECTED, expected] };
             wait_until_logged(&self.environment, &words, 1).await?;
-            impostor.wait_for_line(&["disconnected from the server"], TIMEOUT).await?;
+            impostor.wait_for_line(&["cannot connect to the server"], TIMEOUT).await?;
         }
         Ok(names)
     }
