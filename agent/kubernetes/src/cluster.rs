@@ -67,6 +67,11 @@ impl Kubernetes {
         }
         while drains.join_next().await.is_some() {}
     }
+
+    fn epoch_error(&self, operation: &str, error: &ApiError) -> ClusterError {
+        let remedy = self.epochs.remedy(error).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        ClusterError { operation: operation.to_owned(), reason: format!("{error}{remedy}") }
+    }
 }
 
 impl Cluster for Kubernetes {
@@ -83,14 +88,10 @@ impl Cluster for Kubernetes {
     }
 
     async fn highest_epoch(&self) -> Result<u64, ClusterError> {
-        self.epochs.read_epoch().await.map_err(|error| cluster_error("read the highest epoch", &error))
+        self.epochs.read_epoch().await.map_err(|error| self.epoch_error("read the highest epoch", &error))
     }
 
     async fn raise_epoch(&self, epoch: u64) -> Result<(), ClusterError> {
-        self.epochs.raise_epoch(epoch).await.map_err(|error| cluster_error("store the highest epoch", &error))
+        self.epochs.raise_epoch(epoch).await.map_err(|error| self.epoch_error("store the highest epoch", &error))
     }
-}
-
-fn cluster_error(operation: &str, error: &ApiError) -> ClusterError {
-    ClusterError { operation: operation.to_owned(), reason: error.to_string() }
 }

@@ -14,6 +14,10 @@ use crate::error::ApiError;
 use crate::fields::text_at;
 use crate::resource::NAMESPACE;
 
+/// Namespace of the agent's Leases where neither a setting nor a service account nor a kubeconfig
+/// names one: that of its Role in `deploy/agent/rbac.yaml`.
+pub(crate) const DEFAULT_NAMESPACE: &str = "fleetwright-system";
+
 /// Why the API server cannot be contacted.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
@@ -40,7 +44,8 @@ pub enum ConnectError {
 pub struct Connected {
     /// The API server.
     pub api: Api,
-    /// The namespace of the service account or of the kubeconfig's context.
+    /// `kubernetes.namespace`, else the namespace of the service account or of the kubeconfig's
+    /// context, else [`DEFAULT_NAMESPACE`].
     pub namespace: String,
 }
 
@@ -49,27 +54,43 @@ pub struct Connected {
 /// # Errors
 /// [`ConnectError`] when settings or files do not suffice.
 pub async fn connect(settings: &KubernetesConfig) -> Result<Connected, ConnectError> {
-    let mut config = load_config(settings).await?;
+    let (mut config, found) = load_config(settings).await?;
     // Callers decide about retries: an eviction that a budget rejects is no failed request.
     config.default_retry = false;
-    let namespace = settings.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
+    let namespace = settings.namespace.clone().or(found).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
     let client = Client::try_from(config).map_err(|error| ConnectError::Credentials(error_chain(&error)))?;
     Ok(Connected { api: Api::new(client), namespace })
 }
 
-async fn load_config(settings: &KubernetesConfig) -> Result<Config, ConnectError> {
+/// The client's configuration, and the namespace that the service account or the kubeconfig names.
+/// `Config::default_namespace` does not show whether a kubeconfig names one.
+async fn load_config(settings: &KubernetesConfig) -> Result<(Config, Option<String>), ConnectError> {
+    let context = settings.context.as_deref();
     let options = KubeConfigOptions { context: settings.context.clone(), ..KubeConfigOptions::default() };
     if let Some(path) = &settings.kubeconfig {
-        let refused = |reason: String| ConnectError::Kubeconfig { path: path.clone(), reason };
-        let file = Kubeconfig::read_from(path).map_err(|error| refused(error_chain(&error)))?;
-        return Config::from_custom_kubeconfig(file, &options).await.map_err(|error| refused(error_chain(&error)));
+        let refused = |error| ConnectError::Kubeconfig { path: path.clone(), reason: error_chain(&error) };
+        let file = Kubeconfig::read_from(path).map_err(refused)?;
+        let namespace = context_namespace(&file, context);
+        let config = Config::from_custom_kubeconfig(file, &options).await.map_err(refused)?;
+        return Ok((config, namespace));
     }
-    if settings.context.is_none()
+    if context.is_none()
         && let Ok(config) = Config::incluster()
     {
-        return Ok(config);
+        let namespace = config.default_namespace.clone();
+        return Ok((config, Some(namespace)));
     }
-    Config::from_kubeconfig(&options).await.map_err(|error| ConnectError::NoConfiguration(error_chain(&error)))
+    let refused = |error| ConnectError::NoConfiguration(error_chain(&error));
+    let file = Kubeconfig::read().map_err(refused)?;
+    let namespace = context_namespace(&file, context);
+    Ok((Config::from_custom_kubeconfig(file, &options).await.map_err(refused)?, namespace))
+}
+
+/// The namespace of this context, or of the current one.
+fn context_namespace(file: &Kubeconfig, context: Option<&str>) -> Option<String> {
+    let wanted = context.or(file.current_context.as_deref())?;
+    let found = file.contexts.iter().find(|named| named.name == wanted)?.context.as_ref()?;
+    found.namespace.clone().filter(|namespace| !namespace.is_empty())
 }
 
 /// Reads the identity of the cluster.
@@ -83,4 +104,52 @@ pub async fn read_identity(api: &Api) -> Result<Identity, ApiError> {
         uid: text_at(&namespace, "/metadata/uid").to_owned(),
         kubernetes_version: text_at(&version, "/gitVersion").to_owned(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig() -> Kubeconfig {
+        serde_json::from_value(serde_json::json!({
+            "current-context": "admin",
+            "contexts": [
+                { "name": "admin", "context": { "cluster": "c", "user": "u" } },
+                { "name": "team", "context": { "cluster": "c", "user": "u", "namespace": "team-a" } },
+                { "name": "empty", "context": { "cluster": "c", "user": "u", "namespace": "" } },
+            ],
+            "clusters": [{ "name": "c", "cluster": { "server": "http://127.0.0.1:1" } }],
+            "users": [{ "name": "u", "user": {} }],
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_context_has_a_namespace_only_if_the_kubeconfig_names_one() {
+        assert_eq!(context_namespace(&kubeconfig(), None), None);
+        assert_eq!(context_namespace(&kubeconfig(), Some("team")).as_deref(), Some("team-a"));
+        assert_eq!(context_namespace(&kubeconfig(), Some("empty")), None);
+    }
+
+    #[tokio::test]
+    async fn the_namespace_is_the_setting_then_that_of_the_context_then_that_of_the_role() {
+        let path = std::env::temp_dir().join(format!("fleetwright-agent-{}.kubeconfig", std::process::id()));
+        std::fs::write(&path, serde_json::to_vec(&kubeconfig()).unwrap()).unwrap();
+        let namespace = async |context: Option<&str>, namespace: Option<&str>| {
+            let settings = KubernetesConfig {
+                kubeconfig: Some(path.clone()),
+                context: context.map(str::to_owned),
+                namespace: namespace.map(str::to_owned),
+                lease: "fleetwright-agent".to_owned(),
+                lease_duration: std::time::Duration::from_secs(15),
+                identity: None,
+                streaming_lists: true,
+            };
+            connect(&settings).await.unwrap().namespace
+        };
+        assert_eq!(namespace(None, None).await, "fleetwright-system");
+        assert_eq!(namespace(Some("team"), None).await, "team-a");
+        assert_eq!(namespace(Some("team"), Some("chosen")).await, "chosen");
+        std::fs::remove_file(&path).unwrap();
+    }
 }

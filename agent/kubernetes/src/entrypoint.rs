@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use agent::config::{self, Config, Invocation, InvocationError};
 use agent::intern::content_hash;
+use agent::link::backoff::Backoff;
 use agent::{Identity, Target, shutdown_signal};
 use tracing::{info, warn};
 
@@ -23,8 +24,8 @@ use crate::probe::Probes;
 /// Exit code for input that cannot be used.
 const EXIT_INVALID_INPUT: u8 = 2;
 
-/// Wait before the API server is contacted again.
-const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// First and longest wait before the cluster's identity is read again, in milliseconds.
+const IDENTITY_WAITS_MS: (u64, u64) = (2_000, 30_000);
 
 /// Runs the program and returns its exit code.
 #[must_use]
@@ -135,14 +136,16 @@ async fn run(config: &Config) -> anyhow::Result<ExitReason> {
 
 /// Reads the cluster's identity, retried until it succeeds.
 async fn await_identity(api: &Api) -> Identity {
+    let mut backoff = Backoff::between(IDENTITY_WAITS_MS.0, IDENTITY_WAITS_MS.1, 0);
     loop {
         match read_identity(api).await {
             Ok(identity) => return identity,
             Err(error) => {
-                warn!(%error, retry_in_ms = RETRY_INTERVAL.as_millis(), "cannot read the cluster identity; retrying")
+                let retry_in_ms = backoff.next_wait_ms();
+                warn!(%error, retry_in_ms, "cannot read the cluster identity; retrying");
+                tokio::time::sleep(Duration::from_millis(retry_in_ms)).await;
             }
         }
-        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 

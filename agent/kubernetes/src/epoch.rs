@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use crate::api::Api;
 use crate::error::{ApiError, ErrorKind, ok_if_not_found};
+use crate::lease_access;
 use crate::resource::LEASE;
 
 /// Annotation of the Lease with the highest accepted epoch, as a decimal number.
@@ -72,6 +73,11 @@ impl EpochStore {
             "annotations": annotations,
         } });
         self.api.patch(&self.path(), &patch).await.map(drop)
+    }
+
+    /// What the operator has to do about an error of this store, when the error shows it.
+    pub(crate) fn remedy(&self, error: &ApiError) -> Option<String> {
+        lease_access::remedy(&self.namespace, &self.name, error)
     }
 
     fn path(&self) -> String {

@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use agent::link::backoff::Backoff;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
@@ -14,7 +15,12 @@ use tracing::{debug, info, warn};
 use crate::api::Api;
 use crate::error::{ApiError, ErrorKind, ok_if_not_found};
 use crate::fields::text_at;
+use crate::lease_access;
 use crate::resource::LEASE;
+
+/// Longest wait between attempts to acquire a Lease that the API server forbids, in milliseconds:
+/// only an operator can change that.
+const MAX_FORBIDDEN_WAIT_MS: u64 = 60_000;
 
 /// A replica and the Lease that it competes for.
 #[derive(Clone)]
@@ -47,9 +53,16 @@ enum LeaseAction {
 struct LeaseObserver {
     /// The last observed version, and when it was first observed.
     seen: Option<(String, Instant)>,
+    /// The holder of that version.
+    holder: String,
 }
 
 impl LeaseObserver {
+    /// The replica that was observed as the holder; empty without one.
+    fn holder(&self) -> &str {
+        &self.holder
+    }
+
     /// What may be done about `lease` at `now`.
     fn next_action(&mut self, lease: Option<&Value>, identity: &str, duration: Duration, now: Instant) -> LeaseAction {
         let Some(lease) = lease else { return LeaseAction::Create };
@@ -62,6 +75,7 @@ impl LeaseObserver {
             Some((seen, since)) if seen == version => *since,
             _ => {
                 self.seen = Some((version.to_owned(), now));
+                holder.clone_into(&mut self.holder);
                 now
             }
         };
@@ -77,22 +91,38 @@ impl Candidate {
     pub async fn acquire_lease(&self) -> Leadership {
         let mut observer = LeaseObserver::default();
         let mut logged = false;
+        let mut backoff = Backoff::with_longest(MAX_FORBIDDEN_WAIT_MS, 0);
         loop {
             let sent = Instant::now();
+            let mut wait = self.retry_period();
             match self.try_acquire_lease(&mut observer).await {
                 Ok(Some(version)) => {
-                    info!(lease = self.name, identity = self.identity, "leader lease acquired");
+                    let (lease, namespace, identity) = (&self.name, &self.namespace, &self.identity);
+                    info!(lease, namespace, identity, "leader lease acquired");
                     return Leadership { candidate: self.clone(), version, renewed: sent };
                 }
-                Ok(None) if !logged => {
-                    info!(lease = self.name, identity = self.identity, "leader lease held by another replica; waiting");
-                    logged = true;
+                Ok(None) => {
+                    backoff.reset();
+                    if !std::mem::replace(&mut logged, true) {
+                        let (lease, namespace, holder) = (&self.name, &self.namespace, observer.holder());
+                        info!(lease, namespace, holder, "waiting for the leader lease");
+                    }
                 }
-                Ok(None) => {}
-                Err(error) => warn!(lease = self.name, %error, "cannot acquire the leader lease; retrying"),
+                Err(error) => wait = self.wait_after_error(&error, &mut backoff),
             }
-            tokio::time::sleep(self.retry_period()).await;
+            tokio::time::sleep(wait).await;
         }
+    }
+
+    /// Logs an error of an attempt; returns the wait before the next one. Other errors than a
+    /// missing permission are expected to end by themselves.
+    fn wait_after_error(&self, error: &ApiError, backoff: &mut Backoff) -> Duration {
+        let longest = if error.kind == ErrorKind::Forbidden { Duration::MAX } else { self.duration };
+        let wait = Duration::from_millis(backoff.next_wait_ms()).min(longest).max(self.retry_period());
+        let (lease, namespace) = (&self.name, &self.namespace);
+        let (remedy, retry_in_ms) = (lease_access::remedy(namespace, lease, error), wait.as_millis());
+        warn!(lease, namespace, %error, remedy, retry_in_ms, "cannot acquire the leader lease; retrying");
+        wait
     }
 
     /// The version of the Lease once it is acquired.
@@ -316,6 +346,34 @@ mod tests {
         let (namespace, name) = ("default".to_owned(), "fleetwright-agent".to_owned());
         let candidate = Candidate { api, namespace, name, identity: "me".to_owned(), duration: DURATION };
         Leadership { candidate, version: "1".to_owned(), renewed: Instant::now() }
+    }
+
+    /// The number of attempts within ten minutes on an API server that answers all with `status`.
+    async fn attempts(status: u16) -> usize {
+        let count = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let counted = std::sync::Arc::clone(&count);
+        let server = tower::service_fn(move |_: Request<Body>| {
+            counted.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            async move { Response::builder().status(status).body(Body::from(b"{}".to_vec())) }
+        });
+        let api = Api::new(Client::new(server, "default"));
+        let (namespace, name) = ("default".to_owned(), "fleetwright-agent".to_owned());
+        let candidate = Candidate { api, namespace, name, identity: "me".to_owned(), duration: DURATION };
+        let acquired = tokio::time::timeout(Duration::from_secs(600), candidate.acquire_lease()).await;
+        assert!(acquired.is_err(), "no lease is acquired");
+        count.load(std::sync::atomic::Ordering::Relaxed)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_forbidden_lease_is_tried_every_minute_at_last_and_a_failing_one_within_its_duration() {
+        // Waits before jitter: four of 2 s (0.25 to 2 s, at least the retry period), 4, 8, 16, 32, then
+        // 60 s each; jitter halves all but the first four at most. The eight take 38 to 68 s, and the
+        // others 30 to 60 s: 8 to 18 fit into the rest of 600 s.
+        let forbidden = attempts(403).await;
+        assert!((1 + 8 + 8..=1 + 8 + 18).contains(&forbidden), "{forbidden}");
+        // No wait exceeds 15 s: at least 600 / 15 attempts; every 2 s there would be 300.
+        let failing = attempts(503).await;
+        assert!((40..150).contains(&failing), "{failing}");
     }
 
     #[tokio::test(start_paused = true)]

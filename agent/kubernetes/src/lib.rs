@@ -22,6 +22,7 @@ pub mod epoch;
 pub mod error;
 mod fields;
 pub mod leader;
+mod lease_access;
 pub mod nomination;
 pub mod object_cache;
 mod probe;

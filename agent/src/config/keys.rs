@@ -142,8 +142,8 @@ pub const KEYS: &[Key] = &[
         "namespace",
         Kind::Text,
         "",
-        "fleetwright",
-        "Namespace of the agent's Leases. Default: that of the service account or of the kubeconfig's context.",
+        "fleetwright-system",
+        "Namespace of the agent's Leases, in which the agent's Role must be. Default: that of the service account or of the kubeconfig's context, else fleetwright-system.",
     ),
     key(
         "kubernetes.lease",
