@@ -42,6 +42,19 @@ mod tests {
         remedy(namespace, lease, &ApiError::from_response("GET /x".into(), code, b"{}", None))
     }
 
+    /// Deleting the roles must not delete the server and its Secrets, which may be in the namespace.
+    #[test]
+    fn the_roles_of_deploy_are_those_of_the_remedies_and_their_file_has_no_namespace() {
+        let roles = include_str!("../../../deploy/agent/rbac.yaml");
+        assert!(!roles.contains("kind: Namespace"));
+        assert!(roles.contains(&format!("kind: Role\nmetadata:\n  name: {ROLE}\n  namespace: {DEFAULT_NAMESPACE}\n")));
+        for lease in LEASES {
+            assert!(roles.contains(&format!("resourceNames: [{lease}]")), "{lease}");
+        }
+        let namespace = include_str!("../../../deploy/agent/namespace.yaml");
+        assert!(namespace.contains(&format!("kind: Namespace\nmetadata:\n  name: {DEFAULT_NAMESPACE}\n")));
+    }
+
     #[test]
     fn the_remedy_is_the_setting_that_leads_away_from_the_role() {
         let forbidden = StatusCode::FORBIDDEN;
