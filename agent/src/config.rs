@@ -5,6 +5,7 @@
 mod error;
 mod keys;
 mod layers;
+mod log;
 
 use std::ffi::OsString;
 use std::fmt::Write;
@@ -179,12 +180,9 @@ impl Config {
         Ok(config)
     }
 
-    /// Initializes logging once per process. An existing subscriber is kept.
+    /// Starts logging to standard error, once per process. An existing subscriber is kept.
     pub fn start_log(&self) {
-        let filter = tracing_subscriber::EnvFilter::new(&self.log_filter);
-        let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-        let started = if self.log_json { builder.json().try_init() } else { builder.try_init() };
-        drop(started);
+        log::start(&self.log_filter, self.log_json);
     }
 
     fn check(&self, layers: &Layers) -> Result<(), ConfigError> {
@@ -197,9 +195,8 @@ impl Config {
         if self.kubernetes.lease_duration < SHORTEST_LEASE {
             return Err(layers.invalid("kubernetes.lease-duration", "a lease must last at least 3s"));
         }
-        if tracing_subscriber::EnvFilter::try_new(&self.log_filter).is_err() {
-            let rule = "write a level (error, warn, info, debug, trace) or module=level";
-            return Err(layers.invalid("log.filter", rule));
+        if !log::is_filter(&self.log_filter) {
+            return Err(layers.invalid("log.filter", log::ACCEPTED));
         }
         if !["text", "json"].contains(&layers.text("log.format").as_str()) {
             return Err(layers.invalid("log.format", "write text or json"));
