@@ -3,15 +3,20 @@
 //! default.
 
 mod error;
+mod file;
+mod former;
 mod keys;
 mod layers;
 mod log;
+mod suggest;
 
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 pub use error::{ConfigError, Origin};
 pub use keys::{KEYS, Key, Kind};
@@ -110,7 +115,7 @@ impl Invocation {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl Iterator<Item = (String, String)>,
     ) -> Result<Self, InvocationError> {
-        let matches = keys::command().try_get_matches_from(arguments)?;
+        let matches = keys::command().try_get_matches_from(arguments).map_err(with_suggestion)?;
         let environment: Vec<(String, String)> = environment.collect();
         let mut layers = Layers::default();
         let named = matches.get_one::<PathBuf>(keys::FILE).cloned();
@@ -121,7 +126,7 @@ impl Invocation {
         if let Some(path) = named {
             layers.add_file(&path)?;
         }
-        layers.add_environment(&environment);
+        layers.add_environment(&environment)?;
         for key in KEYS {
             if let Some(value) = matches.get_one::<String>(key.path) {
                 layers.add(key, value.clone(), Origin::Flag(key.flag));
@@ -129,6 +134,20 @@ impl Invocation {
         }
         Ok(Self { layers, print_config: matches.get_flag(keys::PRINT) })
     }
+}
+
+/// The error with the flag that an unknown one was probably meant to be.
+fn with_suggestion(error: clap::Error) -> clap::Error {
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.strip_prefix("--"),
+        _ => None,
+    };
+    let known: Vec<&str> = KEYS.iter().map(|key| key.flag).chain([keys::FILE, keys::PRINT]).collect();
+    let Some((unknown, nearest)) = unknown.and_then(|flag| Some((flag, suggest::nearest(flag, &known)?))) else {
+        return error;
+    };
+    let text = format!("there is no flag --{unknown}; did you mean --{nearest}?");
+    keys::command().error(ErrorKind::UnknownArgument, text)
 }
 
 /// Errors of the command line.
@@ -213,6 +232,11 @@ impl Config {
         if encrypted && credentials.ca_file.is_none() {
             let rule = "an https server requires server.ca-file, the trusted authorities";
             return Err(layers.invalid("server.address", rule));
+        }
+        // `{"` in base64: the beginning of a JSON Web Token (RFC 7519). It is not printed.
+        if credentials.token_file.as_ref().is_some_and(|path| path.to_string_lossy().starts_with("eyJ")) {
+            let rule = "server.token-file is the path of a file with the token, and was set to a token";
+            return Err(layers.invalid_secret("server.token-file", rule));
         }
         if credentials.client_certificate.is_some() != credentials.client_key.is_some() {
             let rule = "server.client-certificate and server.client-key belong together";

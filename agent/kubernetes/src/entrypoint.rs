@@ -10,7 +10,7 @@ use agent::config::{self, Config, Invocation, InvocationError};
 use agent::intern::content_hash;
 use agent::link::backoff::Backoff;
 use agent::{Identity, Target, shutdown_signal};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::Kubernetes;
 use crate::actions::guard::RemovalGuard;
@@ -46,7 +46,7 @@ pub fn main() -> ExitCode {
     match start(&config) {
         Ok(ExitReason::Shutdown) => ExitCode::SUCCESS,
         Ok(ExitReason::LeaseLost(why)) => {
-            eprintln!("fleetwright-agent: leader lease lost: {why}; exiting so that one replica is active");
+            error!(reason = %why, "leader lease lost; exiting");
             ExitCode::FAILURE
         }
         Err(error) => report_invalid_input(&error),
@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
 }
 
 fn report_invalid_input(error: &anyhow::Error) -> ExitCode {
-    eprintln!("fleetwright-agent: {error:#}");
+    eprintln!("error: {error:#}");
     ExitCode::from(EXIT_INVALID_INPUT)
 }
 

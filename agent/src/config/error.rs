@@ -14,13 +14,15 @@ pub enum ConfigError {
         /// Why it cannot be used.
         why: String,
     },
-    /// A key of the file does not exist.
-    #[error("{origin}: unknown key {key:?}; `fleetwright-agent --help` lists every key")]
+    /// A key of the file or an environment variable does not exist.
+    #[error("{origin}: there is no key {key:?}; {}", suggestion(nearest.as_deref()))]
     Unknown {
         /// Source of the key or value.
         origin: Origin,
-        /// The unknown key.
+        /// The unknown key or variable.
         key: String,
+        /// The known one that was probably meant.
+        nearest: Option<String>,
     },
     /// A setting has no default and no value.
     #[error("{key} is not set; use --{flag}, {variable} or `{key} = \"…\"` in the configuration file")]
@@ -46,13 +48,26 @@ pub enum ConfigError {
     },
 }
 
+/// The end of an error about an unknown key.
+fn suggestion(nearest: Option<&str>) -> String {
+    match nearest {
+        Some(nearest) => format!("did you mean {nearest:?}?"),
+        None => "`fleetwright-agent --help` lists every key".to_owned(),
+    }
+}
+
 /// Source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Origin {
     /// The default of the key.
     Default,
     /// The configuration file.
-    File(PathBuf),
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Line of the key, from 1.
+        line: usize,
+    },
     /// An environment variable.
     Environment(String),
     /// A flag of the command line.
@@ -63,7 +78,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "{}", path.display()),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(variable) => write!(f, "environment variable {variable}"),
             Self::Flag(flag) => write!(f, "flag --{flag}"),
         }

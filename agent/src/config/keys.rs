@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, Command, value_parser};
 
+use super::former;
+
 /// Value type of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
@@ -11,12 +13,31 @@ pub enum Kind {
     Text,
     /// Path of a file.
     File,
-    /// A number with a unit: `500ms`, `10s`, `2m`.
+    /// An IP address and a port.
+    Address,
+    /// A whole number with a unit: `500ms`, `10s`, `2m`, `1h`, `1d`.
     Duration,
     /// A whole number.
     Count,
     /// `true` or `false`.
     Switch,
+    /// `text` or `json`.
+    LogFormat,
+}
+
+impl Kind {
+    /// Name of the type in the help.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::File => "FILE",
+            Self::Address => "ADDRESS",
+            Self::Duration => "DURATION",
+            Self::Count => "NUMBER",
+            Self::Switch => "BOOLEAN",
+            Self::LogFormat => "text|json",
+        }
+    }
 }
 
 /// One configuration key.
@@ -24,8 +45,8 @@ pub enum Kind {
 pub struct Key {
     /// `table.key` in the file.
     pub path: &'static str,
-    /// The flag without its dashes. The environment variable is `FLEETWRIGHT_AGENT_` and the flag
-    /// in capitals.
+    /// The flag without its dashes: `table-key`. The environment variable is
+    /// `FLEETWRIGHT_AGENT_TABLE_KEY`.
     pub flag: &'static str,
     /// Type of the value.
     pub kind: Kind,
@@ -41,10 +62,17 @@ impl Key {
     /// The environment variable that sets it.
     #[must_use]
     pub fn variable(&self) -> String {
-        format!("FLEETWRIGHT_AGENT_{}", self.flag.replace('-', "_").to_uppercase())
+        variable_of(self.flag)
     }
 }
 
+/// The environment variable of a flag.
+pub(super) fn variable_of(flag: &str) -> String {
+    format!("{PREFIX}{}", flag.replace('-', "_").to_uppercase())
+}
+
+/// Prefix of the agent's environment variables.
+pub(super) const PREFIX: &str = "FLEETWRIGHT_AGENT_";
 /// Environment variable that names the configuration file; it is no key.
 pub(super) const FILE_VARIABLE: &str = "FLEETWRIGHT_AGENT_CONFIG";
 /// Id of `--config`.
@@ -67,7 +95,7 @@ const fn key(
 pub const KEYS: &[Key] = &[
     key(
         "server.address",
-        "server",
+        "server-address",
         Kind::Text,
         "",
         "https://fleetwright.internal:7450",
@@ -75,7 +103,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.ca-file",
-        "ca-file",
+        "server-ca-file",
         Kind::File,
         "",
         "/etc/fleetwright/ca.pem",
@@ -83,7 +111,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.token-file",
-        "token-file",
+        "server-token-file",
         Kind::File,
         "",
         "/var/run/secrets/fleetwright/token",
@@ -91,7 +119,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.client-certificate",
-        "client-certificate",
+        "server-client-certificate",
         Kind::File,
         "",
         "/etc/fleetwright/tls.crt",
@@ -99,7 +127,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "server.client-key",
-        "client-key",
+        "server-client-key",
         Kind::File,
         "",
         "/etc/fleetwright/tls.key",
@@ -115,7 +143,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "cluster.region",
-        "region",
+        "cluster-region",
         Kind::Text,
         "",
         "us-east-1",
@@ -123,7 +151,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.kubeconfig",
-        "kubeconfig",
+        "kubernetes-kubeconfig",
         Kind::File,
         "",
         "/etc/fleetwright/kubeconfig",
@@ -131,7 +159,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.context",
-        "context",
+        "kubernetes-context",
         Kind::Text,
         "",
         "production-1",
@@ -139,7 +167,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.namespace",
-        "namespace",
+        "kubernetes-namespace",
         Kind::Text,
         "",
         "fleetwright-system",
@@ -147,7 +175,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.lease",
-        "lease",
+        "kubernetes-lease",
         Kind::Text,
         "fleetwright-agent",
         "fleetwright-agent",
@@ -155,7 +183,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.lease-duration",
-        "lease-duration",
+        "kubernetes-lease-duration",
         Kind::Duration,
         "15s",
         "15s",
@@ -163,15 +191,15 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kubernetes.identity",
-        "identity",
+        "kubernetes-identity",
         Kind::Text,
         "",
         "fleetwright-agent-0",
-        "Name of this replica, unique among the running ones. Default: the host name, which in a pod is the pod's name.",
+        "Name of this replica in its Lease and in events; the agent appends a random part, so that two processes with one name differ. Default: the host name, which in a pod is the pod's name.",
     ),
     key(
         "kubernetes.streaming-lists",
-        "streaming-lists",
+        "kubernetes-streaming-lists",
         Kind::Switch,
         "true",
         "false",
@@ -179,7 +207,7 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "agent.karpenter-absent",
-        "karpenter-absent",
+        "agent-karpenter-absent",
         Kind::Switch,
         "false",
         "true",
@@ -187,8 +215,8 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "agent.probe-address",
-        "probe-address",
-        Kind::Text,
+        "agent-probe-address",
+        Kind::Address,
         "",
         "0.0.0.0:7460",
         "Address of the HTTP endpoints /healthz and /readyz for the kubelet. Default: none.",
@@ -204,13 +232,13 @@ pub const KEYS: &[Key] = &[
     key("guard.window", "guard-window", Kind::Duration, "10m", "10m", "Time window of guard.removals."),
     key(
         "log.filter",
-        "log",
+        "log-filter",
         Kind::Text,
         "info",
         "info,agent_kubernetes=debug",
-        "What to log, such as info or agent_kubernetes=debug.",
+        "What to log: a level (off, error, warn, info, debug, trace), or levels by module.",
     ),
-    key("log.format", "log-format", Kind::Text, "text", "json", "How to log: text or json."),
+    key("log.format", "log-format", Kind::LogFormat, "text", "json", "Format of log lines."),
 ];
 
 /// The key of this path.
@@ -224,7 +252,8 @@ pub(super) fn command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about("Connects one cluster to a Fleetwright server and executes its instructions.")
         .after_help(
-            "A flag overrides its environment variable (FLEETWRIGHT_AGENT_ and the flag in capitals), a variable overrides the file.",
+            "A flag overrides the environment variable of its setting, a variable overrides the configuration file. Values of \
+             type DURATION are whole numbers with a unit: 500ms, 10s, 2m, 1h, 1d.",
         )
         .arg(
             Arg::new(FILE)
@@ -242,15 +271,9 @@ pub(super) fn command() -> Command {
     // Flags have no defaults here: a default must not override the environment or the file.
     for key in KEYS {
         let default = if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
-        let name = match key.kind {
-            Kind::Text => "TEXT",
-            Kind::File => "FILE",
-            Kind::Duration => "DURATION",
-            Kind::Count => "NUMBER",
-            Kind::Switch => "BOOLEAN",
-        };
-        let help = format!("{} ({}){default}", key.meaning, key.path);
-        command = command.arg(Arg::new(key.path).long(key.flag).value_name(name).help(help));
+        let help = format!("{} [key: {}] [env: {}]{default}", key.meaning, key.path, key.variable());
+        let flag = Arg::new(key.path).long(key.flag).value_name(key.kind.name()).help(help);
+        command = command.arg(flag.aliases(former::flags(key.path)));
     }
     command
 }

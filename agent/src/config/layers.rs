@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::{ConfigError, Origin};
-use super::keys::{KEYS, Key, Kind, find};
+use super::keys::{FILE_VARIABLE, KEYS, Key, Kind, PREFIX, find, variable_of};
+use super::{file, former, suggest};
 
 /// The value and the origin of every key.
 #[derive(Debug, Clone)]
@@ -26,38 +27,55 @@ impl Layers {
     /// Applies the file.
     ///
     /// # Errors
-    /// [`ConfigError`] when the file cannot be read, is no TOML, or names a key that does not
-    /// exist.
+    /// [`ConfigError`] when the file cannot be read, is no TOML, names a key that does not exist, or
+    /// has a value of another type.
     pub fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
         let unusable = |why: String| ConfigError::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
-        let table: toml::Table =
-            text.parse().map_err(|error: toml::de::Error| unusable(format!("it is no valid TOML: {error}")))?;
-        let origin = Origin::File(path.to_owned());
-        let mut flat = Vec::new();
-        flatten("", &table, &mut flat);
-        for (name, value) in flat {
-            let key = find(&name).ok_or_else(|| ConfigError::Unknown { origin: origin.clone(), key: name.clone() })?;
-            let value = match (key.kind, &value) {
+        for entry in file::entries(&text).map_err(unusable)? {
+            let origin = Origin::File { path: path.to_owned(), line: entry.line };
+            let Some(key) = find(&entry.name) else {
+                let known: Vec<&str> = KEYS.iter().map(|key| key.path).collect();
+                let nearest = suggest::nearest(&entry.name, &known).map(str::to_owned);
+                return Err(ConfigError::Unknown { origin, key: entry.name, nearest });
+            };
+            let value = match (key.kind, entry.value) {
                 (Kind::Switch, toml::Value::Boolean(on)) => on.to_string(),
                 (Kind::Count, toml::Value::Integer(count)) => count.to_string(),
-                (_, toml::Value::String(text)) => text.clone(),
-                _ => return Err(unusable(format!("{name} is {value}; write it as in {:?}", key.example))),
+                (_, toml::Value::String(text)) => text,
+                // The value may be a secret in the wrong place.
+                (_, other) => {
+                    let (path, found, example) = (key.path, other.type_str(), key.example);
+                    let why =
+                        format!("line {}: {path} has a value of type {found}; write it as in {example:?}", entry.line);
+                    return Err(unusable(why));
+                }
             };
-            self.add(key, value, origin.clone());
+            self.add(key, value, origin);
         }
         Ok(())
     }
 
-    /// Applies environment variables. Unknown variables are ignored, whatever their prefix:
-    /// Kubernetes defines variables for every Service, and a Service may have the agent's name.
-    pub fn add_environment(&mut self, variables: &[(String, String)]) {
+    /// Applies environment variables. The variables that Kubernetes defines for a Service whose name
+    /// begins as the agent's are ignored.
+    ///
+    /// # Errors
+    /// [`ConfigError::Unknown`] for another variable with the agent's prefix that sets no key.
+    pub fn add_environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
+        let value_of = |name: &str| Some(variables.iter().find(|(variable, _)| variable == name)?.1.clone());
+        let mut known = vec![FILE_VARIABLE.to_owned()];
         for key in KEYS {
-            let variable = key.variable();
-            if let Some((_, value)) = variables.iter().find(|(name, _)| *name == variable) {
-                self.add(key, value.clone(), Origin::Environment(variable));
+            for variable in former::flags(key.path).map(variable_of).chain([key.variable()]) {
+                if let Some(value) = value_of(&variable) {
+                    self.add(key, value, Origin::Environment(variable.clone()));
+                }
+                known.push(variable);
             }
         }
+        let unknown = variables
+            .iter()
+            .find(|(name, value)| name.starts_with(PREFIX) && !known.contains(name) && !is_of_service(name, value));
+        unknown.map_or(Ok(()), |(name, _)| Err(unknown_variable(name)))
     }
 
     /// Applies one value.
@@ -94,7 +112,7 @@ impl Layers {
 
     pub(super) fn duration(&self, path: &'static str) -> Result<Duration, ConfigError> {
         let parsed = parse_duration(self.get(path).0);
-        parsed.ok_or_else(|| self.invalid(path, "write a duration such as 500ms, 10s or 2m"))
+        parsed.ok_or_else(|| self.invalid(path, "write a duration such as 500ms, 10s, 2m, 1h or 1d"))
     }
 
     pub(super) fn count(&self, path: &'static str) -> Result<usize, ConfigError> {
@@ -116,25 +134,43 @@ impl Layers {
         let (value, origin) = self.get(path);
         ConfigError::Invalid { origin: origin.clone(), key: path, value: value.to_owned(), allowed: allowed.to_owned() }
     }
-}
 
-fn flatten(prefix: &str, table: &toml::Table, flat: &mut Vec<(String, toml::Value)>) {
-    for (name, value) in table {
-        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        match value {
-            toml::Value::Table(inner) => flatten(&path, inner, flat),
-            other => flat.push((path, other.clone())),
-        }
+    /// The same without the value.
+    pub(super) fn invalid_secret(&self, path: &'static str, allowed: &str) -> ConfigError {
+        let origin = self.get(path).1.clone();
+        ConfigError::Invalid { origin, key: path, value: "(hidden)".to_owned(), allowed: allowed.to_owned() }
     }
 }
 
-/// Reads `500ms`, `10s`, `2m`.
+fn unknown_variable(name: &str) -> ConfigError {
+    let known: Vec<String> = KEYS.iter().map(Key::variable).collect();
+    // The common prefix would make every name similar.
+    let ends: Vec<&str> = known.iter().filter_map(|variable| variable.strip_prefix(PREFIX)).collect();
+    let nearest = suggest::nearest(name.trim_start_matches(PREFIX), &ends).map(|end| format!("{PREFIX}{end}"));
+    ConfigError::Unknown { origin: Origin::Environment(name.to_owned()), key: name.to_owned(), nearest }
+}
+
+/// Whether Kubernetes defines this variable for a Service (Kubernetes: "Service", environment
+/// variables).
+fn is_of_service(name: &str, value: &str) -> bool {
+    let is_port = ["_ADDR", "_PORT", "_PROTO"]
+        .iter()
+        .filter_map(|end| name.strip_suffix(end))
+        .any(|port| ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| port.ends_with(protocol)));
+    let is_url = value.contains("://") && (name.ends_with("_PORT") || name.contains("_PORT_"));
+    let is_address = name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT");
+    is_port || is_url || is_address || name.contains("_SERVICE_PORT_")
+}
+
+/// Reads `500ms`, `10s`, `2m`, `1h`, `1d`.
 fn parse_duration(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
     let milliseconds = match unit {
         "ms" => 1,
         "s" => 1_000,
         "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return None,
     };
     number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)

@@ -79,15 +79,18 @@ impl Files {
     /// Settings with which an agent accepts the server's certificate and presents the token in this
     /// file.
     pub(super) fn with_token(&self, token: &str) -> Vec<(&'static str, String)> {
-        vec![("FLEETWRIGHT_AGENT_CA_FILE", self.text("ca.crt")), ("FLEETWRIGHT_AGENT_TOKEN_FILE", self.text(token))]
+        vec![
+            ("FLEETWRIGHT_AGENT_SERVER_CA_FILE", self.text("ca.crt")),
+            ("FLEETWRIGHT_AGENT_SERVER_TOKEN_FILE", self.text(token)),
+        ]
     }
 
     /// The same with a certificate.
     pub(super) fn with_certificate(&self, file: &str) -> Vec<(&'static str, String)> {
         vec![
-            ("FLEETWRIGHT_AGENT_CA_FILE", self.text("ca.crt")),
-            ("FLEETWRIGHT_AGENT_CLIENT_CERTIFICATE", self.text(&format!("{file}.crt"))),
-            ("FLEETWRIGHT_AGENT_CLIENT_KEY", self.text(&format!("{file}.key"))),
+            ("FLEETWRIGHT_AGENT_SERVER_CA_FILE", self.text("ca.crt")),
+            ("FLEETWRIGHT_AGENT_SERVER_CLIENT_CERTIFICATE", self.text(&format!("{file}.crt"))),
+            ("FLEETWRIGHT_AGENT_SERVER_CLIENT_KEY", self.text(&format!("{file}.key"))),
         ]
     }
 
@@ -104,8 +107,8 @@ impl Files {
         let mut process =
             agent(&test_bed.programs.agent, cluster, &server, kubeconfig, self.path(&format!("{name}.log")));
         process = process.envs(shown);
-        process = process.env("FLEETWRIGHT_AGENT_LEASE", format!("impostor-{name}"));
-        process = process.env("FLEETWRIGHT_AGENT_NAMESPACE", AGENT.0);
+        process = process.env("FLEETWRIGHT_AGENT_KUBERNETES_LEASE", format!("impostor-{name}"));
+        process = process.env("FLEETWRIGHT_AGENT_KUBERNETES_NAMESPACE", AGENT.0);
         process.start()?;
         Ok(process)
     }
