@@ -5,7 +5,8 @@
 //!
 //! Reading order: [`port`] (the interface to a cluster), [`link`] (the protocol, without I/O),
 //! [`intern`] (contents that many pods share, sent once), [`run`] (the task that connects the three
-//! to the network), [`config`]; [`error_chain`] formats an error with its causes. The port's
+//! to the network), [`disconnect`] (why a connection ended, and the remedy), [`config`];
+//! [`error_chain`] formats an error with its causes. The port's
 //! implementation for real clusters and the program are in `agent/kubernetes`, so that simulations
 //! build neither.
 

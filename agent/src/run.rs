@@ -329,7 +329,7 @@ impl<C: Cluster> Agent<C> {
                 Output::RaiseEpoch(epoch) => self.cluster.raise_epoch(epoch).await?,
                 Output::Execute(instruction) => self.spawn_instruction(*instruction),
                 Output::ClockSkew(ahead_ms) => {
-                    warn!(ahead_ms, "clock differs from the server's; synchronize both by NTP")
+                    warn!(ahead_ms, "clock differs from the server's; synchronize both")
                 }
                 Output::CloseStream(reason) => return Err(DisconnectReason::ClosedByAgent(reason)),
             }

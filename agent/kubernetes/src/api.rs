@@ -115,7 +115,7 @@ impl Api {
             collected.map_err(|_| failed(timeout_message()))?.map_err(|error| failed(error.to_string()))?.to_bytes();
         serde_json::from_slice(&bytes).map_err(|error| ApiError {
             kind: ErrorKind::Invalid,
-            ..failed(format!("the answer is not what this kind of object looks like: {error}"))
+            ..failed(format!("cannot parse the response as an object of this kind: {error}"))
         })
     }
 
@@ -138,7 +138,7 @@ impl Api {
 }
 
 fn timeout_message() -> String {
-    format!("no answer within {} s", RESPONSE_TIMEOUT.as_secs())
+    format!("no response within {} s", RESPONSE_TIMEOUT.as_secs())
 }
 
 async fn response_error(method: &Method, path: &str, answer: Response<Body>) -> ApiError {

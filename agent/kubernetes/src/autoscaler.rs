@@ -99,7 +99,7 @@ pub(crate) async fn watch_autoscalers(api: Api, cache: Arc<ObjectCache>, karpent
             Ok(found) if karpenter_absent && found.live => {
                 if !overridden {
                     let evidence = &found.evidence;
-                    warn!(evidence, "active Karpenter ignored: agent.karpenter-absent is set");
+                    warn!(evidence, setting = "agent.karpenter-absent", "active Karpenter ignored");
                 }
                 overridden = true;
                 cache.update_autoscaler(v1::AutoscalerRecord { name: found.name, ..v1::AutoscalerRecord::default() });

@@ -91,7 +91,7 @@ impl EpochStore {
             kind: ErrorKind::Invalid,
             ..ApiError::unreachable(
                 format!("read {EPOCH_ANNOTATION} of Lease {}/{}", self.namespace, self.name),
-                format!("{text:?} is not a number; put back the highest epoch of the server's lease on this cluster"),
+                format!("{text:?} is not a number; set the annotation to the highest epoch of the server's lease on this cluster"),
             )
         })
     }

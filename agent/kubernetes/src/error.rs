@@ -104,7 +104,7 @@ impl ApiError {
         let details = status.details.unwrap_or_default();
         let in_body = Some(details.retry_after_seconds).filter(|seconds| *seconds > 0);
         let message = match status.message.as_str() {
-            "" => format!("the API server answers {code}"),
+            "" => format!("the API server responded with {code}"),
             message => message.to_owned(),
         };
         Self {

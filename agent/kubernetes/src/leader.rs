@@ -191,10 +191,10 @@ impl Candidate {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LeaseLoss {
     /// Another replica holds it.
-    #[error("{0:?} holds the lease")]
+    #[error("replica {0:?} holds the lease")]
     HeldBy(String),
     /// It was deleted.
-    #[error("the lease is gone")]
+    #[error("the lease was deleted")]
     Gone,
     /// The renewals fail.
     #[error("the lease could not be renewed for {seconds} s")]

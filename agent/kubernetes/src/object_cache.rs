@@ -172,7 +172,7 @@ impl ObjectCache {
             changed
         });
         if changed && optional {
-            warn!(kind = kind_name(kind), reason, "not allowed to watch this optional kind; continuing without it");
+            warn!(kind = kind_name(kind), reason, "optional kind forbidden; continuing without it");
             self.state().publish(vec![unseen_kind(kind, reason)]);
         }
     }

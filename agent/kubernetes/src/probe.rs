@@ -33,8 +33,8 @@ impl Probes {
         let listener = std::net::TcpListener::bind(address)
             .and_then(|listener| listener.set_nonblocking(true).map(|()| listener))
             .and_then(TcpListener::from_std);
-        let listener = listener
-            .map_err(|error| anyhow::anyhow!("cannot answer probes at agent.probe-address {address}: {error}"))?;
+        let listener =
+            listener.map_err(|error| anyhow::anyhow!("cannot listen on agent.probe-address {address}: {error}"))?;
         let ready = Arc::new(AtomicBool::new(false));
         let task = tokio::spawn(serve(listener, Arc::clone(&ready)));
         Ok(Self { ready, task })

@@ -6,6 +6,7 @@
 //! (410) requires a relist. Attempts without progress back off, also when the API server reports no
 //! error.
 
+mod absent_kinds;
 mod decoder;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -19,9 +20,10 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use tracing::{debug, info, warn};
+use tracing::{debug, warn};
 
 use crate::api::Api;
 use crate::error::{ApiError, ErrorKind};
@@ -129,6 +131,8 @@ pub fn empty_cache() -> ObjectCache {
 #[must_use]
 pub fn start_watches(api: &Api, cache: &Arc<ObjectCache>, streaming_lists: bool) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
+    let (absent_kinds, names) = mpsc::unbounded_channel();
+    tasks.spawn(absent_kinds::log_absent_kinds(names));
     for (number, spec) in (0..).zip(WATCHES) {
         let watcher = Watcher {
             api: api.clone(),
@@ -136,6 +140,7 @@ pub fn start_watches(api: &Api, cache: &Arc<ObjectCache>, streaming_lists: bool)
             spec,
             timeout_seconds: WATCH_SECONDS - number,
             supports_streaming_lists: streaming_lists,
+            absent_kinds: absent_kinds.clone(),
             shared: ShapeInterner::default(),
             resource_version: None,
             absent_since: None,
@@ -157,6 +162,8 @@ struct Watcher {
     timeout_seconds: u64,
     /// Cleared when the API server rejects streaming lists.
     supports_streaming_lists: bool,
+    /// The log of kinds that the API server does not have.
+    absent_kinds: mpsc::UnboundedSender<String>,
     shared: ShapeInterner,
     /// The resource version of the cache; `None` before the first list.
     resource_version: Option<String>,
@@ -262,9 +269,9 @@ impl Watcher {
             return tokio::time::sleep(Duration::from_millis(self.backoff.next_wait_ms())).await;
         }
         if !self.cache.is_synced(kind) || self.resource_version.is_some() {
-            let resource = self.spec.resource;
-            let (name, group) = (resource.plural, resource.group);
-            info!(kind = resource.kind, "{name}.{group} not installed; checking periodically");
+            let Resource { plural, group, .. } = self.spec.resource;
+            // The log ends with the watches.
+            drop(self.absent_kinds.send(format!("{plural}.{group}").trim_end_matches('.').to_owned()));
         }
         self.resource_version = None;
         self.cache.replace_objects(kind, Vec::new(), &[]);

@@ -84,7 +84,7 @@ impl Ledger {
             return refuse_instruction(instruction, v1::Outcome::Stale, why);
         }
         if instruction.deadline_ms <= now {
-            let why = format!("it arrived {} ms after its deadline", now - instruction.deadline_ms);
+            let why = format!("the instruction arrived {} ms after its deadline", now - instruction.deadline_ms);
             return refuse_instruction(instruction, v1::Outcome::Failed, why);
         }
         self.register_instruction(instruction, rank, now);

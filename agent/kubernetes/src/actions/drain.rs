@@ -101,7 +101,7 @@ pub(super) struct DrainContext<'c> {
 /// Resumes a drain from the annotation of its Node, unless a server requests one.
 pub(super) async fn resume_drain(context: DrainContext<'_>, node: &str, note: &str) {
     let Some((rank, action)) = decode_annotation(node, note) else {
-        warn!(node, note, "cannot parse the drain annotation of the node");
+        warn!(node, note, "cannot parse the drain annotation");
         return;
     };
     info!(node, reason = action.reason, "resuming drain");
@@ -111,7 +111,7 @@ pub(super) async fn resume_drain(context: DrainContext<'_>, node: &str, note: &s
                 warn!(node, %error, "drain attempt failed; retrying");
                 tokio::time::sleep(POLL_INTERVAL).await;
             }
-            Err(error) => return warn!(node, %error, "drain abandoned; the server must request it again"),
+            Err(error) => return warn!(node, %error, "drain abandoned"),
             Ok(_) => return,
         }
     }

@@ -173,12 +173,15 @@ fn resource_by_kind(kind: &str) -> Option<Resource> {
 /// Executes a `RecordEvent`. A deleted object needs no event.
 pub(super) async fn record_event(api: &Api, events: &EventRecorder, action: &v1::RecordEvent) -> Attempt {
     let Some(resource) = resource::of_kind(action.kind()) else {
-        return Ok(Done::failed(v1::Outcome::Unsupported, format!("no events are written about {}", action.kind)));
+        return Ok(Done::failed(v1::Outcome::Unsupported, format!("the agent writes no events about {}", action.kind)));
     };
     let uid = if action.uid.is_empty() {
         let object: Option<Value> = ok_if_not_found(api.get(&resource.one(&action.namespace, &action.name)).await)?;
         let Some(object) = object else {
-            return Ok(Done::failed(v1::Outcome::NotFound, format!("there is no {} {}", resource.kind, action.name)));
+            return Ok(Done::failed(
+                v1::Outcome::NotFound,
+                format!("{} {} does not exist", resource.kind, action.name),
+            ));
         };
         text_at(&object, "/metadata/uid").to_owned()
     } else {

@@ -19,7 +19,7 @@ pub(super) async fn write_object(api: &Api, action: &v1::WriteObject) -> Attempt
     let Some(resource) = resource::of_kind(kind).filter(|_| writable.contains(&kind)) else {
         return Ok(Done::failed(
             v1::Outcome::Unsupported,
-            format!("objects of kind {} are not written", kind.as_str_name()),
+            format!("the agent writes no objects of kind {}", kind.as_str_name()),
         ));
     };
     let status: Option<Map<String, Value>> = match action.status.as_slice() {
@@ -27,7 +27,10 @@ pub(super) async fn write_object(api: &Api, action: &v1::WriteObject) -> Attempt
         bytes => match serde_json::from_slice(bytes) {
             Ok(status) => Some(status),
             Err(error) => {
-                return Ok(Done::failed(v1::Outcome::Failed, format!("the status is no JSON object: {error}")));
+                return Ok(Done::failed(
+                    v1::Outcome::Failed,
+                    format!("the status of the instruction is no JSON object: {error}"),
+                ));
             }
         },
     };

@@ -54,9 +54,9 @@ pub(super) fn object_name(object: &str) -> ObjectName {
 
 #[derive(Debug, thiserror::Error)]
 pub(super) enum DecodeError {
-    #[error("a line of more than {MAX_LINE_BYTES} bytes")]
+    #[error("the response has a line of more than {MAX_LINE_BYTES} bytes")]
     TooLong,
-    #[error("a line that is no event: {0}")]
+    #[error("the response has a line that is no watch event: {0}")]
     InvalidEvent(serde_json::Error),
 }
 

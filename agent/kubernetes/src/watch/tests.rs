@@ -61,6 +61,8 @@ struct WatchHarness {
     cache: Arc<ObjectCache>,
     requests: Arc<Mutex<Vec<(String, Instant)>>>,
     task: tokio::task::JoinHandle<()>,
+    /// Kinds that the watch reported as not installed.
+    absent_kinds: mpsc::UnboundedReceiver<String>,
     /// Whether the cache has been listed. Later responses follow only then, so that they arrive as
     /// changes.
     looked: tokio::sync::watch::Sender<bool>,
@@ -102,12 +104,14 @@ impl WatchHarness {
         });
         let cache = Arc::new(ObjectCache::new([KIND]));
         let spec = WATCHES.into_iter().find(|spec| matches!(spec.target, WatchTarget::Objects(KIND, _))).unwrap();
+        let (sender, absent_kinds) = mpsc::unbounded_channel();
         let watcher = Watcher {
             api: Api::new(Client::new(server, "default")),
             cache: Arc::clone(&cache),
             spec,
             timeout_seconds: 290,
             supports_streaming_lists: true,
+            absent_kinds: sender,
             shared: ShapeInterner::default(),
             resource_version: None,
             absent_since: None,
@@ -116,7 +120,7 @@ impl WatchHarness {
             unreadable_logged: BTreeSet::new(),
             backoff: Backoff::with_longest(MAX_RETRY_MS, 1),
         };
-        Self { cache, requests, task: tokio::spawn(watcher.run()), looked, begun: Instant::now() }
+        Self { cache, requests, task: tokio::spawn(watcher.run()), absent_kinds, looked, begun: Instant::now() }
     }
 
     /// An API server that returns a namespace, and 404 from then on.
@@ -133,7 +137,7 @@ impl WatchHarness {
     }
 
     /// The cached objects after the first list.
-    async fn cache(&self) -> (Vec<String>, tokio::sync::mpsc::Receiver<Vec<Record>>) {
+    async fn cache(&self) -> (Vec<String>, mpsc::Receiver<Vec<Record>>) {
         let observed = self.cache.list_and_watch(Duration::from_secs(600)).await.unwrap();
         self.looked.send_replace(true);
         (events(&observed.records), observed.changes)
@@ -230,8 +234,8 @@ async fn a_busy_api_server_is_asked_again_after_the_requested_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_that_is_not_there_is_no_reason_to_wait_once_the_api_server_is_ready() {
-    let harness = WatchHarness::new(vec![
+async fn a_kind_that_is_not_there_is_reported_and_no_reason_to_wait_once_the_api_server_is_ready() {
+    let mut harness = WatchHarness::new(vec![
         answer("watch=1", 404, &[NO_SUCH_KIND]),
         answer("/readyz", 500, &[]),
         answer("watch=1", 404, &[NO_SUCH_KIND]),
@@ -241,7 +245,9 @@ async fn a_kind_that_is_not_there_is_no_reason_to_wait_once_the_api_server_is_re
     ]);
     let (seen, mut changes) = harness.cache().await;
     assert!(seen.is_empty());
+    assert_eq!(harness.absent_kinds.recv().await.as_deref(), Some("namespaces"));
     assert_eq!(events(&changes.recv().await.unwrap()), ["a"]);
+    assert!(harness.absent_kinds.is_empty(), "reported once");
 }
 
 #[tokio::test(start_paused = true)]
