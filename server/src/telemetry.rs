@@ -1,5 +1,7 @@
 //! Logging to standard error and, where a collector is configured, tracing to it.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::time::Duration;
 
 use opentelemetry::global;
@@ -9,9 +11,13 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tonic::transport::ClientTlsConfig;
 use tracing::level_filters::LevelFilter;
-use tracing::warn;
+use tracing::{Event, Subscriber, warn};
 use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
 
@@ -86,13 +92,41 @@ pub fn init_logging_and_tracing(filter: &str, json: bool, collector: Option<&str
 
 fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
     let invalid = |error| TelemetryError::Filter { filter: filter.to_owned(), error };
-    let filter = EnvFilter::try_new(filter).map_err(invalid)?;
+    let filter = EnvFilter::try_new(with_defaults(filter)).map_err(invalid)?;
     let lines = tracing_subscriber::fmt::layer();
     Ok(if json {
-        lines.with_writer(std::io::stderr).json().with_filter(filter).boxed()
+        let lines = lines.with_writer(std::io::stderr).json().with_current_span(false).with_span_list(false);
+        lines.with_filter(filter).boxed()
     } else {
-        lines.with_writer(|| EscapingLineWriter(std::io::stderr())).with_ansi(false).with_filter(filter).boxed()
+        let lines =
+            lines.with_writer(|| EscapingLineWriter(std::io::stderr())).with_ansi(false).event_format(EventLine);
+        lines.with_filter(filter).boxed()
     })
+}
+
+/// The driver of the database warns of every connection that a lost database has cut; the health of
+/// the store is logged once.
+fn with_defaults(filter: &str) -> Cow<'_, str> {
+    if filter.contains("sqlx") { filter.into() } else { format!("sqlx=error,{filter}").into() }
+}
+
+/// A line of text: time, level, module and the fields of the event. Spans, which would repeat the
+/// fields, are for the collector. A filter that disables them for the log is no way: it also
+/// suppresses the next event of the thread.
+struct EventLine;
+
+impl<S, F> FormatEvent<S, F> for EventLine
+where
+    S: Subscriber + for<'s> LookupSpan<'s>,
+    F: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(&self, ctx: &FmtContext<'_, S, F>, mut line: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        SystemTime.format_time(&mut line)?;
+        let metadata = event.metadata();
+        write!(line, " {:>5} {}: ", metadata.level(), metadata.target())?;
+        ctx.format_fields(line.by_ref(), event)?;
+        writeln!(line)
+    }
 }
 
 fn install(layers: impl Layer<Registry> + Send + Sync) {

@@ -49,6 +49,22 @@ impl Postgres {
         self.server.url()
     }
 
+    /// Kills the server; its data stay.
+    ///
+    /// # Panics
+    /// When it cannot be killed.
+    pub fn kill(&mut self) {
+        self.server.kill().expect("a process that runs can be killed");
+    }
+
+    /// Starts the server again, at the same address.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn restart(&mut self) {
+        self.server.restart().expect("a PostgreSQL that was killed starts again");
+    }
+
     /// Runs a statement and returns its result: one line per row, columns separated by `|`.
     ///
     /// # Panics

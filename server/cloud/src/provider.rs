@@ -131,7 +131,7 @@ pub fn instance_id(provider_id: &str) -> &str {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CloudError {
     /// No override has capacity. No instance was launched.
-    #[error("the cloud has no capacity for any of {} options ({})", .unavailable.len(), list(.unavailable))]
+    #[error("insufficient capacity for each of {} options: {}", .unavailable.len(), list(.unavailable))]
     InsufficientCapacity {
         /// The overrides that were tried; all of them lack capacity.
         unavailable: Vec<Override>,
@@ -190,8 +190,15 @@ fn owner_text(owner: &str) -> String {
     if owner.is_empty() { "no cluster of ours".to_owned() } else { format!("cluster {owner:?}") }
 }
 
+/// The first options, for an error: a launch may have sixty.
 fn list(options: &[Override]) -> String {
-    options.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+    const SHOWN: usize = 3;
+    let shown = options.iter().take(SHOWN).map(|option| format!("{} in {}", option.instance_type, option.zone));
+    let shown = shown.collect::<Vec<String>>().join(", ");
+    match options.len().saturating_sub(SHOWN) {
+        0 => shown,
+        others => format!("{shown} and {others} others"),
+    }
 }
 
 impl fmt::Display for Override {

@@ -35,6 +35,9 @@ pub(crate) struct SimulatedCloudFlags {
     /// Maximum random delay before the response of a call
     #[arg(long, default_value = "0ms", value_name = "DURATION", value_parser = server::config::parse_duration_flag)]
     answer: Duration,
+    /// Refuse every launch for insufficient capacity
+    #[arg(long)]
+    no_capacity: bool,
     /// Ignore client tokens: every launch call creates an instance
     #[arg(long)]
     ignore_tokens: bool,
@@ -69,6 +72,7 @@ async fn serve(flags: SimulatedCloudFlags) -> anyhow::Result<()> {
     let weather = FaultProfile {
         seed: flags.seed,
         boot_ms: (boot, boot),
+        no_capacity: flags.no_capacity,
         ignore_tokens: flags.ignore_tokens,
         ..FaultProfile::default()
     };

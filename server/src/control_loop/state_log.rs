@@ -53,6 +53,9 @@ pub(super) fn changes(before: Option<&ClusterView>, now: &ClusterView) -> Vec<St
     changes
 }
 
+/// What is logged when a guardrail takes effect, with its reason, and when it ends.
+type Transition = (fn(String) -> StateChange, StateChange);
+
 fn guardrail_changes(before: Option<&GuardrailsView>, now: &GuardrailsView) -> Vec<StateChange> {
     use StateChange as C;
     let read = |view: &GuardrailsView| {
@@ -64,7 +67,7 @@ fn guardrail_changes(before: Option<&GuardrailsView>, now: &GuardrailsView) -> V
             view.untrusted_listing.as_ref().map(|(reason, _)| reason.to_string()),
         ]
     };
-    let kinds: [(fn(String) -> C, C); 5] = [
+    let kinds: [Transition; 5] = [
         (|reason| C::QuarantineBegan { reason }, C::QuarantineEnded),
         (|reason| C::CircuitBreakerOpened { reason }, C::CircuitBreakerClosed),
         (|reason| C::LaunchesHeld { reason }, C::LaunchesReleased),
@@ -110,7 +113,8 @@ fn machine_changes(before: &[MachineView], now: &[MachineView]) -> Vec<StateChan
         .iter()
         .filter_map(|machine| stage_change(find(before, machine).map(|at| before[at].stage), machine))
         .collect();
-    let removed = before.iter().filter(|machine| find(now, machine).is_none());
+    // A NodeClaim that never had an instance was reported as a failed launch.
+    let removed = before.iter().filter(|machine| machine.instance.is_some() && find(now, machine).is_none());
     changes.extend(removed.map(|machine| StateChange::NodeRemoved { node_claim: machine.claim.to_string() }));
     changes
 }
@@ -130,49 +134,44 @@ fn stage_change(before: Option<StageKind>, machine: &MachineView) -> Option<Stat
 }
 
 impl StateChange {
-    /// Logs the change, with the command that an operator may answer with.
+    /// Logs the change. The reasons name the command that an operator may answer with.
     pub(super) fn log(&self, cluster: &str) {
         match self {
-            Self::AgentConnected => info!(cluster, "agent connected"),
+            Self::AgentConnected => info!(%cluster, "agent connected"),
             Self::AgentDisconnected => {
-                warn!(cluster, "agent disconnected; deciding nothing for the cluster until it reconnects")
+                warn!(%cluster, "agent disconnected; deciding nothing for the cluster until it reconnects")
             }
             Self::SnapshotAccepted { nodes, pods, pending } => {
-                info!(cluster, nodes, pods, pending, "snapshot accepted")
+                info!(%cluster, nodes, pods, pending, "snapshot accepted")
             }
             Self::QuarantineBegan { reason } => {
-                warn!(
-                    cluster,
-                    reason,
-                    release = format!("fleetwright quarantine release {cluster}"),
-                    "cluster quarantined"
-                )
+                warn!(%cluster, reason, "cluster quarantined")
             }
-            Self::QuarantineEnded => info!(cluster, "quarantine ended"),
-            Self::CircuitBreakerOpened { reason } => warn!(cluster, reason, "circuit breaker opened"),
-            Self::CircuitBreakerClosed => info!(cluster, "circuit breaker closed"),
-            Self::LaunchesHeld { reason } => warn!(cluster, reason, "launches held back"),
-            Self::LaunchesReleased => info!(cluster, "launches no longer held back"),
-            Self::RemovalsHeld { reason } => warn!(cluster, reason, "removals held back"),
-            Self::RemovalsReleased => info!(cluster, "removals no longer held back"),
+            Self::QuarantineEnded => info!(%cluster, "quarantine ended"),
+            Self::CircuitBreakerOpened { reason } => warn!(%cluster, reason, "circuit breaker opened"),
+            Self::CircuitBreakerClosed => info!(%cluster, "circuit breaker closed"),
+            Self::LaunchesHeld { reason } => warn!(%cluster, reason, "launches held back"),
+            Self::LaunchesReleased => info!(%cluster, "launches no longer held back"),
+            Self::RemovalsHeld { reason } => warn!(%cluster, reason, "removals held back"),
+            Self::RemovalsReleased => info!(%cluster, "removals no longer held back"),
             Self::RemovalsWaiting { count, node_claim, reason } => {
-                warn!(cluster, count, node_claim, reason, "removals waiting; `fleetwright removals` lists them")
+                warn!(%cluster, count, %node_claim, reason, "removals waiting; `fleetwright removals` lists them")
             }
-            Self::RemovalsNotWaiting => info!(cluster, "no removal waiting any more"),
-            Self::ListingDistrusted { reason } => warn!(cluster, reason, "listing of the cloud ignored"),
-            Self::ListingTrusted => info!(cluster, "listing of the cloud accepted again"),
-            Self::PlanRejected { reason } => warn!(cluster, reason, "plan rejected"),
+            Self::RemovalsNotWaiting => info!(%cluster, "no removal waiting any more"),
+            Self::ListingDistrusted { reason } => warn!(%cluster, reason, "listing of the cloud ignored"),
+            Self::ListingTrusted => info!(%cluster, "listing of the cloud accepted again"),
+            Self::PlanRejected { reason } => warn!(%cluster, reason, "plan rejected"),
             Self::AutoscalerActive { autoscaler } => {
-                warn!(cluster, autoscaler, "another autoscaler active in the cluster")
+                warn!(%cluster, %autoscaler, "another autoscaler active in the cluster")
             }
             Self::AutoscalerInactive { autoscaler } => {
-                info!(cluster, autoscaler, "other autoscaler no longer active in the cluster")
+                info!(%cluster, %autoscaler, "other autoscaler no longer active in the cluster")
             }
-            Self::NodeReady { node_claim, node } => info!(cluster, node_claim, node, "node ready"),
+            Self::NodeReady { node_claim, node } => info!(%cluster, %node_claim, %node, "node ready"),
             Self::NodeDraining { node_claim, node, reason } => {
-                info!(cluster, node_claim, node, reason, "node draining")
+                info!(%cluster, %node_claim, %node, reason, "node draining")
             }
-            Self::NodeRemoved { node_claim } => info!(cluster, node_claim, "node removed"),
+            Self::NodeRemoved { node_claim } => info!(%cluster, %node_claim, "node removed"),
         }
     }
 }

@@ -102,12 +102,12 @@ fn changed_clusters(
 }
 
 fn removals_confirmed(cluster: ClusterName) -> SessionEvent {
-    info!(cluster = &**cluster, "removals confirmed by operator");
+    info!(%cluster, "removals confirmed by operator");
     SessionEvent::ClusterEvent(Event::RemovalsConfirmed { cluster })
 }
 
 fn quarantine_released(cluster: ClusterName) -> SessionEvent {
-    info!(cluster = &**cluster, "quarantine released by operator");
+    info!(%cluster, "quarantine released by operator");
     SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster })
 }
 
@@ -162,7 +162,7 @@ pub async fn read_freezes(store: &dyn Store, known: &mut KnownFreezes) -> Result
         log_freeze(freeze);
     }
     for freeze in known.values().filter(|freeze| !now.contains_key(&freeze.id)) {
-        info!(freeze = freeze.id, scope = scope_of(freeze), "freeze ended");
+        info!(freeze = freeze.id, scope = %scope_of(freeze), "freeze ended");
     }
     *known = now;
     Ok(SessionEvent::ClusterEvent(Event::FreezesChanged { freezes }))
@@ -170,8 +170,8 @@ pub async fn read_freezes(store: &dyn Store, known: &mut KnownFreezes) -> Result
 
 fn log_freeze(freeze: &Freeze) {
     let Freeze { id, by, reason, until, .. } = freeze;
-    let until = until.as_ref().map_or_else(|| format!("until `fleetwright thaw {id}`"), |until| rfc3339(*until));
-    warn!(freeze = id, scope = scope_of(freeze), %by, %reason, until, "freeze in effect");
+    let until = until.as_ref().map_or_else(|| format!("`fleetwright thaw --id {id}`"), |until| rfc3339(*until));
+    warn!(freeze = id, scope = %scope_of(freeze), %by, reason = &**reason, until, "freeze in effect");
 }
 
 fn rfc3339(at: Timestamp) -> String {

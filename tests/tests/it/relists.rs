@@ -2,7 +2,7 @@
 //! snapshot; and a second cluster with the same name. No instance with running pods is removed, and
 //! the reason of the quarantine is shown.
 
-mod fake_agent;
+pub(crate) mod fake_agent;
 
 use e2e::{Postgres, Program, RunningProcess};
 use serde_json::Value;

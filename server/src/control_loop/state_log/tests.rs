@@ -1,7 +1,8 @@
+use controller::LaunchedInstance;
 use controller::guardrails::Mode;
 use controller::guardrails::view::WaitingRemoval;
 use controller::view::InstanceAnomalies;
-use model::{MicroUsd, Timestamp};
+use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::*;
 
@@ -38,7 +39,12 @@ fn machine(claim: &str, stage: StageKind) -> MachineView {
         pool: "default".into(),
         stage,
         since: Timestamp::default(),
-        instance: None,
+        instance: Some(LaunchedInstance {
+            instance_type: "m5.large".into(),
+            zone: "z".into(),
+            capacity_type: CapacityType::OnDemand,
+            price: MicroUsd(96_000),
+        }),
         pods: 0,
         termination_reason: stage.is_terminating().then(|| "not needed".into()),
         blocked: None,

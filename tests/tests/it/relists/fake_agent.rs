@@ -19,14 +19,14 @@ use tonic::{Status, Streaming};
 use crate::TIMEOUT;
 
 /// Machines of the cluster, and pods on each.
-pub(super) const MACHINES: usize = 6;
-pub(super) const PODS: usize = 5;
+pub(crate) const MACHINES: usize = 6;
+pub(crate) const PODS: usize = 5;
 /// Interval at which the protocol state is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Kinds that can be hidden from a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Pods,
     Nodes,
     Claims,
@@ -34,7 +34,7 @@ pub(super) enum Kind {
 }
 
 /// An agent and its synthetic cluster.
-pub(super) struct FakeAgent {
+pub(crate) struct FakeAgent {
     link: Link,
     requests: Option<mpsc::Sender<v1::ConnectRequest>>,
     responses: Option<Streaming<v1::ConnectResponse>>,
@@ -42,9 +42,9 @@ pub(super) struct FakeAgent {
     /// Names of pods that have terminated.
     ended: BTreeSet<String>,
     /// NodeClaims whose drain or deletion was requested.
-    pub(super) removed: Vec<String>,
+    pub(crate) removed: Vec<String>,
     /// Status with which the server ended the last stream.
-    pub(super) rejection: Option<Status>,
+    pub(crate) rejection: Option<Status>,
 }
 
 fn now() -> i64 {
@@ -53,7 +53,7 @@ fn now() -> i64 {
 }
 
 impl FakeAgent {
-    pub(super) fn new(cluster: &str, uid: &str) -> Self {
+    pub(crate) fn new(cluster: &str, uid: &str) -> Self {
         let identity =
             AgentIdentity { cluster_name: cluster.to_owned(), cluster_uid: uid.to_owned(), ..AgentIdentity::default() };
         Self {
@@ -67,7 +67,7 @@ impl FakeAgent {
         }
     }
 
-    pub(super) async fn connect(&mut self, address: &str) {
+    pub(crate) async fn connect(&mut self, address: &str) {
         let (requests, outgoing) = mpsc::channel(64);
         requests.send(self.link.open_stream(now())).await.expect("the channel has capacity");
         let channel = Endpoint::from_shared(address.to_owned()).expect("an address").connect().await;
@@ -79,13 +79,13 @@ impl FakeAgent {
     }
 
     /// Closes the connection.
-    pub(super) fn disconnect(&mut self) {
+    pub(crate) fn disconnect(&mut self) {
         self.link.close_stream();
         (self.requests, self.responses) = (None, None);
     }
 
     /// Runs the stream until `find` returns a value.
-    pub(super) async fn wait_until<T>(&mut self, what: &str, mut find: impl FnMut(&Self) -> Option<T>) -> T {
+    pub(crate) async fn wait_until<T>(&mut self, what: &str, mut find: impl FnMut(&Self) -> Option<T>) -> T {
         let end = Instant::now() + TIMEOUT;
         loop {
             if let Some(found) = find(self) {
@@ -139,7 +139,7 @@ impl FakeAgent {
     }
 
     /// Relists with objects of exactly these kinds hidden; sends the difference.
-    pub(super) async fn relist(&mut self, hidden: &[Kind]) {
+    pub(crate) async fn relist(&mut self, hidden: &[Kind]) {
         let hidden: BTreeSet<Kind> = hidden.iter().copied().collect();
         let before = std::mem::replace(&mut self.hidden, hidden.clone());
         let mut records = Vec::new();
@@ -154,12 +154,12 @@ impl FakeAgent {
     }
 
     /// Hides kinds from later lists without sending removals.
-    pub(super) fn hide_objects(&mut self, hidden: &[Kind]) {
+    pub(crate) fn hide_objects(&mut self, hidden: &[Kind]) {
         self.hidden = hidden.iter().copied().collect();
     }
 
     /// Terminates the pods of a machine: they are first terminating and then removed.
-    pub(super) async fn end_pods_on(&mut self, machine: usize) {
+    pub(crate) async fn end_pods_on(&mut self, machine: usize) {
         let names: Vec<String> = (0..PODS).map(|n| format!("p{machine}-{n}")).collect();
         for (name, terminating) in names.iter().map(|name| (name, true)).chain(names.iter().map(|name| (name, false))) {
             let records =
