@@ -31,6 +31,7 @@ mod report;
 mod snapshot;
 mod topology;
 mod unplaced;
+mod unsatisfied;
 mod wording;
 
 pub use notes::notes;

@@ -15,6 +15,9 @@ use super::offering_filter::{OfferingFilter, Rejection};
 use super::pod_requirements::PodRequirements;
 use super::snapshot::PlanSnapshot;
 use super::topology::{Topology, TopologyConflict};
+use super::unsatisfied::{
+    Conflict, class_not_ready, pool_without_types, values, values_among, zones_without_offerings,
+};
 use super::wording::{amount, amounts, and, closest_match, count, duration, needed, some, taint};
 
 /// Maximum number of domains, values or types that a message lists before it counts the rest.
@@ -73,9 +76,7 @@ impl Describer<'_, '_> {
     pub(super) fn describe(&self, blocked: &Blocked) -> String {
         // In the order of the checks, as the variants of `Blocked`.
         match blocked {
-            Blocked::NotReady(NotReady::NodeClass(why)) => {
-                format!("EC2NodeClass {}: {why}", self.nodepool().node_class)
-            }
+            Blocked::NotReady(NotReady::NodeClass(why)) => class_not_ready(self.nodepool(), why),
             Blocked::NotReady(NotReady::NodePool(why)) => format!("NodePool {}: {why}", self.nodepool().name),
             Blocked::Taint(barring) => format!("its taint {} is not tolerated", taint(barring)),
             Blocked::NoTerm => no_term().to_owned(),
@@ -128,44 +129,32 @@ impl Describer<'_, '_> {
     /// alone or with another one.
     fn types(&self, merged: &Requirements) -> String {
         let base = &self.snapshot.pools[self.pool as usize].base;
-        if self.snapshot.types(self.pool, base).is_empty() {
-            return "no instance type satisfies the NodePool's own requirements".to_owned();
+        if let Some(message) = pool_without_types(self.nodepool(), base) {
+            return message;
         }
-        // The smallest explanation comes first: one condition, then a pair, then all together.
         let own: Vec<&Requirement> = merged.iter().filter(|r| base.get(r.key()) != Some(r)).collect();
-        let left = |conditions: &[&Requirement]| {
+        let excludes_all = |conditions: &[&Requirement]| {
             let mut some = base.clone();
             conditions.iter().for_each(|condition| some.add((*condition).clone()));
-            self.snapshot.types(self.pool, &some).len()
+            self.snapshot.types(self.pool, &some).is_empty()
         };
-        if let Some(one) = own.iter().find(|r| left(&[r]) == 0) {
-            let offered = self.values_of(one.key());
-            let list: Vec<&str> = offered.iter().map(AsRef::as_ref).collect();
-            let hint = one
-                .finite_values()
-                .and_then(|wanted| wanted.iter().find_map(|value| closest_match(value, &offered)))
-                .map_or(String::new(), |value| format!("; did you mean {value}?"));
-            let has = if list.is_empty() {
-                "none has that label".to_owned()
-            } else {
-                format!("they have {}", some(&list, LISTED))
-            };
-            return format!("wants {one}, but no instance type of the NodePool has it: {has}{hint}");
-        }
-        for (at, one) in own.iter().enumerate() {
-            if let Some(other) = own[at + 1..].iter().find(|other| left(&[one, other]) == 0) {
-                return format!("no instance type of the NodePool has both {one} and {other}");
+        match Conflict::smallest(&own, excludes_all) {
+            Conflict::One(one) => {
+                let offered = values(one.key(), &self.values_of(one.key()), one);
+                format!("wants {one}, but no instance type of the NodePool has it: {offered}")
+            }
+            Conflict::Two(one, other) => format!("no instance type of the NodePool has both {one} and {other}"),
+            Conflict::All(all) => {
+                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+                format!("no instance type of the NodePool has all of {}", and(&all))
             }
         }
-        let all: Vec<String> = own.iter().map(ToString::to_string).collect();
-        format!("no instance type of the NodePool has all of {}", and(&all))
     }
 
     /// Values of `key` on the instance types of the pool.
     fn values_of(&self, key: &str) -> BTreeSet<Text> {
         let types = self.snapshot.types(self.pool, &self.snapshot.pools[self.pool as usize].base);
-        let labels = types.iter().filter_map(|&t| self.nodepool().catalogue.types[t as usize].labels.get(key));
-        labels.filter_map(|r| r.finite_values()).flatten().cloned().collect()
+        values_among(types.iter().map(|&t| &self.nodepool().catalogue.types[t as usize]), key)
     }
 
     fn volume(&self, required: &Requirement) -> String {
@@ -254,7 +243,11 @@ impl Describer<'_, '_> {
         let furthest = rejections.keys().next_back();
         let near = |t: &&u32| filter.count_rejections(&[**t], merged).keys().next_back() == furthest;
         let first: Vec<&str> = types.iter().filter(near).map(|&t| self.type_name(t)).collect();
-        let mut message = format!("{} would fit, but no offering is available", some(&first, 3));
+        let mut message = format!("{} would fit, but ", some(&first, 3));
+        if let Some(zones) = merged.get(ZONE).and_then(|wanted| zones_without_offerings(self.nodepool(), wanted)) {
+            return message + &zones;
+        }
+        message.push_str("no offering is available");
         let why: Vec<String> =
             rejections.iter().map(|(why, number)| self.describe_rejection(*why, *number, merged)).collect();
         if !why.is_empty() {

@@ -286,12 +286,15 @@ impl Requirement {
 }
 
 impl fmt::Display for Requirement {
-    /// Usual form: `arch In [amd64]`, `cpu Gte 4, Lte 8`.
+    /// Usual form: `arch In [amd64]`, `cpu Gt 3, Lt 9`. Bounds have the operators that every
+    /// release of Kubernetes and Karpenter reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.key)?;
         let list = || self.values.iter().map(AsRef::as_ref).collect::<Vec<&str>>().join(", ");
-        let bounds: Vec<String> =
-            self.gte.map(|n| format!("Gte {n}")).into_iter().chain(self.lte.map(|n| format!("Lte {n}"))).collect();
+        // Values are integers of 0 or more, so that `Gte 0` has no equivalent.
+        let least = self.gte.map(|n| if n > 0 { format!("Gt {}", n - 1) } else { format!("Gte {n}") });
+        let most = self.lte.map(|n| n.checked_add(1).map_or_else(|| format!("Lte {n}"), |over| format!("Lt {over}")));
+        let bounds: Vec<String> = least.into_iter().chain(most).collect();
         match self.operator() {
             Operator::Exists if !bounds.is_empty() => write!(f, " {}", bounds.join(", ")),
             Operator::NotIn if !bounds.is_empty() => write!(f, " {}, NotIn [{}]", bounds.join(", "), list()),
@@ -427,6 +430,15 @@ mod tests {
 
     fn set(requirements: &[Requirement]) -> Requirements {
         requirements.iter().cloned().collect()
+    }
+
+    #[test]
+    fn bounds_are_shown_with_the_operators_that_manifests_use() {
+        // Above 2 is 3 or more, and below 9 is 8 or less.
+        assert_eq!(make(Operator::Gt, &["2"]).to_string(), "k Gt 2");
+        assert_eq!(make(Operator::Gte, &["3"]).to_string(), "k Gt 2");
+        assert_eq!(make(Operator::Gt, &["3"]).intersection(&make(Operator::Lt, &["9"])).to_string(), "k Gt 3, Lt 9");
+        assert_eq!(make(Operator::Gte, &["0"]).to_string(), "k Gte 0");
     }
 
     #[test]

@@ -36,14 +36,8 @@ pub fn build_pools(
     let settings: Vec<NodeClassSettings> =
         manifests.iter().map(|pool| class_of(pool).map(|class| class.settings.clone()).unwrap_or_default()).collect();
     let catalogues = catalogues(catalogue_source, &manifests, &settings, overlays, notes);
-    let mut pools: Vec<NodePool> = manifests
-        .into_iter()
-        .zip(catalogues)
-        .map(|(pool, catalogue)| {
-            let class = class_of(&pool);
-            pool.into_pool(class, catalogue)
-        })
-        .collect();
+    let mut pools: Vec<NodePool> =
+        manifests.into_iter().zip(catalogues).map(|(pool, catalogue)| pool.into_pool(classes, catalogue)).collect();
     pools.sort_by(|a, b| a.name.cmp(&b.name));
     pools
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::snapshot::{PlanSnapshot, base};
+use crate::unsatisfied::{class_not_ready, pool_without_types, zones_without_offerings};
 use crate::wording::{amount, count};
 use model::input::PlanningInput;
 use model::resources::NODES;
@@ -22,16 +23,18 @@ pub(super) fn add_notes(input: &PlanningInput, notes: &mut BTreeSet<String>) {
 
 fn why_never(input: &PlanningInput, pool: &NodePool) -> Option<String> {
     match &pool.not_ready {
-        Some(NotReady::NodeClass(why)) => return Some(format!("EC2NodeClass {}: {why}", pool.node_class)),
+        Some(NotReady::NodeClass(why)) => return Some(class_not_ready(pool, why)),
         Some(NotReady::NodePool(why)) => return Some(why.to_string()),
         None => {}
     }
     let base = base(pool);
-    let agreeing = || pool.catalogue.types.iter().filter(|t| t.labels.first_conflict(&base).is_none());
-    if agreeing().next().is_none() {
-        let all = count(pool.catalogue.types.len(), "instance type");
-        return Some(format!("none of its {all} satisfies its requirements"));
+    if let Some(message) = pool_without_types(pool, &base) {
+        return Some(message);
     }
+    if let Some(message) = base.get(model::labels::ZONE).and_then(|wanted| zones_without_offerings(pool, wanted)) {
+        return Some(message);
+    }
+    let agreeing = || pool.catalogue.types.iter().filter(|t| t.labels.first_conflict(&base).is_none());
     let key_allows = |key: &str, value: &str| base.get(key).is_none_or(|r| r.has(value));
     let is_available = |t: &&InstanceType| {
         t.offerings.iter().any(|o| {

@@ -122,7 +122,7 @@ fn describe_ignored_rule(
     let why_not = |pool: u32| launches(snapshot, pod_reqs, &topology, pool).err();
     Some(match ignored_rule {
         IgnoredRule::Ready(pool) => match pool_of(*pool).not_ready.as_ref()? {
-            NotReady::NodeClass(_) => format!("EC2NodeClass {} becomes ready", pool_of(*pool).node_class),
+            NotReady::NodeClass(_) => format!("EC2NodeClass {} exists and is ready", pool_of(*pool).node_class),
             NotReady::NodePool(_) => format!("NodePool {} becomes ready", pool_of(*pool).name),
         },
         IgnoredRule::Limits(pool) => raised_limits(snapshot, *pool, &found(*pool)?)?,

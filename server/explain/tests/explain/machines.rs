@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, RESERVATION_ID, ZONE};
+use model::labels::{ARCH, CAPACITY_TYPE, HOSTNAME, INSTANCE_TYPE, RESERVATION_ID, ZONE};
 use model::plan::ReasonCode;
 use model::{
     CapacityType, DaemonSet, Effect, HostPort, Labels, MicroUsd, Millis, NotReady, Operator, Requirement, Reservation,
-    Resources, Timestamp, VolumeAlternatives,
+    Resources, Text, Timestamp, VolumeAlternatives,
 };
 
 use crate::fixture::{Fixture, LARGE, SMALL, asks, near, pool, resources, selecting, taint};
@@ -304,7 +304,60 @@ fn pools_that_are_not_ready_are_reported() {
         .only()
         .because("one", ReasonCode::NodeClassNotReady, "EC2NodeClass default: it does not exist")
         .because("two", ReasonCode::NodePoolNotReady, "NodePool two: it is being deleted")
-        .fits_if(&["EC2NodeClass default becomes ready", "NodePool two becomes ready"]);
+        .fits_if(&["EC2NodeClass default exists and is ready", "NodePool two becomes ready"]);
+}
+
+#[test]
+fn a_class_is_named_once() {
+    let mut one = pool("one");
+    one.not_ready = Some(NotReady::NodeClass("there is no EC2NodeClass default".into()));
+    Fixture::new().pool(one).pod("web", asks(500, 1)).only().because(
+        "one",
+        ReasonCode::NodeClassNotReady,
+        "there is no EC2NodeClass default",
+    );
+}
+
+#[test]
+fn the_requirement_of_a_pool_that_no_type_satisfies_is_named() {
+    let needs = |entries: &[(&str, &str)]| {
+        let mut general = pool("general");
+        for (key, value) in entries {
+            general.requirements.add(Requirement::new(key, Operator::In, [Text::from(*value)]));
+        }
+        Fixture::new().pool(general).pod("web", asks(500, 1)).only()
+    };
+    // One edit changes lage into large; arm64 and amd64 have other digits than arm46.
+    needs(&[(INSTANCE_TYPE, "lage")]).because(
+        "general",
+        ReasonCode::Requirements,
+        "the NodePool's requirement node.kubernetes.io/instance-type In [lage] excludes every instance type: \
+         they have arm, large and small; did you mean large?",
+    );
+    needs(&[(ARCH, "arm46")]).because(
+        "general",
+        ReasonCode::Requirements,
+        "the NodePool's requirement kubernetes.io/arch In [arm46] excludes every instance type: they have amd64 and arm64",
+    );
+    // Each alone has a type: large and small are amd64, and arm is arm64.
+    needs(&[(ARCH, "amd64"), (INSTANCE_TYPE, "arm")]).because(
+        "general",
+        ReasonCode::Requirements,
+        "the NodePool's requirements kubernetes.io/arch In [amd64] and node.kubernetes.io/instance-type In [arm] \
+         exclude every instance type together",
+    );
+}
+
+#[test]
+fn a_zone_without_any_offering_is_named_with_those_that_have_some() {
+    let mut general = pool("general");
+    general.requirements.add(Requirement::new(ZONE, Operator::In, ["eu-a".into()]));
+    Fixture::new().pool(general).pod("web", asks(500, 1)).only().because(
+        "general",
+        ReasonCode::NoOffering,
+        "arm, large and small would fit, but topology.kubernetes.io/zone In [eu-a] has no zone with offerings; \
+         these are a and b",
+    );
 }
 
 #[test]

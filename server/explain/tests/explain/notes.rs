@@ -105,9 +105,9 @@ fn pools_that_can_never_launch_are_noted_with_the_cause() {
         notes_of(&fixture),
         [
             "NodePool 1 can launch nothing: EC2NodeClass default: its status is not Ready",
-            "NodePool 2 can launch nothing: none of its 3 instance types satisfies its requirements",
-            "NodePool 3 can launch nothing: none of the 3 instance types that satisfy its requirements has an available \
-             offering in the allowed zones and capacity types",
+            "NodePool 2 can launch nothing: the NodePool's requirement kubernetes.io/arch In [s390x] excludes every \
+             instance type: they have amd64 and arm64",
+            "NodePool 3 can launch nothing: topology.kubernetes.io/zone In [c] has no zone with offerings; these are a and b",
             "NodePool 4 can launch nothing: its limit cpu 5 has 1 left and no type that fits (the smallest has 2)",
         ]
     );

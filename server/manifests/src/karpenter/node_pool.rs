@@ -14,6 +14,7 @@ use super::labels::{is_refused, is_restricted, key_problem};
 use super::requirements::{self, Owner};
 use super::{NodeClassManifest, opt_in, taints};
 use crate::Cursor;
+use crate::fields::nearest_step;
 use crate::syntax::is_label_value;
 
 /// A NodePool of the input. [`NodePoolManifest::into_pool`] converts it to the pool of `model` when
@@ -123,6 +124,9 @@ impl NodePoolManifest {
         let conditions = Conditions::read(&status.at("conditions"));
         let deleting = metadata.at("deletionTimestamp").exists();
         let (weight, limits, replicas) = read_size(&spec);
+        let disruption = Disruption::read(&spec.at("disruption"));
+        let expire_after = duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY);
+        let termination_grace_period = duration::read(&inner.at("terminationGracePeriod"));
         // All fields are parsed before this return, so that one run reports all errors.
         let class = class?;
         let requirements = merge(listed.requirements, &labels, &name, &class.name);
@@ -131,9 +135,9 @@ impl NodePoolManifest {
             unhealthy: conditions.get("NodeRegistrationHealthy").is_some_and(|c| c.status == Status::False),
             hash: hash_of(&metadata.at("annotations")),
             template_annotations: template.at("metadata").at("annotations").string_map(),
-            disruption: Disruption::read(&spec.at("disruption")),
-            expire_after: duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
-            termination_grace_period: duration::read(&inner.at("terminationGracePeriod")),
+            disruption,
+            expire_after,
+            termination_grace_period,
             name,
             class,
             weight,
@@ -147,16 +151,12 @@ impl NodePoolManifest {
         })
     }
 
-    /// Converts to the pool of `model`. `class` is the class that it names, if the input has it;
-    /// `catalogue` has the instance types of the class.
+    /// Converts to the pool of `model`. `classes` are those of the input; `catalogue` has the
+    /// instance types of the class that the pool names.
     #[must_use]
-    pub fn into_pool(self, class: Option<&NodeClassManifest>, catalogue: SharedCatalogue) -> NodePool {
-        let missing = || {
-            let text = format!("EC2NodeClass/{} is not in the input", self.class.name);
-            Some(NotReady::NodeClass(text.into()))
-        };
-        let class_not_ready = match class {
-            None if self.class.is_ec2() => missing(),
+    pub fn into_pool(self, classes: &[NodeClassManifest], catalogue: SharedCatalogue) -> NodePool {
+        let class_not_ready = match classes.iter().find(|class| class.name == self.class.name) {
+            None if self.class.is_ec2() => Some(NotReady::NodeClass(missing_class(&self.class.name, classes).into())),
             // A custom catalogue may contain instances of any cloud.
             None => None,
             Some(class) => class.not_ready.clone().map(NotReady::NodeClass),
@@ -177,6 +177,17 @@ impl NodePoolManifest {
             rules: self.rules,
         }
     }
+}
+
+/// The reason of a pool that names a class which is not among `classes`.
+fn missing_class(name: &str, classes: &[NodeClassManifest]) -> String {
+    let known: Vec<&str> = classes.iter().map(|class| class.name.as_ref()).collect();
+    let hint = match nearest_step(name, &known) {
+        Some(near) => format!("; did you mean {near}?"),
+        None if known.is_empty() => " in the input; add it".to_owned(),
+        None => format!("; the input has {}", known.join(", ")),
+    };
+    format!("there is no EC2NodeClass {name}{hint}")
 }
 
 /// Parses `weight`, `limits` and `replicas`, and reports invalid combinations (Karpenter: static

@@ -5,6 +5,7 @@ use model::{Operator, Requirement, Text};
 
 use super::labels::{is_refused, key_problem};
 use crate::Cursor;
+use crate::fields::nearest_within;
 use crate::syntax::is_label_value;
 
 /// Maximum number of entries of a list.
@@ -12,6 +13,9 @@ const MOST: usize = 100;
 /// Maximum length of a key, in characters: a domain of 253, a slash, a name of 62 (Karpenter:
 /// NodePool schema).
 const KEY_LENGTH: usize = 316;
+
+/// The values of `karpenter.sh/capacity-type`.
+const CAPACITY_TYPES: [&str; 3] = ["on-demand", "reserved", "spot"];
 
 /// The kind whose list is parsed; the rules differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,8 +61,8 @@ fn read_one(at: &Cursor<'_>, owner: Owner) -> Option<(Requirement, Option<String
     let operator_at = at.at("operator");
     let values = at.at("values").strings();
     let name = operator_at.required_str()?;
-    let allowed = || Operator::ALL.map(Operator::as_str).join(", ");
-    let operator = Operator::parse(name).or_else(|| operator_at.unexpected(name, &allowed()))?;
+    let names = Operator::ALL.map(Operator::as_str);
+    let operator = Operator::parse(name).or_else(|| operator_at.unexpected_word(name, &names))?;
     check_values(&at.at("values"), operator, &values, owner)?;
     let min_values = read_min_values(&at.at("minValues"), operator, values.len(), owner);
     let key = key?;
@@ -127,9 +131,18 @@ fn invalid_values(key: &str, operator: Operator, values: &[&str], min_values: Op
     if canonical_key(key) != CAPACITY_TYPE || operator != Operator::In {
         return None;
     }
-    let known = values.iter().filter(|value| matches!(**value, "on-demand" | "spot" | "reserved")).count();
+    let known = values.iter().filter(|value| CAPACITY_TYPES.contains(value)).count();
     let wanted = min_values.and_then(|least| usize::try_from(least).ok()).unwrap_or(1);
-    (known < wanted).then(|| {
-        format!("requirement {key}: {values:?} names {known} of on-demand, spot and reserved; {wanted} needed")
+    (known < wanted).then(|| match unknown_capacity_type(values) {
+        Some(problem) => format!("requirement {key}: {problem}"),
+        None => format!("requirement {key}: minValues is {wanted}, but {values:?} has {known}"),
     })
+}
+
+/// The first of `values` that is no capacity type, and what may have been meant.
+fn unknown_capacity_type(values: &[&str]) -> Option<String> {
+    let unknown = values.iter().find(|value| !CAPACITY_TYPES.contains(value))?;
+    let meant = nearest_within(unknown.len() / 2, unknown, &CAPACITY_TYPES).map(|near| format!("did you mean {near}?"));
+    let hint = meant.unwrap_or_else(|| format!("allowed: {}", CAPACITY_TYPES.join(", ")));
+    Some(format!("{unknown:?} is no capacity type; {hint}"))
 }

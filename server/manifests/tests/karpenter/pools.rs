@@ -66,7 +66,7 @@ fn all_errors_are_reported_at_once_with_their_path() {
         "spec.disruption.consolidateAfter: found a number (5), allowed: a text (put it in quotes)",
         "spec.disruption.consolidationPolicy: found \"Always\", allowed: WhenEmpty, WhenEmptyOrUnderutilized, Balanced",
         "spec.template.spec.expireAfter: found \"30d\", allowed: whole numbers with s, m or h, such as 90s or 1h30m; or Never",
-        "spec.template.spec.requirements[1].operator: found \"in\", allowed: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte",
+        "spec.template.spec.requirements[1].operator: found \"in\", allowed: In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte, Lte; did you mean In?",
         "spec.template.spec.requirements[2].values: operator In needs at least one value",
         "spec.template.spec.requirements[5].minValues: found 2, allowed: at most the number of values, which is 1",
         "spec.template.spec.taints[0].effect: missing, but required",
@@ -120,9 +120,24 @@ fn budgets_are_read_with_reasons_and_windows() {
 
 #[test]
 fn a_pool_that_only_karpenters_validation_rejects_is_unready() {
-    let inner = "      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [sopt]}]";
-    let Some(NotReady::NodePool(text)) = good(&pool("", "", inner)).not_ready else { panic!("ready") };
-    assert!(text.contains("sopt") && text.contains("on-demand, spot and reserved"), "{text}");
+    let of_values = |values: &str| {
+        let inner = format!("      requirements: [{{key: karpenter.sh/capacity-type, operator: In, {values}}}]");
+        match good(&pool("", "", &inner)).not_ready {
+            Some(NotReady::NodePool(text)) => text.to_string(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let key = "requirement karpenter.sh/capacity-type";
+    for (written, meant) in [("sopt", "spot"), ("ondemand", "on-demand"), ("On-Demand", "on-demand")] {
+        assert_eq!(
+            of_values(&format!("values: [{written}]")),
+            format!("{key}: {written:?} is no capacity type; did you mean {meant}?")
+        );
+    }
+    assert_eq!(
+        of_values("values: [cheap]"),
+        format!("{key}: \"cheap\" is no capacity type; allowed: on-demand, reserved, spot")
+    );
     let taints = format!(
         "{NO_REQUIREMENTS}\n      taints: [{{key: a, effect: NoSchedule}}]\n      startupTaints: [{{key: a, value: x, effect: NoSchedule}}]"
     );
@@ -145,8 +160,8 @@ fn readiness_follows_status_and_class() {
     assert!(good(&with("{type: NodeRegistrationHealthy, status: 'False'}")).unhealthy);
     let deleting = good(&pool("  deletionTimestamp: 2026-01-01T00:00:00Z", "", NO_REQUIREMENTS)).not_ready;
     assert_eq!(deleting, Some(NotReady::NodePool("it is being deleted".into())));
-    let missing = good(&pool("", "", NO_REQUIREMENTS)).into_pool(None, Default::default()).not_ready;
-    assert_eq!(missing, Some(NotReady::NodeClass("EC2NodeClass/base is not in the input".into())));
+    let missing = good(&pool("", "", NO_REQUIREMENTS)).into_pool(&[], Default::default()).not_ready;
+    assert_eq!(missing, Some(NotReady::NodeClass("there is no EC2NodeClass base in the input; add it".into())));
 }
 
 #[test]
