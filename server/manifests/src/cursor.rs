@@ -5,7 +5,7 @@
 //! and reads as absent.
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::rc::Rc;
 
@@ -13,21 +13,56 @@ use model::{Resources, Text, Timestamp, quantity};
 use serde_json::{Map, Value};
 
 use crate::document::type_name;
+use crate::fields::nearest_step;
+use crate::misplaced::name_misplaced;
 use crate::{InputError, MAX_ERRORS};
+
+/// Message of an error about an absent field.
+pub(crate) const MISSING: &str = "missing, but required";
 
 /// Collects the errors of a run, each once.
 #[derive(Debug, Default)]
 pub struct Problems {
     errors: RefCell<Vec<InputError>>,
+    /// Fields that do not exist, for errors about fields that are missing.
+    unknown_fields: RefCell<Vec<InputError>>,
+    /// Positions whose error says all: source, document, object and path.
+    settled: RefCell<BTreeSet<Position>>,
+}
+
+/// The position of an error: source, document, object and path.
+type Position = (String, usize, Option<String>, String);
+
+fn position(error: &InputError) -> Position {
+    (error.source.clone(), error.document, error.object.clone(), error.path.clone())
 }
 
 impl Problems {
     /// Adds an error unless an equal one was added.
     pub fn add(&self, error: InputError) {
+        if self.settled.borrow().contains(&position(&error)) {
+            return;
+        }
+        self.push(error);
+    }
+
+    /// Adds an error; later errors about the same field of the object are consequences and are left
+    /// out.
+    pub fn add_cause(&self, error: InputError) {
+        self.settled.borrow_mut().insert(position(&error));
+        self.push(error);
+    }
+
+    fn push(&self, error: InputError) {
         let mut errors = self.errors.borrow_mut();
         if errors.len() < 100 * MAX_ERRORS && !errors.iter().rev().take(MAX_ERRORS).any(|known| *known == error) {
             errors.push(error);
         }
+    }
+
+    /// Records a field that does not exist. It is not an error, but may be the cause of one.
+    pub fn add_unknown_field(&self, field: InputError) {
+        self.unknown_fields.borrow_mut().push(field);
     }
 
     /// Whether no error was reported.
@@ -41,6 +76,7 @@ impl Problems {
     #[must_use]
     pub fn into_errors(self) -> Vec<InputError> {
         let mut errors = self.errors.into_inner();
+        name_misplaced(&mut errors, &self.unknown_fields.into_inner());
         errors.sort();
         errors.dedup();
         let left_out = errors.len().saturating_sub(MAX_ERRORS);
@@ -183,6 +219,13 @@ impl<'v> Cursor<'v> {
         None
     }
 
+    /// Reports that `found` is not among the words `allowed`, with the one that was likely meant, and
+    /// returns `None`.
+    pub fn unexpected_word<T>(&self, found: &str, allowed: &[&str]) -> Option<T> {
+        let meant = nearest_step(found, allowed).map_or_else(String::new, |near| format!("; did you mean {near}?"));
+        self.unexpected(found, &(allowed.join(", ") + &meant))
+    }
+
     fn wrong_type<T>(&self, found: &Value, wanted: &str) -> Option<T> {
         let shown = match found {
             Value::Bool(_) | Value::Number(_) | Value::String(_) => {
@@ -199,7 +242,7 @@ impl<'v> Cursor<'v> {
     #[must_use]
     pub fn required(self) -> Self {
         if self.value.is_none() {
-            self.error("missing, but required");
+            self.error(MISSING);
         }
         self
     }
@@ -338,7 +381,7 @@ impl<'v> Cursor<'v> {
         let known = allowed.iter().find(|(name, _)| *name == text).map(|(_, meaning)| *meaning);
         known.or_else(|| {
             let names: Vec<&str> = allowed.iter().map(|(name, _)| *name).collect();
-            self.unexpected(text, &names.join(", "))
+            self.unexpected_word(text, &names)
         })
     }
 }

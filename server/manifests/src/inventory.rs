@@ -141,11 +141,14 @@ fn metadata(object: &serde_json::Map<String, Value>) -> BTreeMap<&str, &Value> {
 fn check_fields(object: &Object, strict: bool, problems: &Problems, notes: &mut Notes) {
     for field in unknown_fields(object.row.name, &object.value) {
         let message = field.message();
-        if strict {
-            let (source, document, title) = (object.source.to_string(), object.document, Some(object.title()));
-            problems.add(InputError { source, document, object: title, path: field.path, message });
-        } else {
+        if !strict {
             notes.add(&format!("{}: ignored, {message}", field.path), &object.title());
+        }
+        let (source, document, title) = (object.source.to_string(), object.document, Some(object.title()));
+        let error = InputError { source, document, object: title, path: field.path, message };
+        problems.add_unknown_field(error.clone());
+        if strict {
+            problems.add(error);
         }
     }
 }

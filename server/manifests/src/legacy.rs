@@ -47,5 +47,13 @@ pub use run::Converted;
 /// Every field that cannot be converted; with [`Options::strict`] also every field whose meaning is
 /// a guess.
 pub fn convert(documents: Vec<Document>, options: &Options) -> Result<Converted, Vec<InputError>> {
+    let (converted, errors) = convert_valid(documents, options);
+    if errors.is_empty() { Ok(converted) } else { Err(errors) }
+}
+
+/// Converts `documents` as far as possible, and returns the errors of [`convert`] beside the result,
+/// so that everything else can be checked in the same run.
+#[must_use]
+pub fn convert_valid(documents: Vec<Document>, options: &Options) -> (Converted, Vec<InputError>) {
     run::Run::new(options).convert(documents)
 }

@@ -19,6 +19,7 @@ pub mod karpenter;
 pub mod kinds;
 mod kubernetes_fields;
 pub mod legacy;
+mod misplaced;
 pub mod notes;
 pub mod pod;
 pub mod scheduler;

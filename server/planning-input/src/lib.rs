@@ -47,14 +47,10 @@ pub fn read<S: Borrow<Source>>(
     options: &Options,
 ) -> Result<Captured, Vec<InputError>> {
     let (problems, mut notes) = (Problems::default(), Notes::default());
+    // Every step goes on after errors of the one before, with the objects that have none, so that one
+    // run reports all errors.
     let documents = parse_all(sources, options, &problems);
-    if !problems.is_empty() {
-        return Err(problems.into_errors());
-    }
     let documents = convert_legacy(documents, options, &problems, &mut notes);
-    if !problems.is_empty() {
-        return Err(problems.into_errors());
-    }
     let inventory = Inventory::new(documents, options.strict, &problems, &mut notes);
     let mut captured = assemble::assemble(inventory, options, &problems, &mut notes);
     if !problems.is_empty() {
@@ -72,16 +68,11 @@ fn convert_legacy(
     notes: &mut Notes,
 ) -> Vec<Document> {
     let how = legacy::Options { purpose: legacy::Purpose::Plan, strict: options.strict, ..legacy::Options::default() };
-    match legacy::convert(documents, &how) {
-        Ok(converted) => {
-            converted.notes.into_iter().for_each(|note| notes.line(note));
-            converted.documents
-        }
-        Err(errors) => {
-            errors.into_iter().for_each(|error| problems.add(error));
-            Vec::new()
-        }
-    }
+    let (converted, errors) = legacy::convert_valid(documents, &how);
+    errors.into_iter().for_each(|error| problems.add_cause(error));
+    converted.unknown.into_iter().for_each(|field| problems.add_unknown_field(field));
+    converted.notes.into_iter().for_each(|note| notes.line(note));
+    converted.documents
 }
 
 fn parse_all<S: Borrow<Source>>(

@@ -69,6 +69,11 @@ impl NodeClaimManifest {
         let labels = metadata.at("labels").string_map();
         let class = ClassReference::read(&spec.at("nodeClassRef"));
         let listed = requirements::read(&spec.at("requirements"), Owner::NodeClaim);
+        let (taints, startup_taints) = (taints::read(&spec.at("taints")), taints::read(&spec.at("startupTaints")));
+        let expire_after = duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY);
+        let termination_grace_period = duration::read(&spec.at("terminationGracePeriod"));
+        // The fields that users write are parsed before this return, so that one run reports all errors.
+        let class = class?;
         Some(Self {
             name,
             pool: labels.get(NODEPOOL).map(PoolName::from),
@@ -76,13 +81,13 @@ impl NodeClaimManifest {
             annotations: metadata.at("annotations").string_map(),
             created: metadata.at("creationTimestamp").timestamp(),
             deleted: metadata.at("deletionTimestamp").timestamp(),
-            class: class?,
+            class,
             requirements: listed.requirements,
-            taints: taints::read(&spec.at("taints")),
-            startup_taints: taints::read(&spec.at("startupTaints")),
+            taints,
+            startup_taints,
             requests: spec.at("resources").at("requests").resources(),
-            expire_after: duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY),
-            termination_grace_period: duration::read(&spec.at("terminationGracePeriod")),
+            expire_after,
+            termination_grace_period,
             provider_id: status.at("providerID").text().map(ProviderId::from),
             node_name: status.at("nodeName").text().map(NodeName::from),
             capacity: status.at("capacity").resources(),

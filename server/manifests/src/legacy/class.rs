@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::context::Context;
 use super::kind::ApiGeneration;
 use super::metadata::annotation;
-use super::record::Reporter;
+use super::record::{FIELD_OF_V1, Reporter};
 use super::reference::STAND_IN;
 use super::selectors::{GROUPS, SUBNETS};
 use super::shape::{Fields, has, join, map, map_mut, take};
@@ -82,7 +82,7 @@ fn tidy_spec(
     if age == ApiGeneration::Alpha {
         for key in ["associatePublicIPAddress", "instanceStorePolicy", "kubelet"] {
             if has(spec, key) {
-                reporter.guess(&join(prefix, key), "is no field of v1alpha1; read as v1 does");
+                reporter.guess(&join(prefix, key), "is no field of v1alpha1; read as v1 does", FIELD_OF_V1);
             }
         }
         if context.settings.flat_pod_density {
@@ -123,10 +123,10 @@ fn tidy_identity(
     match (has(spec, "role"), has(spec, "instanceProfile")) {
         (true, true) => {
             spec.shift_remove("instanceProfile");
-            reporter.guess(&path, "dropped, the role beside it goes first");
+            reporter.guess(&path, "dropped, the role beside it goes first", "role is set too; remove one of the two");
         }
         (true, false) if age == ApiGeneration::Alpha => {
-            reporter.guess(&join(prefix, "role"), "is no field of v1alpha1; read as v1 does")
+            reporter.guess(&join(prefix, "role"), "is no field of v1alpha1; read as v1 does", FIELD_OF_V1)
         }
         (true, false) | (false, true) => {}
         (false, false) => add_identity(reporter, &path, spec, context),
@@ -219,12 +219,18 @@ pub(super) fn take_stray(
         }
     }
     for key in &present {
-        let what = if refers {
-            "ignored, it belongs into the class that is named"
+        let (what, refusal) = if refers {
+            (
+                "ignored, it belongs into the class that is named",
+                "is no field of a NodePool; write it into the class that is named",
+            )
         } else {
-            "belongs into an EC2NodeClass; one named after the pool gets it"
+            (
+                "belongs into an EC2NodeClass; one named after the pool gets it",
+                "is no field of a NodePool; write it into an EC2NodeClass and name that in nodeClassRef",
+            )
         };
-        reporter.guess(&join("spec", key), what);
+        reporter.guess(&join("spec", key), what, refusal);
     }
     if refers || present.is_empty() {
         return None;

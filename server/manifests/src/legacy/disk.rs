@@ -36,7 +36,11 @@ fn tidy_size(reporter: &mut Reporter<'_, '_>, path: &str, ebs: &mut Fields) {
         return;
     }
     if whole(&text) {
-        reporter.guess(path, format!("found {text} without a unit, read as {text}Gi"));
+        reporter.guess(
+            path,
+            format!("found {text} without a unit, read as {text}Gi"),
+            format!("found {text} without a unit; write {text}Gi"),
+        );
         ebs.insert("volumeSize".to_owned(), Value::from(format!("{text}Gi")));
         return;
     }

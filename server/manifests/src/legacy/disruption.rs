@@ -58,7 +58,11 @@ impl LegacyDisruption {
             }
             (false, None) => ("WhenEmpty", "Never".to_owned()),
             (true, Some(seconds)) => {
-                reporter.guess("spec.ttlSecondsAfterEmpty", "excludes consolidation; read as consolidateAfter");
+                reporter.guess(
+                    "spec.ttlSecondsAfterEmpty",
+                    "excludes consolidation; read as consolidateAfter",
+                    "excludes consolidation; remove one of the two",
+                );
                 ("WhenEmptyOrUnderutilized", duration::of_seconds(seconds))
             }
         };
@@ -103,11 +107,17 @@ fn tidy_policy(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: Ap
     const V1: &str = "WhenEmptyOrUnderutilized";
     let written = text(disruption, "consolidationPolicy").map(str::to_owned);
     match (written.as_deref(), age) {
-        (Some(BETA), ApiGeneration::V1) => reporter.guess(PATH, format!("{BETA} is called {V1} in v1")),
+        (Some(BETA), ApiGeneration::V1) => reporter.guess(
+            PATH,
+            format!("{BETA} is called {V1} in v1"),
+            format!("{BETA} is no value of v1; write {V1}"),
+        ),
         (Some(BETA), _) => reporter.note(PATH, format!("{BETA} is called {V1} in v1")),
-        (Some(V1), ApiGeneration::Alpha | ApiGeneration::Beta) => {
-            reporter.guess(PATH, format!("{V1} is v1's name of {BETA}"))
-        }
+        (Some(V1), ApiGeneration::Alpha | ApiGeneration::Beta) => reporter.guess(
+            PATH,
+            format!("{V1} is v1's name of {BETA}"),
+            format!("{V1} is no value of v1beta1; write {BETA}"),
+        ),
         (None, ApiGeneration::Alpha | ApiGeneration::Beta) => {
             reporter.note(PATH, format!("added: {V1}, the default of v1beta1 by its name in v1"))
         }
@@ -125,7 +135,11 @@ fn tidy_after(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: Api
     let Some(written) = disruption.get("consolidateAfter").filter(|value| !value.is_null()).cloned() else {
         match (old, underutilized) {
             (true, true) => reporter.note(PATH, "added: 0s, required in v1"),
-            _ => reporter.guess(PATH, "added: 0s, required beside other fields of disruption"),
+            _ => reporter.guess(
+                PATH,
+                "added: 0s, required beside other fields of disruption",
+                "missing, but required beside other fields of disruption; write 0s, the default without them",
+            ),
         }
         disruption.insert("consolidateAfter".to_owned(), Value::from("0s"));
         return;
@@ -134,14 +148,22 @@ fn tidy_after(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: Api
     if old && underutilized && after == "Never" {
         reporter.note(PATH, "Never is kept: beside WhenUnderutilized it switched consolidation off");
     } else if old && underutilized {
-        reporter.guess(PATH, "v1beta1 allows no duration beside WhenUnderutilized; kept as v1 understands it");
+        reporter.guess(
+            PATH,
+            "v1beta1 allows no duration beside WhenUnderutilized; kept as v1 understands it",
+            "v1beta1 allows no duration beside WhenUnderutilized; remove it, or convert the object to v1",
+        );
     }
     disruption.insert("consolidateAfter".to_owned(), after);
 }
 
 fn tidy_budget(reporter: &mut Reporter<'_, '_>, path: &str, budget: &mut Fields) {
     if let Some(nodes) = budget.get_mut("nodes").filter(|nodes| nodes.is_number()) {
-        reporter.guess(&join(path, "nodes"), format!("{nodes} must be in quotes"));
+        reporter.guess(
+            &join(path, "nodes"),
+            format!("{nodes} must be in quotes"),
+            format!("{nodes} must be in quotes; write \"{nodes}\""),
+        );
         *nodes = Value::from(nodes.to_string());
     }
     if has(budget, "schedule") != has(budget, "duration") {

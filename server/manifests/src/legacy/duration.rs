@@ -28,7 +28,11 @@ pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -
     let understood =
         if found.eq_ignore_ascii_case("never") { Some("Never".to_owned()) } else { seconds(&found).map(of_seconds) };
     match &understood {
-        Some(text) => reporter.guess(path, format!("found {found:?}, read as {text}; allowed: {}", duration::ALLOWED)),
+        Some(text) => reporter.guess(
+            path,
+            format!("found {found:?}, read as {text}; allowed: {}", duration::ALLOWED),
+            format!("found {found:?}; write {text} (allowed: {})", duration::ALLOWED),
+        ),
         None => reporter.refuse(path, format!("found {found:?}, allowed: {}; or Never", duration::ALLOWED)),
     }
     understood.map(Value::from)

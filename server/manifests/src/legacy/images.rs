@@ -4,7 +4,7 @@ use model::node_class::AmiFamily;
 use serde_json::Value;
 
 use super::kind::ApiGeneration;
-use super::record::Reporter;
+use super::record::{FIELD_OF_V1, Reporter};
 use super::selectors::{self, Selector};
 use super::shape::{Fields, has, join, replace_key, take, text};
 
@@ -120,6 +120,7 @@ fn family(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &Fields) -> Famil
             reporter.guess(
                 &join(prefix, "amiFamily"),
                 format!("there is no family {written}; read as AL2, which the old versions fell back to"),
+                format!("there is no family {written}; write one that exists, such as AL2023"),
             );
             Family::Absent
         }
@@ -168,7 +169,7 @@ fn take_terms(
     let (old_path, new_path) = (join(prefix, IMAGES.old), join(prefix, TERMS));
     if let Some(terms) = spec.get(TERMS).and_then(Value::as_array).filter(|terms| !terms.is_empty()).cloned() {
         if age == ApiGeneration::Alpha {
-            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does");
+            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does", FIELD_OF_V1);
         }
         return Some(tidy_terms(reporter, &new_path, terms, age));
     }
@@ -177,7 +178,11 @@ fn take_terms(
     let terms = from_map(reporter, &old_path, &map)?;
     match age {
         ApiGeneration::Alpha => reporter.note(&old_path, "becomes amiSelectorTerms"),
-        _ => reporter.guess(&old_path, "is a field of v1alpha1; becomes amiSelectorTerms"),
+        _ => reporter.guess(
+            &old_path,
+            "is a field of v1alpha1; becomes amiSelectorTerms",
+            "is a field of v1alpha1; write amiSelectorTerms",
+        ),
     }
     (!terms.is_empty()).then_some(terms)
 }
@@ -236,15 +241,23 @@ fn tidy_terms(reporter: &mut Reporter<'_, '_>, path: &str, mut terms: Vec<Value>
         // An alias excludes every other term, so the terms after it are not converted.
         let lower = alias.to_ascii_lowercase();
         if age != ApiGeneration::V1 {
-            reporter.guess(path, "an alias is a field of v1; read as v1 does");
+            reporter.guess(path, "an alias is a field of v1; read as v1 does", FIELD_OF_V1);
         }
         if lower != alias {
-            reporter.guess(path, format!("aliases are in lower case; {alias} is read as {lower}"));
+            reporter.guess(
+                path,
+                format!("aliases are in lower case; {alias} is read as {lower}"),
+                format!("aliases are in lower case; write {lower}"),
+            );
         }
         if terms.len() > 1
             || terms[0].as_object().is_some_and(|term| term.len() > 1 && !term.contains_key("ssmParameter"))
         {
-            reporter.guess(path, "an alias must be the only term and the only field; the others are ignored");
+            reporter.guess(
+                path,
+                "an alias must be the only term and the only field; the others are ignored",
+                "an alias must be the only term and the only field; remove the others",
+            );
             terms = vec![selectors::term("alias", Value::from(lower))];
         } else if lower != alias {
             terms[0]["alias"] = Value::from(lower);
@@ -281,6 +294,7 @@ fn tidy_v1(reporter: &mut Reporter<'_, '_>, prefix: &str, spec: &mut Fields, sel
             reporter.guess(
                 &join(prefix, TERMS),
                 format!("missing, but required; read as the alias {}", alias(family, None)),
+                format!("missing, but required; write the alias {}", alias(family, None)),
             );
             spec.insert(TERMS.to_owned(), Value::Array(vec![alias_term(family, None)]));
         }

@@ -110,6 +110,11 @@ impl Kind {
     }
 }
 
+/// Whether `object` is a NodeOverlay, which has no older version.
+pub(super) fn is_overlay(object: &Fields) -> bool {
+    text(object, "kind") == Some("NodeOverlay") && group_and_version(object).0 == "karpenter.sh"
+}
+
 /// Group and version as written.
 fn group_and_version(object: &Fields) -> (&str, &str) {
     let written = text(object, "apiVersion").or_else(|| text(object, "version")).unwrap_or_default();
@@ -129,13 +134,17 @@ pub(super) fn age(reporter: &mut Reporter<'_, '_>, kind: Kind, object: &Fields) 
         kind.rightful(if age == ApiGeneration::Beta { "v1beta1" } else { version });
     let kind_fits = text(object, "kind") == Some(right_kind);
     if object.contains_key("version") && !object.contains_key("apiVersion") {
-        reporter.guess("version", "the field is called apiVersion");
+        reporter.guess("version", "the field is called apiVersion", "there is no such field; write apiVersion");
     }
     if (group, version) != (right_group, right_version) || !kind_fits {
         let found =
             format!("{} {}", text(object, "apiVersion").unwrap_or_default(), text(object, "kind").unwrap_or_default());
-        reporter
-            .guess("apiVersion", format!("found {}, read as {right_group}/{right_version} {right_kind}", found.trim()));
+        let (found, right) = (found.trim(), format!("{right_group}/{right_version} {right_kind}"));
+        reporter.guess(
+            "apiVersion",
+            format!("found {found}, read as {right}"),
+            format!("found {found}, which no release of Karpenter has; write {right}"),
+        );
     }
     age
 }

@@ -25,7 +25,7 @@ pub(super) fn take_block(
     let mut block = take_map(reporter, fields, prefix, key)?;
     let path = join(prefix, key);
     if misplaced {
-        reporter.guess(&path, format!("is called {right} here"));
+        reporter.guess(&path, format!("is called {right} here"), format!("there is no such field here; write {right}"));
     }
     reporter.note(&path, "is in spec.kubelet of the EC2NodeClass in v1");
     if take(&mut block, "containerRuntime").is_some() {

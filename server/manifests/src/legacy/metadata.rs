@@ -28,7 +28,11 @@ pub(super) fn tidy(reporter: &mut Reporter<'_, '_>, object: &mut Fields, age: Ap
     }
     let Some(metadata) = map_mut(object, "metadata") else { return };
     if metadata.shift_remove("namespace").is_some_and(|namespace| !namespace.is_null()) {
-        reporter.guess("metadata.namespace", "dropped, objects of this kind belong to the whole cluster");
+        reporter.guess(
+            "metadata.namespace",
+            "dropped, objects of this kind belong to the whole cluster",
+            "objects of this kind belong to the whole cluster; remove the namespace",
+        );
     }
     if old && !keeps {
         for key in BOOKKEEPING {

@@ -97,7 +97,11 @@ fn take_inner(template: &mut Fields) -> Fields {
 fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     for (from, to) in [("providerRef", "nodeClassRef"), ("kubeletConfiguration", "kubelet")] {
         if has(spec, from) {
-            reporter.guess(&join("spec", from), format!("is called {to} in a NodePool"));
+            reporter.guess(
+                &join("spec", from),
+                format!("is called {to} in a NodePool"),
+                format!("is no field of a NodePool; write {to}"),
+            );
             let value = spec[from].clone();
             replace_key(spec, from, to, value);
         }
@@ -123,11 +127,19 @@ fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
         labels.extend(take(inner, key).map(|value| (key, value)));
     }
     for (key, value) in down {
-        reporter.guess(&join("spec", key), format!("belongs into spec.template.spec.{key}"));
+        reporter.guess(
+            &join("spec", key),
+            format!("belongs into spec.template.spec.{key}"),
+            format!("is in the wrong place; write spec.template.spec.{key}"),
+        );
         inner.entry(key).or_insert(value);
     }
     for (key, value) in labels {
-        reporter.guess(&join("spec.template.metadata", key), format!("{key} were found outside of metadata"));
+        reporter.guess(
+            &join("spec.template.metadata", key),
+            format!("{key} were found outside of metadata"),
+            format!("{key} are in the wrong place; write spec.template.metadata.{key}"),
+        );
         let metadata = template.entry("metadata").or_insert_with(|| Value::Object(Fields::new()));
         if let Some(metadata) = metadata.as_object_mut() {
             metadata.entry(key).or_insert(value);
@@ -138,7 +150,11 @@ fn move_misplaced(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
         up.extend(take(template, key).map(|value| (key, value)));
     }
     for (key, value) in up {
-        reporter.guess(&join("spec.template", key), format!("belongs into spec.{key}"));
+        reporter.guess(
+            &join("spec.template", key),
+            format!("belongs into spec.{key}"),
+            format!("is in the wrong place; write spec.{key}"),
+        );
         spec.entry(key).or_insert(value);
     }
 }
@@ -149,7 +165,11 @@ fn take_old(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> disruption::L
     for key in ["consolidation", "ttlSecondsAfterEmpty", "ttlSecondsUntilExpired"] {
         let deeper = map_mut(spec, "disruption").and_then(|disruption| take(disruption, key));
         if let Some(value) = take(spec, key).or(deeper) {
-            reporter.guess(&join("spec", key), "is a field of v1alpha5; read as disruption and expireAfter");
+            reporter.guess(
+                &join("spec", key),
+                "is a field of v1alpha5; read as disruption and expireAfter",
+                "is a field of v1alpha5; write spec.disruption and spec.template.spec.expireAfter",
+            );
             found.insert(key.to_owned(), value);
         }
     }
@@ -169,7 +189,11 @@ fn tidy_template_metadata(reporter: &mut Reporter<'_, '_>, template: &mut Fields
 /// Renames old label keys. The label of the owning pool is removed, because no version allowed it.
 pub(super) fn tidy_labels(reporter: &mut Reporter<'_, '_>, path: &str, labels: &mut Fields) {
     if labels.shift_remove("karpenter.sh/provisioner-name").is_some() {
-        reporter.guess(&join(path, "karpenter.sh/provisioner-name"), "dropped, a pool may not set its own name");
+        reporter.guess(
+            &join(path, "karpenter.sh/provisioner-name"),
+            "dropped, a pool may not set its own name",
+            "a pool may not set its own name; remove the label",
+        );
     }
     let old: Vec<String> = labels.keys().filter(|key| names::label(key).is_some()).cloned().collect();
     for key in old {
@@ -184,7 +208,11 @@ fn tidy_inner(reporter: &mut Reporter<'_, '_>, inner: &mut Fields, age: ApiGener
     const PATH: &str = "spec.template.spec.requirements";
     let written = inner.get("requirements").cloned().filter(|value| !value.is_null());
     if written.is_none() && (age == ApiGeneration::Beta || !direct.is_empty()) {
-        reporter.guess(PATH, "missing, but required; read as no requirements at all");
+        reporter.guess(
+            PATH,
+            "missing, but required; read as no requirements at all",
+            "missing, but required; write [] for no requirements",
+        );
     }
     if written.is_some() || age == ApiGeneration::Beta || !direct.is_empty() {
         let mut all = requirements::tidy(
@@ -231,22 +259,38 @@ fn tidy_expiry(
     let (path, value) = match (age, beta_place, v1_place) {
         (ApiGeneration::V1, None, Some(value)) => (V1, value),
         (ApiGeneration::V1, Some(_), Some(value)) => {
-            reporter.guess(BETA, "ignored, v1 has it in spec.template.spec, where it is set too");
+            reporter.guess(
+                BETA,
+                "ignored, v1 has it in spec.template.spec, where it is set too",
+                "v1 has it in spec.template.spec, where it is set too; remove it here",
+            );
             (V1, value)
         }
         (ApiGeneration::V1, Some(value), None) => {
-            reporter.guess(BETA, "v1 has it in spec.template.spec; moved there");
+            reporter.guess(
+                BETA,
+                "v1 has it in spec.template.spec; moved there",
+                "is in the wrong place; write spec.template.spec.expireAfter",
+            );
             (BETA, value)
         }
         (_, Some(value), other) => {
             reporter.note(BETA, "is in spec.template.spec in v1");
             if other.is_some() {
-                reporter.guess(V1, "ignored, v1beta1 has it in spec.disruption, where it is set too");
+                reporter.guess(
+                    V1,
+                    "ignored, v1beta1 has it in spec.disruption, where it is set too",
+                    "v1beta1 has it in spec.disruption, where it is set too; remove it here",
+                );
             }
             (BETA, value)
         }
         (_, None, Some(value)) => {
-            reporter.guess(V1, "v1beta1 has it in spec.disruption; kept where v1 has it");
+            reporter.guess(
+                V1,
+                "v1beta1 has it in spec.disruption; kept where v1 has it",
+                "v1beta1 has it in spec.disruption; write it there, or convert the object to v1",
+            );
             (V1, value)
         }
         (_, None, None) => match &old.expire_after {
@@ -304,7 +348,11 @@ fn tidy_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     }
     let mut limits = take_map_or_empty(reporter, spec, "", "limits");
     let resources = take_map(reporter, &mut limits, "spec.limits", "resources").unwrap_or_default();
-    reporter.guess("spec.limits.resources", "limits are directly in spec.limits");
+    reporter.guess(
+        "spec.limits.resources",
+        "limits are directly in spec.limits",
+        "limits are directly in spec.limits; write them one level higher",
+    );
     limits.extend(resources);
     put_unless_empty(spec, "limits", limits);
 }
@@ -313,6 +361,10 @@ fn tidy_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
 pub(super) fn tidy_weight(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) {
     if spec.get("weight").and_then(Value::as_i64) == Some(0) {
         spec.shift_remove("weight");
-        reporter.guess("spec.weight", "dropped, allowed: 1 to 100; no weight means 0");
+        reporter.guess(
+            "spec.weight",
+            "dropped, allowed: 1 to 100; no weight means 0",
+            "allowed: 1 to 100; remove it, no weight means 0",
+        );
     }
 }

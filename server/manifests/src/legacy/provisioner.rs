@@ -27,7 +27,11 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, mut object: Fields, name:
     let mut spec = take_map_or_empty(reporter, &mut object, "", "spec");
     for key in NEVER_EXISTED {
         if take(&mut spec, key).is_some() {
-            reporter.guess(&format!("spec.{key}"), "ignored, there is no such field");
+            reporter.guess(
+                &format!("spec.{key}"),
+                "ignored, there is no such field",
+                "there is no such field; remove it",
+            );
         }
     }
     // Every known field is taken out of `spec`; the rest at the end are unknown fields.
@@ -55,7 +59,7 @@ pub(super) fn convert(reporter: &mut Reporter<'_, '_>, mut object: Fields, name:
     pool::tidy_weight(reporter, &mut spec);
     converted.extend(take(&mut spec, "weight").map(|weight| ("weight".to_owned(), weight)));
     for key in spec.keys() {
-        reporter.guess(&format!("spec.{key}"), "ignored, there is no such field");
+        reporter.guess(&format!("spec.{key}"), "ignored, there is no such field", "there is no such field; remove it");
     }
     object.insert("spec".to_owned(), Value::Object(converted));
     object.shift_remove("status");
@@ -98,7 +102,11 @@ fn take_limits(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> Fields {
         }
         None => {
             if !limits.is_empty() {
-                reporter.guess("spec.limits", "v1alpha5 has limits.resources, so nothing was limited; read as limits");
+                reporter.guess(
+                    "spec.limits",
+                    "v1alpha5 has limits.resources, so nothing was limited; read as limits",
+                    "v1alpha5 has limits.resources; write the limits there",
+                );
             }
             limits
         }
@@ -153,7 +161,11 @@ fn take_class(
     let referred = take_reference(reporter, spec);
     if let Some(mut provider) = take_map(reporter, spec, "spec", "provider") {
         if referred.is_some() {
-            reporter.guess("spec.providerRef", "ignored, the inline provider goes first");
+            reporter.guess(
+                "spec.providerRef",
+                "ignored, the inline provider goes first",
+                "the inline provider is set too; remove one of the two",
+            );
         }
         provider.shift_remove("apiVersion");
         provider.shift_remove("kind");
@@ -175,7 +187,11 @@ fn take_reference(reporter: &mut Reporter<'_, '_>, spec: &mut Fields) -> Option<
     let path = format!("spec.{key}");
     let reference = take_map(reporter, spec, "spec", key)?;
     if misplaced {
-        reporter.guess(&path, "is called providerRef in v1alpha5; read as that");
+        reporter.guess(
+            &path,
+            "is called providerRef in v1alpha5; read as that",
+            "is no field of v1alpha5; write spec.providerRef",
+        );
     }
     let Some(name) = text(&reference, "name").map(str::to_owned) else {
         reporter.refuse(&format!("{path}.name"), "missing, but required");

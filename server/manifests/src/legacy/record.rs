@@ -16,6 +16,10 @@ pub(super) struct Record<'o> {
     /// The original apiVersion of older objects, by source, document and title.
     versions: BTreeMap<(Text, usize, String), String>,
     errors: BTreeSet<InputError>,
+    /// Objects with an error that leaves their meaning open, by source, document and title.
+    refused: BTreeSet<(Text, usize, String)>,
+    /// Fields that do not exist.
+    unknown: BTreeSet<InputError>,
 }
 
 impl<'o> Record<'o> {
@@ -26,6 +30,8 @@ impl<'o> Record<'o> {
             behaviours: BTreeMap::new(),
             versions: BTreeMap::new(),
             errors: BTreeSet::new(),
+            refused: BTreeSet::new(),
+            unknown: BTreeSet::new(),
         }
     }
 
@@ -38,11 +44,18 @@ impl<'o> Record<'o> {
         self.errors.extend(errors);
     }
 
-    /// The notes, or the errors when there are any.
-    pub(super) fn finish(self) -> Result<Vec<String>, Vec<InputError>> {
-        if !self.errors.is_empty() {
-            return Err(self.errors.into_iter().collect());
-        }
+    /// Whether an error leaves the meaning of the object `title` in document `number` of `source` open.
+    pub(super) fn is_refused(&self, source: &Text, number: usize, title: &str) -> bool {
+        self.refused.contains(&(source.clone(), number, title.to_owned()))
+    }
+
+    /// The fields that do not exist.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = &InputError> {
+        self.unknown.iter()
+    }
+
+    /// Notes and errors.
+    pub(super) fn finish(self) -> (Vec<String>, Vec<InputError>) {
         let fields = self.notes.into_iter().map(|(source, number, path, text)| {
             let (title, path) = path_parts(&path);
             let space = if path.is_empty() { "" } else { " " };
@@ -54,9 +67,12 @@ impl<'o> Record<'o> {
             let objects: Vec<String> = objects.into_iter().collect();
             format!("{}: {text}", objects.join(", "))
         });
-        Ok(fields.chain(behaviours).collect())
+        (fields.chain(behaviours).collect(), self.errors.into_iter().collect())
     }
 }
+
+/// What to do about a field of v1 in an object of v1alpha1.
+pub(super) const FIELD_OF_V1: &str = "is a field of v1, not of v1alpha1; convert the whole object to v1";
 
 /// Separates title and path inside a sorted note.
 const SEPARATOR: char = '\u{0}';
@@ -95,13 +111,23 @@ impl<'o> Reporter<'_, 'o> {
         self.record.notes.insert((self.source.clone(), self.number, key, text.into()));
     }
 
-    /// Adds a note on the interpretation of an invalid value; an error if `strict`.
-    pub(super) fn guess(&mut self, path: &str, text: impl Into<String>) {
+    /// Adds the note `reading` on the interpretation of an invalid value. If `strict`, adds the
+    /// error `refusal` instead: what is wrong, and what to write.
+    pub(super) fn guess(&mut self, path: &str, reading: impl Into<String>, refusal: impl Into<String>) {
         if self.record.options.strict {
-            self.refuse(path, format!("{} (refused by --strict)", text.into()));
+            let error = self.error(path, format!("{} (refused by --strict)", refusal.into()));
+            self.record.errors.insert(error);
         } else {
-            self.note(path, text);
+            self.note(path, reading);
         }
+    }
+
+    /// Records a field that does not exist, with `hint` on what may have been meant, for errors
+    /// about fields that are missing.
+    pub(super) fn unknown_field(&mut self, path: &str, hint: &str) {
+        let message = format!("there is no such field{hint}");
+        self.record.unknown.insert(self.error(path, message.as_str()));
+        self.guess(path, format!("ignored, {message}"), message);
     }
 
     /// Adds a note, once per run, on a behaviour that differs in v1.
@@ -109,15 +135,21 @@ impl<'o> Reporter<'_, 'o> {
         self.record.behaviours.entry(text).or_default().insert(self.title.clone());
     }
 
-    /// Adds an error.
+    /// Adds an error that leaves the meaning of the object open.
     pub(super) fn refuse(&mut self, path: &str, message: impl Into<String>) {
-        self.record.errors.insert(InputError {
+        self.record.refused.insert((self.source.clone(), self.number, self.title.clone()));
+        let error = self.error(path, message);
+        self.record.errors.insert(error);
+    }
+
+    fn error(&self, path: &str, message: impl Into<String>) -> InputError {
+        InputError {
             source: self.source.to_string(),
             document: self.number,
             object: Some(self.title.clone()),
             path: path.to_owned(),
             message: message.into(),
-        });
+        }
     }
 
     /// Adds an error about a field that only launches need; for a plan, a note.

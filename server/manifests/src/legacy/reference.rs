@@ -23,11 +23,19 @@ pub(super) fn to_class(name: &str) -> Value {
 /// in a plan a placeholder.
 pub(super) fn only_class(reporter: &mut Reporter<'_, '_>, path: &str, context: &Context) -> Option<String> {
     if let [only] = &context.classes[..] {
-        reporter.guess(path, format!("missing; read as {only}, the only class of the input"));
+        reporter.guess(
+            path,
+            format!("missing; read as {only}, the only class of the input"),
+            format!("missing; name the class that makes the nodes, such as {only}"),
+        );
         return Some(only.clone());
     }
     if reporter.plans() {
-        reporter.guess(path, "missing; a stand-in class with AL2023 and subnets everywhere is planned with");
+        reporter.guess(
+            path,
+            "missing; a stand-in class with AL2023 and subnets everywhere is planned with",
+            "missing; name the class that makes the nodes",
+        );
         return Some(STAND_IN.to_owned());
     }
     let found = if context.classes.is_empty() { "none".to_owned() } else { context.classes.join(", ") };
@@ -69,11 +77,17 @@ fn tidy_reference(reporter: &mut Reporter<'_, '_>, path: &str, mut reference: Fi
     let written = written.or(text(&reference, "group")).unwrap_or("karpenter.k8s.aws");
     let group = written.split('/').next().unwrap_or(written).to_owned();
     match (age, &version) {
-        (ApiGeneration::V1, _) => {
-            reporter.guess(path, format!("v1 has group, without a version, instead of apiVersion; read as {group}"))
-        }
+        (ApiGeneration::V1, _) => reporter.guess(
+            path,
+            format!("v1 has group, without a version, instead of apiVersion; read as {group}"),
+            format!("v1 has group, without a version, instead of apiVersion; write group: {group}"),
+        ),
         (_, Some(_)) => reporter.note(&format!("{path}.apiVersion"), format!("is group {group} in v1")),
-        (_, None) if has(&reference, "group") => reporter.guess(path, "v1beta1 has apiVersion instead of group"),
+        (_, None) if has(&reference, "group") => reporter.guess(
+            path,
+            "v1beta1 has apiVersion instead of group",
+            "v1beta1 has apiVersion instead of group; write that, or convert the object to v1",
+        ),
         (_, None) => reporter.note(path, format!("added: group {group}, required in v1")),
     }
     if !has(&reference, "kind") {

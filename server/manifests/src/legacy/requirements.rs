@@ -54,7 +54,11 @@ fn tidy_entry(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields, h
     let Some(key) = text(entry, "key").map(str::to_owned) else { return true };
     let key_path = join(path, "key");
     if key == "karpenter.sh/provisioner-name" && holder == RequirementOwner::Pool {
-        reporter.guess(&key_path, "dropped, a pool may not require its own name");
+        reporter.guess(
+            &key_path,
+            "dropped, a pool may not require its own name",
+            "a pool may not require its own name; remove the requirement",
+        );
         return false;
     }
     if key == INSTANCE_PODS {
@@ -101,7 +105,11 @@ fn renamed(reporter: &mut Reporter<'_, '_>, path: &str, key: &str) -> Option<Str
         well_known_labels().into_iter().filter(|known| known.rsplit('/').next() == Some(last)).collect();
     match &same_end[..] {
         [known] => {
-            reporter.guess(path, format!("there is no label {key}, read as {known}"));
+            reporter.guess(
+                path,
+                format!("there is no label {key}, read as {known}"),
+                format!("there is no label {key}; write {known}"),
+            );
             Some(known.to_string())
         }
         _ if bare => None,
@@ -119,7 +127,11 @@ fn tidy_operator(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields
     let Some(written) = text(entry, "operator") else { return };
     let proper = Operator::ALL.iter().map(|operator| operator.as_str()).find(|name| name.eq_ignore_ascii_case(written));
     if let Some(proper) = proper.filter(|proper| *proper != written) {
-        reporter.guess(&join(path, "operator"), format!("found {written:?}, read as {proper}"));
+        reporter.guess(
+            &join(path, "operator"),
+            format!("found {written:?}, read as {proper}"),
+            format!("found {written:?}; write {proper}"),
+        );
         entry.insert("operator".to_owned(), Value::from(proper));
     }
 }
@@ -129,18 +141,26 @@ fn tidy_values(reporter: &mut Reporter<'_, '_>, path: &str, entry: &mut Fields) 
     if !has(entry, "values")
         && let Some(value) = entry.get("value").cloned()
     {
-        reporter.guess(&join(path, "value"), "the field is called values");
+        reporter.guess(&join(path, "value"), "the field is called values", "there is no such field; write values");
         super::shape::replace_key(entry, "value", "values", value);
     }
     let path = join(path, "values");
     let Some(values) = entry.get_mut("values") else { return };
     if let Some(one) = scalar(values) {
-        reporter.guess(&path, "a list is allowed here; read as a list of one");
+        reporter.guess(
+            &path,
+            "a list is allowed here; read as a list of one",
+            "found a text, allowed: a list; write it in brackets",
+        );
         *values = Value::Array(vec![Value::from(one)]);
     }
     let items = values.as_array_mut().into_iter().flatten();
     for item in items.filter(|item| item.is_number() || item.is_boolean()) {
-        reporter.guess(&path, format!("{item} must be in quotes"));
+        reporter.guess(
+            &path,
+            format!("{item} must be in quotes"),
+            format!("{item} must be in quotes; write \"{item}\""),
+        );
         *item = Value::from(scalar(item).unwrap_or_default());
     }
 }
@@ -152,10 +172,18 @@ pub(super) fn tidy_taints(reporter: &mut Reporter<'_, '_>, path: &str, list: &mu
     for (index, taint) in entries {
         let Some(taint) = taint.as_object_mut() else { continue };
         if taint.shift_remove("operator").is_some() {
-            reporter.guess(&format!("{path}[{index}].operator"), "dropped, only tolerations have an operator");
+            reporter.guess(
+                &format!("{path}[{index}].operator"),
+                "dropped, only tolerations have an operator",
+                "a taint has no operator, only tolerations have one; remove it",
+            );
         }
         if let Some(value) = taint.get_mut("value").filter(|value| value.is_number() || value.is_boolean()) {
-            reporter.guess(&format!("{path}[{index}].value"), format!("{value} must be in quotes"));
+            reporter.guess(
+                &format!("{path}[{index}].value"),
+                format!("{value} must be in quotes"),
+                format!("{value} must be in quotes; write \"{value}\""),
+            );
             *value = Value::from(scalar(value).unwrap_or_default());
         }
     }
@@ -190,7 +218,11 @@ pub(super) fn from_direct_fields(reporter: &mut Reporter<'_, '_>, spec: &mut Fie
             one => scalar(one).into_iter().collect(),
         };
         let values: Vec<&str> = values.iter().map(String::as_str).collect();
-        reporter.guess(&join("spec", field), format!("is a requirement on {label} since v1alpha5"));
+        reporter.guess(
+            &join("spec", field),
+            format!("is a requirement on {label} since v1alpha5"),
+            format!("is no field since v1alpha5; write a requirement on {label}"),
+        );
         requirements.push(entry(label, Operator::In, &values));
     }
     requirements

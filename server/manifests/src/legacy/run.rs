@@ -26,6 +26,8 @@ pub struct Converted {
     /// The changes: `<source>#<document> <Kind>/<name> <old path>: <what and why>`, sorted; then
     /// one line for each behaviour that differs in v1 without a changed field.
     pub notes: Vec<String>,
+    /// Fields of Karpenter's objects that do not exist, and are dropped.
+    pub unknown: Vec<InputError>,
 }
 
 /// An object of the result, with the data that later steps need.
@@ -53,7 +55,7 @@ impl<'o> Run<'o> {
         Self { record: Record::new(options), entries: Vec::new() }
     }
 
-    pub(super) fn convert(mut self, documents: Vec<Document>) -> Result<Converted, Vec<InputError>> {
+    pub(super) fn convert(mut self, documents: Vec<Document>) -> (Converted, Vec<InputError>) {
         let context = Context::of(&documents);
         for document in documents {
             self.add(document, &context);
@@ -201,41 +203,42 @@ impl<'o> Run<'o> {
             reporter.guess(
                 &join("spec", "kubelet"),
                 format!("lost, EC2NodeClass {class} is not in the input; write into its spec.kubelet: {block}"),
+                format!("v1 has it in the EC2NodeClass, and {class} is not in the input; write into its spec.kubelet: {block}"),
             );
         }
     }
 
-    fn finish(mut self) -> Result<Converted, Vec<InputError>> {
-        for entry in self.entries.iter_mut().filter(|entry| entry.kind.is_ours()) {
-            let kind = if is_class(entry) { "EC2NodeClass" } else { "NodePool" };
-            if !matches!(entry.kind, Kind::Machine | Kind::NodeClaim) {
+    /// The converted objects, and the errors.
+    fn finish(mut self) -> (Converted, Vec<InputError>) {
+        for entry in &mut self.entries {
+            if let Some(kind) = documented_kind(entry) {
                 let mut reporter = self.record.reporter(&entry.source, entry.number, &entry.title);
                 prune::unknown_fields(&mut reporter, kind, &mut entry.object);
             }
         }
-        let documents: Vec<Document> = self
-            .entries
-            .into_iter()
-            .map(|entry| {
-                (
-                    entry.kind,
-                    Document { source: entry.source, number: entry.number, value: Value::Object(entry.object) },
-                )
-            })
-            .map(|(kind, document)| {
-                if self.record.options.purpose == Purpose::Convert {
-                    self.record.add_errors(invalid(kind, &document));
-                }
-                document
-            })
-            .collect();
-        Ok(Converted { notes: self.record.finish()?, documents })
+        let unknown: Vec<InputError> = self.record.unknown().cloned().collect();
+        let mut documents = Vec::new();
+        for Entry { source, number, kind, title, object, .. } in self.entries {
+            // Errors in an object of another kind would name fields that its author did not write.
+            let renamed = matches!(kind, Kind::Provisioner | Kind::NodeTemplate | Kind::Machine);
+            if renamed && self.record.is_refused(&source, number, &title) {
+                continue;
+            }
+            let document = Document { source, number, value: Value::Object(object) };
+            if self.record.options.purpose == Purpose::Convert {
+                self.record.add_errors(invalid(kind, &document, &unknown));
+            }
+            documents.push(document);
+        }
+        let (notes, errors) = self.record.finish();
+        (Converted { documents, notes, unknown }, errors)
     }
 }
 
 /// Violations of the v1 schema in a converted object.
-fn invalid(kind: Kind, document: &Document) -> Vec<InputError> {
+fn invalid(kind: Kind, document: &Document, unknown: &[InputError]) -> Vec<InputError> {
     let problems = Problems::default();
+    unknown.iter().for_each(|field| problems.add_unknown_field(field.clone()));
     let name = document.value["metadata"]["name"].as_str().unwrap_or("?");
     let object = Some(format!("{}/{name}", document.value["kind"].as_str().unwrap_or("?")));
     let site =
@@ -270,6 +273,17 @@ fn class_entry(source: &Text, number: usize, object: Fields) -> Entry {
 
 fn is_class(entry: &Entry) -> bool {
     matches!(entry.kind, Kind::NodeTemplate | Kind::NodeClass)
+}
+
+/// The kind of v1 whose fields a converted object has; `None` for objects of other API groups.
+fn documented_kind(entry: &Entry) -> Option<&'static str> {
+    match entry.kind {
+        Kind::Provisioner | Kind::NodePool => Some("NodePool"),
+        Kind::NodeTemplate | Kind::NodeClass => Some("EC2NodeClass"),
+        Kind::Machine | Kind::NodeClaim => Some("NodeClaim"),
+        Kind::Other if kind::is_overlay(&entry.object) => Some("NodeOverlay"),
+        Kind::Other | Kind::Workload | Kind::Node => None,
+    }
 }
 
 fn is_pool(entry: &Entry, name: &str) -> bool {

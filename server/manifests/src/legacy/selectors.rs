@@ -6,7 +6,7 @@
 use serde_json::Value;
 
 use super::kind::ApiGeneration;
-use super::record::Reporter;
+use super::record::{FIELD_OF_V1, Reporter};
 use super::shape::{Fields, has, join, replace_key, scalar};
 
 /// Maximum number of terms in v1.
@@ -42,10 +42,14 @@ pub(super) fn tidy(
     let (old_path, new_path) = (join(prefix, selector.old), join(prefix, selector.new));
     if has(spec, selector.new) {
         if age == ApiGeneration::Alpha {
-            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does");
+            reporter.guess(&new_path, "is no field of v1alpha1; read as v1 does", FIELD_OF_V1);
         }
         if spec.shift_remove(selector.old).is_some() {
-            reporter.guess(&old_path, format!("ignored, {} is set too", selector.new));
+            reporter.guess(
+                &old_path,
+                format!("ignored, {} is set too", selector.new),
+                format!("{} is set too; remove this field", selector.new),
+            );
         }
         tidy_terms(reporter, &new_path, spec, selector, age);
         return;
@@ -73,7 +77,11 @@ fn note_moved(reporter: &mut Reporter<'_, '_>, path: &str, selector: &Selector, 
     if age == ApiGeneration::Alpha {
         reporter.note(path, text)
     } else {
-        reporter.guess(path, format!("is a field of v1alpha1; {text}"))
+        reporter.guess(
+            path,
+            format!("is a field of v1alpha1; {text}"),
+            format!("is a field of v1alpha1; write {}", selector.new),
+        )
     }
 }
 
@@ -123,7 +131,11 @@ pub(super) fn as_map(
     match value? {
         Value::Object(map) => Some(map.clone()),
         Value::Array(items) if items.len() == 1 && items[0].is_object() => {
-            reporter.guess(path, "a map is allowed here; read as the only map of the list");
+            reporter.guess(
+                path,
+                "a map is allowed here; read as the only map of the list",
+                "found a list, allowed: a map; write its only item without the list",
+            );
             items[0].as_object().cloned()
         }
         _ => {
@@ -142,7 +154,11 @@ fn terms(reporter: &mut Reporter<'_, '_>, path: &str, map: &Fields) -> Option<Ve
     let ids = ids(reporter, path, map);
     if !ids.is_empty() {
         if map.keys().any(|key| !ID_KEYS.contains(&key.as_str())) {
-            reporter.guess(path, "ids were never allowed beside tags; read as the ids alone");
+            reporter.guess(
+                path,
+                "ids were never allowed beside tags; read as the ids alone",
+                "ids are not allowed beside tags; remove the tags",
+            );
         }
         return bounded(reporter, path, ids.len())
             .then(|| ids.into_iter().map(|id| term("id", Value::from(id))).collect());
@@ -171,7 +187,11 @@ pub(super) fn term(key: &str, value: Value) -> Value {
 pub(super) fn split(reporter: &mut Reporter<'_, '_>, path: &str, value: &Value) -> Vec<String> {
     let text = scalar(value).unwrap_or_default();
     if text.trim().is_empty() {
-        reporter.guess(path, "an empty value is read as *, which any value matches");
+        reporter.guess(
+            path,
+            "an empty value is read as *, which any value matches",
+            "an empty value matches nothing; write * to match any value",
+        );
         return vec!["*".to_owned()];
     }
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()

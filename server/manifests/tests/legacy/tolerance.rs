@@ -53,7 +53,7 @@ fn fields_in_the_wrong_place_are_moved() {
         &pool("  requirements: []", ""),
         &format!("{inner}.requirements"),
         "[]",
-        "spec.requirements: belongs into spec.template.spec",
+        "spec.requirements: is in the wrong place; write spec.template.spec.requirements (refused by --strict)",
     );
     assert_converts(
         &pool("  labels: {team: web}", EMPTY),
@@ -175,7 +175,52 @@ fn unknown_fields_are_dropped_with_a_hint() {
         &pool("  disruptions: {}", EMPTY),
         "spec.disruptions",
         "null",
-        "spec.disruptions: ignored, there is no such field; did you mean disruption? (refused by --strict)",
+        "spec.disruptions: there is no such field; did you mean disruption? (refused by --strict)",
+    );
+}
+
+#[test]
+fn a_refusal_of_strict_says_what_to_write_and_not_what_was_read() {
+    let requirement = |entry: &str| pool("", &format!("      requirements: [{entry}]"));
+    let cases = [
+        pool("  limits: {resources: {cpu: 5}}", EMPTY),
+        pool("  disruption: {expireAfter: 24h}", EMPTY),
+        pool("  disruption: {consolidationPolicy: WhenEmpty}", EMPTY),
+        pool("  disruption: {consolidateAfter: 0s, budgets: [{nodes: 5}]}", EMPTY),
+        pool("  labels: {team: web}", EMPTY),
+        pool("  weight: 0", EMPTY),
+        pool("  zones: [eu-west-1a]", EMPTY),
+        pool("  ttlSecondsAfterEmpty: 30", EMPTY),
+        pool("", &format!("{EMPTY}\n    weight: 7")),
+        pool("", &format!("{EMPTY}\n      expireAfter: 30d")),
+        requirement("{key: a, operator: in, values: [x]}"),
+        requirement("{key: a, operator: In, values: x}"),
+        requirement("{key: a, operator: Gt, values: [3]}"),
+        requirement("{key: capacity-type, operator: In, values: [spot]}"),
+    ];
+    for text in cases {
+        let refused = strict(&text);
+        for line in refused.lines() {
+            assert!(line.ends_with(" (refused by --strict)"), "{line}");
+            let remedy = ["write ", "remove ", "did you mean "].iter().any(|verb| line.contains(verb));
+            let reading =
+                ["moved", "ignored", "dropped", "added", "read as", "kept"].iter().find(|word| line.contains(**word));
+            assert!(remedy && reading.is_none(), "{line}");
+        }
+        assert!(!refused.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn a_misplaced_field_is_told_where_it_belongs() {
+    let note = |text: &str| good(text).notes.join("\n");
+    assert!(
+        note(&pool("  budgets: []", EMPTY))
+            .contains("spec.budgets: ignored, there is no such field; it belongs at spec.disruption.budgets")
+    );
+    assert!(
+        note(&pool("", EMPTY).replace("metadata: {name: a}\n", "metadata: {name: a}\nspce: {}\n"))
+            .contains("spce: ignored, there is no such field; did you mean spec?")
     );
 }
 

@@ -212,3 +212,90 @@ fn input_without_an_object_is_refused() {
     let server = Options { allow_no_objects: true, ..Options::default() };
     assert!(planning_input::read(&[named("-", "")], &server).is_ok());
 }
+
+/// A NodePool with `spec` below `spec.template.spec`, and `beside` below `spec`.
+fn pool_with(name: &str, inner: &str, beside: &str) -> String {
+    format!(
+        "---\napiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {{name: {name}}}\nspec: {{{beside}template: {{{inner}}}}}\n"
+    )
+}
+
+#[test]
+fn a_missing_field_names_the_misspelt_or_misplaced_one() {
+    const REFERENCE: &str = "{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}";
+    let high = pool_with("high", &format!("requirements: [], spec: {{nodeClassRef: {REFERENCE}}}"), "");
+    let case = pool_with("case", &format!("spec: {{requirements: [], nodeclassRef: {REFERENCE}}}"), "");
+    let at = |object: &str| format!("in.yaml, document 1, NodePool/{object}, spec.template.spec");
+    assert_eq!(
+        refused(&high),
+        [format!(
+            "{}.requirements: missing, but required; spec.template.requirements is 1 level too high: write spec.template.spec.requirements",
+            at("high")
+        )]
+    );
+    assert_eq!(
+        refused(&case),
+        [format!(
+            "{}.nodeClassRef: missing, but required; nodeclassRef is no field, did you mean nodeClassRef?",
+            at("case")
+        )]
+    );
+    let workload = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {selector: {}, templat: {}}\n";
+    let lines = refused(workload);
+    let template = "spec.template: missing, but required; templat is no field, did you mean template?";
+    assert!(lines.iter().any(|line| line.ends_with(template)), "{lines:?}");
+}
+
+#[test]
+fn errors_of_all_kinds_and_of_every_field_are_reported_in_one_run() {
+    let text = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: a}
+spec:
+  weight: 101
+  limits: {cpu: -1}
+  disruption: {consolidateAfter: soon, budgets: [{nodes: 110%}]}
+  template: {spec: {requirements: [{key: a, operator: Within, values: [b]}], terminationGracePeriod: 1 hour}}
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec: {role: r, instanceProfile: p, amiFamily: AL3, amiSelectorTerms: [], subnetSelectorTerms: [], securityGroupSelectorTerms: [{id: sg-1}]}
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: c}
+spec: {requirements: [{key: a, operator: Within}], taints: [{key: b, effect: Never}]}
+---
+apiVersion: karpenter.sh/v1alpha1
+kind: NodeOverlay
+metadata: {name: o}
+spec: {requirement: [], price: cheap, weight: 0}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec: {containers: []}
+";
+    let lines = refused(text);
+    // Every field below is wrong for a reason of its own.
+    for part in [
+        "NodePool/a, spec.weight: found \"101\", allowed: 1 to 100",
+        "NodePool/a, spec.limits.cpu: found \"-1\"",
+        "NodePool/a, spec.disruption.consolidateAfter: found \"soon\"",
+        "NodePool/a, spec.disruption.budgets[0].nodes: found \"110%\"",
+        "NodePool/a, spec.template.spec.requirements[0].operator: found \"Within\"",
+        "NodePool/a, spec.template.spec.terminationGracePeriod: found \"1 hour\"",
+        "EC2NodeClass/default, spec: found both of role and instanceProfile",
+        "EC2NodeClass/default, spec.subnetSelectorTerms",
+        "NodeClaim/c, spec.nodeClassRef: missing, but required",
+        "NodeClaim/c, spec.taints[0].effect: found \"Never\"",
+        "NodeOverlay/o, spec.requirements: missing, but required; requirement is no field, did you mean requirements?",
+        "NodeOverlay/o, spec.price: found \"cheap\"",
+        "NodeOverlay/o, spec.weight: found \"0\"",
+        "Pod/default/p, spec.containers: empty",
+    ] {
+        assert!(lines.iter().any(|line| line.contains(part)), "{part}\n{}", lines.join("\n"));
+    }
+}
