@@ -28,6 +28,8 @@ pub(super) enum IgnoredRule {
     Availability(u32),
     /// The requirement of the pool on one label.
     Label(u32, Text),
+    /// The requirement of the pool on one label, beside which this value is allowed.
+    OtherValue(u32, Text, Text),
     /// Required anti-affinity of other pods against this one.
     OtherPodsAntiAffinity,
 }

@@ -5,7 +5,7 @@ mod sentence;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-use model::resources::PODS;
+use model::resources::{CPU, PODS};
 use model::{HostPort, PodAffinityTerm, Text};
 
 use super::existing::NodeTrial;
@@ -273,6 +273,7 @@ fn relaxations_for(
             if *capped {
                 into.insert(ignore(IgnoredRule::Ceilings(pool)));
             }
+            into.extend(value_of_larger(snapshot, pod_reqs, pool).map(ignore));
         }
         Blocked::Port(..) => into.extend(pod_reqs.shape.host_ports.iter().cloned().map(Relaxation::Port)),
         Blocked::Offering { .. } => {
@@ -310,6 +311,24 @@ fn relaxations_for(
     }
 }
 
+/// The value that the pool would have to allow for the smallest type that is large enough, if a
+/// single requirement of the pool excludes that type.
+fn value_of_larger(snapshot: &PlanSnapshot<'_>, pod_reqs: &PodRequirements<'_>, pool: u32) -> Option<IgnoredRule> {
+    let nodepool = &snapshot.input.pools[pool as usize];
+    let requested = snapshot.free_capacity(pool).request_columns(&pod_reqs.shape.requests);
+    let large = (0_u32..).zip(&nodepool.catalogue.types).filter(|(t, _)| requested.fits(*t));
+    let refused = large.filter_map(|(_, instance)| {
+        let mut refusing = nodepool.requirements.iter().filter_map(|own| {
+            let value = instance.labels.get(own.key())?.finite_values().filter(|values| values.len() == 1)?.first()?;
+            (!own.has(value)).then(|| (own.key().clone(), value.clone()))
+        });
+        let (only, second) = (refusing.next()?, refusing.next());
+        second.is_none().then_some((instance.capacity.get(CPU), only))
+    });
+    let (_, (key, value)) = refused.min_by_key(|(cpu, _)| *cpu)?;
+    Some(IgnoredRule::OtherValue(pool, key, value))
+}
+
 impl Relaxation {
     /// The only pool affected, if the relaxation changes no topology count, no other pool and no
     /// existing node.
@@ -323,7 +342,8 @@ impl Relaxation {
                 | IgnoredRule::SpotWait(pool)
                 | IgnoredRule::SpotShare(pool)
                 | IgnoredRule::Availability(pool)
-                | IgnoredRule::Label(pool, _),
+                | IgnoredRule::Label(pool, _)
+                | IgnoredRule::OtherValue(pool, ..),
             ) => Some(*pool),
             _ => None,
         }

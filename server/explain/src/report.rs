@@ -84,6 +84,8 @@ pub struct PodReport {
     pub outcome: Outcome,
     /// The cheapest other node that could have been launched for this pod alone.
     pub runner_up: Option<MachineOption>,
+    /// Why the plan does not launch the runner-up although it is cheaper.
+    pub why_not_cheaper: Option<String>,
 }
 
 /// Reports where `plan` places `pod` (an index into `input.pods`), why, and the price of the
@@ -95,15 +97,18 @@ pub fn pod_report(input: &PlanningInput, plan: &Plan, pod: u32) -> PodReport {
     let pod_reqs = PodRequirements::of(input, own);
     if let Some(&(_, node)) = plan.placements.iter().find(|(placed, _)| *placed == pod) {
         let outcome = Outcome::Existing(existing(&snapshot, &pod_reqs, node));
-        return PodReport { pod: own.key(), outcome, runner_up: cheapest(&snapshot, &pod_reqs, None) };
+        let runner_up = cheapest(&snapshot, &pod_reqs, None);
+        return PodReport { pod: own.key(), outcome, runner_up, why_not_cheaper: None };
     }
     if let Some(node) = plan.nodes.iter().find(|node| node.pods.contains(&pod)) {
         let chosen = machine(input, node);
         let runner_up = cheapest(&snapshot, &pod_reqs, Some(&chosen));
         let rejected = rejected_nodes(&snapshot, &pod_reqs);
         let other_pods = node.pods.len() - 1;
+        let why_not_cheaper =
+            runner_up.as_ref().and_then(|other| why_not_cheaper(input, &chosen, other, node.pods.len()));
         let outcome = Outcome::New { node: node.name.clone(), machine: chosen, other_pods, rejected };
-        return PodReport { pod: own.key(), outcome, runner_up };
+        return PodReport { pod: own.key(), outcome, runner_up, why_not_cheaper };
     }
     let outcome = if plan.unschedulable.contains(&pod) {
         let (reasons, fits_if) = explain(&snapshot, own, true);
@@ -111,7 +116,7 @@ pub fn pod_report(input: &PlanningInput, plan: &Plan, pod: u32) -> PodReport {
     } else {
         Outcome::Unknown
     };
-    PodReport { pod: own.key(), outcome, runner_up: None }
+    PodReport { pod: own.key(), outcome, runner_up: None, why_not_cheaper: None }
 }
 
 /// The first launch option of a planned node.
@@ -194,6 +199,37 @@ impl fmt::Display for MachineOption {
     }
 }
 
+/// Why `other` is not launched for one of the `pods` on `chosen` although its price is lower; `None`
+/// if it is not lower.
+fn why_not_cheaper(
+    input: &PlanningInput,
+    chosen: &MachineOption,
+    other: &MachineOption,
+    pods: usize,
+) -> Option<String> {
+    if other.price >= chosen.price {
+        return None;
+    }
+    let weight = |pool: &PoolName| input.pools.iter().find(|known| known.name == *pool).map(|known| known.weight);
+    if weight(&chosen.pool) > weight(&other.pool) {
+        return Some(format!("NodePool {} has the higher weight and comes first", chosen.pool));
+    }
+    // The order of the variants is that in which capacity is used (Karpenter).
+    if chosen.capacity_type < other.capacity_type {
+        let (first, second) = (chosen.capacity_type.as_str(), other.capacity_type.as_str());
+        return Some(format!("{first} capacity comes before {second} where it is allowed"));
+    }
+    let shares = i64::try_from(pods).unwrap_or(i64::MAX);
+    if shares > 1 && chosen.price.0 < other.price.0.saturating_mul(shares) {
+        return Some(format!(
+            "one such machine for each of the {pods} pods of the node would cost ${}, and the node costs ${}",
+            MicroUsd(other.price.0.saturating_mul(shares)),
+            chosen.price
+        ));
+    }
+    Some("the plan is the cheapest found for all pods together, not for this pod alone".to_owned())
+}
+
 /// `$0.01 more`, `$0.01 less`, `the same price`.
 fn price_difference(other: MicroUsd, chosen: MicroUsd) -> String {
     match other.0 - chosen.0 {
@@ -221,9 +257,10 @@ impl fmt::Display for PodReport {
                 }
                 match &self.runner_up {
                     Some(other) => {
+                        let why = self.why_not_cheaper.as_ref().map_or(String::new(), |why| format!("; {why}"));
                         writeln!(
                             f,
-                            "Runner-up for this pod alone: {other}, {}.",
+                            "Runner-up for this pod alone: {other}, {}{why}.",
                             price_difference(other.price, machine.price)
                         )
                     }

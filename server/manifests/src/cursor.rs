@@ -13,12 +13,10 @@ use model::{Resources, Text, Timestamp, quantity};
 use serde_json::{Map, Value};
 
 use crate::document::type_name;
+use crate::error::MISSING;
 use crate::fields::nearest_step;
 use crate::misplaced::name_misplaced;
 use crate::{InputError, MAX_ERRORS};
-
-/// Message of an error about an absent field.
-pub(crate) const MISSING: &str = "missing, but required";
 
 /// Collects the errors of a run, each once.
 #[derive(Debug, Default)]

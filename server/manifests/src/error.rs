@@ -5,6 +5,9 @@ use std::fmt;
 /// Maximum number of reported errors.
 pub const MAX_ERRORS: usize = 50;
 
+/// Message of an error about an absent field.
+pub(crate) const MISSING: &str = "missing, but required";
+
 /// One error of the input, printed as one line.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct InputError {

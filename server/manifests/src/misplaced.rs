@@ -1,7 +1,7 @@
 //! The cause of a missing field: a field beside it that is misspelt, or that is at another level.
 
 use crate::InputError;
-use crate::cursor::MISSING;
+use crate::error::MISSING;
 use crate::fields::nearest_within;
 
 /// Maximum number of letters by which a typing error differs from the name of a field.

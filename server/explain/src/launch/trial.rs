@@ -87,6 +87,10 @@ impl Trial<'_, '_> {
             base.remove(requirement.key());
             base.add(requirement.clone());
         }
+        for (key, value) in self.other_values() {
+            base.remove(key);
+            base.add(Requirement::equals(key, value.clone()));
+        }
         let known = |key: &str| key != HOSTNAME && may_be_defined(self.pool, key);
         if let Some(refused) = base.first_incompatible(&alternative.requirements, known) {
             return Err(Blocked::Label(refused.clone()));
@@ -97,6 +101,14 @@ impl Trial<'_, '_> {
             base.add(Requirement::new(ARCH, Operator::In, safe));
         }
         if self.types(&base).is_empty() { Err(Blocked::Types(base)) } else { Ok(base) }
+    }
+
+    /// Values that the trial requires instead of those that the pool allows.
+    fn other_values(&self) -> impl Iterator<Item = (&Text, &Text)> {
+        self.pod_reqs.ignored_rules.iter().filter_map(|rule| match rule {
+            IgnoredRule::OtherValue(pool, key, value) if *pool == self.index => Some((key, value)),
+            _ => None,
+        })
     }
 
     /// Instance types that match `merged`, without the labels that the trial ignores.

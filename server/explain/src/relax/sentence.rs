@@ -153,6 +153,9 @@ fn describe_ignored_rule(
                 pod_reqs.alternatives().iter().find_map(|alternative| alternative.requirements.get(key).cloned())?;
             format!("NodePool {} has {wanted}", pool_of(*pool).name)
         }
+        IgnoredRule::OtherValue(pool, key, value) => {
+            format!("NodePool {} allows {key} {value} too", pool_of(*pool).name)
+        }
         IgnoredRule::OtherPodsAntiAffinity => {
             let pod = topology.conflicting_pods.values().next()?;
             format!("{pod} and its like drop their required pod anti-affinity against it")

@@ -1,7 +1,7 @@
 //! Relaxations: one constraint where one suffices, two where both are needed.
 
 use model::labels::ARCH;
-use model::{Effect, Resources};
+use model::{Effect, Operator, Requirement, Resources};
 
 use crate::fixture::{Fixture, LARGE, asks, pool, selecting, taint};
 
@@ -15,6 +15,18 @@ fn two_consecutive_obstacles_are_relaxed_as_a_pair() {
     Fixture::new().pool(ml).pod("web", asks(500, 1)).only().fits_if(&[
         "it tolerates taint dedicated=ml:NoSchedule of NodePool ml and NodePool ml's limit cpu is raised from 1 to at least 2",
     ]);
+}
+
+#[test]
+fn the_value_that_a_pool_would_have_to_allow_is_named() {
+    // arm has 3.9 cpu, and large, which the pool excludes by its architecture alone, has 7.91.
+    let mut general = pool("general");
+    general.requirements.add(Requirement::new(ARCH, Operator::In, ["arm64".into()]));
+    Fixture::new()
+        .pool(general)
+        .pod("web", asks(5000, 1))
+        .only()
+        .fits_if(&["cpu is at most 3.9", "NodePool general allows kubernetes.io/arch amd64 too"]);
 }
 
 #[test]

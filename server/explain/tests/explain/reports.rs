@@ -36,6 +36,33 @@ fn a_pod_on_a_new_node_is_reported_with_the_runner_up() {
 }
 
 #[test]
+fn a_cheaper_runner_up_is_reported_with_the_reason_against_it() {
+    let shared =
+        Fixture::new().pool(on_demand()).pods(5, "web", asks(500, 1)).launches(&[LARGE], "a", &[0, 1, 2, 3, 4]);
+    // large costs 0.40 for five pods; five times small, one for each pod, cost 0.50.
+    assert!(
+        pod(&shared, 0).ends_with(
+            "$0.30 less; one such machine for each of the 5 pods of the node would cost $0.50, and the node costs $0.40.\n"
+        ),
+        "{}",
+        pod(&shared, 0)
+    );
+    let two = Fixture::new().pool(on_demand()).pods(2, "web", asks(500, 1)).launches(&[LARGE], "a", &[0, 1]);
+    // Twice small cost 0.20, less than 0.40.
+    assert!(
+        pod(&two, 0)
+            .ends_with("$0.30 less; the plan is the cheapest found for all pods together, not for this pod alone.\n"),
+        "{}",
+        pod(&two, 0)
+    );
+    let mut heavy = on_demand();
+    heavy.name = "heavy".into();
+    heavy.weight = 10;
+    let weighted = Fixture::new().pool(heavy).pool(on_demand()).pod("web", asks(500, 1)).launches(&[LARGE], "a", &[0]);
+    assert!(pod(&weighted, 0).contains("$0.30 less"), "{}", pod(&weighted, 0));
+}
+
+#[test]
 fn a_pod_on_an_existing_node_costs_nothing() {
     let fixture = Fixture::new()
         .pool(on_demand())
