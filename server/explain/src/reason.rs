@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use model::labels::ZONE;
 use model::plan::ReasonCode;
 use model::resources::{ATTACHABLE_VOLUMES_PREFIX, CPU, NODES};
-use model::{NodePool, NotReady, Requirement, Requirements, Text};
+use model::{NodePool, NotReady, Requirement, Requirements, Taint, Text, Toleration, TolerationOperator};
 use verifier::kernel::{active_nodes, may_be_defined, remaining_spot_wait};
 
 use super::launch::{Blocked, excess, nearest_type};
@@ -78,7 +78,9 @@ impl Describer<'_, '_> {
         match blocked {
             Blocked::NotReady(NotReady::NodeClass(why)) => class_not_ready(self.nodepool(), why),
             Blocked::NotReady(NotReady::NodePool(why)) => format!("NodePool {}: {why}", self.nodepool().name),
-            Blocked::Taint(barring) => format!("its taint {} is not tolerated", taint(barring)),
+            Blocked::Taint(barring) => {
+                format!("its taint {} is not tolerated{}", taint(barring), self.similar_toleration(barring))
+            }
             Blocked::NoTerm => no_term().to_owned(),
             Blocked::Contradiction(key) => contradiction(key),
             Blocked::Named(names) => {
@@ -101,6 +103,24 @@ impl Describer<'_, '_> {
             Blocked::NodeLimit => self.node_limit(),
             Blocked::Limits(types) => self.limits(types),
             Blocked::Topology(conflict, locations) => self.topology(*conflict, locations),
+        }
+    }
+
+    /// The toleration of the pod that has the key of `barring`, and how it differs from the taint.
+    fn similar_toleration(&self, barring: &Taint) -> String {
+        let of_key = |toleration: &&Toleration| toleration.key == barring.key;
+        let Some(similar) = self.pod_reqs.shape.tolerations.iter().find(of_key) else { return String::new() };
+        let key = &barring.key;
+        if similar.operator == TolerationOperator::Equal && similar.value != barring.value {
+            return format!(
+                "; the pod tolerates {key} with the value {:?}: write value {:?}, or operator Exists",
+                similar.value.as_ref(),
+                barring.value.as_ref()
+            );
+        }
+        match similar.effect.filter(|effect| *effect != barring.effect) {
+            Some(effect) => format!("; the pod tolerates {key} with the effect {} only", effect.as_str()),
+            None => String::new(),
         }
     }
 

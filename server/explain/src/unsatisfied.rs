@@ -55,6 +55,9 @@ pub(super) fn pool_without_types(pool: &NodePool, base: &Requirements) -> Option
     };
     let own: Vec<&Requirement> = base.iter().collect();
     Some(match Conflict::smallest(&own, excludes_all) {
+        Conflict::One(one) if one.finite_values().is_some_and(BTreeSet::is_empty) => {
+            format!("the NodePool's requirements on {} exclude each other: no value satisfies all of them", one.key())
+        }
         Conflict::One(one) => {
             let offered = values_among(types.iter(), one.key());
             format!(

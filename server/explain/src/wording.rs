@@ -117,13 +117,31 @@ pub(super) fn duration(duration: Millis) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
+/// Other names of architectures, without punctuation, and those of Kubernetes.
+const ARCHITECTURES: [(&str, &str); 6] = [
+    ("x8664", "amd64"),
+    ("x64", "amd64"),
+    ("x86", "amd64"),
+    ("intel", "amd64"),
+    ("aarch64", "arm64"),
+    ("arm", "arm64"),
+];
+
 /// The likely intended value among `known`: equal to `wanted` apart from case, punctuation or at
 /// most two edits, or one contains the other.
 pub(super) fn closest_match<'k>(wanted: &str, known: impl IntoIterator<Item = &'k Text>) -> Option<&'k Text> {
     let plain = |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
+    let known: Vec<&Text> = known.into_iter().filter(|known| known.as_ref() != wanted).collect();
     let wanted_plain = plain(wanted);
     if wanted_plain.len() < 3 {
         return None;
+    }
+    // Other names of architectures, and the family of an instance type.
+    let alias = ARCHITECTURES.iter().find(|(other, _)| *other == wanted_plain).map(|(_, name)| *name);
+    let first_part = wanted.split_once('.').map(|(first, _)| first);
+    let is_other_name = |known: &&Text| Some(known.as_ref()) == alias || Some(known.as_ref()) == first_part;
+    if let Some(same) = known.iter().copied().find(is_other_name) {
+        return Some(same);
     }
     let near = |known: &&Text| {
         let known_plain = plain(known);
@@ -134,7 +152,7 @@ pub(super) fn closest_match<'k>(wanted: &str, known: impl IntoIterator<Item = &'
         (edits <= 2 && edits * 3 <= wanted_plain.len() && digits(&wanted_plain) == digits(&known_plain))
             || (known_plain.len() > 3 && (known_plain.ends_with(&wanted_plain) || wanted_plain.ends_with(&known_plain)))
     };
-    known.into_iter().filter(|known| known.as_ref() != wanted).filter(near).min_by_key(|known| {
+    known.into_iter().filter(near).min_by_key(|known| {
         let known_plain = plain(known);
         edits(&wanted_plain, &known_plain)
     })
@@ -189,6 +207,10 @@ mod tests {
         );
         assert_eq!(closest_match("example.com/team", &known), None);
         assert_eq!(closest_match("m5.large", &[Text::from("m6.large")]), None);
+        let names = [Text::from("amd64"), Text::from("arm64"), Text::from("m5")];
+        for (wanted, meant) in [("x86_64", "amd64"), ("aarch64", "arm64"), ("m5.large", "m5")] {
+            assert_eq!(closest_match(wanted, &names).map(AsRef::as_ref), Some(meant), "{wanted}");
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::document::type_name;
 use crate::error::MISSING;
 use crate::fields::nearest_step;
 use crate::misplaced::name_misplaced;
+use crate::quantities::likely;
 use crate::{InputError, MAX_ERRORS};
 
 /// Collects the errors of a run, each once.
@@ -350,7 +351,9 @@ impl<'v> Cursor<'v> {
             Ok(amount) if amount < 0 => self.unexpected(&written, "a quantity of zero or more"),
             Ok(amount) => Some(amount),
             Err(error) => {
-                self.error(error.to_string());
+                let meant =
+                    likely(resource, &written).map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+                self.error(format!("{error}{meant}"));
                 None
             }
         }

@@ -10,6 +10,7 @@ use crate::document::Document;
 use crate::kinds::{Kind, KindRow, ResolvedKind, meaning};
 use crate::kubernetes_fields::unknown_fields;
 use crate::notes::Notes;
+use crate::quantities::surprises;
 use crate::{InputError, syntax};
 
 /// An object of a supported kind.
@@ -63,6 +64,9 @@ impl Inventory {
         for document in documents {
             if let Some(object) = identify(document, problems, notes) {
                 check_fields(&object, strict, problems, notes);
+                for (path, surprise) in surprises(&object.value) {
+                    notes.add(&format!("{path}: {surprise}"), &object.title());
+                }
                 inventory.insert(object, problems, notes);
             }
         }

@@ -22,6 +22,7 @@ pub mod legacy;
 mod misplaced;
 pub mod notes;
 pub mod pod;
+mod quantities;
 pub mod scheduler;
 pub mod schema;
 mod selector;

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::topology::{Location, Spread, TopologyConflict};
-use crate::wording::{selector, some};
-use model::PodAffinityTerm;
+use crate::wording::{closest_match, selector, some};
+use model::labels::HOSTNAME;
+use model::{PodAffinityTerm, Text};
 
 use super::{Describer, LISTED};
 
@@ -14,7 +15,7 @@ impl Describer<'_, '_> {
         // Each message has three parts: the rule, the domains of other pods, and the domains that
         // the pod could use.
         match conflict {
-            TopologyConflict::Spread(at) => spread(&self.topology.spread[at], locations),
+            TopologyConflict::Spread(at) => self.spread(&self.topology.spread[at], locations),
             TopologyConflict::Affinity(at) => {
                 let rule = &self.topology.affinity[at];
                 let term = &self.pod_reqs.shape.pod_affinity[rule.index];
@@ -44,6 +45,16 @@ impl Describer<'_, '_> {
         }
     }
 
+    fn spread(&self, rule: &Spread, locations: &[Location]) -> String {
+        if locations.iter().any(|location| location.contains_key(&rule.key)) {
+            return spread(rule, locations);
+        }
+        let hostname = [Text::from(HOSTNAME)];
+        let known = self.snapshot.input.policy.well_known_labels.iter().chain(&hostname);
+        let hint = closest_match(&rule.key, known).map_or(String::new(), |key| format!("; did you mean {key}?"));
+        format!("is spread over {}, a label that no machine of this NodePool has{hint}", rule.key)
+    }
+
     fn conflicting_pods(&self, locations: &[Location]) -> String {
         let hits = locations.iter().flatten().filter_map(|(key, value)| {
             let pod = self.topology.conflicting_pods.get(&(key.clone(), value.clone()))?;
@@ -67,9 +78,6 @@ fn offered(key: &str, locations: &[Location]) -> String {
 }
 
 fn spread(rule: &Spread, locations: &[Location]) -> String {
-    if locations.iter().all(|location| !location.contains_key(&rule.key)) {
-        return format!("is spread over {}, a label that no machine of this NodePool has", rule.key);
-    }
     let counts: BTreeMap<&str, i64> = rule.counts.iter().map(|(value, n)| (value.as_ref(), *n)).collect();
     let counts: Vec<String> = counts.iter().map(|(value, n)| format!("{value} {n}")).collect();
     format!(

@@ -120,7 +120,7 @@ fn checked_selector(spec: &Cursor<'_>, labels: &Labels) -> Option<LabelSelector>
     if selector.terms.is_empty() {
         at.error("empty, allowed: labels that select the pods of the template");
     } else if !selector.matches(labels) {
-        at.error("does not select the labels of spec.template.metadata.labels");
+        at.error("does not select the labels of spec.template.metadata.labels; write the same labels in both");
     }
     Some(selector)
 }

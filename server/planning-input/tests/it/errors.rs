@@ -150,7 +150,7 @@ fn workloads_select_their_own_pods() {
     assert_eq!(refused(&deployment("")), [format!("{at}: missing, but required")]);
     assert_eq!(
         refused(&deployment("selector: {matchLabels: {app: b}}, ")),
-        [format!("{at}: does not select the labels of spec.template.metadata.labels")]
+        [format!("{at}: does not select the labels of spec.template.metadata.labels; write the same labels in both")]
     );
     let lines = refused(&deployment("replicas: -1, selector: {matchLabels: {app: a}}, "));
     assert!(
