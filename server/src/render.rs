@@ -2,7 +2,9 @@
 //!
 //! [`document`] is the stable format (JSON and YAML); [`table`] is for operators.
 
+pub(crate) mod colour;
 pub(crate) mod document;
+pub(crate) mod names;
 pub(crate) mod table;
 pub(crate) mod workload;
 

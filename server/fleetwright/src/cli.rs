@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use server::cli::exit::{Failure, Status};
 use server::cli::{
     audit, catalogue, clusters, convert, crds, explain, forget, freeze, freezes, history, output, plan, quarantine,
-    removals, replay, serve, thaw,
+    removals, replay, serve, thaw, validate,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -28,8 +28,9 @@ enum Command {
     Plan(Box<plan::PlanFlags>),
     Convert(convert::ConvertFlags),
     Explain(explain::ExplainFlags),
+    Validate(validate::ValidateFlags),
     Crds(crds::CrdsFlags),
-    #[command(subcommand)]
+    #[command(subcommand, visible_alias = "catalog")]
     Catalogue(catalogue::CatalogueCommand),
     Demo(demo::DemoFlags),
     Serve(serve::ServeFlags),
@@ -90,6 +91,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Plan(flags) => plan::run(&flags),
         Command::Convert(flags) => convert::run(&flags),
         Command::Explain(flags) => explain::run(&flags),
+        Command::Validate(flags) => validate::run(&flags),
         Command::Crds(flags) => crds::run(&flags),
         Command::Catalogue(command) => catalogue::run(&command),
         Command::Demo(flags) => demo::run(flags),

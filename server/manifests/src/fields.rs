@@ -21,7 +21,7 @@ mod table;
 
 pub(crate) use lookup::nearest_within;
 pub use lookup::{FieldMatch, NotFound, lookup, nearest_step};
-pub use render::render;
+pub use render::{render, render_recursive};
 pub use table::{Field, Table};
 
 /// The tables of this crate's objects.

@@ -9,7 +9,8 @@ use manifests::document::{self, Detail, ValueBudget};
 use manifests::legacy::{self, Converted, Purpose};
 
 use super::exit::{Failure, Status, one_line};
-use super::{output, sources};
+use super::sources::{self, InputFlags};
+use super::{comments, output};
 
 /// Output format of converted objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -24,13 +25,13 @@ enum Output {
 /// change is reported on standard error
 #[derive(Debug, Args)]
 pub struct ConvertFlags {
-    /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
-    #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
-    filenames: Vec<String>,
+    #[command(flatten)]
+    input: InputFlags,
     /// Output format
     #[arg(short, long, value_enum, default_value = "yaml")]
     output: Output,
-    /// Reject fields that are invalid in their version, even where convertible
+    /// Refuse fields that do not exist or that their version does not have, instead of converting
+    /// them with a note; objects of older versions are converted
     #[arg(long)]
     strict: bool,
     /// IAM role of the nodes, for classes with neither role nor instance profile
@@ -52,7 +53,8 @@ pub fn run(flags: &ConvertFlags) -> Result<Status, Failure> {
         node_role: flags.node_role.clone(),
         instance_profile: flags.instance_profile.clone(),
     };
-    let Converted { documents, notes } = legacy::convert(read(flags)?, &options).map_err(Failure::input)?;
+    let (read, comments) = read(flags)?;
+    let Converted { documents, notes, .. } = legacy::convert(read, &options).map_err(Failure::input)?;
     output::print(|out| match flags.output {
         Output::Yaml => out.write_all(legacy::yaml::write(documents.iter().map(|document| &document.value)).as_bytes()),
         Output::Json => write_list(&documents, out),
@@ -60,16 +62,24 @@ pub fn run(flags: &ConvertFlags) -> Result<Status, Failure> {
     for note in notes {
         eprintln!("note: {}", one_line(&note));
     }
+    if let Some(first) = comments {
+        let first = if first == "-" { "standard input" } else { &first };
+        eprintln!("note: {first} has comments, which are not in the result; copy those that you need");
+    }
     Ok(Status::Done)
 }
 
-fn read(flags: &ConvertFlags) -> Result<Vec<Document>, Failure> {
+/// The objects of the input, and the first source with a comment.
+fn read(flags: &ConvertFlags) -> Result<(Vec<Document>, Option<String>), Failure> {
     let allowance = ValueBudget::default();
-    let mut documents = Vec::new();
-    for source in sources::open(&flags.filenames)? {
+    let (mut documents, mut commented) = (Vec::new(), None);
+    for source in sources::open(&flags.input.paths())? {
         documents.extend(document::parse(&source, &allowance, Detail::Whole).map_err(Failure::input)?);
+        if commented.is_none() && comments::has_comment(&source.bytes) {
+            commented = Some(source.name);
+        }
     }
-    Ok(documents)
+    Ok((documents, commented))
 }
 
 fn write_list(documents: &[Document], out: &mut dyn Write) -> std::io::Result<()> {

@@ -1,6 +1,8 @@
 //! `fleetwright explain`: documentation of object fields and configuration keys, like `kubectl
 //! explain`.
 
+mod topics;
+
 use clap::Args;
 use manifests::fields;
 
@@ -11,8 +13,11 @@ use crate::config;
 /// Explain a field of NodePool, NodeClaim, NodeOverlay, EC2NodeClass, or of the configuration
 #[derive(Debug, Args)]
 pub struct ExplainFlags {
-    /// Such as nodepool, nodepool.spec.disruption or config.listen
-    path: String,
+    /// Such as nodepool, nodepool.spec.disruption or config.listen; all topics when absent
+    path: Option<String>,
+    /// Print the names and types of all fields below
+    #[arg(long)]
+    recursive: bool,
 }
 
 /// Runs the command.
@@ -20,10 +25,29 @@ pub struct ExplainFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &ExplainFlags) -> Result<Status, Failure> {
-    let text = match config::explain(&flags.path) {
-        Some(text) => text,
-        None => fields::render(&fields::lookup(fields::TABLES, &flags.path).map_err(Failure::refused)?),
+    let text = match flags.path.as_deref().map(str::trim) {
+        None | Some("") => topics::all(),
+        Some(path) => explain(path, flags.recursive).map_err(Failure::refused)?,
     };
-    output::print_text(&text)?;
+    // The text is part of this program, and its tabs are meant.
+    output::print_document(&text)?;
     Ok(Status::Done)
+}
+
+fn explain(path: &str, recursive: bool) -> Result<String, String> {
+    if let Some(listing) = topics::configuration(path) {
+        return Ok(listing);
+    }
+    if let Some(text) = config::explain(path) {
+        return Ok(text);
+    }
+    if let Some(near) = topics::nearest_key(path) {
+        return Err(near);
+    }
+    match fields::lookup(fields::TABLES, path) {
+        Ok(found) if recursive => Ok(fields::render_recursive(&found)),
+        Ok(found) => Ok(fields::render(&found)),
+        Err(unknown) if unknown.nearest.is_empty() => Err(topics::elsewhere(path)),
+        Err(unknown) => Err(unknown.to_string()),
+    }
 }

@@ -1,6 +1,6 @@
 //! Buffered standard output. A closed pipe (`| head`) is not an error.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 
 use super::exit::Failure;
 use crate::escape::EscapingWriter;
@@ -33,6 +33,24 @@ pub fn print(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(),
 /// As [`print`].
 pub(crate) fn print_escaped(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     print(|out| write(&mut EscapingWriter(out)))
+}
+
+/// As [`print_escaped`]; on a terminal, and unless `NO_COLOR` is set, the whole text is passed
+/// through `style`.
+///
+/// # Errors
+/// As [`print`].
+pub(crate) fn print_styled(
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    style: impl FnOnce(&str) -> String,
+) -> Result<(), Failure> {
+    let unwanted = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if unwanted || !io::stdout().is_terminal() {
+        return print_escaped(write);
+    }
+    let mut escaped = Vec::new();
+    write(&mut EscapingWriter(&mut escaped)).map_err(Failure::internal)?;
+    print_document(&style(&String::from_utf8_lossy(&escaped)))
 }
 
 /// Prints `text` for terminals.

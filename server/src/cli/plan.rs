@@ -2,6 +2,7 @@
 //! [`planning_input`], planning in [`planner`].
 
 mod flags;
+mod lookup;
 mod timings;
 
 pub use flags::PlanFlags;
@@ -12,6 +13,8 @@ use planning_input::{Captured, Options};
 
 use super::exit::{Failure, Status};
 use super::{output, sources};
+use crate::render::colour::coloured;
+use crate::render::table::Detail;
 use crate::render::{self, Rendering};
 use flags::Output;
 use store::clock;
@@ -23,6 +26,7 @@ use timings::Measurement;
 /// What failed, and its remedy.
 pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     flags.absent.refuse()?;
+    flags.refuse_documents_of_reports()?;
     let mut measurement = Measurement::start();
     let captured = read(flags)?;
     measurement.reading_ended();
@@ -36,10 +40,10 @@ pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     Ok(status(flags, &decision))
 }
 
-/// Reads the files of `-f` into one planning input.
+/// Reads the manifests into one planning input.
 fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
     flags.refuse_two_readers_of_stdin()?;
-    let opened = sources::open(&flags.filenames)?;
+    let opened = sources::open(&flags.input.paths())?;
     let options = Options {
         region: flags.region.clone(),
         zones: flags.zones.clone(),
@@ -88,7 +92,9 @@ fn print(flags: &PlanFlags, captured: &Captured, decision: &PlannedDecision) -> 
     notes.dedup();
     let rendering = Rendering { input: &captured.input, plan: &decision.plan, report: &decision.report, notes: &notes };
     match flags.output {
-        Output::Table => output::print_escaped(|out| render::table::write(&rendering, out)),
+        Output::Table => output::print_styled(|out| render::table::write(&rendering, Detail::Summary, out), coloured),
+        Output::Wide => output::print_styled(|out| render::table::write(&rendering, Detail::Wide, out), coloured),
+        Output::Name => output::print_escaped(|out| render::table::write_names(&rendering, out)),
         Output::Json => output::print(|out| render::document::write_json(&rendering, out)),
         Output::Yaml => output::print(|out| render::document::write_yaml(&rendering, out)),
     }
@@ -101,29 +107,15 @@ fn explanation(
     decision: &PlannedDecision,
 ) -> Result<Option<String>, Failure> {
     if let Some(pod) = &flags.explain {
-        let index = find_pod(input, pod)?;
+        let index = lookup::find_pod(&input.pods, pod).map_err(Failure::refused)?;
         return Ok(Some(format!("{}\n", explain::pod_report(input, &decision.plan, index))));
     }
     if let Some(node) = &flags.explain_node {
         let report = explain::node_report(input, &decision.plan, &node.as_str().into());
-        let report = report.ok_or_else(|| Failure::refused(no_such_node(node, decision)))?;
+        let report = report.ok_or_else(|| Failure::refused(lookup::no_such_node(node, input, &decision.plan)))?;
         return Ok(Some(format!("{report}\n")));
     }
     Ok(None)
-}
-
-fn find_pod(input: &PlanningInput, wanted: &str) -> Result<u32, Failure> {
-    let Some((namespace, name)) = wanted.split_once('/') else {
-        return Err(Failure::refused(format!("--explain {wanted}: write namespace/pod")));
-    };
-    let found = input.pods.iter().position(|pod| pod.namespace.as_ref() == namespace && pod.name.as_ref() == name);
-    let found = found.and_then(|index| u32::try_from(index).ok());
-    found.ok_or_else(|| Failure::refused(format!("--explain {wanted}: no such pod in the plan")))
-}
-
-fn no_such_node(node: &str, decision: &PlannedDecision) -> String {
-    let names: Vec<&str> = decision.plan.nodes.iter().take(10).map(|planned| planned.name.as_ref()).collect();
-    format!("--explain-node {node}: no such node in the input or the plan; the plan launches {}", names.join(", "))
 }
 
 /// Exit status; [`Status::Leftover`] when a pod is unschedulable or the plan exceeds `--max-usd`,

@@ -1,9 +1,10 @@
-//! Reads the arguments of `-f`: files, directories (recursively, sorted) and standard input.
+//! Reads the manifests that a command names: files, directories (recursively, sorted) and standard input.
 
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use clap::Args;
 use manifests::Source;
 use manifests::document::MAX_SOURCE_BYTES;
 
@@ -14,6 +15,28 @@ const EXTENSIONS: [&str; 3] = ["yaml", "yml", "json"];
 
 /// Maximum directory depth; a deeper tree is a symbolic link cycle.
 const MAX_DEPTH: usize = 64;
+
+/// The manifests of a command.
+#[derive(Debug, Args)]
+pub struct InputFlags {
+    /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
+    #[arg(short = 'f', long = "filename", value_name = "PATH", required_unless_present = "paths")]
+    filenames: Vec<String>,
+    /// Files and directories, as with -f
+    #[arg(value_name = "PATH")]
+    paths: Vec<String>,
+    /// Has no effect: directories are always read recursively
+    #[arg(short = 'R', long)]
+    pub recursive: bool,
+}
+
+impl InputFlags {
+    /// The files and directories, in the order of `-f` and then of the arguments.
+    #[must_use]
+    pub fn paths(&self) -> Vec<String> {
+        self.filenames.iter().chain(&self.paths).cloned().collect()
+    }
+}
 
 /// One input.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,6 +96,11 @@ fn find(arguments: &[String]) -> Result<Vec<Input>, Failure> {
         if argument == "-" {
             inputs.push(Input::Stdin);
             continue;
+        }
+        if argument.contains("://") {
+            return Err(Failure::refused(format!(
+                "{argument}: addresses are not read; download it first, or pipe it: curl --fail --silent {argument} | fleetwright … -f -"
+            )));
         }
         let path = Path::new(argument);
         let about = fs::metadata(path).map_err(|error| Failure::refused(format!("cannot read {argument}: {error}")))?;

@@ -8,20 +8,42 @@ use model::plan::{PlannedNode, Reason, Unschedulable};
 use model::{MicroUsd, NodeName};
 
 use super::document::type_names;
+use super::names::{natural_order, ranges};
 use super::{Rendering, workload};
+
+/// Width of the names of nodes, in characters.
+const NAMES_WIDTH: usize = 40;
 
 /// Width of the last column and of lists of pods, in characters.
 const LIST_WIDTH: usize = 72;
+
+/// How much a table shows of each node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Detail {
+    /// A row for nodes that differ in name and zone only, with their workloads.
+    Summary,
+    /// A row for each node, with its zones and the names of its pods.
+    Wide,
+}
+
+/// Writes the names of the nodes to launch, one a line.
+///
+/// # Errors
+/// Errors of `out`.
+pub(crate) fn write_names(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+    let nodes = rendering.plan.nodes.iter().chain(&rendering.plan.static_nodes);
+    nodes.into_iter().try_for_each(|node| writeln!(out, "node/{}", node.name))
+}
 
 /// Writes the whole table.
 ///
 /// # Errors
 /// Errors of `out`.
-pub(crate) fn write(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", outcome(rendering))?;
-    write_nodes(rendering, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;
-    write_nodes(rendering, "NODES TO LAUNCH FOR STATIC POOLS", &rendering.plan.static_nodes, out)?;
-    write_placements(rendering, out)?;
+    write_nodes(rendering, detail, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;
+    write_nodes(rendering, detail, "NODES TO LAUNCH FOR STATIC POOLS", &rendering.plan.static_nodes, out)?;
+    write_placements(rendering, detail, out)?;
     write_unschedulable(rendering, out)?;
     writeln!(out, "\nCOST\n  {}", cost(rendering))?;
     if !rendering.notes.is_empty() {
@@ -56,16 +78,22 @@ fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// Nodes that differ in name and zone only are one row.
-fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], out: &mut dyn Write) -> io::Result<()> {
+fn write_nodes(
+    rendering: &Rendering<'_>,
+    detail: Detail,
+    title: &str,
+    nodes: &[PlannedNode],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if nodes.is_empty() {
         return Ok(());
     }
     let mut rows: Vec<NodeRow> = Vec::new();
     let mut row_of = BTreeMap::new();
-    for node in nodes {
-        let row = NodeRow::of(rendering, node);
-        let at = *row_of.entry(row.group_key.clone()).or_insert(rows.len());
+    for (number, node) in nodes.iter().enumerate() {
+        let row = NodeRow::of(rendering, detail, node);
+        let alone = (detail == Detail::Wide).then_some(number);
+        let at = *row_of.entry((alone, row.group_key.clone())).or_insert(rows.len());
         match rows.get_mut(at) {
             Some(known) => known.merge(row),
             None => rows.push(row),
@@ -78,42 +106,57 @@ fn write_nodes(rendering: &Rendering<'_>, title: &str, nodes: &[PlannedNode], ou
 
 /// One or several nodes.
 struct NodeRow {
-    first: String,
-    count: usize,
+    names: Vec<String>,
     zones: BTreeSet<String>,
     /// Pool, capacity type, types, price, number of pods, workloads.
     group_key: [String; 6],
 }
 
 impl NodeRow {
-    fn of(rendering: &Rendering<'_>, node: &PlannedNode) -> Self {
+    fn of(rendering: &Rendering<'_>, detail: Detail, node: &PlannedNode) -> Self {
         let pool = &rendering.input.pools[node.pool as usize];
         let types = type_names(&pool.catalogue, node);
+        let zones = if detail == Detail::Wide { node.zones.len() } else { 1 };
         Self {
-            first: node.name.to_string(),
-            count: 1,
-            zones: node.zones.first().map(ToString::to_string).into_iter().collect(),
+            names: vec![node.name.to_string()],
+            zones: node.zones.iter().take(zones).map(ToString::to_string).collect(),
             group_key: [
                 pool.name.to_string(),
                 node.capacity_type.as_str().to_owned(),
                 and_more(types.first().copied().unwrap_or(""), types.len()),
                 node.price.to_string(),
                 node.pods.len().to_string(),
-                workload::summary(rendering, node.pods.iter().copied(), LIST_WIDTH),
+                pods(rendering, detail, &node.pods),
             ],
         }
     }
 
     fn merge(&mut self, other: Self) {
-        self.count += other.count;
+        self.names.extend(other.names);
         self.zones.extend(other.zones);
     }
 
     fn cells(self) -> [String; 8] {
         let zones: Vec<String> = self.zones.into_iter().collect();
         let [pool, capacity, types, price, pods, of] = self.group_key;
-        [and_more(&self.first, self.count), pool, capacity, types, price, pods, zones.join(" "), of]
+        let names = workload::shorten(&ranges(self.names), NAMES_WIDTH);
+        [names, pool, capacity, types, price, pods, zones.join(" "), of]
     }
+}
+
+/// The workloads of `pods`, or in wide tables their names.
+fn pods(rendering: &Rendering<'_>, detail: Detail, pods: &[u32]) -> String {
+    match detail {
+        Detail::Summary => workload::summary(rendering, pods.iter().copied(), LIST_WIDTH),
+        Detail::Wide => pod_names(rendering, pods.iter().copied()).join(", "),
+    }
+}
+
+/// `namespace/name` of pods, in natural order.
+fn pod_names(rendering: &Rendering<'_>, pods: impl Iterator<Item = u32>) -> Vec<String> {
+    let mut names: Vec<String> = pods.map(|pod| rendering.pod_name(pod)).collect();
+    names.sort_by(|one, other| natural_order(one, other));
+    names
 }
 
 /// The first of several: `m7g.large +59`.
@@ -121,7 +164,7 @@ fn and_more(first: &str, count: usize) -> String {
     if count > 1 { format!("{first} +{}", count - 1) } else { first.to_owned() }
 }
 
-fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+fn write_placements(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
     let mut by_node: BTreeMap<&NodeName, Vec<u32>> = BTreeMap::new();
     for (pod, node) in &rendering.plan.placements {
         by_node.entry(&rendering.input.nodes[*node as usize].name).or_default().push(*pod);
@@ -131,9 +174,11 @@ fn write_placements(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Resul
     }
     writeln!(out, "\nPODS PUT ON NODES THAT EXIST")?;
     let header = ["NODE", "PODS", "OF"].map(str::to_owned);
-    let rows = by_node.into_iter().map(|(node, pods)| {
-        [node.to_string(), pods.len().to_string(), workload::summary(rendering, pods.iter().copied(), LIST_WIDTH)]
-    });
+    let mut by_node: Vec<(&NodeName, Vec<u32>)> = by_node.into_iter().collect();
+    by_node.sort_by(|(one, _), (other, _)| natural_order(one.as_ref(), other.as_ref()));
+    let rows = by_node
+        .into_iter()
+        .map(|(node, placed)| [node.to_string(), placed.len().to_string(), pods(rendering, detail, &placed)]);
     write_columns(std::iter::once(header).chain(rows).collect(), out)
 }
 
@@ -144,7 +189,7 @@ fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Re
     }
     writeln!(out, "\nPODS WITHOUT A PLACE")?;
     for group in group_unschedulable(rendering) {
-        let names: Vec<String> = group.iter().map(|entry| rendering.pod_name(entry.pod)).collect();
+        let names = pod_names(rendering, group.iter().map(|entry| entry.pod));
         writeln!(out, "  {}", workload::shorten(&names, LIST_WIDTH))?;
         for reason in &group[0].reasons {
             writeln!(out, "    {}", reason_line(reason))?;
@@ -179,21 +224,17 @@ fn reason_line(reason: &Reason) -> String {
     }
 }
 
-/// Cost, and its maximum distance from the optimum.
+/// Cost, and its lower bound.
 fn cost(rendering: &Rendering<'_>) -> String {
     let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
     if rendering.plan.nodes.is_empty() {
         return "nothing is bought".to_owned();
     }
     let month = MicroUsd(new.0.saturating_mul(730));
-    let gap = match i128::from(new.0 - bound.0) {
-        0 => "no plan costs less".to_owned(),
-        _ if bound.0 <= 0 => format!("no plan costs less than ${bound}"),
-        // Tenths of a percent, rounded up: the true gap is never larger than what is printed.
-        over => {
-            let tenths = (over * 1000 + i128::from(bound.0) - 1) / i128::from(bound.0);
-            format!("no plan costs less than ${bound}: at most {}.{} % above the cheapest", tenths / 10, tenths % 10)
-        }
+    let gap = if new == bound {
+        "no plan can be cheaper".to_owned()
+    } else {
+        format!("lower bound ${bound} an hour (no plan can be cheaper)")
     };
     format!("${new} an hour (about ${} a month); {gap}", month.0 / 1_000_000)
 }

@@ -72,6 +72,13 @@ fn two_different_objects_of_one_name() {
 }
 
 #[test]
+fn an_address() {
+    let ended = fleetwright(&["plan", "-f", "https://example.com/pool.yaml"]);
+    assert_eq!(ended.status, 2);
+    assert!(ended.stderr.contains("download it first, or pipe it: curl"), "{}", ended.stderr);
+}
+
+#[test]
 fn a_missing_file() {
     let ended = fleetwright(&["plan", "-f", "/nowhere/at/all.yaml"]);
     assert_eq!(ended.status, 2);

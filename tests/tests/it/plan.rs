@@ -172,6 +172,110 @@ fn older_objects_are_converted_and_fields_are_explained() {
     assert_eq!(fleetwright(&["explain", "nodepool.spec.nothing"]).status, 2);
 }
 
+const WEB: &str = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  replicas: 12\n  selector: \
+                   {matchLabels: {app: web}}\n  template:\n    metadata: {labels: {app: web}}\n    spec:\n      containers: [{name: web, \
+                   image: web, resources: {requests: {cpu: 3, memory: 2Gi}}}]\n";
+
+#[test]
+fn files_and_directories_are_read_without_a_flag() {
+    let folder = TempDir::new();
+    let pool = folder.write_file("pool.yaml", POOL);
+    let web = folder.write_file("deep/web.yaml", WEB);
+    let path = folder.path().display().to_string();
+    let region = ["--region", "us-east-1", "-o", "json"];
+    let flagged = fleetwright(&[&["plan", "-f", &path], &region[..]].concat());
+    assert_eq!(flagged.status, 0, "{}", flagged.stderr);
+    for arguments in
+        [vec!["plan", &path], vec!["plan", &pool, &web], vec!["plan", "-R", &path], vec!["plan", "-f", &pool, &web]]
+    {
+        let ended = fleetwright(&[&arguments[..], &region[..]].concat());
+        assert_eq!(ended.stdout, flagged.stdout, "{arguments:?}\n{}", ended.stderr);
+    }
+    let names = fleetwright(&["plan", &path, "--region", "us-east-1", "-o", "name"]).stdout;
+    let plan: Value = serde_json::from_str(&flagged.stdout).unwrap();
+    let nodes = plan["nodes"].as_array().unwrap();
+    let expected: String = nodes.iter().map(|node| format!("node/{}\n", node["name"].as_str().unwrap())).collect();
+    assert_eq!(names, expected);
+    // Every pod is named in the wide table, and none in the short one.
+    let wide = fleetwright(&["plan", &path, "--region", "us-east-1", "-o", "wide"]).stdout;
+    let table = fleetwright(&["plan", &path, "--region", "us-east-1"]).stdout;
+    for number in 0..12 {
+        assert!(wide.contains(&format!("shop/web-{number}")), "{wide}");
+    }
+    assert!(!table.contains("shop/web-"), "{table}");
+    assert!(table.contains("lower bound $") && table.contains("(no plan can be cheaper)"), "{table}");
+    assert!(!table.contains('\u{1b}') && !wide.contains('\u{1b}'), "colours are for terminals");
+}
+
+#[test]
+fn an_explanation_of_something_unknown_names_what_there_is() {
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
+    let _web = folder.write_file("web.yaml", WEB);
+    let path = folder.path().display().to_string();
+    let refusal = |arguments: &[&str]| {
+        let ended = fleetwright(&[&["plan", &path, "--region", "us-east-1"], arguments].concat());
+        assert_eq!((ended.status, ended.stdout.as_str()), (2, ""), "{arguments:?}");
+        ended.stderr
+    };
+    assert!(refusal(&["--explain", "web-0"]).contains("did you mean shop/web-0?"));
+    assert!(
+        refusal(&["--explain", "shop/web"]).contains("write one of its pods: shop/web-0, shop/web-1, shop/web-2, ")
+    );
+    assert!(refusal(&["--explain-node", "defualt-1"]).contains("did you mean default-1?"));
+    assert!(refusal(&["--explain", "shop/web-0", "-o", "json"]).contains("--explain prints text only"));
+}
+
+#[test]
+fn validate_prints_every_error_of_every_file_and_plans_nothing() {
+    let folder = TempDir::new();
+    let good = folder.write_file("pool.yaml", POOL);
+    let ended = fleetwright(&["validate", &good]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "1 file checked: no errors, 1 note\n"), "{}", ended.stderr);
+    let bad = folder.write_file("bad.yaml", pod("a", "-1") + "---\n" + &pod("b", "0,5"));
+    let worse = folder.write_file("worse.yaml", "apiVersion: v1\nkind: Pod\n  metadata: x\n");
+    let ended = fleetwright(&["validate", &good, &bad, &worse]);
+    assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
+    let lines: Vec<&str> = ended.stderr.lines().collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with(&format!("error: {bad}")) && lines[0].contains("Pod/default/a, "), "{lines:?}");
+    assert!(lines[1].contains("Pod/default/b, ") && lines[1].ends_with("did you mean 0.5?"), "{lines:?}");
+    assert!(lines[2].starts_with(&format!("error: {worse}")), "{lines:?}");
+    let misspelt = folder.write_file("misspelt.yaml", WEB.replace("replicas", "replica"));
+    assert_eq!(fleetwright(&["validate", &misspelt]).status, 0);
+    assert_eq!(fleetwright(&["validate", "--strict", &misspelt]).status, 2);
+}
+
+#[test]
+fn convert_tells_that_comments_are_dropped() {
+    let convert = |text: &str| Program::new(PROGRAM, &["convert", "-f", "-"]).input(text).run(TIMEOUT);
+    let commented = convert(&format!("# our pool\n{POOL}"));
+    assert_eq!(commented.status, 0, "{}", commented.stderr);
+    assert_eq!(
+        commented.stderr,
+        "note: standard input has comments, which are not in the result; copy those that you need\n"
+    );
+    assert_eq!(convert(POOL).stderr, "");
+}
+
+#[test]
+fn explain_lists_its_topics_and_answers_to_near_misses() {
+    let topics = fleetwright(&["explain"]);
+    assert_eq!(topics.status, 0);
+    assert!(topics.stdout.contains("nodepool (") && topics.stdout.contains("\nconfig\n"), "{}", topics.stdout);
+    let refusal = |path: &str| {
+        let ended = fleetwright(&["explain", path]);
+        assert_eq!(ended.status, 2, "{path}");
+        ended.stderr
+    };
+    assert!(refusal("config.listen.grcp").contains("did you mean config.listen.grpc?"));
+    assert!(refusal("agent").contains("fleetwright-agent --help"));
+    assert!(refusal("pod").contains("kubectl explain pod"));
+    let fields = fleetwright(&["explain", "nodepool.spec.disruption", "--recursive"]).stdout;
+    assert!(fields.contains("\n  budgets\t<") && fields.contains("\n    nodes\t<string>\n"), "{fields}");
+    assert_eq!(fleetwright(&["catalog", "regions"]).stdout, fleetwright(&["catalogue", "regions"]).stdout);
+}
+
 #[test]
 fn every_commercial_region_can_be_planned_for() {
     let folder = TempDir::new();

@@ -15,16 +15,16 @@ pub struct FieldMatch<'t> {
 
 /// An unknown path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no field {asked}; {}", advice(.nearest))]
+#[error("there is no field {asked}{}", advice(.nearest))]
 pub struct NotFound {
     /// The path that was requested.
     pub asked: String,
-    /// Similar names, the closest first.
+    /// Similar names, the closest first; empty when no kind is similar.
     pub nearest: Vec<String>,
 }
 
 fn advice(nearest: &[String]) -> String {
-    format!("did you mean {}?", nearest.join(", "))
+    if nearest.is_empty() { String::new() } else { format!("; did you mean {}?", nearest.join(", ")) }
 }
 
 /// Maximum number of similar names in a message.
@@ -59,8 +59,9 @@ fn answers_to(table: &Table, kind: &str) -> bool {
 }
 
 fn unknown_kind(tables: &[Table], path: &str, kind: &str) -> NotFound {
-    let names = tables.iter().map(|table| (table.kind.to_owned(), table.kind.to_owned()));
-    NotFound { asked: path.to_owned(), nearest: nearest(kind, names) }
+    let kinds: Vec<&str> = tables.iter().map(|table| table.kind).collect();
+    let near = nearest_step(kind, &kinds).map(str::to_owned);
+    NotFound { asked: path.to_owned(), nearest: near.into_iter().collect() }
 }
 
 /// Similarity is computed on the whole path and on the last step alone, so that both a typo and a
@@ -164,6 +165,8 @@ mod tests {
         assert_eq!(slip.nearest[0], "NodePool.spec.disruption");
         let elsewhere = lookup(TABLES, "nodepool.spec.requirements").unwrap_err();
         assert_eq!(elsewhere.nearest[0], "NodePool.spec.template.spec.requirements");
+        let none = lookup(TABLES, "trust").unwrap_err();
+        assert_eq!(none.to_string(), "there is no field trust");
         let kind = lookup(TABLES, "nodepol.spec").unwrap_err();
         assert_eq!(kind.to_string(), "there is no field nodepol.spec; did you mean NodePool?");
     }

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::lookup::FieldMatch;
-use super::table::Field;
+use super::table::{Field, Table, parent};
 
 /// Maximum width of descriptions, in columns.
 const WIDTH: usize = 78;
@@ -28,6 +28,24 @@ pub fn render(found: &FieldMatch<'_>) -> String {
         }
     }
     out
+}
+
+/// Prints the names and types of all fields below `found`, in the format of `kubectl explain
+/// --recursive`.
+#[must_use]
+pub fn render_recursive(found: &FieldMatch<'_>) -> String {
+    let mut out = String::new();
+    line(&mut out, "KIND", found.table.kind);
+    line(&mut out, "VERSION", found.table.api_version);
+    out.push_str("\nFIELDS:\n");
+    found.children.iter().for_each(|child| field_with_children(&mut out, found.table, child, 1));
+    out
+}
+
+fn field_with_children(out: &mut String, table: &Table, field: &Field, depth: usize) {
+    let name = field.path[parent(field.path).len()..].trim_start_matches('.');
+    let _ = writeln!(out, "{:width$}{name}\t<{}>", "", field.type_name, width = 2 * depth);
+    table.children(field.path).for_each(|child| field_with_children(out, table, child, depth + 1));
 }
 
 fn one_field(out: &mut String, field: &Field) {
@@ -88,6 +106,15 @@ mod tests {
         let expected = "KIND:       NodePool\nVERSION:    karpenter.sh/v1\n\nFIELD:      spec.weight <integer>\n\nDESCRIPTION:\n    \
                         Pools with a higher weight are tried first.\nDEFAULT:\n    0\nALLOWED:\n    1 to 100\nEXAMPLE:\n    10\n";
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn all_fields_below_are_printed_with_their_depth() {
+        let text = render_recursive(&lookup(TABLES, "np.spec").unwrap());
+        let lines = ["\n  disruption\t<", "\n    budgets\t<", "\n      nodes\t<", "\n  weight\t<integer>\n"];
+        let places: Vec<usize> =
+            lines.iter().map(|line| text.find(line).unwrap_or_else(|| panic!("{line}\n{text}"))).collect();
+        assert!(places[0] < places[1] && places[1] < places[2], "{text}");
     }
 
     #[test]

@@ -6,12 +6,17 @@ use model::{MicroUsd, Timestamp};
 use planning_input::AutoscaledReplicas;
 
 use super::super::exit::Failure;
+use super::super::sources::InputFlags;
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Output {
     /// For terminals.
     Table,
+    /// As table, with a row for each node and the names of its pods.
+    Wide,
+    /// Names of the nodes to launch, one a line.
+    Name,
     /// Machine-readable.
     Json,
     /// The JSON document as YAML.
@@ -79,9 +84,8 @@ impl From<Hpa> for AutoscaledReplicas {
                         2 the input is refused; 3 internal failure."
 )]
 pub struct PlanFlags {
-    /// File, directory (recursively *.yaml *.yml *.json), or - for standard input; repeatable
-    #[arg(short = 'f', long = "filename", required = true, value_name = "PATH")]
-    pub(crate) filenames: Vec<String>,
+    #[command(flatten)]
+    pub(super) input: InputFlags,
     /// Region to plan for; derived from the manifests when absent
     #[arg(long)]
     pub region: Option<String>,
@@ -103,8 +107,8 @@ pub struct PlanFlags {
     /// Replicas of a workload that states none and that a HorizontalPodAutoscaler scales
     #[arg(long, value_enum, default_value = "min")]
     pub(crate) hpa: Hpa,
-    /// Reject unknown fields, and older and misplaced fields of Karpenter objects, instead of
-    /// ignoring or converting them
+    /// Refuse fields that do not exist, and fields of Karpenter objects that their version does not
+    /// have, instead of ignoring or converting them; objects of older versions are read
     #[arg(long)]
     pub strict: bool,
     /// Whether soft constraints are respected
@@ -123,8 +127,8 @@ pub struct PlanFlags {
     /// Random seed of the search
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
-    /// Explain one pod instead of printing the plan
-    #[arg(long, value_name = "NAMESPACE/POD", conflicts_with = "explain_node")]
+    /// Explain one pod instead of printing the plan; without a namespace, one in `default`
+    #[arg(long, value_name = "[NAMESPACE/]POD", conflicts_with = "explain_node")]
     pub explain: Option<String>,
     /// Explain one node of the plan instead of printing the plan
     #[arg(long, value_name = "NODE")]
@@ -145,9 +149,26 @@ pub struct PlanFlags {
 
 impl PlanFlags {
     /// # Errors
+    /// [`Failure`] when an explanation, which is text, is wanted in another format.
+    pub(super) fn refuse_documents_of_reports(&self) -> Result<(), Failure> {
+        let flag = match (&self.explain, &self.explain_node) {
+            (Some(_), _) => "--explain",
+            (None, Some(_)) => "--explain-node",
+            (None, None) => return Ok(()),
+        };
+        if self.output == Output::Table {
+            return Ok(());
+        }
+        Err(Failure::refused(format!(
+            "{flag} prints text only; leave out -o, or leave out {flag}: -o json has the reasons of every pod"
+        )))
+    }
+
+    /// # Errors
     /// [`Failure`] when several flags read standard input, of which only the first would see anything.
     pub(super) fn refuse_two_readers_of_stdin(&self) -> Result<(), Failure> {
-        let files = self.filenames.iter().map(|path| ("-f", path.as_str()));
+        let paths = self.input.paths();
+        let files = paths.iter().map(|path| ("-f", path.as_str()));
         let catalogue = self.catalogue.iter().map(|path| ("--catalogue", path.as_str()));
         let scheduler_config = self.scheduler_config.iter().map(|path| ("--scheduler-config", path.as_str()));
         let all = files.chain(catalogue).chain(scheduler_config);
