@@ -6,6 +6,7 @@
 //! planning does not read ([`Detail`]). Size, depth, number of values and alias expansion are
 //! limited, so that hostile input causes an error and does not exhaust memory.
 
+mod lines;
 mod split;
 mod tree;
 
@@ -18,6 +19,7 @@ use serde_json::{Map, Value};
 use self::split::Chunk;
 use self::tree::BoundedSeed;
 use crate::{InputError, MAX_ERRORS, Source};
+pub use lines::line_of;
 pub use tree::{Detail, MAX_VALUES, ValueBudget};
 
 /// Maximum size of a source, in bytes. Captures of the largest clusters are far smaller.

@@ -238,9 +238,12 @@ fn validate_prints_every_error_of_every_file_and_plans_nothing() {
     assert_eq!((ended.status, ended.stdout.as_str()), (2, ""));
     let lines: Vec<&str> = ended.stderr.lines().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
-    assert!(lines[0].starts_with(&format!("error: {bad}")) && lines[0].contains("Pod/default/a, "), "{lines:?}");
-    assert!(lines[1].contains("Pod/default/b, ") && lines[1].ends_with("did you mean 0.5?"), "{lines:?}");
-    assert!(lines[2].starts_with(&format!("error: {worse}")), "{lines:?}");
+    // A pod is 8 lines, and a line divides the two: the quantities are on lines 8 and 9 + 8 = 17.
+    let field = "spec.containers[0].resources.requests.cpu";
+    assert!(lines[0].starts_with(&format!("{bad}:8: Pod/default/a: {field}: ")), "{lines:?}");
+    assert!(lines[1].starts_with(&format!("{bad}:17: Pod/default/b: {field}: ")), "{lines:?}");
+    assert!(lines[1].ends_with("did you mean 0.5?"), "{lines:?}");
+    assert!(lines[2].starts_with(&format!("{worse}:")), "{lines:?}");
     let misspelt = folder.write_file("misspelt.yaml", WEB.replace("replicas", "replica"));
     assert_eq!(fleetwright(&["validate", &misspelt]).status, 0);
     assert_eq!(fleetwright(&["validate", "--strict", &misspelt]).status, 2);
