@@ -1,9 +1,10 @@
-//! Requirements that exclude every instance type, and zones that have no offering.
+//! Requirements that exclude every instance type, values that no instance type has, and zones that
+//! have no offering.
 
 use std::collections::BTreeSet;
 
-use model::labels::REGION;
-use model::{InstanceType, NodePool, Requirement, Requirements, Text};
+use model::labels::{CAPACITY_TYPE, REGION};
+use model::{CapacityType, InstanceType, NodePool, Requirement, Requirements, Text};
 
 use super::wording::{and, closest_match, some};
 
@@ -82,8 +83,33 @@ pub(super) fn values(key: &str, offered: &BTreeSet<Text>, wanted: &Requirement) 
     }
     let values: Vec<&str> = offered.iter().map(AsRef::as_ref).collect();
     let meant = wanted.finite_values().and_then(|all| all.iter().find_map(|value| closest_match(value, offered)));
-    let hint = meant.map_or(String::new(), |value| format!("; did you mean {value}?"));
-    format!("they have {}{hint}", some(&values, LISTED))
+    let list = format!("they have {}", some(&values, LISTED));
+    match meant {
+        Some(value) if values.len() > LISTED => format!("did you mean {value}?"),
+        Some(value) => format!("{list}; did you mean {value}?"),
+        None => list,
+    }
+}
+
+/// The value of `requirement` that no machine of `pool` has and that is likely a typing error, with
+/// the one that was meant.
+pub(super) fn misspelt_value(pool: &NodePool, requirement: &Requirement) -> Option<(Text, Text)> {
+    let (key, types) = (requirement.key(), &pool.catalogue.types);
+    let capacity_types = [CapacityType::OnDemand, CapacityType::Reserved, CapacityType::Spot];
+    let has = |value: &str| match key.as_ref() {
+        CAPACITY_TYPE => capacity_types.iter().any(|known| known.as_str() == value),
+        _ => types.iter().any(|t| t.labels.get(key).is_some_and(|own| own.has(value))),
+    };
+    let unknown: Vec<&Text> = requirement.finite_values()?.iter().filter(|value| !has(value)).collect();
+    if unknown.is_empty() {
+        return None;
+    }
+    // Zones are those of offerings, and other regions may have more.
+    let known = match key.as_ref() {
+        CAPACITY_TYPE => capacity_types.iter().map(|known| Text::from(known.as_str())).collect(),
+        _ => values_among(types.iter(), key),
+    };
+    unknown.into_iter().find_map(|value| Some((value.clone(), closest_match(value, &known)?.clone())))
 }
 
 /// Values of `key` on `types`.

@@ -4,7 +4,7 @@
 //! `planning-input` joins the objects with a catalogue.
 //!
 //! Reading order: [`document`] (bytes to objects), [`cursor`] (typed access, errors with paths),
-//! [`inventory`] (the objects, each once), [`pod`] and [`cluster`] (Kubernetes objects),
+//! `misplaced` and `quantities` (what was likely meant), [`inventory`] (the objects, each once), [`pod`] and [`cluster`] (Kubernetes objects),
 //! `volumes` (what they require of nodes), [`karpenter`] (Karpenter's objects), [`scheduler`] (its
 //! configuration). [`legacy`] converts older objects, [`fields`] documents every field, [`schema`]
 //! defines the custom resources.

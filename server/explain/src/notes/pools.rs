@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::snapshot::{PlanSnapshot, base};
-use crate::unsatisfied::{class_not_ready, pool_without_types, zones_without_offerings};
+use crate::unsatisfied::{class_not_ready, misspelt_value, pool_without_types, zones_without_offerings};
 use crate::wording::{amount, count};
 use model::input::PlanningInput;
 use model::resources::NODES;
@@ -12,11 +12,21 @@ use verifier::kernel::PoolNodes;
 
 use super::placed_workloads::add_note;
 
-/// Adds one note per pool that cannot launch anything for any pod.
+/// Adds one note per pool that cannot launch anything for any pod, and one per requirement of the
+/// others with a misspelt value.
 pub(super) fn add_notes(input: &PlanningInput, notes: &mut BTreeSet<String>) {
     for pool in &input.pools {
         if let Some(why) = why_never(input, pool) {
             notes.insert(format!("NodePool {} can launch nothing: {why}", pool.name));
+            continue;
+        }
+        for requirement in pool.requirements.iter() {
+            if let Some((value, meant)) = misspelt_value(pool, requirement) {
+                let (name, key) = (&pool.name, requirement.key());
+                notes.insert(format!(
+                    "NodePool {name} requires {key} {value}, which no machine has; did you mean {meant}?"
+                ));
+            }
         }
     }
 }

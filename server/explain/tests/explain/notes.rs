@@ -1,7 +1,7 @@
 //! Notes about surprising results of a plan.
 
 use explain::notes;
-use model::labels::{ARCH, ZONE};
+use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use model::{
     DaemonSet, Effect, NodeSelectorTerm, NotReady, Operator, Requirement, Resources, VolumeAlternatives, Weighted,
 };
@@ -109,6 +109,21 @@ fn pools_that_can_never_launch_are_noted_with_the_cause() {
              instance type: they have amd64 and arm64",
             "NodePool 3 can launch nothing: topology.kubernetes.io/zone In [c] has no zone with offerings; these are a and b",
             "NodePool 4 can launch nothing: its limit cpu 5 has 1 left and no type that fits (the smallest has 2)",
+        ]
+    );
+}
+
+#[test]
+fn a_misspelt_value_beside_a_good_one_is_noted() {
+    let mut general = pool("general");
+    general.requirements.add(Requirement::new(CAPACITY_TYPE, Operator::In, ["spot".into(), "ondemand".into()]));
+    general.requirements.add(Requirement::new(ARCH, Operator::In, ["amd64".into(), "x86_64".into(), "s390x".into()]));
+    // No machine has s390x, and nothing similar.
+    assert_eq!(
+        notes_of(&Fixture::new().pool(general)),
+        [
+            "NodePool general requires karpenter.sh/capacity-type ondemand, which no machine has; did you mean on-demand?",
+            "NodePool general requires kubernetes.io/arch x86_64, which no machine has; did you mean amd64?",
         ]
     );
 }
