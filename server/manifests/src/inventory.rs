@@ -152,7 +152,7 @@ fn check_fields(object: &Object, strict: bool, problems: &Problems, notes: &mut 
         let error = InputError { source, document, object: title, path: field.path, message };
         problems.add_unknown_field(error.clone());
         if strict {
-            problems.add(error);
+            problems.add(InputError { message: format!("{} (refused by --strict)", error.message), ..error });
         }
     }
 }

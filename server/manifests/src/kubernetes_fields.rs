@@ -23,6 +23,9 @@ const TYPING_ERROR: usize = 2;
 /// Maximum number of levels below a misplaced field at which its place is looked for.
 const MAX_SEARCH_DEPTH: usize = 4;
 
+/// The type of the metadata of every object.
+const METADATA: &str = "ObjectMeta";
+
 /// The fields of a type, and the type of those that are objects.
 type Fields = FxHashMap<&'static str, Option<&'static str>>;
 
@@ -32,11 +35,16 @@ static TYPES: LazyLock<FxHashMap<&'static str, Fields>> = LazyLock::new(|| {
     lines.map(|(name, fields)| (name, fields.split_whitespace().map(field).collect())).collect()
 });
 
-/// The unknown fields of `object`, which is of the kind `kind`, in their order.
+/// The unknown fields of `object`, which is of the kind `kind`, in their order. Of Karpenter's kinds
+/// only the metadata is searched.
 pub fn unknown_fields(kind: &str, object: &Value) -> Vec<UnknownField> {
     let mut search = Search { parents: Vec::new(), path: String::new(), found: Vec::new() };
-    if let Value::Object(fields) = object {
-        search.object(kind, fields);
+    match object {
+        Value::Object(fields) if TYPES.contains_key(kind) => search.object(kind, fields),
+        Value::Object(fields) => {
+            fields.get("metadata").into_iter().for_each(|metadata| search.value(METADATA, "metadata", metadata));
+        }
+        _ => {}
     }
     search.found
 }
@@ -182,6 +190,12 @@ mod tests {
         let above = json!({ "spec": { "containers": [{ "tolerations": [] }] } });
         assert_eq!(unknown("Pod", &above), ["spec.containers[0].tolerations; it belongs at spec.tolerations"]);
         assert_eq!(unknown("Pod", &json!({ "spec": { "xyzzy": 1 } })), ["spec.xyzzy"]);
+    }
+
+    #[test]
+    fn the_metadata_of_karpenters_kinds_is_searched_and_the_rest_is_not() {
+        let object = json!({ "metadata": { "name": "a", "label": {} }, "spec": { "anything": 1 } });
+        assert_eq!(unknown("NodePool", &object), ["metadata.label; did you mean labels?"]);
     }
 
     #[test]

@@ -171,7 +171,7 @@ fn unknown_fields_are_noted_and_refused_by_strict() {
     assert_eq!(
         errors.iter().map(ToString::to_string).collect::<Vec<_>>(),
         [
-            "in.yaml, document 1, Deployment/default/web, spec.replica: Kubernetes 1.37 has no such field; did you mean replicas?"
+            "in.yaml, document 1, Deployment/default/web, spec.replica: Kubernetes 1.37 has no such field; did you mean replicas? (refused by --strict)"
         ]
     );
 }
