@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use model::labels::{CAPACITY_TYPE, REGION};
+use model::labels::{CAPACITY_TYPE, REGION, ZONE};
 use model::{CapacityType, InstanceType, NodePool, Requirement, Requirements, Text};
 
 use super::wording::{and, closest_match, some};
@@ -94,22 +94,37 @@ pub(super) fn values(key: &str, offered: &BTreeSet<Text>, wanted: &Requirement) 
 /// The value of `requirement` that no machine of `pool` has and that is likely a typing error, with
 /// the one that was meant.
 pub(super) fn misspelt_value(pool: &NodePool, requirement: &Requirement) -> Option<(Text, Text)> {
-    let (key, types) = (requirement.key(), &pool.catalogue.types);
-    let capacity_types = [CapacityType::OnDemand, CapacityType::Reserved, CapacityType::Spot];
-    let has = |value: &str| match key.as_ref() {
-        CAPACITY_TYPE => capacity_types.iter().any(|known| known.as_str() == value),
-        _ => types.iter().any(|t| t.labels.get(key).is_some_and(|own| own.has(value))),
-    };
-    let unknown: Vec<&Text> = requirement.finite_values()?.iter().filter(|value| !has(value)).collect();
-    if unknown.is_empty() {
+    let key = requirement.key();
+    let wanted = requirement.finite_values()?;
+    // Zones are those of offerings, and other regions have more.
+    if key.as_ref() == ZONE {
         return None;
     }
-    // Zones are those of offerings, and other regions may have more.
-    let known = match key.as_ref() {
-        CAPACITY_TYPE => capacity_types.iter().map(|known| Text::from(known.as_str())).collect(),
-        _ => values_among(types.iter(), key),
-    };
-    unknown.into_iter().find_map(|value| Some((value.clone(), closest_match(value, &known)?.clone())))
+    if key.as_ref() == CAPACITY_TYPE {
+        let known = [CapacityType::OnDemand, CapacityType::Reserved, CapacityType::Spot];
+        let known = known.map(|known| Text::from(known.as_str()));
+        return first_misspelt(wanted.iter().filter(|value| !known.contains(value)), &known);
+    }
+    // The common values are those of the first types, so that the search ends early.
+    let mut missing: BTreeSet<&Text> = wanted.iter().collect();
+    for instance in &pool.catalogue.types {
+        if missing.is_empty() {
+            return None;
+        }
+        let own = instance.labels.get(key).and_then(Requirement::finite_values);
+        for value in own.into_iter().flatten() {
+            missing.remove(value);
+        }
+    }
+    first_misspelt(missing.into_iter(), &values_among(pool.catalogue.types.iter(), key))
+}
+
+/// The first of `values` that is likely a typing error, and the one of `known` that was meant.
+fn first_misspelt<'v>(
+    mut values: impl Iterator<Item = &'v Text>,
+    known: impl IntoIterator<Item = &'v Text> + Clone,
+) -> Option<(Text, Text)> {
+    values.find_map(|value| Some((value.clone(), closest_match(value, known.clone())?.clone())))
 }
 
 /// Values of `key` on `types`.
