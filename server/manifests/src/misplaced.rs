@@ -14,7 +14,10 @@ pub(crate) fn name_misplaced(errors: &mut [InputError], unknown: &[InputError]) 
         let of_object = unknown.iter().filter(|field| {
             (&field.source, field.document, &field.object) == (&error.source, error.document, &error.object)
         });
-        if let Some(hint) = of_object.filter_map(|field| hint(&error.path, &field.path)).next() {
+        // A field of the same name comes before a misspelt one.
+        let key = split(&error.path).1;
+        let hints = of_object.filter_map(|field| Some((split(&field.path).1 != key, hint(&error.path, &field.path)?)));
+        if let Some((_, hint)) = hints.min_by_key(|(is_misspelt, _)| *is_misspelt) {
             error.message.push_str(&hint);
         }
     }
@@ -96,5 +99,8 @@ mod tests {
         assert_eq!(errors[0].message, MISSING);
         name_misplaced(&mut errors, &[field("NodePool/a", "spec.tempalte", "")]);
         assert_eq!(errors[0].message, "missing, but required; tempalte is no field, did you mean template?");
+        let mut errors = [field("NodePool/a", "spec.template", MISSING)];
+        name_misplaced(&mut errors, &[field("NodePool/a", "spec.tempalte", ""), field("NodePool/a", "template", "")]);
+        assert_eq!(errors[0].message, "missing, but required; template is 1 level too high: write spec.template");
     }
 }

@@ -138,7 +138,7 @@ fn tidy_after(reporter: &mut Reporter<'_, '_>, disruption: &mut Fields, age: Api
             _ => reporter.guess(
                 PATH,
                 "added: 0s, required beside other fields of disruption",
-                "missing, but required beside other fields of disruption; write 0s, the default without them",
+                "missing, but required beside other fields of disruption; write 0s to keep the default",
             ),
         }
         disruption.insert("consolidateAfter".to_owned(), Value::from("0s"));
