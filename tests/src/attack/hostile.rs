@@ -211,7 +211,8 @@ async fn stream(
     cluster: &str,
 ) -> anyhow::Result<(mpsc::Sender<v1::ConnectRequest>, Streaming<v1::ConnectResponse>)> {
     let (requests, outgoing) = mpsc::channel(4);
-    let hello = v1::Hello { cluster_name: cluster.into(), cluster_uid: "evil".into(), ..v1::Hello::default() };
+    let hello =
+        v1::Hello { cluster_name: cluster.into(), cluster_uid: format!("uid of {cluster}"), ..v1::Hello::default() };
     requests.send(request(Message::Hello(hello))).await?;
     let mut request = Request::new(ReceiverStream::new(outgoing));
     request.metadata_mut().insert("authorization", format!("Bearer {token}").parse()?);

@@ -87,3 +87,19 @@ fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
     let _line = server.wait_for_line(&["grpc://"], TIMEOUT);
     assert_eq!(server.stop(TIMEOUT), 0);
 }
+
+#[test]
+fn every_example_is_valid_and_each_of_its_pods_has_a_place() {
+    // Pods: 6 of web; 2 of training; 3 of database and 12 of worker.
+    let expected = [("general-purpose.yaml", 6), ("gpu.yaml", 2), ("weighted-spot.yaml", 3 + 12)];
+    let files = fs::read_dir(deploy("examples")).expect("the examples");
+    assert_eq!(files.count(), expected.len());
+    for (name, pods) in expected {
+        let path = text(&format!("examples/{name}"));
+        let checked = Program::new(PROGRAM, &["validate", "--strict", &path]).run(TIMEOUT);
+        assert_eq!(checked.status, 0, "{}", checked.stderr);
+        let planned = Program::new(PROGRAM, &["plan", "--region", "us-east-1", &path]).run(TIMEOUT);
+        assert_eq!(planned.status, 0, "{}{}", planned.stdout, planned.stderr);
+        assert!(planned.stdout.starts_with(&format!("{pods} pods planned: ")), "{}", planned.stdout);
+    }
+}

@@ -65,7 +65,7 @@ fn invalid_message(rng: &mut SeededRng, cluster: &str) -> v1::ConnectRequest {
 }
 
 fn hello(cluster: &str) -> v1::Hello {
-    v1::Hello { cluster_name: cluster.to_owned(), cluster_uid: "hostile".to_owned(), ..v1::Hello::default() }
+    v1::Hello { cluster_name: cluster.to_owned(), cluster_uid: format!("uid of {cluster}"), ..v1::Hello::default() }
 }
 
 /// Objects with dangling references and invalid definitions, in large numbers.

@@ -13,6 +13,7 @@ mod hostile;
 mod impostor;
 mod incidents;
 mod load;
+mod mistakes;
 mod night;
 mod own_database;
 mod plan;

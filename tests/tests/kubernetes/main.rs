@@ -6,6 +6,7 @@ mod agreement;
 mod capture;
 mod coexist;
 mod crds;
+mod documents;
 mod drain;
 mod fields;
 mod footprint;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
                 ..scenario("the_fields_of_kubernetes_are_published", |s| Box::pin(fields::are_published(s)))
             },
             on_its_own("a_capture_of_5000_pods_is_planned", |s| Box::pin(capture::is_planned(s))),
+            on_its_own("the_commands_of_the_documents_work", |s| Box::pin(documents::work(s))),
             agent::MACHINE,
             agent::DEADLINE,
             agent::SNAPSHOTS,
