@@ -14,6 +14,8 @@ const DETAILS_SHOWN: usize = 20;
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct FleetJson<'v> {
+    /// Version of this server.
+    version: &'static str,
     taken_at_ms: i64,
     usd_per_hour: String,
     /// Sentences about the whole server.
@@ -127,6 +129,7 @@ pub(super) fn cluster(view: &ClusterView) -> impl Serialize + '_ {
 
 fn fleet_of<'v>(view: &'v FleetView, notices: Vec<&'static str>, machines: bool) -> FleetJson<'v> {
     FleetJson {
+        version: env!("CARGO_PKG_VERSION"),
         notices,
         taken_at_ms: view.taken_at.as_millis(),
         usd_per_hour: view.cost().to_string(),

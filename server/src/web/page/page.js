@@ -14,24 +14,23 @@ function element(tag, options = {}, ...children) {
 const STAGES = { initialized: "good", draining: "busy", terminating: "busy", deleting: "busy" };
 const COLUMNS = [
   ["node", (m) => m.name],
+  // Next to the name, so that a narrow window shows it.
+  ["stage", (m) => m.stage + (m.leaves ? `: ${m.leaves}` : ""), (m) => STAGES[m.stage] ?? "busy"],
   ["pool", (m) => m.pool],
   ["type", (m) => m.instanceType],
   ["zone", (m) => m.zone],
   ["capacity type", (m) => m.capacityType],
   ["$/hour", (m) => m.usdPerHour, "number"],
   ["pods", (m) => m.pods, "number"],
-  ["stage", (m) => m.stage + (m.leaves ? `: ${m.leaves}` : "")],
 ];
 
 const number = (count, noun) => `${count} ${noun}${count === 1 ? "" : "s"}`;
 
 function machineTable(machines) {
-  const head = element("tr", {}, ...COLUMNS.map(([name, , kind]) => element("th", { text: name, class: kind })));
-  const rows = machines.map((machine) => {
-    const cells = COLUMNS.map(([, read, kind]) => element("td", { text: read(machine), class: kind }));
-    cells.at(-1).className = STAGES[machine.stage] ?? "busy";
-    return element("tr", {}, ...cells);
-  });
+  const kindOf = (kind, machine) => (typeof kind === "function" ? machine && kind(machine) : kind);
+  const head = element("tr", {}, ...COLUMNS.map(([name, , kind]) => element("th", { text: name, class: kindOf(kind) })));
+  const rows = machines.map((machine) =>
+    element("tr", {}, ...COLUMNS.map(([, read, kind]) => element("td", { text: read(machine), class: kindOf(kind, machine) }))));
   return element("table", {}, element("thead", {}, head), element("tbody", {}, ...rows));
 }
 
@@ -106,6 +105,7 @@ async function show(fleet) {
 
 function draw(fleet) {
   const sum = (read) => fleet.clusters.reduce((total, entry) => total + read(entry), 0);
+  byId("version").textContent = fleet.version;
   byId("fleet").textContent =
     `${number(fleet.clusters.length, "cluster")}, ${number(sum((c) => c.nodes), "node")}, ${number(sum((c) => c.pods), "pod")} ` +
     `(${sum((c) => c.pending)} pending), $${fleet.usdPerHour} an hour`;
