@@ -62,6 +62,19 @@ fn every_setting_in_deploy_is_one_of_the_programs() {
     assert_ne!(ended.status, 0, "a setting that there is not was taken");
 }
 
+#[test]
+fn deleting_a_kustomization_leaves_the_namespace() {
+    for folder in ["server", "agent/run"] {
+        let kustomization = fs::read_to_string(deploy(folder).join("kustomization.yaml")).expect("a kustomization");
+        let resources: Vec<&str> = kustomization.lines().filter_map(|line| line.strip_prefix("- ")).collect();
+        assert!(resources.contains(&"deployment.yaml"), "{folder}: {resources:?}");
+        for resource in resources.into_iter().filter(|resource| resource.ends_with(".yaml")) {
+            let manifest = fs::read_to_string(deploy(folder).join(resource)).expect("a manifest");
+            assert!(!manifest.contains("kind: Namespace"), "{folder}/{resource}");
+        }
+    }
+}
+
 /// Overrides addresses, so that two servers can run on one machine, and storage.
 const HERE: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
 

@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 /// kustomization.
 const PLAIN: [&str; 2] = ["crds", "agent"];
 const KUSTOMIZED: [&str; 2] = ["agent/run", "server"];
+/// A namespace that no kustomization contains: deleting the kustomization would delete it.
+const NAMESPACE: &str = "server/namespace.yaml";
 /// The fields of kustomize that the kustomizations use.
 const FIELDS: [&str; 6] = ["apiVersion", "kind", "namespace", "resources", "configMapGenerator", "images"];
 
@@ -29,6 +31,7 @@ pub(super) async fn are_accepted(test_bed: Arc<TestBed>) -> ScenarioResult {
     for folder in KUSTOMIZED {
         objects.extend(kustomized(folder)?);
     }
+    objects.push(read(&root().join(NAMESPACE))?);
     everything_is_looked_at()?;
     let mut kinds = BTreeSet::new();
     for object in &objects {
@@ -110,7 +113,7 @@ fn images_are_used(folder: &str, about: &Value, objects: &[Value]) -> anyhow::Re
 
 /// Verifies that every manifest in `deploy/` is tested.
 fn everything_is_looked_at() -> anyhow::Result<()> {
-    let mut looked_at = BTreeSet::new();
+    let mut looked_at = BTreeSet::from([root().join(NAMESPACE)]);
     for folder in PLAIN {
         looked_at.extend(manifests(&root().join(folder), false)?);
     }
@@ -141,7 +144,8 @@ fn manifests(folder: &Path, deep: bool) -> anyhow::Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-fn read(kustomization: &Path) -> anyhow::Result<Value> {
-    let text = fs::read_to_string(kustomization).with_context(|| format!("no {}", kustomization.display()))?;
-    deploy::parse_manifest(&text)?.pop().context("an empty kustomization")
+/// The object of a manifest.
+fn read(manifest: &Path) -> anyhow::Result<Value> {
+    let text = fs::read_to_string(manifest).with_context(|| format!("no {}", manifest.display()))?;
+    deploy::parse_manifest(&text)?.pop().context("an empty manifest")
 }
