@@ -5,6 +5,7 @@
 //! names the nearest known one.
 
 mod error;
+mod file;
 mod guardrails;
 mod keys;
 mod layers;
@@ -15,14 +16,16 @@ mod print;
 mod renamed;
 mod session;
 mod shared;
+mod value_type;
 
-pub use error::ConfigError;
+pub use error::{ConfigError, ConfigErrors};
 pub(crate) use keys::{ConfigKey, KEYS};
-pub use layers::{FILE_VARIABLE, Layers, TRIAL_FLAG, parse_duration_flag};
+pub use layers::{FILE_VARIABLE, Layers, TRIAL_FLAG};
 pub use listen::Listen;
 pub use origin::Origin;
 pub use print::{explain, print};
 pub use renamed::key_of_flag;
+pub use value_type::parse_duration_flag;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -160,8 +163,9 @@ impl Config {
     /// Parses the values of all keys.
     ///
     /// # Errors
-    /// [`ConfigError::Value`] for the first invalid value.
-    pub fn resolve(layers: &Layers) -> Result<Self, ConfigError> {
+    /// All unknown keys and invalid values of `layers`, or the first values that exclude each other.
+    pub fn resolve(layers: &Layers) -> Result<Self, ConfigErrors> {
+        layers.check()?;
         // The listeners first: the lease holder identity derives from the gRPC address.
         let listen = listen::resolve(layers)?;
         Ok(Self {

@@ -12,7 +12,7 @@ use opentelemetry_sdk::trace::SdkTracerProvider;
 use tonic::transport::ClientTlsConfig;
 use tracing::level_filters::LevelFilter;
 use tracing::{Event, Subscriber, warn};
-use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
@@ -51,12 +51,22 @@ impl Drop for Traces {
 #[derive(Debug, thiserror::Error)]
 #[expect(missing_docs, reason = "the error of each variant says what it is")]
 pub enum TelemetryError {
-    #[error("log.filter = {filter:?} cannot be read: {error}")]
-    Filter { filter: String, error: ParseError },
-    #[error(
-        "trace.collector = {collector:?} cannot be used: {error}; an address such as http://127.0.0.1:4317 is wanted"
-    )]
+    #[error("the log filter is {0:?}; write {ACCEPTED_FILTERS}")]
+    Filter(String),
+    #[error("trace.collector is {collector:?}: {error}; write a URL such as http://127.0.0.1:4317")]
     Collector { collector: String, error: ExporterBuildError },
+}
+
+/// The accepted filters, for errors.
+pub(crate) const ACCEPTED_FILTERS: &str =
+    "a level (off, error, warn, info, debug, trace) or module=level, such as info,fleetwright=debug";
+
+/// Whether `filter` is a valid one. A word without `=` must be a level: as a module, which the syntax
+/// permits, a misspelled level would silence all other modules.
+pub(crate) fn is_filter(filter: &str) -> bool {
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ':' | '-'));
+    let is_valid = |word: &str| !is_name(word) || (!word.is_empty() && word.parse::<LevelFilter>().is_ok());
+    filter.split(',').all(|word| is_valid(word.trim())) && EnvFilter::try_new(filter).is_ok()
 }
 
 /// Starts logging. A second call in one process changes nothing.
@@ -91,8 +101,10 @@ pub fn init_logging_and_tracing(filter: &str, json: bool, collector: Option<&str
 }
 
 fn log_layer(filter: &str, json: bool) -> Result<Box<dyn Layer<Registry> + Send + Sync>, TelemetryError> {
-    let invalid = |error| TelemetryError::Filter { filter: filter.to_owned(), error };
-    let filter = EnvFilter::try_new(with_defaults(filter)).map_err(invalid)?;
+    if !is_filter(filter) {
+        return Err(TelemetryError::Filter(filter.to_owned()));
+    }
+    let filter = EnvFilter::new(with_defaults(filter));
     let lines = tracing_subscriber::fmt::layer();
     Ok(if json {
         let lines = lines.with_writer(std::io::stderr).json().with_current_span(false).with_span_list(false);
@@ -145,4 +157,25 @@ fn provider(collector: &str) -> Result<SdkTracerProvider, TelemetryError> {
     let resource = Resource::builder();
     let resource = if named { resource } else { resource.with_service_name(NAME) };
     Ok(SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource.build()).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_is_no_level_is_no_filter() {
+        for filter in ["off", "info", "WARN", "info,fleetwright=debug", "fleetwright[span{a=1}]=trace", "sqlx=off"] {
+            assert!(is_filter(filter), "{filter}");
+        }
+        for filter in ["verbose", "info,fleetwright", "fleetwright=verbose", "=", ""] {
+            assert!(!is_filter(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn an_invalid_filter_is_refused_with_the_accepted_levels() {
+        let error = init_logging("verbose", false).unwrap_err().to_string();
+        assert!(error.starts_with("the log filter is \"verbose\"; write a level (off, error, warn, "), "{error}");
+    }
 }

@@ -176,8 +176,8 @@ fn alternative(flags: &ReplayFlags) -> Result<Option<WhatIf>, Failure> {
 
 fn settings(file: &Path) -> Result<PolicyOverride, Failure> {
     let mut layers = Layers::default();
-    layers.add_file(file).map_err(Failure::refused)?;
-    let control = Config::resolve(&layers).map_err(Failure::refused)?.control;
+    layers.add_file(file);
+    let control = Config::resolve(&layers)?.control;
     Ok(PolicyOverride { preferences: control.preferences, min_values: control.min_values })
 }
 

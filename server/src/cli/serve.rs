@@ -9,7 +9,7 @@ use clap::{Arg, ArgAction, ArgMatches, Args, FromArgMatches};
 
 use super::exit::{Failure, Status};
 use super::output;
-use crate::config::{self, Config, FILE_VARIABLE, KEYS, Layers, TRIAL_FLAG};
+use crate::config::{self, Config, ConfigErrors, FILE_VARIABLE, KEYS, Layers, TRIAL_FLAG};
 use crate::{clouds, serve, telemetry};
 
 /// Flags of `serve`: one per configuration key, and `--config` and `--print-config`.
@@ -23,16 +23,24 @@ pub struct ServeFlags {
 
 impl Args for ServeFlags {
     fn augment_args(command: clap::Command) -> clap::Command {
-        let file = Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("TOML file");
+        let file =
+            Arg::new("config").long("config").value_name("FILE").env(FILE_VARIABLE).help("Configuration file (TOML)");
         let print = Arg::new("print-config").long("print-config").action(ArgAction::SetTrue);
         let trial = Arg::new(TRIAL_FLAG).long(TRIAL_FLAG).action(ArgAction::SetTrue);
-        let keys = KEYS.iter().map(|key| Arg::new(key.path).long(key.flag).value_name("VALUE").help(key.help));
+        let flag = |key: &config::ConfigKey| {
+            Arg::new(key.path).long(key.flag).value_name(key.kind.placeholder()).help(key.flag_help())
+        };
         command
             .about("Run the server")
             .arg(file)
             .arg(print.help("Print the effective configuration, with secrets hidden, and exit"))
             .arg(trial.help("Try the server out: state in memory, simulated cloud, reachable from this host only"))
-            .args(keys)
+            .args(KEYS.iter().map(flag))
+            .after_help(
+                "A flag overrides the environment variable of its setting, a variable overrides the configuration file. Values \
+                 of type DURATION are whole numbers with a unit: 500ms, 10s, 2m, 1h, 1d. `fleetwright explain config.KEY` \
+                 describes one setting.",
+            )
     }
 
     fn augment_args_for_update(command: clap::Command) -> clap::Command {
@@ -62,8 +70,8 @@ impl FromArgMatches for ServeFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
-    let layers = layers(&flags)?;
-    let config = Config::resolve(&layers).map_err(Failure::refused)?;
+    let layers = layers(&flags);
+    let config = Config::resolve(&layers)?;
     if flags.print {
         output::print_text(&config::print(&layers))?;
         return Ok(Status::Done);
@@ -80,7 +88,7 @@ pub fn run(flags: ServeFlags) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-fn layers(flags: &ServeFlags) -> Result<Layers, Failure> {
+fn layers(flags: &ServeFlags) -> Layers {
     let utf8 =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let environment: BTreeMap<String, String> = utf8.collect();
@@ -89,19 +97,44 @@ fn layers(flags: &ServeFlags) -> Result<Layers, Failure> {
         layers.use_state_folder_of_user(&environment);
     }
     if let Some(file) = &flags.file {
-        layers.add_file(file).map_err(Failure::refused)?;
+        layers.add_file(file);
     }
-    layers.add_environment(environment).map_err(Failure::refused)?;
+    layers.add_environment(environment);
     if flags.trial {
         layers.add_trial();
     }
     for (key, value) in &flags.values {
         layers.add_flag(key, value.clone());
     }
-    Ok(layers)
+    layers
+}
+
+impl From<ConfigErrors> for Failure {
+    fn from(errors: ConfigErrors) -> Self {
+        Self { status: Status::Refused, messages: errors.messages() }
+    }
 }
 
 /// Whether this process may write everywhere.
 fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|about| about.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_help_has_type_key_variable_and_default_of_every_setting() {
+        let help = ServeFlags::augment_args(clap::Command::new("serve")).render_long_help().to_string();
+        let words = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        for key in KEYS {
+            assert!(words.contains(&format!("--{} <{}>", key.flag, key.kind.placeholder())), "{}", key.flag);
+            let facts = format!("[key: {}] [env: {}]", key.path, key.variable());
+            assert!(words.contains(&facts), "{facts}");
+        }
+        for part in ["--cloud-boot <DURATION>", "[default: 3s]", "--cloud-provider <simulated|ec2>"] {
+            assert!(words.contains(part), "{part}");
+        }
+    }
 }

@@ -1,57 +1,10 @@
 //! Definition of every key: path, type, default, help text, example. Nothing about a key is defined
 //! anywhere else.
 
+use super::value_type::ValueType;
+
 /// Prefix of the server's environment variables.
 pub(super) const PREFIX: &str = "FLEETWRIGHT_";
-
-/// Type of a key's value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ValueType {
-    /// Any string.
-    Text,
-    /// Socket address, `host:port`; port 0 lets the operating system choose.
-    Address,
-    /// Non-negative integer.
-    Number,
-    /// `true` or `false`.
-    Boolean,
-    /// Integer with a unit: `500ms`, `10s`, `2m`, `1h`.
-    Duration,
-    /// Map in the form `a=b,c=d`.
-    Pairs,
-    /// One of these words.
-    Choice(&'static [&'static str]),
-}
-
-impl ValueType {
-    /// Description of the valid values, as the end of "… is not".
-    #[must_use]
-    pub fn expected(self) -> String {
-        match self {
-            Self::Text => "a text".to_owned(),
-            Self::Address => "an address such as 127.0.0.1:7450".to_owned(),
-            Self::Number => "a whole number from 0".to_owned(),
-            Self::Boolean => "true or false".to_owned(),
-            Self::Duration => "a duration such as 500ms, 10s, 2m or 1h".to_owned(),
-            Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
-            Self::Choice(words) => format!("one of {}", words.join(", ")),
-        }
-    }
-
-    /// Name of the type in `explain`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Text => "string",
-            Self::Address => "address",
-            Self::Number => "integer",
-            Self::Boolean => "boolean",
-            Self::Duration => "duration",
-            Self::Pairs => "map",
-            Self::Choice(_) => "enum",
-        }
-    }
-}
 
 /// A configuration key.
 #[derive(Debug, Clone, Copy)]
@@ -113,7 +66,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "listen.tls-certificate",
         "listen-tls-certificate",
-        ValueType::Text,
+        ValueType::File,
         "",
         "/etc/fleetwright/tls/tls.crt",
         "TLS certificate chain of this server (PEM), used by both listeners. Reloaded when the file changes. Unset: connections are not encrypted.",
@@ -121,7 +74,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "listen.tls-key",
         "listen-tls-key",
-        ValueType::Text,
+        ValueType::File,
         "",
         "/etc/fleetwright/tls/tls.key",
         "Private key of listen.tls-certificate (PEM). Reloaded when the file changes.",
@@ -129,7 +82,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "listen.client-ca",
         "listen-client-ca",
-        ValueType::Text,
+        ValueType::File,
         "",
         "/etc/fleetwright/tls/agents-ca.crt",
         "Certificate authorities (PEM) that sign client certificates of agents. Reloaded when the file changes. Unset: agents authenticate by token only.",
@@ -137,7 +90,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "auth.file",
         "auth-file",
-        ValueType::Text,
+        ValueType::File,
         "",
         "/etc/fleetwright/auth.toml",
         "File that maps agent identities to clusters and API clients to scopes; see deploy/auth.toml for an example. Reloaded when it changes. Unset: no authentication; every peer has every right, and only loopback addresses are allowed.",
@@ -147,7 +100,7 @@ pub const KEYS: &[ConfigKey] = &[
         ..key(
             "store.database-url",
             "store-database-url",
-            ValueType::Text,
+            ValueType::DatabaseUrl,
             "",
             "postgres://fleetwright@db.internal/fleetwright",
             "URL of the PostgreSQL database that persists leases, intents, decisions and all other durable state. Unset: the server runs a local PostgreSQL in store.data-dir. The environment variable DATABASE_URL is also read.",
@@ -156,7 +109,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "store.data-dir",
         "store-data-dir",
-        ValueType::Text,
+        ValueType::Directory,
         "/var/lib/fleetwright",
         "/srv/fleetwright",
         "Data directory of the local PostgreSQL that the server runs when store.database-url is unset. The default of another user than root is fleetwright in $XDG_STATE_HOME or ~/.local/state. Requires the PostgreSQL server binaries on this host; only the server's OS user can access its socket.",
@@ -190,22 +143,22 @@ pub const KEYS: &[ConfigKey] = &[
         "store-keep-log",
         ValueType::Duration,
         "336h",
-        "720h",
+        "30d",
         "Retention of the decision log: decisions and the records needed to replay them.",
     ),
-    key("store.keep-ended", "store-keep-ended", ValueType::Duration, "24h", "72h", "Retention of closed launches."),
+    key("store.keep-ended", "store-keep-ended", ValueType::Duration, "24h", "3d", "Retention of closed launches."),
     key(
         "store.keep-clusters",
         "store-keep-clusters",
         ValueType::Duration,
         "2160h",
-        "8760h",
+        "365d",
         "Retention of a cluster's lease row, with its unfinished operations, after the last replica released the cluster. A cluster that reconnects later starts without stored state; its instances are recovered from their NodeClaims.",
     ),
     key(
         "cloud.provider",
         "cloud-provider",
-        ValueType::Choice(&["simulated", "ec2"]),
+        ValueType::Choice("simulated|ec2"),
         "simulated",
         "ec2",
         "Cloud provider that instances are launched in. `ec2` requires a binary built with the cargo feature `ec2`; credentials come from the default AWS credential chain.",
@@ -229,7 +182,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "cloud.catalogue",
         "cloud-catalogue",
-        ValueType::Text,
+        ValueType::File,
         "",
         "/etc/fleetwright/catalogue.json",
         "Catalogue file with instance types and prices; overrides the built-in catalogue. Format: output of `fleetwright catalogue export`.",
@@ -237,7 +190,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "cloud.endpoint",
         "cloud-endpoint",
-        ValueType::Text,
+        ValueType::Url,
         "",
         "https://ec2.eu-west-1.api.aws",
         "EC2 API endpoint; overrides the region's default endpoint, for example with a VPC endpoint.",
@@ -269,7 +222,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "cloud.address",
         "cloud-address",
-        ValueType::Text,
+        ValueType::Url,
         "",
         "http://127.0.0.1:7460",
         "Address of an external simulated cloud (`fleetwright simulated-cloud`); its instances survive a restart of this server. Unset: the simulated cloud runs in this process and ends with it.",
@@ -365,7 +318,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "control.preference-policy",
         "control-preference-policy",
-        ValueType::Choice(&["Respect", "Ignore"]),
+        ValueType::Choice("Respect|Ignore"),
         "Respect",
         "Ignore",
         "Whether planning respects preferred (soft) scheduling constraints of pods (Karpenter's PREFERENCE_POLICY).",
@@ -373,7 +326,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "control.min-values-policy",
         "control-min-values-policy",
-        ValueType::Choice(&["Strict", "BestEffort"]),
+        ValueType::Choice("Strict|BestEffort"),
         "Strict",
         "BestEffort",
         "Behaviour when the minValues of a NodePool cannot be satisfied (Karpenter's MIN_VALUES_POLICY).",
@@ -381,7 +334,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.mode",
         "guardrails-mode",
-        ValueType::Choice(&["act", "shadow"]),
+        ValueType::Choice("act|shadow"),
         "act",
         "shadow",
         "Execution mode. `act` executes decisions; `shadow` only records them (dry run).",
@@ -397,7 +350,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.quarantine-percent",
         "guardrails-quarantine-percent",
-        ValueType::Number,
+        ValueType::Percent,
         "50",
         "90",
         "Quarantine threshold in percent. A cluster is quarantined when more than this share of its pods, Nodes, NodeClaims, NodePools or running instances disappears between two snapshots or by unannounced removals. The quarantine ends when a second snapshot and an independent source confirm the loss, or when an operator releases it. 0 disables quarantine.",
@@ -421,7 +374,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.quarantine-hold-percent",
         "guardrails-quarantine-hold-percent",
-        ValueType::Number,
+        ValueType::Percent,
         "90",
         "70",
         "Hold threshold in percent. A loss above this share is not released by confirming snapshots and sources; the quarantine lasts until guardrails.quarantine-hold has passed or an operator releases it.",
@@ -501,7 +454,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.removal-percent-per-cluster",
         "guardrails-removal-percent-per-cluster",
-        ValueType::Number,
+        ValueType::Percent,
         "50",
         "20",
         "Removal rate limit per cluster in percent of its instances per guardrails.removal-window; 10 removals are always allowed. 0: unlimited.",
@@ -509,7 +462,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.removal-percent-per-fleet",
         "guardrails-removal-percent-per-fleet",
-        ValueType::Number,
+        ValueType::Percent,
         "25",
         "10",
         "Removal rate limit of the fleet in percent of all instances per guardrails.removal-window; 50 removals are always allowed. 0: unlimited.",
@@ -533,7 +486,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.circuit-breaker-percent",
         "guardrails-circuit-breaker-percent",
-        ValueType::Number,
+        ValueType::Percent,
         "50",
         "30",
         "Circuit breaker: voluntary removals stop fleet-wide while at least this percentage of launches fails, counted over all replicas. 0 disables it.",
@@ -541,7 +494,7 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "guardrails.circuit-breaker-release-percent",
         "guardrails-circuit-breaker-release-percent",
-        ValueType::Number,
+        ValueType::Percent,
         "20",
         "10",
         "Circuit breaker: voluntary removals resume when at most this percentage of launches fails.",
@@ -605,21 +558,30 @@ pub const KEYS: &[ConfigKey] = &[
     key(
         "log.filter",
         "log-filter",
-        ValueType::Text,
+        ValueType::LogFilter,
         "info",
         "fleetwright=debug,info",
-        "Log filter for standard error, in RUST_LOG syntax (levels per module).",
+        "What to log on standard error: a level (off, error, warn, info, debug, trace), or levels by module, in RUST_LOG syntax.",
     ),
-    key("log.format", "log-format", ValueType::Choice(&["text", "json"]), "text", "json", "Format of log lines."),
+    key("log.format", "log-format", ValueType::Choice("text|json"), "text", "json", "Format of log lines."),
     key(
         "trace.collector",
         "trace-collector",
-        ValueType::Text,
+        ValueType::Url,
         "",
         "http://127.0.0.1:4317",
         "OTLP/gRPC endpoint for traces: one trace per launching decision, from its first pod to the instance ids. Unset: tracing is off. OTEL_EXPORTER_OTLP_ENDPOINT and the other OpenTelemetry variables (service name, headers, sampler) are also read.",
     ),
 ];
+
+impl ConfigKey {
+    /// The help of the flag: the meaning, and the other ways to set the value.
+    #[must_use]
+    pub fn flag_help(&self) -> String {
+        let default = if self.default.is_empty() { String::new() } else { format!(" [default: {}]", self.default) };
+        format!("{} [key: {}] [env: {}]{default}", self.help, self.path, self.variable())
+    }
+}
 
 /// The key with this path.
 pub(super) fn find(path: &str) -> Option<&'static ConfigKey> {

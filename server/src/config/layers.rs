@@ -6,10 +6,12 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use super::error::ConfigError;
-use super::keys::{ConfigKey, KEYS, PREFIX, ValueType, find};
+use super::error::{ConfigError, ConfigErrors};
+use super::file;
+use super::keys::{ConfigKey, KEYS, PREFIX, find};
 use super::origin::Origin;
 use super::renamed;
+use super::value_type::{ValueType, parse_duration, parse_pairs, word_of};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -33,12 +35,14 @@ pub const FILE_VARIABLE: &str = "FLEETWRIGHT_CONFIG";
 #[derive(Debug, Clone)]
 pub struct Layers {
     values: BTreeMap<&'static str, (String, Origin)>,
+    /// Errors of the file and the environment.
+    errors: Vec<ConfigError>,
 }
 
 impl Default for Layers {
     fn default() -> Self {
         let values = KEYS.iter().map(|key| (key.path, (key.default.to_owned(), Origin::Default)));
-        Self { values: values.collect() }
+        Self { values: values.collect(), errors: Vec::new() }
     }
 }
 
@@ -64,47 +68,51 @@ impl Layers {
         }
     }
 
-    /// Adds the values of the configuration file.
-    ///
-    /// # Errors
-    /// [`ConfigError`] when the file is unreadable, not TOML, or has an unknown key.
-    pub fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
-        let file_error = |why: String| ConfigError::File { path: path.to_owned(), why };
-        let text = fs::read_to_string(path).map_err(|error| file_error(error.to_string()))?;
-        let table: toml::Table = text
-            .parse()
-            .map_err(|error: toml::de::Error| file_error(format!("not valid TOML: {}", error.message())))?;
-        let origin = Origin::File(path.to_owned());
-        let mut flat = Vec::new();
-        flatten("", &table, &mut flat);
-        for (name, value) in flat {
-            let key = find(&name).ok_or_else(|| unknown(&origin, &name, KEYS.iter().map(|key| key.path.to_owned())))?;
-            let text = as_text(key, &value).ok_or_else(|| refused(key, value.to_string(), &origin))?;
-            self.values.insert(key.path, (text, origin.clone()));
+    /// Adds the values of the configuration file. [`super::Config::resolve`] returns all its errors.
+    pub fn add_file(&mut self, path: &Path) {
+        let unusable = |why: String| ConfigError::File { path: path.to_owned(), why };
+        let text = fs::read_to_string(path).map_err(|error| unusable(error.to_string()));
+        match text.and_then(|text| file::entries(&text).map_err(unusable)) {
+            Ok(entries) => entries.into_iter().for_each(|entry| self.add_entry(path, entry)),
+            Err(error) => self.errors.push(error),
         }
-        Ok(())
     }
 
-    /// Adds environment variables; [`EXTERNAL_VARIABLES`] have lower precedence.
-    ///
-    /// # Errors
-    /// [`ConfigError::Unknown`] for an unknown variable with the prefix `FLEETWRIGHT_`.
-    pub fn add_environment(&mut self, ours: BTreeMap<String, String>) -> Result<(), ConfigError> {
+    fn add_entry(&mut self, path: &Path, entry: file::Entry) {
+        let origin = Origin::File { path: path.to_owned(), line: entry.line };
+        let Some(key) = find(&entry.name) else {
+            return self.errors.push(unknown_key(origin, &entry.name));
+        };
+        let value = match entry.value {
+            toml::Value::Integer(number) if matches!(key.kind, ValueType::Number | ValueType::Percent) => {
+                number.to_string()
+            }
+            toml::Value::Boolean(on) if key.kind == ValueType::Boolean => on.to_string(),
+            toml::Value::String(text) if !key.kind.is_unquoted() => text,
+            // The value may be a secret in the wrong place.
+            other => return self.errors.push(ConfigError::wrong_type(origin, key, other.type_str())),
+        };
+        self.values.insert(key.path, (value, origin));
+    }
+
+    /// Adds environment variables; [`EXTERNAL_VARIABLES`] have lower precedence. The variables that
+    /// Kubernetes defines for a Service whose name begins as ours are ignored. Another unknown variable
+    /// with the prefix `FLEETWRIGHT_` is an error of [`super::Config::resolve`].
+    pub fn add_environment(&mut self, ours: BTreeMap<String, String>) {
         for (variable, key) in EXTERNAL_VARIABLES {
             if let Some(value) = ours.get(variable).filter(|value| !value.is_empty()) {
                 self.values.insert(key, (value.clone(), Origin::Environment(variable.to_owned())));
             }
         }
         let others = |name: &str| name == FILE_VARIABLE || CLIENT_VARIABLES.contains(&name);
-        let is_key = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && !others(name);
-        for (variable, value) in ours.into_iter().filter(|(name, _)| is_key(name)) {
-            let origin = Origin::Environment(variable.clone());
-            let names = || KEYS.iter().map(ConfigKey::variable);
-            let key = KEYS.iter().find(|key| key.variable() == variable);
-            let key = key.ok_or_else(|| unknown(&origin, &variable, names()))?;
-            self.values.insert(key.path, (value, origin));
+        let is_ours = |name: &str| name.starts_with(PREFIX) && !name.starts_with(AGENT_PREFIX) && !others(name);
+        for (variable, value) in ours.into_iter().filter(|(name, _)| is_ours(name)) {
+            match KEYS.iter().find(|key| key.variable() == variable) {
+                Some(key) => drop(self.values.insert(key.path, (value, Origin::Environment(variable)))),
+                None if is_of_service(&variable, &value) => {}
+                None => self.errors.push(unknown_variable(&variable)),
+            }
         }
-        Ok(())
     }
 
     /// Adds a flag.
@@ -118,6 +126,17 @@ impl Layers {
         self.values.get(path).map_or(("", &Origin::Default), |(value, origin)| (value.as_str(), origin))
     }
 
+    /// Verifies that every key exists and every value is valid.
+    ///
+    /// # Errors
+    /// All unknown keys and invalid values.
+    pub(super) fn check(&self) -> Result<(), ConfigErrors> {
+        let mut errors = self.errors.clone();
+        let invalid = |key: &&ConfigKey| !key.kind.accepts(self.get(key.path).0);
+        errors.extend(KEYS.iter().filter(invalid).map(|key| self.refused(key)));
+        if errors.is_empty() { Ok(()) } else { Err(ConfigErrors::of(errors)) }
+    }
+
     pub(super) fn text(&self, path: &str) -> String {
         self.get(path).0.to_owned()
     }
@@ -126,111 +145,80 @@ impl Layers {
         Some(self.text(path)).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn number(&self, path: &str) -> Result<u64, ConfigError> {
+    pub(super) fn number(&self, path: &'static str) -> Result<u64, ConfigError> {
         self.parsed(path, |value| value.parse().ok())
     }
 
-    pub(super) fn boolean(&self, path: &str) -> Result<bool, ConfigError> {
+    pub(super) fn boolean(&self, path: &'static str) -> Result<bool, ConfigError> {
         self.parsed(path, |value| value.parse().ok())
     }
 
-    pub(super) fn address(&self, path: &str) -> Result<SocketAddr, ConfigError> {
+    pub(super) fn address(&self, path: &'static str) -> Result<SocketAddr, ConfigError> {
         self.parsed(path, |value| value.parse().ok())
     }
 
-    pub(super) fn duration(&self, path: &str) -> Result<Duration, ConfigError> {
+    pub(super) fn duration(&self, path: &'static str) -> Result<Duration, ConfigError> {
         self.parsed(path, parse_duration)
     }
 
-    pub(super) fn choice(&self, path: &str) -> Result<&'static str, ConfigError> {
+    pub(super) fn choice(&self, path: &'static str) -> Result<&'static str, ConfigError> {
         self.parsed(path, |value| match find(path)?.kind {
-            ValueType::Choice(words) => words.iter().copied().find(|word| *word == value),
+            ValueType::Choice(words) => word_of(words, value),
             _ => None,
         })
     }
 
-    pub(super) fn pairs(&self, path: &str) -> Result<BTreeMap<String, String>, ConfigError> {
+    pub(super) fn pairs(&self, path: &'static str) -> Result<BTreeMap<String, String>, ConfigError> {
         self.parsed(path, parse_pairs)
     }
 
-    fn parsed<T>(&self, path: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {
+    fn parsed<T>(&self, path: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {
         let (value, origin) = self.get(path);
         parse(value).ok_or_else(|| match find(path) {
-            Some(key) => refused(key, value.to_owned(), origin),
-            None => unknown(origin, path, std::iter::empty()),
+            Some(key) => self.refused(key),
+            None => unknown_key(origin.clone(), path),
         })
     }
-}
 
-fn flatten(prefix: &str, table: &toml::Table, flat: &mut Vec<(String, toml::Value)>) {
-    for (name, value) in table {
-        let path = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
-        match value {
-            toml::Value::Table(inner) => flatten(&path, inner, flat),
-            other => flat.push((path, other.clone())),
+    fn refused(&self, key: &'static ConfigKey) -> ConfigError {
+        let (value, origin) = self.get(key.path);
+        let value = if key.secret { "(hidden)" } else { value };
+        ConfigError::Value {
+            origin: origin.clone(),
+            key: key.path,
+            value: value.to_owned(),
+            expected: key.kind.expected(),
         }
     }
 }
 
-/// A TOML value as text, when its type matches the key.
-fn as_text(key: &ConfigKey, value: &toml::Value) -> Option<String> {
-    match (key.kind, value) {
-        (ValueType::Number, toml::Value::Integer(number)) => Some(number.to_string()),
-        (ValueType::Boolean, toml::Value::Boolean(on)) => Some(on.to_string()),
-        (ValueType::Number | ValueType::Boolean, _) => None,
-        (_, toml::Value::String(text)) => Some(text.clone()),
-        _ => None,
-    }
-}
-
-/// Parses a duration of the command line.
-///
-/// # Errors
-/// The valid format.
-pub fn parse_duration_flag(text: &str) -> Result<Duration, InvalidDuration> {
-    parse_duration(text).ok_or_else(|| InvalidDuration(text.to_owned()))
-}
-
-/// A text that is no duration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not {expected}", expected = ValueType::Duration.expected())]
-pub struct InvalidDuration(String);
-
-/// Parses `500ms`, `10s`, `2m`, `1h`.
-fn parse_duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|c: char| !c.is_ascii_digit())?;
-    let (number, unit) = text.split_at(digits);
-    let milliseconds = match unit {
-        "ms" => 1,
-        "s" => 1000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(milliseconds).map(Duration::from_millis)
-}
-
-/// Parses `a=b,c=d`; an empty text has no pairs.
-fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
-    let mut pairs = BTreeMap::new();
-    for pair in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
-        let (name, value) = pair.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())?;
-        if pairs.insert(name.to_owned(), value.to_owned()).is_some() {
-            return None;
-        }
-    }
-    Some(pairs)
-}
-
-fn refused(key: &'static ConfigKey, value: String, origin: &Origin) -> ConfigError {
-    let value = if key.secret { "(hidden)".to_owned() } else { value };
-    ConfigError::Value { origin: origin.clone(), key: key.path, value, expected: key.kind.expected() }
-}
-
-fn unknown(origin: &Origin, name: &str, known: impl Iterator<Item = String>) -> ConfigError {
+fn unknown_key(origin: Origin, name: &str) -> ConfigError {
     if let Some(new) = renamed::new_name(name) {
-        return ConfigError::Renamed { origin: origin.clone(), key: name.to_owned(), new };
+        return ConfigError::Renamed { origin, key: name.to_owned(), new };
     }
-    let nearest = suggest::nearest(name, known);
-    ConfigError::Unknown { origin: origin.clone(), key: name.to_owned(), nearest }
+    let nearest = suggest::nearest(name, KEYS.iter().map(|key| key.path.to_owned()));
+    ConfigError::Unknown { origin, key: name.to_owned(), nearest }
+}
+
+fn unknown_variable(name: &str) -> ConfigError {
+    let origin = Origin::Environment(name.to_owned());
+    if let Some(new) = renamed::new_name(name) {
+        return ConfigError::Renamed { origin, key: name.to_owned(), new };
+    }
+    // The common prefix would make every name similar.
+    let ends = KEYS.iter().map(|key| key.variable().trim_start_matches(PREFIX).to_owned());
+    let nearest = suggest::nearest(name.trim_start_matches(PREFIX), ends).map(|end| format!("{PREFIX}{end}"));
+    ConfigError::Unknown { origin, key: name.to_owned(), nearest }
+}
+
+/// Whether Kubernetes defines this variable for a Service (Kubernetes: "Service", environment
+/// variables).
+fn is_of_service(name: &str, value: &str) -> bool {
+    let is_port = ["_ADDR", "_PORT", "_PROTO"]
+        .iter()
+        .filter_map(|end| name.strip_suffix(end))
+        .any(|port| ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| port.ends_with(protocol)));
+    let is_url = value.contains("://") && (name.ends_with("_PORT") || name.contains("_PORT_"));
+    let is_address = name.ends_with("_SERVICE_HOST") || name.ends_with("_SERVICE_PORT");
+    is_port || is_url || is_address || name.contains("_SERVICE_PORT_")
 }

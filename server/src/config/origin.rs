@@ -9,7 +9,12 @@ pub enum Origin {
     /// The default of the key.
     Default,
     /// The configuration file.
-    File(PathBuf),
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Line of the key, from 1.
+        line: usize,
+    },
     /// An environment variable.
     Environment(String),
     /// A command-line flag.
@@ -20,7 +25,7 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => f.write_str("default"),
-            Self::File(path) => write!(f, "{}", path.display()),
+            Self::File { path, line } => write!(f, "{}:{line}", path.display()),
             Self::Environment(variable) => write!(f, "environment variable {variable}"),
             Self::Flag(flag) => write!(f, "flag --{flag}"),
         }

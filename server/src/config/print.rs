@@ -2,9 +2,10 @@
 
 use std::fmt::Write;
 
-use super::keys::{ConfigKey, KEYS, ValueType};
+use super::keys::{ConfigKey, KEYS};
 use super::layers::Layers;
 use super::origin::Origin;
+use super::value_type::ValueType;
 
 /// The effective configuration as a configuration file, with the source of each value. Secrets are
 /// hidden.
@@ -26,11 +27,11 @@ pub fn print(layers: &Layers) -> String {
 }
 
 fn line(key: &ConfigKey, name: &str, value: &str, origin: &Origin) -> String {
-    match (value, key.secret, key.kind) {
-        ("", _, _) => format!("# {name} is not set\n"),
-        (_, true, _) => format!("{name} = \"(hidden)\" # {origin}\n"),
-        (_, _, ValueType::Number | ValueType::Boolean) => format!("{name} = {value} # {origin}\n"),
-        _ => format!("{name} = {} # {origin}\n", toml::Value::from(value)),
+    match value {
+        "" => format!("# {name} is not set\n"),
+        _ if key.secret => format!("{name} = \"(hidden)\" # {origin}\n"),
+        value if key.kind.is_unquoted() => format!("{name} = {value} # {origin}\n"),
+        value => format!("{name} = {} # {origin}\n", toml::Value::from(value)),
     }
 }
 
@@ -53,9 +54,18 @@ pub fn explain(path: &str) -> Option<String> {
         "Configuration of `fleetwright serve`: TOML file, environment variables, flags; later ones take precedence.\n\n",
     );
     for key in keys {
-        let _infallible = writeln!(text, "config.{} <{}>\n    {}", key.path, key.kind.name(), key.help);
+        let default = if key.default.is_empty() { String::new() } else { format!(" [default: {}]", key.default) };
+        let _infallible = writeln!(text, "config.{} <{}>{default}\n    {}", key.path, type_of(key), key.help);
     }
     Some(text)
+}
+
+/// The type in the list of keys: of an enum, its words.
+fn type_of(key: &ConfigKey) -> &'static str {
+    match key.kind {
+        ValueType::Choice(words) => words,
+        kind => kind.name(),
+    }
 }
 
 fn describe(key: &ConfigKey) -> String {

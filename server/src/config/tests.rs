@@ -4,21 +4,25 @@ fn variables(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
     pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
 }
 
-fn with_environment(pairs: &[(&str, &str)]) -> Result<Layers, ConfigError> {
+fn with_environment(pairs: &[(&str, &str)]) -> Layers {
     let mut layers = Layers::default();
-    layers.add_environment(variables(pairs))?;
-    Ok(layers)
+    layers.add_environment(variables(pairs));
+    layers
 }
 
-fn with_file(text: &str) -> Result<Layers, ConfigError> {
+fn refusal(layers: &Layers) -> String {
+    Config::resolve(layers).unwrap_err().to_string()
+}
+
+fn with_file(text: &str) -> Layers {
     static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     let path = std::env::temp_dir().join(format!("fleetwright-config-{}-{number}.toml", std::process::id()));
     std::fs::write(&path, text).unwrap();
     let mut layers = Layers::default();
-    let added = layers.add_file(&path);
+    layers.add_file(&path);
     std::fs::remove_file(&path).unwrap();
-    added.map(|()| layers)
+    layers
 }
 
 #[test]
@@ -40,9 +44,9 @@ fn every_default_and_every_example_is_valid() {
 
 #[test]
 fn the_environment_overrides_the_file_and_a_flag_both() {
-    let mut layers = with_file("[cloud]\nseed = 1\nboot = \"5s\"\n[log]\nformat = \"json\"\n").unwrap();
-    layers.add_environment(variables(&[("FLEETWRIGHT_CLOUD_SEED", "2")])).unwrap();
-    layers.add_environment(variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")])).unwrap();
+    let mut layers = with_file("[cloud]\nseed = 1\nboot = \"5s\"\n[log]\nformat = \"json\"\n");
+    layers.add_environment(variables(&[("FLEETWRIGHT_CLOUD_SEED", "2")]));
+    layers.add_environment(variables(&[("FLEETWRIGHT_LOG_FORMAT", "text")]));
     layers.add_flag(KEYS.iter().find(|key| key.path == "cloud.seed").unwrap(), "3".to_owned());
     let config = Config::resolve(&layers).unwrap();
     assert_eq!((config.cloud.seed, config.cloud.boot, config.log_json), (3, Duration::from_secs(5), false));
@@ -50,17 +54,17 @@ fn the_environment_overrides_the_file_and_a_flag_both() {
 
 #[test]
 fn an_unknown_key_is_an_error_that_names_the_nearest_one() {
-    let message = with_file("[listen]\ngprc = \"127.0.0.1:1\"\n").unwrap_err().to_string();
+    let message = refusal(&with_file("[listen]\ngprc = \"127.0.0.1:1\"\n"));
     assert!(message.ends_with("there is no key \"listen.gprc\"; did you mean \"listen.grpc\"?"), "{message}");
-    let message = with_environment(&[("FLEETWRIGHT_LISTEN_GRCP", "x")]).unwrap_err().to_string();
+    let message = refusal(&with_environment(&[("FLEETWRIGHT_LISTEN_GRCP", "x")]));
     assert!(message.contains("did you mean \"FLEETWRIGHT_LISTEN_GRPC\"?"), "{message}");
 }
 
 #[test]
 fn a_key_under_its_old_name_is_an_error_that_names_the_new_one() {
-    let message = with_file("[rails]\nmode = \"shadow\"\n").unwrap_err().to_string();
+    let message = refusal(&with_file("[rails]\nmode = \"shadow\"\n"));
     assert!(message.ends_with("no key \"rails.mode\" any more; its name is \"guardrails.mode\" now"), "{message}");
-    let message = with_environment(&[("FLEETWRIGHT_RAILS_BRAKE_PERCENT", "10")]).unwrap_err().to_string();
+    let message = refusal(&with_environment(&[("FLEETWRIGHT_RAILS_BRAKE_PERCENT", "10")]));
     let new = "its name is \"FLEETWRIGHT_GUARDRAILS_CIRCUIT_BREAKER_PERCENT\" now";
     assert!(message.ends_with(new), "{message}");
     let flags = ["trust-file", "control-collect-after", "control-open-together", "control-hold-after-foreign-scale-up"];
@@ -72,20 +76,24 @@ fn a_key_under_its_old_name_is_an_error_that_names_the_new_one() {
 
 #[test]
 fn an_invalid_value_is_an_error_with_key_value_and_valid_values() {
-    let message = with_file("[cloud]\nseed = \"many\"\n").unwrap_err().to_string();
-    assert!(message.contains("cloud.seed = \"\\\"many\\\"\" is not a whole number from 0"), "{message}");
-    let layers = with_environment(&[("FLEETWRIGHT_CLOUD_BOOT", "soon")]).unwrap();
-    let message = Config::resolve(&layers).unwrap_err().to_string();
+    let message = refusal(&with_file("[cloud]\nseed = \"many\"\n"));
+    assert!(
+        message.ends_with(
+            ".toml:2: cloud.seed has a value of type string; write a whole number from 0, as in `seed = 42`"
+        ),
+        "{message}"
+    );
+    let layers = with_environment(&[("FLEETWRIGHT_CLOUD_BOOT", "soon")]);
     assert_eq!(
-        message,
-        "environment variable FLEETWRIGHT_CLOUD_BOOT: cloud.boot = \"soon\" is not a duration such as 500ms, 10s, 2m or 1h"
+        refusal(&layers),
+        "environment variable FLEETWRIGHT_CLOUD_BOOT: cloud.boot is \"soon\"; write a duration such as 500ms, 10s, 2m, 1h or 1d"
     );
 }
 
 #[test]
 fn subnets_are_pairs_and_each_zone_has_one() {
     let subnets = |text: &str| {
-        let layers = with_environment(&[("FLEETWRIGHT_CLOUD_SUBNETS", text)]).unwrap();
+        let layers = with_environment(&[("FLEETWRIGHT_CLOUD_SUBNETS", text)]);
         Config::resolve(&layers).map(|config| config.cloud.subnets.into_iter().collect::<Vec<_>>())
     };
     let pair = |zone: &str, subnet: &str| (zone.to_owned(), subnet.to_owned());
@@ -93,13 +101,13 @@ fn subnets_are_pairs_and_each_zone_has_one() {
     assert_eq!(subnets("z-b=s-2, z-a=s-1").unwrap(), [pair("z-a", "s-1"), pair("z-b", "s-2")]);
     for wrong in ["z-a", "z-a=", "=s-1", "z-a=s-1,", "z-a=s-1,z-a=s-2"] {
         let message = subnets(wrong).unwrap_err().to_string();
-        assert!(message.ends_with("is not pairs such as a=b,c=d, each name once"), "{message}");
+        assert!(message.ends_with("; write pairs such as a=b,c=d, each name once"), "{message}");
     }
 }
 
 #[test]
 fn secrets_are_never_printed() {
-    let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]).unwrap();
+    let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]);
     assert_eq!(
         Config::resolve(&layers).unwrap().store.database_url.as_deref(),
         Some("postgres://user:hunter2@host/db")
@@ -112,9 +120,9 @@ fn secrets_are_never_printed() {
 #[test]
 fn the_printed_configuration_is_a_valid_file() {
     let printed = print(&Layers::default());
-    let again = with_file(&printed).unwrap();
+    let again = with_file(&printed);
     assert_eq!(again.get("listen.grpc").0, "127.0.0.1:7450");
-    assert!(matches!(again.get("listen.grpc").1, Origin::File(_)));
+    assert!(matches!(again.get("listen.grpc").1, Origin::File { line: 2, .. }));
 }
 
 #[test]
@@ -146,10 +154,88 @@ fn a_trial_ignores_the_database_and_cloud_of_the_environment() {
         ("FLEETWRIGHT_CLOUD_PROVIDER", "ec2"),
         ("FLEETWRIGHT_LISTEN_GRPC", "0.0.0.0:1"),
     ];
-    layers.add_environment(variables(&pairs)).unwrap();
+    layers.add_environment(variables(&pairs));
     layers.add_trial();
     let config = Config::resolve(&layers).unwrap();
     assert!(config.store.memory && config.store.database_url.is_none());
     assert_eq!(config.cloud.provider, Provider::Simulated);
     assert!(config.listen.grpc.ip().is_loopback());
+}
+
+#[test]
+fn all_errors_of_a_file_and_the_environment_are_returned_in_one_run() {
+    let mut layers = with_file(
+        "[guardrails]\nquarantine-percent = 150\n[store]\nmemory = \"yes\"\nkeep = \"14d\"\nkeep-log = \"two weeks\"\n\
+         [log]\nfilter = \"verbose\"\n[cloud]\nprovider = \"gcp\"\n",
+    );
+    layers.add_environment(variables(&[("FLEETWRIGHT_COLOUR", "red")]));
+    let errors = Config::resolve(&layers).unwrap_err().messages();
+    // Errors of names and types come in the order of the lines, then those of values in the order of the keys.
+    let expected = [
+        ":4: store.memory has a value of type string; write true or false, as in `memory = true`",
+        ":5: there is no key \"store.keep\"; did you mean \"store.keep-log\"?",
+        "environment variable FLEETWRIGHT_COLOUR: there is no key \"FLEETWRIGHT_COLOUR\"; `fleetwright explain config` lists every key",
+        ":6: store.keep-log is \"two weeks\"; write a duration such as 500ms, 10s, 2m, 1h or 1d",
+        ":10: cloud.provider is \"gcp\"; write simulated or ec2",
+        ":2: guardrails.quarantine-percent is \"150\"; write a percentage from 0 to 100, without a sign",
+        ":8: log.filter is \"verbose\"; write a level (off, error, warn, info, debug, trace) or module=level, such as info,fleetwright=debug",
+    ];
+    assert_eq!(errors.len(), expected.len(), "{errors:#?}");
+    for (error, expected) in errors.iter().zip(expected) {
+        assert!(error.ends_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_toml_is_an_error_with_the_line_and_without_its_text() {
+    let message = refusal(&with_file("[store]\ndatabase-url = \"postgres://a:c0ffee@b/c\n"));
+    assert!(message.contains(".toml: line 2: not valid TOML: "), "{message}");
+    assert!(!message.contains("c0ffee"), "{message}");
+    let mut layers = Layers::default();
+    layers.add_file(std::path::Path::new("/nonexistent/server.toml"));
+    assert!(refusal(&layers).starts_with("configuration file /nonexistent/server.toml: No such file"));
+}
+
+#[test]
+fn variables_that_kubernetes_makes_for_services_are_ignored() {
+    // The Services fleetwright, fleetwright-canary and fleetwright-server.
+    let of_services = with_environment(&[
+        ("FLEETWRIGHT_SERVICE_HOST", "10.0.0.1"),
+        ("FLEETWRIGHT_SERVICE_PORT", "7450"),
+        ("FLEETWRIGHT_SERVICE_PORT_GRPC", "7450"),
+        ("FLEETWRIGHT_PORT", "tcp://10.0.0.1:7450"),
+        ("FLEETWRIGHT_PORT_7450_TCP", "tcp://10.0.0.1:7450"),
+        ("FLEETWRIGHT_PORT_7450_TCP_PROTO", "tcp"),
+        ("FLEETWRIGHT_PORT_7450_TCP_PORT", "7450"),
+        ("FLEETWRIGHT_PORT_7450_TCP_ADDR", "10.0.0.1"),
+        ("FLEETWRIGHT_CANARY_SERVICE_HOST", "10.0.0.2"),
+        ("FLEETWRIGHT_SERVER_PORT", "tcp://10.0.0.3:80"),
+    ]);
+    assert!(Config::resolve(&of_services).is_ok(), "{}", refusal(&of_services));
+    assert!(Config::resolve(&with_environment(&[("FLEETWRIGHT_PORT", "7450")])).is_err());
+}
+
+#[test]
+fn a_database_of_another_kind_is_refused_without_its_password() {
+    let message = refusal(&with_environment(&[("DATABASE_URL", "mysql://root:hunter2@db/x")]));
+    assert_eq!(
+        message,
+        "environment variable DATABASE_URL: store.database-url is \"(hidden)\"; write a PostgreSQL URL such as \
+         postgres://user@host:5432/database"
+    );
+}
+
+#[test]
+fn the_help_of_a_flag_has_key_variable_and_default() {
+    let help = |path: &str| keys::find(path).unwrap().flag_help();
+    let facts = " [key: cloud.boot] [env: FLEETWRIGHT_CLOUD_BOOT] [default: 3s]";
+    assert!(help("cloud.boot").ends_with(facts), "{}", help("cloud.boot"));
+    assert!(help("auth.file").ends_with("[key: auth.file] [env: FLEETWRIGHT_AUTH_FILE]"), "{}", help("auth.file"));
+}
+
+#[test]
+fn the_list_of_keys_has_types_and_defaults() {
+    let cloud = explain("config.cloud").unwrap();
+    assert!(cloud.contains("config.cloud.provider <simulated|ec2> [default: simulated]\n"), "{cloud}");
+    assert!(cloud.contains("config.cloud.boot <duration> [default: 3s]\n"), "{cloud}");
 }

@@ -47,7 +47,7 @@ use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replicas::ReplicaRow;
 use store::{Archive, Store, StoreFuture};
 
-pub use connection::{PostgresStore, Settings};
+pub use connection::{PostgresStore, Settings, is_url};
 
 impl Archive for PostgresStore {
     fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {

@@ -24,6 +24,12 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
                        SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
 
+/// Whether `url` has a scheme of PostgreSQL. The driver accepts every scheme.
+#[must_use]
+pub fn is_url(url: &str) -> bool {
+    ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
+}
+
 /// Connection settings.
 #[derive(Debug, Clone)]
 pub struct Settings {
