@@ -51,6 +51,7 @@ async fn connect_postgres(config: &Config, url: &str) -> anyhow::Result<Arc<dyn 
         migrate: config.store.migrate,
         connections: config.store.connections,
         name: format!("fleetwright {}", config.lease.owner),
+        ..Settings::default()
     };
     Ok(Arc::new(PostgresStore::connect_with(url, &settings).await?))
 }

@@ -1,6 +1,7 @@
 //! Source of the decision log for commands: a running server, or its database while no server runs.
 
 use std::future::Future;
+use std::time::Duration;
 
 use clap::Args;
 use fleetwright_proto::v1;
@@ -40,7 +41,12 @@ impl ArchiveFlags {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
                 runtime.block_on(async {
-                    let settings = Settings { migrate: false, connections: 2, name: "fleetwright history".to_owned() };
+                    let settings = Settings {
+                        migrate: false,
+                        connections: 2,
+                        name: "fleetwright history".to_owned(),
+                        wait: Duration::ZERO,
+                    };
                     let store = PostgresStore::connect_with(url, &settings).await.map_err(failed)?;
                     ask(Box::new(store)).await
                 })

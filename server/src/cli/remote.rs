@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use axum::http::Uri;
 use clap::{Args, ValueEnum};
@@ -17,9 +18,14 @@ use tonic::{Code, Request, Status as RpcStatus};
 use super::exit::{Failure, Status};
 use super::output;
 use crate::escape::escape_unprintable;
+use store_postgres::postgres::LONGEST_OPERATION;
 
-/// Timeout of a request.
-const TIMEOUT: std::time::Duration = std::time::Duration::from_secs(10);
+/// Timeout of a connection.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Timeout of a request: longer than an operation of the server's store, so that the error of the store
+/// arrives.
+const TIMEOUT: Duration = LONGEST_OPERATION.saturating_add(Duration::from_secs(5));
 
 /// Default address of a server.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7450";
@@ -101,7 +107,7 @@ impl ServerFlags {
             endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authorities)).map_err(unusable)?;
         }
         let bearer = self.bearer()?;
-        let channel = endpoint.timeout(TIMEOUT).connect_timeout(TIMEOUT).connect().await;
+        let channel = endpoint.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT).connect().await;
         let channel = channel.map_err(|error| {
             let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
             Failure::internal(format!("the server at {} cannot be reached: {why}", self.address()))

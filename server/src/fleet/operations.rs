@@ -212,7 +212,7 @@ fn audit_message(row: AuditRow) -> v1::AuditEntry {
 }
 
 pub(super) fn unavailable(error: StoreError) -> Status {
-    warn!(%error, "cannot write operator command to store");
+    warn!(%error, "store failed an operator request");
     Status::unavailable(error.to_string())
 }
 

@@ -14,6 +14,7 @@
 //! Statements are checked at compile time against the descriptions in `.sqlx/`, so that a build
 //! needs no database; `.ci/queries` updates the descriptions.
 
+mod attempt;
 mod bodies;
 mod connection;
 mod conversion;
@@ -29,6 +30,7 @@ mod replicas;
 mod retry;
 mod schema;
 mod signals;
+mod timeouts;
 
 use std::time::{Duration, Instant};
 
@@ -47,7 +49,9 @@ use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replicas::ReplicaRow;
 use store::{Archive, Store, StoreFuture};
 
-pub use connection::{PostgresStore, Settings, is_url};
+pub use attempt::is_url;
+pub use connection::{PostgresStore, Settings};
+pub use timeouts::LONGEST_OPERATION;
 
 impl Archive for PostgresStore {
     fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {

@@ -69,13 +69,24 @@ pub enum StoreError {
         /// The UID.
         uid: String,
     },
+    /// No connection to the database could be opened.
+    #[error("cannot connect to {target}: {why}; {remedy}")]
+    Connection {
+        /// Address, database and user, without the password.
+        target: String,
+        /// Cause of the failure.
+        why: String,
+        /// What the operator can do.
+        remedy: &'static str,
+    },
     /// The database failed.
-    #[error("the store could not {what}: {source}")]
+    #[error("the store could not {what}: {cause}")]
     Database {
         /// Operation, as a verb phrase for the error text.
         what: &'static str,
-        /// Error of the database driver.
-        source: DriverError,
+        /// Error of the database driver. It is not the source of this error, whose text contains it:
+        /// a chain of sources would repeat it.
+        cause: DriverError,
     },
     /// A remote Fleetwright server, used instead of a database, failed.
     #[error("the server could not {what}: {why}")]
@@ -95,7 +106,7 @@ pub enum StoreError {
     },
     /// A migration failed.
     #[error("the store could not migrate its schema: {0}")]
-    Migration(#[source] DriverError),
+    Migration(DriverError),
     /// The schema is older than the program, and `store.migrate` is false.
     #[error(
         "the schema of the store is at version {found} and this program needs {needed}: start it once with store.migrate = true, \

@@ -135,7 +135,7 @@ pub(super) fn owner(process: usize) -> String {
 }
 
 fn failed(what: &'static str) -> StoreError {
-    StoreError::Database { what, source: sqlx::Error::PoolTimedOut.into() }
+    StoreError::Database { what, cause: sqlx::Error::PoolTimedOut.into() }
 }
 
 impl CloudProvider for FaultyClient {

@@ -3,20 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgPool, PgPoolOptions};
+use sqlx::postgres::{PgConnection, PgPool, PgPoolOptions};
 use sqlx::{Executor, Postgres, Transaction};
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conversion::{column, database};
 use super::dictionaries::Dictionaries;
-use super::{schema, signals};
+use super::timeouts::ACQUIRE_TIMEOUT;
+use super::{attempt, schema, signals};
 use store::StoreError;
 use store::guardrails::Changes;
 use store::lease::Lease;
-
-/// Timeout for getting a connection from the pool.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Session settings of every connection. Statements take milliseconds: one that takes seconds
 /// blocks others of its scope and is aborted. A session that is idle in a transaction belongs to a
@@ -24,11 +22,8 @@ const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const SESSION: &str = "SET statement_timeout = '10s'; SET lock_timeout = '5s'; \
                        SET idle_in_transaction_session_timeout = '10s'; SET TimeZone = 'UTC'";
 
-/// Whether `url` has a scheme of PostgreSQL. The driver accepts every scheme.
-#[must_use]
-pub fn is_url(url: &str) -> bool {
-    ["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme))
-}
+/// How long a start waits for a database that does not answer yet.
+const START_WAIT: Duration = Duration::from_secs(10);
 
 /// Connection settings.
 #[derive(Debug, Clone)]
@@ -40,11 +35,13 @@ pub struct Settings {
     pub connections: u32,
     /// `application_name` of the connections.
     pub name: String,
+    /// How long to wait for a server that does not answer yet.
+    pub wait: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { migrate: true, connections: 10, name: "fleetwright".to_owned() }
+        Self { migrate: true, connections: 10, name: "fleetwright".to_owned(), wait: START_WAIT }
     }
 }
 
@@ -70,12 +67,13 @@ impl PostgresStore {
     /// Connects.
     ///
     /// # Errors
-    /// [`StoreError::Database`] when the server is unreachable; [`StoreError::Migration`],
+    /// [`StoreError::Connection`] when no connection can be opened; [`StoreError::Migration`],
     /// [`StoreError::SchemaTooOld`] and [`StoreError::SchemaTooNew`] when program and schema are
     /// incompatible.
     pub async fn connect_with(url: &str, settings: &Settings) -> Result<Self, StoreError> {
         const WHAT: &str = "connect to PostgreSQL";
-        let target: PgConnectOptions = url.parse().map_err(database(WHAT))?;
+        let target = attempt::options(url)?.application_name(&settings.name);
+        attempt::wait_for(&target, settings.wait).await?;
         let options = PgPoolOptions::new()
             .max_connections(settings.connections.max(2))
             .acquire_timeout(ACQUIRE_TIMEOUT)
@@ -88,7 +86,7 @@ impl PostgresStore {
                     Ok(())
                 })
             });
-        let pool = options.connect_with(target.application_name(&settings.name)).await.map_err(database(WHAT))?;
+        let pool = options.connect_with(target).await.map_err(database(WHAT))?;
         schema::prepare(&pool, settings.migrate).await?;
         let (sender, changes) = watch::channel(signals::read(&pool).await?);
         let signal_task = AbortOnDropHandle::new(tokio::spawn(signals::publish_changes(pool.clone(), sender)));

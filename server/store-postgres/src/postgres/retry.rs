@@ -8,10 +8,8 @@ use futures::future::FutureExt;
 use tokio::time::Instant;
 use tracing::debug;
 
+use super::timeouts::RETRY_BUDGET;
 use store::{StoreError, StoreFuture};
-
-/// Total time of retries. After it the caller decides.
-const RETRY_BUDGET: Duration = Duration::from_secs(5);
 
 /// First and maximum pause between attempts; pauses double.
 const BACKOFF: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(500));
@@ -53,8 +51,8 @@ where
 }
 
 fn is_transient(error: &StoreError) -> bool {
-    let StoreError::Database { source, .. } = error else { return false };
-    match source.downcast_ref() {
+    let StoreError::Database { cause, .. } = error else { return false };
+    match cause.downcast_ref() {
         Some(sqlx::Error::Io(_) | sqlx::Error::WorkerCrashed) => true,
         Some(sqlx::Error::Database(error)) => {
             error.code().is_some_and(|code| code.starts_with("08") || TRANSIENT_CODES.contains(&&*code))

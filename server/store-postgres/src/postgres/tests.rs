@@ -229,6 +229,16 @@ async fn a_schema_of_another_release_is_rejected_or_migrated() {
 }
 
 #[tokio::test]
+async fn a_database_that_does_not_exist_is_named_at_once() {
+    let Some(server) = throwaway("a_database_that_does_not_exist_is_named_at_once") else { return };
+    let url = server.url().replace("/postgres?", "/nope?");
+    let error = PostgresStore::connect(&url).await.unwrap_err().to_string();
+    let end = "database nope, as user fleetwright: database \"nope\" does not exist; create it (createdb), or correct the name in \
+               store.database-url (DATABASE_URL)";
+    assert!(error.starts_with("cannot connect to PostgreSQL at /") && error.ends_with(end), "{error}");
+}
+
+#[tokio::test]
 async fn rows_of_the_first_schema_are_migrated() {
     let Some(server) = throwaway("rows_of_the_first_schema_are_migrated") else { return };
     let (url, pool) = migrated_to(&server, 1).await;
