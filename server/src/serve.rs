@@ -96,6 +96,8 @@ pub struct Server {
     pub grpc: SocketAddr,
     /// Address of the HTTP listener.
     pub http: SocketAddr,
+    /// Whether both listeners use TLS.
+    is_encrypted: bool,
     sessions: Sessions,
     /// Stops the control loop, and is cancelled when it has ended.
     deciding: (CancellationToken, CancellationToken),
@@ -121,7 +123,11 @@ pub(crate) async fn until_stopped(
         started = starting => started?,
         () = &mut stop => return Ok(()),
     };
-    info!("serving grpc://{}; dashboard http://{}/", server.grpc, server.http);
+    let scheme = if server.is_encrypted { "https" } else { "http" };
+    info!(
+        server = %format_args!("{scheme}://{}", server.grpc),
+        "serving grpc://{}; dashboard {scheme}://{}/", server.grpc, server.http
+    );
     let ended = tokio::select! {
         () = &mut stop => Ok(()),
         ended = server.broken() => ended,
@@ -300,6 +306,7 @@ impl Server {
         let http_listener = listen(components.http).await?;
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
         let [grpc_limits, http_limits] = ConnectionLimits::of_this_process();
+        let is_encrypted = components.certificates.is_some();
         let grpc_incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
         let (events, session_events) = mpsc::channel(EVENTS_WAITING);
@@ -366,7 +373,7 @@ impl Server {
             pages.spawn(serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone()))
         });
         tasks.spawn(async move { serving.context("no threads for HTTP")?.await.context("the HTTP server failed")? });
-        Ok(Self { grpc, http, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
+        Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
 
     /// Completes when a task has failed.
@@ -423,16 +430,19 @@ async fn serve_grpc(
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServiceServer<Sessions>>().await;
     health.set_serving::<FleetServiceServer<FleetApi>>().await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()?;
+    let reflection = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
     crate::agent_service::transport()
         .layer(AuthLayer(authorizer))
         .add_service(sessions.service())
         .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
-        .add_service(reflection)
+        .add_service(reflection().build_v1()?)
+        // Older clients, such as grpcio-reflection, know the alpha version only.
+        .add_service(reflection().build_v1alpha()?)
         .serve_with_incoming_shutdown(incoming, stop.cancelled_owned())
         .await
         .context("the gRPC server failed")

@@ -58,6 +58,7 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
     ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
+    ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
 ];
 
 /// Requirement of the method at `path`; `None` for an unknown method.

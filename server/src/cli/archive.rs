@@ -9,7 +9,7 @@ use futures::{FutureExt, TryStreamExt};
 use tonic::{Code, Status as RpcStatus};
 
 use super::exit::Failure;
-use super::remote::{FleetClient, ServerFlags};
+use super::remote::{FleetClient, ServerFlags, rpc_failure};
 use crate::fleet::decisions::{read_content, read_decision, read_segment};
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
@@ -73,9 +73,9 @@ fn found<T>(what: &'static str, answer: Result<T, RpcStatus>) -> Result<Option<T
         Ok(found) => Ok(Some(found)),
         Err(refusal) if refusal.code() == Code::NotFound => Ok(None),
         Err(refusal) if matches!(refusal.code(), Code::PermissionDenied | Code::Unauthenticated) => {
-            Err(StoreError::Denied { what, why: refusal.message().to_owned() })
+            Err(StoreError::Denied { what, why: rpc_failure(refusal).messages.join("; ") })
         }
-        Err(refusal) => Err(StoreError::Server { what, why: format!("{:?}: {}", refusal.code(), refusal.message()) }),
+        Err(refusal) => Err(StoreError::Server { what, why: rpc_failure(refusal).messages.join("; ") }),
     }
 }
 

@@ -1,5 +1,9 @@
 //! Client of a running server.
 
+mod failure;
+
+pub(crate) use failure::rpc_failure;
+
 use std::future::Future;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +17,7 @@ use tonic::metadata::AsciiMetadataValue;
 use tonic::service::Interceptor;
 use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
-use tonic::{Code, Request, Status as RpcStatus};
+use tonic::{Request, Status as RpcStatus};
 
 use super::exit::{Failure, Status};
 use super::output;
@@ -95,23 +99,21 @@ impl ServerFlags {
     }
 
     async fn connect(&self) -> Result<FleetClient, Failure> {
-        let unusable = |error: tonic::transport::Error| {
-            Failure::refused(format!(
-                "--server {:?} is not an address such as {DEFAULT_ADDRESS}: {error}",
-                self.address()
-            ))
+        let address = self.address();
+        check_address(address, self.ca_file.is_some())?;
+        let unusable = |error: &dyn std::error::Error| {
+            Failure::refused(format!("--server {address:?} is not an address such as {DEFAULT_ADDRESS}: {error}"))
         };
-        let mut endpoint = Endpoint::from_shared(self.address().to_owned()).map_err(unusable)?;
+        let mut endpoint = Endpoint::from_shared(address.to_owned()).map_err(|error| unusable(&error))?;
         if let Some(path) = &self.ca_file {
             let authorities = Certificate::from_pem(read(path)?);
-            endpoint = endpoint.tls_config(ClientTlsConfig::new().ca_certificate(authorities)).map_err(unusable)?;
+            endpoint = endpoint
+                .tls_config(ClientTlsConfig::new().ca_certificate(authorities))
+                .map_err(|error| Failure::refused(format!("--ca-file {}: {error}", path.display())))?;
         }
         let bearer = self.bearer()?;
         let channel = endpoint.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT).connect().await;
-        let channel = channel.map_err(|error| {
-            let why = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-            Failure::internal(format!("the server at {} cannot be reached: {why}", self.address()))
-        })?;
+        let channel = channel.map_err(|error| failure::unreachable(&error, address))?;
         Ok(FleetServiceClient::with_interceptor(channel, bearer))
     }
 
@@ -131,6 +133,24 @@ impl ServerFlags {
     }
 }
 
+/// Verifies that `address` has a scheme of the client, and that a server with TLS can be verified.
+fn check_address(address: &str, has_authorities: bool) -> Result<(), Failure> {
+    match address.split_once("://") {
+        Some(("http", _)) => Ok(()),
+        Some(("https", _)) if has_authorities => Ok(()),
+        Some(("https", _)) => Err(Failure::refused(format!(
+            "--server {address} requires --ca-file FILE (FLEETWRIGHT_CA_FILE), the certificates (PEM) of the authority that signed \
+             the server's certificate"
+        ))),
+        Some((_, rest)) => Err(Failure::refused(format!(
+            "--server is {address:?}; write http://{rest}, or https://{rest} and --ca-file where the server uses TLS"
+        ))),
+        None => Err(Failure::refused(format!(
+            "--server is {address:?}; write http://{address}, or https://{address} and --ca-file where the server uses TLS"
+        ))),
+    }
+}
+
 /// Whether requests to this address leave the host unencrypted.
 fn is_unencrypted(address: &str) -> bool {
     let Ok(address) = address.parse::<Uri>() else { return true };
@@ -141,18 +161,6 @@ fn is_unencrypted(address: &str) -> bool {
 
 fn read(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::refused(format!("cannot read {}: {error}", path.display())))
-}
-
-/// Error status of the server as the result of a command.
-pub(crate) fn rpc_failure(status: RpcStatus) -> Failure {
-    match status.code() {
-        Code::InvalidArgument
-        | Code::NotFound
-        | Code::FailedPrecondition
-        | Code::PermissionDenied
-        | Code::Unauthenticated => Failure::refused(status.message()),
-        code => Failure::internal(format!("the server answered {code:?}: {}", status.message())),
-    }
 }
 
 /// Prints `rows` in the output format: as a table with these headings and `cells`, or serialized.
@@ -245,6 +253,20 @@ mod tests {
         for format in [Format::Json, Format::Yaml] {
             let text = printed(format);
             assert!(!text.contains('\u{1b}'), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_address_has_a_scheme_and_https_requires_authorities() {
+        assert!(check_address("http://fleet:7450", false).is_ok() && check_address("https://fleet:7450", true).is_ok());
+        for (address, part) in [
+            ("https://fleet:7450", "requires --ca-file FILE"),
+            ("grpc://fleet:7450", "write http://fleet:7450, or https://fleet:7450 and --ca-file"),
+            ("fleet:7450", "write http://fleet:7450, or https://fleet:7450 and --ca-file"),
+        ] {
+            let refused = check_address(address, false).unwrap_err();
+            assert_eq!(refused.status, Status::Refused);
+            assert!(refused.messages[0].contains(part), "{refused:?}");
         }
     }
 

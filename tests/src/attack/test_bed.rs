@@ -80,12 +80,12 @@ impl TestBed {
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
-        let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
+        let line = server.wait_for_line(&["grpc://", "https://"], TIMEOUT);
         let at = |scheme: &str| {
             let rest = line.split(scheme).nth(1).and_then(|rest| rest.split([';', '/', ' ', '"']).next());
             rest.map(str::to_owned).context("the server logs its addresses")
         };
-        let (grpc, http) = (at("grpc://")?, at("http://")?);
+        let (grpc, http) = (at("grpc://")?, at("https://")?);
         let mut test_bed = Self { folder, server, agents: Vec::new(), grpc, http, _hanging: hanging };
         for number in 0..HONEST_CLUSTERS {
             test_bed.agents.push(test_bed.agent(program, number));

@@ -49,6 +49,14 @@ fn requests_for_other_hosts_and_from_other_origins_are_rejected() {
     assert!(is_accepted("http://127.0.0.1:7450/method", &[]) && !is_accepted("http://evil.example/method", &[]));
 }
 
+#[test]
+fn both_versions_of_reflection_require_the_scope_read() {
+    for version in ["v1", "v1alpha"] {
+        let path = format!("/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo");
+        assert_eq!(requirement_for(&path), Some(AccessRequirement::Client(Scope::Read)), "{version}");
+    }
+}
+
 fn request<B: Default>(uri: &str, host: &str) -> Request<B> {
     let request = Request::builder().uri(uri).header(header::HOST, host).header(header::AUTHORIZATION, "Bearer abc");
     request.body(B::default()).unwrap()
