@@ -24,4 +24,5 @@ pub mod replay;
 pub mod serve;
 mod sources;
 pub mod thaw;
+pub mod trust_file;
 pub mod validate;

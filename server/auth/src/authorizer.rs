@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileError};
+use super::inspection::{Finding, inspect_file};
 use super::issuer::IssuerKeys;
 use super::tls::{Certificates, changed_at};
 use super::{AuthError, Client, Scope, token};
@@ -82,7 +83,20 @@ impl Authorizer {
 
     /// Verifies client certificates by the current authorities in `certificates`.
     pub fn with_authorities(self, authorities: Option<Arc<Certificates>>) -> Self {
-        Self { authorities, ..self }
+        let authorizer = Self { authorities, ..self };
+        authorizer.warn_of_entries_without_effect();
+        authorizer
+    }
+
+    /// Logs the entries of the trust file that admit nobody.
+    fn warn_of_entries_without_effect(&self) {
+        let Some(path) = &self.path else { return };
+        let has_client_ca = self.authorities.as_ref().is_some_and(|authorities| authorities.has_client_authorities());
+        // A file that was removed since it was read is reported by the next reload.
+        let warnings = inspect_file(path, has_client_ca).map(|found| found.warnings).unwrap_or_default();
+        for Finding { line, message } in warnings {
+            warn!(file = %path.display(), line, reason = message, "trust file entry without effect");
+        }
     }
 
     /// Polls for changes of the trust file and the authorities until `stop`, so that open streams
@@ -133,6 +147,7 @@ impl Authorizer {
                         info!(path = %path.display(), "trust file reloaded");
                         *current = Current::of(file, version);
                         self.changes.send_modify(|count| *count += 1);
+                        self.warn_of_entries_without_effect();
                     }
                     Err(error) => {
                         warn!(%error, "cannot reload trust file; keeping previous version")

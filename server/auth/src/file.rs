@@ -174,7 +174,7 @@ impl TrustError {
 }
 
 /// `message` without the value that has the wrong type: it may be a secret.
-fn without_value(message: &str) -> String {
+pub(super) fn without_value(message: &str) -> String {
     let found = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match found.and_then(|found| found.rsplit_once(", expected ")) {
         Some((found, expected)) => {
@@ -186,7 +186,7 @@ fn without_value(message: &str) -> String {
 }
 
 /// Checks that one identity belongs to one cluster.
-fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
+pub(super) fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
     let mut known = BTreeMap::new();
     for AgentTrust { cluster, token, certificate_name } in agents {
         let token = token.as_ref().map(|token| (&token.issuer, &token.subject, &token.audience, &token.jwks_file));
@@ -198,7 +198,7 @@ fn distinct(agents: &[AgentTrust]) -> Result<(), TrustError> {
 }
 
 impl AgentTrust {
-    fn check(&self) -> Result<(), TrustError> {
+    pub(super) fn check(&self) -> Result<(), TrustError> {
         if self.token.is_some() == self.certificate_name.is_some() {
             return Err(TrustError::AgentIdentity(self.cluster.clone()));
         }
@@ -207,7 +207,7 @@ impl AgentTrust {
 }
 
 impl ClientTrust {
-    fn check(&self) -> Result<(), TrustError> {
+    pub(super) fn check(&self) -> Result<(), TrustError> {
         match (&self.token_sha256, &self.token) {
             (Some(hash), None) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(()),
             (Some(_), None) => Err(TrustError::TokenHash(self.name.clone())),

@@ -3,6 +3,7 @@
 //! scope. No other crate authenticates peers.
 //!
 //! - [`file`]: the trust file of the operator, reloaded when it changes.
+//! - [`inspection`]: all errors of a trust file, and entries that admit nobody.
 //! - [`token`]: JWT verification from keys and a time; pure.
 //! - [`issuer`]: keys of token issuers, from a file or by OpenID Connect discovery.
 //! - [`authorizer`]: authorizes agents and clients by the trust file and the keys.
@@ -19,6 +20,7 @@ pub mod admission;
 pub mod authorizer;
 pub mod connections;
 pub mod file;
+pub mod inspection;
 pub mod issuer;
 pub mod middleware;
 pub mod rate_limit;

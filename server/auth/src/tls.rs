@@ -101,6 +101,11 @@ impl Certificates {
         Ok(Self { files, current: Mutex::new(current) })
     }
 
+    /// Whether agents can authenticate by a certificate.
+    pub(crate) fn has_client_authorities(&self) -> bool {
+        self.files.client_ca.is_some()
+    }
+
     fn acceptor(&self) -> TlsAcceptor {
         let _changed = self.refresh();
         TlsAcceptor::from(self.loaded().config)
