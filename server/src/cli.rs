@@ -8,6 +8,7 @@ pub mod clusters;
 mod comments;
 pub mod convert;
 pub mod crds;
+mod decision_reference;
 pub mod exit;
 pub mod explain;
 pub mod forget;

@@ -7,6 +7,7 @@
 //! [`config`] (configuration).
 
 pub mod agent_service;
+mod caller;
 pub mod cli;
 pub mod clouds;
 pub mod config;

@@ -20,7 +20,7 @@ pub struct FreezeFlags {
     /// Reason, shown to other operators
     #[arg(long, value_name = "TEXT")]
     reason: String,
-    /// Expire after this time (such as 2h); without it, `fleetwright thaw` ends the freeze
+    /// Expire after this time (such as 2h or 1d); without it, `fleetwright thaw` ends the freeze
     #[arg(long = "for", value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     at_most: Option<Duration>,
 }

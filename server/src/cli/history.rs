@@ -7,6 +7,7 @@ use model::{MicroUsd, Timestamp};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
+use super::decision_reference::DecisionReference;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{Format, moment, print_rows};
@@ -19,14 +20,14 @@ use store::log::StoredDecision;
 /// List decisions, or show one decision with its reasons
 #[derive(Debug, Args)]
 pub struct HistoryFlags {
-    /// Number of a decision to show in full
-    decision: Option<u64>,
+    /// Decision to show in full: its number, the last digits of it, or `last`
+    decision: Option<DecisionReference>,
     #[command(flatten)]
     archive: ArchiveFlags,
     /// Only decisions for this cluster
     #[arg(long, value_name = "NAME")]
     cluster: Option<String>,
-    /// Maximum age of decisions, such as 30m
+    /// Maximum age of decisions, such as 30m or 1d
     #[arg(long, value_name = "DURATION", value_parser = crate::config::parse_duration_flag)]
     since: Option<Duration>,
     /// Maximum number of decisions, latest first
@@ -62,8 +63,8 @@ struct Row {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &HistoryFlags) -> Result<Status, Failure> {
-    match flags.decision {
-        Some(number) => one(flags, number),
+    match &flags.decision {
+        Some(decision) => one(flags, decision),
         None => list(flags),
     }
 }
@@ -96,22 +97,17 @@ fn print_list(rows: &[Row], format: Format) -> Result<Status, Failure> {
     })
 }
 
-fn one(flags: &HistoryFlags, number: u64) -> Result<Status, Failure> {
-    let found = flags.archive.ask(async |store| store.decision(number).await.map_err(failed))?;
-    if found.is_empty() {
-        return Err(Failure::refused(unknown(number)));
-    }
+fn one(flags: &HistoryFlags, decision: &DecisionReference) -> Result<Status, Failure> {
+    let found = flags.archive.ask(async |store| {
+        let number = decision.number(&*store, flags.cluster.as_deref(), |_| true).await?;
+        store.decision(number).await.map_err(failed)
+    })?;
     let rows: Vec<Row> = found.into_iter().map(whole).collect();
     if flags.output != Format::Table {
         return print_list(&rows, flags.output);
     }
     output::print_text(&rows.iter().map(story).collect::<Vec<String>>().join("\n"))?;
     Ok(Status::Done)
-}
-
-/// Error message for an unknown decision.
-pub(super) fn unknown(number: u64) -> String {
-    format!("there is no decision {number} in the store; `fleetwright history` lists the stored ones")
 }
 
 fn earlier(now: Timestamp, since: Duration) -> Timestamp {

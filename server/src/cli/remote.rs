@@ -21,6 +21,7 @@ use tonic::{Request, Status as RpcStatus};
 
 use super::exit::{Failure, Status};
 use super::output;
+use crate::caller;
 use crate::escape::escape_unprintable;
 use store_postgres::postgres::LONGEST_OPERATION;
 
@@ -30,6 +31,9 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Timeout of a request: longer than an operation of the server's store, so that the error of the store
 /// arrives.
 const TIMEOUT: Duration = LONGEST_OPERATION.saturating_add(Duration::from_secs(5));
+
+/// Name of this host.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Default address of a server.
 const DEFAULT_ADDRESS: &str = "http://127.0.0.1:7450";
@@ -62,14 +66,20 @@ pub(crate) enum Format {
 /// Client of the fleet service.
 pub(crate) type FleetClient = FleetServiceClient<InterceptedService<Channel, Bearer>>;
 
-/// Interceptor that adds the bearer token to every request.
+/// Interceptor that adds the bearer token to every request; without one, the name of the user for the
+/// audit log.
 #[derive(Clone)]
-pub struct Bearer(Option<AsciiMetadataValue>);
+pub struct Bearer {
+    token: Option<AsciiMetadataValue>,
+    user: Option<AsciiMetadataValue>,
+}
 
 impl Interceptor for Bearer {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, RpcStatus> {
-        if let Some(token) = &self.0 {
+        if let Some(token) = &self.token {
             request.metadata_mut().insert("authorization", token.clone());
+        } else if let Some(user) = &self.user {
+            request.metadata_mut().insert(caller::USER_KEY, user.clone());
         }
         Ok(request)
     }
@@ -118,7 +128,7 @@ impl ServerFlags {
     }
 
     fn bearer(&self) -> Result<Bearer, Failure> {
-        let Some(path) = &self.token_file else { return Ok(Bearer(None)) };
+        let Some(path) = &self.token_file else { return Ok(Bearer { token: None, user: user() }) };
         if is_unencrypted(self.address()) {
             return Err(Failure::refused(format!(
                 "the token would be sent to {} without encryption; use an https address",
@@ -129,8 +139,15 @@ impl ServerFlags {
         let mut value = AsciiMetadataValue::try_from(header)
             .map_err(|_| Failure::refused(format!("{} is not a token: it has non-ASCII characters", path.display())))?;
         value.set_sensitive(true);
-        Ok(Bearer(Some(value)))
+        Ok(Bearer { token: Some(value), user: None })
     }
+}
+
+/// User and host of this process.
+fn user() -> Option<AsciiMetadataValue> {
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok();
+    let host = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+    AsciiMetadataValue::try_from(caller::of_process(user.as_deref(), &host)).ok()
 }
 
 /// Verifies that `address` has a scheme of the client, and that a server with TLS can be verified.

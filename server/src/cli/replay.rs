@@ -8,8 +8,9 @@ use model::plan::{Plan, PlanReport};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
+use super::decision_reference::{DecisionReference, unknown};
 use super::exit::{Failure, Status};
-use super::history::{dollars, unknown};
+use super::history::dollars;
 use super::remote::Format;
 use super::{output, sources};
 use crate::config::{Config, Layers};
@@ -28,8 +29,8 @@ use store::log::StoredDecision;
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
 pub struct ReplayFlags {
-    /// Number of a decision
-    decision: Option<u64>,
+    /// Decision to replay: its number, the last digits of it, or `last`, the latest one with a plan
+    decision: Option<DecisionReference>,
     /// All stored decisions
     #[arg(long, conflicts_with_all = ["with_policy", "with_catalogue"])]
     all: bool,
@@ -58,8 +59,8 @@ pub struct ReplayFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &ReplayFlags) -> Result<Status, Failure> {
-    match flags.decision {
-        Some(number) => one(flags, number),
+    match &flags.decision {
+        Some(decision) => one(flags, decision),
         None => all(flags),
     }
 }
@@ -105,9 +106,11 @@ fn outcome(stored: &StoredDecision, verdict: &Result<ReplayOutcome, ReplayError>
     }
 }
 
-fn one(flags: &ReplayFlags, number: u64) -> Result<Status, Failure> {
+fn one(flags: &ReplayFlags, decision: &DecisionReference) -> Result<Status, Failure> {
     let alternative = alternative(flags)?;
     let recorded = flags.archive.ask(async |store| {
+        let number =
+            decision.number(&*store, flags.cluster.as_deref(), |stored| stored.decision.replay.is_some()).await?;
         let found = store.decision(number).await.map_err(failed)?;
         let stored = only(found, number, flags.cluster.as_deref())?;
         Ok(LogReader::new(&*store).load(stored).await)
@@ -133,7 +136,7 @@ fn only(found: Vec<StoredDecision>, number: u64, cluster: Option<&str>) -> Resul
     let mut meant: Vec<StoredDecision> = found.into_iter().filter(meant).collect();
     match (meant.pop(), meant.pop()) {
         (Some(one), None) => Ok(one),
-        (None, _) => Err(Failure::refused(unknown(number))),
+        (None, _) => Err(Failure::refused(unknown(&number.to_string()))),
         (Some(one), Some(other)) => Err(Failure::refused(format!(
             "there is a decision {number} of {} and one of {}; add --cluster",
             replay_all::scope_name(&other.scope),

@@ -7,6 +7,7 @@ use model::ClusterName;
 use tonic::{Request, Status};
 use tracing::warn;
 
+use crate::caller;
 use crate::suggest::nearest;
 use crate::views::FleetView;
 use auth::Client;
@@ -24,12 +25,12 @@ const MAX_REASON_CHARS: usize = 500;
 /// Maximum characters of a cluster UID; Kubernetes uses 36.
 const MAX_UID_CHARS: usize = 200;
 
-/// Caller for the audit log: the authenticated client, otherwise the peer address.
+/// Caller for the audit log.
 pub(super) fn caller<T>(request: &Request<T>) -> String {
     let extensions = request.extensions();
-    let address = extensions.get::<Peer>().map(|peer| format!("peer {}", peer.address));
-    let client = extensions.get::<Client>().map(|client| client.name.clone());
-    client.or(address).unwrap_or_else(|| "unknown peer".to_owned())
+    let client = extensions.get::<Client>().map(|client| client.name.as_str());
+    let stated = request.metadata().get(caller::USER_KEY).and_then(|value| value.to_str().ok());
+    caller::name(client, stated, extensions.get::<Peer>().map(|peer| peer.address.ip()))
 }
 
 /// Creates a freeze.

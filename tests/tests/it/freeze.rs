@@ -78,7 +78,8 @@ fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
     let audit: Value = serde_json::from_str(&run(&["audit", "--server", &grpc, "-o", "json"])).unwrap();
     let what = |row: usize| (audit[row]["what"].as_str().unwrap_or(""), audit[row]["scope"].as_str().unwrap_or(""));
     assert_eq!((what(0), what(1)), (("thaw", "fleet"), ("freeze", "fleet")));
-    assert!(audit[1]["who"].as_str().unwrap().starts_with("peer 127.0.0.1"), "{audit:#}");
+    let who = audit[1]["who"].as_str().unwrap();
+    assert!(who.contains('@') && who.ends_with(" (unverified, 127.0.0.1)"), "{audit:#}");
     assert_eq!(fleetwright(&["thaw", "--server", &grpc]).status, 1);
     // A freeze of a cluster that exists, and of one that does not.
     let freeze = |cluster: &str| fleetwright(&["freeze", "--server", &grpc, "--cluster", cluster, "--reason", "x"]);
