@@ -55,7 +55,7 @@ pub enum TlsError {
     Key { path: PathBuf, error: pem::Error },
     #[error("listen.client-ca {} holds no certificate", path.display())]
     NoAuthorities { path: PathBuf },
-    #[error("listen.tls-certificate {} and listen.tls-key do not fit: {error}", certificate.display())]
+    #[error("listen.tls-certificate {} and listen.tls-key cannot be used together: {error}", certificate.display())]
     Mismatch { certificate: PathBuf, error: rustls::Error },
     #[error(transparent)]
     Versions(rustls::Error),

@@ -78,7 +78,7 @@ pub(crate) fn claimed_issuer(token: &str) -> Result<String, AuthError> {
         iss: String,
     }
     let _key = key_id(token)?;
-    let unreadable = || AuthError("the token cannot be read: its claims name no issuer".to_owned());
+    let unreadable = || AuthError("the token cannot be read: it has no claim iss".to_owned());
     let claims = token.split('.').nth(1).ok_or_else(unreadable)?;
     let claims = URL_SAFE_NO_PAD.decode(claims).map_err(|_| unreadable())?;
     serde_json::from_slice::<Claimed>(&claims).map(|claimed| claimed.iss).map_err(|_| unreadable())
@@ -101,10 +101,10 @@ pub fn verify(token: &str, issuer: &IssuerTrust, keys: &JwkSet, now_s: i64) -> R
         return refuse(format!("the token has the subject {:?}, not {:?}", claims.sub, issuer.subject));
     }
     if claims.exp.saturating_add(LEEWAY_S) <= now_s {
-        return refuse(format!("the token has expired {} s ago", now_s.saturating_sub(claims.exp)));
+        return refuse(format!("the token expired {} s ago", now_s.saturating_sub(claims.exp)));
     }
     if claims.nbf > now_s.saturating_add(LEEWAY_S) {
-        return refuse(format!("the token is valid only in {} s", claims.nbf.saturating_sub(now_s)));
+        return refuse(format!("the token is not valid before {} s from now", claims.nbf.saturating_sub(now_s)));
     }
     Ok(claims.exp)
 }

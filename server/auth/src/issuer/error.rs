@@ -16,6 +16,6 @@ pub(crate) enum KeySetError {
     Request { address: String, error: Box<ureq::Error> },
     #[error("GET {address}: {error}")]
     Response { address: String, error: serde_json::Error },
-    #[error("the discovery document names issuer {0:?}")]
+    #[error("the discovery document has the issuer {0:?}; write it in the trust file exactly so")]
     OtherIssuer(String),
 }

@@ -36,7 +36,7 @@ fn a_token_with_any_invalid_claim_is_rejected() {
     assert!(check(&issuer.token(1_000_000, json!({ "nbf": 1_000_030 }))).is_ok());
     let rejected = [
         (issuer.token(1_000_000, json!({ "exp": 999_970 })), "expired"),
-        (issuer.token(1_000_000, json!({ "nbf": 1_000_031 })), "valid only in"),
+        (issuer.token(1_000_000, json!({ "nbf": 1_000_031 })), "not valid before"),
         (issuer.token(1_000_000, json!({ "aud": ["sts.amazonaws.com"] })), "audience"),
         (issuer.token(1_000_000, json!({ "aud": "other" })), "audience"),
         (issuer.token(1_000_000, json!({ "iss": "https://oidc.example/id/TWO" })), "issued by"),
