@@ -125,8 +125,9 @@ pub(crate) async fn until_stopped(
     };
     let scheme = if server.is_encrypted { "https" } else { "http" };
     info!(
-        server = %format_args!("{scheme}://{}", server.grpc),
-        "serving grpc://{}; dashboard {scheme}://{}/", server.grpc, server.http
+        grpc = %format_args!("{scheme}://{}", server.grpc),
+        dashboard = %format_args!("{scheme}://{}/", server.http),
+        "serving"
     );
     let ended = tokio::select! {
         () = &mut stop => Ok(()),

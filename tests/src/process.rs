@@ -150,6 +150,16 @@ impl RunningProcess {
         panic!("no line with {words:?} among:\n{}", read.join("\n"));
     }
 
+    /// The URLs of a server's listeners, which it logs when it serves: gRPC, and the dashboard
+    /// without a slash at its end.
+    ///
+    /// # Panics
+    /// When the server has not logged them within `deadline`.
+    #[must_use]
+    pub fn wait_for_urls(&self, deadline: Duration) -> [String; 2] {
+        urls(&self.wait_for_line(&["dashboard"], deadline))
+    }
+
     /// The next line on standard output of a process started with
     /// [`start_with_stdout`](Program::start_with_stdout).
     ///
@@ -243,4 +253,19 @@ fn wait_for_exit(child: &mut Child, deadline: Duration) -> ExitStatus {
         }
         thread::park_timeout(Duration::from_millis(10));
     }
+}
+
+/// The URLs in the log line of a server that serves: gRPC and the dashboard.
+///
+/// # Panics
+/// When the line lacks one of them.
+#[must_use]
+pub fn urls(line: &str) -> [String; 2] {
+    let of = |name: &str| {
+        // In text, `name=URL`; in JSON, `"name":"URL"`.
+        let rest = line.split(name).nth(1).unwrap_or_else(|| panic!("{name} in {line}"));
+        let url = rest.trim_start_matches(['"', ':', '=']).split([' ', '"']).next().unwrap_or_default();
+        url.trim_end_matches('/').to_owned()
+    };
+    ["grpc", "dashboard"].map(of)
 }

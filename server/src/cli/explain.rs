@@ -35,9 +35,6 @@ pub fn run(flags: &ExplainFlags) -> Result<Status, Failure> {
 }
 
 fn explain(path: &str, recursive: bool) -> Result<String, String> {
-    if let Some(listing) = topics::configuration(path) {
-        return Ok(listing);
-    }
     if let Some(text) = config::explain(path) {
         return Ok(text);
     }

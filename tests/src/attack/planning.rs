@@ -97,12 +97,8 @@ pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
     let listen = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let arguments = [&["serve"][..], &listen, &memory].concat();
     let server = Program::new(program, &[first, &arguments].concat()).start();
-    let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
-    let address = |scheme: &str| {
-        let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
-        rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
-    };
-    let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
+    let [grpc, http] = server.wait_for_urls(TIMEOUT);
+    let http = http.replacen("http://", "", 1);
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(attack(&server, &grpc, &http, settings))
 }

@@ -4,7 +4,6 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
 use jsonwebtoken::jwk::{Jwk, JwkSet};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use rcgen::KeyPair;
@@ -80,12 +79,7 @@ impl TestBed {
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
-        let line = server.wait_for_line(&["grpc://", "https://"], TIMEOUT);
-        let at = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).and_then(|rest| rest.split([';', '/', ' ', '"']).next());
-            rest.map(str::to_owned).context("the server logs its addresses")
-        };
-        let (grpc, http) = (at("grpc://")?, at("https://")?);
+        let [grpc, http] = server.wait_for_urls(TIMEOUT).map(|url| url.replacen("https://", "", 1));
         let mut test_bed = Self { folder, server, agents: Vec::new(), grpc, http, _hanging: hanging };
         for number in 0..HONEST_CLUSTERS {
             test_bed.agents.push(test_bed.agent(program, number));

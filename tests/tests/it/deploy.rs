@@ -82,7 +82,7 @@ const HERE: [&str; 5] = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http
 fn the_server_runs_by_its_settings_file() {
     let file = text("fleetwright.toml");
     let server = Program::new(PROGRAM, &[&HERE[..], &["--config", &file]].concat()).start();
-    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
+    let line = server.wait_for_line(&["dashboard"], TIMEOUT);
     assert!(line.starts_with('{'), "the settings ask for JSON: {line}");
     assert_eq!(server.stop(TIMEOUT), 0);
 }
@@ -97,7 +97,7 @@ fn the_server_runs_by_the_settings_of_its_manifests_and_the_trust_file() {
     let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
     let server = Program::new(PROGRAM, &[&HERE[..], &files[..]].concat());
     let server = with(server, &variables("server/server.env")).start();
-    let _line = server.wait_for_line(&["grpc://"], TIMEOUT);
+    let _line = server.wait_for_line(&["dashboard"], TIMEOUT);
     assert_eq!(server.stop(TIMEOUT), 0);
 }
 

@@ -165,9 +165,8 @@ fn send_garbage(address: &str, seed: u64) {
 pub(super) fn start() -> (RunningProcess, String) {
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let server = Program::new(PROGRAM, &arguments).start();
-    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
-    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address").to_owned();
-    (server, format!("http://{address}"))
+    let [grpc, _dashboard] = server.wait_for_urls(TIMEOUT);
+    (server, grpc)
 }
 
 #[test]

@@ -11,7 +11,7 @@ use e2e::{Postgres, Program, RunningProcess};
 
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::serve::get;
-use crate::{PROGRAM, TIMEOUT, fleetwright};
+use crate::{PROGRAM, TIMEOUT};
 
 /// The log in the repository, relative to the tests.
 const EXAMPLE: &str = "fixtures/night.log";
@@ -26,7 +26,14 @@ const STORY: [&[&str]; 17] = [
     &["WARN", "launch failed", "cluster=shop", "error=insufficient capacity"],
     &["instance launched", "cluster=shop", "instance_type="],
     &["node ready", "cluster=shop"],
-    &["WARN", "freeze in effect", "scope=cluster/shop", "reason=\"moving the network\"", "fleetwright thaw --id 1"],
+    &[
+        "WARN",
+        "freeze in effect",
+        "scope=cluster/shop",
+        "by=kim@",
+        "(unverified, 127.0.0.1)",
+        "fleetwright thaw --id 1",
+    ],
     &["freeze ended", "freeze=1"],
     &["agent connected", "cluster=vault"],
     &["snapshot accepted", "cluster=vault", "nodes=6"],
@@ -99,7 +106,8 @@ fn start_agent(server: &str) -> RunningProcess {
 }
 
 fn run(arguments: &[&str], server: &str) {
-    let ended = fleetwright(&[arguments, &["--server", server]].concat());
+    let arguments = &[arguments, &["--server", server]].concat();
+    let ended = Program::new(PROGRAM, arguments).env("USER", "kim").run(TIMEOUT);
     assert_eq!(ended.status, 0, "{arguments:?}: {}", ended.stderr);
 }
 
@@ -108,10 +116,9 @@ fn the_log_tells_what_happened_and_what_to_do() {
     let Some(mut postgres) = Postgres::start("the_log_tells_what_happened_and_what_to_do") else { return };
     let (cloud, cloud_url) = start_cloud("127.0.0.1:0", &["--no-capacity"]);
     let server = LoggedServer::start(&postgres.url(), &cloud_url);
-    let (line, at) = server.wait_for(&["serving grpc://"], 0);
-    let grpc = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");
-    let grpc = format!("http://{grpc}");
-    let http = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).expect("the address").to_owned();
+    let (line, at) = server.wait_for(&["serving"], 0);
+    let [grpc, dashboard] = e2e::urls(&line);
+    let http = dashboard.replacen("http://", "", 1);
     let at = RefCell::new(at);
     let told = |events: std::ops::Range<usize>| {
         for words in &STORY[events] {
@@ -170,7 +177,9 @@ fn the_log_tells_what_happened_and_what_to_do() {
 fn keep(log: &[String]) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(EXAMPLE);
     if std::env::var_os(WRITE).is_some() {
-        std::fs::write(&path, log.join("\n") + "\n").expect("the example is written");
+        let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("the name of this host");
+        let log = log.join("\n").replace(&format!("by=kim@{} ", host.trim()), "by=kim@laptop ") + "\n";
+        std::fs::write(&path, log).expect("the example is written");
     }
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let example: Vec<String> = text.lines().map(str::to_owned).collect();

@@ -26,8 +26,8 @@ fn ask(address: &str, path: &str) -> io::Result<String> {
 fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
-    let line = server.wait_for_line(&["dashboard", "http://"], TIMEOUT);
-    let address = line.split("http://").nth(1).unwrap().split(['/', ' ', '"']).next().unwrap().to_owned();
+    let [_grpc, dashboard] = server.wait_for_urls(TIMEOUT);
+    let address = dashboard.strip_prefix("http://").unwrap().to_owned();
     let page = get(&address, "/");
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     assert!(page.to_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
@@ -48,8 +48,8 @@ fn a_trial_needs_no_database_and_says_that_its_cloud_is_simulated() {
         .start();
     let warned = server.wait_for_line(&["no instance is bought"], TIMEOUT);
     assert!(warned.contains("WARN") && warned.contains("simulated"), "{warned}");
-    let serving = server.wait_for_line(&["dashboard", "http://"], TIMEOUT);
-    assert!(serving.contains("http://127.0.0.1:"), "{serving}");
+    let urls = server.wait_for_urls(TIMEOUT);
+    assert!(urls.iter().all(|url| url.starts_with("http://127.0.0.1:")), "{urls:?}");
     assert_eq!(server.stop(TIMEOUT), 0);
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 
 /// Folders whose manifests are applied unchanged; every other folder with manifests has a
 /// kustomization.
-const PLAIN: [&str; 2] = ["crds", "agent"];
+const PLAIN: [&str; 3] = ["crds", "agent", "examples"];
 const KUSTOMIZED: [&str; 2] = ["agent/run", "server"];
 /// A namespace that no kustomization contains: deleting the kustomization would delete it.
 const NAMESPACE: &str = "server/namespace.yaml";

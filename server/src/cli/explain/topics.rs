@@ -1,5 +1,4 @@
-//! The topics of `fleetwright explain`, the list of configuration keys, and answers to words that
-//! are no topic.
+//! The topics of `fleetwright explain`, and answers to words that are no topic.
 
 use std::fmt::Write;
 
@@ -15,7 +14,10 @@ const ELSEWHERE: [(&str, &str); 6] = [
         "agent",
         "its settings are flags and keys of another program: fleetwright-agent --help; the server's are at: fleetwright explain config",
     ),
-    ("trust", "the file of tokens and certificates is that of the key auth.file: fleetwright explain config.auth"),
+    (
+        "trust",
+        "the file of tokens and certificates is that of the key auth.file: fleetwright explain config.auth; fleetwright trust check FILE checks one",
+    ),
     ("token", "tokens are in the file of the key auth.file: fleetwright explain config.auth"),
     ("plan", "its flags are at: fleetwright plan --help"),
     ("server", "its settings are at: fleetwright explain config"),
@@ -34,28 +36,6 @@ pub(super) fn all() -> String {
     text.push_str("config\n    Settings of `fleetwright serve`: TOML file, environment variables, flags.\n");
     text.push_str("\nA path names a field or key, such as nodepool.spec.disruption or config.listen.grpc.\n");
     text
-}
-
-/// The keys of the configuration, or of one of its tables, with types and defaults; `None` when
-/// `path` is neither.
-pub(super) fn configuration(path: &str) -> Option<String> {
-    let table = path.strip_prefix("config").filter(|rest| rest.is_empty() || rest.starts_with('.'))?;
-    let table = table.trim_start_matches('.');
-    let of_table = |path: &str| table.is_empty() || path.split_once('.').is_some_and(|(own, _)| own == table);
-    let mut keys = KEYS.iter().filter(|key| of_table(key.path)).peekable();
-    keys.peek()?;
-    let mut text = String::from(
-        "Configuration of `fleetwright serve`: TOML file, environment variables, flags; later ones take precedence.\n\n",
-    );
-    for key in keys {
-        // The words of a choice say more than its type.
-        let choices = key.kind.expected();
-        let choices = choices.strip_prefix("one of ").map(|words| words.replace(", ", "|"));
-        let kind = choices.unwrap_or_else(|| key.kind.name().to_owned());
-        let default = if key.default.is_empty() { String::new() } else { format!(" (default: {})", key.default) };
-        let _infallible = writeln!(text, "config.{} <{kind}>{default}\n    {}", key.path, key.help);
-    }
-    Some(text)
 }
 
 /// The message for a path below `config` that is no key; `None` for other paths.
@@ -98,16 +78,6 @@ mod tests {
         for topic in ["nodepool (", "ec2nodeclass (", "nodeclaim", "nodeoverlay", "config\n"] {
             assert!(text.contains(topic), "{topic}\n{text}");
         }
-    }
-
-    #[test]
-    fn keys_are_listed_with_choices_and_defaults() {
-        let log = configuration("config.log").unwrap();
-        assert!(log.contains("config.log.format <text|json> (default: text)\n"), "{log}");
-        let listen = configuration("config").unwrap();
-        assert!(listen.contains("config.listen.grpc <address> (default: "), "{listen}");
-        assert_eq!(configuration("config.listen.grpc"), None);
-        assert_eq!(configuration("configuration"), None);
     }
 
     #[test]
