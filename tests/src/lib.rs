@@ -9,6 +9,6 @@ mod proxy;
 mod temp_dir;
 
 pub use postgres::Postgres;
-pub use process::{ExitResult, Program, RunningProcess, Signal, urls};
+pub use process::{ExitResult, Program, RunningProcess, Signal, authority, urls};
 pub use proxy::TcpProxy;
 pub use temp_dir::TempDir;

@@ -255,6 +255,12 @@ fn wait_for_exit(child: &mut Child, deadline: Duration) -> ExitStatus {
     }
 }
 
+/// Host and port of a URL.
+#[must_use]
+pub fn authority(url: &str) -> &str {
+    url.split_once("://").map_or(url, |(_scheme, rest)| rest)
+}
+
 /// The URLs in the log line of a server that serves: gRPC and the dashboard.
 ///
 /// # Panics

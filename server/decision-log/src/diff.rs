@@ -31,11 +31,16 @@ fn nodes(what: &str, input: &PlanningInput, then: &[PlannedNode], again: &[Plann
     (then.len() != again.len()).then(|| format!("{what}: then {}; now {}", then.len(), again.len()))
 }
 
-/// `general-1 (c7a.large in us-east-1a, spot, $0.03 an hour, 4 pods)`.
+/// `general-1 (c7a.large in us-east-1a, spot, $0.03 an hour, pods: 4)`.
 pub fn node(input: &PlanningInput, node: &PlannedNode) -> String {
+    format!("{} ({})", node.name, machine(input, node))
+}
+
+/// `c7a.large in us-east-1a, spot, $0.03 an hour, pods: 4`.
+pub fn machine(input: &PlanningInput, node: &PlannedNode) -> String {
     let (kind, zone) = (kind(input, node), node.zones.first().map_or("?", |zone| zone));
     let (paid, pods) = (node.capacity_type.as_str(), node.pods.len());
-    format!("{} ({kind} in {zone}, {paid}, ${} an hour, pods: {pods})", node.name, node.price)
+    format!("{kind} in {zone}, {paid}, ${} an hour, pods: {pods}", node.price)
 }
 
 /// The first instance type of the node.

@@ -99,7 +99,11 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
         problems.add(InputError::of_source("input", region::unknown_zones_message(&region, &snapshot)));
         return nothing(region);
     }
-    restrict_zones(&mut karpenter.classes, &options.zones);
+    if options.zones.is_empty() {
+        note_assumed_zones(&karpenter, &region, notes);
+    } else {
+        restrict_zones(&mut karpenter.classes, &options.zones);
+    }
     let catalogue_source = CatalogueSource { snapshot: &snapshot, region: &region, zones: &zones };
     let Karpenter { pools, classes, claims, overlays } = karpenter;
     let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
@@ -125,12 +129,22 @@ fn apply_reservations(classes: &mut [NodeClassManifest], options: &Options, note
 
 /// Sets `zones` as the subnet zones of every NodeClass that has no status.
 fn restrict_zones(classes: &mut [NodeClassManifest], zones: &[String]) {
-    if zones.is_empty() {
-        return;
-    }
     for class in classes.iter_mut().filter(|class| class.settings.zones.is_none()) {
         let subnet = |name: &String| SubnetZone { name: name.as_str().into(), id: None };
         class.settings.zones = Some(zones.iter().map(subnet).collect());
+    }
+}
+
+/// Notes the NodeClasses of pools whose subnets are unknown: only the controller in their cluster
+/// writes the subnets, to the status.
+fn note_assumed_zones(karpenter: &Karpenter, region: &Text, notes: &mut Notes) {
+    let is_used = |class: &&NodeClassManifest| karpenter.pools.iter().any(|pool| pool.class.name == class.name);
+    let unknown = karpenter.classes.iter().filter(|class| class.settings.zones.is_none()).filter(is_used);
+    for class in unknown {
+        notes.line(format!(
+            "EC2NodeClass {} has no subnets in its status: every zone of {region} is assumed; --zones names those of its subnets",
+            class.name
+        ));
     }
 }
 

@@ -148,7 +148,9 @@ fn story(row: &Row) -> String {
     let mut text = format!("decision {} of cluster {cluster} ({kind}), epoch {}\n", row.decision, row.epoch);
     text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), escape_unprintable(&row.summary)));
     if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
-        text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour; no plan costs less than ${bound}\n"));
+        text.push_str(&format!(
+            "  plan     nodes: {nodes}, ${cost} an hour; lower bound ${bound} an hour (no plan can be cheaper)\n"
+        ));
     }
     match &row.engine {
         Some(engine) => {

@@ -1,22 +1,23 @@
 //! `fleetwright replay`: replays a decision bit for bit, or under another policy.
 
+mod comparison;
+
 use std::path::Path;
 
 use clap::{ArgGroup, Args};
-use model::input::PlanningInput;
-use model::plan::{Plan, PlanReport};
 use serde::Serialize;
 
 use super::archive::{ArchiveFlags, failed};
 use super::decision_reference::{DecisionReference, unknown};
 use super::exit::{Failure, Status};
-use super::history::dollars;
 use super::remote::Format;
 use super::{output, sources};
 use crate::config::{Config, Layers};
+use crate::render::Rendering;
+use comparison::Comparison;
 use decision_log::replay::{LogReader, RecordedDecision, ReplayError, ReplayOutcome};
 use decision_log::what_if::{PolicyOverride, WhatIf};
-use decision_log::{ENGINE, diff, replay_all};
+use decision_log::{ENGINE, replay_all};
 use store::lease::Scope;
 use store::log::StoredDecision;
 
@@ -184,29 +185,6 @@ fn settings(file: &Path) -> Result<PolicyOverride, Failure> {
     Ok(PolicyOverride { preferences: control.preferences, min_values: control.min_values })
 }
 
-/// Plan in figures.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct InstanceTypeInfo {
-    nodes: usize,
-    cost_per_hour: f64,
-    lower_bound_per_hour: f64,
-    pods_without_place: usize,
-    machines: Vec<String>,
-}
-
-/// Two plans in comparison.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Comparison {
-    decision: u64,
-    cluster: String,
-    then: InstanceTypeInfo,
-    otherwise: InstanceTypeInfo,
-    nodes_difference: i64,
-    cost_per_hour_difference: f64,
-}
-
 fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) -> Result<Status, Failure> {
     if let Some(why) = recorded.replay().input {
         return Err(Failure::refused(format!("cannot reconstruct the input of the decision: {why}")));
@@ -217,51 +195,14 @@ fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) ->
         let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
         Failure::internal(format!("the plan failed the plan verifier: {}", violations.join("; ")))
     })?;
-    let (then_cost, again_cost) = (recorded.report.new_cost.0, again.report.new_cost.0);
-    let then = figures(&recorded.input, &recorded.plan, &recorded.report);
-    let otherwise = figures(&input, &again.plan, &again.report);
-    let comparison = Comparison {
-        decision: recorded.stored.decision.number,
-        cluster: recorded.stored.scope.cluster_name().unwrap_or_default().to_owned(),
-        nodes_difference: otherwise.nodes as i64 - then.nodes as i64,
-        cost_per_hour_difference: (again_cost - then_cost) as f64 / 1e6,
-        then,
-        otherwise,
-    };
+    let then = Rendering { input: &recorded.input, plan: &recorded.plan, report: &recorded.report, notes: &[] };
+    let otherwise = Rendering { input: &input, plan: &again.plan, report: &again.report, notes: &[] };
+    let comparison = Comparison::of(&recorded.stored, &then, &otherwise);
     match format {
-        Format::Table => output::print_text(&table(&comparison))?,
+        Format::Table => output::print_text(&comparison.table(&otherwise).map_err(Failure::internal)?)?,
         format => print_value(&comparison, format)?,
     }
     Ok(Status::Done)
-}
-
-fn figures(input: &PlanningInput, plan: &Plan, report: &PlanReport) -> InstanceTypeInfo {
-    let nodes = plan.nodes.iter().chain(&plan.static_nodes);
-    InstanceTypeInfo {
-        nodes: plan.nodes.len() + plan.static_nodes.len(),
-        cost_per_hour: dollars(report.new_cost),
-        lower_bound_per_hour: dollars(report.lower_bound),
-        pods_without_place: plan.unschedulable.len(),
-        machines: nodes.map(|node| diff::node(input, node)).collect(),
-    }
-}
-
-fn table(comparison: &Comparison) -> String {
-    let Comparison { decision, cluster, then, otherwise, nodes_difference, cost_per_hour_difference } = comparison;
-    let mut text = format!(
-        "decision {decision} of cluster {cluster}\n            NODES   $/HOUR      BOUND       WITHOUT A PLACE\n"
-    );
-    for (name, figures) in [("then", then), ("otherwise", otherwise)] {
-        let InstanceTypeInfo { nodes, cost_per_hour, lower_bound_per_hour, pods_without_place, .. } = figures;
-        text.push_str(&format!(
-            "{name:<11} {nodes:<7} {cost_per_hour:<11} {lower_bound_per_hour:<11} {pods_without_place}\n"
-        ));
-    }
-    text.push_str(&format!("difference  {nodes_difference:<+7} {cost_per_hour_difference:<+11}\n"));
-    for (name, figures) in [("then", then), ("otherwise", otherwise)] {
-        figures.machines.iter().for_each(|machine| text.push_str(&format!("{name}: {machine}\n")));
-    }
-    text
 }
 
 fn print_lines<'l>(lines: impl IntoIterator<Item = &'l str>) -> Result<(), Failure> {

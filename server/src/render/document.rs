@@ -58,7 +58,7 @@ struct PlacementEntry<'r> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct UnschedulableEntry<'r> {
+pub(crate) struct UnschedulableEntry<'r> {
     pod: String,
     reasons: Vec<ReasonEntry<'r>>,
     fits_if: &'r [String],
@@ -161,7 +161,7 @@ fn placement_entry<'r>(rendering: &Rendering<'r>, (pod, node): (u32, u32)) -> Pl
     PlacementEntry { pod: rendering.pod_name(pod), node: &rendering.input.nodes[node as usize].name }
 }
 
-fn unschedulable_entry<'r>(rendering: &Rendering<'r>, entry: &'r Unschedulable) -> UnschedulableEntry<'r> {
+pub(crate) fn unschedulable_entry<'r>(rendering: &Rendering<'r>, entry: &'r Unschedulable) -> UnschedulableEntry<'r> {
     UnschedulableEntry {
         pod: rendering.pod_name(entry.pod),
         reasons: entry.reasons.iter().map(reason_entry).collect(),

@@ -183,7 +183,7 @@ fn write_placements(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Wri
 }
 
 /// Pods of one workload with the same reasons are one entry.
-fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     if rendering.report.unschedulable.is_empty() {
         return Ok(());
     }

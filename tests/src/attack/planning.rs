@@ -14,7 +14,7 @@ use sha2::{Digest, Sha256};
 use super::agent::{Agent, change};
 use super::arguments::number;
 use super::health::{Probe, get};
-use crate::{Program, RunningProcess};
+use crate::{Program, RunningProcess, authority};
 use prost::Message;
 
 /// Pods of the other cluster that are measured before the attack begins.
@@ -97,8 +97,8 @@ pub fn run(program: &str, first: &[&str], settings: &Settings) -> Outcome {
     let listen = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
     let arguments = [&["serve"][..], &listen, &memory].concat();
     let server = Program::new(program, &[first, &arguments].concat()).start();
-    let [grpc, http] = server.wait_for_urls(TIMEOUT);
-    let http = http.replacen("http://", "", 1);
+    let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
+    let http = authority(&dashboard).to_owned();
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(attack(&server, &grpc, &http, settings))
 }

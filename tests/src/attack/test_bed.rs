@@ -79,7 +79,7 @@ impl TestBed {
         let arguments = ["fleetwright", "serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(program, &[&arguments[..], &files, &UNBOUNDED].concat()).start();
-        let [grpc, http] = server.wait_for_urls(TIMEOUT).map(|url| url.replacen("https://", "", 1));
+        let [grpc, http] = server.wait_for_urls(TIMEOUT).map(|url| crate::authority(&url).to_owned());
         let mut test_bed = Self { folder, server, agents: Vec::new(), grpc, http, _hanging: hanging };
         for number in 0..HONEST_CLUSTERS {
             test_bed.agents.push(test_bed.agent(program, number));

@@ -13,6 +13,8 @@ fn a_demo_succeeds_by_the_ledgers_of_cloud_and_clusters() {
 fn a_demo_without_capacity_ends_with_1_and_names_the_pods_that_never_ran() {
     let ended = fleetwright(&["demo", "--for", "15s", "--clusters", "1", "--no-capacity"]);
     assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
+    let cause = "It did not go well: the simulated cloud has no capacity (--no-capacity): it refused all ";
+    assert!(ended.stdout.contains(cause), "{}", ended.stdout);
     assert!(ended.stdout.contains("pods that never ran"), "{}", ended.stdout);
     assert!(ended.stdout.contains("shop/web-0"), "{}", ended.stdout);
 }

@@ -54,9 +54,7 @@ fn forget(server: &str, cluster: &str) -> e2e::ExitResult {
 async fn one_cluster_has_one_name_until_it_is_forgotten() {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
-    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
-    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");
-    let address = format!("http://{address}");
+    let [address, _dashboard] = server.wait_for_urls(TIMEOUT);
 
     let mut first = AgentStream::open(&address, "production-1").await;
     assert!(matches!(first.answer().await, Ok(Answer::Welcome(_))));

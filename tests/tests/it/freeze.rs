@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use e2e::{Program, RunningProcess};
+use e2e::{Program, RunningProcess, authority};
 use serde_json::Value;
 
 use crate::serve::get;
@@ -13,13 +13,8 @@ use crate::{PROGRAM, TIMEOUT, fleetwright};
 fn server() -> (RunningProcess, String, String) {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
-    let line = server.wait_for_line(&["grpc://", "http://"], TIMEOUT);
-    let address = |scheme: &str| {
-        let rest = line.split(scheme).nth(1).expect("the address stands behind its scheme");
-        rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
-    };
-    let (grpc, http) = (format!("http://{}", address("grpc://")), address("http://"));
-    (server, grpc, http)
+    let [grpc, dashboard] = server.wait_for_urls(TIMEOUT);
+    (server, grpc, authority(&dashboard).to_owned())
 }
 
 fn cluster(http: &str) -> Value {

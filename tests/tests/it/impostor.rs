@@ -56,9 +56,8 @@ fn start() -> TestServer {
     let trust = folder.write_file("auth.toml", trusts_good + &trusts_evil);
     let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0", "--auth-file", &trust];
     let server = Program::new(PROGRAM, &arguments).start();
-    let line = server.wait_for_line(&["grpc://"], TIMEOUT);
-    let address = line.split("grpc://").nth(1).and_then(|rest| rest.split(';').next()).expect("the address");
-    TestServer { address: format!("http://{address}"), _folder: folder, server, good, evil }
+    let [address, _dashboard] = server.wait_for_urls(TIMEOUT);
+    TestServer { address, _folder: folder, server, good, evil }
 }
 
 fn request(message: Message) -> v1::ConnectRequest {

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use e2e::{Postgres, Program, RunningProcess};
+use e2e::{Postgres, Program, RunningProcess, authority, urls};
 
 use crate::relists::fake_agent::{FakeAgent, Kind};
 use crate::serve::get;
@@ -117,8 +117,8 @@ fn the_log_tells_what_happened_and_what_to_do() {
     let (cloud, cloud_url) = start_cloud("127.0.0.1:0", &["--no-capacity"]);
     let server = LoggedServer::start(&postgres.url(), &cloud_url);
     let (line, at) = server.wait_for(&["serving"], 0);
-    let [grpc, dashboard] = e2e::urls(&line);
-    let http = dashboard.replacen("http://", "", 1);
+    let [grpc, dashboard] = urls(&line);
+    let http = authority(&dashboard).to_owned();
     let at = RefCell::new(at);
     let told = |events: std::ops::Range<usize>| {
         for words in &STORY[events] {

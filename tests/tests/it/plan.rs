@@ -231,7 +231,7 @@ fn validate_prints_every_error_of_every_file_and_plans_nothing() {
     let folder = TempDir::new();
     let good = folder.write_file("pool.yaml", POOL);
     let ended = fleetwright(&["validate", &good]);
-    assert_eq!((ended.status, ended.stdout.as_str()), (0, "1 file checked: no errors, 1 note\n"), "{}", ended.stderr);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "1 file checked: no errors, 2 notes\n"), "{}", ended.stderr);
     let bad = folder.write_file("bad.yaml", pod("a", "-1") + "---\n" + &pod("b", "0,5"));
     let worse = folder.write_file("worse.yaml", "apiVersion: v1\nkind: Pod\n  metadata: x\n");
     let ended = fleetwright(&["validate", &good, &bad, &worse]);

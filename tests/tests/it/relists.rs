@@ -4,7 +4,7 @@
 
 pub(crate) mod fake_agent;
 
-use e2e::{Postgres, Program, RunningProcess};
+use e2e::{Postgres, Program, RunningProcess, authority};
 use serde_json::Value;
 
 use crate::serve::get;
@@ -23,12 +23,8 @@ impl Server {
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let process = Program::new(PROGRAM, &arguments).env("FLEETWRIGHT_STORE_DATABASE_URL", database);
         let process = process.env("FLEETWRIGHT_LEASE_OWNER", "the-only-one").start();
-        let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
-        let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
-            rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
-        };
-        Self { grpc: format!("http://{}", address("grpc://")), http: address("http://"), process }
+        let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
+        Self { grpc, http: authority(&dashboard).to_owned(), process }
     }
 
     fn cluster(&self) -> Value {

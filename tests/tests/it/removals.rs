@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::Target;
-use e2e::{Program, RunningProcess, TcpProxy, TempDir};
+use e2e::{Program, RunningProcess, TcpProxy, TempDir, authority};
 use fleetwright_proto::simulation::v1;
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::Value;
@@ -33,13 +33,9 @@ struct Server {
 impl Server {
     fn start(settings: &str) -> Self {
         let process = Program::new(PROGRAM, &["serve", "--config", settings]).start();
-        let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
-        let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
-            rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
-        };
-        let grpc = address("grpc://").parse().expect("an address");
-        Self { process, grpc, http: address("http://") }
+        let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
+        let grpc = authority(&grpc).parse().expect("an address");
+        Self { process, grpc, http: authority(&dashboard).to_owned() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use e2e::{Program, TempDir};
+use e2e::{Program, TempDir, authority};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
@@ -27,7 +27,7 @@ fn it_serves_the_page_health_and_metrics_and_stops_on_sigterm() {
     let server =
         Program::new(PROGRAM, &["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"]).start();
     let [_grpc, dashboard] = server.wait_for_urls(TIMEOUT);
-    let address = dashboard.strip_prefix("http://").unwrap().to_owned();
+    let address = authority(&dashboard).to_owned();
     let page = get(&address, "/");
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
     assert!(page.to_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");

@@ -58,9 +58,9 @@ impl SecuredServer {
         let arguments = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let files = ["--listen-tls-certificate", &certificate, "--listen-tls-key", &key, "--auth-file", &trust];
         let server = Program::new(PROGRAM, &[&arguments[..], &files[..]].concat()).start();
-        let line = server.wait_for_line(&["grpc://"], TIMEOUT);
-        let port = line.split("grpc://127.0.0.1:").nth(1).and_then(|rest| rest.split(';').next()).expect("the port");
-        let address = format!("https://localhost:{port}");
+        let [grpc, _dashboard] = server.wait_for_urls(TIMEOUT);
+        // The certificate has this name.
+        let address = grpc.replacen("127.0.0.1", "localhost", 1);
         Self { folder, server, address }
     }
 

@@ -10,7 +10,7 @@ use super::ledger::ClusterLedger;
 use store::clock;
 
 /// Maximum number of names per line.
-const NAMES_SHOWN: usize = 12;
+const NAMES_SHOWN: usize = 3;
 
 /// The result and its explanation.
 pub(super) struct Assessment {
@@ -69,6 +69,11 @@ pub(super) fn assess(
 
 fn faults(clusters: &BTreeMap<ClusterName, ClusterLedger>, cloud: &SimulatedCloud) -> Vec<String> {
     let mut faults = Vec::new();
+    let ledger = cloud.ledger();
+    if ledger.launched_count() == 0 && ledger.refused > 0 {
+        let refused = ledger.refused;
+        faults.push(format!("the simulated cloud has no capacity (--no-capacity): it refused all {refused} launches"));
+    }
     for (name, ledger) in clusters {
         if ledger.waiting > 0 {
             faults.push(format!("{name}: pods that never ran: {}", list(&ledger.waiting_names, ledger.waiting)));

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use e2e::{Postgres, Program, RunningProcess, Signal, TcpProxy, TempDir};
+use e2e::{Postgres, Program, RunningProcess, Signal, TcpProxy, TempDir, authority};
 use fleetwright_proto::simulation::v1;
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::Value;
@@ -33,13 +33,9 @@ impl Server {
     fn start(settings: &str, database: &str) -> Self {
         let program = Program::new(PROGRAM, &["serve", "--config", settings]);
         let process = program.env("FLEETWRIGHT_STORE_DATABASE_URL", database).start();
-        let line = process.wait_for_line(&["grpc://", "http://"], TIMEOUT);
-        let address = |scheme: &str| {
-            let rest = line.split(scheme).nth(1).expect("the address follows its scheme");
-            rest.split([';', '/', ' ', '"']).next().expect("an address").to_owned()
-        };
-        let grpc = address("grpc://").parse().expect("an address");
-        Self { process, read: Mutex::default(), grpc, http: address("http://") }
+        let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
+        let grpc = authority(&grpc).parse().expect("an address");
+        Self { process, read: Mutex::default(), grpc, http: authority(&dashboard).to_owned() }
     }
 
     pub(super) fn signal(&self, signal: Signal) {
