@@ -125,7 +125,7 @@ impl TokenScenario {
         let default = ("default", "default");
         let tokens = [
             ("forged", self.ours.signer.forged_token()?, "signature is invalid"),
-            ("expired", self.ours.signer.token_expiring_at(now_s() - LEEWAY_S)?, "has expired"),
+            ("expired", self.ours.signer.token_expiring_at(now_s() - LEEWAY_S)?, "the token expired"),
             ("audience", request_token(&self.ours.client, AGENT, &["sts.amazonaws.com"], SECONDS).await?, "audience"),
             ("account", request_token(&self.ours.client, default, &[AUDIENCE], SECONDS).await?, "default:default"),
             ("stranger", self.other.token().await?, "no key of its issuer"),
