@@ -3,6 +3,7 @@
 //! [`document`] is the stable format (JSON and YAML); [`table`] is for operators.
 
 pub(crate) mod colour;
+pub(crate) mod comparison;
 pub(crate) mod document;
 pub(crate) mod names;
 pub(crate) mod table;
@@ -11,6 +12,8 @@ pub(crate) mod workload;
 use model::Pod;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
+
+use comparison::Comparison;
 
 /// A plan with the input that its indices reference, the report, and all notes.
 pub(crate) struct Rendering<'r> {
@@ -22,6 +25,8 @@ pub(crate) struct Rendering<'r> {
     pub(crate) report: &'r PlanReport,
     /// Notes of compilation and planning, sorted.
     pub(crate) notes: &'r [String],
+    /// Another packing of the same pods, if one was requested.
+    pub(crate) comparison: Option<&'r Comparison>,
 }
 
 impl<'r> Rendering<'r> {

@@ -1,6 +1,7 @@
 //! `fleetwright plan`: plans from manifests. Does the I/O (files, clock); reading is in
 //! [`planning_input`], planning in [`planner`].
 
+mod compare;
 mod flags;
 mod lookup;
 mod timings;
@@ -16,6 +17,7 @@ use super::{output, sources};
 use crate::render::colour::coloured;
 use crate::render::table::Detail;
 use crate::render::{self, Rendering};
+use compare::Other;
 use flags::Output;
 use store::clock;
 use timings::Measurement;
@@ -87,10 +89,18 @@ fn print(flags: &PlanFlags, captured: &Captured, decision: &PlannedDecision) -> 
     if let Some(report) = explanation(flags, &captured.input, decision)? {
         return output::print_escaped(|out| out.write_all(report.as_bytes()));
     }
+    let comparison = flags.compare.map(|other| other.pack(&captured.input));
     let mut notes: Vec<String> = captured.notes.iter().chain(&decision.report.notes).cloned().collect();
+    notes.extend(flags.compare.map(Other::note));
     notes.sort();
     notes.dedup();
-    let rendering = Rendering { input: &captured.input, plan: &decision.plan, report: &decision.report, notes: &notes };
+    let rendering = Rendering {
+        input: &captured.input,
+        plan: &decision.plan,
+        report: &decision.report,
+        notes: &notes,
+        comparison: comparison.as_ref(),
+    };
     match flags.output {
         Output::Table => output::print_styled(|out| render::table::write(&rendering, Detail::Summary, out), coloured),
         Output::Wide => output::print_styled(|out| render::table::write(&rendering, Detail::Wide, out), coloured),

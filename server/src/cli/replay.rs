@@ -195,8 +195,14 @@ fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) ->
         let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
         Failure::internal(format!("the plan failed the plan verifier: {}", violations.join("; ")))
     })?;
-    let then = Rendering { input: &recorded.input, plan: &recorded.plan, report: &recorded.report, notes: &[] };
-    let otherwise = Rendering { input: &input, plan: &again.plan, report: &again.report, notes: &[] };
+    let then = Rendering {
+        input: &recorded.input,
+        plan: &recorded.plan,
+        report: &recorded.report,
+        notes: &[],
+        comparison: None,
+    };
+    let otherwise = Rendering { input: &input, plan: &again.plan, report: &again.report, notes: &[], comparison: None };
     let comparison = Comparison::of(&recorded.stored, &then, &otherwise);
     match format {
         Format::Table => output::print_text(&comparison.table(&otherwise).map_err(Failure::internal)?)?,

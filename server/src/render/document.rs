@@ -8,6 +8,7 @@ use model::{Catalogue, MicroUsd, Resources, Taint, quantity};
 use serde::{Serialize, Serializer};
 
 use super::Rendering;
+use super::comparison::Comparison;
 
 /// `apiVersion` of every document that this program prints.
 pub(crate) const API_VERSION: &str = "fleetwright.dev/v1";
@@ -23,6 +24,8 @@ pub(crate) struct Document<'r> {
     placements: Vec<PlacementEntry<'r>>,
     unschedulable: Vec<UnschedulableEntry<'r>>,
     cost: CostEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compare: Option<&'r Comparison>,
     notes: &'r [String],
 }
 
@@ -81,8 +84,8 @@ struct CostEntry {
 
 /// Dollars as a JSON number. The shortest decimal of the nearest double has at most six decimals
 /// for every amount below a billion dollars, so the amount is exact.
-#[derive(Debug, Clone, Copy)]
-struct Usd(MicroUsd);
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usd(pub(crate) MicroUsd);
 
 impl Serialize for Usd {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -122,6 +125,7 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
             new_usd_per_hour: Usd(rendering.report.new_cost),
             lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
         },
+        compare: rendering.comparison,
         notes: rendering.notes,
     }
 }

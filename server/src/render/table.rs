@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
+use model::NodeName;
 use model::plan::{PlannedNode, Reason, Unschedulable};
-use model::{MicroUsd, NodeName};
 
+use super::comparison::{self, dollars_a_month};
 use super::document::type_names;
 use super::names::{natural_order, ranges};
 use super::{Rendering, workload};
@@ -46,6 +47,9 @@ pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Wri
     write_placements(rendering, detail, out)?;
     write_unschedulable(rendering, out)?;
     writeln!(out, "\nCOST\n  {}", cost(rendering))?;
+    if let Some(other) = rendering.comparison {
+        comparison::write(rendering, other, out)?;
+    }
     if !rendering.notes.is_empty() {
         writeln!(out, "\nNOTES")?;
         for note in rendering.notes {
@@ -230,17 +234,16 @@ fn cost(rendering: &Rendering<'_>) -> String {
     if rendering.plan.nodes.is_empty() {
         return "nothing is bought".to_owned();
     }
-    let month = MicroUsd(new.0.saturating_mul(730));
     let gap = if new == bound {
         "no plan can be cheaper".to_owned()
     } else {
         format!("lower bound ${bound} an hour (no plan can be cheaper)")
     };
-    format!("${new} an hour (about ${} a month); {gap}", month.0 / 1_000_000)
+    format!("${new} an hour (about ${} a month); {gap}", dollars_a_month(new))
 }
 
 /// Aligns columns; the last column has no width limit.
-fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
     let mut widths = [0; N];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {

@@ -7,6 +7,7 @@ use planning_input::AutoscaledReplicas;
 
 use super::super::exit::Failure;
 use super::super::sources::InputFlags;
+use super::compare::Other;
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -133,6 +134,10 @@ pub struct PlanFlags {
     /// Explain one node of the plan instead of printing the plan
     #[arg(long, value_name = "NODE")]
     pub(crate) explain_node: Option<String>,
+    /// Show beside the plan what another autoscaler would launch for the same pods: this program's own
+    /// rendering of its algorithm, one round with the same catalogue and prices
+    #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["explain", "explain_node"])]
+    pub(crate) compare: Option<Other>,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Output,
@@ -195,8 +200,6 @@ pub struct AbsentFlags {
     #[arg(long, hide = true)]
     min_nodes: Option<String>,
     #[arg(long, hide = true)]
-    compare: Option<String>,
-    #[arg(long, hide = true)]
     repack: bool,
 }
 
@@ -209,7 +212,6 @@ impl AbsentFlags {
             ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),
             ("--max-node-vcpu", self.max_node_vcpu.is_some(), "node size is bounded by requirements of the NodePool"),
             ("--min-nodes", self.min_nodes.is_some(), "spread constraints of the pods bound how few nodes there are"),
-            ("--compare", self.compare.is_some(), "plans are not compared"),
             ("--repack", self.repack, "running clusters are not repacked"),
         ];
         match given.into_iter().find(|(_, is_given, _)| *is_given) {
