@@ -33,7 +33,7 @@ use model::{CapacityType, MicroUsd, Zone};
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "launches that are not read compare nothing"]
 pub struct Launches {
-    /// Machines that are launched.
+    /// Machines that are launched, in the order in which their NodeClaims were opened.
     pub nodes: Vec<LaunchedNode>,
     /// Pods placed on nodes of the input: (pod, node), by pod.
     pub placements: Vec<(u32, u32)>,

@@ -77,6 +77,7 @@ impl<'i> Round<'i> {
             }
         }
         unschedulable.extend(queue.into_left());
+        self.claims.sort_by(|one, other| one.host().cmp(other.host()));
         let mut nodes = Vec::new();
         for claim in &self.claims {
             match launch(claim, &self.pools[claim.pool], self.input) {

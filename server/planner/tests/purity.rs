@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 6] = ["model", "scheduler", "verifier", "explain", "planner", "controller"];
+const CRATES: [&str; 7] = ["model", "scheduler", "verifier", "explain", "karpenter-baseline", "planner", "controller"];
 
 /// Words that only impure code uses. `FxHashMap` is allowed: its order does not depend on the
 /// process, and the convention is to use it for lookups and never to iterate it.

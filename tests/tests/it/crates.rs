@@ -7,12 +7,16 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 18] = [
+const RULES: [(&str, &[&str]); 19] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-explain", &["fleetwright-scheduler", "fleetwright-controller", "tokio"]),
+    (
+        "fleetwright-karpenter-baseline",
+        &["fleetwright-scheduler", "fleetwright-verifier", "fleetwright-planner", "tokio"],
+    ),
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
     ("fleetwright-manifests", &["fleetwright-cloud", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),

@@ -132,6 +132,37 @@ fn flags_of_later_versions_are_rejected_by_name() {
 }
 
 #[test]
+fn a_comparison_is_shown_beside_the_plan_and_changes_no_exit_status() {
+    let folder = TempDir::new();
+    let pool = folder.write_file("a.yaml", POOL);
+    // One pod of one vCPU: Karpenter too launches the cheapest type that holds it, so the prices are equal.
+    let one = folder.write_file("b.yaml", pod("one", "1"));
+    let arguments = ["plan", "-f", &pool, "-f", &one, "--region", "us-east-1", "--compare", "karpenter"];
+    let json = fleetwright(&[&arguments[..], &["-o", "json"]].concat());
+    let plan: Value = serde_json::from_str(&json.stdout).unwrap();
+    let expected = serde_json::json!({
+        "name": "karpenter", "nodes": 1, "newUsdPerHour": plan["cost"]["newUsdPerHour"], "unschedulable": 0,
+    });
+    assert_eq!((json.status, &plan["compare"]), (0, &expected));
+    assert!(plan["notes"].to_string().contains("own rendering"), "{plan:#}");
+    let table = fleetwright(&arguments).stdout;
+    for part in ["COMPARISON", "this plan", "karpenter ", "lower bound "] {
+        assert!(table.contains(part), "{part:?} is missing in {table}");
+    }
+}
+
+#[test]
+fn a_comparison_with_an_unknown_name_is_refused_with_those_that_are_known() {
+    let ended = fleetwright(&["plan", "-f", "-", "--compare", "other"]);
+    assert_eq!(ended.status, 2);
+    assert!(
+        ended.stderr.contains("other") && ended.stderr.contains("[possible values: karpenter]"),
+        "{}",
+        ended.stderr
+    );
+}
+
+#[test]
 fn a_closed_output_pipe_is_no_error() {
     let script = "\"$0\" catalogue export | head -c 10";
     let ended = Program::new("/bin/sh", &["-c", script, PROGRAM]).env("PATH", "/usr/bin:/bin").run(TIMEOUT);
