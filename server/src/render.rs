@@ -7,6 +7,7 @@ pub(crate) mod comparison;
 pub(crate) mod document;
 pub(crate) mod names;
 pub(crate) mod table;
+pub(crate) mod usd;
 pub(crate) mod workload;
 
 use model::Pod;

@@ -53,7 +53,7 @@ pub(crate) struct Growth {
 }
 
 /// What evaluations of a round read.
-pub(crate) struct Surroundings<'r, 'i> {
+pub(crate) struct RoundState<'r, 'i> {
     pub(crate) input: &'i PlanningInput,
     pub(crate) topology: &'r Topology<'i>,
     pub(crate) reservations: &'r Reservations,
@@ -90,7 +90,7 @@ impl Claim {
         supply: &PoolSupply<'_>,
         pod: &PodKind,
         id: VariantId,
-        around: &Surroundings<'_, '_>,
+        around: &RoundState<'_, '_>,
     ) -> Result<Growth, Refusal> {
         let variant = &pod.variants[id.1];
         if self.refused.contains(&id) {
@@ -146,7 +146,7 @@ impl Claim {
         variant: &Variant,
         wanted: Requirements,
         requests: &Amounts,
-        around: &Surroundings<'_, '_>,
+        around: &RoundState<'_, '_>,
     ) -> Result<Growth, Refusal> {
         let offerings = supply.allowed_offerings(&wanted, around.input);
         let narrowed: Requirements = wanted

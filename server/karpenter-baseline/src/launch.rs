@@ -4,8 +4,8 @@ use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::{CAPACITY_TYPE, HOSTNAME, RESERVATION_ID};
 use model::{CapacityType, Offering, Operator, Requirement, Requirements};
 
-use crate::LaunchedNode;
 use crate::claim::Claim;
+use crate::launches::LaunchedNode;
 use crate::supply::PoolSupply;
 
 /// Number of instance types that one launch names.

@@ -16,6 +16,7 @@ mod amounts;
 mod claim;
 mod existing;
 mod launch;
+mod launches;
 mod pods;
 mod queue;
 mod reservations;
@@ -25,46 +26,9 @@ mod supply;
 mod tests;
 mod topology;
 
+pub use launches::{LaunchedNode, Launches};
+
 use model::input::PlanningInput;
-use model::{CapacityType, MicroUsd, Zone};
-
-/// What one round launches, and where pods go. Pods, nodes, pools and types are indices as in
-/// [`Plan`](model::plan::Plan).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-#[must_use = "launches that are not read compare nothing"]
-pub struct Launches {
-    /// Machines that are launched, in the order in which their NodeClaims were opened.
-    pub nodes: Vec<LaunchedNode>,
-    /// Pods placed on nodes of the input: (pod, node), by pod.
-    pub placements: Vec<(u32, u32)>,
-    /// Pods without a place after this round, ascending.
-    pub unschedulable: Vec<u32>,
-}
-
-impl Launches {
-    /// Price of all machines per hour.
-    #[must_use]
-    pub fn cost(&self) -> MicroUsd {
-        MicroUsd(self.nodes.iter().map(|node| node.price.0).sum())
-    }
-}
-
-/// A machine that is launched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LaunchedNode {
-    /// Index of the NodePool.
-    pub pool: u32,
-    /// Index into the catalogue of the pool.
-    pub instance_type: u32,
-    /// Zone of the launch.
-    pub zone: Zone,
-    /// Capacity type of the launch.
-    pub capacity_type: CapacityType,
-    /// Price per hour.
-    pub price: MicroUsd,
-    /// Pods by index, in the order in which they were placed.
-    pub pods: Vec<u32>,
-}
 
 /// One round of provisioning for the pods of `input`. Opt-in rules, priorities and the search have no
 /// counterpart in Karpenter and are ignored.

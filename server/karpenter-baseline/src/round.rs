@@ -6,11 +6,11 @@ use std::cmp::Reverse;
 use model::input::PlanningInput;
 use model::{NodePool, Resources};
 
-use crate::Launches;
 use crate::amounts::{Amounts, ResourceColumns};
-use crate::claim::{Claim, Growth, Refusal, Surroundings};
+use crate::claim::{Claim, Growth, Refusal, RoundState};
 use crate::existing::{ExistingNode, existing_nodes};
 use crate::launch::launch;
+use crate::launches::Launches;
 use crate::pods::{PodKind, kinds};
 use crate::queue::Queue;
 use crate::reservations::Reservations;
@@ -173,7 +173,7 @@ impl<'i> Round<'i> {
     }
 
     fn try_claim(&self, claim: &Claim, id: VariantId) -> Result<Growth, Refusal> {
-        let around = Surroundings { input: self.input, topology: &self.topology, reservations: &self.reservations };
+        let around = RoundState { input: self.input, topology: &self.topology, reservations: &self.reservations };
         claim.try_pod(&self.pools[claim.pool], &self.kinds[id.0], id, &around)
     }
 

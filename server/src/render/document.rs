@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use model::plan::{PlannedNode, Reason, Unschedulable};
-use model::{Catalogue, MicroUsd, Resources, Taint, quantity};
-use serde::{Serialize, Serializer};
+use model::{Catalogue, Resources, Taint, quantity};
+use serde::Serialize;
 
 use super::Rendering;
 use super::comparison::Comparison;
+use super::usd::Usd;
 
 /// `apiVersion` of every document that this program prints.
 pub(crate) const API_VERSION: &str = "fleetwright.dev/v1";
@@ -80,18 +81,6 @@ struct ReasonEntry<'r> {
 struct CostEntry {
     new_usd_per_hour: Usd,
     lower_bound_usd_per_hour: Usd,
-}
-
-/// Dollars as a JSON number. The shortest decimal of the nearest double has at most six decimals
-/// for every amount below a billion dollars, so the amount is exact.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Usd(pub(crate) MicroUsd);
-
-impl Serialize for Usd {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[expect(clippy::cast_precision_loss, reason = "amounts of money stay below 2^53 micro-dollars")]
-        serializer.serialize_f64(self.0.0 as f64 / 1e6)
-    }
 }
 
 /// Writes the plan as JSON, with a line feed at its end.
@@ -178,20 +167,5 @@ fn reason_entry(reason: &Reason) -> ReasonEntry<'_> {
         node_pool: reason.pool.as_ref().map_or("", |pool| pool.as_ref()),
         code: reason.code.as_str(),
         message: &reason.message,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dollars_are_printed_exactly_as_numbers() {
-        let printed = |micro| serde_json::to_string(&Usd(MicroUsd(micro))).unwrap();
-        assert_eq!(printed(96_000), "0.096");
-        assert_eq!(printed(1_234_567), "1.234567");
-        assert_eq!(printed(0), "0.0");
-        // Ten million dollars and one micro-dollar.
-        assert_eq!(printed(10_000_000_000_001), "10000000.000001");
     }
 }

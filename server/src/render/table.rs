@@ -4,12 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use model::NodeName;
 use model::plan::{PlannedNode, Reason, Unschedulable};
+use model::{MicroUsd, NodeName};
 
-use super::comparison::{self, dollars_a_month};
+use super::comparison::Comparison;
 use super::document::type_names;
 use super::names::{natural_order, ranges};
+use super::usd::dollars_a_month;
 use super::{Rendering, workload};
 
 /// Width of the names of nodes, in characters.
@@ -48,7 +49,7 @@ pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Wri
     write_unschedulable(rendering, out)?;
     writeln!(out, "\nCOST\n  {}", cost(rendering))?;
     if let Some(other) = rendering.comparison {
-        comparison::write(rendering, other, out)?;
+        write_comparison(rendering, other, out)?;
     }
     if !rendering.notes.is_empty() {
         writeln!(out, "\nNOTES")?;
@@ -242,8 +243,25 @@ fn cost(rendering: &Rendering<'_>) -> String {
     format!("${new} an hour (about ${} a month); {gap}", dollars_a_month(new))
 }
 
+/// The plan, another packing and the lower bound, a row each.
+fn write_comparison(rendering: &Rendering<'_>, other: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    let (plan, report) = (rendering.plan, rendering.report);
+    let row = |name: &str, nodes: Option<usize>, cost: MicroUsd, left: Option<usize>| {
+        let count = |number: Option<usize>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
+        [name.to_owned(), count(nodes), cost.to_string(), dollars_a_month(cost), count(left)]
+    };
+    let rows = vec![
+        ["PACKING", "NODES", "$/HOUR", "$/MONTH", "PODS WITHOUT A PLACE"].map(str::to_owned),
+        row("this plan", Some(plan.nodes.len()), report.new_cost, Some(plan.unschedulable.len())),
+        row(other.name, Some(other.nodes), other.new_usd_per_hour.0, Some(other.unschedulable)),
+        row("lower bound", None, report.lower_bound, None),
+    ];
+    writeln!(out, "\nCOMPARISON")?;
+    write_columns(rows, out)
+}
+
 /// Aligns columns; the last column has no width limit.
-pub(super) fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
+fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
     let mut widths = [0; N];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {

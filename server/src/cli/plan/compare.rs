@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use model::input::PlanningInput;
 
 use crate::render::comparison::Comparison;
-use crate::render::document::Usd;
+use crate::render::usd::Usd;
 
 /// Autoscalers whose packing is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
