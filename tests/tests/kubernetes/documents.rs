@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 20] = [
+const COMMANDS: [(&str, How); 21] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
@@ -41,6 +41,7 @@ const COMMANDS: [(&str, How); 20] = [
     ("fleetwright simulate faults", How::Short("fleetwright simulate faults --seeds 1..20")),
     // One pod of the example has no place.
     ("fleetwright plan --region", How::Ends(1)),
+    ("fleetwright plan -f deploy/examples/ --compare karpenter", How::Ends(0)),
     ("fleetwright capture | fleetwright plan -f -", How::Ends(0)),
     ("fleetwright serve --print-config", How::Ends(0)),
     ("fleetwright serve --config deploy/fleetwright.toml --print-config", How::Ends(0)),
