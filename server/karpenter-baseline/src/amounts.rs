@@ -48,6 +48,15 @@ impl Amounts {
         Self(self.0.iter().zip(&other.0).map(|(a, b)| a.saturating_sub(*b)).collect())
     }
 
+    /// The smaller amount of each resource.
+    pub(crate) fn least(&self, other: &Self) -> Self {
+        Self(self.0.iter().zip(&other.0).map(|(a, b)| *a.min(b)).collect())
+    }
+
+    pub(crate) fn is_zero(&self) -> bool {
+        self.0.iter().all(|amount| *amount == 0)
+    }
+
     /// Negative amounts become zero.
     pub(crate) fn at_least_zero(&self) -> Self {
         Self(self.0.iter().map(|amount| (*amount).max(0)).collect())

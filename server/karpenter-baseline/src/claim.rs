@@ -115,8 +115,11 @@ impl Claim {
                 }
                 wanted.add_all(volumes);
             }
-            let Some(wanted) = around.topology.restrict(id, &variant.strict, &wanted) else { continue };
-            match self.grow(supply, variant, wanted, &requests, around) {
+            let Some(restricted) = around.topology.restrict(id, &variant.strict, &wanted) else { continue };
+            if wanted.first_incompatible(&restricted, well_known).is_some() {
+                continue;
+            }
+            match self.grow(supply, variant, restricted, &requests, around) {
                 Ok(growth) => return Ok(growth),
                 Err(refusal) => last = refusal,
             }
@@ -225,6 +228,17 @@ impl Claim {
         self.requests = self.requests.plus(&kind.requests);
         self.ports.extend(variant.shape.host_ports.iter().cloned());
         self.pods.push(pod);
+    }
+
+    /// What the NodeClaim requests: its pods, and the least that DaemonSets request on a node of any of its
+    /// types. A group of types without DaemonSets lowers that to nothing, but the next group then counts in
+    /// full (L30), so that a type which holds the pods may be lost. Karpenter takes groups in the order of a
+    /// map; here they are in the order of the types.
+    pub(crate) fn final_requests(&self, supply: &PoolSupply<'_>) -> Amounts {
+        let groups: BTreeSet<usize> = self.types.iter().map(|at| supply.types[*at].daemon_group).collect();
+        let groups = groups.into_iter().map(|at| &supply.daemon_groups[at]);
+        let least = groups.cloned().reduce(|least, next| if least.is_zero() { next } else { least.least(&next) });
+        least.map_or_else(|| self.requests.clone(), |least| self.requests.plus(&least))
     }
 
     pub(crate) fn refuse_for_good(&mut self, id: VariantId) {

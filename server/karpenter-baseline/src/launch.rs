@@ -25,12 +25,14 @@ pub(crate) fn launch(claim: &Claim, supply: &PoolSupply<'_>, input: &PlanningInp
     let requirements = final_requirements(claim);
     let has_min_values = requirements.iter().any(|requirement| requirement.min_values().is_some());
     let allowed = supply.allowed_offerings(&requirements, input);
+    let requests = claim.final_requests(supply);
+    let holds = |at: &&usize| requests.fits_into(&supply.types[**at].allocatable);
     let of_type = |at: &usize| {
         let at = *at;
         let offerings = supply.types[at].offerings.iter().filter(|(kind, _)| allowed[*kind]);
         offerings.map(move |(_, offering)| Candidate { at, offering })
     };
-    let mut candidates: Vec<Candidate<'_>> = claim.types.iter().flat_map(of_type).collect();
+    let mut candidates: Vec<Candidate<'_>> = claim.types.iter().filter(holds).flat_map(of_type).collect();
     if !has_min_values {
         prefer_ordinary_types(&mut candidates, supply);
         drop_dear_spot(&mut candidates);

@@ -6,7 +6,7 @@ use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE};
 use model::{
     Catalogue, DaemonSet, Effect, HostPort, InstanceType, NodePool, Offering, Operator, PodShape, Requirement,
-    Requirements, Taint, Text,
+    Requirements, Resources, Taint, Text,
 };
 
 use crate::amounts::{Amounts, ResourceColumns};
@@ -23,6 +23,8 @@ pub(crate) struct PoolSupply<'i> {
     pub(crate) types: Vec<TypeSupply<'i>>,
     /// Distinct requirements of offerings.
     pub(crate) offering_kinds: Vec<Requirements>,
+    /// Distinct sums of what DaemonSets request on a node, in the order of the types.
+    pub(crate) daemon_groups: Vec<Amounts>,
     /// What the limits leave, per resource.
     pub(crate) limits_left: Amounts,
     /// Whether `limits.nodes` is used up exactly.
@@ -37,8 +39,11 @@ pub(crate) struct TypeSupply<'i> {
     /// Labels of its nodes; zone and capacity type as far as any offering has them.
     pub(crate) requirements: Requirements,
     pub(crate) capacity: Amounts,
+    pub(crate) allocatable: Amounts,
     /// What DaemonSets leave to pods.
     pub(crate) free: Amounts,
+    /// Index into `PoolSupply::daemon_groups`.
+    pub(crate) daemon_group: usize,
     /// Host ports of the DaemonSets.
     pub(crate) ports: Vec<HostPort>,
     /// Available offerings, with the index of their kind.
@@ -49,7 +54,7 @@ impl<'i> PoolSupply<'i> {
     pub(crate) fn of(index: u32, input: &'i PlanningInput, columns: &ResourceColumns) -> Self {
         let pool = &input.pools[index as usize];
         let template = template(pool);
-        let mut kinds = OfferingKinds::default();
+        let (mut kinds, mut daemon_groups) = (OfferingKinds::default(), Vec::new());
         let daemons: Vec<&DaemonSet> =
             input.daemons.iter().filter(|daemon| tolerates(shape_of(input, daemon), &pool.taints)).collect();
         let mut types = Vec::new();
@@ -61,6 +66,7 @@ impl<'i> PoolSupply<'i> {
             let shapes = daemons.iter().map(|daemon| shape_of(input, daemon));
             let counted: Vec<&PodShape> =
                 shapes.filter(|shape| runs_on(shape, input, &template, &requirements)).collect();
+            let requested = sum_of(&counted, columns);
             let allocatable = columns.row(&machine.allocatable);
             let offerings = machine.offerings.iter().filter(|offering| offering.available);
             types.push(TypeSupply {
@@ -68,13 +74,16 @@ impl<'i> PoolSupply<'i> {
                 machine,
                 requirements,
                 capacity: columns.row(&machine.capacity),
-                free: counted.iter().fold(allocatable, |free, shape| free.minus(&columns.row(&shape.requests))),
+                free: allocatable.minus(&requested),
+                allocatable,
+                daemon_group: index_of(&mut daemon_groups, requested),
                 ports: counted.iter().flat_map(|shape| shape.host_ports.iter().cloned()).collect(),
                 offerings: offerings.map(|offering| (kinds.index(offering, &pool.catalogue), offering)).collect(),
             });
         }
         let (limits_left, has_no_node_left) = limits_left(pool, input, columns);
-        Self { index, pool, template, types, offering_kinds: kinds.requirements, limits_left, has_no_node_left }
+        let offering_kinds = kinds.requirements;
+        Self { index, pool, template, types, offering_kinds, daemon_groups, limits_left, has_no_node_left }
     }
 
     /// For each kind of offering, whether `requirements` allow it.
@@ -83,6 +92,20 @@ impl<'i> PoolSupply<'i> {
         let allowed = |kind: &Requirements| requirements.first_incompatible(kind, well_known).is_none();
         self.offering_kinds.iter().map(allowed).collect()
     }
+}
+
+/// What pods of all these shapes request.
+fn sum_of(shapes: &[&PodShape], columns: &ResourceColumns) -> Amounts {
+    let nothing = columns.row(&Resources::new());
+    shapes.iter().fold(nothing, |sum, shape| sum.plus(&columns.row(&shape.requests)))
+}
+
+/// Index of `group` in `groups`, to which it is added if it is new.
+fn index_of(groups: &mut Vec<Amounts>, group: Amounts) -> usize {
+    groups.iter().position(|known| *known == group).unwrap_or_else(|| {
+        groups.push(group);
+        groups.len() - 1
+    })
 }
 
 /// What the limits of `pool` leave once its present nodes are counted.

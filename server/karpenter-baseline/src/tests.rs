@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use model::input::PlanningInput;
-use model::labels::{HOSTNAME, ZONE};
+use model::labels::{HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::{
-    CapacityType, Catalogue, InstanceType, InstanceTypeName, LabelSelector, Labels, MicroUsd, Node, NodeName, NodePool,
-    NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName, Requirement, Requirements, Resources,
-    SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
+    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels, MicroUsd,
+    Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName, Requirement,
+    Requirements, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
 };
 
 use crate::{Launches, provision};
@@ -79,12 +79,44 @@ fn input(pools: Vec<NodePool>, shapes: Vec<PodShape>) -> PlanningInput {
         pools,
         ..PlanningInput::default()
     };
-    input.policy.well_known_labels = [HOSTNAME, ZONE, "karpenter.sh/capacity-type"].map(Text::from).to_vec();
+    input.policy.well_known_labels =
+        [HOSTNAME, ZONE, INSTANCE_TYPE, "karpenter.sh/capacity-type"].map(Text::from).to_vec();
     input
 }
 
-fn app_x() -> Option<LabelSelector> {
-    let term = SelectorTerm { key: "app".into(), operator: SelectorOperator::In, values: vec!["x".into()] };
+/// A node with 1.5 vCPU, perhaps in a rack, and perhaps with a pod of the second shape that has the labels at
+/// an index.
+fn node(name: &str, rack: Option<&str>, running: Option<u32>) -> Node {
+    let free = Resources::from_iter([("cpu", 1500), ("pods", 10)]);
+    let mut labels = Labels::from([(HOSTNAME.into(), name.into())]);
+    labels.extend(rack.map(|rack| ("rack".into(), rack.into())));
+    let pod = |labels| BoundPod {
+        namespace: "default".into(),
+        name: "running".into(),
+        shape: 1,
+        labels,
+        volumes: None,
+        daemon: None,
+        terminating: false,
+        leaving: false,
+    };
+    Node {
+        name: NodeName::from(name),
+        pool: None,
+        labels,
+        taints: Vec::new(),
+        unschedulable: false,
+        allocatable: free.clone(),
+        capacity: free,
+        stage: NodeStage::Initialized,
+        pods: running.map(pod).into_iter().collect(),
+        attach_limits: Vec::new(),
+        created: None,
+    }
+}
+
+fn app(name: &str) -> Option<LabelSelector> {
+    let term = SelectorTerm { key: "app".into(), operator: SelectorOperator::In, values: vec![name.into()] };
     Some(LabelSelector::new(vec![term]))
 }
 
@@ -94,14 +126,14 @@ fn spread(key: &str, max_skew: i32, hard: bool) -> SpreadConstraint {
         max_skew,
         min_domains: None,
         hard,
-        selector: app_x(),
+        selector: app("x"),
         honor_node_affinity: true,
         honor_node_taints: false,
     }
 }
 
 fn term(key: &str) -> PodAffinityTerm {
-    PodAffinityTerm { topology_key: key.into(), selector: app_x(), namespaces: Vec::new(), namespace_selector: None }
+    PodAffinityTerm { topology_key: key.into(), selector: app("x"), namespaces: Vec::new(), namespace_selector: None }
 }
 
 /// Number of pods of each launched node, sorted.
@@ -177,6 +209,36 @@ fn spread_over_zones_takes_the_zone_with_the_fewest_pods() {
 }
 
 #[test]
+fn spread_over_a_label_of_ones_own_requires_a_pool_that_has_it() {
+    // Pool a is heavier and has no racks; pool b has the racks r1 and r2, and so gets the two pods.
+    let types = || vec![machine(4, 400_000)];
+    let mut racks = pool("b", 0, types());
+    racks.requirements.add(Requirement::new("rack", model::Operator::In, ["r1".into(), "r2".into()]));
+    let spread = PodShape { spread: vec![spread("rack", 1, true)], ..shape(100) };
+    let launches = provision(&input(vec![pool("a", 10, types()), racks], vec![spread; 2]));
+    assert_eq!(launches.nodes.iter().map(|node| node.pool).collect::<Vec<_>>(), [1, 1]);
+}
+
+#[test]
+fn a_node_without_the_label_takes_a_pod_whose_rules_have_no_domain_in_common() {
+    // The pod avoids app x, which runs in rack r1, and prefers (which binds, L21) to avoid app y, which
+    // runs in r2. One rule leaves r2, the other r1; together no rack, which Karpenter does not tell
+    // from a node without a rack. So the pod goes to node n, which has no label.
+    let mut racks = pool("p", 0, vec![machine(4, 400_000)]);
+    racks.requirements.add(Requirement::new("rack", model::Operator::In, ["r1".into(), "r2".into()]));
+    let avoid_y = PodAffinityTerm { selector: app("y"), ..term("rack") };
+    let mut avoiding = shape(100);
+    avoiding.pod_anti_affinity.push(term("rack"));
+    avoiding.preferred_pod_anti_affinity.push(Weighted { weight: 1, term: avoid_y });
+    let mut input = input(vec![racks], vec![avoiding]);
+    input.shapes.push(shape(100));
+    input.label_sets.extend(["y", "z"].map(|app| Labels::from([("app".into(), app.into())])));
+    input.pods[0].labels = 2;
+    input.nodes = vec![node("m1", Some("r1"), Some(0)), node("m2", Some("r2"), Some(1)), node("n", None, None)];
+    assert_eq!(provision(&input).placements, [(0, 2)]);
+}
+
+#[test]
 fn anti_affinity_over_zones_blocks_every_zone_that_a_new_node_may_get() {
     // The first NodeClaim may be in a or b, so the second pod finds no empty zone in this round (L27).
     let alone = PodShape { pod_anti_affinity: vec![term(ZONE)], ..shape(100) };
@@ -201,22 +263,21 @@ fn preferences_bind_until_they_are_relaxed() {
 fn an_existing_node_is_filled_first() {
     // The node has 1.5 vCPU: it takes one of the two pods of 1 vCPU.
     let mut input = input(vec![pool("p", 0, vec![machine(2, 200_000)])], vec![shape(1000); 2]);
-    let free = Resources::from_iter([("cpu", 1500), ("pods", 10)]);
-    input.nodes.push(Node {
-        name: NodeName::from("n"),
-        pool: None,
-        labels: Labels::from([(HOSTNAME.into(), "n".into())]),
-        taints: Vec::new(),
-        unschedulable: false,
-        allocatable: free.clone(),
-        capacity: free,
-        stage: NodeStage::Initialized,
-        pods: Vec::new(),
-        attach_limits: Vec::new(),
-        created: None,
-    });
+    input.nodes.push(node("n", None, None));
     let launches = provision(&input);
     assert_eq!((launches.placements.as_slice(), pods_per_node(&launches)), (&[(0, 0)][..], vec![1]));
+}
+
+#[test]
+fn a_type_without_daemons_may_be_lost_to_the_requests_of_daemons_on_other_types() {
+    // The DaemonSet runs on t.4 only. 1.5 vCPU fit t.2, and t.4 beside the DaemonSet's 1. The NodeClaim then
+    // requests 1.5 + 1 = 2.5, which t.2 does not hold (L30), although its nodes run no DaemonSet.
+    let types = vec![machine(2, 200_000), machine(4, 400_000)];
+    let mut input = input(vec![pool("p", 0, types)], vec![shape(1500)]);
+    let on_large_nodes = Labels::from([(INSTANCE_TYPE.into(), "t.4".into())]);
+    input.shapes.push(PodShape { node_selector: on_large_nodes, ..shape(1000) });
+    input.daemons.push(DaemonSet { namespace: "default".into(), name: "d".into(), shape: 1, labels: 0 });
+    assert_eq!(provision(&input).cost(), MicroUsd(400_000));
 }
 
 #[test]

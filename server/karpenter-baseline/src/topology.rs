@@ -158,7 +158,8 @@ impl<'i> Topology<'i> {
     }
 
     /// `requirements` of a node restricted to the domains that every rule allows; `None` if a rule
-    /// allows none.
+    /// allows none. If each allows some and they have none in common, the label must be absent:
+    /// Karpenter has one value for both (core §2.1), so that a node without the label takes the pod.
     pub(crate) fn restrict(
         &self,
         id: VariantId,
@@ -175,6 +176,10 @@ impl<'i> Topology<'i> {
                 return None;
             }
             restricted.add(Requirement::new(key, Operator::In, domains));
+            if restricted.get(key).is_some_and(Requirement::is_impossible) {
+                restricted.remove(key);
+                restricted.add(Requirement::new(key, Operator::DoesNotExist, []));
+            }
         }
         Some(restricted)
     }
