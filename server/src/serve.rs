@@ -236,9 +236,9 @@ fn gc_after(config: &ControlConfig) -> Option<Millis> {
 /// Logs and counts plans that failed the plan verifier, which is a scheduler bug.
 fn report_failed_checks(failed: &FailedChecks) {
     let Some(first) = failed.violations.first() else { return };
-    histogram::PLANS_FAILING_CHECK.add(u64::from(failed.count));
+    histogram::PLANS_FAILING_CHECK.add(u64::from(failed.count + failed.refused));
     warn!(
-        plans = failed.count,
+        plans = failed.count + failed.refused,
         pods_left_out = failed.left_out.len(),
         violation = %first,
         "plan failed the plan verifier"

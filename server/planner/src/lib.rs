@@ -4,10 +4,11 @@
 //! controller gets [`plan_with`] as a function and does not depend on this crate.
 //!
 //! Reading order: [`plan`], `repair` (a simpler packing for a plan that fails the check), `retry`
-//! (pods that the packing left out, tried by the rules of the check).
+//! (pods that the packing left out, tried by the rules of the check), `search` (cheaper plans).
 
 mod repair;
 mod retry;
+mod search;
 
 pub use repair::FailedChecks;
 
@@ -72,12 +73,19 @@ pub fn plan_packed_by(
     let complete = not_reached.is_empty() && cut_off.is_empty();
     let plan = if complete { retry::place_unscheduled(input, plan, retry::MAX_WORK) } else { plan };
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
+    let (mut plan, mut search_steps) = (plan, 0);
+    let mut lower_bound = lower_bound_with(input, &plan, cache);
+    if complete && failed_checks.count == 0 && input.policy.search_steps > 0 {
+        let found = search::best_plan(input, plan, lower_bound, cache);
+        failed_checks.add_refused(found.refused);
+        (plan, lower_bound, search_steps) = (found.plan, found.lower_bound, found.steps);
+    }
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
-        lower_bound: lower_bound_with(input, &plan, cache),
+        lower_bound,
         notes: explain::notes(input, &plan),
-        search_steps: 0,
+        search_steps,
     };
     report_failed_checks(&failed_checks, &mut report);
     Ok(PlannedDecision { plan, report, failed_checks })
@@ -86,14 +94,14 @@ pub fn plan_packed_by(
 /// Adds the failed checks to `report`, and the reason of each pod that is left out.
 fn report_failed_checks(failed: &FailedChecks, report: &mut PlanReport) {
     let Some(first) = failed.violations.first() else { return };
-    let what = if failed.left_out.is_empty() {
-        "the plan is a simpler packing than usual".to_owned()
-    } else {
-        format!("{} pods are left out (code Internal)", failed.left_out.len())
+    let what = match (failed.left_out.len(), failed.count) {
+        (0, 0) => "the plan was found before those".to_owned(),
+        (0, _) => "the plan is a simpler packing than usual".to_owned(),
+        (pods, _) => format!("{pods} pods are left out (code Internal)"),
     };
     report.notes.push(format!(
         "the program's own check refused {} packings ({first}): {what}; please report this with the input",
-        failed.count
+        failed.count + failed.refused
     ));
     report.notes.sort();
     let message = format!(

@@ -32,6 +32,17 @@ pub struct FailedChecks {
     pub violations: Vec<Violation>,
     /// Pods left out because every packing with them failed, by index, ascending.
     pub left_out: Vec<u32>,
+    /// Plans of the search that failed the check, not among `count`; a plan found before was taken.
+    pub refused: u32,
+}
+
+impl FailedChecks {
+    /// Adds plans of the search that failed, with a violation of each.
+    pub(super) fn add_refused(&mut self, violations: Vec<Violation>) {
+        self.refused += u32::try_from(violations.len()).unwrap_or(u32::MAX);
+        self.violations.extend(violations);
+        self.violations.truncate(MAX_VIOLATIONS);
+    }
 }
 
 /// A valid plan for `input` from the packings of `pack`.
@@ -48,7 +59,7 @@ pub(super) fn valid_plan(
     let broken = check(input, &plain.plan);
     if broken.is_empty() {
         violations.truncate(MAX_VIOLATIONS);
-        return (plain, FailedChecks { count: 1, violations, left_out: Vec::new() });
+        return (plain, FailedChecks { count: 1, violations, ..FailedChecks::default() });
     }
     let mended = |mut scheduled: ScheduleResult, broken: Vec<Violation>| {
         let (plan, left_out) = without_offenders(input, scheduled.plan, broken);
@@ -58,7 +69,7 @@ pub(super) fn valid_plan(
     let (full, plain) = (mended(full, violations.clone()), mended(plain, broken));
     violations.truncate(MAX_VIOLATIONS);
     let (scheduled, left_out) = if full.1.len() < plain.1.len() { full } else { plain };
-    (scheduled, FailedChecks { count: 2, violations, left_out: left_out.into_iter().collect() })
+    (scheduled, FailedChecks { count: 2, violations, left_out: left_out.into_iter().collect(), refused: 0 })
 }
 
 /// `plan` without the pods that violate a rule, and those pods.

@@ -13,6 +13,7 @@
 //! cost. Existing capacity and reserved machines are free. Work grows with shapes and offerings,
 //! not with pods.
 
+mod by_pods;
 mod by_shape;
 mod catalogue_lookup;
 mod cover;
@@ -20,7 +21,6 @@ mod demand;
 mod exclusive_pods;
 mod node_constraints;
 mod offered_types;
-mod simplex;
 mod supply;
 
 use model::input::PlanningInput;
@@ -28,6 +28,7 @@ use model::plan::Plan;
 use model::{MicroUsd, Text};
 
 use super::CompileCache;
+use super::step_budget::StepBudget;
 use demand::Demand;
 pub(crate) use offered_types::OfferedTypes;
 use supply::Supply;
@@ -51,6 +52,18 @@ pub fn lower_bound_with(input: &PlanningInput, plan: &Plan, cache: &mut CompileC
     let best = cover::Cover::of(&demand, &supply).bound(&demand, &supply);
     let best = best.max(by_shape::bound(&demand, &supply)).max(exclusive_pods::bound(input, plan, &demand, &supply));
     MicroUsd(best.clamp(0, paid))
+}
+
+/// A bound as [`lower_bound_with`], sharper by the work of up to `steps`: the pods are not cut.
+#[must_use]
+pub fn sharper_bound(input: &PlanningInput, plan: &Plan, steps: u64, cache: &mut CompileCache) -> MicroUsd {
+    let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.price.0));
+    if paid <= 0 || steps == 0 {
+        return MicroUsd(0);
+    }
+    let demand = Demand::of(input, plan);
+    let supply = Supply::of(input, &demand, cache.offered_types());
+    MicroUsd(by_pods::bound(input, plan, &demand, &supply, &StepBudget::new(steps)).clamp(0, paid))
 }
 
 /// Shadow price of each resource at the optimum of the resource cover, in micro-dollars per hour

@@ -6,6 +6,7 @@ use super::classes::PreferenceSet;
 use super::fits::FitId;
 use super::machines::{Cohort, Destination, GrowthLimit, PlacementEvent, ports_free};
 use super::packing::Packing;
+use super::patterns::{KeptRoom, Patterns};
 use super::pool_supply::PoolSupply;
 use super::resource_vector::{self, Amounts};
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Tally, Topology};
@@ -145,6 +146,9 @@ impl<'i> Packing<'_, 'i> {
         let request = &problem.classes[class as usize].request;
         let each_look = problem.classes[class as usize].constraints();
         let counted = self.counted_keys(class);
+        if self.patterns.are_in_use() {
+            return self.fill_kept_room(class, most, pins, preferences, &counted);
+        }
         let mut left = most;
         let mut at = 0;
         while left > 0 && at < self.candidate_cohorts.len() {
@@ -173,6 +177,48 @@ impl<'i> Packing<'_, 'i> {
             }
         }
         most - left
+    }
+
+    /// Puts up to `most` pods of `class` into the room that is kept for them.
+    fn fill_kept_room(
+        &mut self,
+        class: u32,
+        most: u32,
+        pins: &[Pin],
+        preferences: PreferenceSet,
+        counted: &[CountedKey],
+    ) -> u32 {
+        if self.all_on_one_machine {
+            return 0;
+        }
+        let keeps = |at: &u32| self.cohorts[*at as usize].kept.pods_of(class) > 0;
+        let candidates: Vec<u32> = self.candidate_cohorts.iter().copied().filter(keeps).collect();
+        let mut left = most;
+        for cohort in candidates {
+            self.steps.consume(1);
+            let cohort = cohort as usize;
+            if left == 0 {
+                break;
+            }
+            let Some(fit) = self.joined_fit(class, cohort, pins, preferences, counted) else { continue };
+            let kept = self.cohorts[cohort].kept.pods_of(class);
+            let each = self.cohort_cap(class, cohort, fit, preferences).min(left).min(kept);
+            if each > 0 {
+                left -= self.fill_cohort(class, cohort, fit, each, left);
+            }
+        }
+        most - left
+    }
+
+    /// Ends the guidance by patterns, after which any room is filled and any machine opened; returns
+    /// whether there was one.
+    pub(super) fn end_guidance(&mut self) -> bool {
+        let guided = self.patterns.are_in_use();
+        if guided {
+            self.patterns = Patterns::default();
+            self.cohorts.iter_mut().for_each(|cohort| cohort.kept = KeptRoom::default());
+        }
+        guided
     }
 
     /// The options left to cohort `at` when a pod of `class` joins; `None` when it cannot.
@@ -288,6 +334,7 @@ impl<'i> Packing<'_, 'i> {
         let needs = &problem.classes[class as usize];
         let cohort = &mut self.cohorts[at];
         (cohort.fit, cohort.growth) = (fit, None);
+        cohort.kept.take(class, each);
         resource_vector::subtract(&mut cohort.free, &needs.request, each);
         resource_vector::add(&mut cohort.used, &needs.request, each);
         cohort.ports.extend(problem.input.shapes[needs.shape as usize].host_ports.iter().cloned());

@@ -72,7 +72,13 @@ impl Packing<'_, '_> {
                 }
                 _ => cap,
             };
-            let got = self.fill_within(class, batch.min(left), pins, preferences, reach);
+            let mut got = self.fill_within(class, batch.min(left), pins, preferences, reach);
+            // A domain that has more than the rule allows now must get the others' level in this call,
+            // whether there is a pattern for it or not.
+            if got < batch.min(left) && batch > cap && self.patterns.suspend() {
+                got += self.fill_within(class, batch.min(left) - got, pins, preferences, reach);
+                self.patterns.resume();
+            }
             left -= got;
             if got < batch.min(count) && got == 0 {
                 exhausted.insert(name(pins));
@@ -82,6 +88,11 @@ impl Packing<'_, '_> {
             self.interleave(from, rule.key);
         }
         count - left
+    }
+
+    /// Whether required rules between pods decide in which domains of `key` pods of `class` run.
+    pub(super) fn is_placed_by_domain(&mut self, class: u32, key: KeyId) -> bool {
+        self.wide_rules(class, PreferenceSet::default()).iter().any(|rule| rule.key == key)
     }
 
     /// The rule whose domains are filled level by level, when it is the only rule over wide keys.

@@ -29,14 +29,17 @@ mod nodes;
 mod open;
 mod packing;
 mod packing_cache;
+mod patterns;
 mod pool_counts;
 mod pool_offerings;
 mod pool_supply;
 mod problem;
 mod resource_vector;
 mod rules;
+mod search;
 mod selector_index;
 mod shadow_prices;
+mod simplex;
 mod static_pools;
 mod step_budget;
 #[cfg(test)]
@@ -51,7 +54,9 @@ pub use self::compile_cache::CompileCache;
 
 use self::classes::Class;
 use self::packing::Packing;
+use self::patterns::Patterns;
 use self::problem::Problem;
+use self::search::LaunchedPods;
 use self::step_budget::StepBudget;
 use model::input::{PlanningInput, PreferencePolicy};
 use model::plan::Plan;
@@ -136,10 +141,40 @@ fn pack(
     steps: &StepBudget,
 ) -> ScheduleResult {
     let (problem, initial) = problem::compile(input, cache);
-    let mut packing = Packing::new(&problem, initial, steps);
+    let packing = Packing::new(&problem, initial, steps);
+    pack_queue(packing, build_queue(&problem, order), method, cache)
+}
+
+/// Places the pods of `input` once more, guided by the cheaper machines that the search finds for the
+/// pods that `first` launches machines for; returns the steps of the search too. The result may cost
+/// more than `first`.
+///
+/// `steps` bounds the search, not the packing. Deterministic for a seed.
+pub fn schedule_by_search(
+    input: &PlanningInput,
+    first: &Plan,
+    (seed, steps): (u64, u64),
+    cache: &mut CompileCache,
+) -> (ScheduleResult, u64) {
+    let limit = StepBudget::new(input.policy.step_limit);
+    let (problem, initial) = problem::compile(input, cache);
+    let mut packing = Packing::new(&problem, initial, &limit);
+    let queue = build_queue(&problem, QueueOrder::BySize);
+    let steps = StepBudget::new(steps);
+    let launched = LaunchedPods::of(&mut packing, &queue, first);
+    packing.patterns = Patterns::of(search::patterns(&mut packing, &launched, seed, &steps), &queue);
+    (pack_queue(packing, queue, PackingMethod::Full, cache), steps.used())
+}
+
+fn pack_queue(
+    mut packing: Packing<'_, '_>,
+    mut queue: Queue,
+    method: PackingMethod,
+    cache: &mut CompileCache,
+) -> ScheduleResult {
+    let (problem, steps) = (packing.problem, packing.steps);
     let full = method == PackingMethod::Full;
     packing.level_by_level = full;
-    let mut queue = build_queue(&problem, order);
     place_queue_repeatedly(&mut packing, &mut queue);
     if full && !queue.is_empty() {
         packing.present_domains_only = true;
@@ -160,8 +195,8 @@ fn pack(
     packing.balance_zones();
     let (attempted, last) = (std::mem::take(&mut packing.attempted), packing.last_attempted);
     let mut plan = finish::finish(packing);
-    plan.static_nodes = static_pools::missing_nodes(&problem, &plan, cache);
-    let (not_reached, cut_off) = pods_left_out(&problem, &plan, steps, &attempted, last);
+    plan.static_nodes = static_pools::missing_nodes(problem, &plan, cache);
+    let (not_reached, cut_off) = pods_left_out(problem, &plan, steps, &attempted, last);
     ScheduleResult { plan, not_reached, cut_off }
 }
 
@@ -287,7 +322,8 @@ fn place_queue(packing: &mut Packing<'_, '_>, queue: &mut Queue) {
             *left -= placed;
         }
         queue.retain(|(_, left)| *left > 0);
-        if !progress || queue.is_empty() {
+        // The first round fills the machines of patterns only.
+        if queue.is_empty() || !(packing.end_guidance() || progress) {
             return;
         }
     }

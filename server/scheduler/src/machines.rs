@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::fits::FitId;
+use super::patterns::KeptRoom;
 use super::resource_vector::Amounts;
 use super::topology::{DomainId, GroupId, Tally};
 use model::HostPort;
@@ -63,6 +64,8 @@ pub(super) struct Cohort {
     pub(super) used: Amounts,
     pub(super) ports: Vec<HostPort>,
     pub(super) host: HostTallies,
+    /// Room that is kept for classes of the queue.
+    pub(super) kept: KeptRoom,
     /// What a larger target could give at most, if computed since the pods or the target changed.
     pub(super) growth: Option<GrowthLimit>,
 }

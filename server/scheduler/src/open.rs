@@ -14,6 +14,7 @@ use super::fits::FitId;
 use super::lookahead::{Candidate, Shortlist};
 use super::machines::Cohort;
 use super::packing::Packing;
+use super::patterns::{KeptRoom, MachinePattern};
 use super::pool_offerings::PoolInstanceType;
 use super::pool_supply::PoolSupply;
 use super::resource_vector;
@@ -43,6 +44,9 @@ impl Packing<'_, '_> {
     /// Opens machines for up to `count` pods of `class`; returns the number placed.
     pub(super) fn launch(&mut self, class: u32, count: u32, pins: &[Pin], preferences: PreferenceSet) -> u32 {
         let problem = self.problem;
+        if self.patterns.are_in_use() {
+            return self.launch_pattern(class, count, pins, preferences);
+        }
         for tier in &problem.tiers {
             let mut best: Option<LaunchChoice> = None;
             for pool in tier {
@@ -57,6 +61,75 @@ impl Packing<'_, '_> {
             }
         }
         0
+    }
+
+    /// Opens machines of a pattern that begins with `class`, and keeps their room for its other
+    /// classes.
+    fn launch_pattern(&mut self, class: u32, count: u32, pins: &[Pin], preferences: PreferenceSet) -> u32 {
+        if self.all_on_one_machine {
+            return 0;
+        }
+        for (at, pattern) in self.patterns.next(class, pins) {
+            let Some(choice) = self.choice_of_pattern(&pattern, count, pins, preferences) else { continue };
+            let before = self.cohort_of.len();
+            let placed = self.open_machines(choice, class, count);
+            if placed > 0 {
+                let machines = self.cohort_of.len() - before;
+                self.patterns.use_up(at, u32::try_from(machines).unwrap_or(u32::MAX));
+                let cohort = self.cohort_of[before] as usize;
+                self.cohorts[cohort].kept = KeptRoom::of(&pattern.pods[1..]);
+                return placed;
+            }
+        }
+        0
+    }
+
+    /// The machine of `pattern`, as far as every rule allows it for the pods of its first class.
+    fn choice_of_pattern(
+        &mut self,
+        pattern: &MachinePattern,
+        count: u32,
+        pins: &[Pin],
+        preferences: PreferenceSet,
+    ) -> Option<LaunchChoice> {
+        let MachinePattern { pool, pin, capacity_type, instance_type, .. } = *pattern;
+        let (class, each) = *pattern.pods.first()?;
+        let own = pin.filter(|own| !pins.contains(own));
+        let pins: smallvec::SmallVec<[Pin; 2]> = pins.iter().copied().chain(own).collect();
+        if self.nodes_left[pool as usize] < 1 || !self.min_values_possible(pool) {
+            return None;
+        }
+        let supply = self.problem.supplies[pool as usize].as_ref()?;
+        let offered = &supply.instance_types[instance_type as usize];
+        let (cap, most) = self.new_machine_cap(class, preferences);
+        let each = each.min(cap).min(count).min(self.pool_counts.pods_per_node(pool, count));
+        let (nothing, request) = (self.problem.resources.zero(), &self.problem.classes[class as usize].request);
+        let spot = capacity_type == CapacityType::Spot;
+        if !self.within_limits(pool, offered) || (spot && !self.spot_share_allows(pool, offered.vcpu_milli)) {
+            return None;
+        }
+        for fit in self.fits_by_counted_domain(class, preferences, pool, &pins) {
+            let mut slots = self.slots_by_capacity(class, fit, pool);
+            if self.pool_counts.has_min_values(pool) {
+                slots = split_reservations(slots);
+            }
+            let Some((_, slots)) = slots.into_iter().find(|(known, _)| *known == capacity_type) else { continue };
+            let Some(fit) = self.fits.within_slots(fit, &slots, supply) else { continue };
+            let Some(fit) = self.narrow_to_balanced_zone(class, fit, pool) else { continue };
+            let options = self.fits.fit(fit);
+            let Some((_, price)) = offered.cheapest_in(&options.slots) else { continue };
+            if !options.types.contains(instance_type as usize) || self.adds_domain(fit, pool) {
+                continue;
+            }
+            let each = each
+                .min(resource_vector::copies(request, &supply.net_allocatable[instance_type as usize], each))
+                .min(self.count_meeting_min_values(pool, (fit, instance_type), (&nothing, &[]), request, each));
+            if each > 0 {
+                let most = most.min(pattern.machines);
+                return Some(LaunchChoice { pool, fit, instance_type, capacity_type, each, most, score: 0.0, price });
+            }
+        }
+        None
     }
 
     /// Whether machines for `count` pods can be launched in the domains `pins` whatever else is
@@ -354,6 +427,7 @@ impl Packing<'_, '_> {
             used: self.problem.resources.zero(),
             ports: supply.daemon_ports.clone(),
             host: super::machines::HostTallies::default(),
+            kept: KeptRoom::default(),
             growth: None,
         };
         let zone = self.only_zone(fit, supply);

@@ -17,6 +17,7 @@ use super::fits::{FitId, FitTable, RequirementsId};
 use super::machines::{Cohort, ExistingNode, HostTallies, PlacementEvent};
 use super::nodes::passes;
 use super::packing_cache::{DomainCache, ZoneCache};
+use super::patterns::Patterns;
 use super::pool_counts::PoolCounts;
 use super::problem::{InitialState, Problem};
 use super::step_budget::StepBudget;
@@ -84,6 +85,8 @@ pub(super) struct Packing<'p, 'i> {
     /// yet.
     pub(super) queue: Vec<(u32, u32)>,
     pub(super) queue_position: usize,
+    /// Machines that guide what is opened.
+    pub(super) patterns: Patterns,
     /// Nodes per pool and zone, for the opt-in rules.
     pub(super) pool_counts: PoolCounts,
     /// Steps that are left.
@@ -130,6 +133,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             candidate_cohorts: Vec::new(),
             queue: Vec::new(),
             queue_position: 0,
+            patterns: Patterns::default(),
             pool_counts: PoolCounts::of(problem.input),
             steps,
             attempted: BitSet::empty(problem.classes.len()),
@@ -330,7 +334,7 @@ impl<'p, 'i> Packing<'p, 'i> {
         if left > 0 && self.pool_counts.any_pool_misses_nodes() {
             left -= self.fill_cohorts(class, left, pins, preferences, false);
         }
-        if left > 0 {
+        if left > 0 && !self.patterns.are_in_use() {
             left -= self.grow_cohorts(class, left, pins, preferences);
         }
         count - left

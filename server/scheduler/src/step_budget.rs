@@ -7,13 +7,16 @@ use std::cell::Cell;
 /// Steps that are left.
 #[derive(Debug)]
 pub(super) struct StepBudget {
+    bound: u64,
     left: Cell<Option<u64>>,
+    /// Steps that are kept for later work.
+    reserved: Cell<u64>,
 }
 
 impl StepBudget {
     /// A budget of `bound` steps; unlimited with 0.
     pub(super) fn new(bound: u64) -> Self {
-        Self { left: Cell::new((bound > 0).then_some(bound)) }
+        Self { bound, left: Cell::new((bound > 0).then_some(bound)), reserved: Cell::new(0) }
     }
 
     /// Consumes `count` steps.
@@ -23,9 +26,24 @@ impl StepBudget {
         }
     }
 
+    /// Steps consumed; 0 without a bound.
+    pub(super) fn used(&self) -> u64 {
+        self.left.get().map_or(0, |left| self.bound - left)
+    }
+
+    /// Runs `work` with a part of the steps that are left.
+    pub(super) fn with_percent<T>(&self, percent: u64, work: impl FnOnce() -> T) -> T {
+        let before = self.reserved.get();
+        let free = self.left.get().map_or(0, |left| left.saturating_sub(before));
+        self.reserved.set(before + free - free / 100 * percent);
+        let result = work();
+        self.reserved.set(before);
+        result
+    }
+
     /// Whether no step is left.
     pub(super) fn is_exhausted(&self) -> bool {
-        self.left.get() == Some(0)
+        self.left.get().is_some_and(|left| left <= self.reserved.get())
     }
 }
 
@@ -43,5 +61,19 @@ mod tests {
         let unbounded = StepBudget::new(0);
         unbounded.consume(usize::MAX);
         assert!(!unbounded.is_exhausted());
+    }
+
+    #[test]
+    fn work_with_a_part_of_the_steps_leaves_the_others() {
+        let budget = StepBudget::new(1_000);
+        budget.consume(500);
+        budget.with_percent(60, || {
+            budget.consume(299);
+            assert!(!budget.is_exhausted());
+            budget.consume(1);
+            assert!(budget.is_exhausted());
+        });
+        assert!(!budget.is_exhausted());
+        assert_eq!(budget.used(), 800);
     }
 }

@@ -22,7 +22,7 @@ pub(super) type ScopeId = u32;
 pub(super) const ABSENT: DomainId = DomainId::MAX;
 
 /// Restricts a machine to one domain of a key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Pin {
     pub(super) key: KeyId,
     pub(super) domain: DomainId,

@@ -69,6 +69,10 @@ fn warn_of_failed_checks(decision: &PlannedDecision) {
     let failed = &decision.failed_checks;
     let Some(first) = failed.violations.first() else { return };
     match failed.left_out.len() {
+        0 if failed.count == 0 => eprintln!(
+            "a plan of the search failed the plan verifier ({first}) and one found before is printed; please report this \
+             with the input"
+        ),
         0 => eprintln!(
             "a plan failed the plan verifier ({first}) and a simpler one is printed; please report this with the input"
         ),

@@ -7,6 +7,7 @@ mod clusters;
 mod compile_cache;
 mod explanations;
 mod fixture;
+mod optimum;
 mod placement_search;
 mod random_clusters;
 mod regressions;
@@ -36,6 +37,9 @@ pub fn config() -> ProptestConfig {
     };
     ProptestConfig { failure_persistence: None, max_shrink_iters: 20_000, rng_seed, ..given }
 }
+
+/// Steps of a search in a test: enough for inputs of a few pods.
+pub const SEARCH_STEPS: u64 = 100_000;
 
 /// The violations of the plan for `case`.
 pub fn violations_of(case: &Case) -> Vec<String> {
@@ -89,6 +93,24 @@ proptest! {
     fn every_decision_is_sound_and_not_below_its_bound(case in cases()) {
         match planner::plan(&case.input()) {
             Ok(decision) => prop_assert!(decision.report.lower_bound <= decision.report.new_cost),
+            Err(violations) => prop_assert!(false, "{violations:#?}"),
+        }
+    }
+
+    #[test]
+    fn a_search_is_sound_and_never_worse_than_the_first_packing(case in cases(), seed in any::<u64>()) {
+        let mut input = case.input();
+        let Ok(first) = planner::plan(&input) else { return Ok(()) };
+        (input.policy.search_steps, input.policy.seed) = (SEARCH_STEPS, seed);
+        match planner::plan(&input) {
+            Ok(found) => {
+                let violations = check(&input, &found.plan);
+                prop_assert!(violations.is_empty() && found.failed_checks.refused == 0, "{violations:#?} {:#?}", found.failed_checks);
+                prop_assert!(found.report.new_cost <= first.report.new_cost);
+                prop_assert!(found.report.lower_bound <= found.report.new_cost);
+                prop_assert!(found.plan.unschedulable.len() <= first.plan.unschedulable.len());
+                prop_assert_eq!(&planner::plan(&input).expect("as before").plan, &found.plan);
+            }
             Err(violations) => prop_assert!(false, "{violations:#?}"),
         }
     }

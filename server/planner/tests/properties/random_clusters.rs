@@ -9,6 +9,7 @@ use proptest::strategy::ValueTree;
 use scheduler::schedule;
 use verifier::{Rule, check};
 
+use crate::SEARCH_STEPS;
 use crate::cases::Case;
 use crate::clusters::cluster;
 use crate::placement_search::{node_for, wrongly_unplaced};
@@ -38,19 +39,26 @@ fn seeds() -> std::ops::RangeInclusive<u64> {
 }
 
 fn fault_of(case: &Case) -> Option<Fault> {
-    let input = case.input();
-    let decision = match planner::plan(&input) {
+    let mut input = case.input();
+    fault_of_decision(&input).or_else(|| {
+        input.policy.search_steps = SEARCH_STEPS;
+        fault_of_decision(&input)
+    })
+}
+
+fn fault_of_decision(input: &PlanningInput) -> Option<Fault> {
+    let decision = match planner::plan(input) {
         Ok(decision) => decision,
         Err(violations) => return Some(Fault::Check(violations[0].rule, format!("no decision: {}", violations[0]))),
     };
-    if let Some(violation) = check(&input, &decision.plan).first() {
+    if let Some(violation) = check(input, &decision.plan).first() {
         return Some(Fault::Check(violation.rule, format!("decided: {violation}")));
     }
-    if let Some((pod, place)) = wrongly_unplaced(&input, &decision.plan).into_iter().next() {
+    if let Some((pod, place)) = wrongly_unplaced(input, &decision.plan).into_iter().next() {
         return Some(Fault::Unplaced(format!("pod {} of shape {} fits {place}", pod, input.pods[pod as usize].shape)));
     }
     let violation = decision.failed_checks.violations.first()?;
-    Some(Fault::Check(violation.rule, format!("first packing: {violation}")))
+    Some(Fault::Check(violation.rule, format!("refused packing: {violation}")))
 }
 
 /// The simplest case with an equal fault that shrinking finds.

@@ -55,7 +55,7 @@ fn spread(key: &'static str, app: usize) -> SpreadCase {
     SpreadCase { key, skew: 1, min_domains: None, hard: true, app, honor_affinity: true, honor_taints: false }
 }
 
-fn affinity_term(key: &'static str, app: usize) -> TermCase {
+pub fn affinity_term(key: &'static str, app: usize) -> TermCase {
     TermCase { key, app, all_namespaces: false }
 }
 

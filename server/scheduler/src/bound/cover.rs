@@ -9,8 +9,8 @@
 use rustc_hash::FxHashMap;
 
 use super::demand::Demand;
-use super::simplex::Simplex;
 use super::supply::{Column, Supply};
+use crate::simplex::Simplex;
 
 /// Maximum number of simplex steps.
 const MAX_STEPS: usize = 400;

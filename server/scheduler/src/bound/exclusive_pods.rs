@@ -19,7 +19,7 @@ use model::{LabelSelector, PodAffinityTerm, PodShape, Text};
 
 /// Why pods exclude each other.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum ExclusionReason<'a> {
+pub(super) enum ExclusionReason<'a> {
     Term(&'a str, &'a [Text], &'a LabelSelector),
     Port(u16, &'a str),
 }
@@ -43,7 +43,7 @@ pub(super) fn bound(input: &PlanningInput, plan: &Plan, demand: &Demand<'_>, sup
     }
     for (namespace, shape, labels) in distinct {
         let pods = counts[&(namespace.as_ref(), shape, labels)];
-        for reason in reasons(input, namespace, shape, labels) {
+        for reason in exclusion_reasons(input, namespace, shape, labels) {
             *exclusive_sets.entry(reason).or_default().entry(shape).or_insert(0) += pods;
         }
     }
@@ -55,11 +55,16 @@ pub(super) fn bound(input: &PlanningInput, plan: &Plan, demand: &Demand<'_>, sup
     exclusive_sets.values().map(|set| bound_of_set(set, &prices, hosts)).max().unwrap_or(0)
 }
 
-fn excludes(shape: &PodShape) -> bool {
+pub(super) fn excludes(shape: &PodShape) -> bool {
     !shape.host_ports.is_empty() || shape.pod_anti_affinity.iter().any(|term| term.topology_key.as_ref() == HOSTNAME)
 }
 
-fn reasons<'a>(input: &'a PlanningInput, namespace: &'a str, shape: u32, labels: u32) -> Vec<ExclusionReason<'a>> {
+pub(super) fn exclusion_reasons<'a>(
+    input: &'a PlanningInput,
+    namespace: &'a str,
+    shape: u32,
+    labels: u32,
+) -> Vec<ExclusionReason<'a>> {
     let (shape, labels) = (&input.shapes[shape as usize], &input.label_sets[labels as usize]);
     let own = |term: &&PodAffinityTerm| {
         let in_namespace =

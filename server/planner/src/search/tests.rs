@@ -1,0 +1,132 @@
+use model::{
+    CapacityType, Catalogue, InstanceType, Labels, NodePool, Offering, OptInRules, Pod, PodShape, Requirements,
+};
+use model::{Resources, Text, resources};
+
+use super::*;
+
+/// Two pods of one CPU that a pool can launch machines of two CPUs for, at 4 cents an hour.
+fn input() -> PlanningInput {
+    let amounts = |cpu: i64, pods| Resources::from_iter([(resources::CPU, cpu * 1_000), (resources::PODS, pods)]);
+    let offering = Offering {
+        zone: "a".into(),
+        capacity_type: CapacityType::OnDemand,
+        price: MicroUsd(40_000),
+        estimated: false,
+        available: true,
+        reservation: None,
+        labels: Labels::new(),
+    };
+    let instance_type = InstanceType {
+        name: "large".into(),
+        labels: Requirements::new(),
+        capacity: amounts(2, 10),
+        allocatable: amounts(2, 10),
+        exotic: false,
+        offerings: vec![offering],
+    };
+    let pool = NodePool {
+        name: "default".into(),
+        node_class: "default".into(),
+        weight: 0,
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        requirements: Requirements::new(),
+        limits: Resources::new(),
+        replicas: None,
+        not_ready: None,
+        unhealthy: false,
+        catalogue: std::sync::Arc::new(Catalogue { types: vec![instance_type], offering_keys: Vec::new() }),
+        rules: OptInRules::default(),
+    };
+    let pod = |name: &str| Pod {
+        namespace: "default".into(),
+        name: name.into(),
+        shape: 0,
+        labels: 0,
+        volumes: None,
+        created: None,
+        workload: Text::from(format!("Pod/{name}")),
+        moved_from: None,
+        invalid: None,
+    };
+    let mut input = PlanningInput {
+        shapes: vec![PodShape { requests: amounts(1, 1), ..PodShape::default() }],
+        label_sets: vec![Labels::new()],
+        pods: vec![pod("one"), pod("two")],
+        pools: vec![pool],
+        ..PlanningInput::default()
+    };
+    input.policy.search_steps = 1_000;
+    input
+}
+
+/// The plan with both pods on one machine, and the same with a machine for each.
+fn plans(input: &PlanningInput) -> (Plan, Plan) {
+    let shared = scheduler::schedule(input);
+    assert_eq!((shared.nodes.len(), cost(&shared)), (1, 40_000));
+    let mut apart = shared.clone();
+    let mut second = apart.nodes[0].clone();
+    (second.name, second.pods) = ("default-2".into(), vec![1]);
+    second.requests = input.shapes[0].requests.clone();
+    apart.nodes[0].pods = vec![0];
+    apart.nodes[0].requests = input.shapes[0].requests.clone();
+    apart.nodes.push(second);
+    assert!(check(input, &apart).is_empty(), "{:?}", check(input, &apart));
+    (shared, apart)
+}
+
+#[test]
+fn a_cheaper_plan_replaces_the_first() {
+    let input = input();
+    let (shared, apart) = plans(&input);
+    let found = best_plan_by(&input, apart, MicroUsd(40_000), |_, _, _| (shared.clone(), 10));
+    assert_eq!((found.plan, found.steps, found.refused.len()), (shared, 10, 0));
+}
+
+#[test]
+fn a_plan_that_violates_a_rule_is_refused_and_the_one_before_goes_out() {
+    let input = input();
+    let (mut broken, apart) = plans(&input);
+    broken.nodes[0].price = MicroUsd(1);
+    let found = best_plan_by(&input, apart.clone(), MicroUsd(0), |_, _, _| (broken.clone(), 10));
+    assert_eq!((found.plan, found.refused.len()), (apart, 1));
+}
+
+#[test]
+fn a_cheaper_plan_that_leaves_a_pod_out_is_not_taken() {
+    let input = input();
+    let (mut less, apart) = plans(&input);
+    less.nodes[0].pods = vec![0];
+    (less.unschedulable, less.order) = (vec![1], vec![0]);
+    let found = best_plan_by(&input, apart.clone(), MicroUsd(0), |_, _, _| (less.clone(), 10));
+    assert_eq!((found.plan, found.refused.len()), (apart, 0));
+}
+
+#[test]
+fn the_search_ends_at_a_plan_near_its_bound_and_when_its_steps_are_used() {
+    let input = input();
+    let (shared, apart) = plans(&input);
+    let found =
+        best_plan_by(&input, shared.clone(), MicroUsd(39_961), |_, _, _| unreachable!("40,000 is within 1/1000"));
+    assert_eq!((found.plan, found.steps), (shared, 0));
+    let mut calls = 0;
+    let found = best_plan_by(&input, apart.clone(), MicroUsd(0), |start, _, left| {
+        calls += 1;
+        (start.clone(), left)
+    });
+    assert_eq!((found.plan, found.steps, calls), (apart, 750, 1), "a quarter of the steps is the bound's");
+}
+
+#[test]
+fn of_plans_that_cost_nearly_the_same_the_one_with_fewer_nodes_is_taken() {
+    let input = input();
+    let (shared, mut apart) = plans(&input);
+    // 39,921 and 39,920 micro-dollars: 40,000 is at most two thousandths above the former only.
+    apart.nodes.iter_mut().for_each(|node| node.price = MicroUsd(19_960));
+    apart.nodes[0].price = MicroUsd(19_961);
+    assert_eq!(choose(vec![shared.clone(), apart.clone()]), shared);
+    apart.nodes[0].price = MicroUsd(19_940);
+    assert_eq!(choose(vec![shared, apart.clone()]), apart);
+}
