@@ -29,6 +29,8 @@ pub struct Case {
     pub family: Family,
     /// Number of pods; for traces the maximum.
     pub pods: usize,
+    /// Lower bound of the cost in dollars per hour that is known from elsewhere, for the cost table.
+    pub known_bound: Option<f64>,
     source: Source,
 }
 
@@ -43,6 +45,8 @@ enum Source {
     ExistingCluster,
     Openb { file: PathBuf, pick: trace::TraceFilter, most_vcpu: Option<u32> },
     Mix(PathBuf),
+    MixWithExclusionOnly(PathBuf),
+    Suite { file: PathBuf, most_vcpu: Option<u32> },
 }
 
 impl Case {
@@ -58,6 +62,8 @@ impl Case {
             Source::ExistingCluster => generate::existing_cluster(self.pods),
             Source::Openb { file, pick, most_vcpu } => trace::alibaba_pods(file, *pick, *most_vcpu)?,
             Source::Mix(file) => trace::karpenter_pods(file)?,
+            Source::MixWithExclusionOnly(file) => trace::karpenter_pods_with_exclusion_only(file)?,
+            Source::Suite { file, most_vcpu } => trace::karpenter_suite(file, *most_vcpu)?,
         })
     }
 }
@@ -68,9 +74,21 @@ const SIZES: [usize; 5] = [1_000, 5_000, 10_000, 20_000, 100_000];
 /// All cases; those of traces only with a folder of them.
 pub fn all(data: Option<&Path>) -> Vec<Case> {
     let sized = |family, word: &str, source: Source| {
-        SIZES.map(|pods| Case { name: format!("{word}-{pods}"), family, pods, source: source.clone() })
+        SIZES.map(|pods| Case {
+            name: format!("{word}-{pods}"),
+            family,
+            pods,
+            known_bound: None,
+            source: source.clone(),
+        })
     };
-    let single = |name: &str, pods, source| Case { name: name.to_owned(), family: Family::Single, pods, source };
+    let single = |name: &str, pods, source| Case {
+        name: name.to_owned(),
+        family: Family::Single,
+        pods,
+        known_bound: None,
+        source,
+    };
     let mut cases = Vec::from(sized(Family::Diverse, "diverse", Source::Diverse));
     cases.extend(sized(Family::Plain, "plain", Source::Plain));
     cases.extend([
@@ -86,24 +104,45 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
     cases
 }
 
+/// Rows of recorded workloads whose bound is known: pods, USD per hour (column generation with an exact
+/// integer knapsack, zone rules left out).
+const KNOWN_BOUNDS: [(&str, f64); 9] = [
+    ("openb-cpu-default", 785.65),
+    ("openb-cpu-le64", 873.65),
+    ("openb-1k-le64", 344.32),
+    ("openb-5k-le64", 2_036.29),
+    ("openb-1k-gpu", 776.50),
+    ("basic-default", 123.12),
+    ("basic-le64", 124.23),
+    ("wide-le64", 121.35),
+    ("exclusion-1k-le64", 27.01),
+];
+
 fn traces(folder: &Path) -> Vec<Case> {
-    let alibaba_pods = |name: &str, pods, pick, most_vcpu| Case {
-        name: name.to_owned(),
-        family: Family::Single,
-        pods,
-        source: Source::Openb { file: folder.join("openb_pods_default.csv.gz"), pick, most_vcpu },
+    use trace::TraceFilter::{CpuOnly, FirstWithGpu, FirstWithoutGpu};
+    let case = |name: &str, pods, source| {
+        let known = KNOWN_BOUNDS.iter().find(|(row, _)| *row == name).map(|(_, bound)| *bound);
+        Case { name: name.to_owned(), family: Family::Single, pods, known_bound: known, source }
     };
-    let mix = |pods: usize| Case {
-        name: format!("trace-diverse-{pods}"),
-        family: Family::Single,
-        pods,
-        source: Source::Mix(folder.join(format!("karp_diverse_{pods}.csv.gz"))),
+    let alibaba_pods = |name: &str, pods, pick, most_vcpu| {
+        case(name, pods, Source::Openb { file: folder.join("openb_pods_default.csv.gz"), pick, most_vcpu })
     };
+    let mix = |pods: usize| folder.join(format!("karp_diverse_{pods}.csv.gz"));
+    let suite =
+        |name: &str, file: &str, most_vcpu| case(name, 1_000, Source::Suite { file: folder.join(file), most_vcpu });
     let mut cases = vec![
-        alibaba_pods("openb-cpu-default", 1_088, trace::TraceFilter::CpuOnly, None),
-        alibaba_pods("openb-cpu-le64", 1_088, trace::TraceFilter::CpuOnly, Some(64)),
-        alibaba_pods("openb-5k-le64", 4_966, trace::TraceFilter::FirstWithoutGpu(5_000), Some(64)),
+        alibaba_pods("openb-cpu-default", 1_088, CpuOnly, None),
+        alibaba_pods("openb-cpu-le64", 1_088, CpuOnly, Some(64)),
+        alibaba_pods("openb-1k-le64", 996, FirstWithoutGpu(1_000), Some(64)),
+        alibaba_pods("openb-5k-le64", 4_966, FirstWithoutGpu(5_000), Some(64)),
+        alibaba_pods("openb-1k-gpu", 1_000, FirstWithGpu(1_000), None),
+        suite("basic-default", "karp_suite_basic.csv", None),
+        suite("basic-le64", "karp_suite_basic.csv", Some(64)),
+        suite("wide-le64", "karp_suite_wide.csv", Some(64)),
+        case("exclusion-1k-le64", 1_000, Source::MixWithExclusionOnly(mix(1_000))),
     ];
-    cases.extend([1_000, 5_000, 10_000].map(mix));
+    cases.extend(
+        [1_000, 5_000, 10_000].map(|pods| case(&format!("trace-diverse-{pods}"), pods, Source::Mix(mix(pods)))),
+    );
     cases
 }

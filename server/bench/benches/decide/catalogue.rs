@@ -21,15 +21,17 @@ pub struct Bounds {
     pub linux: bool,
     /// Maximum vCPUs of a type.
     pub most_vcpu: Option<u32>,
+    /// The categories g and p beside those of the getting-started pool, with NVIDIA GPUs only.
+    pub gpu: bool,
 }
 
 impl Bounds {
     /// Every type that the region offers.
-    pub const ANY: Self = Self { getting_started: false, linux: false, most_vcpu: None };
+    pub const ANY: Self = Self { getting_started: false, linux: false, most_vcpu: None, gpu: false };
     /// The getting-started pool with types of at most 64 vCPU.
-    pub const MODEST: Self = Self { getting_started: true, linux: false, most_vcpu: Some(64) };
+    pub const MODEST: Self = Self { getting_started: true, linux: false, most_vcpu: Some(64), gpu: false };
     /// Any type on-demand, for linux.
-    pub const LINUX: Self = Self { getting_started: false, linux: true, most_vcpu: None };
+    pub const LINUX: Self = Self { getting_started: false, linux: true, most_vcpu: None, gpu: false };
 }
 
 /// The 400 types of Karpenter's benchmark and a pool without requirements.
@@ -69,10 +71,11 @@ pub fn ec2(bounds: Bounds) -> PoolsAndCatalogue {
     let one_of = |key: &str, values: &[&str]| json!({"key": key, "operator": "In", "values": values});
     let mut requirements = Vec::new();
     if bounds.getting_started {
+        let categories: &[&str] = if bounds.gpu { &["c", "m", "r", "g", "p"] } else { &["c", "m", "r"] };
         let metal = ["metal", "metal-12xl", "metal-16xl", "metal-24xl", "metal-32xl", "metal-48xl", "metal-96xl"];
         requirements.extend([
             one_of("kubernetes.io/arch", &["amd64"]),
-            one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]),
+            one_of("karpenter.k8s.aws/instance-category", categories),
             json!({"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]}),
             json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": metal}),
             one_of("karpenter.sh/capacity-type", &["on-demand"]),

@@ -11,9 +11,9 @@ pub struct Flags {
     /// need them are omitted
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// `features` measures one feature at a time against a plain input, and fails where one costs
+    /// `cost` prints what plans cost with and without search, beside bounds; `features` measures one feature at a time against a plain input, and fails where one costs
     /// too much
-    #[arg(value_name = "TABLE", value_parser = ["features"])]
+    #[arg(value_name = "TABLE", value_parser = ["cost", "features"])]
     pub table: Option<String>,
     /// Features at 1,000 pods only, without their growth
     #[arg(long)]
@@ -21,6 +21,9 @@ pub struct Flags {
     /// Only cases whose name contains this
     #[arg(long, value_name = "TEXT", default_value = "")]
     pub only: String,
+    /// Steps of the search in the cost table
+    #[arg(long, value_name = "STEPS", default_value_t = model::input::SEARCH_STEPS)]
+    pub search: u64,
     /// Measured runs per case, after one that is not measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,

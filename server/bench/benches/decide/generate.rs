@@ -84,17 +84,19 @@ fn template(rng: &mut SeededRng, rule: Rule) -> PodTemplate {
     let lettered = |rng: &mut SeededRng, key: &str| Some((key.to_owned(), rng.pick(&LETTERS).to_owned()));
     let (label, selects) = match rule {
         Rule::Plain => (lettered(rng, "my-label"), None),
-        Rule::ZoneSpread | Rule::HostSpread => (lettered(rng, "my-label"), lettered(rng, "my-label")),
+        Rule::ZoneSpread | Rule::HostSpread | Rule::ZoneAndHostSpread => {
+            (lettered(rng, "my-label"), lettered(rng, "my-label"))
+        }
         Rule::ZoneAffinity => {
             let own = lettered(rng, "my-affinity");
             (own.clone(), own)
         }
-        Rule::HostExclusion | Rule::Preferences => {
+        Rule::HostExclusion | Rule::ZoneSpreadAndHostExclusion | Rule::Preferences => {
             let own = Some(("app".to_owned(), "nginx".to_owned()));
             (own.clone(), own)
         }
     };
-    PodTemplate { cpu, memory, rule, label, selects }
+    PodTemplate { cpu, memory, gpu: 0, rule, label, selects }
 }
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).

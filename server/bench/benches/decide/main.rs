@@ -11,6 +11,7 @@
 mod baseline;
 mod cases;
 mod catalogue;
+mod cost;
 mod existing_cluster;
 mod features;
 mod flags;
@@ -44,10 +45,14 @@ fn main() -> ExitCode {
 }
 
 fn run(flags: &Flags) -> Result<()> {
-    if flags.table.is_some() {
+    if flags.table.as_deref() == Some("features") {
         return features::report(&flags.only, flags.runs, flags.small);
     }
     let cases = cases::all(flags.data.as_deref());
+    if flags.table.as_deref() == Some("cost") {
+        let chosen = cases.iter().filter(|case| case.name.contains(&flags.only));
+        return cost::report(chosen, flags.search);
+    }
     if let Some(name) = &flags.case {
         let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case named {name}"))?;
         let measurement = measure::measure(case, flags.runs)?;

@@ -10,6 +10,8 @@ pub struct PodTemplate {
     pub cpu: u32,
     /// Memory, in MiB.
     pub memory: u32,
+    /// Whole NVIDIA GPUs.
+    pub gpu: u32,
     /// Constraint between pods.
     pub rule: Rule,
     /// Own label, key and value.
@@ -31,6 +33,10 @@ pub enum Rule {
     ZoneAffinity,
     /// Required anti-affinity by host.
     HostExclusion,
+    /// Required spread over zones, skew 1, and required anti-affinity by host.
+    ZoneSpreadAndHostExclusion,
+    /// Required spread over zones and over hosts, skew 1 each.
+    ZoneAndHostSpread,
     /// Preferred zone 1, and preferred anti-affinity by zone and host.
     Preferences,
 }
@@ -41,32 +47,40 @@ const HOST: &str = "kubernetes.io/hostname";
 impl PodTemplate {
     /// A pod without constraint and label.
     pub fn plain(cpu: u32, memory: u32) -> Self {
-        Self { cpu, memory, rule: Rule::Plain, label: None, selects: None }
+        Self { cpu, memory, gpu: 0, rule: Rule::Plain, label: None, selects: None }
     }
 
     /// The pod as a manifest without a name.
     pub fn manifest(&self) -> Value {
-        let requests = json!({"cpu": format!("{}m", self.cpu), "memory": format!("{}Mi", self.memory)});
-        let mut spec = json!({"containers": [{"name": "main", "image": "x", "resources": {"requests": requests}}]});
-        if let Some((field, rule)) = self.constraint() {
+        let mut resources =
+            json!({"requests": {"cpu": format!("{}m", self.cpu), "memory": format!("{}Mi", self.memory)}});
+        if self.gpu > 0 {
+            resources["limits"] = json!({"nvidia.com/gpu": self.gpu.to_string()});
+        }
+        let mut spec = json!({"containers": [{"name": "main", "image": "x", "resources": resources}]});
+        for (field, rule) in self.constraints() {
             spec[field] = rule;
         }
         let labels = pair(self.label.as_ref());
         json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "labels": labels}, "spec": spec})
     }
 
-    fn constraint(&self) -> Option<(&'static str, Value)> {
+    fn constraints(&self) -> Vec<(&'static str, Value)> {
         let selector = json!({"matchLabels": pair(self.selects.as_ref())});
-        let spread = |key| json!([{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]);
+        let over = |key: &&str| json!({"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector});
+        let spread = |keys: &[&str]| ("topologySpreadConstraints", Value::from_iter(keys.iter().map(over)));
         let term = |key| json!({"labelSelector": selector, "topologyKey": key});
         let required = |key| json!({"requiredDuringSchedulingIgnoredDuringExecution": [term(key)]});
+        let exclusion = ("affinity", json!({"podAntiAffinity": required(HOST)}));
         match self.rule {
-            Rule::Plain => None,
-            Rule::ZoneSpread => Some(("topologySpreadConstraints", spread(ZONE))),
-            Rule::HostSpread => Some(("topologySpreadConstraints", spread(HOST))),
-            Rule::ZoneAffinity => Some(("affinity", json!({"podAffinity": required(ZONE)}))),
-            Rule::HostExclusion => Some(("affinity", json!({"podAntiAffinity": required(HOST)}))),
-            Rule::Preferences => Some(("affinity", preferences(&term(ZONE), &term(HOST)))),
+            Rule::Plain => vec![],
+            Rule::ZoneSpread => vec![spread(&[ZONE])],
+            Rule::HostSpread => vec![spread(&[HOST])],
+            Rule::ZoneAndHostSpread => vec![spread(&[ZONE, HOST])],
+            Rule::ZoneAffinity => vec![("affinity", json!({"podAffinity": required(ZONE)}))],
+            Rule::HostExclusion => vec![exclusion],
+            Rule::ZoneSpreadAndHostExclusion => vec![spread(&[ZONE]), exclusion],
+            Rule::Preferences => vec![("affinity", preferences(&term(ZONE), &term(HOST)))],
         }
     }
 }

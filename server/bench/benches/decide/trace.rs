@@ -17,8 +17,10 @@ use crate::workload::Workload;
 pub enum TraceFilter {
     /// Those that request no GPU.
     CpuOnly,
-    /// The first of them, GPUs removed, as far as the largest allowed type holds them.
+    /// The first pods, GPUs removed, as far as the largest allowed type holds them.
     FirstWithoutGpu(usize),
+    /// The first pods with whole GPUs instead of shares of them.
+    FirstWithGpu(usize),
 }
 
 /// Allocatable CPU of a machine of 64 vCPU, in milli-cores: 64,000 less the kubelet's 230
@@ -33,12 +35,15 @@ pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> R
         let wanted = match pick {
             TraceFilter::CpuOnly => number(row, "num_gpu")? == 0,
             TraceFilter::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ALLOCATABLE_CPU,
+            TraceFilter::FirstWithGpu(first) => at < first,
         };
         if wanted {
-            templates.push(PodTemplate::plain(cpu, number(row, "memory_mib")?));
+            let gpu = if matches!(pick, TraceFilter::FirstWithGpu(_)) { number(row, "num_gpu")? } else { 0 };
+            templates.push(PodTemplate { gpu, ..PodTemplate::plain(cpu, number(row, "memory_mib")?) });
         }
     }
-    let setup = catalogue::ec2(Bounds { most_vcpu, ..Bounds::MODEST });
+    let gpu = matches!(pick, TraceFilter::FirstWithGpu(_));
+    let setup = catalogue::ec2(Bounds { most_vcpu, gpu, ..Bounds::MODEST });
     Ok(Workload::of_pods(setup, templates.into_iter()))
 }
 
@@ -46,6 +51,41 @@ pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> R
 pub fn karpenter_pods(file: &Path) -> Result<Workload> {
     let templates: Vec<PodTemplate> = rows(file)?.iter().map(template).collect::<Result<_>>()?;
     Ok(Workload::of_pods(catalogue::generated(), templates.into_iter()))
+}
+
+/// The same pods on EC2's types of at most 64 vCPU, of their rules only the anti-affinity.
+pub fn karpenter_pods_with_exclusion_only(file: &Path) -> Result<Workload> {
+    let mut templates: Vec<PodTemplate> = rows(file)?.iter().map(template).collect::<Result<_>>()?;
+    for template in templates.iter_mut().filter(|template| template.rule != Rule::HostExclusion) {
+        *template = PodTemplate::plain(template.cpu, template.memory);
+    }
+    Ok(Workload::of_pods(catalogue::ec2(Bounds { most_vcpu: Some(64), ..Bounds::MODEST }), templates.into_iter()))
+}
+
+/// The pods of one of Karpenter's end-to-end suites: rows with counts, rules over the app's own pods.
+pub fn karpenter_suite(file: &Path, most_vcpu: Option<u32>) -> Result<Workload> {
+    let mut templates = Vec::new();
+    for row in rows(file)? {
+        let rule = match field(&row, "kinds")? {
+            "" | "plain" => Rule::Plain,
+            "zs" => Rule::ZoneSpread,
+            "hs" => Rule::HostSpread,
+            "zs+hs" => Rule::ZoneAndHostSpread,
+            "zs+anti" => Rule::ZoneSpreadAndHostExclusion,
+            other => bail!("the kinds {other:?} are none of zs, hs, zs+hs, zs+anti"),
+        };
+        let label = Some(("app".to_owned(), field(&row, "app")?.to_owned()));
+        let template = PodTemplate {
+            cpu: number(&row, "cpu_milli")?,
+            memory: number(&row, "mem_mib")?,
+            gpu: number(&row, "gpu")?,
+            rule,
+            selects: label.clone(),
+            label,
+        };
+        templates.extend(std::iter::repeat_n(template, number(&row, "count")? as usize));
+    }
+    Ok(Workload::of_pods(catalogue::ec2(Bounds { most_vcpu, ..Bounds::MODEST }), templates.into_iter()))
 }
 
 fn template(row: &Row) -> Result<PodTemplate> {
@@ -60,6 +100,7 @@ fn template(row: &Row) -> Result<PodTemplate> {
     Ok(PodTemplate {
         cpu: number(row, "cpu_milli")?,
         memory: number(row, "mem_mib")?,
+        gpu: 0,
         rule,
         label: label(field(row, "labels")?),
         selects: label(field(row, "selector")?),
@@ -77,10 +118,12 @@ type Row = BTreeMap<String, String>;
 /// quoted.
 fn rows(file: &Path) -> Result<Vec<Row>> {
     let mut text = String::new();
-    let opened = File::open(file).with_context(|| format!("opening the trace {}", file.display()))?;
-    GzDecoder::new(opened)
-        .read_to_string(&mut text)
-        .with_context(|| format!("unpacking the trace {}", file.display()))?;
+    let mut opened = File::open(file).with_context(|| format!("opening the trace {}", file.display()))?;
+    let read = match file.extension().is_some_and(|extension| extension == "gz") {
+        true => GzDecoder::new(opened).read_to_string(&mut text),
+        false => opened.read_to_string(&mut text),
+    };
+    let _bytes = read.with_context(|| format!("reading the trace {}", file.display()))?;
     let mut lines = text.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     let row =
