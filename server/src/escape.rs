@@ -47,9 +47,11 @@ pub(crate) struct EscapingLineWriter<W>(pub(crate) W);
 impl<W: Write> Write for EscapingLineWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(bytes);
-        let line = text.strip_suffix('\n');
-        self.0.write_all(escape_unprintable(line.unwrap_or(&text)).as_bytes())?;
-        self.0.write_all(if line.is_some() { b"\n" } else { b"" })?;
+        // One write, so that lines of several threads do not interleave.
+        match text.strip_suffix('\n') {
+            Some(line) => self.0.write_all(format!("{}\n", escape_unprintable(line)).as_bytes())?,
+            None => self.0.write_all(escape_unprintable(&text).as_bytes())?,
+        }
         Ok(bytes.len())
     }
 
@@ -71,6 +73,31 @@ mod tests {
         assert_eq!(escape_unprintable(HOSTILE), SHOWN);
         assert_eq!(escape_unprintable("x\ny\tz"), r"x\u{a}y\u{9}z");
         assert!(matches!(escape_unprintable("grüße, שלום, 日本"), Cow::Borrowed(_)));
+    }
+
+    /// Keeps each call apart.
+    #[derive(Default)]
+    struct Calls(Vec<Vec<u8>>);
+
+    impl Write for Calls {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.push(bytes.to_vec());
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_log_line_and_its_end_are_one_write() {
+        let mut log = EscapingLineWriter(Calls::default());
+        log.write_all(b"event a\n").unwrap();
+        log.write_all(format!("{HOSTILE}\n").as_bytes()).unwrap();
+        log.write_all(b"no end").unwrap();
+        let expected = [b"event a\n".to_vec(), format!("{SHOWN}\n").into_bytes(), b"no end".to_vec()];
+        assert_eq!(log.0.0, expected);
     }
 
     #[test]
