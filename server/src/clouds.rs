@@ -19,6 +19,7 @@ use tracing::warn;
 
 use crate::config::{CloudConfig, Config, Provider};
 use crate::serve::{self, Server};
+use crate::suggest::nearest;
 use store::clock;
 
 /// Starts a server with the cloud of `config`.
@@ -67,10 +68,7 @@ fn fault_profile(config: &CloudConfig) -> FaultProfile {
 /// # Errors
 /// When the catalogue is unreadable.
 pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>) -> anyhow::Result<ClockedCloud> {
-    let snapshot = match catalogue {
-        Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name))?,
-        None => Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone(),
-    };
+    let snapshot = read_snapshot(catalogue)?;
     let built = cloud::catalogue::build(&snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
     Ok(ClockedCloud::new(SimulatedCloud::new(faults, Some(Arc::new(built.catalogue))), clock::now))
 }
@@ -78,11 +76,35 @@ pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>)
 /// Checks that the cloud of `config` is in this build and has its settings.
 ///
 /// # Errors
-/// The missing setting or build feature.
+/// The missing setting or build feature, or a region that the catalogue lacks.
 pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
-        Provider::Simulated => Ok(()),
+        Provider::Simulated => check_region(config),
         Provider::Ec2 => ec2_template(config).map(drop),
+    }
+}
+
+/// The simulated cloud has only the zones of its catalogue.
+fn check_region(config: &CloudConfig) -> anyhow::Result<()> {
+    let catalogue = config.catalogue.as_deref().map(read_catalogue).transpose()?;
+    let snapshot = read_snapshot(catalogue.as_ref())?;
+    let region = &config.region;
+    if !snapshot.zones(region).is_empty() {
+        return Ok(());
+    }
+    let known = snapshot.regions().iter().filter(|known| !snapshot.zones(&known.name).is_empty());
+    let known: Vec<String> = known.map(|known| known.name.to_string()).collect();
+    let remedy = match nearest(region, known.iter().cloned()) {
+        Some(near) => format!("did you mean {near}?"),
+        None => format!("it has {}", known.join(", ")),
+    };
+    Err(anyhow!("cloud.region is {region:?}; the catalogue has no zones of this region; {remedy}"))
+}
+
+fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
+    match catalogue {
+        Some(source) => Snapshot::parse(&source.bytes).map_err(|error| anyhow!("{}: {error}", source.name)),
+        None => Ok(Snapshot::builtin().map_err(|error| anyhow!("the built-in catalogue is damaged: {error}"))?.clone()),
     }
 }
 

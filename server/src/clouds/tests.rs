@@ -16,6 +16,17 @@ fn the_simulated_cloud_needs_nothing() {
 }
 
 #[test]
+fn a_region_without_zones_is_refused_for_the_simulated_cloud_only() {
+    let message = |provider, region| check_message(&[("cloud.provider", provider), ("cloud.region", region)]);
+    assert_eq!(
+        message("simulated", "useast1"),
+        "cloud.region is \"useast1\"; the catalogue has no zones of this region; did you mean us-east-1?"
+    );
+    assert_eq!(message("simulated", "eu-west-1"), "nothing");
+    assert!(!message("ec2", "useast1").contains("cloud.region"));
+}
+
+#[test]
 fn missing_ec2_settings_are_named() {
     let settings = [("cloud.subnets", "eu-west-1a=subnet-a"), ("cloud.launch-template", "nodes")];
     let lacks: &[&str] = if cfg!(feature = "ec2") {
