@@ -243,8 +243,13 @@ impl Sessions {
         let handle = self.handle_of(&cluster)?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let gone = |_| Status::unavailable("server is shutting down");
-        let opened =
-            Incoming::Opened { stream, hello: Box::new(hello), responses: responses.clone(), cancel: cancel.clone() };
+        let opened = Incoming::Opened {
+            stream,
+            hello: Box::new(hello),
+            peer: auth.peer(),
+            responses: responses.clone(),
+            cancel: cancel.clone(),
+        };
         handle.incoming.send(opened).await.map_err(gone)?;
         let ended = tokio::select! {
             listened = relay_requests(requests, &handle, stream) => listened,

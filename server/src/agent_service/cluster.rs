@@ -11,10 +11,10 @@ use tokio::sync::mpsc::{self, OwnedPermit, error::SendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::delivery::Delivery;
-use agent_session::state::{Output, Session, SessionEvent};
+use agent_session::state::{IdentityError, Output, Session, SessionEvent};
 use auth::rate_limit::{RateLimits, TokenBuckets};
 
 /// Buffered messages from a stream to its cluster's task.
@@ -67,7 +67,14 @@ impl AgentRateLimiter {
 #[derive(Debug)]
 pub(super) enum Incoming {
     /// A stream and its first message. Cancelling `cancel` ends it.
-    Opened { stream: u64, hello: Box<v1::Hello>, responses: ResponseSender, cancel: CancellationToken },
+    Opened {
+        stream: u64,
+        hello: Box<v1::Hello>,
+        /// Address of the agent.
+        peer: String,
+        responses: ResponseSender,
+        cancel: CancellationToken,
+    },
     /// A message of the agent.
     Received { stream: u64, request: Box<v1::ConnectRequest> },
     /// The stream has ended.
@@ -87,6 +94,8 @@ pub(super) enum Command {
 #[derive(Debug)]
 struct Stream {
     number: u64,
+    /// Address of the agent.
+    peer: String,
     responses: ResponseSender,
     cancel: CancellationToken,
     /// Responses that wait for buffer space.
@@ -183,13 +192,14 @@ impl Task {
 
     fn handle_incoming(&mut self, incoming: Incoming) -> Vec<Output> {
         match incoming {
-            Incoming::Opened { stream, hello, responses, cancel } => {
-                let opened = Stream { number: stream, responses, cancel, waiting: VecDeque::new() };
+            Incoming::Opened { stream, hello, peer, responses, cancel } => {
+                let opened = Stream { number: stream, peer, responses, cancel, waiting: VecDeque::new() };
                 if let Err(error) = self.session.check_identity(&hello) {
+                    log_rejection(&error, &opened.peer);
                     opened.end(Status::already_exists(error.to_string()));
                     return Vec::new();
                 }
-                self.end(Status::aborted("replaced by a newer stream of this cluster"));
+                self.end_replaced(&hello.cluster_name, &opened.peer);
                 self.stream = Some(opened);
                 self.session.handle_hello(*hello)
             }
@@ -266,8 +276,25 @@ impl Task {
         }
     }
 
+    /// Ends the current stream, if any, because the agent at `peer` has opened another one.
+    fn end_replaced(&mut self, cluster: &str, peer: &str) {
+        if let Some(replaced) = self.stream.take() {
+            info!(cluster, peer, replaced_peer = replaced.peer, "agent stream replaced");
+            replaced.end(Status::aborted(format!("replaced by a newer stream of this cluster, from {peer}")));
+        }
+    }
+
     fn is_current(&self, stream: u64) -> bool {
         self.stream.as_ref().is_some_and(|current| current.number == stream)
+    }
+}
+
+fn log_rejection(error: &IdentityError, peer: &str) {
+    match error {
+        IdentityError::NameTaken { cluster, known, shown } => {
+            warn!(%cluster, uid = shown, known_uid = known, peer, "cluster rejected: name taken");
+        }
+        error => warn!(peer, reason = %error, "cluster rejected"),
     }
 }
 

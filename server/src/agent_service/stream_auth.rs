@@ -30,6 +30,11 @@ impl StreamAuth {
         }
     }
 
+    /// Address of the peer, for logs and errors.
+    pub(super) fn peer(&self) -> String {
+        self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string())
+    }
+
     /// Authorizes the peer for `cluster`; returns when this has to be checked again.
     ///
     /// # Errors
@@ -42,8 +47,7 @@ impl StreamAuth {
 
     async fn authorize(&self, authorizer: &Authorizer, cluster: &ClusterName) -> Result<ExpiresAt, Status> {
         authorizer.authorize_agent(cluster, &self.credentials).await.map_err(|error| {
-            let peer = self.address.map_or_else(|| "unknown".to_owned(), |address| address.to_string());
-            warn!(%cluster, peer, reason = %error, "agent rejected");
+            warn!(%cluster, peer = self.peer(), reason = %error, "agent rejected");
             Status::unauthenticated(middleware::AGENT_REJECTED)
         })
     }

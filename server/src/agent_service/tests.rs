@@ -253,6 +253,26 @@ async fn agents_of_other_clusters_are_rejected_without_disturbance() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replaced_stream_ends_with_the_peer_of_the_newer_one() {
+    let world = TestBed::new().await;
+    let handle = world.sessions.handle_of(&"green".into()).unwrap();
+    let open = async |stream, peer: &str| {
+        let (responses, outgoing) = mpsc::channel(RESPONSE_BUFFER);
+        let hello = v1::Hello { cluster_name: "green".into(), cluster_uid: "uid".into(), ..v1::Hello::default() };
+        let (hello, cancel) = (Box::new(hello), CancellationToken::new());
+        let opened = Incoming::Opened { stream, hello, peer: peer.to_owned(), responses, cancel };
+        handle.incoming.send(opened).await.unwrap();
+        outgoing
+    };
+    let mut replaced = open(1, "192.0.2.1:1000").await;
+    let _newer = open(2, "192.0.2.2:2000").await;
+    let ended = tokio::time::timeout(DEADLINE, replaced.recv()).await.expect("the stream stays open").unwrap();
+    let status = ended.unwrap_err();
+    assert_eq!(status.code(), Code::Aborted);
+    assert_eq!(status.message(), "replaced by a newer stream of this cluster, from 192.0.2.2:2000");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_agent_of_a_cluster_that_is_behind_is_not_read() {
     let mut world = TestBed::new().await;
     world.expect(&["greeted 0", "connected"]).await;
