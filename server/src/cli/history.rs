@@ -81,7 +81,7 @@ fn list(flags: &HistoryFlags) -> Result<Status, Failure> {
 }
 
 fn print_list(rows: &[Row], format: Format) -> Result<Status, Failure> {
-    let headings = ["DECISION", "WHEN (UTC)", "CLUSTER", "KIND", "EPOCH", "NODES", "$/HOUR", "BOUND", "WHAT"];
+    let headings = ["DECISION", "WHEN (UTC)", "CLUSTER", "KIND", "EPOCH", "NODES", "$/HOUR", "LOWER BOUND", "WHAT"];
     print_rows(rows, format, headings, |row| {
         [
             row.decision.to_string(),
