@@ -39,14 +39,26 @@ pub(super) fn find_pod(pods: &[Pod], wanted: &str) -> Result<u32, String> {
     {
         return Err(format!("--explain {wanted}: {name} is a workload; write one of its pods: {}", list(replicas)));
     }
-    let full = format!("{inside}/{name}");
-    Err(match nearest(&full, pods.iter().map(|pod| pod.key().to_string())) {
+    Err(match nearest_pod(pods, namespace, name) {
         Some(near) => format!("{head}; did you mean {near}?"),
         None if pods.is_empty() => {
             format!("--explain {wanted}: the plan has no pod; only pods that are planned are explained")
         }
         None => format!("{head}; the plan has {}", list(&keys(pods.iter()))),
     })
+}
+
+/// The pod with the nearest name in the namespace; in all namespaces if none is named or the named one has no pod. Namespaces are not
+/// compared, because a common namespace would make different names similar.
+fn nearest_pod(pods: &[Pod], namespace: Option<&str>, name: &str) -> Option<String> {
+    let inside = namespace.unwrap_or(DEFAULT);
+    let (within, elsewhere): (Vec<&Pod>, Vec<&Pod>) = pods.iter().partition(|pod| pod.namespace.as_ref() == inside);
+    let near = |pods: &[&Pod]| {
+        let found = nearest(name, pods.iter().map(|pod| pod.name.to_string()))?;
+        pods.iter().find(|pod| *pod.name == *found).map(|pod| pod.key().to_string())
+    };
+    let may_be_elsewhere = namespace.is_none() || within.is_empty();
+    near(&within).or_else(|| near(&elsewhere).filter(|_| may_be_elsewhere))
 }
 
 /// The name in `Kind/name`, the workload of a pod.
@@ -133,6 +145,12 @@ mod tests {
              shop/web-4, shop/web-5, shop/web-6, shop/web-7, shop/web-8, shop/web-9 and 2 more"
         );
         assert!(message("default/apo").ends_with("did you mean default/api?"), "{}", message("default/apo"));
+        // `default/gen` is three edits of eleven letters away, `gen` three of five.
+        let other = find_pod(&[pod("default", "gen", "Pod/gen")], "web-0").unwrap_err();
+        assert!(other.ends_with("in the namespace default; the plan has default/gen"), "{other}");
+        assert!(message("shop/wep-7").ends_with("did you mean shop/web-7?"), "{}", message("shop/wep-7"));
+        assert!(message("wep-7").ends_with("did you mean shop/web-7?"), "{}", message("wep-7"));
+        assert!(message("shpo/web-7").ends_with("did you mean shop/web-7?"), "{}", message("shpo/web-7"));
         assert!(message("x/y").contains("the plan has default/api, default/job-0, shop/web-0, "), "{}", message("x/y"));
         assert!(find_pod(&[], "a").unwrap_err().contains("the plan has no pod"));
     }
