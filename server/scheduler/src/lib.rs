@@ -8,7 +8,9 @@
 //! zones, with `eligible`; `rules` applies the pools' opt-in rules, using `pool_counts`; both look
 //! up `packing_cache`. `merge` and `balance` revise the packing. `finish` turns it into a plan, with
 //! `type_labels`; `static_pools` adds the machines that static pools miss. `step_budget` bounds the
-//! work. [`bound`] computes the lower bound of the cost.
+//! work. `search` finds cheaper machines for the pods of a packing, and `patterns` guide a second
+//! packing by them. [`bound`] computes the lower bound of the cost; `simplex` solves linear programs
+//! for both.
 
 mod balance;
 mod bit_set;
