@@ -151,22 +151,32 @@ fn pack(
 /// pods that `first` launches machines for; returns the steps of the search too. The result may cost
 /// more than `first`.
 ///
-/// `steps` bounds the search, not the packing. Deterministic for a seed.
+/// `steps` bounds the search; the packing has a bound of its own, and is incomplete beyond it.
+/// Deterministic for a seed.
 pub fn schedule_by_search(
     input: &PlanningInput,
     first: &Plan,
     (seed, steps): (u64, u64),
     cache: &mut CompileCache,
 ) -> (ScheduleResult, u64) {
-    let limit = StepBudget::new(input.policy.step_limit);
+    let limit = if input.policy.step_limit == 0 { GUIDED_STEPS } else { input.policy.step_limit.min(GUIDED_STEPS) };
+    let limit = StepBudget::new(limit);
     let (problem, initial) = problem::compile(input, cache);
     let mut packing = Packing::new(&problem, initial, &limit);
     let queue = build_queue(&problem, QueueOrder::BySize);
     let steps = StepBudget::new(steps);
     let launched = LaunchedPods::of(&mut packing, &queue, first);
-    packing.patterns = Patterns::of(search::patterns(&mut packing, &launched, seed, &steps), &queue);
+    let patterns = search::patterns(&mut packing, &launched, seed, &steps);
+    if patterns.is_empty() {
+        return (first.clone().into(), steps.used());
+    }
+    packing.patterns = Patterns::of(patterns, &queue);
     (pack_queue(packing, queue, PackingMethod::Full, cache), steps.used())
 }
+
+/// Maximum steps of a packing that patterns guide: what the largest inputs of the benchmark need. Inputs
+/// that need more have no search, which must not double the time of a plan.
+const GUIDED_STEPS: u64 = 20_000_000;
 
 fn pack_queue(
     mut packing: Packing<'_, '_>,

@@ -17,6 +17,10 @@ use model::CapacityType;
 /// Maximum number of rows: the basis of the linear program is a dense matrix of rows × rows.
 const MAX_ROWS: usize = 160;
 
+/// Number of machines above which there is no search: comparing them with one another would take longer
+/// than the search itself. EC2 has 800 types for a pool; zones, capacity types and pools multiply them.
+const MAX_CANDIDATES: usize = 8_000;
+
 /// Maximum number of machines in one domain.
 const MAX_MACHINES: usize = 72;
 
@@ -113,6 +117,9 @@ impl Covering {
             }
         }
         let machines = machines.all;
+        if machines.len() > MAX_CANDIDATES {
+            return Self { rows: Vec::new(), machines, by_price: Vec::new() };
+        }
         let row = |((kind, request), classes): ((RowKind, Amounts), Classes)| {
             let mut carrying = BitSet::empty(machines.len());
             let holds = |machine: &&u32| resource_vector::fits(&request, &machines[**machine as usize].capacity);
