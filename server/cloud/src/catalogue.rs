@@ -15,6 +15,7 @@
 
 mod attach;
 mod build_notes;
+mod burstable;
 mod capacity;
 mod columns;
 mod embedded;
@@ -29,6 +30,7 @@ mod region_options;
 pub mod snapshot;
 
 use model::node_class::NodeClassSettings;
+use model::resources::CPU;
 use model::{Catalogue, InstanceType, Text};
 
 use self::build_notes::BuildNotes;
@@ -68,7 +70,18 @@ pub fn build(snapshot: &Snapshot, region_options: &RegionOptions<'_>, settings: 
         let allocatable = capacity::allocatable(&entry.hardware, &entry.name, region_options, settings, &mut tally);
         let exotic = labels::is_exotic(&entry.name, &allocatable.capacity);
         let (capacity, allocatable) = (allocatable.capacity, allocatable.allocatable);
-        types.push(InstanceType { name: entry.name.clone(), labels, capacity, allocatable, exotic, offerings });
+        // Types of a catalogue file cost what the file states.
+        let is_builtin = matches!(entry.hardware, snapshot::Hardware::Ec2(_));
+        let burstable = is_builtin.then(|| burstable::burstable(&entry.name, capacity.get(CPU))).flatten();
+        types.push(InstanceType {
+            name: entry.name.clone(),
+            labels,
+            capacity,
+            allocatable,
+            exotic,
+            burstable,
+            offerings,
+        });
     }
     offering_builder.add_estimate_notes(&mut tally);
     let offering_keys = offerings::KEYS.iter().map(|key| Text::from(*key)).collect();

@@ -24,6 +24,7 @@ pub(super) fn one_machine(input: &PlanningInput) -> PlanOutcome {
         zones: Arc::from([text("z")]),
         types: Arc::from([u32::try_from(kind).unwrap_or(0)]),
         price: MicroUsd(10_000),
+        credits: MicroUsd(0),
         reservation: None,
         pods: pods.clone(),
         labels: Arc::new(Labels::new()),

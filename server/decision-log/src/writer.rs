@@ -3,8 +3,8 @@
 use controller::{Decision, DecisionInput};
 use model::input::Policy;
 use model::offering::SharedCatalogue;
-use model::plan::{Plan, PlanReport};
-use model::{Millis, Timestamp};
+use model::plan::{Plan, PlanReport, PlannedNode};
+use model::{MicroUsd, Millis, Timestamp};
 
 use super::catalogue_cache::CatalogueCache;
 use super::codec::{Codec, DecodeError, FORM, Reader};
@@ -216,11 +216,17 @@ pub(super) fn decode_moment(bytes: &[u8]) -> Result<Timestamp, DecodeError> {
     Ok(now)
 }
 
-/// Encodes plan and report, for their digest and for storage.
+/// Encodes plan and report, for their digest and for storage; at the end the credits of the nodes,
+/// which older answers do not have.
 pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     let mut bytes = vec![FORM];
     plan.put(&mut bytes);
     report.put(&mut bytes);
+    if plan.nodes.iter().chain(&plan.static_nodes).any(|node| node.credits != MicroUsd(0)) {
+        let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
+        credits(&plan.nodes).put(&mut bytes);
+        credits(&plan.static_nodes).put(&mut bytes);
+    }
     bytes
 }
 
@@ -229,9 +235,15 @@ pub(super) fn decode_answer(packed: &[u8]) -> Result<(Plan, PlanReport), DecodeE
     let bytes = content::unpack(packed)?;
     let mut from = Reader::new(&bytes);
     check_form(&mut from)?;
-    let answer = (Plan::get(&mut from)?, PlanReport::get(&mut from)?);
+    let (mut plan, report) = (Plan::get(&mut from)?, PlanReport::get(&mut from)?);
+    if !from.is_empty() {
+        let nodes: Vec<MicroUsd> = Codec::get(&mut from)?;
+        plan.nodes.iter_mut().zip(nodes).for_each(|(node, credits)| node.credits = credits);
+        let static_nodes: Vec<MicroUsd> = Codec::get(&mut from)?;
+        plan.static_nodes.iter_mut().zip(static_nodes).for_each(|(node, credits)| node.credits = credits);
+    }
     from.end()?;
-    Ok(answer)
+    Ok((plan, report))
 }
 
 /// Decodes a policy blob.

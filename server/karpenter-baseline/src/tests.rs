@@ -31,6 +31,7 @@ fn machine(vcpu: i64, price: i64) -> InstanceType {
         capacity: amounts.clone(),
         allocatable: amounts,
         exotic: false,
+        burstable: None,
         offerings: vec![offering("a"), offering("b")],
     }
 }

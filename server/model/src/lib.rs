@@ -35,7 +35,7 @@ pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
 pub use launch::{LaunchFailure, LaunchOption, LaunchOrder};
 pub use names::{ClaimName, ClusterName, InstanceTypeName, NodeName, PodKey, PoolName, ProviderId, Zone};
 pub use node::{BoundPod, DaemonSet, Node, NodeStage};
-pub use offering::{CapacityType, Catalogue, InstanceType, MicroUsd, Offering, Reservation};
+pub use offering::{Burstable, CapacityType, Catalogue, InstanceType, MicroUsd, Offering, Reservation};
 pub use pod::{
     HostPort, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, VolumeAlternatives, Weighted,
 };

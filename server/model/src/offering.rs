@@ -70,6 +70,15 @@ pub struct Offering {
     pub labels: Labels,
 }
 
+/// A burstable instance type: CPU beyond its baseline is paid as surplus credits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Burstable {
+    /// Baseline of the whole machine, in millicores.
+    pub baseline: i64,
+    /// Price of surplus credits per vCPU and hour.
+    pub credit_price: MicroUsd,
+}
+
 /// An instance type as configured by one NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceType {
@@ -85,6 +94,8 @@ pub struct InstanceType {
     pub allocatable: Resources,
     /// Launched only if no ordinary type fits: metal, accelerators (Karpenter AWS §4.2, filter 5).
     pub exotic: bool,
+    /// Set when CPU beyond a baseline costs more than the price.
+    pub burstable: Option<Burstable>,
     /// Offerings, in any order.
     pub offerings: Vec<Offering>,
 }

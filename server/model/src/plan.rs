@@ -39,6 +39,9 @@ pub struct PlannedNode {
     pub types: Arc<[u32]>,
     /// Price of the first option in the first zone.
     pub price: MicroUsd,
+    /// Surplus credits per hour if the first option launches: what `requests` take of its CPU
+    /// beyond its baseline. 0 unless it is burstable.
+    pub credits: MicroUsd,
     /// The capacity reservation that it uses.
     pub reservation: Option<Text>,
     /// Pods, by index, ascending.
@@ -49,6 +52,14 @@ pub struct PlannedNode {
     pub taints: Arc<[Taint]>,
     /// Requests of the pods, and of the DaemonSets of the first option.
     pub requests: Resources,
+}
+
+impl PlannedNode {
+    /// Price and credits, per hour.
+    #[must_use]
+    pub fn cost(&self) -> MicroUsd {
+        MicroUsd(self.price.0.saturating_add(self.credits.0))
+    }
 }
 
 /// Why a pod is unschedulable, as a code.
@@ -147,7 +158,7 @@ pub struct Unschedulable {
 pub struct PlanReport {
     /// Why each unschedulable pod is unschedulable, by pod.
     pub unschedulable: Vec<Unschedulable>,
-    /// Hourly cost of the nodes of the plan, static nodes excluded.
+    /// Hourly cost of the nodes of the plan, credits included, static nodes excluded.
     pub new_cost: MicroUsd,
     /// Lower bound on the cost of any plan that places the same pods under the same rules.
     pub lower_bound: MicroUsd,

@@ -67,4 +67,10 @@ pub struct OptInRules {
     pub max_node_vcpu: Option<i64>,
     /// `min-nodes`.
     pub min_nodes: Option<i64>,
+    /// `burstable: "list"`: burstable types cost their list price, whatever CPU is requested.
+    pub ignores_credits: bool,
+    /// `node-overhead-usd`: what a node costs per hour beside its price, in choices only. Where the
+    /// annotation is missing, reading sets the flag's value or the cost of the node's volumes;
+    /// `None` is 0.
+    pub node_overhead: Option<MicroUsd>,
 }

@@ -82,7 +82,7 @@ pub fn plan_packed_by(
     }
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
-        new_cost: MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum()),
+        new_cost: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
         lower_bound,
         notes: explain::notes(input, &plan),
         search_steps,

@@ -43,7 +43,7 @@ pub(super) struct SearchResult {
 /// The best plan that is found within the steps of the policy, `first` among them. `bound` is the
 /// lower bound on the cost of plans for the same pods; a sharper one takes a part of the steps.
 pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cache: &mut CompileCache) -> SearchResult {
-    if is_close(cost(&first), bound) {
+    if is_close(cost(input, &first), bound) {
         return SearchResult { plan: first, lower_bound: bound, steps: 0, refused: Vec::new() };
     }
     let bound = bound.max(sharper_bound(input, &first, input.policy.search_steps / BOUND_PART, cache));
@@ -70,11 +70,11 @@ fn best_plan_by(
     let (mut known, mut refused) = (Vec::new(), Vec::new());
     let (mut cheapest, mut steps) = (first, 0);
     // Each round starts from the cheapest plan so far, with another seed, while it finds a cheaper one.
-    while budget - steps > budget / LEAST_PART && !cheapest.nodes.is_empty() && !is_close(cost(&cheapest), bound) {
+    while budget - steps > budget / LEAST_PART && !cheapest.nodes.is_empty() && !is_close(cost(input, &cheapest), bound) {
         let seed = input.policy.seed.wrapping_add(known.len() as u64);
         let (found, used) = find(&cheapest, seed, budget - steps);
         steps = budget.min(steps + used.max(1));
-        if cost(&found) >= cost(&cheapest) || left_out(input, &found) > left_out(input, &cheapest) {
+        if cost(input, &found) >= cost(input, &cheapest) || left_out(input, &found) > left_out(input, &cheapest) {
             break;
         }
         if let Some(violation) = check(input, &found).into_iter().next() {
@@ -84,11 +84,13 @@ fn best_plan_by(
         known.push(std::mem::replace(&mut cheapest, found));
     }
     known.push(cheapest);
-    SearchResult { plan: choose(known), lower_bound: bound, steps, refused }
+    SearchResult { plan: choose(input, known), lower_bound: bound, steps, refused }
 }
 
-fn cost(plan: &Plan) -> i64 {
-    plan.nodes.iter().map(|node| node.price.0).sum()
+/// What choices compare, in micro-dollars per hour: prices, credits, and the overhead of each node.
+fn cost(input: &PlanningInput, plan: &Plan) -> i64 {
+    let overhead = |pool: u32| input.pools[pool as usize].rules.node_overhead.unwrap_or_default();
+    plan.nodes.iter().map(|node| node.cost().0 + overhead(node.pool).0).sum()
 }
 
 fn is_close(cost: i64, bound: MicroUsd) -> bool {
@@ -106,11 +108,11 @@ fn left_out(input: &PlanningInput, plan: &Plan) -> Vec<(i32, u32)> {
 }
 
 /// Among the plans of nearly the least cost the one with the fewest nodes, then the cheapest.
-fn choose(plans: Vec<Plan>) -> Plan {
-    let least = plans.iter().map(cost).min().unwrap_or_default();
+fn choose(input: &PlanningInput, plans: Vec<Plan>) -> Plan {
+    let least = plans.iter().map(|plan| cost(input, plan)).min().unwrap_or_default();
     let most = i128::from(least) * (1_000 + EQUAL_PER_MILLE);
-    let equal = plans.into_iter().filter(|plan| i128::from(cost(plan)) * 1_000 <= most);
-    equal.min_by_key(|plan| (plan.nodes.len(), cost(plan))).unwrap_or_default()
+    let equal = plans.into_iter().filter(|plan| i128::from(cost(input, plan)) * 1_000 <= most);
+    equal.min_by_key(|plan| (plan.nodes.len(), cost(input, plan))).unwrap_or_default()
 }
 
 #[cfg(test)]

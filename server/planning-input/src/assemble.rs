@@ -25,7 +25,7 @@ use crate::pools::CatalogueSource;
 use crate::region::Search;
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
-use crate::{autoscalers, external_pools, nodes, pools, region};
+use crate::{autoscalers, external_pools, nodes, overhead, pools, region};
 
 /// Result of reading.
 #[derive(Debug, Clone)]
@@ -107,7 +107,8 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     let catalogue_source = CatalogueSource { snapshot: &snapshot, region: &region, zones: &zones };
     let Karpenter { pools, classes, claims, overlays } = karpenter;
     let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
-    pools.iter_mut().for_each(|pool| tighten(pool, options));
+    pools.iter_mut().for_each(|pool| apply_flags(pool, options));
+    overhead::set_overheads(&mut pools, &classes, options, notes);
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
     let nodes = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
     let input = populate(&cluster, nodes, pools, (options, defaults), problems, notes);
@@ -165,11 +166,11 @@ fn zones_of_pods(cluster: &Cluster) -> impl Iterator<Item = Zone> + '_ {
     zones.into_iter()
 }
 
-/// Applies the flags to `pool`: the lower maximum of vCPUs and the higher minimum of nodes apply.
-fn tighten(pool: &mut NodePool, options: &Options) {
+/// Applies the flags to `pool`; its annotations take precedence.
+fn apply_flags(pool: &mut NodePool, options: &Options) {
     let rules = &mut pool.rules;
-    rules.max_node_vcpu = [rules.max_node_vcpu, options.max_node_vcpu].into_iter().flatten().min();
-    rules.min_nodes = rules.min_nodes.max(options.min_nodes);
+    rules.max_node_vcpu = rules.max_node_vcpu.or(options.max_node_vcpu);
+    rules.min_nodes = rules.min_nodes.or(options.min_nodes);
 }
 
 fn populate(

@@ -15,6 +15,7 @@ mod expand;
 mod external_pools;
 mod nodes;
 mod options;
+mod overhead;
 mod owners;
 mod pods;
 mod pools;

@@ -1,8 +1,8 @@
 //! Options of reading.
 
 use manifests::Source;
-use model::Timestamp;
 use model::input::{MinValuesPolicy, PreferencePolicy};
+use model::{MicroUsd, Timestamp};
 
 /// Which number of a HorizontalPodAutoscaler a workload without `replicas` has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -51,8 +51,11 @@ pub struct Options {
     pub seed: u64,
     /// The time of the plan; opt-in delays are evaluated against it.
     pub now: Timestamp,
-    /// Maximum number of vCPUs of a launched node, in every pool.
+    /// What a node costs per hour beside its price, in pools without the annotation; `None`: its
+    /// volumes.
+    pub node_overhead: Option<MicroUsd>,
+    /// Maximum number of vCPUs of a launched node, in pools without the annotation.
     pub max_node_vcpu: Option<i64>,
-    /// Minimum number of launched nodes, in every pool.
+    /// Minimum number of launched nodes, in pools without the annotation.
     pub min_nodes: Option<i64>,
 }

@@ -10,7 +10,8 @@
 //! - `exclusive_pods`: pods that exclude each other from a node need a machine each.
 //!
 //! Ignored constraints (limits, opt-in rules, spread, volumes, DaemonSets) could only raise the
-//! cost. Existing capacity and reserved machines are free. Work grows with shapes and offerings,
+//! cost. Existing capacity and reserved machines are free;
+//! burstable machines cost their price alone. Work grows with shapes and offerings,
 //! not with pods.
 
 mod by_pods;
@@ -43,7 +44,7 @@ pub fn lower_bound(input: &PlanningInput, plan: &Plan) -> MicroUsd {
 /// Same bound as [`lower_bound`]; faster when `cache` holds the pools of similar inputs.
 #[must_use]
 pub fn lower_bound_with(input: &PlanningInput, plan: &Plan, cache: &mut CompileCache) -> MicroUsd {
-    let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.price.0));
+    let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.cost().0));
     if paid <= 0 {
         return MicroUsd(0);
     }
@@ -57,7 +58,7 @@ pub fn lower_bound_with(input: &PlanningInput, plan: &Plan, cache: &mut CompileC
 /// A bound as [`lower_bound_with`], sharper by the work of up to `steps`: the pods are not cut.
 #[must_use]
 pub fn sharper_bound(input: &PlanningInput, plan: &Plan, steps: u64, cache: &mut CompileCache) -> MicroUsd {
-    let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.price.0));
+    let paid = plan.nodes.iter().fold(0_i64, |sum, node| sum.saturating_add(node.cost().0));
     if paid <= 0 || steps == 0 {
         return MicroUsd(0);
     }

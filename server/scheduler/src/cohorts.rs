@@ -8,7 +8,7 @@ use super::machines::{Cohort, Destination, GrowthLimit, PlacementEvent, ports_fr
 use super::packing::Packing;
 use super::patterns::{KeptRoom, Patterns};
 use super::pool_supply::PoolSupply;
-use super::resource_vector::{self, Amounts};
+use super::resource_vector::{self, Amounts, CPU_AT};
 use super::topology::{ABSENT, DomainId, GroupId, KeyId, Pin, Tally, Topology};
 use model::taints::{first_untolerated, has_untolerated_soft_taint};
 
@@ -573,7 +573,9 @@ impl<'i> Packing<'_, 'i> {
             let each = resource_vector::copies(request, &free, cap);
             let kind = u32::try_from(kind).unwrap_or(u32::MAX);
             let each = each.min(flexible);
-            (each > 0).then_some((std::cmp::Reverse(each), price, kind))
+            let cpu = cohort.used[CPU_AT] + request[CPU_AT] * i64::from(each);
+            let cost = supply.cost(kind as usize, price, cpu);
+            (each > 0).then_some((std::cmp::Reverse(each), cost, kind))
         });
         candidates.min().map(|(each, _, kind)| (kind, each.0))
     }
@@ -638,7 +640,8 @@ impl Packing<'_, '_> {
         let rank = |kind: usize| {
             let instance_type = &supply.instance_types[kind];
             let price = instance_type.cheapest_in(&options.slots)?.1;
-            Some((instance_type.charge.clone(), price, kind))
+            let cost = supply.cost(kind, price, cohort.used[CPU_AT]);
+            Some((instance_type.charge.clone(), cost, kind))
         };
         let best = options.types.iter().filter(smaller).filter_map(rank).min()?;
         u32::try_from(best.2).ok()

@@ -51,8 +51,8 @@ struct PoolFingerprint {
     labels: Labels,
 }
 
-/// Maximum price per vCPU, price of a node and vCPUs of a node.
-type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>);
+/// Maximum price per vCPU, price of a node and vCPUs of a node; and whether credits are ignored.
+type Ceilings = (Option<MicroUsd>, Option<MicroUsd>, Option<i64>, bool);
 
 impl CompileCache {
     /// The types that pools offer.
@@ -139,7 +139,7 @@ impl CatalogueFingerprint {
 
 fn ceilings_of(pool: &NodePool) -> Ceilings {
     let rules = &pool.rules;
-    (rules.max_price_per_vcpu, rules.max_node_price, rules.max_node_vcpu)
+    (rules.max_price_per_vcpu, rules.max_node_price, rules.max_node_vcpu, rules.ignores_credits)
 }
 
 #[cfg(test)]

@@ -7,16 +7,20 @@ use std::sync::Arc;
 use super::bit_set::BitSet;
 use super::classes::Class;
 use super::fits::{FitId, FitTable};
+use super::machine_cost::credits;
 use super::machines::{Cohort, Destination};
 use super::packing::Packing;
 use super::pool_supply::PoolSupply;
-use super::resource_vector;
+use super::resource_vector::{self, CPU_AT};
 use super::type_labels::TypeLabels;
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::requirements::label_satisfies;
-use model::{CapacityType, Labels, MicroUsd, NodeName, Operator, PoolName, Requirements, Resources, Text, Zone};
+use model::resources::CPU;
+use model::{
+    Burstable, CapacityType, Labels, MicroUsd, NodeName, Operator, PoolName, Requirements, Resources, Text, Zone,
+};
 
 /// Maximum number of launch options per EC2 Fleet request (Karpenter AWS §4.1).
 const MAX_OPTIONS: usize = 60;
@@ -28,6 +32,7 @@ struct CohortLaunch {
     best_zones: Vec<Zone>,
     other_zones: Vec<Zone>,
     price: MicroUsd,
+    burstable: Option<Burstable>,
     capacity_type: CapacityType,
     reservation: Option<Text>,
     first_option: usize,
@@ -75,6 +80,7 @@ pub(super) fn finish(mut packing: Packing<'_, '_>) -> Plan {
             zones,
             types: parts.types.clone(),
             price: parts.price,
+            credits: credits(parts.burstable, requests.get(CPU)),
             reservation: parts.reservation.clone(),
             pods,
             labels,
@@ -176,6 +182,7 @@ fn cohort_launch<'p>(
         other_zones: zones.into_iter().filter(|zone| !best_zones.contains(zone)).collect(),
         best_zones,
         price,
+        burstable: first.burstable,
         capacity_type: a_slot.map_or(CapacityType::OnDemand, |slot| slot.capacity_type),
         reservation: a_slot.and_then(|slot| slot.reservation.clone()),
         first_option,
@@ -184,7 +191,7 @@ fn cohort_launch<'p>(
     })
 }
 
-/// Cheapest first. Every option carries the machine's pods and keeps the pool's limits, spot share
+/// The type with the least price and credits, then others by price. Every option carries the machine's pods and keeps the pool's limits, spot share
 /// and `minValues`.
 fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, supply: &PoolSupply) -> Vec<usize> {
     let ranked = packing.fits.ranked(cohort.fit, supply);
@@ -202,7 +209,21 @@ fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, supply: &PoolSuppl
             && within(*at)
             && (!fixed || supply.instance_types[*at].vcpu_milli == target.vcpu_milli)
     };
-    select_options(ranked.iter().map(|(_, at)| *at).filter(is_suitable), supply)
+    let suitable: Vec<(MicroUsd, usize)> = ranked.iter().filter(|(_, at)| is_suitable(at)).copied().collect();
+    if suitable.iter().all(|(_, at)| supply.instance_types[*at].burstable.is_none()) {
+        return select_options(suitable.iter().map(|(_, at)| *at), supply);
+    }
+    // Exotic types are options only where there are no others.
+    let ordinary = |(_, at): &&(MicroUsd, usize)| !supply.instance_types[*at].exotic;
+    let only_ordinary: Vec<(MicroUsd, usize)> = suitable.iter().filter(ordinary).copied().collect();
+    let flexible = !supply.min_values_rules.is_empty();
+    let candidates = if flexible || only_ordinary.is_empty() { suitable } else { only_ordinary };
+    let keeps_min_values = |options: &[usize]| {
+        let options = select_options(options.iter().copied(), supply);
+        supply.min_values_rules.iter().all(|rule| rule.is_met_by(&options))
+    };
+    let options = supply.options_by_cost(&candidates, cohort.used[CPU_AT], keeps_min_values);
+    select_options(options.into_iter(), supply)
 }
 
 /// The options that a launch names out of `all`, in their order: up to the maximum, exotic ones

@@ -24,6 +24,7 @@ mod existing_nodes;
 mod finish;
 mod fits;
 mod lookahead;
+mod machine_cost;
 mod machines;
 mod merge;
 mod min_values;

@@ -2,13 +2,13 @@
 //!
 //! The value of spare capacity at shadow prices ignores the shapes of pods. For the few candidates
 //! with the best scores, the next classes of the queue are tried on the remaining capacity, and the
-//! candidate with the least price per value wins.
+//! candidate with the least cost per value wins.
 
 use smallvec::SmallVec;
 
 use super::classes::PreferenceSet;
 use super::packing::Packing;
-use super::resource_vector::{self, Amounts};
+use super::resource_vector::{self, Amounts, CPU_AT};
 use model::MicroUsd;
 
 /// Candidates tried per opening. More have never improved the choice enough to justify their cost.
@@ -26,7 +26,10 @@ pub(super) struct Candidate {
     pub(super) each: u32,
     /// Estimated cost per pod, in micro-dollars per hour.
     pub(super) score: f64,
+    /// Price of the cheapest offering.
     pub(super) price: MicroUsd,
+    /// Cost of one machine with its pods of the class.
+    pub(super) cost: MicroUsd,
 }
 
 /// The candidates with the least scores, best first.
@@ -42,7 +45,7 @@ impl Shortlist {
 
     pub(super) fn insert(&mut self, candidate: Candidate) {
         let before =
-            |known: &Candidate| known.score.total_cmp(&candidate.score).then(known.price.cmp(&candidate.price)).is_le();
+            |known: &Candidate| known.score.total_cmp(&candidate.score).then(known.cost.cmp(&candidate.cost)).is_le();
         let at = self.0.iter().take_while(|known| before(known)).count();
         if at < MAX_CANDIDATES {
             self.0.truncate(MAX_CANDIDATES - 1);
@@ -52,7 +55,7 @@ impl Shortlist {
 }
 
 impl Packing<'_, '_> {
-    /// The candidate with the least price per value once the next classes of the queue have joined.
+    /// The candidate with the least cost per value once the next classes of the queue have joined.
     pub(super) fn choose_by_lookahead(
         &mut self,
         pool: u32,
@@ -89,7 +92,7 @@ impl Packing<'_, '_> {
         next_classes
     }
 
-    /// Price over the value of all pods on the machine. Rules between pods are ignored, except that
+    /// Cost over the value of all pods on the machine. Rules between pods are ignored, except that
     /// of classes which exclude each other from a host one joins, with one pod.
     fn cost_per_value(
         &self,
@@ -124,7 +127,9 @@ impl Packing<'_, '_> {
                 value += self.value_of(&needs.request) * share;
             }
         }
-        candidate.price.0 as f64 / value.max(f64::MIN_POSITIVE)
+        let at = candidate.instance_type as usize;
+        let cpu = supply.net_allocatable[at][CPU_AT] - free[CPU_AT];
+        supply.cost(at, candidate.price, cpu).0 as f64 / value.max(f64::MIN_POSITIVE)
     }
 
     fn value_of(&self, request: &[i64]) -> f64 {

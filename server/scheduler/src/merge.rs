@@ -9,7 +9,7 @@ use super::classes::{ClassRule, RuleKind};
 use super::fits::FitId;
 use super::machines::{Destination, PlacementEvent, ports_free};
 use super::packing::Packing;
-use super::resource_vector::{self, Amounts};
+use super::resource_vector::{self, Amounts, CPU_AT};
 use super::topology::{GroupId, Topology};
 use model::MicroUsd;
 
@@ -104,11 +104,11 @@ impl Packing<'_, '_> {
         let supply = self.problem.supplies[pool as usize].as_ref()?;
         let mut fit = self.cohorts[parts[0]].fit;
         let mut used: Amounts = self.problem.resources.zero();
-        let mut price = 0;
+        let mut cost = 0;
         for at in &parts {
             fit = self.fits.intersect(fit, self.cohorts[*at].fit, supply)?;
             resource_vector::add(&mut used, &self.cohorts[*at].used.clone(), 1);
-            price += self.cheapest(self.cohorts[*at].fit, pool, &self.cohorts[*at].used.clone(), &[*at])?.1.0;
+            cost += self.cheapest(self.cohorts[*at].fit, pool, &self.cohorts[*at].used.clone(), &[*at])?.1.0;
         }
         let (target, merged) = self.cheapest(fit, pool, &used, &parts)?;
         let nothing = self.problem.resources.zero();
@@ -117,11 +117,11 @@ impl Packing<'_, '_> {
             charged.iter_mut().zip(&self.cohorts[*part].charged).for_each(|(sum, own)| *sum += own);
         }
         let flexible = self.count_meeting_min_values(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
-        let saving = price - merged.0;
+        let saving = cost - merged.0;
         (saving > 0 && flexible).then_some(MergeCandidate { parts, fit, target, saving })
     }
 
-    /// The cheapest type of `fit` that carries `used`, with a charge within that of `parts` plus
+    /// The type of `fit` with the least cost that carries `used`, with a charge within that of `parts` plus
     /// the pool's limits left.
     fn cheapest(&mut self, fit: FitId, pool: u32, used: &[i64], parts: &[usize]) -> Option<(u32, MicroUsd)> {
         let supply = self.problem.supplies[pool as usize].as_ref()?;
@@ -143,8 +143,19 @@ impl Packing<'_, '_> {
                 && (!instance_type.exotic || !ordinary)
                 && within(kind)
         };
-        let (price, kind) = ranked.iter().find(|(_, kind)| is_suitable(*kind))?;
-        Some((u32::try_from(*kind).ok()?, *price))
+        let cost = |(price, kind): &(MicroUsd, usize)| supply.cost(*kind, *price, used[CPU_AT]);
+        let mut best: Option<(MicroUsd, usize)> = None;
+        for one in ranked.iter() {
+            // No type costs less than its price and the overhead of a node.
+            if best.is_some_and(|(least, _)| one.0.0 + supply.overhead.0 >= least.0) {
+                break;
+            }
+            if is_suitable(one.1) && best.is_none_or(|(least, _)| cost(one) < least) {
+                best = Some((cost(one), one.1));
+            }
+        }
+        let (cost, kind) = best?;
+        Some((u32::try_from(kind).ok()?, cost))
     }
 
     /// Whether no hostname rule and no host port separates the pods of `parts`. Separating groups

@@ -151,6 +151,7 @@ mod tests {
             capacity: Resources::new(),
             allocatable: Resources::new(),
             exotic: false,
+            burstable: None,
             offerings: Vec::new(),
         };
         let mut pool = pool();

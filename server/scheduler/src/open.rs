@@ -1,7 +1,7 @@
 //! Opening machines: which instance type to launch for unplaced pods, and how many.
 //!
-//! Pools are tried tier by tier; within a tier price decides. The capacity type is chosen first
-//! (reserved, spot, on-demand), then the type with the least effective cost per pod: its price less
+//! Pools are tried tier by tier; within a tier cost decides (`machine_cost`). The capacity type is chosen first
+//! (reserved, spot, on-demand), then the type with the least effective cost per pod: its cost less
 //! the value of its spare capacity for the unplaced demand, divided by the pods it takes. For the
 //! best few, `lookahead` tries which queued classes would fill the rest.
 
@@ -17,7 +17,7 @@ use super::packing::Packing;
 use super::patterns::{KeptRoom, MachinePattern};
 use super::pool_offerings::PoolInstanceType;
 use super::pool_supply::PoolSupply;
-use super::resource_vector;
+use super::resource_vector::{self, CPU_AT};
 use super::topology::{Pin, Topology};
 use model::{CapacityType, MicroUsd};
 
@@ -37,7 +37,8 @@ pub(super) struct LaunchChoice {
     /// Maximum number of machines, for reasons other than demand.
     pub(super) most: u32,
     score: f64,
-    price: MicroUsd,
+    /// Cost of one machine with these pods.
+    cost: MicroUsd,
 }
 
 impl Packing<'_, '_> {
@@ -126,7 +127,8 @@ impl Packing<'_, '_> {
                 .min(self.count_meeting_min_values(pool, (fit, instance_type), (&nothing, &[]), request, each));
             if each > 0 {
                 let most = most.min(pattern.machines);
-                return Some(LaunchChoice { pool, fit, instance_type, capacity_type, each, most, score: 0.0, price });
+                let cost = supply.cost(instance_type as usize, price, request[CPU_AT] * i64::from(each));
+                return Some(LaunchChoice { pool, fit, instance_type, capacity_type, each, most, score: 0.0, cost });
             }
         }
         None
@@ -295,8 +297,8 @@ impl Packing<'_, '_> {
         for exotic in [false, true] {
             let shortlist = self.shortlist(pool, class, (fit, &ranked), cap, count, exotic);
             let best = self.choose_by_lookahead(pool, class, count, shortlist);
-            if let Some(Candidate { instance_type, each, score, price }) = best {
-                return Some(LaunchChoice { pool, fit, instance_type, capacity_type, each, most, score, price });
+            if let Some(Candidate { instance_type, each, score, cost, .. }) = best {
+                return Some(LaunchChoice { pool, fit, instance_type, capacity_type, each, most, score, cost });
             }
         }
         None
@@ -332,7 +334,8 @@ impl Packing<'_, '_> {
                 continue;
             }
             // The lower bound excludes a type before the exact evaluation, which costs more.
-            if shortlist.excludes(self.least_score(class, &supply.net_allocatable[at], price, cap)) {
+            let idle_cost = supply.cost(at, price, 0);
+            if shortlist.excludes(self.least_score(class, &supply.net_allocatable[at], idle_cost, cap)) {
                 continue;
             }
             let each = resource_vector::copies(request, &supply.net_allocatable[at], cap);
@@ -348,8 +351,9 @@ impl Packing<'_, '_> {
             if each == 0 || (self.all_on_one_machine && each < count) {
                 continue;
             }
-            let score = self.score(class, &supply.net_allocatable[at], price, each, count);
-            shortlist.insert(Candidate { instance_type: kind, each, score, price });
+            let score = self.score(class, (supply, at), price, each, count);
+            let cost = supply.cost(at, price, request[CPU_AT] * i64::from(each));
+            shortlist.insert(Candidate { instance_type: kind, each, score, price, cost });
         }
         shortlist
     }
@@ -358,17 +362,23 @@ impl Packing<'_, '_> {
         instance_type.charge.iter().zip(&self.limits[pool as usize]).all(|(charge, left)| charge <= left)
     }
 
-    /// Effective cost of one pod on a machine with `capacity`, in micro-dollars per hour.
-    fn score(&self, class: u32, capacity: &[i64], price: MicroUsd, each: u32, count: u32) -> f64 {
+    /// Effective cost of one pod on a machine of type `at`, in micro-dollars per hour. Spare
+    /// capacity is worth what its use would not add in credits.
+    fn score(&self, class: u32, (supply, at): (&PoolSupply, usize), price: MicroUsd, each: u32, count: u32) -> f64 {
+        let capacity = &supply.net_allocatable[at];
         let request = &self.problem.classes[class as usize].request;
         let machines = f64::from(count.div_ceil(each));
-        let mut spare_value = 0.0;
-        for (at, price_per_unit) in self.problem.shadow_prices.iter().enumerate() {
-            let spare = (capacity[at] - request[at] * i64::from(each)).max(0) as f64;
-            let unplaced = ((self.unplaced_demand[at] - request[at] as f64 * f64::from(count)) / machines).max(0.0);
-            spare_value += price_per_unit * spare.min(unplaced);
-        }
-        (price.0 as f64 - SPARE_VALUE_FACTOR * spare_value) / f64::from(each)
+        let filled = |resource: usize| {
+            let spare = (capacity[resource] - request[resource] * i64::from(each)).max(0) as f64;
+            let others = self.unplaced_demand[resource] - request[resource] as f64 * f64::from(count);
+            spare.min((others / machines).max(0.0))
+        };
+        let prices = self.problem.shadow_prices.iter().enumerate();
+        let spare_value: f64 = prices.map(|(resource, per_unit)| per_unit * filled(resource)).sum();
+        let cpu = request[CPU_AT] * i64::from(each);
+        let cost = supply.cost(at, price, cpu).0;
+        let added = supply.cost(at, price, cpu + filled(CPU_AT) as i64).0 - cost;
+        (cost as f64 - (SPARE_VALUE_FACTOR * spare_value - added as f64).max(0.0)) / f64::from(each)
     }
 
     /// A lower bound of [`Packing::score`] for any unplaced demand and any rules between pods: each
@@ -507,7 +517,9 @@ impl Packing<'_, '_> {
                 let holds = |at: usize| {
                     resource_vector::fits(&problem.classes[class as usize].request, &supply.net_allocatable[at])
                 };
-                least = ranked.iter().find(|(_, at)| holds(*at)).map_or(least, |(price, _)| least.min(price.0));
+                let cpu = problem.classes[class as usize].request[CPU_AT];
+                let costs = ranked.iter().filter(|(_, at)| holds(*at)).map(|(price, at)| supply.cost(*at, *price, cpu));
+                least = costs.min().map_or(least, |cost| least.min(cost.0));
             }
         }
         least
@@ -535,8 +547,8 @@ fn split_reservations(slots: Vec<(CapacityType, BitSet)>) -> Vec<(CapacityType, 
 /// The order of capacity types decides, except that spot must not cost more than on-demand
 /// (Karpenter AWS §4.2, filter 6).
 fn precedes(choice: &LaunchChoice, known: &LaunchChoice) -> bool {
-    let per_pod = |price: MicroUsd, pods: u32| price.0 * i64::from(pods);
-    let (own, theirs) = (per_pod(choice.price, known.each), per_pod(known.price, choice.each));
+    let per_pod = |cost: MicroUsd, pods: u32| cost.0 * i64::from(pods);
+    let (own, theirs) = (per_pod(choice.cost, known.each), per_pod(known.cost, choice.each));
     match (choice.capacity_type, known.capacity_type) {
         (CapacityType::Spot, CapacityType::OnDemand) => own <= theirs,
         (CapacityType::OnDemand, CapacityType::Spot) => own < theirs,
@@ -545,7 +557,7 @@ fn precedes(choice: &LaunchChoice, known: &LaunchChoice) -> bool {
 }
 
 fn is_better(choice: &LaunchChoice, known: &LaunchChoice) -> bool {
-    is_less((choice.score, choice.price), (known.score, known.price))
+    is_less((choice.score, choice.cost), (known.score, known.cost))
 }
 
 fn is_less(a: (f64, MicroUsd), b: (f64, MicroUsd)) -> bool {

@@ -17,7 +17,7 @@ use super::min_values::MinValuesRule;
 use super::resource_vector::{Amounts, ResourceOrder};
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::resources::{CPU, NODES};
-use model::{CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text, Zone};
+use model::{Burstable, CapacityType, InstanceType, Labels, MicroUsd, NodePool, Offering, Requirement, Text, Zone};
 
 /// The identity of an offering apart from its type and price: zone, capacity type, reservation and
 /// further labels. A slot is the index of an [`OfferingKey`]. Types are offered in slots, so that a
@@ -52,7 +52,7 @@ pub(super) struct PoolInstanceType {
     /// Index in the pool's catalogue.
     pub(super) index: u32,
     /// Allocatable amounts for pods, DaemonSets included.
-    allocatable: Amounts,
+    pub(super) allocatable: Amounts,
     /// Amounts counted against the pool's limits, along [`PoolOfferings::limited`].
     pub(super) charge: Vec<i64>,
     /// Slots in which it is available.
@@ -61,6 +61,8 @@ pub(super) struct PoolInstanceType {
     pub(super) prices: Vec<(u16, MicroUsd)>,
     /// Launched only when no ordinary type is possible.
     pub(super) exotic: bool,
+    /// Set when the pool pays for CPU beyond a baseline.
+    pub(super) burstable: Option<Burstable>,
     /// vCPUs, in millicores, for the spot share.
     pub(super) vcpu_milli: i64,
 }
@@ -294,6 +296,7 @@ fn machine_of(
         slots: open,
         prices,
         exotic: kind.exotic,
+        burstable: kind.burstable.filter(|_| !pool.rules.ignores_credits),
         vcpu_milli: kind.capacity.get(CPU),
     }
 }

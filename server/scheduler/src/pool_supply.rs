@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::fits::FitId;
 use super::pool_offerings::PoolOfferings;
 use super::resource_vector::{self, Amounts};
-use model::HostPort;
+use model::{HostPort, MicroUsd, NodePool};
 
 /// A [`PoolOfferings`] with the requests of DaemonSets subtracted.
 #[derive(Debug)]
@@ -17,6 +17,8 @@ pub(super) struct PoolSupply {
     pub(super) net_allocatable: Vec<Amounts>,
     /// The maximum of each resource over all types, DaemonSets subtracted.
     pub(super) max_allocatable: Amounts,
+    /// What a node of the pool costs per hour beside its price and credits.
+    pub(super) overhead: MicroUsd,
     /// Host ports that DaemonSets use on every type they match.
     pub(super) daemon_ports: Vec<HostPort>,
     /// DaemonSets (by index) with the launch options they match, one fit per alternative.
@@ -38,12 +40,13 @@ impl PoolSupply {
         !self.net_allocatable.is_empty() && resource_vector::fits(request, &self.max_allocatable)
     }
 
-    /// The supply of `offerings`, before DaemonSets are subtracted.
-    pub(super) fn of(offerings: Arc<PoolOfferings>) -> Self {
+    /// The supply of `pool` with its `offerings`, before DaemonSets are subtracted.
+    pub(super) fn of(pool: &NodePool, offerings: Arc<PoolOfferings>) -> Self {
         let net_allocatable = offerings.allocatable();
         Self {
             offerings,
             net_allocatable,
+            overhead: pool.rules.node_overhead.unwrap_or_default(),
             max_allocatable: Amounts::new(),
             daemon_ports: Vec::new(),
             daemons: Vec::new(),

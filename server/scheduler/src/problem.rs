@@ -62,7 +62,7 @@ pub(super) fn compile<'i>(input: &'i PlanningInput, cache: &mut CompileCache) ->
         .iter()
         .map(|pool| {
             provisions_pods(pool)
-                .then(|| PoolSupply::of(cache.pool_offerings(pool, &resources, &input.policy.well_known_labels)))
+                .then(|| PoolSupply::of(pool, cache.pool_offerings(pool, &resources, &input.policy.well_known_labels)))
         })
         .collect();
     for (at, supply) in (0_u32..).zip(&mut supplies) {

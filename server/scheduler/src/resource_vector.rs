@@ -11,6 +11,9 @@ use model::{ResourceName, Resources, Text};
 /// Amounts along the [`ResourceOrder`].
 pub(super) type Amounts = SmallVec<[i64; 4]>;
 
+/// Position of CPU in [`Amounts`].
+pub(super) const CPU_AT: usize = 0;
+
 /// Unlimited capacity: a driver without an attach limit.
 pub(super) const UNLIMITED: i64 = i64::MAX / 4;
 

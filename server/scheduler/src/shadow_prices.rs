@@ -3,6 +3,8 @@
 
 use super::classes::Class;
 use super::pool_supply::PoolSupply;
+use super::resource_vector::{CPU_AT, UNLIMITED};
+use model::MicroUsd;
 
 /// Shadow prices in micro-dollars per hour and unit, by position in the resource order; zero for
 /// resources that no priced type has.
@@ -17,23 +19,35 @@ pub(super) fn compute(classes: &[Class], supplies: &[Option<PoolSupply>], resour
     // Pools with equal offerings and capacities give equal columns.
     let mut different: Vec<&PoolSupply> = Vec::new();
     for supply in supplies.iter().flatten() {
-        if !different
-            .iter()
-            .any(|known| known.shares_catalogue_with(supply) && known.net_allocatable == supply.net_allocatable)
-        {
+        if !different.iter().any(|known| {
+            known.shares_catalogue_with(supply)
+                && known.overhead == supply.overhead
+                && known.net_allocatable == supply.net_allocatable
+        }) {
             different.push(supply);
         }
     }
-    let instance_types =
-        different.into_iter().flat_map(|supply| supply.instance_types.iter().zip(&supply.net_allocatable));
-    for (instance_type, allocatable) in instance_types {
-        if let Some(price) = instance_type.prices.first().map(|(_, price)| *price).filter(|price| price.0 > 0) {
-            let amounts =
-                allocatable.iter().map(|have| (*have).clamp(0, super::resource_vector::UNLIMITED) as f64).collect();
-            columns.push((amounts, price.0 as f64));
+    for supply in different {
+        for (at, instance_type) in supply.instance_types.iter().enumerate() {
+            if let Some((_, price)) = instance_type.prices.first().filter(|(_, price)| price.0 > 0) {
+                let full = supply.net_allocatable[at][CPU_AT].max(0);
+                columns.push(column(supply, at, *price, full));
+                // Any use between both columns costs what their mixture costs.
+                if supply.credits(at, full).0 > 0 {
+                    columns.push(column(supply, at, *price, supply.cpu_without_credits(at)));
+                }
+            }
         }
     }
     solve(&demand, &columns)
+}
+
+/// Amounts and cost of a machine of type `at` whose pods use at most `cpu` millicores.
+fn column(supply: &PoolSupply, at: usize, price: MicroUsd, cpu: i64) -> (Vec<f64>, f64) {
+    let mut amounts: Vec<f64> =
+        supply.net_allocatable[at].iter().map(|have| (*have).clamp(0, UNLIMITED) as f64).collect();
+    amounts[CPU_AT] = cpu as f64;
+    (amounts, supply.cost(at, price, cpu).0 as f64)
 }
 
 /// Maximises `demand · w` over w ≥ 0 with `allocatable · w ≤ price` for every column: raises all

@@ -8,12 +8,14 @@ use super::bit_set::BitSet;
 use super::compile_cache::CompileCache;
 use super::finish::{labels_of, requests_of, select_options};
 use super::fits::{FitId, FitTable};
+use super::machine_cost::credits;
 use super::pool_supply::PoolSupply;
 use super::problem::{Problem, charge_daemons, limits_left, nodes_left, reservations};
 use super::type_labels::TypeLabels;
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::ZONE;
 use model::plan::{Plan, PlannedNode};
+use model::resources::CPU;
 use model::{CapacityType, MicroUsd, Node, NodeName, NodePool, NodeStage, Requirements, Text, Zone};
 
 /// A static pool and what it may still launch.
@@ -65,7 +67,7 @@ impl<'i> StaticPool<'i> {
     fn of(problem: &Problem<'i>, at: u32, pool: &'i NodePool, cache: &mut CompileCache) -> Option<Self> {
         let input = problem.input;
         let mut supply =
-            PoolSupply::of(cache.pool_offerings(pool, &problem.resources, &input.policy.well_known_labels));
+            PoolSupply::of(pool, cache.pool_offerings(pool, &problem.resources, &input.policy.well_known_labels));
         let mut fits = FitTable::default();
         charge_daemons(input, at, &mut supply, &problem.resources, &mut fits);
         let anything = fits.intern_requirements(Requirements::new());
@@ -107,13 +109,16 @@ impl<'i> StaticPool<'i> {
         };
         let available = |slot: &usize| self.supply.slots[*slot].zone == *zone && left(*slot);
         self.fits.fit(self.fit).slots.iter().filter(available).find_map(|slot| {
-            let options = select_options(self.ranked_types(slot).into_iter(), &self.supply);
+            let options = self.supply.options_by_cost(&self.ranked_types(slot), 0, |options| {
+                self.min_values_hold(&select_options(options.iter().copied(), &self.supply))
+            });
+            let options = select_options(options.into_iter(), &self.supply);
             (!options.is_empty() && self.min_values_hold(&options)).then_some((slot, options))
         })
     }
 
-    /// Instance types of `slot` within the pool's limits, cheapest first.
-    fn ranked_types(&self, slot: usize) -> Vec<usize> {
+    /// Prices and instance types of `slot` within the pool's limits, cheapest first.
+    fn ranked_types(&self, slot: usize) -> Vec<(MicroUsd, usize)> {
         let mut only = BitSet::empty(self.supply.slots.len());
         only.insert(slot);
         let within =
@@ -122,7 +127,7 @@ impl<'i> StaticPool<'i> {
         let mut ranked: Vec<(MicroUsd, usize)> =
             self.fits.fit(self.fit).types.iter().filter(within).filter_map(price).collect();
         ranked.sort_unstable();
-        ranked.into_iter().map(|(_, at)| at).collect()
+        ranked
     }
 
     fn min_values_hold(&self, options: &[usize]) -> bool {
@@ -138,6 +143,7 @@ impl<'i> StaticPool<'i> {
         let mut labels = labels_of(&mut TypeLabels::new(self.pool, &self.supply), options, &slots, open);
         labels.insert(Text::from(ZONE), zone.as_text().clone());
         let capacity_type: CapacityType = self.supply.slots[slot].capacity_type;
+        let requests = requests_of(self.input, &[], &self.supply, &self.fits, (options[0], slot, &labels));
         PlannedNode {
             name: NodeName::from(self.pool.name.as_text()),
             pool: self.at,
@@ -145,9 +151,10 @@ impl<'i> StaticPool<'i> {
             zones: Arc::new([zone]),
             types: options.iter().map(|at| self.supply.instance_types[*at].index).collect(),
             price: first.cheapest_in(&slots).map_or(MicroUsd(0), |(_, price)| price),
+            credits: credits(first.burstable, requests.get(CPU)),
             reservation: self.supply.slots[slot].reservation.clone(),
             pods: Vec::new(),
-            requests: requests_of(self.input, &[], &self.supply, &self.fits, (options[0], slot, &labels)),
+            requests,
             labels: Arc::new(labels),
             taints: self.pool.taints.clone().into(),
         }

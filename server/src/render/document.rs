@@ -41,6 +41,8 @@ struct NodeEntry<'r> {
     zones: Vec<&'r str>,
     instance_types: Vec<&'r str>,
     price_usd_per_hour: Usd,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    credits_usd_per_hour: Option<Usd>,
     pods: Vec<String>,
     labels: BTreeMap<&'r str, &'r str>,
     taints: Vec<TaintEntry<'r>>,
@@ -130,6 +132,7 @@ fn node_entry<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeEntry
         zones: node.zones.iter().map(AsRef::as_ref).collect(),
         instance_types: type_names(&pool.catalogue, node),
         price_usd_per_hour: Usd(node.price),
+        credits_usd_per_hour: Some(Usd(node.credits)).filter(|_| node.credits.0 != 0),
         pods: node.pods.iter().map(|pod| rendering.pod_name(*pod)).collect(),
         labels: node.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
         taints: node.taints.iter().map(taint_entry).collect(),

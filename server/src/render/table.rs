@@ -129,7 +129,7 @@ impl NodeRow {
                 pool.name.to_string(),
                 node.capacity_type.as_str().to_owned(),
                 and_more(types.first().copied().unwrap_or(""), types.len()),
-                node.price.to_string(),
+                node.cost().to_string(),
                 node.pods.len().to_string(),
                 pods(rendering, detail, &node.pods),
             ],

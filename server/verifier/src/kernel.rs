@@ -3,6 +3,7 @@
 //! explanation and the verdict on a plan cannot differ in them.
 
 pub use super::capacity::{DaemonSets, Daemons};
+pub use super::credits::{most_cpu, surplus_credits};
 pub use super::launch::{Launch, Launches, Outcome, belongs_to_offerings, may_be_defined, within_ceilings};
 pub use super::limits::Drawn;
 pub use super::node_fit::{

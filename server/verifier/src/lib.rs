@@ -8,7 +8,7 @@
 //! Reading order: `violation` (the rules), `placements` (the host of each pod), `launch` (the
 //! possible outcomes of a launch), `node_fit` (one pod on one node), `capacity`,
 //! `ports_and_volumes`, `topology` (rules between pods, in the order of the plan); then the rules
-//! per planned node (`purchase`, `metadata`) and per pool (`pool_nodes`, `limits`, `opt_in_rules`,
+//! per planned node (`purchase`, `credits`, `metadata`) and per pool (`pool_nodes`, `limits`, `opt_in_rules`,
 //! `static_pools`). [`check_removals`] judges the removal of nodes in the same way (`removals`).
 //!
 //! Chosen interpretations:
@@ -23,6 +23,7 @@
 
 mod capacity;
 mod class;
+mod credits;
 pub mod kernel;
 mod launch;
 mod limits;
@@ -56,6 +57,7 @@ pub fn check(input: &PlanningInput, plan: &Plan) -> Vec<Violation> {
     let placements = placements::collect(input, plan, &mut findings);
     let launches = launch::Launches::of(input, plan);
     purchase::check(plan, &launches, &mut findings);
+    credits::check(input, plan, &launches, &mut findings);
     let daemons = capacity::Daemons::new(input, &launches);
     metadata::check(plan, &launches, &daemons, &mut findings);
     node_fit::check(input, &placements, &launches, &mut findings);

@@ -15,7 +15,7 @@ use model::input::PlanningInput;
 use model::labels::{ARCH, CAPACITY_TYPE, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::resources::CPU;
-use model::{CapacityType, InstanceType, Millis, NodePool, Pod, PodShape, Timestamp, Zone};
+use model::{CapacityType, InstanceType, Millis, NodePool, OptInRules, Pod, PodShape, Timestamp, Zone};
 
 /// One pool that has opt-in rules.
 struct RuledPool<'a, 'b> {
@@ -32,7 +32,7 @@ pub(super) fn check<'a>(
     launches: &Launches<'a>,
     findings: &mut Findings<'_>,
 ) {
-    for (index, pool) in input.pools.iter().enumerate().filter(|(_, pool)| pool.rules != Default::default()) {
+    for (index, pool) in input.pools.iter().enumerate().filter(|(_, pool)| has_rules_of_placement(pool)) {
         let launch =
             |number: &Option<u32>| number.map(|n| &launches.list[n as usize]).filter(|l| l.pool_index == index);
         let nodes = PoolNodes::of(input, launches, index);
@@ -48,6 +48,12 @@ pub(super) fn check<'a>(
         node_size(&ruled, findings);
         node_count(input, &ruled, findings);
     }
+}
+
+/// Whether a rule restricts the nodes of the pool; the others are about money alone.
+fn has_rules_of_placement(pool: &NodePool) -> bool {
+    let OptInRules { ignores_credits, node_overhead, .. } = pool.rules;
+    pool.rules != OptInRules { ignores_credits, node_overhead, ..OptInRules::default() }
 }
 
 fn pods_of<'i>(input: &'i PlanningInput, node: &PlannedNode) -> impl Iterator<Item = (u32, &'i Pod, &'i PodShape)> {

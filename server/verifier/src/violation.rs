@@ -40,12 +40,15 @@ pub enum Rule {
     OpenDomain,
     /// The pool exists, is ready, and is used for its kind of pods.
     Pool,
-    /// 1 to 60 distinct options, each in the catalogue of the pool, cheapest first.
+    /// 1 to 60 distinct options, each in the catalogue of the pool, cheapest first; the first has the
+    /// least price and credits.
     Options,
     /// Every option and every zone has an available offering.
     Offering,
     /// `price` is the price of the first option in the first zone.
     Price,
+    /// `credits` are what the requests of the node cost beyond the baseline of the first option.
+    Credits,
     /// Options and offerings satisfy the pool's requirements.
     PoolRequirements,
     /// The pool's limits hold, whichever options launch.

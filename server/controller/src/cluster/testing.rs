@@ -42,6 +42,7 @@ fn instance_type(vcpu: i64) -> InstanceType {
         capacity: amounts.clone(),
         allocatable: amounts,
         exotic: false,
+        burstable: None,
         offerings: vec![offering],
     }
 }

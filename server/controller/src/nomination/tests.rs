@@ -34,6 +34,7 @@ fn by_letter(input: &PlanningInput) -> PlanOutcome {
         zones: Arc::from([text("z")]),
         types: Arc::from([0]),
         price: MicroUsd(10_000),
+        credits: MicroUsd(0),
         reservation: None,
         pods,
         labels: Arc::new(Labels::new()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use model::input::{MinValuesPolicy, Policy, PreferencePolicy};
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
 use model::{
-    CapacityType, Catalogue, Effect, HostPort, InstanceType, InstanceTypeName, LabelSelector, MicroUsd, Millis,
-    NodeName, NodeSelectorTerm, NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, PoolName,
+    Burstable, CapacityType, Catalogue, Effect, HostPort, InstanceType, InstanceTypeName, LabelSelector, MicroUsd,
+    Millis, NodeName, NodeSelectorTerm, NodeStage, NotReady, Offering, OptInRules, PodAffinityTerm, PodShape, PoolName,
     Requirement, RequirementParts, Requirements, Reservation, Resources, SelectorOperator, SelectorTerm,
     SpreadConstraint, Taint, Text, Timestamp, Toleration, TolerationOperator, VolumeAlternatives, Weighted, Zone,
 };
@@ -96,21 +96,161 @@ fields! {
         pod_anti_affinity, preferred_pod_anti_affinity, spread, tolerations, host_ports, priority,
     }
     VolumeAlternatives { any_of, attachments, blocked }
-    OptInRules {
-        zone_balance, safe_architectures, spot_fallback_after, max_price_per_vcpu, max_node_price, spot_max_percent,
-        on_demand_min_nodes, max_node_vcpu, min_nodes,
-    }
     Reservation { id, remaining }
-    InstanceType { name, labels, capacity, allocatable, exotic, offerings }
-    Catalogue { types, offering_keys }
+    Burstable { baseline, credit_price }
     RequirementParts { key, complement, values, gte, lte, absence, min_values }
-    PlannedNode {
-        name, pool, capacity_type, zones, types, price, reservation, pods, labels, taints, requests,
-    }
     Plan { nodes, static_nodes, placements, unschedulable, order }
     Reason { pool, code, message }
     Unschedulable { pod, reasons, fits_if }
     PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps }
+}
+
+/// The rules are the end of a pool's record, so newer fields are appended, and absent in older
+/// records: those had neither.
+impl Codec for OptInRules {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self {
+            zone_balance,
+            safe_architectures,
+            spot_fallback_after,
+            max_price_per_vcpu,
+            max_node_price,
+            spot_max_percent,
+            on_demand_min_nodes,
+            max_node_vcpu,
+            min_nodes,
+            ignores_credits,
+            node_overhead,
+        } = self;
+        zone_balance.put(out);
+        safe_architectures.put(out);
+        spot_fallback_after.put(out);
+        max_price_per_vcpu.put(out);
+        max_node_price.put(out);
+        spot_max_percent.put(out);
+        on_demand_min_nodes.put(out);
+        max_node_vcpu.put(out);
+        min_nodes.put(out);
+        if (*ignores_credits, *node_overhead) != (false, None) {
+            ignores_credits.put(out);
+            node_overhead.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut rules = Self {
+            zone_balance: Codec::get(from)?,
+            safe_architectures: Codec::get(from)?,
+            spot_fallback_after: Codec::get(from)?,
+            max_price_per_vcpu: Codec::get(from)?,
+            max_node_price: Codec::get(from)?,
+            spot_max_percent: Codec::get(from)?,
+            on_demand_min_nodes: Codec::get(from)?,
+            max_node_vcpu: Codec::get(from)?,
+            min_nodes: Codec::get(from)?,
+            ignores_credits: false,
+            node_overhead: None,
+        };
+        if !from.is_empty() {
+            (rules.ignores_credits, rules.node_overhead) = (Codec::get(from)?, Codec::get(from)?);
+        }
+        Ok(rules)
+    }
+}
+
+/// Encodes everything but the baseline of burstable types, which follows all types of a catalogue.
+impl Codec for InstanceType {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { name, labels, capacity, allocatable, exotic, burstable: _, offerings } = self;
+        name.put(out);
+        labels.put(out);
+        capacity.put(out);
+        allocatable.put(out);
+        exotic.put(out);
+        offerings.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            name: Codec::get(from)?,
+            labels: Codec::get(from)?,
+            capacity: Codec::get(from)?,
+            allocatable: Codec::get(from)?,
+            exotic: Codec::get(from)?,
+            burstable: None,
+            offerings: Codec::get(from)?,
+        })
+    }
+}
+
+/// A catalogue is a blob of its own, so the burstable types are appended, and absent in older blobs:
+/// credits were not charged then.
+impl Codec for Catalogue {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { types, offering_keys } = self;
+        types.put(out);
+        offering_keys.put(out);
+        if types.iter().any(|kind| kind.burstable.is_some()) {
+            types.iter().map(|kind| kind.burstable).collect::<Vec<_>>().put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut catalogue = Self { types: Codec::get(from)?, offering_keys: Codec::get(from)? };
+        if !from.is_empty() {
+            let burstable: Vec<Option<Burstable>> = Codec::get(from)?;
+            catalogue.types.iter_mut().zip(burstable).for_each(|(kind, burstable)| kind.burstable = burstable);
+        }
+        Ok(catalogue)
+    }
+}
+
+/// Encodes everything but the credits, which follow the report of a plan.
+impl Codec for PlannedNode {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self {
+            name,
+            pool,
+            capacity_type,
+            zones,
+            types,
+            price,
+            credits: _,
+            reservation,
+            pods,
+            labels,
+            taints,
+            requests,
+        } = self;
+        name.put(out);
+        pool.put(out);
+        capacity_type.put(out);
+        zones.put(out);
+        types.put(out);
+        price.put(out);
+        reservation.put(out);
+        pods.put(out);
+        labels.put(out);
+        taints.put(out);
+        requests.put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self {
+            name: Codec::get(from)?,
+            pool: Codec::get(from)?,
+            capacity_type: Codec::get(from)?,
+            zones: Codec::get(from)?,
+            types: Codec::get(from)?,
+            price: Codec::get(from)?,
+            credits: MicroUsd(0),
+            reservation: Codec::get(from)?,
+            pods: Codec::get(from)?,
+            labels: Codec::get(from)?,
+            taints: Codec::get(from)?,
+            requests: Codec::get(from)?,
+        })
+    }
 }
 
 /// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those

@@ -114,6 +114,7 @@ fn instance(name: &str, arch: &str, size: (i64, i64), free: (i64, i64), offering
         capacity,
         allocatable,
         exotic: false,
+        burstable: None,
         offerings,
     }
 }
@@ -279,6 +280,7 @@ impl Fixture {
                 .find(on_demand)
                 .expect("every type has an on-demand offering in a and b")
                 .price,
+            credits: MicroUsd(0),
             reservation: None,
             pods: pods.to_vec(),
             labels: Arc::new(labels),

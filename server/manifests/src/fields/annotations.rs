@@ -113,4 +113,20 @@ pub(super) const FIELDS: &[Field] = &[
         "When nodes are launched at all, no fewer than this many, unless pods must share a node or limits forbid it.",
         "\"3\"",
     ),
+    field(
+        "metadata.annotations.fleetwright.dev/burstable",
+        "string",
+        "\"credits\"",
+        "\"credits\", \"list\"",
+        "With credits, CPU requested beyond the baseline of a t2, t3, t3a or t4g machine adds its surplus credits to the price; with list, such a machine costs its list price.",
+        "\"list\"",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/node-overhead-usd",
+        "string",
+        "--node-overhead-usd, else the volumes of the EC2NodeClass at $0.08 per GiB and month",
+        "dollars, zero included, at most six decimals",
+        "What each node costs per hour beside its price, such as volumes, licences and monitoring. It counts when machines are compared, not in the printed cost.",
+        "\"0.01\"",
+    ),
 ];

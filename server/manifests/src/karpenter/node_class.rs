@@ -23,6 +23,8 @@ pub struct NodeClassManifest {
     pub not_ready: Option<Text>,
     /// The settings that determine the catalogue of its pools.
     pub settings: NodeClassSettings,
+    /// Sum of the `volumeSize` of `blockDeviceMappings`, in bytes; `None` when none is given.
+    pub volumes: Option<i64>,
     /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version, when both are set.
     pub hash: Option<(Text, Text)>,
     /// Ids of `status.amis`; a node of another image has drifted.
@@ -48,10 +50,11 @@ impl NodeClassManifest {
             check_identity(&spec);
             check_rest(&spec);
         }
+        let storage = devices::storage(&spec, family);
         let settings = NodeClassSettings {
             ami_family: family,
             kubelet: kubelet::read(&spec.at("kubelet")),
-            ephemeral_storage: devices::ephemeral_storage(&spec, family),
+            ephemeral_storage: storage.ephemeral,
             instance_store_raid0: spec.at("instanceStorePolicy").one_of(&[("RAID0", true)]).unwrap_or(false),
             zones: status::zones(&status.at("subnets")),
             reservations: status::reservations(&status.at("capacityReservations")),
@@ -69,6 +72,7 @@ impl NodeClassManifest {
                 &Conditions::read(&status.at("conditions")),
             ),
             settings,
+            volumes: storage.volumes,
             hash: hash.zip(annotations.at("karpenter.k8s.aws/ec2nodeclass-hash-version").text()),
             images: status.at("amis").list().iter().filter_map(|image| image.at("id").text()).collect(),
         })

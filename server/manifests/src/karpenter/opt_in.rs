@@ -47,6 +47,8 @@ fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
         "on-demand-min-nodes" => rules.on_demand_min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "max-node-vcpu" => rules.max_node_vcpu = read_number(at, 1, i64::MAX, ABOVE_ZERO),
         "min-nodes" => rules.min_nodes = read_number(at, 1, i64::MAX, ABOVE_ZERO),
+        "burstable" => rules.ignores_credits = at.one_of(&[("list", true), ("credits", false)]).unwrap_or(false),
+        "node-overhead-usd" => rules.node_overhead = read_dollars_or_zero(at),
         // Only connected clusters have unmanaged pools; a plan of files uses every pool.
         "managed" => {
             let _ = at.one_of(&[("true", true), ("false", false)]);
@@ -87,6 +89,14 @@ fn read_dollars(at: &Cursor<'_>) -> Option<MicroUsd> {
     micros
         .map(MicroUsd)
         .or_else(|| at.unexpected(text, "dollars per hour above zero with at most six decimals, such as \"0.05\""))
+}
+
+/// Parses a price in dollars with at most six decimals; zero is allowed.
+fn read_dollars_or_zero(at: &Cursor<'_>) -> Option<MicroUsd> {
+    let text = at.str()?;
+    parse_micros(text)
+        .map(MicroUsd)
+        .or_else(|| at.unexpected(text, "dollars per hour with at most six decimals, such as \"0.01\" or \"0\""))
 }
 
 /// Millionths of the decimal number `text`, exact; `None` when it is not a number, is negative or

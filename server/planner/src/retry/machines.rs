@@ -17,7 +17,7 @@ use model::{
     Requirement, Requirements, Resources, Text, Zone,
 };
 use verifier::daemon_requests;
-use verifier::kernel::{active_nodes, unmet_min_values};
+use verifier::kernel::{active_nodes, most_cpu, surplus_credits, unmet_min_values};
 
 /// Maximum number of launch options of a machine.
 const MAX_OPTIONS: usize = 60;
@@ -147,13 +147,20 @@ impl<'i> MachineTrials<'i> {
         requested
     }
 
-    /// `node` with these options, cheapest first, in those of `zones` that offer them; `None` when
+    /// `node` with these options from the one of least cost on, by price, in those of `zones` that offer them; `None` when
     /// none does.
     pub(super) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Zone]) -> Option<PlannedNode> {
         let pool = &self.input.pools[node.pool as usize];
         let priced = |kind: &u32| cheapest(pool, *kind, node, zones).map(|(price, zone)| (price, *kind, zone));
         let mut ranked: Vec<(MicroUsd, u32, Zone)> = types.iter().filter_map(priced).collect();
         ranked.sort();
+        let cpu = most_cpu(self.input, pool, &node.pods);
+        let cost = |(price, kind, _): &(MicroUsd, u32, Zone)| {
+            price.0.saturating_add(surplus_credits(pool, &pool.catalogue.types[*kind as usize], cpu).0)
+        };
+        // The first has the least price and credits; EC2 would prefer an option of a lower price.
+        let first = ranked.iter().enumerate().min_by_key(|(place, option)| (cost(option), *place))?.0;
+        ranked.drain(..first);
         ranked.truncate(MAX_OPTIONS);
         let (price, _, first) = ranked.first()?.clone();
         let offered = |zone: &&Zone| {
@@ -173,6 +180,7 @@ impl<'i> MachineTrials<'i> {
         let mut narrowed = PlannedNode { zones, types, price, labels: Arc::new(labels), ..node.clone() };
         narrowed.requests = self.requests_of(node);
         daemon_requests(self.input, vec![narrowed.clone()]).iter().for_each(|daemons| narrowed.requests.add(daemons));
+        narrowed.credits = surplus_credits(pool, machines.first()?, narrowed.requests.get(CPU));
         Some(narrowed)
     }
 
@@ -268,6 +276,7 @@ impl<'i> MachineTrials<'i> {
                 zones: zones.iter().map(|zone| (*zone).clone()).collect(),
                 types: Arc::default(),
                 price: MicroUsd(0),
+                credits: MicroUsd(0),
                 reservation,
                 pods: vec![pod],
                 labels: Arc::new(labels_of(pool, shape, capacity_type)),

@@ -23,6 +23,7 @@ fn input() -> PlanningInput {
         capacity: amounts(2, 10),
         allocatable: amounts(2, 10),
         exotic: false,
+        burstable: None,
         offerings: vec![offering],
     };
     let pool = NodePool {
@@ -65,7 +66,7 @@ fn input() -> PlanningInput {
 /// The plan with both pods on one machine, and the same with a machine for each.
 fn plans(input: &PlanningInput) -> (Plan, Plan) {
     let shared = scheduler::schedule(input);
-    assert_eq!((shared.nodes.len(), cost(&shared)), (1, 40_000));
+    assert_eq!((shared.nodes.len(), cost(input, &shared)), (1, 40_000));
     let mut apart = shared.clone();
     let mut second = apart.nodes[0].clone();
     (second.name, second.pods) = ("default-2".into(), vec![1]);
@@ -126,7 +127,7 @@ fn of_plans_that_cost_nearly_the_same_the_one_with_fewer_nodes_is_taken() {
     // 39,921 and 39,920 micro-dollars: 40,000 is at most two thousandths above the former only.
     apart.nodes.iter_mut().for_each(|node| node.price = MicroUsd(19_960));
     apart.nodes[0].price = MicroUsd(19_961);
-    assert_eq!(choose(vec![shared.clone(), apart.clone()]), shared);
+    assert_eq!(choose(&input, vec![shared.clone(), apart.clone()]), shared);
     apart.nodes[0].price = MicroUsd(19_940);
-    assert_eq!(choose(vec![shared, apart.clone()]), apart);
+    assert_eq!(choose(&input, vec![shared, apart.clone()]), apart);
 }

@@ -145,6 +145,7 @@ fn instance_type(at: usize) -> InstanceType {
         allocatable: capacity.clone(),
         capacity,
         exotic: false,
+        burstable: None,
         offerings: offerings.collect(),
     }
 }

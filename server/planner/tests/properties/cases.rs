@@ -287,6 +287,7 @@ fn instance_type(at: usize, case: &TypeCase) -> InstanceType {
         capacity: sizes.clone(),
         allocatable: sizes,
         exotic: case.exotic,
+        burstable: None,
         offerings,
     }
 }

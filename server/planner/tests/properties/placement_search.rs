@@ -208,6 +208,7 @@ fn fresh_nodes(at: u32, pool: &NodePool, pod: &Pod, input: &PlanningInput) -> Ve
         zones: zones.iter().cloned().collect(),
         types: Arc::default(),
         price: MicroUsd(0),
+        credits: MicroUsd(0),
         reservation,
         pods: Vec::new(),
         labels: Arc::new(labels_for(pool, pod, input, capacity_type)),

@@ -163,6 +163,8 @@ fn rules() -> impl Strategy<Value = OptInRules> {
             on_demand_min_nodes: shares.1,
             max_node_vcpu: vcpu,
             min_nodes: None,
+            ignores_credits: false,
+            node_overhead: None,
         }
     })
 }

@@ -1,6 +1,7 @@
 //! The region of the plan.
 
 use manifests::InputError;
+use model::MicroUsd;
 use planning_input::{Captured, Options};
 
 use crate::{POOL, source};
@@ -52,12 +53,17 @@ fn two_regions_are_an_error() {
 }
 
 #[test]
-fn flags_tighten_the_rules_of_pools() {
-    let annotated = POOL.replace("metadata: {name: default}\nspec:\n  template", "metadata: {name: default, annotations: {fleetwright.dev/max-node-vcpu: '64', fleetwright.dev/min-nodes: '2'}}\nspec:\n  template");
-    let options = Options { max_node_vcpu: Some(32), min_nodes: Some(3), ..Options::default() };
-    let captured = planning_input::read(&[source(&annotated)], &options).expect("a valid pool");
-    let rules = &captured.input.pools[0].rules;
-    assert_eq!((rules.max_node_vcpu, rules.min_nodes), (Some(32), Some(3)));
+fn annotations_take_precedence_over_flags() {
+    let annotated = POOL.replace("metadata: {name: default}\nspec:\n  template", "metadata: {name: default, annotations: {fleetwright.dev/max-node-vcpu: '64', fleetwright.dev/min-nodes: '2', fleetwright.dev/node-overhead-usd: '0'}}\nspec:\n  template");
+    let node_overhead = Some(MicroUsd(10_000));
+    let options = Options { max_node_vcpu: Some(32), min_nodes: Some(3), node_overhead, ..Options::default() };
+    let figures = |text: &str| {
+        let captured = planning_input::read(&[source(text)], &options).expect("a valid pool");
+        let rules = &captured.input.pools[0].rules;
+        (rules.max_node_vcpu, rules.min_nodes, rules.node_overhead)
+    };
+    assert_eq!(figures(&annotated), (Some(64), Some(2), Some(MicroUsd(0))));
+    assert_eq!(figures(POOL), (Some(32), Some(3), node_overhead));
 }
 
 /// The pool without its zone.

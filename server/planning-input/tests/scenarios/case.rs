@@ -96,6 +96,10 @@ impl Setting {
             ("--preference-policy", "Ignore") => options.preferences = PreferencePolicy::Ignore,
             ("--min-values-policy", "BestEffort") => options.min_values = MinValuesPolicy::BestEffort,
             ("--hpa", "max") => options.autoscaled_replicas = AutoscaledReplicas::Max,
+            ("--node-overhead-usd", _) => {
+                options.node_overhead = manifests::karpenter::opt_in::parse_micros(value).map(model::MicroUsd)
+            }
+            ("--min-nodes", _) => options.min_nodes = Some(value.parse().unwrap()),
             ("--max-node-vcpu", _) => options.max_node_vcpu = Some(value.parse().unwrap()),
             ("--reservation", _) => {
                 let (id, count) = value.split_once('=').unwrap();

@@ -10,9 +10,10 @@ use crate::bit_set::BitSet;
 use crate::classes::{PreferenceSet, RuleKind};
 use crate::machines::HostTallies;
 use crate::packing::Packing;
-use crate::resource_vector::{self, Amounts};
+use crate::pool_supply::PoolSupply;
+use crate::resource_vector::{self, Amounts, CPU_AT};
 use crate::topology::{GroupId, Pin, Topology};
-use model::CapacityType;
+use model::{CapacityType, MicroUsd};
 
 /// Maximum number of rows: the basis of the linear program is a dense matrix of rows × rows.
 const MAX_ROWS: usize = 160;
@@ -54,7 +55,7 @@ pub(crate) struct Machine {
     pub(super) capacity_type: CapacityType,
     /// Index in the pool's supply.
     pub(super) instance_type: u32,
-    /// Price of the cheapest offering, in micro-dollars per hour.
+    /// Cost at the price of the cheapest offering, in micro-dollars per hour.
     pub(super) price: f64,
     pub(super) capacity: Amounts,
     /// Rows that it may carry, in the order of the rows; empty when another machine dominates it.
@@ -65,7 +66,7 @@ pub(crate) struct Machine {
 type MachineKey = (u32, u32, CapacityType, Option<Pin>);
 
 impl Machine {
-    /// A machine at `price` in micro-dollars per hour.
+    /// A machine that costs `price` in micro-dollars per hour.
     pub(crate) fn new((pool, instance_type, capacity_type, pin): MachineKey, price: f64, capacity: Amounts) -> Self {
         Self { pool, pin, capacity_type, instance_type, price, capacity, rows: Vec::new() }
     }
@@ -99,7 +100,30 @@ type Classes = Vec<(u32, u32)>;
 #[derive(Default)]
 struct Machines {
     all: Vec<Machine>,
-    by_type: FxHashMap<(u32, CapacityType, u32, Option<Pin>), u32>,
+    by_type: FxHashMap<(MachineKey, i64), u32>,
+}
+
+impl Machines {
+    /// The machines of the type of `key`, by index. A type that pays for CPU beyond a baseline is two
+    /// machines: one up to the baseline, and one with all its CPU at the cost of using it.
+    fn of_type(&mut self, supply: &PoolSupply, key: MachineKey, price: MicroUsd) -> impl Iterator<Item = u32> {
+        let at = key.1 as usize;
+        let full = &supply.net_allocatable[at];
+        let free = supply.cpu_without_credits(at);
+        let uses = (free < full[CPU_AT]).then_some(full[CPU_AT]);
+        [Some(free), uses].into_iter().flatten().map(move |cpu| {
+            let cost = supply.cost(at, price, cpu).0 as f64;
+            let index = *self.by_type.entry((key, cpu)).or_insert_with(|| {
+                let mut capacity = full.clone();
+                capacity[CPU_AT] = cpu;
+                self.all.push(Machine::new(key, cost, capacity));
+                u32::try_from(self.all.len() - 1).unwrap_or(u32::MAX)
+            });
+            let known = &mut self.all[index as usize].price;
+            *known = known.min(cost);
+            index
+        })
+    }
 }
 
 impl Covering {
@@ -353,16 +377,8 @@ impl Packing<'_, '_> {
             }
             // Pods join exotic types that others need, so that those are machines of every row.
             for (price, at) in ranked.iter() {
-                let instance_type = u32::try_from(*at).unwrap_or(u32::MAX);
-                let price = price.0 as f64;
-                let index = *machines.by_type.entry((pool, capacity_type, instance_type, pin)).or_insert_with(|| {
-                    let capacity = supply.net_allocatable[*at].clone();
-                    machines.all.push(Machine::new((pool, instance_type, capacity_type, pin), price, capacity));
-                    u32::try_from(machines.all.len() - 1).unwrap_or(u32::MAX)
-                });
-                let known = &mut machines.all[index as usize].price;
-                *known = known.min(price);
-                own.push(index);
+                let key = (pool, u32::try_from(*at).unwrap_or(u32::MAX), capacity_type, pin);
+                own.extend(machines.of_type(supply, key, *price));
             }
             return;
         }

@@ -272,6 +272,7 @@ fn kind(vcpu: i64) -> InstanceType {
         capacity,
         allocatable,
         exotic: false,
+        burstable: None,
         offerings: ZONES.iter().flat_map(|zone| both.map(|(paid, price)| offering(zone, paid, price))).collect(),
     }
 }

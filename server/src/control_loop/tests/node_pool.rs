@@ -47,6 +47,7 @@ fn instance_type() -> InstanceType {
         capacity: amounts.clone(),
         allocatable: amounts,
         exotic: false,
+        burstable: None,
         offerings: vec![offering],
     }
 }

@@ -63,6 +63,7 @@ pub fn machine(name: &str, cpus: i64, price: i64) -> InstanceType {
         capacity: sizes.clone(),
         allocatable: sizes,
         exotic: false,
+        burstable: None,
         offerings: offerings.collect(),
     }
 }
@@ -276,6 +277,7 @@ impl Fixture {
             zones: zones.iter().map(|zone| Zone::from(*zone)).collect(),
             types: types.into(),
             price: cheapest.price,
+            credits: MicroUsd(0),
             reservation: cheapest.reservation.as_ref().map(|reservation| reservation.id.clone()),
             pods: pods.to_vec(),
             labels: Arc::new(known),

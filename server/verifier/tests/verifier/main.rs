@@ -5,6 +5,7 @@
 mod between_pods;
 mod bound;
 mod bound_is_never_above_the_optimum;
+mod credits;
 mod fixture;
 mod machines;
 mod node_fit;

@@ -48,7 +48,10 @@ fn an_export_reads_back_as_the_same_catalogue() {
     for region in ["us-east-1", "us-west-2", "eu-west-1", "us-gov-west-1", "ap-south-1"] {
         let region_options = RegionOptions { extra_zones: &zones, ..RegionOptions::new(region) };
         let settings = NodeClassSettings::default();
-        let (before, after) = (build(builtin(), &region_options, &settings), build(&again, &region_options, &settings));
+        let (mut before, after) =
+            (build(builtin(), &region_options, &settings), build(&again, &region_options, &settings));
+        // A file has no baselines: burstable types of a file cost what it states.
+        before.catalogue.types.iter_mut().for_each(|kind| kind.burstable = None);
         for (one, other) in before.catalogue.types.iter().zip(&after.catalogue.types) {
             assert_eq!(one, other, "{region}");
         }

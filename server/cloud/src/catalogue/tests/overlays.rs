@@ -35,6 +35,7 @@ fn catalogue() -> Catalogue {
         capacity: Resources::from_iter([("cpu", 4000), ("memory", 1000)]),
         allocatable: Resources::from_iter([("cpu", 3900), ("memory", 900)]),
         exotic: false,
+        burstable: None,
         offerings,
     };
     let on_demand = |zone, price| offering(zone, CapacityType::OnDemand, price);

@@ -36,6 +36,7 @@ pub(super) fn one_node_per_pod(input: &PlanningInput) -> PlanOutcome {
         zones: Arc::from([text("z")]),
         types: Arc::from([0]),
         price: MicroUsd(10_000),
+        credits: MicroUsd(0),
         reservation: None,
         pods: vec![*pod],
         labels: Arc::new(Labels::new()),

@@ -20,10 +20,16 @@ struct Disk<'v> {
     size: Option<i64>,
 }
 
-/// Size in bytes of the disk with the pods' ephemeral storage: the one marked `rootVolume`; else
-/// the last one for Custom images; else the one with the device name of the family. `None` when the
-/// default of the family applies.
-pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<i64> {
+/// Sizes in bytes of what `blockDeviceMappings` gives a machine.
+pub(super) struct Storage {
+    /// The disk with the pods' ephemeral storage; `None` for the default of the family.
+    pub(super) ephemeral: Option<i64>,
+    /// The sum of all `volumeSize`; `None` when none is given.
+    pub(super) volumes: Option<i64>,
+}
+
+/// Reads and validates `blockDeviceMappings`.
+pub(super) fn storage(spec: &Cursor<'_>, family: AmiFamily) -> Storage {
     let at = spec.at("blockDeviceMappings");
     let disks: Vec<Disk<'_>> = at.list().iter().map(read_disk).collect();
     if disks.len() > MOST_DISKS {
@@ -32,6 +38,14 @@ pub(super) fn ephemeral_storage(spec: &Cursor<'_>, family: AmiFamily) -> Option<
     if disks.iter().filter(|disk| disk.root).count() > 1 {
         at.error("more than one disk has rootVolume: true, allowed: at most one");
     }
+    let volumes = disks.iter().filter_map(|disk| disk.size).reduce(i64::saturating_add);
+    Storage { ephemeral: ephemeral_storage(&disks, family), volumes }
+}
+
+/// Size in bytes of the disk with the pods' ephemeral storage: the one marked `rootVolume`; else
+/// the last one for Custom images; else the one with the device name of the family. `None` when the
+/// default of the family applies.
+fn ephemeral_storage(disks: &[Disk<'_>], family: AmiFamily) -> Option<i64> {
     if let Some(size) = disks.iter().find(|disk| disk.root).and_then(|disk| disk.size) {
         return Some(size);
     }
