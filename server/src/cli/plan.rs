@@ -58,6 +58,9 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         min_values: flags.min_values_policy.into(),
         search_steps: flags.search,
         seed: flags.seed,
+        max_node_vcpu: flags.max_node_vcpu,
+        min_nodes: flags.min_nodes,
+        node_overhead: flags.node_overhead_usd,
         now: flags.now.unwrap_or_else(clock::now),
         ..Options::default()
     };

@@ -118,6 +118,18 @@ pub struct PlanFlags {
     /// Behaviour when minValues cannot be satisfied
     #[arg(long, value_enum, default_value = "Strict", ignore_case = true)]
     pub(crate) min_values_policy: MinValues,
+    /// Maximum vCPUs of a launched node; the annotation fleetwright.dev/max-node-vcpu of a NodePool
+    /// takes precedence
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub max_node_vcpu: Option<i64>,
+    /// Minimum number of new nodes of a NodePool that launches any; the annotation
+    /// fleetwright.dev/min-nodes takes precedence
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
+    pub min_nodes: Option<i64>,
+    /// What each node costs per hour beside its price, in choices only; its volumes when absent. The
+    /// annotation fleetwright.dev/node-overhead-usd of a NodePool takes precedence
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_usd)]
+    pub node_overhead_usd: Option<MicroUsd>,
     /// Print timings and memory as one JSON line on standard error
     #[arg(long)]
     pub timings: bool,
@@ -195,10 +207,6 @@ pub struct AbsentFlags {
     #[arg(long, hide = true)]
     feature_gates: Option<String>,
     #[arg(long, hide = true)]
-    max_node_vcpu: Option<String>,
-    #[arg(long, hide = true)]
-    min_nodes: Option<String>,
-    #[arg(long, hide = true)]
     repack: bool,
 }
 
@@ -209,8 +217,6 @@ impl AbsentFlags {
         let given = [
             ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
             ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),
-            ("--max-node-vcpu", self.max_node_vcpu.is_some(), "node size is bounded by requirements of the NodePool"),
-            ("--min-nodes", self.min_nodes.is_some(), "spread constraints of the pods bound how few nodes there are"),
             ("--repack", self.repack, "running clusters are not repacked"),
         ];
         match given.into_iter().find(|(_, is_given, _)| *is_given) {
