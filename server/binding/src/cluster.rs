@@ -1,0 +1,109 @@
+//! The nodes that have joined, and the scheduling cycle of one pod: filter, score, bind.
+
+mod filter;
+mod score;
+
+use model::input::PlanningInput;
+use verifier::kernel::DaemonSets;
+
+use crate::classes::Classes;
+use crate::hosts::{Host, ResourceIndex};
+use crate::random::SplitMix64;
+use crate::rules::{ClassRules, Compiler};
+use crate::steps::Steps;
+use crate::tallies::{Domains, Tallies};
+use score::ScoreCache;
+
+/// kube-scheduler examines all nodes of a cluster below this size
+/// (`scheduler.minFeasibleNodesToFind`).
+const MIN_FEASIBLE_NODES: usize = 100;
+
+/// A cluster as kube-scheduler sees it.
+#[derive(Debug)]
+pub(crate) struct Cluster<'a> {
+    classes: Classes<'a>,
+    rules: Vec<Option<ClassRules<'a>>>,
+    cache: Vec<ScoreCache>,
+    domains: Domains<'a>,
+    tallies: Tallies,
+    hosts: Vec<Host<'a>>,
+    /// The classes of the pods that are bound from the beginning, by node.
+    bound: Vec<Vec<u32>>,
+    /// Nodes that have joined, in this order.
+    joined: Vec<u32>,
+    /// Where the next search for feasible nodes begins in `joined`.
+    next_start: usize,
+    feasible: Vec<u32>,
+    scratch: score::Scratch,
+}
+
+impl<'a> Cluster<'a> {
+    /// The cluster of `input` with no node joined, and the class of each of the `pending` pods.
+    pub(crate) fn new(input: &'a PlanningInput, pending: &[u32], steps: &mut Steps) -> Option<(Self, Vec<u32>)> {
+        let mut classes = Classes::new(input);
+        let of_pending: Vec<u32> = pending.iter().map(|pod| classes.of_pending(&input.pods[*pod as usize])).collect();
+        let pending_classes = u32::try_from(classes.list.len()).unwrap_or(u32::MAX);
+        let counted = input.nodes.iter().map(|node| node.pods.iter().filter(|pod| !pod.leaving && !pod.terminating));
+        let bound = counted.map(|pods| pods.map(|pod| classes.of_bound(pod)).collect()).collect();
+        let index = ResourceIndex::of(classes.list.iter().take(pending_classes as usize).map(|class| class.shape));
+        let daemons = DaemonSets::of(input);
+        let hosts = input.nodes.iter().map(|node| Host::new(input, &index, &daemons, node)).collect();
+        let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
+        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies);
+        let compiled = (0..pending_classes).map(|number| compiler.compile(number, &index, steps));
+        let rules: Vec<_> = compiled.map(|rules| rules.map(Some)).collect::<Option<_>>()?;
+        let cache = (0..rules.len()).map(|_| ScoreCache::new(input.nodes.len())).collect();
+        let scratch = score::Scratch::default();
+        let (joined, feasible) = (Vec::new(), Vec::new());
+        let cluster =
+            Self { classes, rules, cache, domains, tallies, hosts, bound, joined, next_start: 0, feasible, scratch };
+        Some((cluster, of_pending))
+    }
+
+    /// Adds a node, with the pods that are bound there.
+    pub(crate) fn join(&mut self, node: u32, steps: &mut Steps) -> Option<()> {
+        steps.take(self.tallies.len() + 1)?;
+        self.joined.push(node);
+        self.tallies.add_node(&self.domains, node as usize);
+        for class in &self.bound[node as usize] {
+            self.tallies.add_pod(&self.domains, *class, node as usize);
+        }
+        Some(())
+    }
+
+    /// Binds a pod of `class` to the best node; `Some(None)` if no node can run it, `None` when the
+    /// steps are used up.
+    pub(crate) fn bind(&mut self, class: u32, random: &mut SplitMix64, steps: &mut Steps) -> Option<Option<u32>> {
+        let Some(Some(rules)) = self.rules.get(class as usize) else { return Some(None) };
+        let view = filter::View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
+        let examined = filter::find_feasible(&view, &self.joined, self.next_start, &mut self.feasible);
+        self.next_start = (self.next_start + examined) % self.joined.len().max(1);
+        steps.take(examined + self.feasible.len())?;
+        let Some(best) = score::best(&view, &self.feasible, &mut self.cache[class as usize], &mut self.scratch, random)
+        else {
+            return Some(None);
+        };
+        self.hosts[best as usize].bind(&rules.class, &rules.requests);
+        self.tallies.add_pod(&self.domains, class, best as usize);
+        Some(Some(best))
+    }
+
+    /// Whether a binding can make room for a pod of `class`.
+    pub(crate) fn may_gain_from_bindings(&self, class: u32) -> bool {
+        let rules = self.rules.get(class as usize).and_then(Option::as_ref);
+        rules.is_some_and(ClassRules::may_gain_from_bindings)
+    }
+
+    /// Number of classes of pods.
+    pub(crate) fn classes(&self) -> usize {
+        self.classes.list.len()
+    }
+}
+
+/// The number of feasible nodes at which the search ends, for so many nodes
+/// (`Scheduler.numFeasibleNodesToFind`): half of them less 1 % for each 125 nodes, at least 5 % and
+/// 100.
+fn feasible_nodes_to_find(nodes: usize) -> usize {
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    (nodes * percent / 100).max(MIN_FEASIBLE_NODES)
+}

@@ -1,0 +1,129 @@
+//! What is in use on each node.
+
+use std::collections::BTreeSet;
+
+use model::input::PlanningInput;
+use model::resources::{CPU, MEMORY};
+use model::{HostPort, Node, PodShape, Resources, Text};
+use verifier::kernel::{DaemonSets, attach_limit_of_node, volumes_on_node, within_attach_limit};
+
+use crate::classes::PodClass;
+use crate::scores::resources::{CpuAndMemory, DEFAULT_REQUESTS};
+
+/// The requested resources, numbered, so that amounts are arrays.
+#[derive(Debug, Default)]
+pub(crate) struct ResourceIndex<'a> {
+    names: Vec<&'a str>,
+}
+
+impl<'a> ResourceIndex<'a> {
+    /// The resources that pods of `shapes` request.
+    pub(crate) fn of(shapes: impl Iterator<Item = &'a PodShape>) -> Self {
+        let requested = shapes.flat_map(|shape| shape.requests.iter().filter(|(_, amount)| *amount > 0));
+        let names: BTreeSet<&str> = requested.map(|(name, _)| name.as_ref()).collect();
+        Self { names: names.into_iter().collect() }
+    }
+
+    fn amounts(&self, resources: &Resources) -> Vec<i64> {
+        self.names.iter().map(|name| resources.get(name)).collect()
+    }
+
+    /// The numbers and amounts of what `shape` requests.
+    pub(crate) fn requests(&self, shape: &PodShape) -> Vec<(usize, i64)> {
+        let amounts = self.amounts(&shape.requests);
+        amounts.into_iter().enumerate().filter(|(_, amount)| *amount > 0).collect()
+    }
+}
+
+/// CPU and memory of `resources`.
+pub(crate) fn cpu_and_memory(resources: &Resources) -> CpuAndMemory {
+    [resources.get(CPU), resources.get(MEMORY)]
+}
+
+/// What the requests of a pod count as in `LeastAllocated`.
+pub(crate) fn scored_requests(shape: &PodShape) -> CpuAndMemory {
+    let [cpu, memory] = cpu_and_memory(&shape.requests);
+    let [default_cpu, default_memory] = DEFAULT_REQUESTS;
+    [if cpu == 0 { default_cpu } else { cpu }, if memory == 0 { default_memory } else { memory }]
+}
+
+/// One node and what is in use there.
+#[derive(Debug)]
+pub(crate) struct Host<'a> {
+    pub(crate) node: &'a Node,
+    pub(crate) allocatable: CpuAndMemory,
+    /// CPU and memory requested by its pods.
+    pub(crate) requested: CpuAndMemory,
+    /// The same with default requests.
+    pub(crate) scored: CpuAndMemory,
+    /// Free amounts, numbered by the [`ResourceIndex`].
+    free: Vec<i64>,
+    ports: Vec<&'a HostPort>,
+    volumes: BTreeSet<&'a (Text, Text)>,
+    /// Incremented by every pod that is bound here.
+    pub(crate) version: u32,
+}
+
+impl<'a> Host<'a> {
+    /// `node` with its pods, and with the DaemonSet pods that it lacks.
+    pub(crate) fn new(
+        input: &'a PlanningInput,
+        index: &ResourceIndex<'_>,
+        daemons: &DaemonSets<'a>,
+        node: &'a Node,
+    ) -> Self {
+        let free = daemons.free_on_node(node);
+        let allocatable = cpu_and_memory(&node.allocatable);
+        let [cpu, memory] = cpu_and_memory(&free);
+        let requested = [allocatable[0] - cpu, allocatable[1] - memory];
+        let mut scored = requested;
+        for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+            let shape = &input.shapes[pod.shape as usize];
+            let (own, counted) = (cpu_and_memory(&shape.requests), scored_requests(shape));
+            scored = [scored[0] + counted[0] - own[0], scored[1] + counted[1] - own[1]];
+        }
+        let volumes =
+            if node.attach_limits.is_empty() { BTreeSet::new() } else { volumes_on_node(input, node).collect() };
+        let ports = daemons.ports_on_node(node).collect();
+        Self { node, allocatable, requested, scored, free: index.amounts(&free), ports, volumes, version: 0 }
+    }
+
+    /// Whether the requests are free.
+    pub(crate) fn has_free(&self, requests: &[(usize, i64)]) -> bool {
+        requests.iter().all(|(number, amount)| *amount <= self.free[*number])
+    }
+
+    /// Whether ports and attachments of a pod of `class` are free.
+    pub(crate) fn has_ports_and_attachments(&self, class: &PodClass<'_>) -> bool {
+        let conflict = |port: &HostPort| self.ports.iter().any(|other| other.conflicts_with(port));
+        !class.shape.host_ports.iter().any(conflict) && self.attaches(class)
+    }
+
+    fn attaches(&self, class: &PodClass<'_>) -> bool {
+        let Some(volumes) = class.volumes.filter(|_| !self.node.attach_limits.is_empty()) else { return true };
+        let added = volumes.attachments.iter().filter(|volume| !self.volumes.contains(volume));
+        let drivers: BTreeSet<&Text> = added.clone().map(|(driver, _)| driver).collect();
+        drivers.into_iter().all(|driver| {
+            let there = self.volumes.iter().filter(|(name, _)| name == driver).count();
+            let more = added.clone().filter(|(name, _)| name == driver).count();
+            within_attach_limit(there + more, attach_limit_of_node(self.node, driver))
+        })
+    }
+
+    /// Takes what a pod of `class` uses.
+    pub(crate) fn bind(&mut self, class: &PodClass<'a>, requests: &[(usize, i64)]) {
+        for (number, amount) in requests {
+            self.free[*number] -= amount;
+        }
+        let (own, counted) = (cpu_and_memory(&class.shape.requests), scored_requests(class.shape));
+        for at in 0..2 {
+            self.requested[at] += own[at];
+            self.scored[at] += counted[at];
+        }
+        self.ports.extend(&class.shape.host_ports);
+        if let Some(volumes) = class.volumes.filter(|_| !self.node.attach_limits.is_empty()) {
+            self.volumes.extend(&volumes.attachments);
+        }
+        self.version += 1;
+    }
+}

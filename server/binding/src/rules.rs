@@ -1,0 +1,163 @@
+//! The constraints and preferences of a class of pods, compiled once against all nodes.
+
+mod between_pods;
+mod spread;
+
+use model::input::PlanningInput;
+use model::labels::HOSTNAME;
+use model::requirements::label_satisfies;
+use model::{Effect, Node, NodeSelectorTerm};
+use verifier::kernel::{RequiredNodeAffinity, conflicts_on_node};
+
+use crate::classes::{Classes, PodClass};
+use crate::hosts::{ResourceIndex, cpu_and_memory, scored_requests};
+use crate::scores::HARD_POD_AFFINITY;
+use crate::scores::resources::CpuAndMemory;
+use crate::steps::Steps;
+use crate::tallies::{Domains, Tallies};
+
+/// A hard spread constraint.
+#[derive(Debug)]
+pub(crate) struct HardSpread {
+    pub(crate) tally: usize,
+    pub(crate) max_skew: i64,
+    pub(crate) min_domains: Option<i32>,
+    /// 1 if the pod matches its own selector, otherwise 0.
+    pub(crate) own: i64,
+}
+
+/// A soft spread constraint.
+#[derive(Debug)]
+pub(crate) struct SoftSpread {
+    pub(crate) tally: usize,
+    pub(crate) max_skew: i32,
+    pub(crate) is_by_hostname: bool,
+}
+
+/// The rules of one class. Values by node are indexed by the position of the node in the input.
+#[derive(Debug)]
+pub(crate) struct ClassRules<'a> {
+    pub(crate) class: PodClass<'a>,
+    pub(crate) requests: Vec<(usize, i64)>,
+    /// CPU and memory that the pod requests, and what they count as in `LeastAllocated`.
+    pub(crate) requested: CpuAndMemory,
+    pub(crate) scored: CpuAndMemory,
+    /// Nodes that taints, node affinity and volumes allow.
+    pub(crate) allowed: Vec<bool>,
+    /// Weights of the preferred node affinity terms that a node matches; empty without terms.
+    pub(crate) preference: Vec<i64>,
+    /// `PreferNoSchedule` taints that are not tolerated; empty if no node has one.
+    pub(crate) soft_taints: Vec<i64>,
+    pub(crate) hard_spread: Vec<HardSpread>,
+    pub(crate) soft_spread: Vec<SoftSpread>,
+    /// Whether a node needs all keys of the soft constraints for a score.
+    pub(crate) needs_every_key: bool,
+    /// One tally for each key of the required affinity terms: pods that match all of them.
+    pub(crate) affinity: Vec<usize>,
+    /// Whether the pod matches its own affinity terms, so that it may be the first.
+    pub(crate) matches_own_affinity: bool,
+    /// Pods that exclude this one from their domain, or that it excludes.
+    pub(crate) anti_affinity: Vec<usize>,
+    /// Preferred terms in both directions, with their weights.
+    pub(crate) weighted: Vec<(usize, i64)>,
+}
+
+impl ClassRules<'_> {
+    /// Whether a pod that is bound can make room for another one of this class.
+    pub(crate) fn may_gain_from_bindings(&self) -> bool {
+        !self.hard_spread.is_empty() || !self.affinity.is_empty()
+    }
+}
+
+/// Compiles the rules of classes.
+#[derive(Debug)]
+pub(crate) struct Compiler<'a, 'b> {
+    pub(crate) input: &'a PlanningInput,
+    pub(crate) classes: &'b Classes<'a>,
+    pub(crate) domains: &'b mut Domains<'a>,
+    pub(crate) tallies: &'b mut Tallies,
+    by_workload: Vec<Vec<u32>>,
+}
+
+impl<'a, 'b> Compiler<'a, 'b> {
+    pub(crate) fn new(
+        input: &'a PlanningInput,
+        classes: &'b Classes<'a>,
+        domains: &'b mut Domains<'a>,
+        tallies: &'b mut Tallies,
+    ) -> Self {
+        Self { by_workload: classes.by_workload(), input, classes, domains, tallies }
+    }
+
+    /// The rules of the class `number`; `None` when the steps are used up.
+    pub(crate) fn compile(
+        &mut self,
+        number: u32,
+        index: &ResourceIndex<'_>,
+        steps: &mut Steps,
+    ) -> Option<ClassRules<'a>> {
+        let nodes: &'a [Node] = &self.input.nodes;
+        steps.take(4 * nodes.len())?;
+        let class = self.classes.list[number as usize];
+        let shape = class.shape;
+        let node_affinity = RequiredNodeAffinity::of(shape);
+        let allows = |node: &Node| conflicts_on_node(node, shape, &node_affinity, class.volumes).is_empty();
+        let mut rules = ClassRules {
+            class,
+            requests: index.requests(shape),
+            requested: cpu_and_memory(&shape.requests),
+            scored: scored_requests(shape),
+            allowed: nodes.iter().map(allows).collect(),
+            preference: preferences(&class, nodes),
+            soft_taints: soft_taints(&class, nodes),
+            hard_spread: Vec::new(),
+            soft_spread: Vec::new(),
+            needs_every_key: !shape.spread.is_empty(),
+            affinity: Vec::new(),
+            matches_own_affinity: false,
+            anti_affinity: Vec::new(),
+            weighted: Vec::new(),
+        };
+        self.add_spread(number, &node_affinity, &mut rules, steps)?;
+        self.add_terms_of_class(&mut rules, steps)?;
+        self.add_terms_of_others(&mut rules, steps)?;
+        Some(rules)
+    }
+
+    /// The classes that `selects` selects.
+    fn select(&self, selects: impl Fn(&PodClass<'a>) -> bool, steps: &mut Steps) -> Option<Vec<u32>> {
+        steps.take(self.classes.list.len())?;
+        Some((0..).zip(&self.classes.list).filter(|(_, class)| selects(class)).map(|(number, _)| number).collect())
+    }
+}
+
+/// Whether a key makes every node its own domain.
+fn is_hostname(key: &str) -> bool {
+    key == HOSTNAME
+}
+
+/// The raw NodeAffinity score of each node.
+fn preferences(class: &PodClass<'_>, nodes: &[Node]) -> Vec<i64> {
+    let terms = &class.shape.preferred_node_affinity;
+    let holds = |term: &NodeSelectorTerm, node: &Node| {
+        !(term.expressions.is_empty() && term.names.is_empty())
+            && term.expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
+            && term.names.iter().all(|requirement| requirement.has(&node.name))
+    };
+    let score = |node: &Node| {
+        terms.iter().filter(|weighted| holds(&weighted.term, node)).map(|weighted| i64::from(weighted.weight)).sum()
+    };
+    if terms.is_empty() { Vec::new() } else { nodes.iter().map(score).collect() }
+}
+
+/// The raw TaintToleration score of each node.
+fn soft_taints(class: &PodClass<'_>, nodes: &[Node]) -> Vec<i64> {
+    let tolerations = &class.shape.tolerations;
+    let untolerated = |node: &Node| {
+        let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+        let count = soft.filter(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint))).count();
+        i64::try_from(count).unwrap_or(i64::MAX)
+    };
+    let counts: Vec<i64> = nodes.iter().map(untolerated).collect();
+    if counts.iter().all(|count| *count == 0) { Vec::new() } else { counts }
+}

@@ -1,0 +1,155 @@
+//! Counts of pods by topology domain, kept up to date while pods are bound and nodes join.
+
+use std::collections::BTreeMap;
+
+use model::Node;
+
+/// The domain of a node without the label.
+pub(crate) const NO_DOMAIN: u32 = u32::MAX;
+
+/// The domain of every node for each topology key.
+#[derive(Debug, Default)]
+pub(crate) struct Domains<'a> {
+    keys: Vec<&'a str>,
+    of_node: Vec<Vec<u32>>,
+    count: Vec<usize>,
+}
+
+impl<'a> Domains<'a> {
+    /// The number of `key`, whose domains are collected if it is new.
+    pub(crate) fn key(&mut self, key: &'a str, nodes: &'a [Node]) -> usize {
+        if let Some(known) = self.keys.iter().position(|known| *known == key) {
+            return known;
+        }
+        let mut numbers: BTreeMap<&str, u32> = BTreeMap::new();
+        let mut domain = |node: &'a Node| {
+            let Some(value) = node.labels.get(key) else { return NO_DOMAIN };
+            let next = u32::try_from(numbers.len()).unwrap_or(NO_DOMAIN);
+            *numbers.entry(value).or_insert(next)
+        };
+        self.of_node.push(nodes.iter().map(&mut domain).collect());
+        self.count.push(numbers.len());
+        self.keys.push(key);
+        self.keys.len() - 1
+    }
+
+    /// The domain of `node` for the key with this number.
+    pub(crate) fn of(&self, key: usize, node: usize) -> u32 {
+        self.of_node[key][node]
+    }
+
+    /// Number of domains of the key with this number.
+    pub(crate) fn count(&self, key: usize) -> usize {
+        self.count[key]
+    }
+}
+
+/// Bound pods of some classes, by domain of one key.
+#[derive(Debug)]
+pub(crate) struct Tally {
+    pub(crate) key: usize,
+    /// Pods by domain.
+    counts: Vec<i64>,
+    /// Pods in all domains.
+    total: i64,
+    /// Nodes that are there and counted, by domain.
+    nodes: Vec<u32>,
+    /// The nodes that count, by index; all of them if `None`.
+    counted: Option<Vec<bool>>,
+}
+
+impl Tally {
+    fn counts_node(&self, node: usize) -> bool {
+        self.counted.as_ref().is_none_or(|counted| counted[node])
+    }
+
+    /// Pods in `domain`; 0 for [`NO_DOMAIN`].
+    pub(crate) fn count(&self, domain: u32) -> i64 {
+        self.counts.get(domain as usize).copied().unwrap_or(0)
+    }
+
+    /// Whether no pod is counted.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.total == 0
+    }
+
+    /// The global minimum of a spread constraint: the fewest pods in a domain that has a node, 0
+    /// while there are fewer than `min_domains` of them.
+    pub(crate) fn global_minimum(&self, min_domains: Option<i32>) -> i64 {
+        let existing = || self.nodes.iter().zip(&self.counts).filter(|(nodes, _)| **nodes > 0);
+        if min_domains.is_some_and(|least| usize::try_from(least).is_ok_and(|least| existing().count() < least)) {
+            return 0;
+        }
+        existing().map(|(_, count)| *count).min().unwrap_or(0)
+    }
+}
+
+type Definition = (Vec<u32>, usize, Option<Vec<bool>>);
+
+/// All counts; equal ones are kept once.
+#[derive(Debug, Default)]
+pub(crate) struct Tallies {
+    list: Vec<Tally>,
+    known: BTreeMap<Definition, usize>,
+    of_class: Vec<Vec<usize>>,
+}
+
+impl Tallies {
+    /// The number of the tally of the pods of `classes` by `key` on the nodes of `counted`.
+    pub(crate) fn define(
+        &mut self,
+        domains: &Domains<'_>,
+        classes: Vec<u32>,
+        key: usize,
+        counted: Option<Vec<bool>>,
+    ) -> usize {
+        let definition = (classes, key, counted);
+        if let Some(known) = self.known.get(&definition) {
+            return *known;
+        }
+        let number = self.list.len();
+        for class in &definition.0 {
+            let class = *class as usize;
+            if self.of_class.len() <= class {
+                self.of_class.resize_with(class + 1, Vec::new);
+            }
+            self.of_class[class].push(number);
+        }
+        let size = domains.count(key);
+        let counted = definition.2.clone();
+        self.list.push(Tally { key, counts: vec![0; size], total: 0, nodes: vec![0; size], counted });
+        self.known.insert(definition, number);
+        number
+    }
+
+    pub(crate) fn get(&self, number: usize) -> &Tally {
+        &self.list[number]
+    }
+
+    /// Number of tallies.
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Counts a pod of `class` on `node`.
+    pub(crate) fn add_pod(&mut self, domains: &Domains<'_>, class: u32, node: usize) {
+        for number in self.of_class.get(class as usize).into_iter().flatten() {
+            let tally = &mut self.list[*number];
+            let domain = domains.of(tally.key, node);
+            if domain != NO_DOMAIN && tally.counts_node(node) {
+                tally.counts[domain as usize] += 1;
+                tally.total += 1;
+            }
+        }
+    }
+
+    /// Counts `node` as a member of its domains.
+    pub(crate) fn add_node(&mut self, domains: &Domains<'_>, node: usize) {
+        for tally in &mut self.list {
+            let domain = domains.of(tally.key, node);
+            if domain != NO_DOMAIN && tally.counts_node(node) {
+                tally.nodes[domain as usize] += 1;
+            }
+        }
+    }
+}
