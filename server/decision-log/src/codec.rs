@@ -286,6 +286,10 @@ impl<K: Codec + Ord, V: Codec> Codec for BTreeMap<K, V> {
 
 #[cfg(test)]
 mod tests {
+    use ::model::MicroUsd;
+    use ::model::input::Policy;
+    use ::model::plan::PlanReport;
+
     use super::*;
 
     fn round<T: Codec + PartialEq + std::fmt::Debug>(value: T, bytes: &[u8]) {
@@ -305,6 +309,22 @@ mod tests {
         // A name is its text.
         round(Some(::model::PoolName::from("ab")), &[1, 2, b'a', b'b']);
         round(BTreeMap::from([(1_u32, true)]), &[1, 1, 1]);
+    }
+
+    #[test]
+    fn a_report_without_a_realised_cost_has_the_encoding_of_earlier_releases() {
+        // No unschedulable pods, two costs of 0, no notes, no steps; then 1 micro-dollar, zigzag 2.
+        round(PlanReport::default(), &[0, 0, 0, 0, 0]);
+        round(PlanReport { realised_cost: Some(MicroUsd(1)), ..PlanReport::default() }, &[0, 0, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn a_policy_without_nominations_has_the_encoding_of_earlier_releases() {
+        // Two settings, no labels, steps, seed; then the limits, which the oldest policies lack.
+        let oldest = Policy { step_limit: 0, preferred_terms: 0, ..Policy::default() };
+        round(oldest.clone(), &[0, 0, 0, 0, 0]);
+        round(Policy { step_limit: 1, preferred_terms: 2, ..oldest.clone() }, &[0, 0, 0, 0, 0, 1, 2]);
+        round(Policy { nominations: true, ..oldest }, &[0, 0, 0, 0, 0, 0, 0, 1]);
     }
 
     #[test]

@@ -66,6 +66,9 @@ pub struct Policy {
     /// Maximum steps of scheduling, 0 for unlimited; pods not reached by then are left to the next
     /// plan. A step takes about 50 nanoseconds.
     pub step_limit: u64,
+    /// Whether placed pods carry their node in `status.nominatedNodeName`, so that kube-scheduler
+    /// binds them where planned.
+    pub nominations: bool,
     /// Maximum number of preferences evaluated per pod, the heaviest first; 0 for
     /// [`MAX_PREFERENCES`].
     pub preferred_terms: u32,
@@ -80,6 +83,7 @@ impl Default for Policy {
             search_steps: 0,
             seed: 0,
             step_limit: STEP_LIMIT,
+            nominations: false,
             preferred_terms: PREFERRED_TERMS,
         }
     }

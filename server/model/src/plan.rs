@@ -162,6 +162,9 @@ pub struct PlanReport {
     pub new_cost: MicroUsd,
     /// Lower bound on the cost of any plan that places the same pods under the same rules.
     pub lower_bound: MicroUsd,
+    /// Hourly cost that the launch is expected to end at: nodes for pods that find their planned
+    /// node taken included. `None` if it was not computed.
+    pub realised_cost: Option<MicroUsd>,
     /// Warnings about unexpected effects of the plan, sorted.
     pub notes: Vec<String>,
     /// Steps of the search.

@@ -1,18 +1,20 @@
-//! One complete decision: schedule, check, repair, retry, bound, explain.
+//! One complete decision: schedule, check, repair, retry, search, bound, realised cost, explain.
 //!
 //! Scheduler, verifier and explanations do not know each other; this crate is above the three. The
 //! controller gets [`plan_with`] as a function and does not depend on this crate.
 //!
 //! Reading order: [`plan`], `repair` (a simpler packing for a plan that fails the check), `retry`
-//! (pods that the packing left out, tried by the rules of the check), `search` (cheaper plans).
+//! (pods that the packing left out, tried by the rules of the check), `search` (cheaper plans),
+//! `realised` (what the launch ends at when kube-scheduler binds the pods).
 
+mod realised;
 mod repair;
 mod retry;
 mod search;
 
+pub use realised::realised_cost;
 pub use repair::FailedChecks;
 
-use model::MicroUsd;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
 pub use scheduler::CompileCache;
@@ -82,8 +84,9 @@ pub fn plan_packed_by(
     }
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
-        new_cost: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
+        new_cost: realised::planned_cost(&plan),
         lower_bound,
+        realised_cost: realised::reported_cost(input, &plan, cache),
         notes: explain::notes(input, &plan),
         search_steps,
     };

@@ -229,6 +229,7 @@ fn policy(options: &Options) -> Policy {
         well_known_labels: well_known_labels(),
         search_steps: options.search_steps,
         seed: options.seed,
+        nominations: options.nominations,
         ..Policy::default()
     }
 }

@@ -49,6 +49,8 @@ pub struct Options {
     pub search_steps: u64,
     /// Seed of the search.
     pub seed: u64,
+    /// Whether pods get their planned node as `status.nominatedNodeName`.
+    pub nominations: bool,
     /// The time of the plan; opt-in delays are evaluated against it.
     pub now: Timestamp,
     /// What a node costs per hour beside its price, in pools without the annotation; `None`: its

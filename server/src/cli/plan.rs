@@ -61,6 +61,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         max_node_vcpu: flags.max_node_vcpu,
         min_nodes: flags.min_nodes,
         node_overhead: flags.node_overhead_usd,
+        nominations: flags.hints,
         now: flags.now.unwrap_or_else(clock::now),
         ..Options::default()
     };

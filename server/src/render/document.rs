@@ -83,6 +83,8 @@ struct ReasonEntry<'r> {
 struct CostEntry {
     new_usd_per_hour: Usd,
     lower_bound_usd_per_hour: Usd,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    realised_usd_per_hour: Option<Usd>,
 }
 
 /// Writes the plan as JSON, with a line feed at its end.
@@ -115,6 +117,7 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
         cost: CostEntry {
             new_usd_per_hour: Usd(rendering.report.new_cost),
             lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
+            realised_usd_per_hour: rendering.report.realised_cost.map(Usd),
         },
         compare: rendering.comparison,
         notes: rendering.notes,

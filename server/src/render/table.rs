@@ -229,7 +229,7 @@ fn reason_line(reason: &Reason) -> String {
     }
 }
 
-/// Cost, and its lower bound.
+/// Cost, its lower bound, and the realised cost if it differs.
 fn cost(rendering: &Rendering<'_>) -> String {
     let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
     if rendering.plan.nodes.is_empty() {
@@ -240,7 +240,13 @@ fn cost(rendering: &Rendering<'_>) -> String {
     } else {
         format!("lower bound ${bound} an hour (no plan can be cheaper)")
     };
-    format!("${new} an hour (about ${} a month); {gap}", dollars_a_month(new))
+    let realised = match rendering.report.realised_cost {
+        Some(realised) if realised != new => {
+            format!("; about ${realised} an hour once kube-scheduler has bound the pods")
+        }
+        _ => String::new(),
+    };
+    format!("${new} an hour (about ${} a month); {gap}{realised}", dollars_a_month(new))
 }
 
 /// The plan, another packing and the lower bound, a row each.

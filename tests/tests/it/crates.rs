@@ -7,11 +7,15 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 19] = [
+const RULES: [(&str, &[&str]); 20] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
+    (
+        "fleetwright-binding",
+        &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio", "serde"],
+    ),
     ("fleetwright-explain", &["fleetwright-scheduler", "fleetwright-controller", "tokio"]),
     (
         "fleetwright-karpenter-baseline",

@@ -160,6 +160,7 @@ impl PendingPlan {
         if dropped {
             report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
             report.lower_bound = MicroUsd(0);
+            report.realised_cost = None;
         }
         dropped
     }

@@ -102,7 +102,29 @@ fields! {
     Plan { nodes, static_nodes, placements, unschedulable, order }
     Reason { pool, code, message }
     Unschedulable { pod, reasons, fits_if }
-    PlanReport { unschedulable, new_cost, lower_bound, notes, search_steps }
+}
+
+/// A report ends the answer of a decision, so newer fields are appended, and absent in older
+/// answers: those have no realised cost.
+impl Codec for PlanReport {
+    fn put(&self, out: &mut Vec<u8>) {
+        let Self { unschedulable, new_cost, lower_bound, realised_cost, notes, search_steps } = self;
+        unschedulable.put(out);
+        new_cost.put(out);
+        lower_bound.put(out);
+        notes.put(out);
+        search_steps.put(out);
+        if let Some(realised_cost) = realised_cost {
+            realised_cost.put(out);
+        }
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (unschedulable, new_cost, lower_bound) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
+        let (notes, search_steps) = (Codec::get(from)?, Codec::get(from)?);
+        let realised_cost = if from.is_empty() { None } else { Some(Codec::get(from)?) };
+        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost, notes, search_steps })
+    }
 }
 
 /// The rules are the end of a pool's record, so newer fields are appended, and absent in older
@@ -254,18 +276,30 @@ impl Codec for PlannedNode {
 }
 
 /// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those
-/// had no such bounds.
+/// had no such bounds, and no nominations.
 impl Codec for Policy {
     fn put(&self, out: &mut Vec<u8>) {
-        let Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms } = self;
+        let Self {
+            preferences,
+            min_values,
+            well_known_labels,
+            search_steps,
+            seed,
+            step_limit,
+            nominations,
+            preferred_terms,
+        } = self;
         preferences.put(out);
         min_values.put(out);
         well_known_labels.put(out);
         search_steps.put(out);
         seed.put(out);
-        if (*step_limit, *preferred_terms) != (0, 0) {
+        if (*step_limit, *preferred_terms, *nominations) != (0, 0, false) {
             step_limit.put(out);
             preferred_terms.put(out);
+        }
+        if *nominations {
+            nominations.put(out);
         }
     }
 
@@ -274,7 +308,17 @@ impl Codec for Policy {
         let (well_known_labels, search_steps, seed) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
         let (step_limit, preferred_terms) =
             if from.is_empty() { (0, 0) } else { (Codec::get(from)?, Codec::get(from)?) };
-        Ok(Self { preferences, min_values, well_known_labels, search_steps, seed, step_limit, preferred_terms })
+        let nominations = if from.is_empty() { false } else { Codec::get(from)? };
+        Ok(Self {
+            preferences,
+            min_values,
+            well_known_labels,
+            search_steps,
+            seed,
+            step_limit,
+            nominations,
+            preferred_terms,
+        })
     }
 }
 

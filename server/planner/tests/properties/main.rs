@@ -10,6 +10,7 @@ mod fixture;
 mod optimum;
 mod placement_search;
 mod random_clusters;
+mod realised_cost;
 mod regressions;
 mod repair;
 mod replan;

@@ -5,6 +5,7 @@ mod drains;
 mod errors;
 mod nodes;
 mod pods;
+mod realised_cost;
 mod region;
 mod shapes;
 mod spread_defaults;

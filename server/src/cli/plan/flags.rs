@@ -136,9 +136,13 @@ pub struct PlanFlags {
     /// Steps of the search for cheaper plans, of about 50 nanoseconds each; 0 is the first packing only
     #[arg(long, value_name = "STEPS", default_value_t = model::input::SEARCH_STEPS)]
     pub search: u64,
-    /// Random seed of the search
+    /// Random seed of the search, and of the realised cost
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Assume that each pod gets its planned node as status.nominatedNodeName, so that
+    /// kube-scheduler binds it there and the realised cost is the planned one
+    #[arg(long)]
+    pub(crate) hints: bool,
     /// Explain one pod instead of printing the plan; without a namespace, one in `default`
     #[arg(long, value_name = "[NAMESPACE/]POD", conflicts_with = "explain_node")]
     pub explain: Option<String>,
