@@ -14,10 +14,6 @@ use crate::steps::Steps;
 use crate::tallies::{Domains, Tallies};
 use score::ScoreCache;
 
-/// kube-scheduler examines all nodes of a cluster below this size
-/// (`scheduler.minFeasibleNodesToFind`).
-const MIN_FEASIBLE_NODES: usize = 100;
-
 /// A cluster as kube-scheduler sees it.
 #[derive(Debug)]
 pub(crate) struct Cluster<'a> {
@@ -31,6 +27,8 @@ pub(crate) struct Cluster<'a> {
     bound: Vec<Vec<u32>>,
     /// Nodes that have joined, in this order.
     joined: Vec<u32>,
+    /// For each class, how many of the first nodes in `joined` can run no more of its pods.
+    closed: Vec<usize>,
     /// Where the next search for feasible nodes begins in `joined`.
     next_start: usize,
     feasible: Vec<u32>,
@@ -54,9 +52,21 @@ impl<'a> Cluster<'a> {
         let rules: Vec<_> = compiled.map(|rules| rules.map(Some)).collect::<Option<_>>()?;
         let cache = (0..rules.len()).map(|_| ScoreCache::new(input.nodes.len())).collect();
         let scratch = score::Scratch::default();
-        let (joined, feasible) = (Vec::new(), Vec::new());
-        let cluster =
-            Self { classes, rules, cache, domains, tallies, hosts, bound, joined, next_start: 0, feasible, scratch };
+        let (joined, feasible, closed) = (Vec::new(), Vec::new(), vec![0; rules.len()]);
+        let cluster = Self {
+            classes,
+            rules,
+            cache,
+            domains,
+            tallies,
+            hosts,
+            bound,
+            joined,
+            closed,
+            next_start: 0,
+            feasible,
+            scratch,
+        };
         Some((cluster, of_pending))
     }
 
@@ -74,13 +84,18 @@ impl<'a> Cluster<'a> {
     /// Binds a pod of `class` to the best node; `Some(None)` if no node can run it, `None` when the
     /// steps are used up.
     pub(crate) fn bind(&mut self, class: u32, random: &mut SplitMix64, steps: &mut Steps) -> Option<Option<u32>> {
-        let Some(Some(rules)) = self.rules.get(class as usize) else { return Some(None) };
+        let at = class as usize;
+        let Some(Some(rules)) = self.rules.get(at) else { return Some(None) };
         let view = filter::View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
-        let examined = filter::find_feasible(&view, &self.joined, self.next_start, &mut self.feasible);
+        let open = &self.joined[self.closed[at]..];
+        let start = self.next_start % open.len().max(1);
+        let examined = filter::find_feasible(&view, open, start, self.joined.len(), &mut self.feasible);
         self.next_start = (self.next_start + examined) % self.joined.len().max(1);
-        steps.take(examined + self.feasible.len())?;
-        let Some(best) = score::best(&view, &self.feasible, &mut self.cache[class as usize], &mut self.scratch, random)
-        else {
+        steps.take(1 + examined + self.feasible.len())?;
+        let Some(best) = score::best(&view, &self.feasible, &mut self.cache[at], &mut self.scratch, random) else {
+            if !rules.may_gain_from_bindings() {
+                self.closed[at] = self.joined.len();
+            }
             return Some(None);
         };
         self.hosts[best as usize].bind(&rules.class, &rules.requests);
@@ -98,12 +113,4 @@ impl<'a> Cluster<'a> {
     pub(crate) fn classes(&self) -> usize {
         self.classes.list.len()
     }
-}
-
-/// The number of feasible nodes at which the search ends, for so many nodes
-/// (`Scheduler.numFeasibleNodesToFind`): half of them less 1 % for each 125 nodes, at least 5 % and
-/// 100.
-fn feasible_nodes_to_find(nodes: usize) -> usize {
-    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
-    (nodes * percent / 100).max(MIN_FEASIBLE_NODES)
 }

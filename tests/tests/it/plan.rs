@@ -43,6 +43,24 @@ fn plan_json(folder: &TempDir) -> (i32, Value) {
 }
 
 #[test]
+fn with_hints_the_realised_cost_is_the_planned_one_and_without_a_search_it_is_absent() {
+    let folder = TempDir::new();
+    let _pool = folder.write_file("pool.yaml", POOL);
+    let _pods = folder.write_file("pods.yaml", [pod("web", "1"), pod("db", "3")].join("---\n"));
+    let folder = folder.path().display().to_string();
+    let cost = |more: &[&str]| {
+        let ended = fleetwright(&[&["plan", "-f", &folder, "-o", "json", "--region", "us-east-1"], more].concat());
+        let plan: Value = serde_json::from_str(&ended.stdout).unwrap();
+        plan["cost"].clone()
+    };
+    assert!(cost(&[]).get("realisedUsdPerHour").is_none());
+    let hinted = cost(&["--hints"]);
+    assert_eq!(hinted["realisedUsdPerHour"], hinted["newUsdPerHour"]);
+    let searched = cost(&["--search", "1", "--seed", "7"]);
+    assert!(searched["realisedUsdPerHour"].as_f64() >= searched["newUsdPerHour"].as_f64());
+}
+
+#[test]
 fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
     let folder = TempDir::new();
     let _pool = folder.write_file("pool.yaml", POOL);

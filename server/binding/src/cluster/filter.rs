@@ -4,7 +4,9 @@ use crate::hosts::Host;
 use crate::rules::ClassRules;
 use crate::tallies::{Domains, NO_DOMAIN, Tallies};
 
-use super::feasible_nodes_to_find;
+/// kube-scheduler examines all nodes of a cluster below this size
+/// (`scheduler.minFeasibleNodesToFind`).
+const MIN_FEASIBLE_NODES: usize = 100;
 
 /// What filters and scores read.
 #[derive(Debug, Clone, Copy)]
@@ -15,25 +17,31 @@ pub(super) struct View<'v, 'a> {
     pub(super) tallies: &'v Tallies,
 }
 
-/// Collects feasible nodes from `start` on, as many as kube-scheduler scores; returns how many nodes
-/// it examined.
-pub(super) fn find_feasible(view: &View<'_, '_>, joined: &[u32], start: usize, feasible: &mut Vec<u32>) -> usize {
+/// Collects feasible nodes of `open` from `start` on, as many as kube-scheduler scores in a cluster
+/// of so many nodes; returns how many nodes it examined.
+pub(super) fn find_feasible(
+    view: &View<'_, '_>,
+    open: &[u32],
+    start: usize,
+    nodes: usize,
+    feasible: &mut Vec<u32>,
+) -> usize {
     feasible.clear();
-    let most = feasible_nodes_to_find(joined.len());
+    let most = feasible_nodes_to_find(nodes);
     // The global minima do not depend on the node.
     let spread = &view.rules.hard_spread;
     let minima: Vec<i64> =
         spread.iter().map(|one| view.tallies.get(one.tally).global_minimum(one.min_domains)).collect();
-    let from_start = joined[start.min(joined.len())..].iter().chain(&joined[..start.min(joined.len())]);
-    for (before, node) in from_start.enumerate() {
+    let (before, after) = open.split_at(start.min(open.len()));
+    for (examined, node) in after.iter().chain(before).enumerate() {
         if feasible.len() == most {
-            return before;
+            return examined;
         }
         if is_feasible(view, *node as usize, &minima) {
             feasible.push(*node);
         }
     }
-    joined.len()
+    open.len()
 }
 
 fn is_feasible(view: &View<'_, '_>, node: usize, minima: &[i64]) -> bool {
@@ -70,4 +78,27 @@ fn keeps_anti_affinity(view: &View<'_, '_>, node: usize) -> bool {
         let tally = view.tallies.get(*tally);
         tally.count(view.domains.of(tally.key, node)) == 0
     })
+}
+
+/// The number of feasible nodes at which the search ends, for so many nodes
+/// (`Scheduler.numFeasibleNodesToFind`): half of them less 1 % for each 125 nodes, at least 5 % and
+/// 100.
+fn feasible_nodes_to_find(nodes: usize) -> usize {
+    let percent = 50_usize.saturating_sub(nodes / 125).max(5);
+    (nodes * percent / 100).max(MIN_FEASIBLE_NODES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn in_larger_clusters_a_part_of_the_nodes_is_scored() {
+        // Below 100 nodes all of them are examined, and the limit is never reached.
+        assert_eq!(feasible_nodes_to_find(50), 100);
+        // 50 − 200 / 125 = 49 %: 98, raised to 100. 50 − 400 / 125 = 47 %: 188.
+        assert_eq!((feasible_nodes_to_find(200), feasible_nodes_to_find(400)), (100, 188));
+        // 50 − 6000 / 125 = 2 %, raised to 5 %: 300.
+        assert_eq!(feasible_nodes_to_find(6000), 300);
+    }
 }
