@@ -30,7 +30,7 @@ pub struct Realised {
 }
 
 /// Carries `plan` out in `order`. `replan` plans the pods that are left over; it must not search for
-/// long, since it is called up to four times. `None` when `steps` are used up.
+/// long, since it is called up to three times. `None` when `steps` are used up.
 pub fn realise(
     input: &PlanningInput,
     plan: &Plan,
