@@ -1,5 +1,8 @@
 //! In which order pods are tried and nodes join.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use model::NodeStage;
 use model::input::PlanningInput;
 
@@ -21,8 +24,8 @@ pub enum Joining {
 /// A seeded order of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Order {
-    /// Seed of the order of pods of equal priority, of the order of nodes, and of the choice between
-    /// nodes of equal score.
+    /// Seed of the order of workloads of equal priority, of the order of nodes, and of the choice
+    /// between nodes of equal score.
     pub seed: u64,
     /// How nodes become ready.
     pub joining: Joining,
@@ -70,19 +73,25 @@ impl Joining {
     }
 }
 
-/// Pods that are not bound, as positions among the pending pods: higher priorities first.
+/// Pods that are not bound, as positions among the pending pods: higher priorities first, and
+/// workloads in a random order. The pods of one workload are created together, and so are next to
+/// each other in the queue of kube-scheduler.
 #[derive(Debug)]
 struct Queue(Vec<u32>);
 
 impl Queue {
     fn new(input: &PlanningInput, pending: &[u32], random: &mut SplitMix64) -> Self {
+        let pod = |position: &u32| &input.pods[pending[*position as usize] as usize];
+        let workload = |position: &u32| (&pod(position).namespace, &pod(position).workload);
         let mut positions: Vec<u32> = (0..).zip(pending).map(|(position, _)| position).collect();
+        let mut workloads: Vec<_> = positions.iter().map(workload).collect();
+        workloads.sort_unstable();
+        workloads.dedup();
+        random.shuffle(&mut workloads);
+        let ranks: BTreeMap<_, usize> = workloads.into_iter().zip(0..).collect();
         random.shuffle(&mut positions);
-        let priority = |position: &u32| {
-            let pod = &input.pods[pending[*position as usize] as usize];
-            input.shapes[pod.shape as usize].priority
-        };
-        positions.sort_by_key(|position| std::cmp::Reverse(priority(position)));
+        let priority = |position: &u32| input.shapes[pod(position).shape as usize].priority;
+        positions.sort_by_cached_key(|position| (Reverse(priority(position)), ranks.get(&workload(position)).copied()));
         Self(positions)
     }
 

@@ -47,10 +47,18 @@ fn input() -> PlanningInput {
     planning_input::read(&[source], &Options::default()).expect("valid manifests").input
 }
 
-/// The results of twenty seeds.
+/// The results of twenty seeds. The Deployments are created in their order, which priorities from 2
+/// to 0 stand for: the larger the pods, the higher.
 fn results(joining: Joining) -> Vec<Realised> {
-    let input = input();
+    let mut input = input();
     let plan = planner::plan(&input).expect("a valid plan").plan;
+    for shape in &mut input.shapes {
+        shape.priority = match shape.requests.get("cpu") {
+            3000 => 2,
+            700 => 1,
+            _ => 0,
+        };
+    }
     let mut replan = |cluster: &PlanningInput| planner::plan(cluster).expect("a valid plan").plan;
     let orders = (0..20).map(|seed| Order { seed, joining });
     let results = orders.map(|order| realise(&input, &plan, order, &mut replan, &mut Steps::new(10_000_000)));
@@ -63,15 +71,18 @@ fn percent_where_planned(results: &[Realised]) -> usize {
     100 * sum(|one| one.where_planned) / sum(|one| one.pods)
 }
 
-/// A real kube-scheduler bound 60.7 % of these pods where planned, with boot times of up to six
-/// seconds (`kube_scheduler_binds_pods_as_planned`).
+/// A real kube-scheduler bound 60.7 % of these pods where planned, with nodes that became ready
+/// within six seconds of each other (`kube_scheduler_binds_pods_as_planned`).
 #[test]
 fn default_scores_bind_about_as_many_pods_where_planned_as_a_real_scheduler_does() {
+    let mut all = Vec::new();
     for joining in [Joining::Together, Joining::InGroups, Joining::OneByOne] {
         let results = results(joining);
         assert!(results.iter().all(|one| one.pods == 150 && one.pending == 0), "{results:?}");
-        let percent = percent_where_planned(&results);
-        println!("{joining:?}: {percent} % where planned");
-        assert!((50..80).contains(&percent), "{joining:?}: {percent} %");
+        println!("{joining:?}: {} % where planned", percent_where_planned(&results));
+        all.extend(results);
     }
+    let percent = percent_where_planned(&all);
+    assert!((55..67).contains(&percent), "{percent} %");
+    println!("on average {percent} % where planned");
 }
