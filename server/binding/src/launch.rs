@@ -44,7 +44,7 @@ pub fn realise(
     let mut plan = plan.clone();
     for round in 0..MAX_ROUNDS {
         let planned = launch(&mut cluster, &plan);
-        realised.cost.0 += plan.nodes.iter().map(|node| node.price.0).sum::<i64>();
+        realised.cost.0 += plan.nodes.iter().map(|node| node.cost().0).sum::<i64>();
         let pods: Vec<u32> = planned.keys().copied().collect();
         let bound = bind_all(&cluster, &pods, Order { seed: order.seed.wrapping_add(round as u64), ..order }, steps)?;
         if round == 0 {

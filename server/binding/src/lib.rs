@@ -13,6 +13,7 @@
 //!
 //! Simplifications:
 //! - Nodes launch as their first option in their first zone, and stay, empty or not.
+//! - A node pays the surplus credits of the pods that it was planned for.
 //! - Pods that the plan does not place take no part, and no pod is preempted.
 //! - Default requests of `LeastAllocated` are per pod, not per container.
 //! - The pods of a controller, which are spread by default, are those of equal labels in a

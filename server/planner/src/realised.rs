@@ -51,5 +51,5 @@ pub fn realised_cost(input: &PlanningInput, plan: &Plan, cache: &mut CompileCach
 
 /// Hourly cost of the nodes of `plan`, static nodes excluded.
 pub(crate) fn planned_cost(plan: &Plan) -> MicroUsd {
-    MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum())
+    MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum())
 }

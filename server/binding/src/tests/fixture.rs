@@ -32,6 +32,7 @@ fn pool() -> NodePool {
         zone: Zone::from(zone),
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(PRICE),
+        credits: MicroUsd(0),
         estimated: false,
         available: true,
         reservation: None,
@@ -43,6 +44,7 @@ fn pool() -> NodePool {
         capacity: machine(),
         allocatable: machine(),
         exotic: false,
+        burstable: None,
         offerings: ["a", "b", "c"].map(offering).to_vec(),
     };
     NodePool {
@@ -70,6 +72,7 @@ pub(super) fn planned(number: usize, zone: &str) -> PlannedNode {
         zones: Arc::new([Zone::from(zone)]),
         types: Arc::new([0]),
         price: MicroUsd(PRICE),
+        credits: MicroUsd(0),
         reservation: None,
         pods: Vec::new(),
         labels: Arc::new(Labels::new()),
