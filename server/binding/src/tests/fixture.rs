@@ -32,7 +32,6 @@ fn pool() -> NodePool {
         zone: Zone::from(zone),
         capacity_type: CapacityType::OnDemand,
         price: MicroUsd(PRICE),
-        credits: MicroUsd(0),
         estimated: false,
         available: true,
         reservation: None,
