@@ -70,7 +70,8 @@ fn best_plan_by(
     let (mut known, mut refused) = (Vec::new(), Vec::new());
     let (mut cheapest, mut steps) = (first, 0);
     // Each round starts from the cheapest plan so far, with another seed, while it finds a cheaper one.
-    while budget - steps > budget / LEAST_PART && !cheapest.nodes.is_empty() && !is_close(cost(input, &cheapest), bound) {
+    while budget - steps > budget / LEAST_PART && !cheapest.nodes.is_empty() && !is_close(cost(input, &cheapest), bound)
+    {
         let seed = input.policy.seed.wrapping_add(known.len() as u64);
         let (found, used) = find(&cheapest, seed, budget - steps);
         steps = budget.min(steps + used.max(1));
