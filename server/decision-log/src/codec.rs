@@ -312,13 +312,6 @@ mod tests {
     }
 
     #[test]
-    fn a_report_without_a_realised_cost_has_the_encoding_of_earlier_releases() {
-        // No unschedulable pods, two costs of 0, no notes, no steps; then 1 micro-dollar, zigzag 2.
-        round(PlanReport::default(), &[0, 0, 0, 0, 0]);
-        round(PlanReport { realised_cost: Some(MicroUsd(1)), ..PlanReport::default() }, &[0, 0, 0, 0, 0, 2]);
-    }
-
-    #[test]
     fn a_policy_without_nominations_has_the_encoding_of_earlier_releases() {
         // Two settings, no labels, steps, seed; then the limits, which the oldest policies lack.
         let oldest = Policy { step_limit: 0, preferred_terms: 0, ..Policy::default() };

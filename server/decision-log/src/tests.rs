@@ -1,6 +1,7 @@
 //! Decisions replay bit for bit; modified log data is detected and named; what-if results match
 //! hand-computed plans.
 
+mod answers;
 mod cost;
 mod fixture;
 

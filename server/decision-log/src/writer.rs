@@ -216,31 +216,34 @@ pub(super) fn decode_moment(bytes: &[u8]) -> Result<Timestamp, DecodeError> {
     Ok(now)
 }
 
-/// Encodes plan and report, for their digest and for storage; at the end the credits of the nodes,
-/// which older answers do not have.
+/// Encodes plan and report, for their digest and for storage. At the end are the realised cost and the
+/// credits of the nodes, which older answers do not have, and answers without either leave out.
 pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     let mut bytes = vec![FORM];
     plan.put(&mut bytes);
     report.put(&mut bytes);
-    if plan.nodes.iter().chain(&plan.static_nodes).any(|node| node.credits != MicroUsd(0)) {
+    let has_credits = plan.nodes.iter().chain(&plan.static_nodes).any(|node| node.credits != MicroUsd(0));
+    if has_credits || report.realised_cost.is_some() {
         let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
+        report.realised_cost.put(&mut bytes);
         credits(&plan.nodes).put(&mut bytes);
         credits(&plan.static_nodes).put(&mut bytes);
     }
     bytes
 }
 
-/// Decodes plan and report.
+/// Decodes a stored plan with its report.
 pub(super) fn decode_answer(packed: &[u8]) -> Result<(Plan, PlanReport), DecodeError> {
     let bytes = content::unpack(packed)?;
     let mut from = Reader::new(&bytes);
     check_form(&mut from)?;
-    let (mut plan, report) = (Plan::get(&mut from)?, PlanReport::get(&mut from)?);
+    let (mut plan, mut report) = (Plan::get(&mut from)?, PlanReport::get(&mut from)?);
     if !from.is_empty() {
-        let nodes: Vec<MicroUsd> = Codec::get(&mut from)?;
-        plan.nodes.iter_mut().zip(nodes).for_each(|(node, credits)| node.credits = credits);
-        let static_nodes: Vec<MicroUsd> = Codec::get(&mut from)?;
-        plan.static_nodes.iter_mut().zip(static_nodes).for_each(|(node, credits)| node.credits = credits);
+        report.realised_cost = Codec::get(&mut from)?;
+        for nodes in [&mut plan.nodes, &mut plan.static_nodes] {
+            let credits: Vec<MicroUsd> = Codec::get(&mut from)?;
+            nodes.iter_mut().zip(credits).for_each(|(node, credits)| node.credits = credits);
+        }
     }
     from.end()?;
     Ok((plan, report))

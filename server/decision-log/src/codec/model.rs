@@ -104,26 +104,21 @@ fields! {
     Unschedulable { pod, reasons, fits_if }
 }
 
-/// A report ends the answer of a decision, so newer fields are appended, and absent in older
-/// answers: those have no realised cost.
+/// Encodes everything but the realised cost, which follows with the credits of the nodes.
 impl Codec for PlanReport {
     fn put(&self, out: &mut Vec<u8>) {
-        let Self { unschedulable, new_cost, lower_bound, realised_cost, notes, search_steps } = self;
+        let Self { unschedulable, new_cost, lower_bound, realised_cost: _, notes, search_steps } = self;
         unschedulable.put(out);
         new_cost.put(out);
         lower_bound.put(out);
         notes.put(out);
         search_steps.put(out);
-        if let Some(realised_cost) = realised_cost {
-            realised_cost.put(out);
-        }
     }
 
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (unschedulable, new_cost, lower_bound) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
         let (notes, search_steps) = (Codec::get(from)?, Codec::get(from)?);
-        let realised_cost = if from.is_empty() { None } else { Some(Codec::get(from)?) };
-        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost, notes, search_steps })
+        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost: None, notes, search_steps })
     }
 }
 

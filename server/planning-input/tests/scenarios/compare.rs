@@ -84,6 +84,7 @@ fn agrees(node: &Node, fact: &NodeFact, bound: &Bindings) -> Option<Bindings> {
         && node.capacity == fact.capacity
         && fact.types.first() == Some(&node.kind)
         && node.price == fact.price
+        && node.credits == fact.credits
         && node.zones.as_ref().is_none_or(|zones| *zones == fact.zones)
         && node.types.as_ref().is_none_or(|types| *types == fact.types)
         && node.labels.iter().all(|(key, value)| fact.labels.get(key) == Some(value))

@@ -32,6 +32,7 @@ pub struct Node {
     pub capacity: String,
     pub kind: String,
     pub price: MicroUsd,
+    pub credits: MicroUsd,
     pub pods: Pods,
     /// The only zone: a name, or `$x` for the same zone in all lines with `$x`, which differs from
     /// the zone of `$y`.
@@ -59,8 +60,8 @@ impl Expectation {
         for line in text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#')) {
             all.add(line).unwrap_or_else(|| panic!("{name}: cannot read {line:?}"));
         }
-        let sum = all.nodes.iter().map(|node| node.price.0).sum();
-        assert_eq!(all.cost, MicroUsd(sum), "{name}: the cost is not the sum of the nodes' prices");
+        let sum = all.nodes.iter().map(|node| node.price.0 + node.credits.0).sum();
+        assert_eq!(all.cost, MicroUsd(sum), "{name}: the cost is not the sum of the nodes' prices and credits");
         all
     }
 
@@ -94,7 +95,7 @@ impl Expectation {
     }
 }
 
-/// `POOL CAPACITY-TYPE type=… price=… [zone=…] [zones=…] [types=…] [label:KEY=VALUE] pods=…`
+/// `POOL CAPACITY-TYPE type=… price=… [credits=…] [zone=…] [zones=…] [types=…] [label:KEY=VALUE] pods=…`
 fn node(line: &str, text: &str) -> Option<Node> {
     let mut words = text.split_whitespace();
     let mut node = Node {
@@ -103,6 +104,7 @@ fn node(line: &str, text: &str) -> Option<Node> {
         capacity: words.next()?.to_owned(),
         kind: String::new(),
         price: MicroUsd(0),
+        credits: MicroUsd(0),
         pods: Pods::parse(""),
         zone: None,
         zones: None,
@@ -115,6 +117,7 @@ fn node(line: &str, text: &str) -> Option<Node> {
         match key {
             "type" => value.clone_into(&mut node.kind),
             "price" => node.price = dollars(value)?,
+            "credits" => node.credits = dollars(value)?,
             "pods" => node.pods = Pods::parse(value),
             "zone" => node.zone = Some(value.to_owned()),
             "zones" => node.zones = list(value),

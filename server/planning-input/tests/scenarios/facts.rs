@@ -40,6 +40,7 @@ pub struct NodeFact {
     pub types: Vec<String>,
     pub zones: Vec<String>,
     pub price: MicroUsd,
+    pub credits: MicroUsd,
     pub pods: Vec<String>,
     pub labels: BTreeMap<String, String>,
 }
@@ -74,6 +75,7 @@ fn facts(captured: &Captured, decision: &PlannedDecision) -> Facts {
             types: planned.types.iter().map(|at| pool.catalogue.types[*at as usize].name.to_string()).collect(),
             zones: planned.zones.iter().map(ToString::to_string).collect(),
             price: planned.price,
+            credits: planned.credits,
             pods: planned.pods.iter().map(|at| pod(*at)).collect(),
             labels: planned.labels.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect(),
         }
