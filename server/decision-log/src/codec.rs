@@ -286,9 +286,7 @@ impl<K: Codec + Ord, V: Codec> Codec for BTreeMap<K, V> {
 
 #[cfg(test)]
 mod tests {
-    use ::model::MicroUsd;
     use ::model::input::Policy;
-    use ::model::plan::PlanReport;
 
     use super::*;
 

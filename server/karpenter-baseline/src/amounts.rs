@@ -23,6 +23,11 @@ impl ResourceColumns {
         Self { names: names.into_iter().cloned().collect() }
     }
 
+    /// Position of a resource in the rows.
+    pub(crate) fn position(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|known| known.as_ref() == name)
+    }
+
     /// `resources` as a row; what is missing is zero.
     pub(crate) fn row(&self, resources: &Resources) -> Amounts {
         Amounts(self.names.iter().map(|name| resources.get(name)).collect())
@@ -51,6 +56,11 @@ impl Amounts {
     /// The smaller amount of each resource.
     pub(crate) fn least(&self, other: &Self) -> Self {
         Self(self.0.iter().zip(&other.0).map(|(a, b)| *a.min(b)).collect())
+    }
+
+    /// The amount at a position of the row.
+    pub(crate) fn at(&self, position: usize) -> i64 {
+        self.0[position]
     }
 
     pub(crate) fn is_zero(&self) -> bool {

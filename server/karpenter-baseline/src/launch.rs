@@ -2,8 +2,9 @@
 
 use model::input::{MinValuesPolicy, PlanningInput};
 use model::labels::{CAPACITY_TYPE, HOSTNAME, RESERVATION_ID};
-use model::{CapacityType, Offering, Operator, Requirement, Requirements};
+use model::{CapacityType, MicroUsd, Offering, Operator, Requirement, Requirements};
 
+use crate::amounts::Amounts;
 use crate::claim::Claim;
 use crate::launches::LaunchedNode;
 use crate::supply::PoolSupply;
@@ -51,8 +52,17 @@ pub(crate) fn launch(claim: &Claim, supply: &PoolSupply<'_>, input: &PlanningInp
         zone: chosen.offering.zone.clone(),
         capacity_type: first,
         price: chosen.offering.price,
+        credits: credits(supply, chosen.at, &requests),
         pods: claim.pods.clone(),
     })
+}
+
+/// What the CPU of `requests` costs beyond the baseline of the type `at`.
+fn credits(supply: &PoolSupply<'_>, at: usize, requests: &Amounts) -> MicroUsd {
+    let burstable = supply.types[at].machine.burstable.filter(|_| !supply.pool.rules.ignores_credits);
+    let (Some(burstable), Some(cpu)) = (burstable, supply.cpu) else { return MicroUsd(0) };
+    let surplus = requests.at(cpu).saturating_sub(burstable.baseline).max(0);
+    MicroUsd(surplus.saturating_mul(burstable.credit_price.0) / 1000)
 }
 
 /// The requirements of the NodeClaim without its placeholder; a NodeClaim that holds reservations uses

@@ -16,10 +16,10 @@ pub struct Launches {
 }
 
 impl Launches {
-    /// Price of all machines per hour.
+    /// Price and credits of all machines per hour.
     #[must_use]
     pub fn cost(&self) -> MicroUsd {
-        MicroUsd(self.nodes.iter().map(|node| node.price.0).sum())
+        MicroUsd(self.nodes.iter().map(|node| node.price.0 + node.credits.0).sum())
     }
 }
 
@@ -36,6 +36,9 @@ pub struct LaunchedNode {
     pub capacity_type: CapacityType,
     /// Price per hour.
     pub price: MicroUsd,
+    /// Surplus credits per hour of the CPU that is requested beyond the baseline, which Karpenter does not
+    /// look at; 0 unless the type is burstable.
+    pub credits: MicroUsd,
     /// Pods by index, in the order in which they were placed.
     pub pods: Vec<u32>,
 }

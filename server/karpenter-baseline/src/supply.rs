@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODECLASS, NODEPOOL, REGISTERED, ZONE};
+use model::resources::CPU;
 use model::{
     Catalogue, DaemonSet, Effect, HostPort, InstanceType, NodePool, Offering, Operator, PodShape, Requirement,
     Requirements, Resources, Taint, Text,
@@ -17,6 +18,8 @@ pub(crate) struct PoolSupply<'i> {
     /// Index into `PlanningInput::pools`.
     pub(crate) index: u32,
     pub(crate) pool: &'i NodePool,
+    /// Position of CPU in the rows.
+    pub(crate) cpu: Option<usize>,
     /// Requirements and labels of every NodeClaim of the pool.
     pub(crate) template: Requirements,
     /// Types that the template allows, in the order of the catalogue.
@@ -83,7 +86,8 @@ impl<'i> PoolSupply<'i> {
         }
         let (limits_left, has_no_node_left) = limits_left(pool, input, columns);
         let offering_kinds = kinds.requirements;
-        Self { index, pool, template, types, offering_kinds, daemon_groups, limits_left, has_no_node_left }
+        let cpu = columns.position(CPU);
+        Self { index, pool, cpu, template, types, offering_kinds, daemon_groups, limits_left, has_no_node_left }
     }
 
     /// For each kind of offering, whether `requirements` allow it.

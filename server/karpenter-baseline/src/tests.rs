@@ -6,9 +6,9 @@ use std::sync::Arc;
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, INSTANCE_TYPE, ZONE};
 use model::{
-    BoundPod, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels, MicroUsd,
-    Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName, Requirement,
-    Requirements, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
+    BoundPod, Burstable, CapacityType, Catalogue, DaemonSet, InstanceType, InstanceTypeName, LabelSelector, Labels,
+    MicroUsd, Node, NodeName, NodePool, NodeStage, Offering, OptInRules, Pod, PodAffinityTerm, PodShape, PoolName,
+    Requirement, Requirements, Resources, SelectorOperator, SelectorTerm, SpreadConstraint, Text, Weighted, Zone,
 };
 
 use crate::{Launches, provision};
@@ -142,6 +142,18 @@ fn pods_per_node(launches: &Launches) -> Vec<usize> {
     let mut counts: Vec<usize> = launches.nodes.iter().map(|node| node.pods.len()).collect();
     counts.sort_unstable();
     counts
+}
+
+#[test]
+fn credits_count_in_the_cost_and_not_in_the_choice() {
+    // 1,400m of a baseline of 400m: one vCPU at 5 cents. The other type costs more than 4 cents, and less than 9.
+    let mut types = vec![machine(2, 40_000), machine(2, 60_000)];
+    types[0].burstable = Some(Burstable { baseline: 400, credit_price: MicroUsd(50_000) });
+    let mut input = input(vec![pool("general", 0, types)], vec![shape(1400)]);
+    let launches = provision(&input);
+    assert_eq!((launches.nodes[0].price, launches.cost()), (MicroUsd(40_000), MicroUsd(90_000)));
+    input.pools[0].rules.ignores_credits = true;
+    assert_eq!(provision(&input).cost(), MicroUsd(40_000));
 }
 
 #[test]

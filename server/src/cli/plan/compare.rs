@@ -30,7 +30,7 @@ impl Other {
     pub(super) fn note(self) -> String {
         let Self::Karpenter = self;
         "the comparison with karpenter is this program's own rendering of the greedy of Karpenter 1.14, not Karpenter \
-         itself: one round with the same catalogue and prices, and the cheapest type of every NodeClaim launched; \
+         itself: one round with the same catalogue, prices and surplus credits, and the cheapest type by price of every NodeClaim launched; \
          Karpenter tries pods that are left again in later rounds and may replace nodes later by consolidation, and \
          opt-in rules, priorities and capacity shortages are not part of it"
             .to_owned()
