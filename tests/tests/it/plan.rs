@@ -1,7 +1,7 @@
 //! `fleetwright plan`: output, exit status and flags, as users see them.
 
 use e2e::{Program, TempDir};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
@@ -34,6 +34,11 @@ fn pod(name: &str, cpu: &str) -> String {
     )
 }
 
+fn pool_without_burstable_types() -> String {
+    let category = "- {key: karpenter.k8s.aws/instance-category, operator: In, values: [c, m, r]}";
+    POOL.replace("requirements:\n", &format!("requirements:\n        {category}\n"))
+}
+
 fn plan_json(folder: &TempDir) -> (i32, Value) {
     let folder = folder.path().display().to_string();
     let ended = fleetwright(&["plan", "-f", &folder, "-o", "json", "--region", "us-east-1"]);
@@ -53,7 +58,7 @@ fn with_hints_the_realised_cost_is_the_planned_one_and_without_a_search_it_is_ab
         let plan: Value = serde_json::from_str(&ended.stdout).unwrap();
         plan["cost"].clone()
     };
-    assert!(cost(&[]).get("realisedUsdPerHour").is_none());
+    assert!(cost(&["--search", "0"]).get("realisedUsdPerHour").is_none());
     let hinted = cost(&["--hints"]);
     assert_eq!(hinted["realisedUsdPerHour"], hinted["newUsdPerHour"]);
     let searched = cost(&["--search", "1", "--seed", "7"]);
@@ -61,7 +66,7 @@ fn with_hints_the_realised_cost_is_the_planned_one_and_without_a_search_it_is_ab
 }
 
 #[test]
-fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
+fn a_pending_pod_gets_a_node_and_the_sum_is_price_and_credits() {
     let folder = TempDir::new();
     let _pool = folder.write_file("pool.yaml", POOL);
     let _pod = folder.write_file("deep/er/pod.yml", pod("web", "1"));
@@ -70,12 +75,14 @@ fn a_pending_pod_gets_a_node_and_the_sum_is_the_price() {
     assert_eq!((plan["apiVersion"].as_str(), plan["kind"].as_str()), (Some("fleetwright.dev/v1"), Some("Plan")));
     let nodes = plan["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 1);
-    assert_eq!(nodes[0]["pods"], serde_json::json!(["default/web"]));
+    assert_eq!(nodes[0]["pods"], json!(["default/web"]));
     assert_eq!(nodes[0]["nodePool"], "default");
     assert_eq!(nodes[0]["capacityType"], "on-demand");
-    assert_eq!(nodes[0]["priceUsdPerHour"], plan["cost"]["newUsdPerHour"]);
+    // t3a.small: $0.0188, and 1 vCPU beyond a baseline of 0.4 is $0.03 of credits.
+    assert_eq!((&nodes[0]["priceUsdPerHour"], &nodes[0]["creditsUsdPerHour"]), (&json!(0.0188), &json!(0.03)));
+    assert_eq!(plan["cost"]["newUsdPerHour"], 0.0488);
     assert!(plan["cost"]["lowerBoundUsdPerHour"].as_f64() > Some(0.0));
-    assert_eq!(plan["unschedulable"], serde_json::json!([]));
+    assert_eq!(plan["unschedulable"], json!([]));
 }
 
 #[test]
@@ -94,7 +101,7 @@ fn a_pod_that_fits_no_machine_ends_with_1_and_a_reason() {
     let _pod = folder.write_file("pod.yaml", pod("huge", "100000"));
     let (status, plan) = plan_json(&folder);
     assert_eq!(status, 1);
-    assert_eq!(plan["nodes"], serde_json::json!([]));
+    assert_eq!(plan["nodes"], json!([]));
     assert_eq!(plan["unschedulable"][0]["pod"], "default/huge");
     assert_eq!(plan["unschedulable"][0]["reasons"][0]["nodePool"], "default");
     assert_eq!(plan["unschedulable"][0]["reasons"][0]["code"], "Resources");
@@ -141,7 +148,7 @@ fn timings_are_one_line_of_json_on_standard_error() {
 
 #[test]
 fn flags_of_later_versions_are_rejected_by_name() {
-    for flag in ["--disrupt", "--repack", "--min-nodes=2"] {
+    for flag in ["--disrupt", "--repack", "--feature-gates=a"] {
         let ended = fleetwright(&["plan", "-f", "-", flag]);
         let name = flag.split('=').next().unwrap_or(flag);
         assert_eq!(ended.status, 2, "{flag}");
@@ -152,13 +159,13 @@ fn flags_of_later_versions_are_rejected_by_name() {
 #[test]
 fn a_comparison_is_shown_beside_the_plan_and_changes_no_exit_status() {
     let folder = TempDir::new();
-    let pool = folder.write_file("a.yaml", POOL);
+    let pool = folder.write_file("a.yaml", pool_without_burstable_types());
     // One pod of one vCPU: Karpenter too launches the cheapest type that holds it, so the prices are equal.
     let one = folder.write_file("b.yaml", pod("one", "1"));
     let arguments = ["plan", "-f", &pool, "-f", &one, "--region", "us-east-1", "--compare", "karpenter"];
     let json = fleetwright(&[&arguments[..], &["-o", "json"]].concat());
     let plan: Value = serde_json::from_str(&json.stdout).unwrap();
-    let expected = serde_json::json!({
+    let expected = json!({
         "name": "karpenter", "nodes": 1, "newUsdPerHour": plan["cost"]["newUsdPerHour"], "unschedulable": 0,
     });
     assert_eq!((json.status, &plan["compare"]), (0, &expected));
@@ -191,7 +198,9 @@ fn a_closed_output_pipe_is_no_error() {
 fn an_exported_catalogue_plans_what_the_built_in_one_plans() {
     let folder = TempDir::new();
     let catalogue = folder.write_file("catalogue.json", fleetwright(&["catalogue", "export"]).stdout);
-    let input = folder.write_file("input.yaml", format!("{POOL}---\n{}", pod("web", "3")));
+    // Credits are charged for the built-in catalogue only.
+    let pool = pool_without_burstable_types();
+    let input = folder.write_file("input.yaml", format!("{pool}---\n{}", pod("web", "3")));
     let arguments = ["plan", "-f", &input, "-o", "json", "--region", "us-east-1"];
     let built_in = fleetwright(&arguments);
     let own = fleetwright(&[&arguments[..], &["--catalogue", &catalogue]].concat());
@@ -280,7 +289,7 @@ fn validate_prints_every_error_of_every_file_and_plans_nothing() {
     let folder = TempDir::new();
     let good = folder.write_file("pool.yaml", POOL);
     let ended = fleetwright(&["validate", &good]);
-    assert_eq!((ended.status, ended.stdout.as_str()), (0, "1 file checked: no errors, 2 notes\n"), "{}", ended.stderr);
+    assert_eq!((ended.status, ended.stdout.as_str()), (0, "1 file checked: no errors, 3 notes\n"), "{}", ended.stderr);
     let bad = folder.write_file("bad.yaml", pod("a", "-1") + "---\n" + &pod("b", "0,5"));
     let worse = folder.write_file("worse.yaml", "apiVersion: v1\nkind: Pod\n  metadata: x\n");
     let ended = fleetwright(&["validate", &good, &bad, &worse]);
