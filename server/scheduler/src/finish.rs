@@ -191,8 +191,8 @@ fn cohort_launch<'p>(
     })
 }
 
-/// The type with the least price and credits, then others by price. Every option carries the machine's pods and keeps the pool's limits, spot share
-/// and `minValues`.
+/// The type with the least price and credits, then others by price. Every option carries the
+/// machine's pods and keeps the pool's limits, spot share and `minValues`.
 fn options_of(packing: &mut Packing<'_, '_>, cohort: &Cohort, supply: &PoolSupply) -> Vec<usize> {
     let ranked = packing.fits.ranked(cohort.fit, supply);
     let target = &supply.instance_types[cohort.target_type as usize];
