@@ -36,6 +36,7 @@ mod patterns;
 mod pool_counts;
 mod pool_offerings;
 mod pool_supply;
+mod populated_hosts;
 mod problem;
 mod resource_vector;
 mod rules;
@@ -144,8 +145,9 @@ fn pack(
     steps: &StepBudget,
 ) -> ScheduleResult {
     let (problem, initial) = problem::compile(input, cache);
-    let packing = Packing::new(&problem, initial, steps);
-    pack_queue(packing, build_queue(&problem, order), method, cache)
+    let mut packing = Packing::new(&problem, initial, steps);
+    pack_queue(&mut packing, build_queue(&problem, order), method);
+    finished(packing, cache)
 }
 
 /// Places the pods of `input` once more, guided by the cheaper machines that the search finds for the
@@ -161,51 +163,64 @@ pub fn schedule_by_search(
     cache: &mut CompileCache,
 ) -> (ScheduleResult, u64) {
     let limit = if input.policy.step_limit == 0 { GUIDED_STEPS } else { input.policy.step_limit.min(GUIDED_STEPS) };
-    let limit = StepBudget::new(limit);
-    let (problem, initial) = problem::compile(input, cache);
-    let mut packing = Packing::new(&problem, initial, &limit);
-    let queue = build_queue(&problem, QueueOrder::BySize);
     let steps = StepBudget::new(steps);
-    let launched = LaunchedPods::of(&mut packing, &queue, first);
-    let patterns = search::patterns(&mut packing, &launched, seed, &steps);
-    if patterns.is_empty() {
-        return (first.clone().into(), steps.used());
+    for is_populated in [true, false] {
+        let limit = StepBudget::new(limit);
+        let (problem, initial) = problem::compile(input, cache);
+        let mut packing = Packing::new(&problem, initial, &limit);
+        let queue = build_queue(&problem, QueueOrder::BySize);
+        let launched = LaunchedPods::of(&mut packing, &queue, first);
+        if is_populated {
+            packing.populated = packing.populatable_groups(&launched);
+        }
+        if packing.populated.is_empty() == is_populated {
+            continue;
+        }
+        let patterns = search::patterns(&mut packing, &launched, seed, &steps);
+        packing.patterns = Patterns::of(patterns, &queue);
+        if !packing.patterns.are_in_use() {
+            continue;
+        }
+        pack_queue(&mut packing, queue, PackingMethod::Full);
+        if packing.hosts_are_populated() {
+            packing.place_first_pods_first();
+            return (finished(packing, cache), steps.used());
+        }
     }
-    packing.patterns = Patterns::of(patterns, &queue);
-    (pack_queue(packing, queue, PackingMethod::Full, cache), steps.used())
+    (first.clone().into(), steps.used())
 }
 
 /// Maximum steps of a packing that patterns guide: what the largest inputs of the benchmark need. Inputs
 /// that need more have no search, which must not double the time of a plan.
 const GUIDED_STEPS: u64 = 20_000_000;
 
-fn pack_queue(
-    mut packing: Packing<'_, '_>,
-    mut queue: Queue,
-    method: PackingMethod,
-    cache: &mut CompileCache,
-) -> ScheduleResult {
-    let (problem, steps) = (packing.problem, packing.steps);
+/// Places the pods of `queue`.
+fn pack_queue(packing: &mut Packing<'_, '_>, mut queue: Queue, method: PackingMethod) {
     let full = method == PackingMethod::Full;
     packing.level_by_level = full;
-    place_queue_repeatedly(&mut packing, &mut queue);
+    place_queue_repeatedly(packing, &mut queue);
     if full && !queue.is_empty() {
         packing.present_domains_only = true;
-        place_queue_repeatedly(&mut packing, &mut queue);
+        place_queue_repeatedly(packing, &mut queue);
     }
     if full && !queue.is_empty() {
         packing.present_hosts_only = true;
-        place_queue_repeatedly(&mut packing, &mut queue);
+        place_queue_repeatedly(packing, &mut queue);
     }
     for _ in 0..MAX_REVISIONS {
         let merged = full && packing.merge();
         let moved = packing.balance_zones();
         // Merging or moving machines may have freed capacity for unplaced pods.
-        if !(merged || moved) || queue.is_empty() || !place_queue_repeatedly(&mut packing, &mut queue) {
+        if !(merged || moved) || queue.is_empty() || !place_queue_repeatedly(packing, &mut queue) {
             break;
         }
     }
     packing.balance_zones();
+}
+
+/// The plan of a packing, and the pods that its step limit left out.
+fn finished(mut packing: Packing<'_, '_>, cache: &mut CompileCache) -> ScheduleResult {
+    let (problem, steps) = (packing.problem, packing.steps);
     let (attempted, last) = (std::mem::take(&mut packing.attempted), packing.last_attempted);
     let mut plan = finish::finish(packing);
     plan.static_nodes = static_pools::missing_nodes(problem, &plan, cache);

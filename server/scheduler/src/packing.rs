@@ -61,6 +61,8 @@ pub(super) struct Packing<'p, 'i> {
     /// The same for hostnames: only pods that get no machine of their own use the minimum over the
     /// machines present.
     pub(super) present_hosts_only: bool,
+    /// Hostname groups of which every host that counts is to have a pod.
+    pub(super) populated: BTreeSet<GroupId>,
     /// Groups of which a domain holds more pods than the skew allows beside an empty domain. No
     /// further domain is opened for them: it would have counted, empty, when those pods were
     /// placed.
@@ -120,6 +122,7 @@ impl<'p, 'i> Packing<'p, 'i> {
             unplaced_demand,
             present_domains_only: false,
             present_hosts_only: false,
+            populated: BTreeSet::new(),
             no_new_domains: BTreeSet::new(),
             level_by_level: true,
             avoid_prefer_no_schedule: true,
@@ -390,11 +393,11 @@ impl<'p, 'i> Packing<'p, 'i> {
         hard.into_iter().all(no_pods)
     }
 
-    /// An empty machine can always be opened, so the minimum is zero. Only for pods that nothing
-    /// else places is it the minimum over the machines present.
+    /// An empty machine can always be opened, so the minimum is zero, or one where every host is to have
+    /// a pod. Only for pods that nothing else places is it the minimum over the machines present.
     fn host_spread_cap(&self, group: u32, matched: u32, max_skew: u32, selects_self: bool) -> u32 {
         let known = self.min_host_counts.iter().find(|(known, _)| *known == group);
-        let least = known.map_or(0, |(_, least)| *least);
+        let least = known.map_or(0, |(_, least)| *least).max(u32::from(self.populated.contains(&group)));
         match (selects_self, matched <= max_skew + least) {
             (true, _) => (max_skew + least).saturating_sub(matched),
             (false, true) => u32::MAX,

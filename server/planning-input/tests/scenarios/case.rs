@@ -99,6 +99,7 @@ impl Setting {
             ("--node-overhead-usd", _) => {
                 options.node_overhead = manifests::karpenter::opt_in::parse_micros(value).map(model::MicroUsd)
             }
+            ("--search", _) => options.search_steps = value.parse().unwrap(),
             ("--min-nodes", _) => options.min_nodes = Some(value.parse().unwrap()),
             ("--max-node-vcpu", _) => options.max_node_vcpu = Some(value.parse().unwrap()),
             ("--reservation", _) => {

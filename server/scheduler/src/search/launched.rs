@@ -54,6 +54,11 @@ impl LaunchedPods {
         let in_order = queue.iter().flat_map(|(class, _)| own(*class));
         Self { demand: in_order.map(|(key, pods)| demand((*key, *pods))).collect(), machines }
     }
+
+    /// Classes on each kind of machine.
+    pub(crate) fn classes_by_machine(&self) -> impl Iterator<Item = impl Iterator<Item = u32>> {
+        self.machines.keys().map(|filling| filling.iter().map(|demand| demand.class))
+    }
 }
 
 fn demand(((class, pin), pods): ((u32, Option<Pin>), u32)) -> ClassDemand {
