@@ -77,16 +77,20 @@ pub fn plan_packed_by(
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
     let (mut plan, mut search_steps) = (plan, 0);
     let mut lower_bound = lower_bound_with(input, &plan, cache);
+    let realised_cost;
     if complete && failed_checks.count == 0 && input.policy.search_steps > 0 {
         let found = search::best_plan(input, plan, lower_bound, cache);
         failed_checks.add_refused(found.refused);
         (plan, lower_bound, search_steps) = (found.plan, found.lower_bound, found.steps);
+        realised_cost = found.realised_cost;
+    } else {
+        realised_cost = realised::reported_cost(input, &plan, cache);
     }
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),
         new_cost: realised::planned_cost(&plan),
         lower_bound,
-        realised_cost: realised::reported_cost(input, &plan, cache),
+        realised_cost,
         notes: explain::notes(input, &plan),
         search_steps,
     };

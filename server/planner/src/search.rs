@@ -13,13 +13,13 @@ use scheduler::bound::{lower_bound_with, sharper_bound};
 use scheduler::{CompileCache, schedule_by_search};
 use verifier::{Violation, check};
 
-use crate::retry;
+use crate::{realised, retry};
 
 /// Distance from the lower bound at which the search ends, in thousandths of the cost.
 const GAP_PER_MILLE: i128 = 1;
 
-/// Plans whose costs differ by at most so many thousandths cost the same: of these, the one with
-/// fewer nodes is taken (plan contract, Choice).
+/// Plans whose costs differ by at most so many thousandths cost the same: of these, the one with the
+/// lower realised cost is taken, then the one with fewer nodes (plan contract, Choice).
 const EQUAL_PER_MILLE: i128 = 2;
 
 /// The part of the steps for the lower bound.
@@ -36,56 +36,76 @@ pub(super) struct SearchResult {
     pub(super) lower_bound: MicroUsd,
     /// Steps of the search.
     pub(super) steps: u64,
+    /// Realised cost of `plan`, if the policy has one.
+    pub(super) realised_cost: Option<MicroUsd>,
     /// Violations of plans that the check refused, one for each plan.
     pub(super) refused: Vec<Violation>,
+}
+
+/// The plans that a search found, the cheapest last, and what it spent.
+#[derive(Debug, Default)]
+struct Found {
+    plans: Vec<Plan>,
+    steps: u64,
+    refused: Vec<Violation>,
 }
 
 /// The best plan that is found within the steps of the policy, `first` among them. `bound` is the
 /// lower bound on the cost of plans for the same pods; a sharper one takes a part of the steps.
 pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cache: &mut CompileCache) -> SearchResult {
-    if is_close(cost(input, &first), bound) {
-        return SearchResult { plan: first, lower_bound: bound, steps: 0, refused: Vec::new() };
-    }
-    let bound = bound.max(sharper_bound(input, &first, input.policy.search_steps / BOUND_PART, cache));
     let left_out = first.unschedulable.clone();
-    let mut result = best_plan_by(input, first, bound, |start, seed, steps| {
-        let (found, used) = schedule_by_search(input, start, (seed, steps), cache);
-        (retry::place_unscheduled(input, found.plan, retry::MAX_WORK), used)
-    });
-    if result.plan.unschedulable != left_out {
-        result.lower_bound = lower_bound_with(input, &result.plan, cache);
+    let (mut bound, mut found) = (bound, Found::default());
+    if is_close(cost(input, &first), bound) {
+        found.plans.push(first);
+    } else {
+        bound = bound.max(sharper_bound(input, &first, input.policy.search_steps / BOUND_PART, cache));
+        found = plans_by(input, first, bound, |start, seed, steps| {
+            let (found, used) = schedule_by_search(input, start, (seed, steps), cache);
+            (retry::place_unscheduled(input, found.plan, retry::MAX_WORK), used)
+        });
     }
-    result
+    let (plan, realised_cost) = choose(input, found.plans, |plan| realised::reported_cost(input, plan, cache));
+    if plan.unschedulable != left_out {
+        bound = lower_bound_with(input, &plan, cache);
+    }
+    SearchResult { plan, lower_bound: bound, steps: found.steps, realised_cost, refused: found.refused }
 }
 
-/// [`best_plan`] with plans made by `find` from a plan, a seed and the steps that are left; it
-/// returns the steps that it took.
-fn best_plan_by(
+/// Plans made by `find` from a plan, a seed and the steps that are left; it returns the steps that it
+/// took. The first of them is `first`, and each costs less than the one before, except that the last but
+/// one may cost a little more than the last.
+fn plans_by(
     input: &PlanningInput,
     first: Plan,
     bound: MicroUsd,
     mut find: impl FnMut(&Plan, u64, u64) -> (Plan, u64),
-) -> SearchResult {
+) -> Found {
     let budget = input.policy.search_steps - input.policy.search_steps / BOUND_PART;
-    let (mut known, mut refused) = (Vec::new(), Vec::new());
-    let (mut cheapest, mut steps) = (first, 0);
+    let (mut cheapest, mut found) = (first, Found::default());
     // Each round starts from the cheapest plan so far, with another seed, while it finds a cheaper one.
-    while budget - steps > budget / LEAST_PART && !cheapest.nodes.is_empty() && !is_close(cost(input, &cheapest), bound)
+    while budget - found.steps > budget / LEAST_PART
+        && !cheapest.nodes.is_empty()
+        && !is_close(cost(input, &cheapest), bound)
     {
-        let seed = input.policy.seed.wrapping_add(known.len() as u64);
-        let (found, used) = find(&cheapest, seed, budget - steps);
-        steps = budget.min(steps + used.max(1));
-        if cost(input, &found) >= cost(input, &cheapest) || left_out(input, &found) > left_out(input, &cheapest) {
+        let seed = input.policy.seed.wrapping_add(found.plans.len() as u64);
+        let (plan, used) = find(&cheapest, seed, budget - found.steps);
+        found.steps = budget.min(found.steps + used.max(1));
+        let competes = is_within(cost(input, &plan), cost(input, &cheapest), EQUAL_PER_MILLE);
+        if !competes || left_out(input, &plan) > left_out(input, &cheapest) {
             break;
         }
-        if let Some(violation) = check(input, &found).into_iter().next() {
-            refused.push(violation);
+        if let Some(violation) = check(input, &plan).into_iter().next() {
+            found.refused.push(violation);
             break;
         }
-        known.push(std::mem::replace(&mut cheapest, found));
+        if cost(input, &plan) >= cost(input, &cheapest) {
+            found.plans.push(plan);
+            break;
+        }
+        found.plans.push(std::mem::replace(&mut cheapest, plan));
     }
-    known.push(cheapest);
-    SearchResult { plan: choose(input, known), lower_bound: bound, steps, refused }
+    found.plans.push(cheapest);
+    found
 }
 
 /// What choices compare, in micro-dollars per hour: prices, credits, and the overhead of each node.
@@ -98,6 +118,11 @@ fn is_close(cost: i64, bound: MicroUsd) -> bool {
     i128::from(cost - bound.0) * 1_000 <= i128::from(cost) * GAP_PER_MILLE
 }
 
+/// Whether `cost` exceeds `least` by at most so many thousandths of it.
+fn is_within(cost: i64, least: i64, per_mille: i128) -> bool {
+    i128::from(cost) * 1_000 <= i128::from(least) * (1_000 + per_mille)
+}
+
 /// Pods without a place, by priority, highest first: (priority, pods). The less, the better the plan.
 fn left_out(input: &PlanningInput, plan: &Plan) -> Vec<(i32, u32)> {
     let mut by_priority: BTreeMap<Reverse<i32>, u32> = BTreeMap::new();
@@ -108,12 +133,25 @@ fn left_out(input: &PlanningInput, plan: &Plan) -> Vec<(i32, u32)> {
     by_priority.into_iter().map(|(Reverse(priority), pods)| (priority, pods)).collect()
 }
 
-/// Among the plans of nearly the least cost the one with the fewest nodes, then the cheapest.
-fn choose(input: &PlanningInput, plans: Vec<Plan>) -> Plan {
+/// Among the plans of nearly the least cost the one with the least realised cost, then the one with the
+/// fewest nodes, then the cheapest; with its realised cost. Nominations make the realised cost the planned
+/// one, so that it is not looked at.
+fn choose(
+    input: &PlanningInput,
+    plans: Vec<Plan>,
+    mut realised_cost: impl FnMut(&Plan) -> Option<MicroUsd>,
+) -> (Plan, Option<MicroUsd>) {
     let least = plans.iter().map(|plan| cost(input, plan)).min().unwrap_or_default();
-    let most = i128::from(least) * (1_000 + EQUAL_PER_MILLE);
-    let equal = plans.into_iter().filter(|plan| i128::from(cost(input, plan)) * 1_000 <= most);
-    equal.min_by_key(|plan| (plan.nodes.len(), cost(input, plan))).unwrap_or_default()
+    let equal = plans.into_iter().filter(|plan| is_within(cost(input, plan), least, EQUAL_PER_MILLE));
+    let with_realised = equal.map(|plan| {
+        let realised = realised_cost(&plan);
+        (plan, realised)
+    });
+    let best = with_realised.min_by_key(|(plan, realised)| {
+        let realised = realised.filter(|_| !input.policy.nominations);
+        (realised.is_none(), realised, plan.nodes.len(), cost(input, plan))
+    });
+    best.unwrap_or_default()
 }
 
 #[cfg(test)]
