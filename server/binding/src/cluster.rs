@@ -27,12 +27,44 @@ pub(crate) struct Cluster<'a> {
     bound: Vec<Vec<u32>>,
     /// Nodes that have joined, in this order.
     joined: Vec<u32>,
-    /// For each class, how many of the first nodes in `joined` can run no more of its pods.
-    closed: Vec<usize>,
+    /// For each class, the nodes that may run more of its pods.
+    open: Vec<OpenNodes>,
     /// Where the next search for feasible nodes begins in `joined`.
     next_start: usize,
     feasible: Vec<u32>,
     scratch: score::Scratch,
+}
+
+/// Nodes that may run more pods of a class. A node without room for one pod never has room again,
+/// because no pod leaves.
+#[derive(Debug, Default)]
+struct OpenNodes {
+    /// In the order of joining.
+    nodes: Vec<u32>,
+    /// How many of the joined nodes were added.
+    added: usize,
+}
+
+impl OpenNodes {
+    /// The open nodes of all that have `joined`.
+    fn of(&mut self, joined: &[u32]) -> &[u32] {
+        self.nodes.extend(&joined[self.added..]);
+        self.added = joined.len();
+        &self.nodes
+    }
+
+    /// Removes full nodes if half of those examined were full, so that the removal takes no longer than
+    /// the examination.
+    fn examined(&mut self, examined: usize, full: usize, has_room: impl Fn(usize) -> bool) {
+        if 2 * full >= examined.max(1) && 4 * examined >= self.nodes.len() {
+            self.nodes.retain(|node| has_room(*node as usize));
+        }
+    }
+
+    /// Removes all nodes that have joined so far.
+    fn close(&mut self) {
+        self.nodes.clear();
+    }
 }
 
 impl<'a> Cluster<'a> {
@@ -52,7 +84,8 @@ impl<'a> Cluster<'a> {
         let rules: Vec<_> = compiled.map(|rules| rules.map(Some)).collect::<Option<_>>()?;
         let cache = (0..rules.len()).map(|_| ScoreCache::new(input.nodes.len())).collect();
         let scratch = score::Scratch::default();
-        let (joined, feasible, closed) = (Vec::new(), Vec::new(), vec![0; rules.len()]);
+        let open = (0..rules.len()).map(|_| OpenNodes::default()).collect();
+        let (joined, feasible) = (Vec::new(), Vec::new());
         let cluster = Self {
             classes,
             rules,
@@ -62,7 +95,7 @@ impl<'a> Cluster<'a> {
             hosts,
             bound,
             joined,
-            closed,
+            open,
             next_start: 0,
             feasible,
             scratch,
@@ -87,14 +120,15 @@ impl<'a> Cluster<'a> {
         let at = class as usize;
         let Some(Some(rules)) = self.rules.get(at) else { return Some(None) };
         let view = filter::View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
-        let open = &self.joined[self.closed[at]..];
+        let open = self.open[at].of(&self.joined);
         let start = self.next_start % open.len().max(1);
-        let examined = filter::find_feasible(&view, open, start, self.joined.len(), &mut self.feasible);
+        let (examined, full) = filter::find_feasible(&view, open, start, self.joined.len(), &mut self.feasible);
+        self.open[at].examined(examined, full, |node| view.has_room(node));
         self.next_start = (self.next_start + examined) % self.joined.len().max(1);
         steps.take(1 + examined + self.feasible.len())?;
         let Some(best) = score::best(&view, &self.feasible, &mut self.cache[at], &mut self.scratch, random) else {
             if !rules.may_gain_from_bindings() {
-                self.closed[at] = self.joined.len();
+                self.open[at].close();
             }
             return Some(None);
         };

@@ -93,7 +93,7 @@ impl Default for Policy {
 pub const STEP_LIMIT: u64 = 200_000_000;
 
 /// Default of [`Policy::search_steps`] where time is not short: the search ends within a second.
-pub const SEARCH_STEPS: u64 = 16_000_000;
+pub const SEARCH_STEPS: u64 = 10_000_000;
 
 /// Maximum number of preferences of one pod that scheduling can distinguish.
 pub const MAX_PREFERENCES: usize = 64;

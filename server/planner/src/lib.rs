@@ -84,7 +84,7 @@ pub fn plan_packed_by(
         (plan, lower_bound, search_steps) = (found.plan, found.lower_bound, found.steps);
         realised_cost = found.realised_cost;
     } else {
-        realised_cost = realised::reported_cost(input, &plan, cache);
+        realised_cost = realised::reported_cost(input, &plan, 1, cache);
     }
     let mut report = PlanReport {
         unschedulable: reasons(input, &plan, &not_reached, &cut_off),

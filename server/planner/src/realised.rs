@@ -19,25 +19,37 @@ use scheduler::{CompileCache, PackingMethod, schedule_by};
 /// are too large for all three.
 const ORDERS: [Joining; 3] = [Joining::InGroups, Joining::Together, Joining::OneByOne];
 
-/// Limit on the work of all orders: more than twice what 10,000 pods on 400 nodes need. A step takes
-/// about 10 nanoseconds.
-const MAX_STEPS: u64 = 40_000_000;
+/// Limit on the work of all orders of all plans of a decision: a fifth of a second, at 10 nanoseconds
+/// for a step. It is more than 10,000 pods on 400 nodes need.
+const MAX_STEPS: u64 = 20_000_000;
 
-/// The realised cost for the report of `plan`: with nominations the planned cost, otherwise computed
-/// if the policy has a search.
-pub(crate) fn reported_cost(input: &PlanningInput, plan: &Plan, cache: &mut CompileCache) -> Option<MicroUsd> {
-    if input.policy.nominations || input.policy.search_steps > 0 { realised_cost(input, plan, cache) } else { None }
+/// The realised cost for the report of one of `plans` plans between which a search chooses: with
+/// nominations the planned cost, otherwise computed if the policy has a search. The plans share the
+/// work, so that the same orders are counted for each.
+pub(crate) fn reported_cost(
+    input: &PlanningInput,
+    plan: &Plan,
+    plans: usize,
+    cache: &mut CompileCache,
+) -> Option<MicroUsd> {
+    let part = MAX_STEPS / u64::try_from(plans.max(1)).unwrap_or(MAX_STEPS);
+    let is_wanted = input.policy.nominations || input.policy.search_steps > 0;
+    if is_wanted { cost_within(input, plan, part, cache) } else { None }
 }
 
 /// The realised cost of `plan`, by the seed of the policy: the mean of the orders that the step limit
 /// has room for; `None` if it has room for none. Pods left over are placed by a single packing,
 /// which is not checked.
 pub fn realised_cost(input: &PlanningInput, plan: &Plan, cache: &mut CompileCache) -> Option<MicroUsd> {
+    cost_within(input, plan, MAX_STEPS, cache)
+}
+
+fn cost_within(input: &PlanningInput, plan: &Plan, limit: u64, cache: &mut CompileCache) -> Option<MicroUsd> {
     if input.policy.nominations || (plan.nodes.is_empty() && plan.placements.is_empty()) {
         return Some(planned_cost(plan));
     }
     let mut replan = |cluster: &PlanningInput| schedule_by(cluster, PackingMethod::Full, cache).plan;
-    let mut steps = Steps::new(MAX_STEPS);
+    let mut steps = Steps::new(limit);
     let (mut sum, mut count) = (0_i64, 0);
     for (number, joining) in (0..).zip(ORDERS) {
         let order = Order { seed: input.policy.seed.wrapping_add(number), joining };

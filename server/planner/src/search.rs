@@ -64,7 +64,8 @@ pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cac
             (retry::place_unscheduled(input, found.plan, retry::MAX_WORK), used)
         });
     }
-    let (plan, realised_cost) = choose(input, found.plans, |plan| realised::reported_cost(input, plan, cache));
+    let (plan, realised_cost) =
+        choose(input, found.plans, |plan, plans| realised::reported_cost(input, plan, plans, cache));
     if plan.unschedulable != left_out {
         bound = lower_bound_with(input, &plan, cache);
     }
@@ -139,12 +140,14 @@ fn left_out(input: &PlanningInput, plan: &Plan) -> Vec<(i32, u32)> {
 fn choose(
     input: &PlanningInput,
     plans: Vec<Plan>,
-    mut realised_cost: impl FnMut(&Plan) -> Option<MicroUsd>,
+    mut realised_cost: impl FnMut(&Plan, usize) -> Option<MicroUsd>,
 ) -> (Plan, Option<MicroUsd>) {
     let least = plans.iter().map(|plan| cost(input, plan)).min().unwrap_or_default();
     let equal = plans.into_iter().filter(|plan| is_within(cost(input, plan), least, EQUAL_PER_MILLE));
-    let with_realised = equal.map(|plan| {
-        let realised = realised_cost(&plan);
+    let equal: Vec<Plan> = equal.collect();
+    let count = equal.len();
+    let with_realised = equal.into_iter().map(|plan| {
+        let realised = realised_cost(&plan, count);
         (plan, realised)
     });
     let best = with_realised.min_by_key(|(plan, realised)| {

@@ -22,13 +22,17 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
 const THREADS: [u32; 2] = [1000, 5000];
 
 /// Result of one run of a program.
-struct Outcome {
+pub struct Outcome {
     /// User and system time of the whole process, reading and printing included.
-    cpu: Duration,
-    peak_mib: f64,
-    nodes: usize,
-    unplaced: usize,
-    cost: f64,
+    pub cpu: Duration,
+    /// Peak resident memory, in MiB.
+    pub peak_mib: f64,
+    /// Machines to launch.
+    pub nodes: usize,
+    /// Pods without a place.
+    pub unplaced: usize,
+    /// Dollars per hour.
+    pub cost: f64,
 }
 
 /// Prints a table of both programs over those of `cases` that are small enough and use the built-in
@@ -69,22 +73,20 @@ fn compare_case(name: &str, own: &Path, baseline: &Path, files: &Files, preferen
     let ours = run_program(command, &files.folder)?;
     print_row(name, "fleetwright", &ours, &ours);
     for request in THREADS {
-        let mut command = Command::new(baseline);
-        command.args([
-            "plan",
-            "-o",
-            "json",
-            "-preference-policy",
-            &policy,
-            "-cpu-requests",
-            &request.to_string(),
-            "-f",
-        ]);
-        command.arg(&files.manifests);
-        let theirs = run_program(command, &files.folder)?;
+        let theirs = plan_by(baseline, files, preferences, request)?;
         print_row(name, &format!("baseline, {} thread(s)", request / 1000), &theirs, &ours);
     }
     Ok(())
+}
+
+/// The plan of the baseline for `files`, with the threads that it derives from a CPU request in
+/// milli-cores.
+pub fn plan_by(baseline: &Path, files: &Files, preferences: PreferencePolicy, request: u32) -> Result<Outcome> {
+    let mut command = Command::new(baseline);
+    let (policy, request) = (format!("{preferences:?}"), request.to_string());
+    command.args(["plan", "-o", "json", "-preference-policy", &policy, "-cpu-requests", &request, "-f"]);
+    command.arg(&files.manifests);
+    run_program(command, &files.folder)
 }
 
 fn print_row(case: &str, program: &str, outcome: &Outcome, ours: &Outcome) {

@@ -4,8 +4,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use model::input::PreferencePolicy;
+use serde_json::{Value, json};
 
 use crate::catalogue::{self, Bounds};
+use crate::template::Rule;
 use crate::workload::Workload;
 use crate::{generate, trace};
 
@@ -42,8 +44,10 @@ enum Source {
     Preferences(PreferencePolicy),
     Replicas,
     Shapes,
+    Deployments(Rule),
+    SpreadReplicas { size: (u32, u32), bounds: Bounds, constraints: &'static [(i64, &'static str, &'static str)] },
     ExistingCluster,
-    Openb { file: PathBuf, pick: trace::TraceFilter, most_vcpu: Option<u32> },
+    Openb { file: PathBuf, pick: trace::TraceFilter, most_vcpu: Option<u32>, max_node_vcpu: Option<u32> },
     Mix(PathBuf),
     MixWithExclusionOnly(PathBuf),
     Suite { file: PathBuf, most_vcpu: Option<u32> },
@@ -60,12 +64,26 @@ impl Case {
             Source::Replicas => generate::replicas(self.pods),
             Source::Shapes => generate::shapes(self.pods),
             Source::ExistingCluster => generate::existing_cluster(self.pods),
-            Source::Openb { file, pick, most_vcpu } => trace::alibaba_pods(file, *pick, *most_vcpu)?,
+            Source::Deployments(rule) => generate::deployments(self.pods, *rule),
+            Source::SpreadReplicas { size, bounds, constraints } => {
+                generate::spread_replicas(self.pods, *size, *bounds, constraints.iter().map(spread).collect())
+            }
+            Source::Openb { file, pick, most_vcpu, max_node_vcpu } => {
+                let mut workload = trace::alibaba_pods(file, *pick, *most_vcpu)?;
+                workload.max_node_vcpu = *max_node_vcpu;
+                workload
+            }
             Source::Mix(file) => trace::karpenter_pods(file)?,
             Source::MixWithExclusionOnly(file) => trace::karpenter_pods_with_exclusion_only(file)?,
             Source::Suite { file, most_vcpu } => trace::karpenter_suite(file, *most_vcpu)?,
         })
     }
+}
+
+/// A constraint over the pods of one Deployment: `maxSkew`, topology key, `whenUnsatisfiable`.
+fn spread((skew, key, when): &(i64, &str, &str)) -> Value {
+    let own = json!({"matchLabels": {"app": "web"}});
+    json!({"maxSkew": skew, "topologyKey": key, "whenUnsatisfiable": when, "labelSelector": own})
 }
 
 /// Sizes for fitting the growth exponent.
@@ -99,6 +117,16 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
         single("replicas-ec2", 10_000, Source::Replicas),
         single("shapes-ec2", 10_000, Source::Shapes),
         single("standing-ec2", 10, Source::ExistingCluster),
+        single("deployments", 9_990, Source::Deployments(Rule::Plain)),
+        single("deployments-zones", 9_990, Source::Deployments(Rule::ZoneSpread)),
+    ]);
+    let replicas = |name, pods, size, bounds, constraints| {
+        single(name, pods, Source::SpreadReplicas { size, bounds, constraints })
+    };
+    cases.extend([
+        replicas("small-replicas", 10_000, (500, 512), Bounds::AMD64, &[]),
+        replicas("host-spread", 50, (1_000, 2_048), Bounds::GETTING_STARTED, &HOSTS_BY_TWO),
+        replicas("soft-spread", 30, (500, 512), Bounds::AMD64, &SOFT_ZONES_AND_HOSTS),
     ]);
     cases.extend(data.into_iter().flat_map(traces));
     cases
@@ -118,6 +146,10 @@ const KNOWN_BOUNDS: [(&str, f64); 9] = [
     ("exclusion-1k-le64", 27.01),
 ];
 
+const HOSTS_BY_TWO: [(i64, &str, &str); 1] = [(2, "kubernetes.io/hostname", "DoNotSchedule")];
+const SOFT_ZONES_AND_HOSTS: [(i64, &str, &str); 2] =
+    [(1, "topology.kubernetes.io/zone", "ScheduleAnyway"), (1, "kubernetes.io/hostname", "ScheduleAnyway")];
+
 fn traces(folder: &Path) -> Vec<Case> {
     use trace::TraceFilter::{CpuOnly, FirstWithGpu, FirstWithoutGpu};
     let case = |name: &str, pods, source| {
@@ -125,13 +157,17 @@ fn traces(folder: &Path) -> Vec<Case> {
         Case { name: name.to_owned(), family: Family::Single, pods, known_bound: known, source }
     };
     let alibaba_pods = |name: &str, pods, pick, most_vcpu| {
-        case(name, pods, Source::Openb { file: folder.join("openb_pods_default.csv.gz"), pick, most_vcpu })
+        let file = folder.join("openb_pods_default.csv.gz");
+        case(name, pods, Source::Openb { file, pick, most_vcpu, max_node_vcpu: None })
     };
     let mix = |pods: usize| folder.join(format!("karp_diverse_{pods}.csv.gz"));
     let suite =
         |name: &str, file: &str, most_vcpu| case(name, 1_000, Source::Suite { file: folder.join(file), most_vcpu });
+    let file = folder.join("openb_pods_default.csv.gz");
+    let capped = Source::Openb { file, pick: CpuOnly, most_vcpu: None, max_node_vcpu: Some(64) };
     let mut cases = vec![
         alibaba_pods("openb-cpu-default", 1_088, CpuOnly, None),
+        case("openb-cpu-max-node-64", 1_088, capped),
         alibaba_pods("openb-cpu-le64", 1_088, CpuOnly, Some(64)),
         alibaba_pods("openb-1k-le64", 996, FirstWithoutGpu(1_000), Some(64)),
         alibaba_pods("openb-5k-le64", 4_966, FirstWithoutGpu(5_000), Some(64)),

@@ -17,6 +17,8 @@ pub struct Bounds {
     /// amd64, families c, m and r, generation above 2, on-demand, three zones, no metal:
     /// Karpenter's getting-started pool.
     pub getting_started: bool,
+    /// amd64 in three zones, spot allowed.
+    pub amd64: bool,
     /// linux, on-demand: the minimum that most pools require.
     pub linux: bool,
     /// Maximum vCPUs of a type.
@@ -27,11 +29,15 @@ pub struct Bounds {
 
 impl Bounds {
     /// Every type that the region offers.
-    pub const ANY: Self = Self { getting_started: false, linux: false, most_vcpu: None, gpu: false };
+    pub const ANY: Self = Self { getting_started: false, amd64: false, linux: false, most_vcpu: None, gpu: false };
     /// The getting-started pool with types of at most 64 vCPU.
-    pub const MODEST: Self = Self { getting_started: true, linux: false, most_vcpu: Some(64), gpu: false };
+    pub const MODEST: Self = Self { getting_started: true, most_vcpu: Some(64), ..Self::ANY };
+    /// Karpenter's getting-started pool.
+    pub const GETTING_STARTED: Self = Self { getting_started: true, ..Self::ANY };
+    /// amd64 in three zones, spot and burstable types included.
+    pub const AMD64: Self = Self { amd64: true, ..Self::ANY };
     /// Any type on-demand, for linux.
-    pub const LINUX: Self = Self { getting_started: false, linux: true, most_vcpu: None, gpu: false };
+    pub const LINUX: Self = Self { linux: true, ..Self::ANY };
 }
 
 /// The 400 types of Karpenter's benchmark and a pool without requirements.
@@ -79,6 +85,13 @@ pub fn ec2(bounds: Bounds) -> PoolsAndCatalogue {
             json!({"key": "karpenter.k8s.aws/instance-generation", "operator": "Gt", "values": ["2"]}),
             json!({"key": "karpenter.k8s.aws/instance-size", "operator": "NotIn", "values": metal}),
             one_of("karpenter.sh/capacity-type", &["on-demand"]),
+            one_of("topology.kubernetes.io/zone", &["us-east-1a", "us-east-1b", "us-east-1c"]),
+        ]);
+    }
+    if bounds.amd64 {
+        requirements.extend([
+            one_of("kubernetes.io/arch", &["amd64"]),
+            one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
             one_of("topology.kubernetes.io/zone", &["us-east-1a", "us-east-1b", "us-east-1c"]),
         ]);
     }

@@ -1,44 +1,102 @@
-//! What plans cost, with and without search, beside the bounds.
+//! What plans cost, with and without search, beside bounds, the realised cost and Karpenter.
+//!
+//! The table is Markdown, so that it can stand in a document as it is printed.
+
+use std::path::Path;
+use std::{env, fs};
 
 use anyhow::{Result, bail};
+use karpenter_baseline::Launches;
+use model::MicroUsd;
 use model::input::PlanningInput;
 use planner::PlannedDecision;
 
+use crate::baseline::{Outcome, plan_by};
 use crate::cases::Case;
+use crate::flags::Flags;
 use crate::proc;
 
-const HEAD: &str = "case                    pods |  first: nodes     $/hour     ms | search: nodes     $/hour      ms      steps |      bound   above |      known   above";
+/// Pods above which Karpenter's greedy takes minutes.
+const MOST_FOR_GREEDY: usize = 5_000;
 
-/// Prints a row for each of `cases`, searched with `steps`.
-pub fn report<'c>(cases: impl Iterator<Item = &'c Case>, steps: u64) -> Result<()> {
-    println!("{HEAD}");
+const HEAD: &str = "| case | pods | first packing: nodes, $/h | search: nodes, $/h | CPU ms more | above the own bound | above the known bound | realised, $/h | Karpenter's greedy: nodes, $/h | this over it | Karpenter: nodes, $/h, CPU s |\n\
+|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|";
+
+/// Prints a row for each of `cases`.
+pub fn report<'c>(cases: impl Iterator<Item = &'c Case>, flags: &Flags) -> Result<()> {
+    println!("{}\n\n{HEAD}", crate::table::machine());
     for case in cases {
-        println!("{}", row(case, steps)?);
+        println!("{}", row(case, flags)?);
     }
     Ok(())
 }
 
-fn row(case: &Case, steps: u64) -> Result<String> {
+fn row(case: &Case, flags: &Flags) -> Result<String> {
     let mut input = case.workload()?.input()?;
     let (first, first_ms) = decided(&input)?;
-    input.policy.search_steps = steps;
+    input.policy.search_steps = flags.search;
     let (searched, ms) = decided(&input)?;
-    let dollars = |decision: &PlannedDecision| decision.report.new_cost.0 as f64 / 1e6;
-    let cost = dollars(&searched);
-    let bound = searched.report.lower_bound.0 as f64 / 1e6;
-    let above =
-        |bound: f64| format!("{bound:10.4} {:6.2}%", if bound > 0.0 { (cost / bound - 1.0) * 100.0 } else { 0.0 });
+    let cost = searched.report.new_cost;
+    let above_own = above(cost, dollars(searched.report.lower_bound));
+    let above_known = case.known_bound.map(|bound| above(cost, bound)).unwrap_or_default();
+    let greedy = if input.pods.len() <= MOST_FOR_GREEDY { greedy(&input, &searched) } else { " | ".to_owned() };
+    let realised = searched.report.realised_cost.map(|realised| {
+        format!("{:.4} (+{:.1} %)", dollars(realised), (dollars(realised) / dollars(cost).max(1e-6) - 1.0) * 100.0)
+    });
+    let karpenter = match &flags.baseline {
+        Some(program) if input.pods.len() <= flags.baseline_pods => karpenter(case, program)?,
+        _ => String::new(),
+    };
     Ok(format!(
-        "{:<20} {:7} | {:13} {:10.4} {first_ms:6.0} | {:13} {cost:10.4} {ms:7.0} {:10} | {} | {}",
+        "| {} | {} | {} | {} | {:.0} | {above_own} | {above_known} | {} | {greedy} | {karpenter} |",
         case.name,
         input.pods.len(),
-        first.plan.nodes.len(),
-        dollars(&first),
-        searched.plan.nodes.len(),
-        searched.report.search_steps,
-        above(bound),
-        case.known_bound.map(above).unwrap_or_default(),
+        nodes_and_cost(&first),
+        nodes_and_cost(&searched),
+        ms - first_ms,
+        realised.unwrap_or_default(),
     ))
+}
+
+/// What Karpenter's greedy costs, and the distance of `own` from it.
+fn greedy(input: &PlanningInput, own: &PlannedDecision) -> String {
+    let greedy = karpenter_baseline::provision(input);
+    let cost = dollars(greedy.cost());
+    let over = (dollars(own.report.new_cost) / cost.max(1e-6) - 1.0) * 100.0;
+    format!("{}, {cost:.4} | {over:.1} %{}", greedy.nodes.len(), unplaced(own, &greedy))
+}
+
+/// The pods without a place on both sides, where they differ: those plans do not compare.
+fn unplaced(own: &PlannedDecision, greedy: &Launches) -> String {
+    let (own, greedy) = (own.plan.unschedulable.len(), greedy.unschedulable.len());
+    if own == greedy { String::new() } else { format!(" ({own} pods without a place against {greedy})") }
+}
+
+/// Karpenter itself on the files of `case`, if it reads the catalogue.
+fn karpenter(case: &Case, program: &Path) -> Result<String> {
+    let workload = case.workload()?;
+    if workload.setup.catalogue.is_some() {
+        return Ok(String::new());
+    }
+    let folder = env::temp_dir().join(format!("fleetwright-cost-{}", std::process::id()));
+    let files = workload.write(&folder)?;
+    let outcome = plan_by(program, &files, workload.preferences, 1000);
+    fs::remove_dir_all(&folder)?;
+    let Outcome { cpu, nodes, cost, unplaced, .. } = outcome?;
+    let left = if unplaced == 0 { String::new() } else { format!(", {unplaced} pods without a place") };
+    Ok(format!("{nodes}, {cost:.4}, {:.1}{left}", cpu.as_secs_f64()))
+}
+
+fn nodes_and_cost(decision: &PlannedDecision) -> String {
+    format!("{}, {:.4}", decision.plan.nodes.len(), dollars(decision.report.new_cost))
+}
+
+fn above(cost: MicroUsd, bound: f64) -> String {
+    if bound > 0.0 { format!("{:.2} %", (dollars(cost) / bound - 1.0) * 100.0) } else { String::new() }
+}
+
+fn dollars(amount: MicroUsd) -> f64 {
+    amount.0 as f64 / 1e6
 }
 
 fn decided(input: &PlanningInput) -> Result<(PlannedDecision, f64)> {

@@ -1,7 +1,7 @@
 //! Generated pods, from a fixed seed.
 
 use model::input::PreferencePolicy;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::catalogue::{self, Bounds, PoolsAndCatalogue};
 use crate::existing_cluster;
@@ -43,19 +43,44 @@ pub fn preferences(count: usize, policy: PreferencePolicy) -> Workload {
     workload
 }
 
+/// Pods of 30 Deployments, one for each size of the benchmark, plain or spread over zones.
+pub fn deployments(count: usize, rule: Rule) -> Workload {
+    let pod = |at: usize| {
+        let own = Some(("app".to_owned(), format!("app-{}", at % 30)));
+        let (cpu, memory) = (CPU[at % 5], MEMORY[at / 5 % 6]);
+        PodTemplate { rule, label: own.clone(), selects: own, ..PodTemplate::plain(cpu, memory) }
+    };
+    Workload::of_pods(catalogue::ec2(Bounds::MODEST), (0..count).map(pod))
+}
+
+/// Replicas of one Deployment whose pods are spread by `constraints`, at the defaults of the command line.
+pub fn spread_replicas(count: usize, (cpu, memory): (u32, u32), bounds: Bounds, constraints: Value) -> Workload {
+    let mut setup = catalogue::ec2(bounds);
+    let mut spec = PodTemplate::plain(cpu, memory).manifest()["spec"].take();
+    spec["topologySpreadConstraints"] = constraints;
+    setup.objects.push(deployment(count, &spec));
+    let mut workload = Workload::of_pods(setup, std::iter::empty());
+    workload.node_overhead = None;
+    workload
+}
+
 /// Replicas of one Deployment, with all of EC2 on offer.
 pub fn replicas(count: usize) -> Workload {
     let mut setup = catalogue::ec2(Bounds::ANY);
     let template = PodTemplate::plain(1500, 3000).manifest();
+    setup.objects.push(deployment(count, &template["spec"]));
+    Workload::of_pods(setup, std::iter::empty())
+}
+
+fn deployment(replicas: usize, spec: &Value) -> Value {
     let labels = json!({"app": "web"});
-    setup.objects.push(json!({
+    json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": "default"},
         "spec": {
-            "replicas": count, "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+            "replicas": replicas, "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
         },
-    }));
-    Workload::of_pods(setup, std::iter::empty())
+    })
 }
 
 /// Pods of 200 sizes, with all of EC2 on offer: 20 amounts of CPU times 10 of memory.

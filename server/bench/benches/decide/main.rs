@@ -51,7 +51,7 @@ fn run(flags: &Flags) -> Result<()> {
     let cases = cases::all(flags.data.as_deref());
     if flags.table.as_deref() == Some("cost") {
         let chosen = cases.iter().filter(|case| case.name.contains(&flags.only));
-        return cost::report(chosen, flags.search);
+        return cost::report(chosen, flags);
     }
     if let Some(name) = &flags.case {
         let case = cases.iter().find(|case| case.name == *name).with_context(|| format!("no case named {name}"))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, anyhow};
 use manifests::Source;
 use model::input::{PlanningInput, PreferencePolicy};
-use model::{Pod, Text};
+use model::{MicroUsd, Pod, Text};
 use planning_input::Options;
 use serde_json::{Value, json};
 
@@ -22,6 +22,10 @@ pub struct Workload {
     pub setup: PoolsAndCatalogue,
     /// Whether preferences are evaluated.
     pub preferences: PreferencePolicy,
+    /// What each node costs beside its price; `None` for the volumes of its class.
+    pub node_overhead: Option<MicroUsd>,
+    /// Largest machine, in vCPUs.
+    pub max_node_vcpu: Option<u32>,
     /// The distinct pods.
     templates: Vec<PodTemplate>,
     /// The template of each pod, by index.
@@ -51,7 +55,14 @@ impl Workload {
             });
             pods.push(index);
         }
-        Self { setup, preferences: PreferencePolicy::Respect, templates: distinct, pods }
+        Self {
+            setup,
+            preferences: PreferencePolicy::Respect,
+            node_overhead: Some(MicroUsd(0)),
+            max_node_vcpu: None,
+            templates: distinct,
+            pods,
+        }
     }
 
     /// The planning input: one pod of each template is parsed, the others are copies. Parsing all
@@ -61,7 +72,13 @@ impl Workload {
         let items: Vec<Value> = self.setup.objects.iter().cloned().chain(prototypes).collect();
         let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         let catalogue = self.setup.catalogue.as_ref().map(|catalogue| source("catalogue", catalogue)).transpose()?;
-        let options = Options { catalogue, preferences: self.preferences, ..Options::default() };
+        let options = Options {
+            catalogue,
+            preferences: self.preferences,
+            node_overhead: self.node_overhead,
+            max_node_vcpu: self.max_node_vcpu.map(Into::into),
+            ..Options::default()
+        };
         let captured = planning_input::read(&[source("manifests", &list)?], &options)
             .map_err(|errors| anyhow!("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")))?;
         let mut input = captured.input;

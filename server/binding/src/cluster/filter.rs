@@ -17,16 +17,26 @@ pub(super) struct View<'v, 'a> {
     pub(super) tallies: &'v Tallies,
 }
 
+impl View<'_, '_> {
+    /// Whether the node allows pods of the class, and has room for one.
+    pub(super) fn has_room(&self, node: usize) -> bool {
+        self.rules.allowed[node]
+            && self.hosts[node].has_free(&self.rules.requests)
+            && self.hosts[node].has_ports_and_attachments(&self.rules.class)
+    }
+}
+
 /// Collects feasible nodes of `open` from `start` on, as many as kube-scheduler scores in a cluster
-/// of so many nodes; returns how many nodes it examined.
+/// of so many nodes; returns how many nodes it examined, and how many of those have no room.
 pub(super) fn find_feasible(
     view: &View<'_, '_>,
     open: &[u32],
     start: usize,
     nodes: usize,
     feasible: &mut Vec<u32>,
-) -> usize {
+) -> (usize, usize) {
     feasible.clear();
+    let mut full = 0;
     let most = feasible_nodes_to_find(nodes);
     // The global minima do not depend on the node.
     let spread = &view.rules.hard_spread;
@@ -35,23 +45,19 @@ pub(super) fn find_feasible(
     let (before, after) = open.split_at(start.min(open.len()));
     for (examined, node) in after.iter().chain(before).enumerate() {
         if feasible.len() == most {
-            return examined;
+            return (examined, full);
         }
-        if is_feasible(view, *node as usize, &minima) {
+        if !view.has_room(*node as usize) {
+            full += 1;
+        } else if keeps_rules(view, *node as usize, &minima) {
             feasible.push(*node);
         }
     }
-    open.len()
+    (open.len(), full)
 }
 
-fn is_feasible(view: &View<'_, '_>, node: usize, minima: &[i64]) -> bool {
-    let (rules, host) = (view.rules, &view.hosts[node]);
-    rules.allowed[node]
-        && host.has_free(&rules.requests)
-        && host.has_ports_and_attachments(&rules.class)
-        && keeps_spread(view, node, minima)
-        && keeps_affinity(view, node)
-        && keeps_anti_affinity(view, node)
+fn keeps_rules(view: &View<'_, '_>, node: usize, minima: &[i64]) -> bool {
+    keeps_spread(view, node, minima) && keeps_affinity(view, node) && keeps_anti_affinity(view, node)
 }
 
 fn keeps_spread(view: &View<'_, '_>, node: usize, minima: &[i64]) -> bool {

@@ -79,7 +79,7 @@ fn plans(input: &PlanningInput) -> (Plan, Plan) {
 }
 
 fn least_nodes(input: &PlanningInput, plans: Vec<Plan>) -> Plan {
-    choose(input, plans, |_| None).0
+    choose(input, plans, |_, _| None).0
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn of_plans_that_cost_nearly_the_same_the_one_with_the_lower_realised_cost_is_ta
     let mut input = input();
     let (shared, mut apart) = plans(&input);
     apart.nodes.iter_mut().for_each(|node| node.price = MicroUsd(20_000));
-    let realised = |plan: &Plan| Some(MicroUsd(if plan.nodes.len() == 1 { 80_000 } else { 40_000 }));
+    let realised = |plan: &Plan, _: usize| Some(MicroUsd(if plan.nodes.len() == 1 { 80_000 } else { 40_000 }));
     let (plan, cost) = choose(&input, vec![shared.clone(), apart.clone()], realised);
     assert_eq!((plan, cost), (apart.clone(), Some(MicroUsd(40_000))));
     // With nominations kube-scheduler binds the pods as planned.
