@@ -11,9 +11,9 @@ pub struct Flags {
     /// need them are omitted
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// `cost` prints what plans cost with and without search, beside bounds; `features` measures one feature at a time against a plain input, and fails where one costs
+    /// `cost` prints what plans cost with and without search, beside bounds and Karpenter; `random` plans random inputs beside the baseline; `features` measures one feature at a time against a plain input, and fails where one costs
     /// too much
-    #[arg(value_name = "TABLE", value_parser = ["cost", "features"])]
+    #[arg(value_name = "TABLE", value_parser = ["cost", "features", "random"])]
     pub table: Option<String>,
     /// Features at 1,000 pods only, without their growth
     #[arg(long)]
@@ -24,6 +24,9 @@ pub struct Flags {
     /// Steps of the search in the cost table
     #[arg(long, value_name = "STEPS", default_value_t = model::input::SEARCH_STEPS)]
     pub search: u64,
+    /// Inputs of the table `random`
+    #[arg(long, value_name = "COUNT", default_value_t = 200)]
+    pub inputs: u64,
     /// Measured runs per case, after one that is not measured
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub runs: u32,

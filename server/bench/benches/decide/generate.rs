@@ -125,10 +125,16 @@ fn template(rng: &mut SeededRng, rule: Rule) -> PodTemplate {
 }
 
 /// The SplitMix64 generator (Steele, Lea, Flood 2014).
-struct SeededRng(u64);
+pub struct SeededRng(u64);
 
 impl SeededRng {
-    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+    /// The generator of a seed.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// One of `from`.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -6,7 +6,7 @@
 //! `catalogue`, `existing_cluster`); `workload` (pods and pools as manifests, and as a planning
 //! input); `measure` (one case in this process), `subprocess` (one case in a process of its own),
 //! `proc` (Linux process statistics); `growth` and `table` (what is printed); `baseline` (another
-//! planner on the same files); `features` (one kind of constraint at a time against a plain input).
+//! planner on the same files); `cost` and `random` (what plans cost); `features` (one kind of constraint at a time against a plain input).
 
 mod baseline;
 mod cases;
@@ -19,6 +19,7 @@ mod generate;
 mod growth;
 mod measure;
 mod proc;
+mod random;
 mod subprocess;
 mod table;
 mod template;
@@ -47,6 +48,9 @@ fn main() -> ExitCode {
 fn run(flags: &Flags) -> Result<()> {
     if flags.table.as_deref() == Some("features") {
         return features::report(&flags.only, flags.runs, flags.small);
+    }
+    if flags.table.as_deref() == Some("random") {
+        return random::report(flags);
     }
     let cases = cases::all(flags.data.as_deref());
     if flags.table.as_deref() == Some("cost") {
