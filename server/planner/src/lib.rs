@@ -74,6 +74,11 @@ pub fn plan_packed_by(
     // Pods that the step limit left out are planned next, so no further work is spent on them now.
     let complete = not_reached.is_empty() && cut_off.is_empty();
     let plan = if complete { retry::place_unscheduled(input, plan, retry::MAX_WORK) } else { plan };
+    let plan = if complete && failed_checks.count == 0 {
+        retry::without_needless_machines(input, plan, retry::NEEDLESS_WORK)
+    } else {
+        plan
+    };
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
     let (mut plan, mut search_steps) = (plan, 0);
     let mut lower_bound = lower_bound_with(input, &plan, cache);

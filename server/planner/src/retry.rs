@@ -9,7 +9,10 @@
 //! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
 mod machines;
+mod needless;
 mod zones;
+
+pub(super) use needless::{WORK as NEEDLESS_WORK, WORK_AFTER_SEARCH, without_needless_machines};
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -77,10 +80,16 @@ struct Retry<'i> {
     work: usize,
     /// Cost of a check, without the machines of the plan.
     each_check: usize,
+    /// Cost of the launch options in a check, for trials that are many.
+    each_trial: usize,
     /// Whether all rules between pods are over zones and hostnames only.
     zones_only: bool,
     /// Whether machines are narrowed to some options in one zone, instead of to a zone at most.
     narrow: bool,
+    /// Whether further machines are tried.
+    may_launch: bool,
+    /// Whether a machine of the plan may become dearer.
+    may_cost_more: bool,
     /// Pods per zone of the current plan; `None` until computed.
     zone_counts: Option<ZonePodCounts>,
     /// Zones open to the pod on trial.
@@ -106,8 +115,11 @@ impl<'i> Retry<'i> {
             free,
             work,
             each_check,
+            each_trial: 0,
             zones_only,
             narrow: false,
+            may_launch: true,
+            may_cost_more: true,
             zone_counts: None,
             open: OpenZones::default(),
         }
@@ -137,7 +149,7 @@ impl<'i> Retry<'i> {
         self.plan.order.push(pod);
         let placed = (!self.narrow && self.try_existing_nodes(pod))
             || self.try_planned_machines(pod)
-            || self.try_new_machine(pod);
+            || (self.may_launch && self.try_new_machine(pod));
         if placed {
             self.zone_counts = None;
         } else {
@@ -172,7 +184,7 @@ impl<'i> Retry<'i> {
 
     /// Checks the current plan, whose changed machine has `options` launch options.
     fn check_trial(&mut self, options: usize) -> TrialResult {
-        if !self.consume_work(self.each_check + options + MACHINE_WORK * self.plan.nodes.len()) {
+        if !self.consume_work(self.each_check + self.each_trial + options + MACHINE_WORK * self.plan.nodes.len()) {
             return TrialResult::Refused;
         }
         let violations = check(self.input, &self.plan);
@@ -239,7 +251,7 @@ impl<'i> Retry<'i> {
     /// Whether the check accepts machine `at` of the plan as `like`, or with fewer options; the
     /// machine is changed to that.
     fn try_narrowings(&mut self, at: usize, like: &PlannedNode) -> bool {
-        let mut excluded_zones: Vec<Vec<Zone>> = Vec::new();
+        let (mut excluded_zones, cost) = (Vec::<Vec<Zone>>::new(), like.cost());
         for (types, zones) in self.machines.narrowings(like, self.narrow) {
             if self.work == 0 {
                 return false;
@@ -247,7 +259,13 @@ impl<'i> Retry<'i> {
             if excluded_zones.contains(&zones) || !self.open.allows(&zones) {
                 continue;
             }
+            if !self.may_cost_more && !self.consume_work(types.len() * zones.len()) {
+                return false;
+            }
             let Some(launch) = self.machines.narrow(like, &types, &zones) else { continue };
+            if !self.may_cost_more && launch.cost() > cost {
+                continue;
+            }
             self.plan.nodes[at] = launch;
             match self.check_trial(types.len()) {
                 TrialResult::Accepted => return true,

@@ -61,11 +61,17 @@ pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cac
         bound = bound.max(sharper_bound(input, &first, input.policy.search_steps / BOUND_PART, cache));
         found = plans_by(input, first, bound, |start, seed, steps| {
             let (found, used) = schedule_by_search(input, start, (seed, steps), cache);
-            (retry::place_unscheduled(input, found.plan, retry::MAX_WORK), used)
+            let plan = retry::place_unscheduled(input, found.plan, retry::MAX_WORK);
+            (retry::without_needless_machines(input, plan, retry::NEEDLESS_WORK), used)
         });
     }
-    let (plan, realised_cost) =
+    let (chosen, mut realised_cost) =
         choose(input, found.plans, |plan, plans| realised::reported_cost(input, plan, plans, cache));
+    let machines = chosen.nodes.len();
+    let plan = retry::without_needless_machines(input, chosen, retry::WORK_AFTER_SEARCH);
+    if plan.nodes.len() != machines {
+        realised_cost = realised::reported_cost(input, &plan, 1, cache);
+    }
     if plan.unschedulable != left_out {
         bound = lower_bound_with(input, &plan, cache);
     }
@@ -110,7 +116,7 @@ fn plans_by(
 }
 
 /// What choices compare, in micro-dollars per hour: prices, credits, and the overhead of each node.
-fn cost(input: &PlanningInput, plan: &Plan) -> i64 {
+pub(super) fn cost(input: &PlanningInput, plan: &Plan) -> i64 {
     let overhead = |pool: u32| input.pools[pool as usize].rules.node_overhead.unwrap_or_default();
     plan.nodes.iter().map(|node| node.cost().0 + overhead(node.pool).0).sum()
 }

@@ -345,7 +345,7 @@ fn purchase_option(offering: &Offering) -> (CapacityType, Option<Text>) {
 }
 
 /// The least price of type `kind` in `zones` under the purchase option of `like`, and its zone.
-fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Zone]) -> Option<(MicroUsd, Zone)> {
+pub(super) fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Zone]) -> Option<(MicroUsd, Zone)> {
     let kind = pool.catalogue.types.get(kind as usize)?;
     let same = |offering: &&Offering| {
         purchase_option(offering) == (like.capacity_type, like.reservation.clone())

@@ -6,9 +6,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::input::PlanningInput;
-use model::labels::{CAPACITY_TYPE, NODECLASS, NODEPOOL, ZONE};
+use model::labels::{CAPACITY_TYPE, HOSTNAME, NODECLASS, NODEPOOL, ZONE};
 use model::plan::{Plan, PlannedNode};
-use model::{CapacityType, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeStage, Offering, Pod, Text, Zone};
+use model::{
+    CapacityType, InstanceType, Labels, MicroUsd, NodeName, NodePool, NodeStage, Offering, Pod, PodShape, Text, Zone,
+};
 use verifier::{Rule, check};
 
 use crate::fixture::text;
@@ -33,9 +35,34 @@ pub fn wrongly_unplaced(input: &PlanningInput, plan: &Plan) -> Vec<(u32, String)
 
 /// A node on which `pod` fits on top of `plan`.
 pub fn node_for(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<String> {
-    on_a_node(input, plan, pod)
-        .or_else(|| on_a_planned_node(input, plan, pod))
-        .or_else(|| on_a_new_machine(input, plan, pod))
+    let place = on_a_node(input, plan, pod).or_else(|| on_a_planned_node(input, plan, pod, |_, _| true));
+    place.map(|(_, place)| place).or_else(|| on_a_new_machine(input, plan, pod))
+}
+
+/// A node to launch whose pods would all fit, one after another, on the other nodes of `plan` without
+/// making one of them dearer. Machines that a spread or a preference over zones may have launched are left out:
+/// without them a domain may be gone.
+pub fn needless_node(input: &PlanningInput, plan: &Plan) -> Option<String> {
+    (0..plan.nodes.len()).find_map(|at| {
+        let mut trial = plan.clone();
+        let node = trial.nodes.remove(at);
+        if node.pods.iter().any(|pod| is_spread(&input.shapes[input.pods[*pod as usize].shape as usize])) {
+            return None;
+        }
+        let order: Vec<u32> = plan.order.iter().copied().filter(|pod| node.pods.contains(pod)).collect();
+        trial.order.retain(|pod| !node.pods.contains(pod));
+        trial.unschedulable.extend(&order);
+        trial.unschedulable.sort_unstable();
+        let mut places = Vec::new();
+        for pod in order {
+            let is_no_dearer = |before: &PlannedNode, after: &PlannedNode| after.cost() <= before.cost();
+            let found = on_a_node(input, &trial, pod).or_else(|| on_a_planned_node(input, &trial, pod, is_no_dearer));
+            let (next, place) = found?;
+            trial = next;
+            places.push(format!("pod {pod} {place}"));
+        }
+        Some(format!("{}: {}", node.name, places.join(", ")))
+    })
 }
 
 /// Whether `plan` has no violation other than the stated requests of its nodes, on which nothing
@@ -52,7 +79,14 @@ fn with(plan: &Plan, pod: u32) -> Plan {
     plan
 }
 
-fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<String> {
+fn is_spread(shape: &PodShape) -> bool {
+    let wide = |key: &Text| key.as_ref() != HOSTNAME;
+    let terms = shape.preferred_pod_affinity.iter().chain(&shape.preferred_pod_anti_affinity);
+    shape.spread.iter().any(|spread| spread.hard || wide(&spread.topology_key))
+        || terms.into_iter().any(|term| wide(&term.term.topology_key))
+}
+
+fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<(Plan, String)> {
     let shape = &input.shapes[input.pods[pod as usize].shape as usize];
     let mut trial = with(plan, pod);
     for (at, node) in (0_u32..).zip(&input.nodes) {
@@ -62,14 +96,19 @@ fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<String> {
         }
         trial.placements.push((pod, at));
         if is_sound(input, &trial) {
-            return Some(format!("on {} ({:?})", node.name, node.stage));
+            return Some((trial, format!("on {} ({:?})", node.name, node.stage)));
         }
         trial.placements.pop();
     }
     None
 }
 
-fn on_a_planned_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<String> {
+fn on_a_planned_node(
+    input: &PlanningInput,
+    plan: &Plan,
+    pod: u32,
+    is_wanted: impl Fn(&PlannedNode, &PlannedNode) -> bool,
+) -> Option<(Plan, String)> {
     let mut trial = with(plan, pod);
     for (at, node) in plan.nodes.iter().enumerate() {
         let pool = &input.pools[node.pool as usize];
@@ -79,9 +118,13 @@ fn on_a_planned_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<Str
         let large_enough = large_enough(input, pool, &node.types, &pods);
         for (types, zones) in narrowed(pool, node, &large_enough) {
             let Some(narrower) = launch(pool, node, &types, &zones, &pods) else { continue };
+            if !is_wanted(node, &narrower) {
+                continue;
+            }
             trial.nodes[at] = narrower;
             if is_sound(input, &trial) {
-                return Some(format!("on {} with {} options in {zones:?}", node.name, types.len()));
+                let place = format!("on {} with {} options in {zones:?}", node.name, types.len());
+                return Some((trial, place));
             }
         }
         trial.nodes[at] = node.clone();

@@ -12,7 +12,7 @@ use verifier::{Rule, check};
 use crate::SEARCH_STEPS;
 use crate::cases::Case;
 use crate::clusters::cluster;
-use crate::placement_search::{node_for, wrongly_unplaced};
+use crate::placement_search::{needless_node, node_for, wrongly_unplaced};
 
 /// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -97,6 +97,18 @@ fn random_clusters_are_planned_correctly_and_every_fitting_pod_is_placed() {
         fault_of(&least),
         schedule(&input)
     );
+}
+
+#[test]
+fn no_node_is_launched_whose_pods_fit_on_the_others() {
+    let needless = |seed: u64| {
+        let mut input = cluster(seed).1.current().input();
+        input.policy.search_steps = SEARCH_STEPS;
+        let decision = planner::plan(&input).ok()?;
+        needless_node(&input, &decision.plan).map(|node| format!("cluster {seed}: {node}"))
+    };
+    let found: Vec<String> = seeds().filter_map(needless).collect();
+    assert!(found.is_empty(), "{} clusters:\n{}", found.len(), found.join("\n"));
 }
 
 /// `plan` without the pod placed last; a node left empty is removed.
