@@ -82,11 +82,12 @@ impl Packing<'_, '_> {
         let (mut first, mut later) = (Vec::new(), Vec::new());
         for event in std::mem::take(&mut self.events) {
             let selected = &self.problem.classes[event.class as usize].selected_by;
-            let groups: Vec<GroupId> =
-                selected.iter().copied().filter(|group| self.populated.contains(group)).collect();
-            if groups.is_empty() {
+            let is_populated = |group: &&GroupId| self.populated.contains(group);
+            let known = begun.len();
+            begun.extend(selected.iter().filter(is_populated).map(|group| (*group, event.destination)));
+            if !selected.iter().any(|group| self.populated.contains(group)) {
                 first.push(event);
-            } else if groups.into_iter().fold(false, |new, group| begun.insert((group, event.destination)) || new) {
+            } else if begun.len() > known {
                 first.push(PlacementEvent { count: 1, ..event });
                 later.push(PlacementEvent { count: event.count - 1, ..event });
             } else {

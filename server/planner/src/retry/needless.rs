@@ -1,6 +1,6 @@
 //! Machines whose pods would all fit on the other nodes of the finished plan.
 //!
-//! The packing places a class when its turn comes, and what is placed later may leave room for its
+//! The packing places a class when its turn comes, and what is placed later may leave capacity for its
 //! pods. Here the pods of one machine after another are tried on the other nodes, those of small
 //! machines first. A machine is given up if all of its pods find a place and no other machine becomes dearer.
 
@@ -37,7 +37,7 @@ impl Retry<'_> {
         let nodes = self.plan.nodes.iter();
         let mut order: Vec<_> = nodes.map(|node| (node.pods.len(), Reverse(node.cost()), node.name.clone())).collect();
         order.sort_unstable();
-        let mut room = Room::of(self);
+        let mut free = FreeCapacity::of(self);
         let mut any = false;
         for (_, _, name) in order {
             let Some(at) = self.plan.nodes.iter().position(|node| node.name == name) else { continue };
@@ -46,8 +46,8 @@ impl Retry<'_> {
             }
             let mut pods = self.plan.nodes[at].pods.iter();
             let is_free = !pods.any(|pod| is_spread(self.shape(*pod), self.input.policy.preferences));
-            if is_free && room.may_take(self, at) && self.give_up(at) {
-                (room, any) = (Room::of(self), true);
+            if is_free && free.may_take(self, at) && self.give_up(at) {
+                (free, any) = (FreeCapacity::of(self), true);
             }
         }
         any
@@ -88,13 +88,13 @@ impl Retry<'_> {
 }
 
 /// Free capacity of every node, and of every machine with launch options that make it no dearer.
-struct Room {
+struct FreeCapacity {
     nodes: Vec<Resources>,
     /// By index in the plan.
     machines: Vec<Resources>,
 }
 
-impl Room {
+impl FreeCapacity {
     fn of(retry: &Retry<'_>) -> Self {
         let free = |node: &PlannedNode| {
             let pool = &retry.input.pools[node.pool as usize];
