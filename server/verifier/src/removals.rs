@@ -26,6 +26,7 @@ mod membership;
 mod rescheduling;
 mod violation;
 
+pub use eviction::{EvictionHold, eviction_hold, is_do_not_disrupt_active};
 pub use violation::{RemovalRule, RemovalViolation};
 
 use model::removal::{RemovalInput, RemovalPlan};

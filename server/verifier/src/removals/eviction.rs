@@ -5,6 +5,27 @@ use std::collections::BTreeMap;
 use model::removal::{DoNotDisrupt, PodBudget, RemovalInput, RemovalPod};
 use model::{PodKey, Text, Timestamp};
 
+/// What prevents the eviction of one pod, whatever other pods are evicted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionHold<'p> {
+    /// An active `karpenter.sh/do-not-disrupt`.
+    DoNotDisrupt,
+    /// PodDisruptionBudgets by `namespace/name`: one that allows no eviction now, or several, under
+    /// which a pod is never evicted.
+    PodDisruptionBudgets(&'p [Text]),
+}
+
+/// What prevents the eviction of `pod` by a voluntary removal of its node, at `input.now` and with
+/// the PodDisruptionBudgets of `input`.
+#[must_use]
+pub fn eviction_hold<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> Option<EvictionHold<'p>> {
+    if is_protected(pod, input.now) {
+        return Some(EvictionHold::DoNotDisrupt);
+    }
+    let blocked = is_evicted(pod, input.now) && is_blocked_by_budgets(input, pod);
+    blocked.then_some(EvictionHold::PodDisruptionBudgets(&pod.pod_budgets))
+}
+
 use super::membership::Removed;
 use super::violation::{RemovalFindings, RemovalRule};
 
@@ -12,7 +33,7 @@ use super::violation::{RemovalFindings, RemovalRule};
 pub(super) fn check_do_not_disrupt(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
     for removed in removals.iter().filter(|removed| removed.voluntary_reason().is_some()) {
         let node = removed.node;
-        if is_active(node.do_not_disrupt, node.created, input.now) {
+        if is_do_not_disrupt_active(node.do_not_disrupt, node.created, input.now) {
             let message = "the Node has karpenter.sh/do-not-disrupt".to_owned();
             findings.report(RemovalRule::DoNotDisrupt, node, message);
         }
@@ -62,13 +83,17 @@ pub(super) fn check_pod_budgets(input: &RemovalInput, removals: &[Removed<'_>], 
 /// Whether the pod stays until the deadline of a drain: it has do-not-disrupt, several
 /// PodDisruptionBudgets, or one that allows no eviction.
 pub(super) fn is_held_from_eviction(input: &RemovalInput, pod: &RemovalPod) -> bool {
-    let blocked = match pod.pod_budgets.as_slice() {
+    is_blocked_by_budgets(input, pod) || is_protected(pod, input.now)
+}
+
+/// Whether several PodDisruptionBudgets select the pod, or one that allows no eviction.
+fn is_blocked_by_budgets(input: &RemovalInput, pod: &RemovalPod) -> bool {
+    match pod.pod_budgets.as_slice() {
         [] => false,
         [name] if evicts_unhealthy(input, name, pod) => false,
         [name] => input.pod_budgets.get(name).is_none_or(|budget| budget.allowed == 0),
         [_, _, ..] => true,
-    };
-    blocked || is_protected(pod, input.now)
+    }
 }
 
 /// Whether a drain evicts the pod (Karpenter: evictable pods, without those of DaemonSets).
@@ -82,11 +107,17 @@ fn evicts_unhealthy(input: &RemovalInput, budget: &Text, pod: &RemovalPod) -> bo
 }
 
 fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
-    !pod.terminating && is_active(pod.do_not_disrupt, pod.started, now)
+    !pod.terminating && is_do_not_disrupt_active(pod.do_not_disrupt, pod.started, now)
 }
 
-/// Whether do-not-disrupt, which counts from `since`, is active.
-fn is_active(do_not_disrupt: Option<DoNotDisrupt>, since: Option<Timestamp>, now: Timestamp) -> bool {
+/// Whether do-not-disrupt, which counts from `since`, is active: the start of the pod, or the
+/// creation of the Node.
+#[must_use]
+pub fn is_do_not_disrupt_active(
+    do_not_disrupt: Option<DoNotDisrupt>,
+    since: Option<Timestamp>,
+    now: Timestamp,
+) -> bool {
     match do_not_disrupt {
         None => false,
         Some(DoNotDisrupt::Always) => true,
