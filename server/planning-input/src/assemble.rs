@@ -15,6 +15,7 @@ use manifests::{InputError, Problems, Volumes};
 use model::input::{PlanningInput, Policy};
 use model::labels::HOSTNAME;
 use model::node_class::SubnetZone;
+use model::running::{RunningCluster, RunningNode};
 use model::{DaemonSet, Node, NodePool, NodeStage, Text, Zone};
 
 use crate::drains::BudgetedPods;
@@ -24,7 +25,6 @@ use crate::pods::Reader;
 use crate::pools::CatalogueSource;
 use crate::prices::NodePrices;
 use crate::region::Search;
-use crate::running::{RunningCluster, RunningNode};
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
 use crate::{autoscalers, external_pools, nodes, overhead, pools, region, running};

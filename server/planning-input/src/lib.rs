@@ -22,7 +22,7 @@ mod pools;
 mod prices;
 mod priority;
 mod region;
-pub mod running;
+mod running;
 mod spread;
 mod tables;
 

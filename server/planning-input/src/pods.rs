@@ -12,12 +12,13 @@ use manifests::notes::Notes;
 use manifests::pod::{DEFAULT_SCHEDULER, PodSpec};
 use manifests::{InputError, Problems, VolumeUser, Volumes};
 use model::removal::DoNotDisrupt;
+use model::running::{RunningNode, RunningPod};
 use model::{BoundPod, Labels, Node, NodeName, NodeStage, Pod, PodKey, Text, VolumeAlternatives};
 
 use crate::drains::BudgetedPods;
 use crate::owners::Owners;
 use crate::priority;
-use crate::running::{RunningNode, RunningPod, removal_facts, without_host};
+use crate::running::{removal_facts, without_host};
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
 

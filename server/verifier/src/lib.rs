@@ -10,7 +10,7 @@
 //! `ports_and_volumes`, `topology` (rules between pods, in the order of the plan); then the rules
 //! per planned node (`purchase`, `credits`, `metadata`) and per pool (`pool_nodes`, `limits`, `opt_in_rules`,
 //! `static_pools`). [`check_removals`] judges the removal of nodes in the same way (`removals`);
-//! [`eviction_hold`] says what prevents the eviction of one pod.
+//! [`is_protected`] and [`blocking_pod_budgets`] judge the eviction of one pod.
 //!
 //! Chosen interpretations:
 //! - Spread: the global minimum is taken over the domains of future nodes: nodes of the input that
@@ -41,7 +41,7 @@ mod topology;
 mod violation;
 
 pub use self::removals::{
-    EvictionHold, RemovalRule, RemovalViolation, check_removals, eviction_hold, is_do_not_disrupt_active,
+    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_do_not_disrupt_active, is_protected,
 };
 pub use self::violation::{Rule, Violation};
 

@@ -26,7 +26,7 @@ mod membership;
 mod rescheduling;
 mod violation;
 
-pub use eviction::{EvictionHold, eviction_hold, is_do_not_disrupt_active};
+pub use eviction::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 pub use violation::{RemovalRule, RemovalViolation};
 
 use model::removal::{RemovalInput, RemovalPlan};

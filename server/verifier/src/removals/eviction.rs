@@ -5,29 +5,17 @@ use std::collections::BTreeMap;
 use model::removal::{DoNotDisrupt, PodBudget, RemovalInput, RemovalPod};
 use model::{PodKey, Text, Timestamp};
 
-/// What prevents the eviction of one pod, whatever other pods are evicted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EvictionHold<'p> {
-    /// An active `karpenter.sh/do-not-disrupt`.
-    DoNotDisrupt,
-    /// PodDisruptionBudgets by `namespace/name`: one that allows no eviction now, or several, under
-    /// which a pod is never evicted.
-    PodDisruptionBudgets(&'p [Text]),
-}
-
-/// What prevents the eviction of `pod` by a voluntary removal of its node, at `input.now` and with
-/// the PodDisruptionBudgets of `input`.
-#[must_use]
-pub fn eviction_hold<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> Option<EvictionHold<'p>> {
-    if is_protected(pod, input.now) {
-        return Some(EvictionHold::DoNotDisrupt);
-    }
-    let blocked = is_evicted(pod, input.now) && is_blocked_by_budgets(input, pod);
-    blocked.then_some(EvictionHold::PodDisruptionBudgets(&pod.pod_budgets))
-}
-
 use super::membership::Removed;
 use super::violation::{RemovalFindings, RemovalRule};
+
+/// The PodDisruptionBudgets, by `namespace/name`, that prevent the eviction of `pod` whatever other
+/// pods are evicted: one that allows no eviction now, or several, under which a pod is never
+/// evicted. Empty for a pod that a drain does not evict.
+#[must_use]
+pub fn blocking_pod_budgets<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> &'p [Text] {
+    let is_drained = !pod.node_bound && !pod.terminating && !pod.tolerates_drain;
+    if is_drained && is_blocked_by_budgets(input, pod) { &pod.pod_budgets } else { &[] }
+}
 
 /// DaemonSet and static pods protect their node as well; terminating pods do not.
 pub(super) fn check_do_not_disrupt(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
@@ -106,7 +94,9 @@ fn evicts_unhealthy(input: &RemovalInput, budget: &Text, pod: &RemovalPod) -> bo
     !pod.ready && input.pod_budgets.get(budget).is_some_and(always)
 }
 
-fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
+/// Whether `karpenter.sh/do-not-disrupt` protects the pod, and so its node, at `now`.
+#[must_use]
+pub fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
     !pod.terminating && is_do_not_disrupt_active(pod.do_not_disrupt, pod.started, now)
 }
 

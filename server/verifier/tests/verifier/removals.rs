@@ -8,7 +8,7 @@ use model::removal::{
     RemovalReason, ReplicaCount,
 };
 use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, Timestamp};
-use verifier::{EvictionHold, RemovalRule, RemovalViolation, check_removals, eviction_hold};
+use verifier::{RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_protected};
 
 use crate::fixture::text;
 
@@ -503,7 +503,7 @@ fn a_violation_names_rule_node_claim_and_pod() {
 }
 
 #[test]
-fn what_prevents_the_eviction_of_a_pod_is_named() {
+fn budgets_that_prevent_the_eviction_of_a_pod_are_named() {
     let allows = |allowed, evicts_unhealthy_always| PodBudget { allowed, evicts_unhealthy_always };
     let budgets = [("shop/one", allows(1, false)), ("shop/none", allows(0, false)), ("shop/sick", allows(0, true))];
     let pod_budgets = budgets.into_iter().map(|(name, budget)| (text(name), budget)).collect();
@@ -512,25 +512,29 @@ fn what_prevents_the_eviction_of_a_pod_is_named() {
         pod_budgets: names.iter().map(|name| text(name)).collect(),
         ..pod("db-0", "StatefulSet/db")
     };
-    let protected = |protection| RemovalPod { do_not_disrupt: Some(protection), ..guarded(&["shop/none"]) };
     let (none, both) = ([text("shop/none")], [text("shop/none"), text("shop/one")]);
     for (pod, expected) in [
-        (guarded(&[]), None),
-        (guarded(&["shop/one"]), None),
-        (guarded(&["shop/none"]), Some(EvictionHold::PodDisruptionBudgets(&none))),
-        (guarded(&["shop/none", "shop/one"]), Some(EvictionHold::PodDisruptionBudgets(&both))),
-        (RemovalPod { ready: false, ..guarded(&["shop/sick"]) }, None),
+        (guarded(&[]), [].as_slice()),
+        (guarded(&["shop/one"]), &[]),
+        (guarded(&["shop/none"]), &none),
+        (guarded(&["shop/none", "shop/one"]), &both),
+        (RemovalPod { ready: false, ..guarded(&["shop/sick"]) }, &[]),
         // It ends with its node, is ending, or is not evicted by a drain.
-        (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, None),
-        (RemovalPod { terminating: true, ..guarded(&["shop/none"]) }, None),
-        (RemovalPod { tolerates_drain: true, ..guarded(&["shop/none"]) }, None),
-        (protected(DoNotDisrupt::Always), Some(EvictionHold::DoNotDisrupt)),
-        // It has run for 1,000 s - 400 s = 600 s.
-        (protected(DoNotDisrupt::For(Millis::new(600_001))), Some(EvictionHold::DoNotDisrupt)),
-        (protected(DoNotDisrupt::For(Millis::new(600_000))), Some(EvictionHold::PodDisruptionBudgets(&none))),
-        (RemovalPod { terminating: true, ..protected(DoNotDisrupt::Always) }, None),
-        (RemovalPod { node_bound: true, ..protected(DoNotDisrupt::Always) }, Some(EvictionHold::DoNotDisrupt)),
+        (RemovalPod { node_bound: true, ..guarded(&["shop/none"]) }, &[]),
+        (RemovalPod { terminating: true, ..guarded(&["shop/none"]) }, &[]),
+        (RemovalPod { tolerates_drain: true, ..guarded(&["shop/none"]) }, &[]),
     ] {
-        assert_eq!(eviction_hold(&input, &pod), expected, "{pod:?}");
+        assert_eq!(blocking_pod_budgets(&input, &pod), expected, "{pod:?}");
     }
+}
+
+#[test]
+fn do_not_disrupt_protects_a_pod_while_its_duration_lasts() {
+    let protected = |protection| RemovalPod { do_not_disrupt: Some(protection), ..pod("db-0", "StatefulSet/db") };
+    assert!(is_protected(&protected(DoNotDisrupt::Always), NOW));
+    // It has run for 1,000 s - 400 s = 600 s.
+    assert!(is_protected(&protected(DoNotDisrupt::For(Millis::new(600_001))), NOW));
+    assert!(!is_protected(&protected(DoNotDisrupt::For(Millis::new(600_000))), NOW));
+    assert!(!is_protected(&RemovalPod { terminating: true, ..protected(DoNotDisrupt::Always) }, NOW));
+    assert!(is_protected(&RemovalPod { node_bound: true, ..protected(DoNotDisrupt::Always) }, NOW));
 }
