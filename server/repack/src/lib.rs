@@ -19,7 +19,7 @@ mod packing;
 mod report;
 
 pub use holds::{HoldCode, Holder};
-pub use report::{HeldNode, HolderTotal, RepackCost, Repacking};
+pub use report::{HeldNode, HolderTotal, RepackCost, RepackSummary, Repacking};
 
 use model::input::PlanningInput;
 use model::running::RunningCluster;

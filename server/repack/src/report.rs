@@ -66,26 +66,37 @@ pub struct Repacking {
     pub input: PlanningInput,
     /// The plan for `input`.
     pub decision: PlannedDecision,
+    /// What it costs, and what stays.
+    pub summary: RepackSummary,
+}
+
+/// What a repacking costs, and what stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepackSummary {
     /// What the cluster costs, needs and holds.
     pub cost: RepackCost,
-    /// The nodes that stay, in the order of `input`.
+    /// The nodes that stay, in the order of the input.
     pub held: Vec<HeldNode>,
     /// Number of nodes that are removed.
     pub removed: usize,
+    /// Why the cluster is left as it is; `None` if it is repacked.
+    pub left_as_it_is: Option<String>,
     /// Notes for the user.
     pub notes: Vec<String>,
 }
 
-impl Repacking {
-    /// What each object that can be changed holds, by the price of its nodes, highest first.
+impl RepackSummary {
+    /// What each object holds, by the price of its nodes, highest first: objects that can be changed
+    /// ([`HoldCode::is_liftable`]), or the others.
     #[must_use]
-    pub fn holders(&self) -> Vec<HolderTotal<'_>> {
+    pub fn holders(&self, liftable: bool) -> Vec<HolderTotal<'_>> {
         let mut totals: BTreeMap<(HoldCode, &str), HolderTotal<'_>> = BTreeMap::new();
         for node in &self.held {
             let mut counted = Vec::new();
             for holder in &node.by {
                 let key = (holder.code, holder.object.as_str());
-                if holder.code == HoldCode::NoSavings || counted.contains(&key) {
+                let is_listed = holder.code.is_liftable() == liftable && holder.code != HoldCode::NoSavings;
+                if !is_listed || counted.contains(&key) {
                     continue;
                 }
                 counted.push(key);
@@ -105,16 +116,18 @@ pub(crate) fn report(running: &RunningCluster, holds: &Holds, choice: Choice, ne
     let now = MicroUsd(running.nodes.iter().map(|node| node.price.0).fold(0, i64::saturating_add));
     let after = packing.cost();
     let cost = RepackCost { now, needed, held: MicroUsd(after.0.saturating_sub(needed.0)) };
-    let unpaid = no_savings(&packing, rejected_cost);
+    let left_as_it_is = (!packing.is_repacked).then(|| no_savings(&packing, rejected_cost));
+    let unpaid = left_as_it_is.as_deref().unwrap_or_default();
     let staying = running.nodes.iter().enumerate().zip(&packing.stays).filter(|(_, stays)| **stays);
     let names = &packing.input.nodes;
     let held = staying
-        .map(|((at, node), _)| held_node(node, names[node.node as usize].name.as_ref(), holds.of_node(at), &unpaid))
+        .map(|((at, node), _)| held_node(node, names[node.node as usize].name.as_ref(), holds.of_node(at), unpaid))
         .collect();
     let removed = packing.stays.iter().filter(|stays| !**stays).count();
     let mut notes = pending_note(&packing);
-    notes.extend((!packing.is_repacked).then(|| format!("the cluster is left as it is: {unpaid}")));
-    Repacking { input: packing.input, decision: packing.decision, cost, held, removed, notes }
+    notes.extend(left_as_it_is.as_ref().map(|reason| format!("the cluster is left as it is: {reason}")));
+    let summary = RepackSummary { cost, held, removed, left_as_it_is, notes };
+    Repacking { input: packing.input, decision: packing.decision, summary }
 }
 
 fn held_node(node: &RunningNode, name: &str, holds: &[Hold], unpaid: &str) -> HeldNode {

@@ -148,7 +148,7 @@ fn daemon_and_mirror_pods_end_with_their_node() {
     // As in Karpenter, do-not-disrupt protects its node on every pod.
     let protected = daemon.replace("annotations: {", "annotations: {karpenter.sh/do-not-disrupt: \"true\"");
     let nodes = node("n-1", "big", "") + &pod("web-1", "web", "n-1", "", "") + &protected;
-    let holders = repack(&cluster(&nodes)).held;
+    let holders = repack(&cluster(&nodes)).summary.held;
     assert_eq!(holders[0].by[0].object, "Pod/shop/agent-1");
 }
 
@@ -195,7 +195,7 @@ fn all_that_holds_a_node_is_named() {
         + &owned_pod("web-1", "guarded", "n-1", annotations, "", "")
         + &budget("db", "maxUnavailable: 0", "");
     let repacking = repack(&cluster(&held));
-    let codes: Vec<&str> = repacking.held[0].by.iter().map(|by| by.code.as_str()).collect();
+    let codes: Vec<&str> = repacking.summary.held[0].by.iter().map(|by| by.code.as_str()).collect();
     assert_eq!(codes, ["PodDisruptionBudget", "DoNotDisrupt", "SafeToEvict", "NoOwner"]);
 }
 
@@ -210,6 +210,6 @@ fn holders_are_listed_by_the_price_of_their_nodes() {
         + &budget("db", "maxUnavailable: 0", "");
     let repacking = repack(&text);
     let line = |total: &repack::HolderTotal<'_>| format!("{} {} {}", total.holder.object, total.nodes, total.price);
-    let holders: Vec<String> = repacking.holders().iter().map(line).collect();
+    let holders: Vec<String> = repacking.summary.holders(true).iter().map(line).collect();
     assert_eq!(holders, ["PodDisruptionBudget/shop/db 2 0.60", "Pod/shop/web-2 1 0.40"]);
 }

@@ -97,7 +97,7 @@ pub fn repack(text: &str) -> Repacking {
 /// The repacked cluster as text: costs, launched nodes, moved pods, and what holds each node.
 pub fn rendered(text: &str) -> String {
     let repacking = repack(text);
-    let (input, plan, cost) = (&repacking.input, &repacking.decision.plan, repacking.cost);
+    let (input, plan, cost) = (&repacking.input, &repacking.decision.plan, repacking.summary.cost);
     let mut lines = vec![format!("now {}, needed {}, held {}", cost.now, cost.needed, cost.held)];
     for node in &plan.nodes {
         let machine = &input.pools[node.pool as usize].catalogue.types[node.types[0] as usize];
@@ -110,13 +110,13 @@ pub fn rendered(text: &str) -> String {
     for entry in &repacking.decision.report.unschedulable {
         lines.push(format!("no place for {}", input.pods[entry.pod as usize].name));
     }
-    for held in &repacking.held {
+    for held in &repacking.summary.held {
         let name = &input.nodes[held.node as usize].name;
         let line = |by: &repack::Holder| {
             format!("{name} stays ({}): {}: {} {}", held.reason, by.code.as_str(), by.object, by.message)
         };
         lines.extend(held.by.iter().map(line));
     }
-    lines.extend(repacking.notes.iter().map(|note| format!("note: {note}")));
+    lines.extend(repacking.summary.notes.iter().map(|note| format!("note: {note}")));
     lines.join("\n") + "\n"
 }

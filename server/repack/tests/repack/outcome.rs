@@ -10,7 +10,7 @@ fn pending_pod(name: &str) -> String {
 fn three_nodes_with_a_pod_each_are_repacked_onto_one() {
     assert_eq!(rendered(&three_nodes()), "now 1.20, needed 0.20, held 0.00\nlaunch box: web-1 web-2 web-3\n");
     let repacking = repack(&three_nodes());
-    assert_eq!((repacking.removed, repacking.cost.after()), (3, model::MicroUsd(200_000)));
+    assert_eq!((repacking.summary.removed, repacking.summary.cost.after()), (3, model::MicroUsd(200_000)));
 }
 
 #[test]
