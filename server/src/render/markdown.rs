@@ -52,7 +52,7 @@ pub(crate) fn write(rendering: &Rendering<'_>, max_usd: Option<MicroUsd>, out: &
     write_nodes(rendering, "Nodes to launch for static pools", &rendering.plan.static_nodes, out)?;
     write_placements(rendering, out)?;
     write_unschedulable(rendering, out)?;
-    writeln!(out, "\n#### Cost\n\n{}", prose(&table::cost(rendering)))?;
+    writeln!(out, "\n#### Cost\n\n{}", table::cost(rendering))?;
     write_comparison(rendering, out)?;
     write_notes(rendering.notes, out)
 }
