@@ -120,6 +120,7 @@ impl Reader<'_> {
                 return false;
             };
             let leaving = self.bind(pod, node);
+            self.note_absent_daemon_set(pod);
             if !leaving && pod.is_active() && (pod.is_movable() || pod.do_not_disrupt.is_some()) {
                 self.add_running(pod, at, &node.name);
             }
@@ -206,6 +207,20 @@ impl Reader<'_> {
             );
         }
         protected || blocked
+    }
+
+    /// For repacking, notes the DaemonSet of `pod` if it is not in the input: the pods of a new node
+    /// are planned beside those of the DaemonSets that are.
+    fn note_absent_daemon_set(&mut self, pod: &PodObject) {
+        let Some(name) = pod.meta.owned_by("DaemonSet").filter(|_| !self.running.is_empty()) else { return };
+        let namespace = &pod.meta.namespace;
+        let mut known = self.cluster.daemons.iter().map(|daemon| (&daemon.meta.namespace, &daemon.meta.name));
+        if !known.any(|known| known == (namespace, name)) {
+            self.notes.add(
+                "DaemonSets that have pods are not in the input: new nodes are planned without them",
+                &format!("{namespace}/{name}"),
+            );
+        }
     }
 
     /// Adds `pod` to what runs on the node with the index `at`, if that is read.

@@ -9,6 +9,7 @@ mod timings;
 pub use flags::PlanFlags;
 
 use model::input::PlanningInput;
+use model::running::RunningCluster;
 use planner::PlannedDecision;
 use planning_input::{Captured, Options};
 use repack::{RepackSummary, Repacking, repack};
@@ -60,6 +61,15 @@ fn plan(flags: &PlanFlags, captured: Captured) -> Result<Planned, Failure> {
         let decision = planner::plan(&input).map_err(|violations| failed_check(&violations))?;
         return Ok(Planned { input, decision, notes, repacking: None });
     }
+    refuse_unrepackable(&input, &running)?;
+    let Repacking { input, decision, summary } =
+        repack(&input, &running).map_err(|violations| failed_check(&violations))?;
+    notes.extend(summary.notes.iter().cloned());
+    Ok(Planned { input, decision, notes, repacking: Some(summary) })
+}
+
+/// Refuses to repack without nodes, or without NodePools, which alone launch nodes.
+fn refuse_unrepackable(input: &PlanningInput, running: &RunningCluster) -> Result<(), Failure> {
     if running.nodes.is_empty() {
         return Err(Failure::refused(
             "--repack: the input has no Node whose price is known, so there is nothing to repack; capture the cluster with \
@@ -67,10 +77,12 @@ fn plan(flags: &PlanFlags, captured: Captured) -> Result<Planned, Failure> {
              types of your own by --catalogue",
         ));
     }
-    let Repacking { input, decision, summary } =
-        repack(&input, &running).map_err(|violations| failed_check(&violations))?;
-    notes.extend(summary.notes.iter().cloned());
-    Ok(Planned { input, decision, notes, repacking: Some(summary) })
+    if input.pools.is_empty() {
+        return Err(Failure::refused(
+            "--repack: the input has no NodePool, so no node can be launched; pass one with its EC2NodeClass by one more -f",
+        ));
+    }
+    Ok(())
 }
 
 /// Reads the manifests into one planning input.

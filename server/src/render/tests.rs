@@ -267,6 +267,18 @@ fn the_length_of_a_pod_is_its_share_of_each_resource() {
 }
 
 #[test]
+fn the_number_of_pods_has_a_bar_where_it_is_scarce() {
+    let bars = |pods: usize| {
+        let small = deployment("web", pods, "").replace("cpu: 1, memory: 2Gi", "cpu: 10m, memory: 16Mi");
+        let texts: Vec<String> = elements(&svg_of(&small, false)).into_iter().map(|element| element.text).collect();
+        texts.into_iter().filter(|text| text.starts_with("pods: ")).collect::<Vec<String>>()
+    };
+    assert_eq!(bars(110), ["pods: 110 of 110, 100 %"]);
+    // Half of the pods, of which CPU and memory could carry more.
+    assert_eq!(bars(55), [""; 0]);
+}
+
+#[test]
 fn pods_of_daemon_sets_are_marked() {
     let daemon = deployment("agent", 1, "").replace("kind: Deployment", "kind: DaemonSet").replace("replicas: 1, ", "");
     let drawing = svg_of(&(deployment("web", 1, "") + &daemon), false);

@@ -140,8 +140,12 @@ fn flags_without_effect_together_are_refused() {
     let pod = folder
         .write_file("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}]}\n");
     let cluster = cluster();
+    let text = fs::read_to_string(&cluster).unwrap();
+    let without_pool: Vec<&str> = text.lines().filter(|line| !line.contains("kind: NodePool")).collect();
+    let without_pool = folder.write_file("without-pool.yaml", without_pool.join("\n"));
     for (arguments, message) in [
-        (&["--repack", "-f", &pod][..], "error: --repack: the input has no Node whose price is known"),
+        (&["--repack", "-f", &without_pool][..], "error: --repack: the input has no NodePool"),
+        (&["--repack", "-f", &pod], "error: --repack: the input has no Node whose price is known"),
         (&["-f", &cluster, "--compare", "karpenter", "-o", "svg"], "error: --compare has no effect with -o svg"),
         (&["-f", &cluster, "--explain-node", "n", "-o", "markdown"], "error: --explain-node prints text only"),
         (&["-f", &cluster, "--repack", "--disrupt"], "error: --disrupt is not supported"),

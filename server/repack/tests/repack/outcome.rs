@@ -124,3 +124,17 @@ fn a_small_cluster_with_one_hold_of_each_kind() {
         ]
     );
 }
+
+#[test]
+fn a_daemon_set_that_is_not_in_the_input_is_noted() {
+    let pods = crate::owned_pod("agent-1", "agent", "n-1", "", "", "DaemonSet");
+    let noted = |text: &str| {
+        read(text).notes.into_iter().filter(|note| note.starts_with("DaemonSets")).collect::<Vec<String>>()
+    };
+    let note = "DaemonSets that have pods are not in the input: new nodes are planned without them: shop/agent";
+    assert_eq!(noted(&(three_nodes() + &pods)), [note]);
+    let object = "apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: agent, namespace: shop}\nspec: {selector: \
+                  {matchLabels: {app: agent}}, template: {metadata: {labels: {app: agent}}, spec: {containers: [{name: \
+                  a}]}}}\n---\n";
+    assert_eq!(noted(&(three_nodes() + &pods + object)), [""; 0]);
+}

@@ -1,6 +1,5 @@
 //! One node: its box, and a bar for each resource.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
@@ -23,6 +22,9 @@ const INSET: usize = 10;
 /// Space below the bars and below the box, in pixels.
 const FOOT: usize = 16;
 
+/// Prefix of resources of the network, which no machine is bought for.
+const VPC: &str = "vpc.amazonaws.com/";
+
 /// Where a node is drawn, in pixels.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct NodeBox {
@@ -37,27 +39,29 @@ pub(super) fn height(node: &NodeView<'_>) -> usize {
     HEAD + BAR * resources(node).len() + FOOT
 }
 
-/// CPU and memory, and of the other resources those that are used at all except the number of pods;
-/// that one only if it is the scarcest.
+/// CPU and memory; devices, which cost money when nobody uses them; other resources if they are
+/// requested, of which the number of pods only if it is what is scarce.
 fn resources<'n>(node: &'n NodeView<'_>) -> Vec<&'n str> {
-    let mut names: Vec<&str> = vec![CPU, MEMORY];
-    let used: BTreeSet<&str> =
-        node.allocatable.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name.as_ref()).collect();
-    names.extend(used.into_iter().filter(|name| {
-        ![CPU, MEMORY].contains(name) && node.used(name) > 0 && { *name != PODS || node.is_scarcest(name) }
-    }));
-    names
+    let is_device = |name: &str| name.contains('/') && !name.starts_with(VPC);
+    let is_shown = |name: &str| match name {
+        CPU | MEMORY => false,
+        PODS => node.is_scarce(PODS),
+        name => is_device(name) || node.used(name) > 0,
+    };
+    let present = node.allocatable.iter().filter(|(_, amount)| *amount > 0).map(|(name, _)| name.as_ref());
+    [CPU, MEMORY].into_iter().chain(present.filter(|name| is_shown(name))).collect()
 }
 
 impl NodeView<'_> {
-    /// Whether no resource is used to a larger share than `name`.
-    fn is_scarcest(&self, name: &str) -> bool {
-        // a/b ≥ c/d as a·d ≥ c·b: shares without fractions.
+    /// Whether more than half of `name` is used, and more than of CPU and memory.
+    fn is_scarce(&self, name: &str) -> bool {
+        // a/b > c/d as a·d > c·b: shares without fractions.
         let (used, whole) = (i128::from(self.used(name)), i128::from(self.allocatable.get(name)));
-        [CPU, MEMORY].iter().all(|other| {
+        let exceeds = |other: &&str| {
             let (other_used, other_whole) = (i128::from(self.used(other)), i128::from(self.allocatable.get(other)));
             used * other_whole > other_used * whole
-        })
+        };
+        2 * used > whole && [CPU, MEMORY].iter().all(exceeds)
     }
 
     /// What is requested of `name`.
