@@ -11,10 +11,11 @@
 //! cost. A pod that finds no place leaves neither plan: it stays, and its node with it. If the
 //! repacked cluster costs as much as the cluster does now, the result is the cluster as it is.
 //!
-//! Reading order: [`repack`], `holds` (what holds a node), `packing` (one plan), `report` (the
-//! result).
+//! Reading order: [`repack`], `holds` (what holds a node), `packing` (one plan), `moves` (fewer moves
+//! for the same plan), `report` (the result).
 
 mod holds;
+mod moves;
 mod packing;
 mod report;
 

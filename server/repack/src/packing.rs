@@ -10,6 +10,7 @@ use planner::{CompileCache, PlannedDecision, plan_with};
 use verifier::Violation;
 
 use crate::holds::Holds;
+use crate::moves::keep_in_place;
 
 /// Maximum number of plans until every pod that moves has a place. Each further plan holds more
 /// pods than the one before.
@@ -104,6 +105,7 @@ pub(crate) fn pack_until_placed(
             .filter_map(|entry| Some((entry, *position.get(&repacked.pods[entry.pod as usize].key())?)))
             .collect();
         if unplaced.is_empty() && search_steps == input.policy.search_steps {
+            let decision = with_fewer_moves(&repacked, decision);
             return Ok(Some(Packing::new(repacked, decision, (stays, running), true)));
         }
         if unplaced.is_empty() {
@@ -115,6 +117,12 @@ pub(crate) fn pack_until_placed(
         }
     }
     Ok(None)
+}
+
+/// `decision` with pods exchanged so that fewer move, if the verifier accepts that plan as well.
+fn with_fewer_moves(input: &PlanningInput, decision: PlannedDecision) -> PlannedDecision {
+    let plan = keep_in_place(input, &decision.plan);
+    if verifier::check(input, &plan).is_empty() { PlannedDecision { plan, ..decision } } else { decision }
 }
 
 fn reason(reason: &Reason) -> String {

@@ -73,7 +73,7 @@ pub(super) fn effect(rendering: &Rendering<'_>, summary: &RepackSummary) -> Stri
     if let Some(reason) = &summary.left_as_it_is {
         return format!("Repacking does not pay: {reason}. The plan leaves the cluster as it is.");
     }
-    let moved = rendering.input.pods.iter().filter(|pod| pod.moved_from.is_some()).count();
+    let (moved, planned) = moves(rendering);
     let stay = counted(summary.held.len(), "node stays", "nodes stay");
     let (now, after) = (summary.cost.now, summary.cost.after());
     let difference = MicroUsd(now.0.saturating_sub(after.0));
@@ -83,10 +83,23 @@ pub(super) fn effect(rendering: &Rendering<'_>, summary: &RepackSummary) -> Stri
         _ => format!("${difference} less than now (about ${} a month)", dollars_a_month(difference)),
     };
     format!(
-        "{}, {stay}, {}; then it costs ${after} an hour, {saving}.",
+        "{}, {stay}, and {moved} of {} that nothing holds {}; then it costs ${after} an hour, {saving}.",
         counted(summary.removed, "node is removed", "nodes are removed"),
-        counted(moved, "pod that runs is planned again", "pods that run are planned again"),
+        counted(planned, "pod", "pods"),
+        if moved == 1 { "moves" } else { "move" },
     )
+}
+
+/// Number of pods that run and are put on another node, and of all that run and are planned.
+fn moves(rendering: &Rendering<'_>) -> (usize, usize) {
+    let runs_on = |pod: &u32| rendering.pod(*pod).moved_from.as_ref();
+    let on_new = rendering.plan.nodes.iter().flat_map(|node| &node.pods).filter(|pod| runs_on(pod).is_some());
+    let elsewhere = |(pod, node): &&(u32, u32)| {
+        let name = &rendering.input.nodes[*node as usize].name;
+        runs_on(pod).is_some_and(|runs_on| runs_on != name)
+    };
+    let moved = on_new.count() + rendering.plan.placements.iter().filter(elsewhere).count();
+    (moved, rendering.input.pods.iter().filter(|pod| pod.moved_from.is_some()).count())
 }
 
 /// The holders to list, and the number of the others.

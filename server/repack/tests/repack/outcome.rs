@@ -125,6 +125,31 @@ fn a_small_cluster_with_one_hold_of_each_kind() {
     );
 }
 
+/// `n-1` and `n-2` are `box`, held by a pod of three CPUs each, so that each has room for one pod. `n-3`
+/// is removed, and its pods go to a new node.
+#[test]
+fn a_pod_whose_node_stays_remains_on_it_rather_than_one_of_its_like() {
+    let held = |n: usize| {
+        node(&format!("n-{n}"), "box", "")
+            + &crate::owned_pod(&format!("held-{n}"), "held", &format!("n-{n}"), "", "", "").replace("cpu: 1", "cpu: 3")
+    };
+    // By name, `web-1` and `web-2` would be placed first.
+    let text = held(1)
+        + &held(2)
+        + &node("n-3", "big", "")
+        + &pod("web-1", "web", "n-3", "", "")
+        + &pod("web-2", "web", "n-3", "", "")
+        + &pod("web-3", "web", "n-2", "", "")
+        + &pod("web-4", "web", "n-1", "", "");
+    let rendered = rendered(&text);
+    let lines: Vec<&str> = rendered.lines().take(4).collect();
+    // Held: 0.40 and a box for two pods, 0.60. Without holds 10 CPUs need a big and a box, 0.60.
+    assert_eq!(
+        lines,
+        ["now 0.80, needed 0.60, held 0.00", "launch box: web-1 web-2", "move web-3 to n-2", "move web-4 to n-1"]
+    );
+}
+
 #[test]
 fn a_daemon_set_that_is_not_in_the_input_is_noted() {
     let pods = crate::owned_pod("agent-1", "agent", "n-1", "", "", "DaemonSet");
