@@ -199,7 +199,7 @@ fn a_comment_on_a_repacked_cluster_names_what_holds_it() {
              #### Holds\n\n\
              | Object | Code | Nodes | $/hour of nodes | Why |\n|---|---|--:|--:|---|\n\
              | `Pod/shop/debug` | NoOwner | 1 | 0.20 | has no owner that would start it again |\n\n\
-             1 node is removed, 1 node stays, 0 pods that run are planned again; then it costs $0.20 an hour, $0.20 less \
+             1 node is removed, 1 node stays, and 0 of 0 pods that nothing holds move; then it costs $0.20 an hour, $0.20 less \
              than now (about $146 a month).\n"
         ),
         "{comment}"
