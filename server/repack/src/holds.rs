@@ -26,7 +26,7 @@ pub enum HoldCode {
     Static,
     /// A pod fits nowhere else.
     NoCapacity,
-    /// Repacking the cluster does not pay.
+    /// The cluster is left as it is, because repacking it does not pay.
     NoSavings,
 }
 

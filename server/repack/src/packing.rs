@@ -63,10 +63,12 @@ impl Packing {
     }
 }
 
-/// Without a repacking, a node stays unless it is being deleted and nothing prevents that.
+/// Without a repacking, a node stays unless it is being deleted and no pod stays on it. Pods that leave
+/// it are pending in `input`, and are not among those of `running`.
 fn stay_as_it_is(input: &PlanningInput, running: &RunningCluster, holds: &Holds) -> Vec<bool> {
     let stays = |(at, node): (usize, &RunningNode)| {
-        input.nodes[node.node as usize].stage != NodeStage::Deleting || !holds.of_node(at).is_empty()
+        let keeps_pods = !holds.of_node(at).is_empty() || node.pods.iter().any(|pod| pod.pod.is_some());
+        input.nodes[node.node as usize].stage != NodeStage::Deleting || keeps_pods
     };
     running.nodes.iter().enumerate().map(stays).collect()
 }
@@ -79,8 +81,8 @@ fn price_of(stays: &[bool], running: &RunningCluster) -> MicroUsd {
 /// The packing that is chosen.
 pub(crate) struct Choice {
     pub(crate) packing: Packing,
-    /// Cost per hour of a repacked cluster that is not cheaper than the chosen one.
-    pub(crate) rejected_cost: Option<MicroUsd>,
+    /// A repacking that is not better than the cluster as it is, which is chosen.
+    pub(crate) rejected: Option<Packing>,
 }
 
 /// Plans all pods that `holds` lets move. Pods that find no place are added to `holds`, and the rest
@@ -187,14 +189,14 @@ pub(crate) fn choose(
 ) -> Result<Choice, Vec<Violation>> {
     let repacked = match repacked {
         Some(packing) if !may_be_undercut(&packing, input, running, holds) => {
-            return Ok(Choice { packing, rejected_cost: None });
+            return Ok(Choice { packing, rejected: None });
         }
         repacked => repacked,
     };
     let as_it_is = Packing::of_cluster_as_it_is(input, running, holds, cache)?;
     let figures = |packing: &Packing| (packing.left_out(), packing.cost());
     Ok(match repacked {
-        Some(packing) if figures(&packing) < figures(&as_it_is) => Choice { packing, rejected_cost: None },
-        repacked => Choice { packing: as_it_is, rejected_cost: repacked.map(|packing| packing.cost()) },
+        Some(packing) if figures(&packing) < figures(&as_it_is) => Choice { packing, rejected: None },
+        rejected => Choice { packing: as_it_is, rejected },
     })
 }

@@ -112,11 +112,11 @@ impl RepackSummary {
 }
 
 pub(crate) fn report(running: &RunningCluster, holds: &Holds, choice: Choice, needed: MicroUsd) -> Repacking {
-    let Choice { packing, rejected_cost } = choice;
+    let Choice { packing, rejected } = choice;
     let now = MicroUsd(running.nodes.iter().map(|node| node.price.0).fold(0, i64::saturating_add));
     let after = packing.cost();
     let cost = RepackCost { now, needed, held: MicroUsd(after.0.saturating_sub(needed.0)) };
-    let left_as_it_is = (!packing.is_repacked).then(|| no_savings(&packing, rejected_cost));
+    let left_as_it_is = (!packing.is_repacked).then(|| no_savings(&packing, rejected.as_ref()));
     let unpaid = left_as_it_is.as_deref().unwrap_or_default();
     let staying = running.nodes.iter().enumerate().zip(&packing.stays).filter(|(_, stays)| **stays);
     let names = &packing.input.nodes;
@@ -147,12 +147,16 @@ fn held_node(node: &RunningNode, name: &str, holds: &[Hold], unpaid: &str) -> He
 }
 
 /// Why a repacking is not planned.
-fn no_savings(packing: &Packing, rejected_cost: Option<MicroUsd>) -> String {
-    match rejected_cost {
-        Some(rejected) => {
-            format!("repacked it would cost ${rejected} an hour, and as it is it costs ${}", packing.cost())
-        }
+fn no_savings(packing: &Packing, rejected: Option<&Packing>) -> String {
+    match rejected {
         None => "no plan was found that places every pod that runs".to_owned(),
+        Some(rejected) if rejected.left_out() > packing.left_out() => {
+            let (repacked, now) = (rejected.left_out(), packing.left_out());
+            format!("repacked it would have no place for {repacked} pods that are pending, and as it is for {now}")
+        }
+        Some(rejected) => {
+            format!("repacked it would cost ${} an hour, and as it is it costs ${}", rejected.cost(), packing.cost())
+        }
     }
 }
 

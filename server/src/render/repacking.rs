@@ -71,7 +71,7 @@ pub(super) fn headline(summary: &RepackSummary) -> String {
 /// What the repacking does and saves, in one sentence.
 pub(super) fn effect(rendering: &Rendering<'_>, summary: &RepackSummary) -> String {
     if let Some(reason) = &summary.left_as_it_is {
-        return format!("Repacking does not pay: {reason}. The plan leaves the cluster as it is.");
+        return format!("The plan leaves the cluster as it is: {reason}.");
     }
     let (moved, planned) = moves(rendering);
     let stay = counted(summary.held.len(), "node stays", "nodes stay");

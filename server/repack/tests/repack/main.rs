@@ -77,6 +77,10 @@ pub fn three_nodes() -> String {
 
 /// The pool and `text`, read for repacking.
 pub fn read(text: &str) -> Captured {
+    read_all(POOL.to_owned() + text)
+}
+
+fn read_all(manifests: String) -> Captured {
     let options = Options {
         repack: true,
         catalogue: Some(Source { name: "catalogue.json".into(), bytes: CATALOGUE.into() }),
@@ -84,19 +88,31 @@ pub fn read(text: &str) -> Captured {
         search_steps: 1_000_000,
         ..Options::default()
     };
-    let source = Source { name: "in.yaml".into(), bytes: (POOL.to_owned() + text).into_bytes() };
+    let source = Source { name: "in.yaml".into(), bytes: manifests.into_bytes() };
     planning_input::read(&[source], &options).unwrap_or_else(|errors| panic!("refused: {errors:?}"))
 }
 
 /// The cluster of `text`, repacked.
 pub fn repack(text: &str) -> Repacking {
-    let captured = read(text);
+    repack_all(&read(text))
+}
+
+fn repack_all(captured: &Captured) -> Repacking {
     repack::repack(&captured.input, &captured.running).expect("a valid plan")
 }
 
 /// The repacked cluster as text: costs, launched nodes, moved pods, and what holds each node.
 pub fn rendered(text: &str) -> String {
-    let repacking = repack(text);
+    render(&repack(text))
+}
+
+/// As [`rendered`], with a limit of `cpu` for the pool.
+pub fn rendered_with_limit(cpu: u32, text: &str) -> String {
+    let limited = POOL.replace("spec:\n  template", &format!("spec:\n  limits: {{cpu: {cpu}}}\n  template"));
+    render(&repack_all(&read_all(limited + text)))
+}
+
+fn render(repacking: &Repacking) -> String {
     let (input, plan, cost) = (&repacking.input, &repacking.decision.plan, repacking.summary.cost);
     let mut lines = vec![format!("now {}, needed {}, held {}", cost.now, cost.needed, cost.held)];
     for node in &plan.nodes {

@@ -52,6 +52,31 @@ fn pods_that_are_pending_already_are_needed_and_not_paid_now() {
     );
 }
 
+/// The pool may have four CPUs. `n-1` and `n-2`, of no pool, carry a pod with priority each, and have room
+/// for the four pending ones. Repacked, four of the six pods would fit into the limit.
+#[test]
+fn a_repacking_that_places_fewer_pods_is_not_advised() {
+    let pending: String = (0..4).map(|n| pending_pod(&format!("new-{n}"))).collect();
+    let running = |n: u32| {
+        let name = format!("n-{n}");
+        node(&name, "big", "") + &pod(&format!("web-{n}"), "web", &name, "", ", priority: 10")
+    };
+    let rendered = crate::rendered_with_limit(4, &(running(1) + &running(2) + &pending));
+    let reason = "note: the cluster is left as it is: repacked it would have no place for 2 pods that are pending, and as it \
+                  is for 0\n";
+    assert!(rendered.starts_with("now 0.80, needed 0.80, held 0.00\n") && rendered.contains(reason), "{rendered}");
+}
+
+/// `n-1` is being deleted, and its pod leaves it in any case: 0.80 now, and 0.40 without a repacking. A
+/// `box` for both pods costs 0.20.
+#[test]
+fn a_node_that_is_being_deleted_is_paid_now_and_not_needed() {
+    let leaving = node("n-1", "big", "").replace("metadata: {", "metadata: {deletionTimestamp: 2026-01-01T11:59:00Z, ");
+    let text =
+        leaving + &pod("web-1", "web", "n-1", "", "") + &node("n-2", "big", "") + &pod("web-2", "web", "n-2", "", "");
+    assert_eq!(rendered(&text), "now 0.80, needed 0.20, held 0.00\nlaunch box: web-1 web-2\n");
+}
+
 #[test]
 fn a_pending_pod_without_a_place_is_reported_and_holds_nothing() {
     let lost = pending_pod("lost").replace("spec: {", "spec: {nodeSelector: {disk: fast}, ");

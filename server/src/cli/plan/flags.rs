@@ -157,9 +157,9 @@ pub struct PlanFlags {
     /// rendering of its algorithm, one round with the same catalogue and prices
     #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["explain", "explain_node"])]
     pub(crate) compare: Option<Other>,
-    /// Plan a running cluster anew: the pods of its nodes are planned as if they were pending, except
-    /// those that a PodDisruptionBudget, an annotation or a local volume holds. Prints what the nodes
-    /// cost now, what is needed, and what the holds cost. Nothing is changed in the cluster
+    /// Repack a running cluster: its pods are planned as if they were pending, except those that a
+    /// PodDisruptionBudget, an annotation or a local volume holds at --now. Prints what the nodes cost
+    /// now, what is needed, and what the holds cost. Nothing is changed in the cluster
     #[arg(long)]
     pub(crate) repack: bool,
     /// Output format
