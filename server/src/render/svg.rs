@@ -30,11 +30,11 @@ text{font:12px system-ui,sans-serif;fill:#1f2328}\
 .h{font-size:15px;font-weight:600}.n{font-weight:600}.s{fill:#59636e;font-size:11px}\
 .b{fill:#f6f8fa;stroke:#8c959f}.e .b{stroke-dasharray:5 3}\
 .w{fill:#c8ccd1}.d{fill:#32383f}.r{fill:#57789a}\
-path{stroke:#fff;stroke-width:.6}.z{stroke:#1f2328}.u{fill:#d1242f}\
+path{stroke:#fff;stroke-width:.6}.z{stroke:#1f2328}.t{stroke:none}.u{fill:#d1242f}\
 .p0{fill:#4493f8}.p1{fill:#2da44e}.p2{fill:#d29922}.p3{fill:#a371f7}.p4{fill:#db6d28}\
 .p5{fill:#12a5a5}.p6{fill:#e275ad}.p7{fill:#7a8f2a}.p8{fill:#6e7bd9}.p9{fill:#a0785a}\
 @media(prefers-color-scheme:dark){svg{background:#0d1117}text{fill:#e6edf3}.s{fill:#9198a1}\
-.b{fill:#151b23;stroke:#656c76}.w{fill:#3d444d}.d{fill:#d1d9e0}.r{fill:#7d9bb8}path{stroke:#0d1117}.z{stroke:#e6edf3}}";
+.b{fill:#151b23;stroke:#656c76}.w{fill:#3d444d}.d{fill:#d1d9e0}.r{fill:#7d9bb8}path{stroke:#0d1117}.z{stroke:#e6edf3}.t{stroke:none}}";
 
 /// Writes the drawing.
 ///

@@ -22,6 +22,8 @@ const INSET: usize = 10;
 /// Space below the bars and below the box, in pixels.
 const FOOT: usize = 16;
 
+/// Length below which a pod has no border, in tenths of a pixel.
+const SHORT: i64 = 30;
 /// Prefix of resources of the network, which no machine is bought for.
 const VPC: &str = "vpc.amazonaws.com/";
 
@@ -85,13 +87,15 @@ struct Scale<'n> {
 }
 
 impl Scale<'_> {
-    /// Adds the next `amount` to `path` as a rectangle; a line if it is zero.
-    fn add(&mut self, amount: i64, path: &mut String) {
+    /// Adds the next `amount` to `path` as a rectangle, which is a line if it is zero. Returns its length,
+    /// in tenths of a pixel.
+    fn add(&mut self, amount: i64, path: &mut String) -> i64 {
         let (from, to) = (self.at(self.filled), self.at(self.filled.saturating_add(amount.max(0))));
         self.filled = self.filled.saturating_add(amount.max(0));
         let (x, width) = (tenths(self.left + from), tenths(to - from));
         // Writing to a String cannot fail.
         let _ = write!(path, "M{x} {}h{width}v{THICKNESS}h-{width}z", self.top);
+        to - from
     }
 
     fn at(&self, amount: i64) -> i64 {
@@ -184,7 +188,7 @@ fn write_part(
     if requested.iter().all(|(_, amount)| amount <= 0) {
         return Ok(());
     }
-    let path = path_of(requested, scales);
+    let (path, _) = path_of(requested, scales);
     writeln!(
         out,
         "<path class=\"{class}\" d=\"{path}\"><title>{} ({})</title></path>",
@@ -201,23 +205,30 @@ fn write_pod(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let requested = requests(rendering, pod);
-    let path = path_of(requested, scales);
+    let (path, length) = path_of(requested, scales);
     let name = rendering.pod_name(pod);
-    // A pod without requests is a line, in the colour of the text.
-    let line = if requested.get(CPU) <= 0 && requested.get(MEMORY) <= 0 { " z" } else { "" };
+    // A pod without requests is a line, in the colour of the text. A short one has no border, which
+    // would cover it.
+    let border = match length {
+        _ if requested.get(CPU) <= 0 && requested.get(MEMORY) <= 0 => " z",
+        length if length < SHORT => " t",
+        _ => "",
+    };
     writeln!(
         out,
-        "<path class=\"p{class}{line}\" data-pod=\"{}\" d=\"{path}\"><title>{} ({})</title></path>",
+        "<path class=\"p{class}{border}\" data-pod=\"{}\" d=\"{path}\"><title>{} ({})</title></path>",
         attribute(&name),
         text(&name),
         text(&amounts(requested))
     )
 }
 
-fn path_of(requested: &Resources, scales: &mut [Scale<'_>]) -> String {
+/// A rectangle in each bar, and the length of the longest, in tenths of a pixel.
+fn path_of(requested: &Resources, scales: &mut [Scale<'_>]) -> (String, i64) {
     let mut path = String::new();
-    scales.iter_mut().for_each(|scale| scale.add(requested.get(scale.resource), &mut path));
-    path
+    let lengths = scales.iter_mut().map(|scale| scale.add(requested.get(scale.resource), &mut path));
+    let longest = lengths.max().unwrap_or(0);
+    (path, longest)
 }
 
 /// The amounts without the number of pods: `cpu 1.5, memory 2.0Gi`.
@@ -261,7 +272,8 @@ mod tests {
         // 100 px for 3 CPUs: 33.3, 66.6 and 100 px.
         let mut scale = Scale { resource: CPU, whole: 3000, length: 1000, left: 50, top: 7, filled: 0 };
         let mut path = String::new();
-        (0..3).for_each(|_| scale.add(1000, &mut path));
+        let lengths: Vec<i64> = (0..3).map(|_| scale.add(1000, &mut path)).collect();
+        assert_eq!(lengths, [333, 333, 334]);
         assert_eq!(path, "M5 7h33.3v16h-33.3zM38.3 7h33.3v16h-33.3zM71.6 7h33.4v16h-33.4z");
     }
 }
