@@ -18,7 +18,7 @@ pub(crate) fn escape_unprintable(text: &str) -> Cow<'_, str> {
 }
 
 /// Control characters (C0, DEL, C1), and the marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm.
-fn is_unprintable(c: char) -> bool {
+pub(crate) fn is_unprintable(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{061c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,13 +1,19 @@
 //! Renders a plan. The output depends on the plan only: same plan, same bytes.
 //!
-//! [`document`] is the stable format (JSON and YAML); [`table`] is for operators.
+//! [`document`] is the stable format (JSON and YAML); [`table`] is for operators, [`markdown`] for
+//! comments on pull requests, [`svg`] a drawing.
 
 pub(crate) mod colour;
+mod columns;
 pub(crate) mod comparison;
 pub(crate) mod document;
+pub(crate) mod markdown;
 pub(crate) mod names;
+mod repacking;
+pub(crate) mod svg;
 pub(crate) mod table;
 pub(crate) mod usd;
+mod wording;
 pub(crate) mod workload;
 
 use model::Pod;
@@ -15,6 +21,7 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
 
 use comparison::Comparison;
+use repack::RepackSummary;
 
 /// A plan with the input that its indices reference, the report, and all notes.
 pub(crate) struct Rendering<'r> {
@@ -28,6 +35,8 @@ pub(crate) struct Rendering<'r> {
     pub(crate) notes: &'r [String],
     /// Another packing of the same pods, if one was requested.
     pub(crate) comparison: Option<&'r Comparison>,
+    /// What the running cluster costs and what holds it, if it was repacked.
+    pub(crate) repacking: Option<&'r RepackSummary>,
 }
 
 impl<'r> Rendering<'r> {
@@ -41,3 +50,6 @@ impl<'r> Rendering<'r> {
         self.pod(index).key().to_string()
     }
 }
+
+#[cfg(test)]
+mod tests;

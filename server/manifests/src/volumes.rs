@@ -85,6 +85,26 @@ impl<'c> Volumes<'c> {
         VolumeAlternatives { any_of: Vec::new(), blocked: None, ..self.of(pod, volumes) }
     }
 
+    /// Names of the PersistentVolumes of a bound pod that are on the disk of its node: `local` and
+    /// `hostPath` volumes, and volumes whose node affinity names hosts.
+    #[must_use]
+    pub fn local(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> Vec<Text> {
+        let mut local = Vec::new();
+        for volume in volumes {
+            let claim = match volume {
+                PodVolume::Claim(name) => name.clone(),
+                PodVolume::Ephemeral { volume, .. } => format!("{}-{volume}", pod.name).into(),
+                PodVolume::Ebs(_) => continue,
+            };
+            let claim = self.cluster.claims.get(&(pod.namespace.clone(), claim));
+            let volume = claim.and_then(|claim| self.cluster.volumes.get(claim.spec.volume.as_ref()?));
+            local.extend(volume.filter(|volume| is_local(volume)).map(|volume| volume.name.clone()));
+        }
+        local.sort();
+        local.dedup();
+        local
+    }
+
     /// The pod's volumes and those that its StatefulSet adds, each once.
     fn claimed(&self, pod: VolumeUser<'_>, volumes: &[PodVolume]) -> Vec<PodVolume> {
         let mut all: Vec<PodVolume> = Vec::new();
@@ -196,6 +216,14 @@ impl<'c> Volumes<'c> {
         let attachment = Some((class.driver.clone(), Text::from(format!("{}/{}", key.0, key.1))));
         Ok(VolumeRequirement { alternatives, attachment })
     }
+}
+
+/// Whether the volume is on the disk of a node.
+fn is_local(volume: &Volume) -> bool {
+    let names_hosts = |term: &model::NodeSelectorTerm| {
+        !term.names.is_empty() || term.expressions.iter().any(|expression| expression.key().as_ref() == HOSTNAME)
+    };
+    volume.on_host || (!volume.terms.is_empty() && volume.terms.iter().all(names_hosts))
 }
 
 fn free() -> Vec<Requirements> {

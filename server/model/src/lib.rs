@@ -6,7 +6,7 @@
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
 //! [`cron`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
-//! and [`node_class`] (what a NodeClass sets for its instances).
+//! [`running`] (what runs on the nodes of a cluster), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
 pub mod disruption_policy;
@@ -24,6 +24,7 @@ pub mod quantity;
 pub mod removal;
 pub mod requirements;
 pub mod resources;
+pub mod running;
 pub mod taints;
 pub mod time;
 

@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 8] =
-    ["model", "scheduler", "verifier", "binding", "explain", "karpenter-baseline", "planner", "controller"];
+const CRATES: [&str; 9] =
+    ["model", "scheduler", "verifier", "binding", "explain", "karpenter-baseline", "planner", "repack", "controller"];
 
 /// Words that only impure code uses. `FxHashMap` is allowed: its order does not depend on the
 /// process, and the convention is to use it for lookups and never to iterate it.

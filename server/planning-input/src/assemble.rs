@@ -15,6 +15,7 @@ use manifests::{InputError, Problems, Volumes};
 use model::input::{PlanningInput, Policy};
 use model::labels::HOSTNAME;
 use model::node_class::SubnetZone;
+use model::running::{RunningCluster, RunningNode};
 use model::{DaemonSet, Node, NodePool, NodeStage, Text, Zone};
 
 use crate::drains::BudgetedPods;
@@ -22,10 +23,11 @@ use crate::options::Options;
 use crate::owners::Owners;
 use crate::pods::Reader;
 use crate::pools::CatalogueSource;
+use crate::prices::NodePrices;
 use crate::region::Search;
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
-use crate::{autoscalers, external_pools, nodes, overhead, pools, region};
+use crate::{autoscalers, external_pools, nodes, overhead, pools, region, running};
 
 /// Result of reading.
 #[derive(Debug, Clone)]
@@ -36,6 +38,8 @@ pub struct Captured {
     pub notes: Vec<String>,
     /// The region that is planned in.
     pub region: String,
+    /// What runs on the nodes; empty unless it was asked for ([`Options::repack`]).
+    pub running: RunningCluster,
 }
 
 /// Karpenter's objects of the input, parsed.
@@ -81,8 +85,12 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     drop(inventory);
     apply_reservations(&mut karpenter.classes, options, notes);
     let external = external_pools::remove_external_pools(&mut karpenter.pools, &karpenter.classes, options, notes);
-    let nothing =
-        |region: Text| Captured { input: PlanningInput::default(), notes: Vec::new(), region: region.to_string() };
+    let nothing = |region: Text| Captured {
+        input: PlanningInput::default(),
+        notes: Vec::new(),
+        region: region.to_string(),
+        running: RunningCluster::default(),
+    };
     // Each step needs the one before: the region determines the zones, these the offerings, and
     // these the capacity of NodeClaims without a Node.
     let Some(snapshot) = snapshot(options, problems) else { return nothing(Text::default()) };
@@ -110,9 +118,13 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     pools.iter_mut().for_each(|pool| apply_flags(pool, options));
     overhead::set_overheads(&mut pools, &classes, options, notes);
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
-    let nodes = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
-    let input = populate(&cluster, nodes, pools, (options, defaults), problems, notes);
-    Captured { input, notes: Vec::new(), region: region.to_string() }
+    let nodes: Vec<Node> = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
+    let with_price = match options.repack {
+        true => running::nodes_with_price(&cluster, &nodes, &NodePrices::new(catalogue_source, &pools), notes),
+        false => Vec::new(),
+    };
+    let (input, running) = populate(&cluster, (nodes, with_price), pools, (options, defaults), problems, notes);
+    Captured { input, notes: Vec::new(), region: region.to_string(), running }
 }
 
 /// Sets the free instances of capacity reservations to the counts of `--reservation`, which take
@@ -175,12 +187,12 @@ fn apply_flags(pool: &mut NodePool, options: &Options) {
 
 fn populate(
     cluster: &Cluster,
-    mut nodes: Vec<Node>,
+    (mut nodes, running): (Vec<Node>, Vec<Option<RunningNode>>),
     pools: Vec<NodePool>,
     (options, defaults): (&Options, SpreadDefaults<'_>),
     problems: &Problems,
     notes: &mut Notes,
-) -> PlanningInput {
+) -> (PlanningInput, RunningCluster) {
     let staying = nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
     let hosts: BTreeSet<Text> = staying.filter_map(|node| node.labels.get(HOSTNAME).cloned()).collect();
     let mut reader = Reader {
@@ -193,13 +205,21 @@ fn populate(
         notes,
         problems,
         pods: Vec::new(),
+        running,
     };
     // Pods first: the reader fills the shared tables and counts the pods that budgets select.
     reader.read(&mut nodes);
     let daemons = daemons(cluster, &mut reader);
-    let Reader { tables, pods, budgeted_pods, .. } = reader;
+    let Reader { tables, pods, budgeted_pods, running, .. } = reader;
+    let running = match options.repack {
+        true => RunningCluster {
+            nodes: running.into_iter().flatten().collect(),
+            pod_budgets: running::pod_budgets(&cluster.budgets, &budgeted_pods),
+        },
+        false => RunningCluster::default(),
+    };
     budgeted_pods.blocked_drains(&cluster.budgets).into_iter().for_each(|line| notes.line(line));
-    PlanningInput {
+    let input = PlanningInput {
         shapes: tables.shapes.into_values(),
         label_sets: tables.labels.into_values(),
         volume_sets: tables.volumes.into_values(),
@@ -210,7 +230,8 @@ fn populate(
         namespaces: cluster.namespaces.clone(),
         policy: policy(options),
         now: options.now,
-    }
+    };
+    (input, running)
 }
 
 fn daemons(cluster: &Cluster, reader: &mut Reader<'_>) -> Vec<DaemonSet> {

@@ -66,6 +66,12 @@ impl BudgetedPods {
         blocked.chain(self.twice_guarded(budgets)).collect()
     }
 
+    /// Number of pods that `budget` selects.
+    #[must_use]
+    pub fn count(&self, budget: &DisruptionBudget) -> i64 {
+        self.guarded(budget).pods
+    }
+
     fn members(&self, namespace: &Text) -> impl Iterator<Item = (&String, &Labels, i64)> {
         let titles = self.namespaces.get(namespace).into_iter().flatten();
         titles.flat_map(|(title, alike)| alike.iter().map(move |(labels, count)| (title, labels, *count)))

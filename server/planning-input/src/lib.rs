@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`read`] and `assemble`; then `region` and `pools` (the region and its
 //! offerings), `nodes`, `pods` with `owners`, `priority`, `spread` and `expand`; `drains`, which
-//! examines disruption budgets. The crate `manifests` parses and validates the objects.
+//! examines disruption budgets; `running` and `prices` (what runs, for repacking). The crate `manifests` parses and validates the objects.
 
 mod assemble;
 mod autoscalers;
@@ -19,8 +19,10 @@ mod overhead;
 mod owners;
 mod pods;
 mod pools;
+mod prices;
 mod priority;
 mod region;
+mod running;
 mod spread;
 mod tables;
 

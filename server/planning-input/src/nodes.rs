@@ -13,7 +13,7 @@ use model::{
 };
 
 /// The taint of nodes that Karpenter is removing.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(crate) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Taints that controllers remove while a node starts (Karpenter: known ephemeral taints).
 const EPHEMERAL: [(&str, Effect); 5] = [
     ("node.kubernetes.io/not-ready", Effect::NoSchedule),

@@ -41,6 +41,9 @@ pub struct Options {
     /// Report unknown fields, and fields that are invalid for their version, as errors, even if they
     /// can be interpreted.
     pub strict: bool,
+    /// Whether what runs on the nodes is read as well, for repacking
+    /// ([`Captured::running`](crate::Captured::running)).
+    pub repack: bool,
     /// Whether preferences of pods are respected.
     pub preferences: PreferencePolicy,
     /// What happens when `minValues` cannot be met.

@@ -11,11 +11,14 @@ use manifests::kinds::Kind;
 use manifests::notes::Notes;
 use manifests::pod::{DEFAULT_SCHEDULER, PodSpec};
 use manifests::{InputError, Problems, VolumeUser, Volumes};
-use model::{BoundPod, Labels, Node, NodeName, NodeStage, Pod, PodKey, Text};
+use model::removal::DoNotDisrupt;
+use model::running::{RunningNode, RunningPod};
+use model::{BoundPod, Labels, Node, NodeName, NodeStage, Pod, PodKey, Text, VolumeAlternatives};
 
 use crate::drains::BudgetedPods;
 use crate::owners::Owners;
 use crate::priority;
+use crate::running::{removal_facts, without_host};
 use crate::spread::SpreadDefaults;
 use crate::tables::Tables;
 
@@ -55,6 +58,8 @@ pub struct Reader<'c> {
     pub problems: &'c Problems,
     /// Pods to plan, so far.
     pub pods: Vec<Pod>,
+    /// For repacking, the nodes with a known price, by the index of the node; else empty.
+    pub running: Vec<Option<RunningNode>>,
 }
 
 impl Reader<'_> {
@@ -82,6 +87,9 @@ impl Reader<'_> {
         }
         self.expand(&owned, &mut taken);
         self.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+        for node in self.running.iter_mut().flatten() {
+            node.pods.sort_by(|a, b| a.facts.key.cmp(&b.facts.key));
+        }
         for node in nodes {
             node.pods.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
         }
@@ -106,12 +114,17 @@ impl Reader<'_> {
     /// being removed and is planned again.
     fn classify(&mut self, pod: &PodObject, index: &BTreeMap<NodeName, usize>, nodes: &mut [Node]) -> bool {
         if let Some(name) = &pod.spec.node_name {
-            let Some(node) = index.get(name).and_then(|at| nodes.get_mut(*at)) else {
+            let Some((at, node)) = index.get(name).and_then(|at| Some((*at, nodes.get_mut(*at)?))) else {
                 let what = format!("pods run on Node/{name}, which is not in the input, and are not looked at");
                 self.notes.add(&what, &pod.meta.title());
                 return false;
             };
-            return self.bind(pod, node);
+            let leaving = self.bind(pod, node);
+            self.note_absent_daemon_set(pod);
+            if !leaving && pod.is_active() && (pod.is_movable() || pod.do_not_disrupt.is_some()) {
+                self.add_running(pod, at, &node.name);
+            }
+            return leaving;
         }
         if pod.meta.deleting
             || pod.mirror
@@ -129,8 +142,8 @@ impl Reader<'_> {
     /// Places `pod` on its nominated node, unless that node is missing or being removed.
     fn place_nominated(&mut self, pod: &PodObject, index: &BTreeMap<NodeName, usize>, nodes: &mut [Node]) -> bool {
         let Some(name) = &pod.nominated else { return false };
-        let node = index.get(name).and_then(|at| nodes.get_mut(*at)).filter(|node| node.stage != NodeStage::Deleting);
-        let Some(node) = node else {
+        let found = index.get(name).and_then(|at| Some((*at, nodes.get_mut(*at)?)));
+        let Some((at, node)) = found.filter(|(_, node)| node.stage != NodeStage::Deleting) else {
             self.notes.add(
                 "pods are nominated for a node that is missing or being removed, and are planned again",
                 &pod.meta.title(),
@@ -139,6 +152,7 @@ impl Reader<'_> {
         };
         let bound = self.bound(pod, false);
         node.pods.push(bound);
+        self.add_running(pod, at, &node.name);
         self.notes.add(
             "pods are nominated for a node (status.nominatedNodeName); they use its capacity and are not planned again",
             &pod.meta.title(),
@@ -183,28 +197,77 @@ impl Reader<'_> {
             .filter(|budget| budget.namespace == pod.meta.namespace && budget.guards(&pod.meta.labels));
         let blocking: Vec<_> = guards.filter(|budget| !(budget.evicts_unhealthy && pod.unready)).collect();
         let blocked = pod.is_active() && (blocking.len() > 1 || blocking.iter().any(|budget| budget.blocks()));
-        if pod.do_not_disrupt || blocked {
-            let why = if pod.do_not_disrupt { "karpenter.sh/do-not-disrupt" } else { "a PodDisruptionBudget" };
+        // A duration only delays the eviction.
+        let protected = pod.do_not_disrupt == Some(DoNotDisrupt::Always);
+        if protected || blocked {
+            let why = if protected { "karpenter.sh/do-not-disrupt" } else { "a PodDisruptionBudget" };
             self.notes.add(
                 &format!("pods of nodes that are being deleted are held by {why} and not planned"),
                 &pod.meta.title(),
             );
         }
-        pod.do_not_disrupt || blocked
+        protected || blocked
+    }
+
+    /// For repacking, notes the DaemonSet of `pod` if it is not in the input: the pods of a new node
+    /// are planned beside those of the DaemonSets that are.
+    fn note_absent_daemon_set(&mut self, pod: &PodObject) {
+        let Some(name) = pod.meta.owned_by("DaemonSet").filter(|_| !self.running.is_empty()) else { return };
+        let namespace = &pod.meta.namespace;
+        let mut known = self.cluster.daemons.iter().map(|daemon| (&daemon.meta.namespace, &daemon.meta.name));
+        if !known.any(|known| known == (namespace, name)) {
+            self.notes.add(
+                "DaemonSets that have pods are not in the input: new nodes are planned without them",
+                &format!("{namespace}/{name}"),
+            );
+        }
+    }
+
+    /// Adds `pod` to what runs on the node with the index `at`, if that is read.
+    fn add_running(&mut self, pod: &PodObject, at: usize, node: &NodeName) {
+        if !matches!(self.running.get(at), Some(Some(_))) {
+            return;
+        }
+        let user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };
+        let scheduler = &pod.spec.scheduler;
+        let running = RunningPod {
+            facts: removal_facts(pod, self.owners.workload(pod), self.cluster),
+            is_nominated: pod.spec.node_name.is_none(),
+            unsafe_to_evict: pod.unsafe_to_evict,
+            local_volumes: self.volumes.local(user, &pod.spec.volumes),
+            other_scheduler: (scheduler.as_ref() != DEFAULT_SCHEDULER).then(|| scheduler.clone()),
+            pod: pod.is_movable().then(|| {
+                let volumes = without_host(self.volume_needs(pod));
+                self.planned(pod, volumes, Some(node.clone()))
+            }),
+        };
+        if let Some(Some(node)) = self.running.get_mut(at) {
+            node.pods.push(running);
+        }
     }
 
     fn plan(&mut self, pod: &PodObject, leaves: Option<NodeName>) {
-        let spec = self.defaults.spread_pod(pod, &self.owners, self.notes);
-        let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
+        let needs = self.volume_needs(pod);
+        let planned = self.planned(pod, needs, leaves);
+        self.pods.push(planned);
+    }
+
+    fn volume_needs(&self, pod: &PodObject) -> VolumeAlternatives {
         let claims = self.claims(pod);
         let volume_user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &claims };
-        let needs = self.volumes.of(volume_user, &pod.spec.volumes);
-        planned.volumes = self.tables.volumes(needs);
+        self.volumes.of(volume_user, &pod.spec.volumes)
+    }
+
+    /// `pod` as it is planned, with these needs of its volumes.
+    fn planned(&mut self, pod: &PodObject, volumes: VolumeAlternatives, leaves: Option<NodeName>) -> Pod {
+        let spec = self.defaults.spread_pod(pod, &self.owners, self.notes);
+        let mut planned = self.prototype(&pod.meta.namespace, &spec, &pod.meta.labels);
+        planned.volumes = self.tables.volumes(volumes);
         planned.name = pod.meta.name.clone();
         planned.created = pod.meta.created;
         planned.workload = self.owners.workload(pod);
         planned.moved_from = leaves;
-        self.pods.push(planned);
+        planned
     }
 
     /// The (name, spec) of the PersistentVolumeClaims that the pod's StatefulSet created for it.

@@ -9,8 +9,10 @@ mod timings;
 pub use flags::PlanFlags;
 
 use model::input::PlanningInput;
+use model::running::RunningCluster;
 use planner::PlannedDecision;
 use planning_input::{Captured, Options};
+use repack::{RepackSummary, Repacking, repack};
 
 use super::exit::{Failure, Status};
 use super::{output, sources};
@@ -29,17 +31,58 @@ use timings::Measurement;
 pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
     flags.absent.refuse()?;
     flags.refuse_documents_of_reports()?;
+    flags.refuse_comparison_without_a_table()?;
     let mut measurement = Measurement::start();
     let captured = read(flags)?;
     measurement.reading_ended();
-    let decision = planner::plan(&captured.input).map_err(|violations| failed_check(&violations))?;
-    let timings = measurement.deciding_ended(decision.report.search_steps);
-    print(flags, &captured, &decision)?;
-    warn_of_failed_checks(&decision);
+    let planned = plan(flags, captured)?;
+    let timings = measurement.deciding_ended(planned.decision.report.search_steps);
+    print(flags, &planned)?;
+    warn_of_failed_checks(&planned.decision);
     if flags.timings {
         eprintln!("{}", serde_json::to_string(&timings).map_err(Failure::internal)?);
     }
-    Ok(status(flags, &decision))
+    Ok(status(flags, &planned.decision))
+}
+
+/// A plan, and what it was made from.
+struct Planned {
+    input: PlanningInput,
+    decision: PlannedDecision,
+    /// Notes of reading, and of repacking.
+    notes: Vec<String>,
+    repacking: Option<RepackSummary>,
+}
+
+/// Plans what is pending, or with `--repack` what runs as well.
+fn plan(flags: &PlanFlags, captured: Captured) -> Result<Planned, Failure> {
+    let Captured { input, mut notes, running, .. } = captured;
+    if !flags.repack {
+        let decision = planner::plan(&input).map_err(|violations| failed_check(&violations))?;
+        return Ok(Planned { input, decision, notes, repacking: None });
+    }
+    refuse_unrepackable(&input, &running)?;
+    let Repacking { input, decision, summary } =
+        repack(&input, &running).map_err(|violations| failed_check(&violations))?;
+    notes.extend(summary.notes.iter().cloned());
+    Ok(Planned { input, decision, notes, repacking: Some(summary) })
+}
+
+/// Refuses to repack without nodes, or without NodePools, which alone launch nodes.
+fn refuse_unrepackable(input: &PlanningInput, running: &RunningCluster) -> Result<(), Failure> {
+    if running.nodes.is_empty() {
+        return Err(Failure::refused(
+            "--repack: the input has no Node whose price is known, so there is nothing to repack; capture the cluster with \
+             its nodes (fleetwright capture, or kubectl get --all-namespaces --output json pods,nodes,…), and pass machine \
+             types of your own by --catalogue",
+        ));
+    }
+    if input.pools.is_empty() {
+        return Err(Failure::refused(
+            "--repack: the input has no NodePool, so no node can be launched; pass one with its EC2NodeClass by one more -f",
+        ));
+    }
+    Ok(())
 }
 
 /// Reads the manifests into one planning input.
@@ -54,6 +97,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         reservations: flags.reservations.clone(),
         autoscaled_replicas: flags.hpa.into(),
         strict: flags.strict,
+        repack: flags.repack,
         preferences: flags.preference_policy.into(),
         min_values: flags.min_values_policy.into(),
         search_steps: flags.search,
@@ -93,21 +137,23 @@ fn failed_check(violations: &[verifier::Violation]) -> Failure {
     Failure { status: Status::Internal, messages }
 }
 
-fn print(flags: &PlanFlags, captured: &Captured, decision: &PlannedDecision) -> Result<(), Failure> {
-    if let Some(report) = explanation(flags, &captured.input, decision)? {
+fn print(flags: &PlanFlags, planned: &Planned) -> Result<(), Failure> {
+    let Planned { input, decision, .. } = planned;
+    if let Some(report) = explanation(flags, input, decision)? {
         return output::print_escaped(|out| out.write_all(report.as_bytes()));
     }
-    let comparison = flags.compare.map(|other| other.pack(&captured.input));
-    let mut notes: Vec<String> = captured.notes.iter().chain(&decision.report.notes).cloned().collect();
+    let comparison = flags.compare.map(|other| other.pack(input));
+    let mut notes: Vec<String> = planned.notes.iter().chain(&decision.report.notes).cloned().collect();
     notes.extend(flags.compare.map(Other::note));
     notes.sort();
     notes.dedup();
     let rendering = Rendering {
-        input: &captured.input,
+        input,
         plan: &decision.plan,
         report: &decision.report,
         notes: &notes,
         comparison: comparison.as_ref(),
+        repacking: planned.repacking.as_ref(),
     };
     match flags.output {
         Output::Table => output::print_styled(|out| render::table::write(&rendering, Detail::Summary, out), coloured),
@@ -115,6 +161,8 @@ fn print(flags: &PlanFlags, captured: &Captured, decision: &PlannedDecision) -> 
         Output::Name => output::print_escaped(|out| render::table::write_names(&rendering, out)),
         Output::Json => output::print(|out| render::document::write_json(&rendering, out)),
         Output::Yaml => output::print(|out| render::document::write_yaml(&rendering, out)),
+        Output::Markdown => output::print(|out| render::markdown::write(&rendering, flags.max_usd, out)),
+        Output::Svg => output::print(|out| render::svg::write(&rendering, out)),
     }
 }
 

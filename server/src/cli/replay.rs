@@ -201,8 +201,16 @@ fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) ->
         report: &recorded.report,
         notes: &[],
         comparison: None,
+        repacking: None,
     };
-    let otherwise = Rendering { input: &input, plan: &again.plan, report: &again.report, notes: &[], comparison: None };
+    let otherwise = Rendering {
+        input: &input,
+        plan: &again.plan,
+        report: &again.report,
+        notes: &[],
+        comparison: None,
+        repacking: None,
+    };
     let comparison = Comparison::of(&recorded.stored, &then, &otherwise);
     match format {
         Format::Table => output::print_text(&comparison.table(&otherwise).map_err(Failure::internal)?)?,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::Rendering;
 use super::comparison::Comparison;
+use super::repacking::{HeldEntry, RepackCostEntry, held_entries, repack_cost_entry};
 use super::usd::Usd;
 
 /// `apiVersion` of every document that this program prints.
@@ -25,6 +26,8 @@ pub(crate) struct Document<'r> {
     placements: Vec<PlacementEntry<'r>>,
     unschedulable: Vec<UnschedulableEntry<'r>>,
     cost: CostEntry,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    held: Option<Vec<HeldEntry<'r>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<&'r Comparison>,
     notes: &'r [String],
@@ -85,6 +88,8 @@ struct CostEntry {
     lower_bound_usd_per_hour: Usd,
     #[serde(skip_serializing_if = "Option::is_none")]
     realised_usd_per_hour: Option<Usd>,
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    repacking: Option<RepackCostEntry>,
 }
 
 /// Writes the plan as JSON, with a line feed at its end.
@@ -118,7 +123,9 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
             new_usd_per_hour: Usd(rendering.report.new_cost),
             lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
             realised_usd_per_hour: rendering.report.realised_cost.map(Usd),
+            repacking: rendering.repacking.map(repack_cost_entry),
         },
+        held: rendering.repacking.map(|summary| held_entries(rendering, summary)),
         compare: rendering.comparison,
         notes: rendering.notes,
     }

@@ -1,16 +1,21 @@
 //! Renders a plan as a table: outcome, nodes to launch, unschedulable pods with reasons, cost,
 //! notes.
 
+mod holders;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
 use model::plan::{PlannedNode, Reason, Unschedulable};
 use model::{MicroUsd, NodeName};
 
+use super::columns::write_columns;
 use super::comparison::Comparison;
 use super::document::type_names;
 use super::names::{natural_order, ranges};
+use super::repacking::LISTED_HOLDERS;
 use super::usd::dollars_a_month;
+use super::wording::{and_more, counted};
 use super::{Rendering, workload};
 
 /// Width of the names of nodes, in characters.
@@ -42,6 +47,10 @@ pub(crate) fn write_names(rendering: &Rendering<'_>, out: &mut dyn Write) -> io:
 /// # Errors
 /// Errors of `out`.
 pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(summary) = rendering.repacking {
+        let most = if detail == Detail::Wide { usize::MAX } else { LISTED_HOLDERS };
+        holders::write(rendering, summary, most, out)?;
+    }
     writeln!(out, "{}", outcome(rendering))?;
     write_nodes(rendering, detail, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;
     write_nodes(rendering, detail, "NODES TO LAUNCH FOR STATIC POOLS", &rendering.plan.static_nodes, out)?;
@@ -61,7 +70,7 @@ pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Wri
 }
 
 /// The plan in one sentence.
-fn outcome(rendering: &Rendering<'_>) -> String {
+pub(super) fn outcome(rendering: &Rendering<'_>) -> String {
     let (plan, pods) = (rendering.plan, rendering.input.pods.len());
     if pods == 0 && plan.static_nodes.is_empty() {
         return "Nothing to plan: no pod is pending.".to_owned();
@@ -77,10 +86,6 @@ fn outcome(rendering: &Rendering<'_>) -> String {
         counted(plan.nodes.len(), "node to launch", "nodes to launch"),
         plan.placements.len(),
     )
-}
-
-fn counted(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn write_nodes(
@@ -158,15 +163,10 @@ fn pods(rendering: &Rendering<'_>, detail: Detail, pods: &[u32]) -> String {
 }
 
 /// `namespace/name` of pods, in natural order.
-fn pod_names(rendering: &Rendering<'_>, pods: impl Iterator<Item = u32>) -> Vec<String> {
+pub(super) fn pod_names(rendering: &Rendering<'_>, pods: impl Iterator<Item = u32>) -> Vec<String> {
     let mut names: Vec<String> = pods.map(|pod| rendering.pod_name(pod)).collect();
     names.sort_by(|one, other| natural_order(one, other));
     names
-}
-
-/// The first of several: `m7g.large +59`.
-fn and_more(first: &str, count: usize) -> String {
-    if count > 1 { format!("{first} +{}", count - 1) } else { first.to_owned() }
 }
 
 fn write_placements(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
@@ -207,7 +207,7 @@ pub(crate) fn write_unschedulable(rendering: &Rendering<'_>, out: &mut dyn Write
 }
 
 /// Unschedulable pods by namespace, workload, reasons and relaxations; groups in the order of their first pods.
-fn group_unschedulable<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulable>> {
+pub(super) fn group_unschedulable<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulable>> {
     let mut group_of = BTreeMap::new();
     let mut groups: Vec<Vec<&Unschedulable>> = Vec::new();
     for entry in &rendering.report.unschedulable {
@@ -222,7 +222,7 @@ fn group_unschedulable<'r>(rendering: &Rendering<'r>) -> Vec<Vec<&'r Unschedulab
     groups
 }
 
-fn reason_line(reason: &Reason) -> String {
+pub(super) fn reason_line(reason: &Reason) -> String {
     match &reason.pool {
         Some(pool) => format!("pool {pool}: {}: {}", reason.code.as_str(), reason.message),
         None => format!("{}: {}", reason.code.as_str(), reason.message),
@@ -230,7 +230,7 @@ fn reason_line(reason: &Reason) -> String {
 }
 
 /// Cost, its lower bound, and the realised cost if it differs.
-fn cost(rendering: &Rendering<'_>) -> String {
+pub(super) fn cost(rendering: &Rendering<'_>) -> String {
     let (new, bound) = (rendering.report.new_cost, rendering.report.lower_bound);
     if rendering.plan.nodes.is_empty() {
         return "nothing is bought".to_owned();
@@ -249,52 +249,23 @@ fn cost(rendering: &Rendering<'_>) -> String {
     format!("${new} an hour (about ${} a month); {gap}{realised}", dollars_a_month(new))
 }
 
-/// The plan, another packing and the lower bound, a row each.
 fn write_comparison(rendering: &Rendering<'_>, other: &Comparison, out: &mut dyn Write) -> io::Result<()> {
+    let header = ["PACKING", "NODES", "$/HOUR", "$/MONTH", "PODS WITHOUT A PLACE"].map(str::to_owned);
+    writeln!(out, "\nCOMPARISON")?;
+    write_columns(std::iter::once(header).chain(comparison_rows(rendering, other)).collect(), out)
+}
+
+/// The plan, another packing and the lower bound, a row each: name, nodes, cost per hour and month,
+/// pods without a place.
+pub(super) fn comparison_rows(rendering: &Rendering<'_>, other: &Comparison) -> Vec<[String; 5]> {
     let (plan, report) = (rendering.plan, rendering.report);
     let row = |name: &str, nodes: Option<usize>, cost: MicroUsd, left: Option<usize>| {
         let count = |number: Option<usize>| number.map_or_else(|| "-".to_owned(), |number| number.to_string());
         [name.to_owned(), count(nodes), cost.to_string(), dollars_a_month(cost), count(left)]
     };
-    let rows = vec![
-        ["PACKING", "NODES", "$/HOUR", "$/MONTH", "PODS WITHOUT A PLACE"].map(str::to_owned),
+    vec![
         row("this plan", Some(plan.nodes.len()), report.new_cost, Some(plan.unschedulable.len())),
         row(other.name, Some(other.nodes), other.new_usd_per_hour.0, Some(other.unschedulable)),
         row("lower bound", None, report.lower_bound, None),
-    ];
-    writeln!(out, "\nCOMPARISON")?;
-    write_columns(rows, out)
-}
-
-/// Aligns columns; the last column has no width limit.
-fn write_columns<const N: usize>(rows: Vec<[String; N]>, out: &mut dyn Write) -> io::Result<()> {
-    let mut widths = [0; N];
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    for row in &rows {
-        let mut line = String::from(" ");
-        for (cell, width) in row.iter().zip(widths) {
-            line.push(' ');
-            line.push_str(cell);
-            line.extend(std::iter::repeat_n(' ', width + 1 - cell.chars().count()));
-        }
-        writeln!(out, "{}", line.trim_end())?;
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn columns_line_up_and_lines_do_not_trail() {
-        let mut out = Vec::new();
-        let rows = vec![["NODE", "PODS"], ["a", "10"], ["longer", "2"]];
-        write_columns(rows.into_iter().map(|row| row.map(str::to_owned)).collect(), &mut out).unwrap();
-        assert_eq!(String::from_utf8(out).unwrap(), "  NODE    PODS\n  a       10\n  longer  2\n");
-    }
+    ]
 }

@@ -9,7 +9,8 @@
 //! possible outcomes of a launch), `node_fit` (one pod on one node), `capacity`,
 //! `ports_and_volumes`, `topology` (rules between pods, in the order of the plan); then the rules
 //! per planned node (`purchase`, `credits`, `metadata`) and per pool (`pool_nodes`, `limits`, `opt_in_rules`,
-//! `static_pools`). [`check_removals`] judges the removal of nodes in the same way (`removals`).
+//! `static_pools`). [`check_removals`] judges the removal of nodes in the same way (`removals`);
+//! [`is_protected`] and [`blocking_pod_budgets`] judge the eviction of one pod.
 //!
 //! Chosen interpretations:
 //! - Spread: the global minimum is taken over the domains of future nodes: nodes of the input that
@@ -39,7 +40,9 @@ mod static_pools;
 mod topology;
 mod violation;
 
-pub use self::removals::{RemovalRule, RemovalViolation, check_removals};
+pub use self::removals::{
+    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_do_not_disrupt_active, is_protected,
+};
 pub use self::violation::{Rule, Violation};
 
 use model::Resources;

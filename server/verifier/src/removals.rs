@@ -26,6 +26,7 @@ mod membership;
 mod rescheduling;
 mod violation;
 
+pub use eviction::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 pub use violation::{RemovalRule, RemovalViolation};
 
 use model::removal::{RemovalInput, RemovalPlan};

@@ -19,6 +19,7 @@ mod own_database;
 mod plan;
 mod relists;
 mod removals;
+mod repack;
 mod replay;
 mod replicas;
 mod serve;

@@ -148,7 +148,7 @@ fn timings_are_one_line_of_json_on_standard_error() {
 
 #[test]
 fn flags_of_later_versions_are_rejected_by_name() {
-    for flag in ["--disrupt", "--repack", "--feature-gates=a"] {
+    for flag in ["--disrupt", "--feature-gates=a"] {
         let ended = fleetwright(&["plan", "-f", "-", flag]);
         let name = flag.split('=').next().unwrap_or(flag);
         assert_eq!(ended.status, 2, "{flag}");

@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 21] = [
+const COMMANDS: [(&str, How); 25] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
@@ -42,6 +42,11 @@ const COMMANDS: [(&str, How); 21] = [
     // One pod of the example has no place.
     ("fleetwright plan --region", How::Ends(1)),
     ("fleetwright plan -f deploy/examples/ --compare karpenter", How::Ends(0)),
+    ("fleetwright plan -f deploy/examples/ --max-usd 10 -o markdown", How::Ends(0)),
+    ("fleetwright plan -f deploy/examples/ -o svg", How::Ends(0)),
+    // Both need Nodes of machines with a price: tests/tests/it/repack.rs.
+    ("fleetwright plan --repack -f tests/fixtures/repack/cluster.yaml", How::Elsewhere),
+    ("fleetwright capture | fleetwright plan --repack -f -", How::Elsewhere),
     ("fleetwright capture | fleetwright plan -f -", How::Ends(0)),
     ("fleetwright serve --print-config", How::Ends(0)),
     ("fleetwright serve --config deploy/fleetwright.toml --print-config", How::Ends(0)),

@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{
-    ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling,
-};
+use controller::cluster::{ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling};
 use fleetwright_proto::v1;
+use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
 use model::labels::{NODEPOOL, canonical_key};
 use model::{
-    Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
-    Timestamp, quantity,
+    Effect, Labels, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text, Timestamp,
+    quantity,
 };
 
 use super::problems::{FieldError, FieldReader};
@@ -40,7 +39,7 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
             Some(owner) => texts.pair(&owner.kind, &owner.name),
             None => texts.pair("Pod", &pod.name),
         },
-        do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(do_not_disrupt),
+        do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(parse_do_not_disrupt),
         key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.as_str().into() },
         uid: pod.uid.as_str().into(),
         shape: parts.shape,
@@ -71,14 +70,6 @@ fn phase(phase: v1::PodPhase) -> PodPhase {
         v1::PodPhase::Succeeded => PodPhase::Succeeded,
         v1::PodPhase::Failed => PodPhase::Failed,
     }
-}
-
-/// `true` or a positive duration; any other value protects nothing (Karpenter: do-not-disrupt).
-fn do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
-    if value == "true" {
-        return Some(DoNotDisrupt::Always);
-    }
-    duration::parse(value).filter(|duration| *duration > Millis::ZERO).map(DoNotDisrupt::For)
 }
 
 /// Converts a Node; also returns the first unreadable field. A partly unreadable Node is

@@ -1,9 +1,11 @@
 //! Metadata of every object.
 
 use model::labels::canonical_key;
-use model::{Labels, Text, Timestamp};
+use model::removal::DoNotDisrupt;
+use model::{Labels, Millis, Text, Timestamp};
 
 use crate::inventory::Object;
+use crate::karpenter::duration;
 use crate::{Cursor, syntax};
 
 /// The owner reference of an object.
@@ -71,6 +73,22 @@ fn owner(metadata: &Cursor<'_>) -> Option<Owner> {
 /// The annotation `key` of the object at `at`.
 pub fn annotation<'v>(at: &Cursor<'v>, key: &'v str) -> Option<&'v str> {
     at.at("metadata").at("annotations").at(key).str()
+}
+
+/// The annotation `karpenter.sh/do-not-disrupt` of the Pod or Node at `at`.
+#[must_use]
+pub fn do_not_disrupt(at: &Cursor<'_>) -> Option<DoNotDisrupt> {
+    annotation(at, "karpenter.sh/do-not-disrupt").and_then(parse_do_not_disrupt)
+}
+
+/// Parses `true` or a positive duration; any other value protects nothing (Karpenter:
+/// do-not-disrupt).
+#[must_use]
+pub fn parse_do_not_disrupt(value: &str) -> Option<DoNotDisrupt> {
+    if value == "true" {
+        return Some(DoNotDisrupt::Always);
+    }
+    duration::parse(value).filter(|duration| *duration > Millis::ZERO).map(DoNotDisrupt::For)
 }
 
 /// Adds the canonical form of every key beside the form that was written. A value under a canonical

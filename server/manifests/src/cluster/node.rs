@@ -1,9 +1,10 @@
 //! Nodes, and the attach limits of their CSI drivers.
 
 use model::labels::HOSTNAME;
+use model::removal::DoNotDisrupt;
 use model::{ProviderId, Resources, Taint, Text};
 
-use super::metadata::{Metadata, with_canonical_keys};
+use super::metadata::{Metadata, do_not_disrupt, with_canonical_keys};
 use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::tolerations;
@@ -19,6 +20,8 @@ pub struct NodeObject {
     pub taints: Vec<Taint>,
     /// `spec.unschedulable`.
     pub unschedulable: bool,
+    /// `karpenter.sh/do-not-disrupt`.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `status.allocatable`.
     pub allocatable: Resources,
     /// `status.capacity`.
@@ -38,6 +41,7 @@ impl NodeObject {
             provider_id: spec.at("providerID").text().filter(|id| !id.is_empty()).map(ProviderId::from),
             taints: tolerations::taints(&spec.at("taints")),
             unschedulable: spec.at("unschedulable").bool().unwrap_or(false),
+            do_not_disrupt: do_not_disrupt(at),
             allocatable: status.at("allocatable").resources(),
             capacity: status.at("capacity").resources(),
         }

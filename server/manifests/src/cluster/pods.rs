@@ -1,8 +1,9 @@
 //! Pods of the input.
 
-use model::NodeName;
+use model::removal::DoNotDisrupt;
+use model::{NodeName, Timestamp};
 
-use super::metadata::{Metadata, annotation};
+use super::metadata::{Metadata, annotation, do_not_disrupt};
 use crate::Cursor;
 use crate::inventory::Object;
 use crate::pod::PodSpec;
@@ -22,9 +23,12 @@ pub struct PodObject {
     pub nominated: Option<NodeName>,
     /// The condition Ready is False.
     pub unready: bool,
-    /// `karpenter.sh/do-not-disrupt: "true"`. A duration only delays, and its clock is not
-    /// evaluated here.
-    pub do_not_disrupt: bool,
+    /// `status.startTime`.
+    pub started: Option<Timestamp>,
+    /// `karpenter.sh/do-not-disrupt`.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// `cluster-autoscaler.kubernetes.io/safe-to-evict` is `"false"`.
+    pub unsafe_to_evict: bool,
     /// The pod is the mirror of a static pod.
     pub mirror: bool,
 }
@@ -43,7 +47,9 @@ impl PodObject {
             succeeded: phase == "Succeeded",
             nominated: status.at("nominatedNodeName").text().filter(|name| !name.is_empty()).map(NodeName::from),
             unready: is_unready(&status),
-            do_not_disrupt: annotation(at, "karpenter.sh/do-not-disrupt") == Some("true"),
+            started: status.at("startTime").timestamp(),
+            do_not_disrupt: do_not_disrupt(at),
+            unsafe_to_evict: annotation(at, "cluster-autoscaler.kubernetes.io/safe-to-evict") == Some("false"),
             mirror,
             meta,
         }

@@ -68,6 +68,8 @@ pub struct DisruptionBudget {
     pub threshold: Option<BudgetThreshold>,
     /// `unhealthyPodEvictionPolicy: AlwaysAllow`.
     pub evicts_unhealthy: bool,
+    /// `status.disruptionsAllowed`; `None` without a status.
+    pub disruptions_allowed: Option<i64>,
 }
 
 impl DisruptionBudget {
@@ -90,6 +92,7 @@ impl DisruptionBudget {
                 .map(BudgetThreshold::MaxUnavailable)
                 .or(available.map(BudgetThreshold::MinAvailable)),
             evicts_unhealthy: spec.at("unhealthyPodEvictionPolicy").one_of(&POLICIES).unwrap_or(false),
+            disruptions_allowed: at.at("status").at("disruptionsAllowed").int(),
         }
     }
 

@@ -7,6 +7,7 @@ mod nodes;
 mod pods;
 mod realised_cost;
 mod region;
+mod running;
 mod shapes;
 mod spread_defaults;
 mod volumes;

@@ -22,6 +22,10 @@ pub enum Output {
     Json,
     /// The JSON document as YAML.
     Yaml,
+    /// A report for a comment on a pull request, in the Markdown of GitHub.
+    Markdown,
+    /// A drawing of the packing: a self-contained SVG file.
+    Svg,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -153,6 +157,11 @@ pub struct PlanFlags {
     /// rendering of its algorithm, one round with the same catalogue and prices
     #[arg(long, value_enum, value_name = "NAME", conflicts_with_all = ["explain", "explain_node"])]
     pub(crate) compare: Option<Other>,
+    /// Repack a running cluster: its pods are planned as if they were pending, except those that a
+    /// PodDisruptionBudget, an annotation or a local volume holds at --now. Prints what the nodes cost
+    /// now, what is needed, and what the holds cost. Nothing is changed in the cluster
+    #[arg(long)]
+    pub(crate) repack: bool,
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub output: Output,
@@ -168,6 +177,22 @@ pub struct PlanFlags {
 }
 
 impl PlanFlags {
+    /// # Errors
+    /// [`Failure`] when a comparison is wanted in a format that does not have it.
+    pub(super) fn refuse_comparison_without_a_table(&self) -> Result<(), Failure> {
+        if self.compare.is_none() {
+            return Ok(());
+        }
+        let (format, what) = match self.output {
+            Output::Svg => ("svg", "draws the plan"),
+            Output::Name => ("name", "prints the names of the nodes"),
+            Output::Table | Output::Wide | Output::Json | Output::Yaml | Output::Markdown => return Ok(()),
+        };
+        Err(Failure::refused(format!(
+            "--compare has no effect with -o {format}, which only {what}; leave one of them out"
+        )))
+    }
+
     /// # Errors
     /// [`Failure`] when an explanation, which is text, is wanted in another format.
     pub(super) fn refuse_documents_of_reports(&self) -> Result<(), Failure> {
@@ -210,8 +235,6 @@ pub struct AbsentFlags {
     disrupt: bool,
     #[arg(long, hide = true)]
     feature_gates: Option<String>,
-    #[arg(long, hide = true)]
-    repack: bool,
 }
 
 impl AbsentFlags {
@@ -221,7 +244,6 @@ impl AbsentFlags {
         let given = [
             ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
             ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),
-            ("--repack", self.repack, "running clusters are not repacked"),
         ];
         match given.into_iter().find(|(_, is_given, _)| *is_given) {
             Some((flag, _, why)) => {

@@ -8,11 +8,20 @@ use model::{PodKey, Text, Timestamp};
 use super::membership::Removed;
 use super::violation::{RemovalFindings, RemovalRule};
 
+/// The PodDisruptionBudgets, by `namespace/name`, that prevent the eviction of `pod` whatever other
+/// pods are evicted: one that allows no eviction now, or several, under which a pod is never
+/// evicted. Empty for a pod that a drain does not evict.
+#[must_use]
+pub fn blocking_pod_budgets<'p>(input: &RemovalInput, pod: &'p RemovalPod) -> &'p [Text] {
+    let is_drained = !pod.node_bound && !pod.terminating && !pod.tolerates_drain;
+    if is_drained && is_blocked_by_budgets(input, pod) { &pod.pod_budgets } else { &[] }
+}
+
 /// DaemonSet and static pods protect their node as well; terminating pods do not.
 pub(super) fn check_do_not_disrupt(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
     for removed in removals.iter().filter(|removed| removed.voluntary_reason().is_some()) {
         let node = removed.node;
-        if is_active(node.do_not_disrupt, node.created, input.now) {
+        if is_do_not_disrupt_active(node.do_not_disrupt, node.created, input.now) {
             let message = "the Node has karpenter.sh/do-not-disrupt".to_owned();
             findings.report(RemovalRule::DoNotDisrupt, node, message);
         }
@@ -62,13 +71,17 @@ pub(super) fn check_pod_budgets(input: &RemovalInput, removals: &[Removed<'_>], 
 /// Whether the pod stays until the deadline of a drain: it has do-not-disrupt, several
 /// PodDisruptionBudgets, or one that allows no eviction.
 pub(super) fn is_held_from_eviction(input: &RemovalInput, pod: &RemovalPod) -> bool {
-    let blocked = match pod.pod_budgets.as_slice() {
+    is_blocked_by_budgets(input, pod) || is_protected(pod, input.now)
+}
+
+/// Whether several PodDisruptionBudgets select the pod, or one that allows no eviction.
+fn is_blocked_by_budgets(input: &RemovalInput, pod: &RemovalPod) -> bool {
+    match pod.pod_budgets.as_slice() {
         [] => false,
         [name] if evicts_unhealthy(input, name, pod) => false,
         [name] => input.pod_budgets.get(name).is_none_or(|budget| budget.allowed == 0),
         [_, _, ..] => true,
-    };
-    blocked || is_protected(pod, input.now)
+    }
 }
 
 /// Whether a drain evicts the pod (Karpenter: evictable pods, without those of DaemonSets).
@@ -81,12 +94,20 @@ fn evicts_unhealthy(input: &RemovalInput, budget: &Text, pod: &RemovalPod) -> bo
     !pod.ready && input.pod_budgets.get(budget).is_some_and(always)
 }
 
-fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
-    !pod.terminating && is_active(pod.do_not_disrupt, pod.started, now)
+/// Whether `karpenter.sh/do-not-disrupt` protects the pod, and so its node, at `now`.
+#[must_use]
+pub fn is_protected(pod: &RemovalPod, now: Timestamp) -> bool {
+    !pod.terminating && is_do_not_disrupt_active(pod.do_not_disrupt, pod.started, now)
 }
 
-/// Whether do-not-disrupt, which counts from `since`, is active.
-fn is_active(do_not_disrupt: Option<DoNotDisrupt>, since: Option<Timestamp>, now: Timestamp) -> bool {
+/// Whether do-not-disrupt, which counts from `since`, is active: the start of the pod, or the
+/// creation of the Node.
+#[must_use]
+pub fn is_do_not_disrupt_active(
+    do_not_disrupt: Option<DoNotDisrupt>,
+    since: Option<Timestamp>,
+    now: Timestamp,
+) -> bool {
     match do_not_disrupt {
         None => false,
         Some(DoNotDisrupt::Always) => true,

@@ -1,0 +1,81 @@
+//! What runs on the nodes of a captured cluster, and the prices of these nodes. m5.large costs $0.096
+//! in us-east-1, and its spot price is estimated at 0.35 of that: $0.0336.
+
+use manifests::Source;
+use model::running::RunningCluster;
+use planning_input::{Captured, Options};
+
+use crate::{POOL, captured, source};
+
+fn running(text: &str) -> Captured {
+    let pool = Source { name: "pool.yaml".into(), bytes: POOL.as_bytes().to_vec() };
+    let options = Options { repack: true, ..Options::default() };
+    planning_input::read([pool, source(text)], &options).unwrap_or_else(|errors| panic!("refused: {errors:?}"))
+}
+
+fn node(name: &str, labels: &str) -> String {
+    format!(
+        "apiVersion: v1\nkind: Node\nmetadata: {{name: {name}, labels: {{topology.kubernetes.io/zone: us-east-1a{labels}}}}}\n\
+         status: {{allocatable: {{cpu: 2, memory: 6Gi, pods: 29}}}}\n---\n"
+    )
+}
+
+const M5: &str = ", node.kubernetes.io/instance-type: m5.large";
+
+/// Price of the only node in micro-dollars; `None` if it is not known.
+fn price(labels: &str) -> Option<i64> {
+    running(&node("n-1", labels)).running.nodes.first().map(|node| node.price.0)
+}
+
+#[test]
+fn a_node_costs_what_its_labels_say() {
+    assert_eq!(price(&format!("{M5}, karpenter.sh/capacity-type: on-demand")), Some(96_000));
+    assert_eq!(price(&format!("{M5}, karpenter.sh/capacity-type: spot")), Some(33_600));
+    // Reserved capacity is paid for already.
+    assert_eq!(price(&format!("{M5}, karpenter.sh/capacity-type: reserved")), Some(0));
+    assert_eq!(price(&format!("{M5}, eks.amazonaws.com/capacityType: ON_DEMAND")), Some(96_000));
+    assert_eq!(price(&format!("{M5}, eks.amazonaws.com/capacityType: SPOT")), Some(33_600));
+    assert_eq!(price(", node.kubernetes.io/instance-type: mainframe"), None);
+    assert_eq!(price(""), None);
+}
+
+#[test]
+fn what_is_assumed_about_a_price_is_noted() {
+    let noted = |labels: &str, note: &str| running(&node("n-1", labels)).notes.iter().any(|line| line == note);
+    assert!(noted(M5, "nodes have no label of their capacity type and are counted as on-demand: n-1"));
+    let spot = format!("{M5}, karpenter.sh/capacity-type: spot");
+    assert!(noted(&spot, "the prices of nodes are estimates: n-1"));
+    let on_demand = format!("{M5}, karpenter.sh/capacity-type: on-demand");
+    assert!(!noted(&on_demand, "the prices of nodes are estimates: n-1"));
+    let unknown = "the price of nodes is unknown: they stay, provide capacity, and are in none of the costs: n-1";
+    assert!(noted("", unknown));
+}
+
+#[test]
+fn an_overlay_changes_the_price_of_the_nodes_of_its_pool() {
+    let overlay = "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {name: discount}\nspec: {requirements: [], \
+                   priceAdjustment: \"-10%\"}\n---\n";
+    let labels = format!("{M5}, karpenter.sh/capacity-type: on-demand, karpenter.sh/nodepool: default");
+    // 0.096 less a tenth.
+    let price = |text: &str| running(text).running.nodes[0].price.0;
+    assert_eq!(price(&(overlay.to_owned() + &node("n-1", &labels))), 86_400);
+    let of_no_pool = format!("{M5}, karpenter.sh/capacity-type: on-demand");
+    assert_eq!(price(&(overlay.to_owned() + &node("n-1", &of_no_pool))), 96_000);
+}
+
+#[test]
+fn claims_without_a_node_are_not_judged() {
+    let claim = "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {name: c, labels: {karpenter.sh/nodepool: default, \
+                 node.kubernetes.io/instance-type: m5.large, karpenter.sh/capacity-type: on-demand}}\nspec: {nodeClassRef: \
+                 {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}\nstatus: {allocatable: {cpu: \
+                 2, memory: 6Gi, pods: 29}}\n---\n";
+    let read = running(claim);
+    assert_eq!((read.input.nodes.len(), read.running.nodes.len()), (1, 0));
+    let note = "NodeClaims without a Node stay, provide capacity, and are in none of the costs: c";
+    assert!(read.notes.iter().any(|line| line == note), "{:?}", read.notes);
+}
+
+#[test]
+fn nothing_that_runs_is_read_unless_it_is_asked_for() {
+    assert_eq!(captured(&node("n-1", M5)).running, RunningCluster::default());
+}

@@ -1,0 +1,311 @@
+//! Plans as comments and drawings. The catalogue has one type, `box`, with 4 CPUs and 16 GiB for 0.20
+//! an hour; expectations are worked out by hand.
+
+use std::collections::BTreeMap;
+
+use manifests::Source;
+use model::MicroUsd;
+use planning_input::Options;
+use repack::RepackSummary;
+use xmlparser::{ElementEnd, Token, Tokenizer};
+
+use super::{Rendering, markdown, svg};
+
+const CATALOGUE: &str = r#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue",
+ "regions":[{"name":"lab","zones":["lab-a"]}],"types":[
+  {"name":"box","labels":{"kubernetes.io/arch":"amd64","kubernetes.io/os":"linux"},"overhead":{},
+   "capacity":{"cpu":"4","memory":"16Gi","pods":"110"},
+   "offerings":[{"zone":"lab-a","capacityType":"on-demand","priceUsdPerHour":0.2}]}]}"#;
+
+const POOL: &str = "
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata: {name: default}
+spec:
+  template:
+    spec:
+      nodeClassRef: {group: lab.dev, kind: LabClass, name: default}
+      requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+---
+";
+
+/// A Deployment in the namespace `shop`, of pods with one CPU and 2 GiB and further fields in `spec`.
+fn deployment(name: &str, replicas: usize, spec: &str) -> String {
+    format!(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: {name}, namespace: shop}}\nspec: {{replicas: {replicas}, \
+         selector: {{matchLabels: {{app: {name}}}}}, template: {{metadata: {{labels: {{app: {name}}}}}, spec: \
+         {{containers: [{{name: a, resources: {{requests: {{cpu: 1, memory: 2Gi}}}}}}]{spec}}}}}}}\n---\n"
+    )
+}
+
+const NODE: &str = "
+apiVersion: v1
+kind: Node
+metadata:
+  name: n-1
+  labels:
+    node.kubernetes.io/instance-type: box
+    topology.kubernetes.io/zone: lab-a
+    karpenter.sh/capacity-type: on-demand
+status: {allocatable: {cpu: 4, memory: 16Gi, pods: 110}}
+---
+";
+
+/// Plans `text`, with `repack` as `--repack` does, and renders it.
+fn rendered(text: &str, repacks: bool, write: impl FnOnce(&Rendering<'_>, &mut Vec<u8>)) -> String {
+    let catalogue = Some(Source { name: "catalogue.json".into(), bytes: CATALOGUE.into() });
+    let options = Options { catalogue, repack: repacks, search_steps: 100_000, ..Options::default() };
+    let source = Source { name: "in.yaml".into(), bytes: (POOL.to_owned() + text).into_bytes() };
+    let captured = planning_input::read(&[source], &options).expect("valid manifests");
+    let (input, decision, summary): (_, _, Option<RepackSummary>) = if repacks {
+        let repacking = repack::repack(&captured.input, &captured.running).expect("a valid plan");
+        (repacking.input, repacking.decision, Some(repacking.summary))
+    } else {
+        let decision = planner::plan(&captured.input).expect("a valid plan");
+        (captured.input, decision, None)
+    };
+    let rendering = Rendering {
+        input: &input,
+        plan: &decision.plan,
+        report: &decision.report,
+        notes: &["a note on `x` by @admin".to_owned()],
+        comparison: None,
+        repacking: summary.as_ref(),
+    };
+    let mut out = Vec::new();
+    write(&rendering, &mut out);
+    String::from_utf8(out).expect("UTF-8")
+}
+
+fn markdown_of(text: &str, repacks: bool, max_usd: Option<i64>) -> String {
+    rendered(text, repacks, |rendering, out| {
+        markdown::write(rendering, max_usd.map(MicroUsd), out).expect("a vector accepts all");
+    })
+}
+
+fn svg_of(text: &str, repacks: bool) -> String {
+    rendered(text, repacks, |rendering, out| svg::write(rendering, out).expect("a vector accepts all"))
+}
+
+/// One element: its name, attributes, and the text in it.
+#[derive(Debug, Default)]
+struct Element {
+    name: String,
+    attributes: BTreeMap<String, String>,
+    text: String,
+}
+
+impl Element {
+    fn attribute(&self, name: &str) -> Option<&str> {
+        self.attributes.get(name).map(String::as_str)
+    }
+}
+
+/// The elements of `xml` in the order of their beginnings. Panics unless it is well-formed.
+fn elements(xml: &str) -> Vec<Element> {
+    let (mut elements, mut open): (Vec<Element>, Vec<usize>) = (Vec::new(), Vec::new());
+    for token in Tokenizer::from(xml) {
+        match token.unwrap_or_else(|error| panic!("{error} in {xml}")) {
+            Token::ElementStart { local, .. } => {
+                assert_eq!(open.is_empty(), elements.is_empty(), "two roots");
+                open.push(elements.len());
+                elements.push(Element { name: local.to_string(), ..Element::default() });
+            }
+            Token::Attribute { prefix, local, value, .. } => {
+                let name = if prefix.is_empty() { local.to_string() } else { format!("{prefix}:{local}") };
+                let element = elements.last_mut().expect("an attribute is in an element");
+                assert_eq!(element.attributes.insert(name, value.to_string()), None, "an attribute is written twice");
+            }
+            Token::ElementEnd { end: ElementEnd::Empty, .. } => drop(open.pop()),
+            Token::ElementEnd { end: ElementEnd::Close(_, local), .. } => {
+                let started = open.pop().expect("an element is open");
+                assert_eq!(elements[started].name, local.as_str());
+            }
+            Token::Text { text } => {
+                if let Some(at) = open.last() {
+                    elements[*at].text.push_str(&text);
+                }
+            }
+            Token::ElementEnd { end: ElementEnd::Open, .. } => {}
+            other => panic!("a drawing has no {other:?}"),
+        }
+    }
+    assert!(open.is_empty(), "unclosed elements");
+    elements
+}
+
+#[test]
+fn a_comment_has_cost_limit_nodes_by_type_and_pods_without_a_place() {
+    // Nine pods with one CPU on nodes with four CPUs need three nodes: 0.60, and 438 in 730 hours.
+    let text = deployment("web", 9, "") + &deployment("gpu", 1, ", nodeSelector: {disk: fast}");
+    let comment = markdown_of(&text, false, Some(500_000));
+    let (head, tail) = comment.split_once("#### Pods without a place").expect("a pod has no place");
+    assert_eq!(
+        head,
+        "### Fleetwright plan: $0.60 an hour (about $438 a month)\n\n\
+         **The new nodes exceed the limit** of $0.50 an hour (`--max-usd`) by $0.10.\n\n\
+         10 pods planned: 9 on 3 nodes to launch, 0 on nodes that exist; 1 pod has NO PLACE.\n\n\
+         #### Nodes to launch\n\n\
+         | Type | Nodes | Pool | Capacity | Zones | $/hour each | $/hour | Pods | Of |\n\
+         |---|--:|---|---|---|--:|--:|--:|---|\n\
+         | `box` | 3 | `default` | `on-demand` | `lab-a` | 0.20 | 0.60 | 9 | `shop/web ×9` |\n\n"
+    );
+    assert!(
+        tail.starts_with("\n\n- `shop/gpu-0`\n  - pool default\\: Requirements\\: wants disk In \\[fast\\]"),
+        "{tail}"
+    );
+    let notes = "<details><summary>Notes (1)</summary>\n\n- a note on \\`x\\` by \\@&#8203;admin\n\n</details>\n";
+    assert!(tail.ends_with(notes), "{tail}");
+    let within = markdown_of(&text, false, Some(600_000));
+    assert!(within.contains("are within the limit of $0.60 an hour (`--max-usd`): $0.00 are left."), "{within}");
+    assert!(!markdown_of(&text, false, None).contains("--max-usd"));
+}
+
+#[test]
+fn a_comment_shows_hostile_text_and_interprets_none() {
+    let hostile = "<img src=x>|`@admin` [x](http://evil.com) #1";
+    let shown = "\\<img src=x\\>\\|\\`\\@&#8203;admin\\` \\[x\\]\\(http\\://evil\\.com\\) \\#&#8203;1";
+    let comment = rendered(&deployment("web", 1, ""), false, |rendering, out| {
+        let notes = [hostile.to_owned(), format!("line\n# heading {hostile}")];
+        let rendering = Rendering { notes: &notes, ..*rendering };
+        markdown::write(&rendering, None, out).expect("a vector accepts all");
+    });
+    assert!(comment.contains(&format!("- {shown}\n- line \\#&#8203; heading {shown}\n")), "{comment}");
+    // The name of a scheduler may be any text. It is a part of the reason why its pod is held.
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a, namespace: shop, ownerReferences: [{{kind: Job, name: a}}]}}\nspec: \
+         {{nodeName: n-1, schedulerName: '{hostile}', containers: [{{name: a}}]}}\nstatus: {{phase: Running}}\n---\n"
+    );
+    let comment = markdown_of(&(NODE.to_owned() + &pod), true, None);
+    assert!(
+        comment.contains(&format!("| is placed by the scheduler {shown}, which is not planned for |")),
+        "{comment}"
+    );
+    assert!(!comment.replace("\\<", "").contains("<img") && !comment.contains("@admin"), "{comment}");
+}
+
+#[test]
+fn a_comment_on_a_repacked_cluster_names_what_holds_it() {
+    let orphan = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec: {nodeName: n-1, containers: \
+                  [{name: a, resources: {requests: {cpu: 1}}}]}\nstatus: {phase: Running}\n---\n";
+    // `n-2` is empty and is removed: 0.40 become 0.20, which the pod needs as well if it may move.
+    let text = NODE.to_owned() + &NODE.replace("n-1", "n-2") + orphan;
+    let comment = markdown_of(&text, true, None);
+    assert!(
+        comment.starts_with(
+            "### Fleetwright: the cluster costs $0.40 an hour and needs $0.20\n\n\
+             **You pay $0.40 an hour (about $292 a month), you need $0.20 an hour (about $146 a month); what holds nodes \
+             costs nothing:**\n\n\
+             #### Holds\n\n\
+             | Object | Code | Nodes | $/hour of nodes | Why |\n|---|---|--:|--:|---|\n\
+             | `Pod/shop/debug` | NoOwner | 1 | 0.20 | has no owner that would start it again |\n\n\
+             1 node is removed, 1 node stays, and 0 of 0 pods that nothing holds move; then it costs $0.20 an hour, $0.20 less \
+             than now (about $146 a month).\n"
+        ),
+        "{comment}"
+    );
+}
+
+#[test]
+fn a_drawing_is_well_formed_and_refers_to_nothing() {
+    let drawing =
+        svg_of(&(NODE.to_owned() + &deployment("web", 9, "") + &deployment("gpu", 1, ", nodeSelector: {a: b}")), false);
+    let elements = elements(&drawing);
+    assert_eq!(elements[0].name, "svg");
+    for element in &elements {
+        assert!(["svg", "style", "g", "title", "rect", "text", "path"].contains(&element.name.as_str()), "{element:?}");
+        for (name, value) in &element.attributes {
+            let refers = name.contains("href") || name.starts_with("on") || value.contains("url(");
+            assert!(!refers && (name == "xmlns" || !value.contains("://")), "{name}={value}");
+        }
+    }
+    assert!(!drawing.contains("@import") && !drawing.contains("url("), "{drawing}");
+}
+
+#[test]
+fn a_drawing_shows_hostile_text_and_interprets_none() {
+    // The name of a claim is a part of the reason why its pod has no place.
+    let volumes = ", volumes: [{name: a, persistentVolumeClaim: {claimName: '\"><script>&'}}]";
+    let drawing = svg_of(&deployment("web", 1, volumes), false);
+    let texts: Vec<String> = elements(&drawing).into_iter().map(|element| element.text).collect();
+    assert!(!drawing.contains("<script"), "{drawing}");
+    let shown = "shop/&quot;&gt;&lt;script&gt;&amp; is not in the input";
+    assert!(texts.iter().any(|text| text.contains(shown)), "{texts:?}");
+}
+
+#[test]
+fn a_drawing_has_every_node_and_every_pod_once() {
+    // Four of nine pods are put on `n-1`, the others on two new nodes. One pod has no place.
+    let drawing =
+        svg_of(&(NODE.to_owned() + &deployment("web", 9, "") + &deployment("gpu", 1, ", nodeSelector: {a: b}")), false);
+    let elements = elements(&drawing);
+    let values = |name: &str| elements.iter().filter_map(|element| element.attribute(name)).collect::<Vec<&str>>();
+    assert_eq!(values("data-node"), ["default-1", "default-2", "n-1"]);
+    let mut pods = values("data-pod");
+    pods.sort_unstable();
+    let web: Vec<String> = (0..9).map(|number| format!("shop/web-{number}")).collect();
+    assert_eq!(pods, std::iter::once("shop/gpu-0").chain(web.iter().map(String::as_str)).collect::<Vec<&str>>());
+}
+
+/// The box is 284 pixels wide and its bars 264. A pod has one of four CPUs, 66 pixels, and two of 16
+/// GiB, 33 pixels.
+#[test]
+fn the_length_of_a_pod_is_its_share_of_each_resource() {
+    let drawing = svg_of(&deployment("web", 2, ""), false);
+    let elements = elements(&drawing);
+    let shapes: Vec<&str> = elements
+        .iter()
+        .filter(|element| element.attributes.contains_key("data-pod"))
+        .map(|element| element.attribute("d").expect("a pod is a path"))
+        .map(|path| path.split_once('h').expect("a rectangle").1)
+        .collect();
+    assert!(shapes.iter().all(|shape| shape.starts_with("66v") && shape.contains("h33v")), "{shapes:?}");
+    let texts: Vec<&str> = elements.iter().map(|element| element.text.as_str()).collect();
+    assert!(texts.contains(&"cpu: 2 of 4, 50 %") && texts.contains(&"memory: 4Gi of 16Gi, 25 %"), "{texts:?}");
+    assert!(texts.contains(&"not requested: cpu 2, memory 12Gi"), "{texts:?}");
+    assert!(texts.contains(&"shop/web-0 (cpu 1, memory 2Gi)"), "{texts:?}");
+}
+
+#[test]
+fn the_number_of_pods_has_a_bar_where_it_is_scarce() {
+    let bars = |pods: usize| {
+        let small = deployment("web", pods, "").replace("cpu: 1, memory: 2Gi", "cpu: 10m, memory: 16Mi");
+        let texts: Vec<String> = elements(&svg_of(&small, false)).into_iter().map(|element| element.text).collect();
+        texts.into_iter().filter(|text| text.starts_with("pods: ")).collect::<Vec<String>>()
+    };
+    assert_eq!(bars(110), ["pods: 110 of 110, 100 %"]);
+    // Half of the pods, of which CPU and memory could carry more.
+    assert_eq!(bars(55), [""; 0]);
+}
+
+#[test]
+fn pods_of_daemon_sets_are_marked() {
+    let daemon = deployment("agent", 1, "").replace("kind: Deployment", "kind: DaemonSet").replace("replicas: 1, ", "");
+    let drawing = svg_of(&(deployment("web", 1, "") + &daemon), false);
+    let texts: Vec<String> = elements(&drawing).into_iter().map(|element| element.text).collect();
+    assert!(texts.contains(&"DaemonSet pods (cpu 1, memory 2Gi)".to_owned()), "{texts:?}");
+    assert!(texts.contains(&"cpu: 2 of 4, 50 %".to_owned()), "{texts:?}");
+}
+
+#[test]
+fn a_repacked_cluster_is_drawn_with_the_pods_that_stay() {
+    let orphan = "apiVersion: v1\nkind: Pod\nmetadata: {name: debug, namespace: shop}\nspec: {nodeName: n-1, containers: \
+                  [{name: a, resources: {requests: {cpu: 1}}}]}\nstatus: {phase: Running}\n---\n";
+    let drawing = svg_of(&(NODE.to_owned() + &NODE.replace("n-1", "n-2") + orphan), true);
+    let elements = elements(&drawing);
+    let nodes: Vec<&Element> = elements.iter().filter(|element| element.attributes.contains_key("data-node")).collect();
+    assert_eq!(nodes.len(), 1);
+    assert_eq!((nodes[0].attribute("data-node"), nodes[0].attribute("class")), (Some("n-1"), Some("e")));
+    let texts: Vec<&str> = elements.iter().map(|element| element.text.as_str()).collect();
+    assert!(texts.contains(&"pods that run there: shop/debug (cpu 1)"), "{texts:?}");
+    assert!(texts.contains(&"box · lab-a · exists, held"), "{texts:?}");
+}
+
+/// A drawing stays small: a pod is one element of less than 250 bytes.
+#[test]
+fn ten_thousand_pods_are_drawn_in_less_than_three_megabytes() {
+    let drawing =
+        svg_of(&deployment("web", 10_000, "").replace("cpu: 1, memory: 2Gi", "cpu: 50m, memory: 128Mi"), false);
+    assert_eq!(drawing.matches("data-pod=").count(), 10_000);
+    assert!(drawing.len() < 3_000_000, "{} bytes", drawing.len());
+}
