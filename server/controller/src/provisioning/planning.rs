@@ -28,6 +28,12 @@ pub struct PlanRequest {
 }
 
 impl PlanRequest {
+    /// Whether it searches for a plan that is cheaper than the first packing.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        self.input.policy.search_steps > 0
+    }
+
     /// Estimated work, in identical pods: queues let small plans overtake large ones. Each
     /// preference of a pod adds to it, because the planner may try and relax each.
     #[must_use]

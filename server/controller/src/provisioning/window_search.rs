@@ -1,0 +1,147 @@
+//! The search for a cheaper plan while the batch window is open.
+//!
+//! ```text
+//!  pod a      pod b    quarter            idle
+//!    │─────────│─────────┬─────────────────┤ plan
+//!    └ opens   └ extends └ search ──────┤  └ closes
+//! ```
+//!
+//! The search plans the pods seen so far, once no pod has arrived for a quarter of the idle time.
+//! If it has ended when the window closes, and the input of the due plan is the same, its plan is
+//! the decision. Otherwise it is dropped, and the first packing is planned: a search delays no
+//! plan. Its input, with the steps that it was granted, is recorded with the decision, so the plan
+//! can be replayed although time decides whether it is used.
+
+use super::batch::BatchWindow;
+use super::{PlanAnswer, PlanNumber, PlanRequest};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::search_allowance::{SearchDemand, UnusedSearch};
+use crate::{Effect, Settings};
+use model::Timestamp;
+use model::input::PlanningInput;
+
+/// The part of the idle time after which the search begins.
+const QUIET_PART: i64 = 4;
+
+/// The search of the current batch window.
+#[derive(Debug, Default)]
+pub(super) struct WindowSearch {
+    /// The last extension of the window that a search was requested or skipped for.
+    attempted_for: Option<Timestamp>,
+    /// The search in progress.
+    requested: Option<PlanNumber>,
+    /// What it found.
+    found: Option<PlanAnswer>,
+}
+
+impl WindowSearch {
+    /// When the next search is due; `None` without a window, or if it has been attempted.
+    pub fn next_at(&self, window: &BatchWindow, settings: &Settings) -> Option<Timestamp> {
+        let extended = window.extended_at().filter(|at| self.attempted_for != Some(*at))?;
+        let at = extended + settings.batch_idle / QUIET_PART;
+        let closes = window.closes_at(settings.batch_idle, settings.batch_max)?;
+        (settings.search.is_enabled() && at < closes).then_some(at)
+    }
+
+    /// Records that a search is requested, or skipped, for the pods of `window`. Returns why an
+    /// earlier search of the window is not used.
+    pub fn attempt(&mut self, window: &BatchWindow, requested: Option<PlanNumber>) -> Option<UnusedSearch> {
+        let replaced = self.requested.is_some() || self.found.is_some();
+        *self = Self { attempted_for: window.extended_at(), requested, found: None };
+        replaced.then_some(UnusedSearch::Outdated)
+    }
+
+    /// Keeps the answer to the search in progress until the window closes; returns any other one.
+    pub fn keep_answer(&mut self, answer: PlanAnswer) -> Option<PlanAnswer> {
+        if self.requested.take_if(|number| *number == answer.request.number).is_none() {
+            return Some(answer);
+        }
+        self.found = Some(answer);
+        None
+    }
+
+    /// Ends the search of the window for the plan that is due with `input`.
+    pub fn finish(&mut self, input: &PlanningInput) -> Option<Result<PlanAnswer, UnusedSearch>> {
+        let Self { requested, found, .. } = std::mem::take(self);
+        match found {
+            Some(found) if found.outcome.is_err() => Some(Err(UnusedSearch::Failed)),
+            Some(found) if is_same_input(&found.request.input, input) => Some(Ok(found)),
+            Some(_) => Some(Err(UnusedSearch::Outdated)),
+            None => requested.map(|_| Err(UnusedSearch::Late)),
+        }
+    }
+}
+
+/// Whether two inputs differ at most in the search and in the time, which passed while the window
+/// was open.
+fn is_same_input(searched: &PlanningInput, due: &PlanningInput) -> bool {
+    let PlanningInput { shapes, label_sets, volume_sets, pods, nodes, pools, daemons, namespaces, policy: _, now: _ } =
+        due;
+    searched.pods == *pods
+        && searched.nodes == *nodes
+        && searched.shapes == *shapes
+        && searched.label_sets == *label_sets
+        && searched.volume_sets == *volume_sets
+        && searched.pools == *pools
+        && searched.daemons == *daemons
+        && searched.namespaces == *namespaces
+}
+
+/// What the first packing of an input takes time for.
+fn objects(input: &PlanningInput) -> usize {
+    input.pods.len() + input.nodes.len()
+}
+
+impl ClusterController {
+    /// Requests a search for the pods of the batch window if one is due and allowed.
+    pub(crate) fn request_search_if_due(&mut self, ctx: &mut Context<'_>) {
+        let due = self.provisioner.next_search_at(ctx.settings).filter(|due| *due <= ctx.now && self.is_ready());
+        let Some(deadline) = due.and_then(|_| self.provisioner.window_closes_at(ctx.settings)) else { return };
+        let draft = self.provisioner.draft_search(&self.state, ctx.settings, ctx.now);
+        let request = draft.and_then(|mut input| {
+            // The input has to be what the plan will have when the window closes.
+            self.restrict_input(&mut input, ctx);
+            self.allow_search(input, deadline, ctx)
+        });
+        let replaced = self.provisioner.attempt_search(request.as_ref().map(|request| request.number));
+        if let Some(replaced) = replaced {
+            ctx.searches().record_unused(replaced);
+        }
+        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(request))));
+    }
+
+    /// The request of a search with the steps that the allowance of all clusters grants.
+    fn allow_search(&self, mut input: PlanningInput, deadline: Timestamp, ctx: &Context<'_>) -> Option<PlanRequest> {
+        if input.pods.is_empty() {
+            return None;
+        }
+        let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
+        let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline };
+        input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
+        Some(PlanRequest { number, cluster, input })
+    }
+
+    /// Gives back what a search did not use.
+    pub(crate) fn settle_search(&self, answer: &PlanAnswer, ctx: &Context<'_>) {
+        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
+        let granted = input.policy.search_steps;
+        let used = outcome.as_ref().map_or(granted, |(_, report)| report.search_steps);
+        ctx.searches().settle(*number, objects(input), granted, used);
+    }
+
+    /// The plan of the window's search for `request`, if it is the same plan with a search.
+    pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
+        match self.provisioner.finish_search(&request.input)? {
+            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => {
+                Some(PlanAnswer { request: PlanRequest { number: request.number, cluster, input }, outcome })
+            }
+            Err(unused) => {
+                ctx.searches().record_unused(unused);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
