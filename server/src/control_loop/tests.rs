@@ -107,7 +107,7 @@ impl Fixture {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let two = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         let control = ControlLoop {
-            settings,
+            region_state: Arc::new(RegionState::new(settings)),
             planner,
             planning,
             sessions,

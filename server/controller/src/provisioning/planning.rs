@@ -50,6 +50,9 @@ pub enum PlanError {
     /// Every plan that the planner found breaks these rules.
     #[error("the plan failed the plan verifier: {}", joined(.0))]
     Rejected(Vec<Violation>),
+    /// The plan was due before its search began.
+    #[error("the search was dropped: its plan was due before it began")]
+    NotReached,
     /// The planner panicked.
     #[error("the planner panicked: this is a bug in fleetwright; report it with the server's log")]
     Panicked,

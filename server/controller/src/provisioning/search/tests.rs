@@ -5,7 +5,7 @@ use crate::cluster::{ClusterSnapshot, Key, Object, Observation};
 use crate::search_allowance::{SearchSettings, SearchTotals};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::{Decision, Effect, Event, PlanError, PlanOutcome, Settings};
+use crate::{Decision, Effect, Event, PlanAnswer, PlanError, PlanOutcome, Settings};
 use model::input::PlanningInput;
 use model::plan::Plan;
 use model::{MicroUsd, Timestamp};
@@ -119,6 +119,18 @@ fn the_first_packing_goes_out_when_the_search_has_not_ended() {
     assert_eq!(decided(&effects), ["a b: 0.02, 0 steps"]);
     controller.waiting.push_back(search);
     assert!(decided(&controller.plan_waiting(at(1_500))).is_empty(), "the late answer changes nothing");
+    assert_eq!(counts(&controller), [1, 0, 1, 0, 0]);
+}
+
+#[test]
+fn a_search_that_had_not_begun_uses_none_of_the_allowance() {
+    let mut controller = searching();
+    controller.handle(Event::Tick, at(1_000));
+    let request = controller.waiting.pop_front().expect("the search is queued");
+    let dropped = PlanAnswer { request, outcome: Err(PlanError::NotReached) };
+    assert!(decided(&controller.handle(Event::Planned(Box::new(dropped)), at(1_001))).is_empty());
+    let totals = controller.region().search_totals();
+    assert_eq!((totals.granted_steps, totals.used_steps), (16_000_000, 0));
     assert_eq!(counts(&controller), [1, 0, 1, 0, 0]);
 }
 
