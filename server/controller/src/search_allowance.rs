@@ -101,7 +101,7 @@ pub(crate) enum UnusedSearch {
     Late,
     /// Its input differs from that of the plan.
     Outdated,
-    /// The planner rejected its input, or panicked.
+    /// The planner rejected its input, panicked, or ended before the search.
     Failed,
 }
 

@@ -9,9 +9,23 @@ use crate::search_allowance::SearchDemand;
 use model::Timestamp;
 use model::input::PlanningInput;
 
+/// Scheduling steps of the packings of a search, for each pod and node: the 60 microseconds that the
+/// allowance counts for them, at 50 nanoseconds a step.
+const PACKING_STEP_LIMIT: u64 = 1_200;
+
+/// The least limit of these steps: 50 milliseconds.
+const LEAST_STEP_LIMIT: u64 = 1_000_000;
+
 /// What the first packing of an input takes time for.
 fn objects(input: &PlanningInput) -> usize {
     input.pods.len() + input.nodes.len()
+}
+
+fn packing_step_limit(input: &PlanningInput) -> u64 {
+    let objects = u64::try_from(objects(input)).unwrap_or(u64::MAX);
+    let limit = objects.saturating_mul(PACKING_STEP_LIMIT).max(LEAST_STEP_LIMIT);
+    // 0 is no limit.
+    if input.policy.step_limit == 0 { limit } else { limit.min(input.policy.step_limit) }
 }
 
 impl ClusterController {
@@ -40,6 +54,8 @@ impl ClusterController {
         let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
         let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline };
         input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
+        // A packing that takes more than the allowance counts for it ends without a search.
+        input.policy.step_limit = packing_step_limit(&input);
         Some(PlanRequest { number, cluster, input })
     }
 

@@ -63,12 +63,18 @@ impl WindowSearch {
     pub fn finish(&mut self, input: &PlanningInput) -> Option<Result<PlanAnswer, UnusedSearch>> {
         let Self { requested, found, .. } = std::mem::take(self);
         match found {
-            Some(found) if found.outcome.is_err() => Some(Err(UnusedSearch::Failed)),
+            Some(found) if !has_searched(&found) => Some(Err(UnusedSearch::Failed)),
             Some(found) if is_same_input(&found.request.input, input) => Some(Ok(found)),
             Some(_) => Some(Err(UnusedSearch::Outdated)),
             None => requested.map(|_| Err(UnusedSearch::Late)),
         }
     }
+}
+
+/// Whether the planner has searched: it does not if the first packing fails its check or takes too
+/// many steps.
+fn has_searched(answer: &PlanAnswer) -> bool {
+    answer.outcome.as_ref().is_ok_and(|(_, report)| report.first_cost.is_some())
 }
 
 /// Whether two inputs differ at most in the search and in the time, which passed while the window

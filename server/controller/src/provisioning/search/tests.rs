@@ -184,6 +184,23 @@ fn a_search_that_the_planner_rejects_is_replaced_by_the_first_packing() {
 }
 
 #[test]
+fn a_packing_that_takes_too_many_steps_is_not_searched_and_not_used() {
+    let controller = searching();
+    // Two pods and no node: the least limit. A plan without a search may have up to 200 million.
+    let limits: Vec<u64> = controller.waiting.iter().map(|request| request.input.policy.step_limit).collect();
+    assert_eq!(limits, [1_000_000]);
+    let mut unsearched = SynchronousController::new(with_search(), one_machine);
+    unsearched.handle(Event::AgentConnected { cluster: text("c") }, at(0));
+    let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
+    let observation = Observation::Snapshot(Box::new(snapshot));
+    unsearched.handle(Event::Observed { cluster: text("c"), observation }, at(0));
+    unsearched.handle(Event::Tick, at(250));
+    let [line] = &decided(&unsearched.handle(Event::Tick, at(1_000)))[..] else { panic!("one decision") };
+    assert!(line.ends_with(", 0 steps"), "{line}");
+    assert_eq!(counts(&unsearched), [1, 0, 0, 0, 1]);
+}
+
+#[test]
 fn without_a_share_there_is_no_search() {
     let mut controller = pending_in(&["c"], Settings::default());
     assert_eq!(controller.next_wakeup(), Some(at(1_000)));
