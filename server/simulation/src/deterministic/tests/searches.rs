@@ -40,7 +40,6 @@ fn clusters_that_ask_together_share_the_searches_and_every_pod_runs_in_time() {
     let first = busy(1, SearchSettings::with_share(25, 2));
     let (made, searches, searched_wait_ms) = outcome(&first);
     assert_eq!((made.created, made.ran), (expected.created, expected.ran));
-    eprintln!("{searches:?} {wait_ms} {searched_wait_ms} {made:?} {expected:?}");
     assert!(searches.applied > 0 && searches.skipped_busy > searches.granted, "{searches:?}");
     // A plan that waits for a search would wait for the searches of the other clusters too.
     assert!(searched_wait_ms <= wait_ms + 1_000, "{searched_wait_ms} ms, without searches {wait_ms} ms");
