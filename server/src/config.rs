@@ -135,6 +135,8 @@ pub struct ControlConfig {
     pub plan_pods: u64,
     /// `control.plan-steps`: step budget per plan; 0 is unlimited.
     pub(crate) plan_steps: u64,
+    /// `control.search-cpu`: percent of the processors that searches may use; 0 disables them.
+    pub search_cpu: u64,
     /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
     /// `control.gc-after`: garbage collection delay; zero disables it.
@@ -201,6 +203,7 @@ impl Config {
                 batch_max: layers.duration("control.batch-max")?,
                 plan_pods: layers.number("control.plan-pods")?,
                 plan_steps: layers.number("control.plan-steps")?,
+                search_cpu: layers.number("control.search-cpu")?,
                 preferred_terms: u32::try_from(layers.number("control.preferred-terms")?).unwrap_or(u32::MAX),
                 collect_after: layers.duration("control.gc-after")?,
                 open_together: layers.duration("control.register-together")?,

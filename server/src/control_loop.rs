@@ -77,7 +77,8 @@ const CONCURRENT_LEASE_CALLS: usize = 4;
 
 /// The parts of the control loop.
 pub(crate) struct ControlLoop<C> {
-    pub(crate) settings: controller::Settings,
+    /// What all clusters share, the settings among it.
+    pub(crate) region_state: Arc<RegionState>,
     pub(crate) planner: NewPlanner,
     pub(crate) planning: PlanningMode,
     pub(crate) sessions: Sessions,
@@ -192,16 +193,26 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 
 impl<C: CloudProvider + 'static> LoopState<C> {
     fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
-        let ControlLoop { settings, planner, planning, sessions, store, cloud, lease, region, publisher, .. } = parts;
+        let ControlLoop {
+            region_state: shared,
+            planner,
+            planning,
+            sessions,
+            store,
+            cloud,
+            lease,
+            region,
+            publisher,
+            ..
+        } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         // Differs in each run of the process.
         let generation = clock::now().as_millis().unsigned_abs();
-        let shared = Arc::new(RegionState::new(settings));
         let settings =
             ClusterSettings { region: Arc::clone(&shared), region_key: region.key().into(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
-        let (planners, plans) = Planners::start(planner, planning)?;
+        let (planners, plans) = Planners::start(planner, planning, shared.settings().search.concurrency())?;
         let (views, view_updates) = mpsc::unbounded_channel();
         tokio::spawn(publish_views(view_updates, publisher));
         let context = TaskContext {

@@ -8,12 +8,14 @@ use std::collections::BTreeMap;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
-use controller::{ClassFacts, PlanError, PlanOutcome, Planner};
+use controller::search_allowance::SearchSettings;
+use controller::{ClassFacts, PlanError, PlanOutcome, Planner, RegionState};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
@@ -180,6 +182,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             batch_idle: clock::millis(config.control.batch_idle),
             batch_max: clock::millis(config.control.batch_max),
             plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
+            search: SearchSettings::with_share(config.control.search_cpu, processors()),
             open_together: clock::millis(config.control.open_together),
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
@@ -223,9 +226,15 @@ pub fn settings() -> controller::Settings {
     }
 }
 
-/// The planning policy of a server: every label that Karpenter knows is known.
+/// The planning policy of a server: every label that Karpenter knows is known, and placed pods are
+/// nominated for their nodes.
 pub fn policy() -> Policy {
-    Policy { well_known_labels: manifests::karpenter::well_known_labels(), ..Policy::default() }
+    Policy { well_known_labels: manifests::karpenter::well_known_labels(), nominations: true, ..Policy::default() }
+}
+
+/// Number of processors that this process may use.
+fn processors() -> usize {
+    available_parallelism().map_or(1, usize::from)
 }
 
 /// Garbage collection delay; `None` when garbage collection is disabled.
@@ -332,8 +341,9 @@ impl Server {
         let replica = ReplicaRow { instance, owner, settings: components.shared };
         let replicas = Arc::new(Replicas::default());
         let decision_threads = decision_threads()?;
+        let region_state = Arc::new(RegionState::new(components.settings));
         let control = ControlLoop {
-            settings: components.settings,
+            region_state: Arc::clone(&region_state),
             planner: new_planner,
             planning: PlanningMode::Threads,
             sessions: sessions.clone(),
@@ -367,8 +377,16 @@ impl Server {
         ));
         let pages = PageThreads::start()?;
         let simulated = components.simulated;
-        let page_data =
-            Pages { views, store: components.store, store_health: store_up, latencies, heartbeat, replicas, simulated };
+        let page_data = Pages {
+            views,
+            store: components.store,
+            store_health: store_up,
+            region_state,
+            latencies,
+            heartbeat,
+            replicas,
+            simulated,
+        };
         let listener = (http_listener.into_std()?, http_limits);
         let serving = pages.0.as_ref().map(|pages| {
             pages.spawn(serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone()))

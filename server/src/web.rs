@@ -3,6 +3,7 @@
 mod json;
 pub mod listener;
 mod metrics;
+mod searches;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use controller::RegionState;
 use futures::{Stream, StreamExt};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
@@ -51,6 +53,8 @@ pub(crate) struct Pages {
     pub(crate) store_health: StoreHealth,
     /// Whether the cloud is simulated, so that no instance is bought.
     pub(crate) simulated: bool,
+    /// Its searches are counted.
+    pub(crate) region_state: Arc<RegionState>,
     /// Latencies of decisions.
     pub(crate) latencies: Arc<Latencies>,
     /// Checked by `/healthz`.
@@ -192,6 +196,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
     let help = "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.";
     text.push_str(&ordered.render(ORDERED, help));
     text.push_str(&step_times.render());
+    text.push_str(&searches::render(&state.pages.region_state.search_totals()));
     text.push_str(&state.pages.replicas.render());
     text.push_str(&state.pages.store_health.render());
     text.push_str(concat!(

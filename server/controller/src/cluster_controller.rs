@@ -1,7 +1,7 @@
 //! Controller of one cluster: its observed state, its machines, and the operations in progress.
 
 use std::cell::Cell;
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
@@ -9,6 +9,7 @@ use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
 use super::provisioning::{PlanNumber, Provisioner};
 use super::region_state::{LazyGuardrails, RegionState};
+use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
@@ -50,6 +51,11 @@ impl<'c> Context<'c> {
 
     pub fn next_id(&self) -> u64 {
         self.region.next_number()
+    }
+
+    /// The allowance for searches of all clusters, which is locked for one access.
+    pub fn searches(&self) -> MutexGuard<'c, SearchAllowance> {
+        self.region.searches()
     }
 
     pub fn next_plan_number(&self) -> PlanNumber {

@@ -18,7 +18,7 @@
 //! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_state` (what
 //! clusters share), `cluster_controller` (a step), `route` (dispatch of events within a cluster),
 //! `provisioning` (pending pods, plans) and [`order`] (from a plan to NodeClaims),
-//! [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
+//! [`search_allowance`] (searches for cheaper plans), [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
 //! recovery, garbage collection), `nomination` (pod nominations and the registration gate),
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
 //! `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
@@ -46,6 +46,7 @@ pub mod order;
 mod provisioning;
 mod region_state;
 mod route;
+pub mod search_allowance;
 mod settings;
 pub mod status;
 mod status_reporter;

@@ -7,8 +7,8 @@
 //!
 //! Reading order: [`batch`] (batch window of pending pods), [`planning`] (plan requests and
 //! answers), [`demand_cursor`] (pods per plan), [`pending_plan`] (what still holds when a plan
-//! arrives), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
-//! with the steps of the other parts).
+//! arrives), [`window_search`] (searches for cheaper plans), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
+//! with the steps of the other parts), `search` (the same for searches).
 
 mod batch;
 mod demand_cursor;
@@ -17,6 +17,8 @@ mod pending_plan;
 mod planning;
 mod provision;
 mod provisioner;
+mod search;
+mod window_search;
 
 pub(crate) use launch_view::LaunchView;
 pub use planning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};

@@ -13,6 +13,7 @@ use crate::catalogue_zones::CatalogueZones;
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guardrails};
 use crate::provisioning::PlanNumber;
+use crate::search_allowance::{SearchAllowance, SearchTotals};
 use crate::unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 use crate::{Event, Settings};
 use model::{ClusterName, Timestamp};
@@ -25,6 +26,7 @@ pub struct RegionState {
     guardrails: Mutex<Guardrails>,
     offerings: UnavailableOfferings,
     zones: CatalogueZones,
+    searches: Mutex<SearchAllowance>,
     next_number: AtomicU64,
     next_plan: AtomicU64,
     /// Number of changes of the limits of the whole fleet.
@@ -52,6 +54,7 @@ impl RegionState {
     pub(crate) fn with_disabled_guards(settings: Settings, disabled_guards: DisabledGuards) -> Self {
         Self {
             next_number: AtomicU64::new(settings.first_number),
+            searches: Mutex::new(SearchAllowance::new(settings.search)),
             settings,
             disabled_guards,
             guardrails: Mutex::default(),
@@ -77,6 +80,19 @@ impl RegionState {
 
     pub(crate) fn zones(&self) -> &CatalogueZones {
         &self.zones
+    }
+
+    /// The allowance for searches.
+    pub(crate) fn searches(&self) -> MutexGuard<'_, SearchAllowance> {
+        // Every change of the allowance is complete in itself, so a poisoned lock guards
+        // consistent counts.
+        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What searches for cheaper plans did since the process started.
+    #[must_use]
+    pub fn search_totals(&self) -> SearchTotals {
+        self.searches().totals()
     }
 
     pub(crate) fn next_number(&self) -> u64 {

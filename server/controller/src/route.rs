@@ -124,6 +124,7 @@ impl ClusterController {
             }
         }
         self.request_plan_if_due(ctx);
+        self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
         self.persist_counts(ctx);
         self.reconcile_status(ctx);

@@ -2,6 +2,7 @@
 
 use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
 use crate::guardrails::GuardrailSettings;
+use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::UNAVAILABLE_TTL;
 use model::Millis;
 use model::input::Policy;
@@ -28,6 +29,8 @@ pub struct Settings {
     /// Maximum number of pods in one plan, 0 for no limit; further pods are planned immediately
     /// afterwards.
     pub plan_pods: usize,
+    /// Searches for cheaper plans while batch windows are open.
+    pub search: SearchSettings,
     /// Unplaced pods are planned again after this time at the latest.
     pub retry_delay: Millis,
     /// Minimum time between two passes that look for empty nodes.
@@ -63,6 +66,7 @@ impl Default for Settings {
             batch_idle: Millis::from_secs(1),
             batch_max: Millis::from_secs(10),
             plan_pods: PLAN_PODS,
+            search: SearchSettings::default(),
             retry_delay: Millis::from_secs(10),
             disruption_pass_interval: Millis::from_secs(10),
             launch_timeout: Millis::from_mins(5),

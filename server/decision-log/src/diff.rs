@@ -19,6 +19,7 @@ pub fn first(input: &PlanningInput, then: PlannerOutput<'_>, again: PlannerOutpu
         .or_else(|| value("cost of new nodes", &reports.0.new_cost, &reports.1.new_cost))
         .or_else(|| value("lower bound", &reports.0.lower_bound, &reports.1.lower_bound))
         .or_else(|| value("realised cost", &reports.0.realised_cost, &reports.1.realised_cost))
+        .or_else(|| value("cost of the first packing", &reports.0.first_cost, &reports.1.first_cost))
         .or_else(|| value("reasons", &reports.0.unschedulable, &reports.1.unschedulable))
         .or_else(|| value("notes", &reports.0.notes, &reports.1.notes))
         .or_else(|| value("steps of the search", &reports.0.search_steps, &reports.1.search_steps))

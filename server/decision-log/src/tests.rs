@@ -59,6 +59,21 @@ async fn every_decision_is_replayed_bit_for_bit_from_the_log_alone() {
 }
 
 #[tokio::test]
+async fn a_decision_of_a_search_is_replayed_bit_for_bit_with_the_steps_that_it_was_granted() {
+    let cluster = LoggedCluster::new().await;
+    let grant = |input: &mut model::input::PlanningInput| {
+        (input.policy.search_steps, input.policy.nominations) = (300_000, true);
+    };
+    cluster.decide(1, &pods(100), grant).await.unwrap();
+    cluster.decide(2, &pods(100), |_| {}).await.unwrap();
+    let stored = cluster.store.decision(1).await.unwrap().remove(0);
+    let recorded = LogReader::new(&cluster.store).load(stored).await.unwrap();
+    assert_eq!(recorded.input.policy.search_steps, 300_000);
+    assert!(recorded.report.first_cost.is_some_and(|first| first >= recorded.report.new_cost));
+    assert_eq!(replay_outcomes(&cluster.store).await.0, ReplaySummary { identical: 2, ..ReplaySummary::default() });
+}
+
+#[tokio::test]
 async fn unchanged_records_are_not_written_again() {
     let cluster = three_decisions().await;
     let segment = cluster.segment(1).await;

@@ -216,18 +216,22 @@ pub(super) fn decode_moment(bytes: &[u8]) -> Result<Timestamp, DecodeError> {
     Ok(now)
 }
 
-/// Encodes plan and report, for their digest and for storage. At the end are the realised cost and the
-/// credits of the nodes, which older answers do not have, and answers without either leave out.
+/// Encodes plan and report, for their digest and for storage. At the end are the realised cost, the
+/// credits of the nodes, and the cost of the first packing of a search, which older answers do not have,
+/// and answers without any of them leave out.
 pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     let mut bytes = vec![FORM];
     plan.put(&mut bytes);
     report.put(&mut bytes);
     let has_credits = plan.nodes.iter().chain(&plan.static_nodes).any(|node| node.credits != MicroUsd(0));
-    if has_credits || report.realised_cost.is_some() {
+    if has_credits || report.realised_cost.is_some() || report.first_cost.is_some() {
         let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
         report.realised_cost.put(&mut bytes);
         credits(&plan.nodes).put(&mut bytes);
         credits(&plan.static_nodes).put(&mut bytes);
+    }
+    if let Some(first) = report.first_cost {
+        first.put(&mut bytes);
     }
     bytes
 }
@@ -244,6 +248,9 @@ pub(super) fn decode_answer(packed: &[u8]) -> Result<(Plan, PlanReport), DecodeE
             let credits: Vec<MicroUsd> = Codec::get(&mut from)?;
             nodes.iter_mut().zip(credits).for_each(|(node, credits)| node.credits = credits);
         }
+    }
+    if !from.is_empty() {
+        report.first_cost = Some(Codec::get(&mut from)?);
     }
     from.end()?;
     Ok((plan, report))

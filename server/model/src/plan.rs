@@ -165,6 +165,8 @@ pub struct PlanReport {
     /// Hourly cost that the launch is expected to end at: nodes for pods that find their planned
     /// node taken included. `None` if it was not computed.
     pub realised_cost: Option<MicroUsd>,
+    /// Hourly cost of the first packing, by the rules of `new_cost`; `None` without a search.
+    pub first_cost: Option<MicroUsd>,
     /// Warnings about unexpected effects of the plan, sorted.
     pub notes: Vec<String>,
     /// Steps of the search.

@@ -81,10 +81,11 @@ pub fn plan_packed_by(
         plan
     };
     failed_checks.left_out.retain(|pod| plan.unschedulable.binary_search(pod).is_ok());
-    let (mut plan, mut search_steps) = (plan, 0);
+    let (mut plan, mut search_steps, mut first_cost) = (plan, 0, None);
     let mut lower_bound = lower_bound_with(input, &plan, cache);
     let realised_cost;
     if complete && failed_checks.count == 0 && input.policy.search_steps > 0 {
+        first_cost = Some(realised::planned_cost(&plan));
         let found = search::best_plan(input, plan, lower_bound, cache);
         failed_checks.add_refused(found.refused);
         (plan, lower_bound, search_steps) = (found.plan, found.lower_bound, found.steps);
@@ -97,6 +98,7 @@ pub fn plan_packed_by(
         new_cost: realised::planned_cost(&plan),
         lower_bound,
         realised_cost,
+        first_cost,
         notes: explain::notes(input, &plan),
         search_steps,
     };

@@ -5,9 +5,10 @@
 //! join, and the realised cost is the mean: what launches of this kind cost on average. It is never
 //! below the planned cost, and equal to it when pods carry nominations.
 //!
-//! It takes longer than the plan itself, so a plan without a search is made without it: that of a
-//! server in its hot path, which nominates its pods, and that of `plan --search 0`. A search may
-//! call [`realised_cost`] for the few plans that it chooses between.
+//! It takes longer than the plan itself, so a plan without a search is made without it: that of
+//! `plan --search 0`. A server nominates its pods, so that the realised cost of its plans is the
+//! planned one, which takes no time. A search may call [`realised_cost`] for the few plans that it
+//! chooses between.
 
 use binding::{Joining, Order, Steps, realise};
 use model::MicroUsd;

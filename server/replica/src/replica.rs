@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use controller::RegionState;
+use controller::search_allowance::SearchTotals;
 use model::{ClusterName, Timestamp};
 
 use super::call::CounterUpdate;
@@ -95,6 +96,12 @@ impl Replica {
     /// The clusters of this process, in order.
     pub fn clusters(&self) -> impl Iterator<Item = (&ClusterName, &OwnedCluster)> {
         self.clusters.iter()
+    }
+
+    /// What searches for cheaper plans did since the process started.
+    #[must_use]
+    pub fn search_totals(&self) -> SearchTotals {
+        self.settings.region.search_totals()
     }
 
     /// The leases of this process, as far as it knows.

@@ -292,6 +292,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Step budget of one plan, about 50 ns per step. Pods that are not reached within the budget go into the next plan. 0: unlimited.",
     ),
     key(
+        "control.search-cpu",
+        "control-search-cpu",
+        ValueType::Percent,
+        "25",
+        "50",
+        "Percent of this host's processors that searches for plans cheaper than the first packing may use, all clusters together, on average over 10 seconds. A search runs while the batch window is open, and delays no plan. 0 disables searches: every plan is the first packing.",
+    ),
+    key(
         "control.preferred-terms",
         "control-preferred-terms",
         ValueType::Number,

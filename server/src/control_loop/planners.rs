@@ -1,20 +1,23 @@
-//! Planning threads and the queue in front of them.
+//! Planning threads and the queues in front of them.
 //!
 //! Planning may take seconds while the loop, leases and pages continue. Each cluster has at most
 //! one plan in progress (see [`queue`]), so an expensive cluster occupies one thread. One thread
 //! takes only small plans, so that they never wait for large ones. The threads run at a lower
 //! priority than the rest of the process.
+//!
+//! Searches have a queue and threads of their own, at the lowest priority: no plan waits for a
+//! search.
 
 pub(super) mod queue;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use controller::{NewPlanner, PlanAnswer, PlanError, PlanRequest, PlanWorker};
+use controller::{NewPlanner, PlanAnswer, PlanError, PlanOutcome, PlanRequest, PlanWorker};
 use tokio::sync::mpsc;
-use tracing::{error, warn};
+use tracing::{debug, error, warn};
 
 use queue::{PlannerClass, Queue};
 
@@ -22,12 +25,17 @@ use queue::{PlannerClass, Queue};
 /// processor.
 const NICENESS: i32 = 10;
 
+/// The same of search threads: they take what planning threads leave.
+const SEARCH_NICENESS: i32 = 19;
+
 /// Plans slower than this are logged.
-const SLOW_PLAN: std::time::Duration = std::time::Duration::from_secs(5);
+const SLOW_PLAN: Duration = Duration::from_secs(5);
 
 /// Planning threads.
 pub(super) struct Planners {
     shared: Arc<Shared>,
+    /// Searches wait here until their plan is due.
+    searches: Arc<Shared>,
     answers: mpsc::UnboundedSender<PlanAnswer>,
     /// Plans inline when there are no threads. Each plan has a planner of its own, so that clusters
     /// do not wait for one another.
@@ -50,30 +58,35 @@ struct Shared {
 
 impl Planners {
     /// Starts one thread for small plans and, for any plan, two fewer than there are processors, at
-    /// least one.
+    /// least one; and `search_threads` for searches.
     ///
     /// # Errors
     /// When a thread cannot be started.
     pub(super) fn start(
         planner: NewPlanner,
         planning: PlanningMode,
+        search_threads: usize,
     ) -> std::io::Result<(Self, mpsc::UnboundedReceiver<PlanAnswer>)> {
         let processors = available_parallelism().map_or(1, usize::from);
         let classes = std::iter::once(PlannerClass::Small)
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
-        let shared = Arc::new(Shared { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() });
+        let (shared, searches) = (Arc::<Shared>::default(), Arc::<Shared>::default());
         let (answer_sender, receiver) = mpsc::unbounded_channel();
         let inline = (planning == PlanningMode::Inline).then_some(planner);
-        let classes = classes.filter(|_| planning == PlanningMode::Threads);
-        for (number, class) in classes.enumerate() {
-            let (shared, answer_sender) = (Arc::clone(&shared), answer_sender.clone());
-            let thread = std::thread::Builder::new().name(format!("planner-{number}"));
-            thread.spawn(move || shared.plan_until_closed(class, planner, &answer_sender))?;
+        if planning == PlanningMode::Threads {
+            for (number, class) in classes.enumerate() {
+                let worker = (format!("planner-{number}"), NICENESS, class);
+                shared.start_thread(worker, planner, &answer_sender)?;
+            }
+            for number in 0..search_threads {
+                let worker = (format!("search-{number}"), SEARCH_NICENESS, PlannerClass::Any);
+                searches.start_thread(worker, planner, &answer_sender)?;
+            }
         }
-        Ok((Self { shared, answers: answer_sender, inline }, receiver))
+        Ok((Self { shared, searches, answers: answer_sender, inline }, receiver))
     }
 
-    /// Queues a plan.
+    /// Queues a plan. A search that still waits when the plan of its cluster is due is dropped.
     pub(super) fn submit(&self, request: PlanRequest) {
         if let Some(new_planner) = self.inline {
             let answer = PlanWorker::new(new_planner()).answer(request);
@@ -81,20 +94,53 @@ impl Planners {
             let _sent = self.answers.send(answer);
             return;
         }
-        let at = self.shared.started.elapsed();
-        self.shared.queue().push(request, at);
-        self.shared.changed.notify_all();
+        if request.is_search() {
+            return self.searches.push(request);
+        }
+        let dropped = self.searches.queue().remove(&request.cluster);
+        if let Some(request) = dropped {
+            let _sent = self.answers.send(PlanAnswer { request, outcome: Err(PlanError::NotReached) });
+        }
+        self.shared.push(request);
     }
 }
 
 impl Drop for Planners {
     fn drop(&mut self) {
-        self.shared.queue().close();
-        self.shared.changed.notify_all();
+        for shared in [&self.shared, &self.searches] {
+            shared.queue().close();
+            shared.changed.notify_all();
+        }
+    }
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() }
     }
 }
 
 impl Shared {
+    fn start_thread(
+        self: &Arc<Self>,
+        (name, niceness, class): (String, i32, PlannerClass),
+        planner: NewPlanner,
+        answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
+    ) -> std::io::Result<()> {
+        let (shared, answer_sender) = (Arc::clone(self), answer_sender.clone());
+        std::thread::Builder::new().name(name).spawn(move || {
+            lower_priority(niceness);
+            shared.plan_until_closed(class, planner, &answer_sender);
+        })?;
+        Ok(())
+    }
+
+    fn push(&self, request: PlanRequest) {
+        let at = self.started.elapsed();
+        self.queue().push(request, at);
+        self.changed.notify_all();
+    }
+
     fn queue(&self) -> MutexGuard<'_, Queue> {
         // Every critical section is one assignment or call, so a poisoned lock guards a consistent
         // value.
@@ -108,7 +154,6 @@ impl Shared {
         planner: NewPlanner,
         answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
     ) {
-        lower_priority();
         let mut worker = PlanWorker::new(planner());
         while let Some(request) = self.next_request(class) {
             let begun = Instant::now();
@@ -122,6 +167,9 @@ impl Shared {
             let took = begun.elapsed();
             if took > SLOW_PLAN {
                 warn!(%cluster, pods, seconds = took.as_secs_f64(), "slow plan");
+            }
+            if request.is_search() {
+                log_search(&request, &outcome, took);
             }
             self.queue().finish(&cluster, took);
             self.changed.notify_all();
@@ -145,10 +193,26 @@ impl Shared {
     }
 }
 
+fn log_search(request: &PlanRequest, outcome: &PlanOutcome, took: Duration) {
+    let Ok((_, report)) = outcome else { return };
+    let (granted, pods) = (request.input.policy.search_steps, request.input.pods.len());
+    let first = report.first_cost.unwrap_or(report.new_cost);
+    debug!(
+        cluster = %request.cluster,
+        pods,
+        steps_granted = granted,
+        steps = report.search_steps,
+        first_usd_per_hour = %first,
+        usd_per_hour = %report.new_cost,
+        millis = took.as_millis(),
+        "plan searched"
+    );
+}
+
 /// Lowers the priority of the calling thread. Planning works without it.
-fn lower_priority() {
+fn lower_priority(niceness: i32) {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), NICENESS) {
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness) {
         warn!(%error, "cannot lower priority of planning thread");
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Condvar, Mutex};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
+use controller::search_allowance::SearchSettings;
 use controller::{Event, Planner, Settings, StageKind};
 use model::resources::{CPU, MEMORY, PODS};
 use model::{Millis, PodShape, Resources};
@@ -91,6 +92,11 @@ enum Threads {
 
 impl Fixture {
     fn start(planner: NewPlanner, planning: PlanningMode, threads: Threads) -> Self {
+        let settings = Settings { batch_idle: Millis::new(1), policy: serve::policy(), ..Settings::default() };
+        Self::start_with(settings, planner, planning, threads)
+    }
+
+    fn start_with(settings: Settings, planner: NewPlanner, planning: PlanningMode, threads: Threads) -> Self {
         let (publisher, views) = views::channel();
         let (events, heard) = mpsc::channel(64);
         let read_pools = PoolReader::new(|_| vec![any_pool()]);
@@ -102,12 +108,11 @@ impl Fixture {
         );
         let store = Arc::new(MemoryStore::new());
         let heartbeat = Arc::<Heartbeat>::default();
-        let settings = Settings { batch_idle: Millis::new(1), policy: serve::policy(), ..Settings::default() };
         // On a thread of its own: a blocked worker would stop the test's own clock.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let two = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
         let control = ControlLoop {
-            settings,
+            region_state: Arc::new(RegionState::new(settings)),
             planner,
             planning,
             sessions,
@@ -258,6 +263,36 @@ async fn a_cluster_whose_step_takes_long_delays_no_other_one() {
     STEP.open();
     assert!(fixture.orders_within("greedy", TIMEOUT).await);
     assert!(fixture.orders_within("innocent", TIMEOUT).await);
+    fixture.stop.cancel();
+}
+
+static SEARCH: Gate = Gate::new();
+
+/// The production planner; it waits at the gate before it searches.
+fn search_after_gate() -> Planner {
+    let mut planner = serve::new_planner();
+    Box::new(move |input| {
+        if input.policy.search_steps > 0 {
+            SEARCH.wait_until_open();
+        }
+        planner(input)
+    })
+}
+
+#[tokio::test]
+async fn an_endless_search_delays_no_plan() {
+    // The search begins after half of a second, and the plan is due after two seconds.
+    let settings = Settings {
+        batch_idle: Millis::from_secs(2),
+        search: SearchSettings::with_share(100, 1),
+        policy: serve::policy(),
+        ..Settings::default()
+    };
+    let mut fixture = Fixture::start_with(settings, search_after_gate, PlanningMode::Threads, Threads::Two);
+    fixture.connect("blue").await;
+    until("its search has begun", async || SEARCH.has_waiter()).await;
+    assert!(fixture.orders_within("blue", TIMEOUT).await);
+    SEARCH.open();
     fixture.stop.cancel();
 }
 

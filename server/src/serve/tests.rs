@@ -33,6 +33,7 @@ impl TestBed {
             store: Arc::new(MemoryStore::new()),
             store_health: health::channel().1,
             simulated: true,
+            region_state: Arc::default(),
             latencies: Arc::default(),
             heartbeat: Arc::default(),
             replicas: Arc::default(),

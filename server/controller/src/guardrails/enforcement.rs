@@ -63,6 +63,7 @@ impl ClusterController {
         report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
         report.lower_bound = MicroUsd(0);
         report.realised_cost = None;
+        report.first_cost = None;
         self.schedule_retry(&held, ctx);
         let mut pods: Vec<u32> = cut.iter().flat_map(|node| node.pods.iter().copied()).collect();
         pods.sort_unstable();

@@ -43,6 +43,12 @@ impl BatchWindow {
         Some((self.latest + idle).min(opened + max))
     }
 
+    /// When the window was opened or extended last; `None` while it is not open.
+    #[must_use]
+    pub fn extended_at(&self) -> Option<Timestamp> {
+        self.opened.map(|_| self.latest)
+    }
+
     /// Closes the window; returns when it was opened.
     pub fn close(&mut self) -> Option<Timestamp> {
         std::mem::take(self).opened

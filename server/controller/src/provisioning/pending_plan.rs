@@ -161,6 +161,7 @@ impl PendingPlan {
             report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
             report.lower_bound = MicroUsd(0);
             report.realised_cost = None;
+            report.first_cost = None;
         }
         dropped
     }

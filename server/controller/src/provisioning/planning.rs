@@ -28,6 +28,12 @@ pub struct PlanRequest {
 }
 
 impl PlanRequest {
+    /// Whether it searches for a plan that is cheaper than the first packing.
+    #[must_use]
+    pub fn is_search(&self) -> bool {
+        self.input.policy.search_steps > 0
+    }
+
     /// Estimated work, in identical pods: queues let small plans overtake large ones. Each
     /// preference of a pod adds to it, because the planner may try and relax each.
     #[must_use]
@@ -44,6 +50,9 @@ pub enum PlanError {
     /// Every plan that the planner found breaks these rules.
     #[error("the plan failed the plan verifier: {}", joined(.0))]
     Rejected(Vec<Violation>),
+    /// The plan was due before its search began.
+    #[error("the search was dropped: its plan was due before it began")]
+    NotReached,
     /// The planner panicked.
     #[error("the planner panicked: this is a bug in fleetwright; report it with the server's log")]
     Panicked,

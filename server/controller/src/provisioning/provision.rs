@@ -11,11 +11,11 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::order;
-use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine};
+use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
-use model::{ClaimName, ClusterName, NodeName, NodeStage, PodKey, PoolName, Resources, Timestamp};
+use model::{ClaimName, ClusterName, MicroUsd, NodeName, NodeStage, PodKey, PoolName, Resources, Timestamp};
 
 impl ClusterController {
     /// Requests a plan if one is due and there is anything to plan.
@@ -26,22 +26,42 @@ impl ClusterController {
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
         let Some(mut draft) = draft else { return self.clear_shadow_plan() };
-        let held = self.exclude_backed_off_pods(draft.input_mut(), ctx);
+        let held = self.restrict_input(draft.input_mut(), ctx);
         draft.hold_pods(held);
         if draft.is_empty() {
             return self.clear_shadow_plan();
         }
-        self.exclude_frozen_pools(draft.input_mut(), ctx);
-        for pool in &mut draft.input_mut().pools {
-            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
-        }
         let (number, cluster, drains) = (ctx.next_plan_number(), self.cluster.clone(), self.waiting_drains(ctx.now));
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
-        ctx.effects.push(Effect::Plan(Box::new(request)));
+        match self.take_search(&request, ctx) {
+            Some(answer) => self.apply_answer(answer, ctx),
+            None => ctx.effects.push(Effect::Plan(Box::new(request))),
+        }
+    }
+
+    /// Excludes what guardrails hold back, and unavailable offerings. Returns the pods that are
+    /// held back, and why.
+    pub(crate) fn restrict_input(&mut self, input: &mut PlanningInput, ctx: &Context<'_>) -> Vec<UnplacedPod> {
+        let held = self.exclude_backed_off_pods(input, ctx);
+        self.exclude_frozen_pools(input, ctx);
+        for pool in &mut input.pools {
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
+        }
+        held
     }
 
     /// Handles the answer to a plan request.
     pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+        if answer.request.is_search() {
+            self.settle_search(&answer, ctx);
+        }
+        if let Some(answer) = self.provisioner.keep_search(answer) {
+            self.apply_answer(answer, ctx);
+        }
+    }
+
+    /// Applies the answer to the plan in progress.
+    fn apply_answer(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
         let is_ready = self.is_ready();
         let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
         let arrived = self.provisioner.take_answer(answer, is_ready, ctx.settings, &view);
@@ -49,6 +69,10 @@ impl ClusterController {
         let drains = std::mem::take(&mut arrived.drains);
         let ArrivedPlan { basis, plan, report, .. } = &mut arrived;
         let waiting = self.limit_launches(&basis.input, plan, report, ctx);
+        if basis.input.policy.search_steps > 0 {
+            let saved = report.first_cost.map_or(0, |first| first.0 - report.new_cost.0);
+            ctx.searches().record_applied(MicroUsd(saved));
+        }
         arrived.unplaced.extend(waiting);
         self.apply_plan(arrived, ctx);
         self.begin_replaced_drains(&drains, ctx);

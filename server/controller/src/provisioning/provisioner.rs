@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use super::batch::BatchWindow;
 use super::demand_cursor::DemandCursor;
 use super::pending_plan::PendingPlan;
+use super::window_search::WindowSearch;
 use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest};
 use crate::cluster::ClusterState;
+use crate::search_allowance::UnusedSearch;
 use crate::view::PlanningView;
 use crate::{DecisionInput, Settings, UnplacedPod};
 use model::input::PlanningInput;
@@ -25,6 +27,8 @@ pub(crate) struct Provisioner {
     demand_cursor: DemandCursor,
     /// The plan in progress.
     pending_plan: Option<(PlanNumber, PendingPlan)>,
+    /// The search for a cheaper plan in the window.
+    search: WindowSearch,
     /// When unplaced pods are planned again.
     retry_at: Option<Timestamp>,
     /// When the next pod held for Cluster Autoscaler is planned.
@@ -233,6 +237,7 @@ impl Provisioner {
         if !plan.unschedulable.is_empty() {
             self.schedule_retry(retry_at);
         }
+        report.notes.extend(search_note(&report));
         report.notes.extend(self.remaining_pods_note(basis.input.pods.len(), settings.plan_pods));
         let (due, version) = (pending.due(), pending.version());
         let (held, drains) = pending.into_waiting();
@@ -262,6 +267,49 @@ impl Provisioner {
     }
 }
 
+/// The search for a cheaper plan while the window is open.
+impl Provisioner {
+    /// When the next search is due; `None` while a plan is in progress or pods are left of the last
+    /// one, which the window does not delay.
+    pub fn next_search_at(&self, settings: &Settings) -> Option<Timestamp> {
+        let is_idle = self.pending_plan.is_none() && !self.demand_cursor.has_more();
+        self.search.next_at(&self.window, settings).filter(|_| is_idle)
+    }
+
+    /// When the window closes; `None` while it is not open.
+    pub fn window_closes_at(&self, settings: &Settings) -> Option<Timestamp> {
+        self.window.closes_at(settings.batch_idle, settings.batch_max)
+    }
+
+    /// The input of the plan that is due when the window closes, if nothing changes until then;
+    /// `None` without pods.
+    pub fn draft_search(&self, state: &ClusterState, settings: &Settings, now: Timestamp) -> Option<PlanningInput> {
+        let demand = state.demand(now);
+        if demand.is_empty() {
+            return None;
+        }
+        let taken = self.demand_cursor.clone().take_pods(demand, settings.plan_pods);
+        Some(state.planning_input_for(taken, &settings.policy, now))
+    }
+
+    /// Records that a search is requested, or skipped, for the pods of the window. Returns why an
+    /// earlier search of the window is not used.
+    pub fn attempt_search(&mut self, requested: Option<PlanNumber>) -> Option<UnusedSearch> {
+        self.search.attempt(&self.window, requested)
+    }
+
+    /// Keeps the answer to the search in progress; returns any other one.
+    pub fn keep_search(&mut self, answer: PlanAnswer) -> Option<PlanAnswer> {
+        self.search.keep_answer(answer)
+    }
+
+    /// Ends the search of the window for the plan that is due with `input`: its plan, or why it is
+    /// not used; `None` if there was no search.
+    pub fn finish_search(&mut self, input: &PlanningInput) -> Option<Result<PlanAnswer, UnusedSearch>> {
+        self.search.finish(input)
+    }
+}
+
 /// What other parts and the view read.
 impl Provisioner {
     /// Whether a plan is in progress.
@@ -282,7 +330,8 @@ impl Provisioner {
     /// When it has to be advanced without an event. A cluster that is not ready requests no plan.
     pub fn next_wakeup(&self, is_ready: bool, settings: &Settings, now: Timestamp) -> Option<Timestamp> {
         let plan = self.next_plan_at(settings, now).filter(|_| is_ready);
-        plan.into_iter().chain(self.next_hold_expiry).min()
+        let search = self.next_search_at(settings).filter(|_| is_ready);
+        plan.into_iter().chain(search).chain(self.next_hold_expiry).min()
     }
 
     /// The number of the plan in progress.
@@ -306,6 +355,12 @@ impl Provisioner {
 /// duration of the plan, which bounds the share of time spent on planning.
 fn retry_time(since: Timestamp, settings: &Settings, now: Timestamp) -> Timestamp {
     now + settings.retry_delay.max(now.duration_since(since) * PAUSE_FACTOR)
+}
+
+/// Note on what the search saves; `None` without a search, or if it found nothing cheaper.
+fn search_note(report: &PlanReport) -> Option<String> {
+    let first = report.first_cost.filter(|first| *first > report.new_cost)?;
+    Some(format!("the search found nodes for {} an hour; those of the first packing cost {first}", report.new_cost))
 }
 
 /// Pods that the plan had no steps left for.

@@ -104,10 +104,11 @@ fields! {
     Unschedulable { pod, reasons, fits_if }
 }
 
-/// Encodes everything but the realised cost, which follows with the credits of the nodes.
+/// Encodes everything but the realised cost and the cost of the first packing, which follow with the
+/// credits of the nodes.
 impl Codec for PlanReport {
     fn put(&self, out: &mut Vec<u8>) {
-        let Self { unschedulable, new_cost, lower_bound, realised_cost: _, notes, search_steps } = self;
+        let Self { unschedulable, new_cost, lower_bound, realised_cost: _, first_cost: _, notes, search_steps } = self;
         unschedulable.put(out);
         new_cost.put(out);
         lower_bound.put(out);
@@ -118,7 +119,7 @@ impl Codec for PlanReport {
     fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (unschedulable, new_cost, lower_bound) = (Codec::get(from)?, Codec::get(from)?, Codec::get(from)?);
         let (notes, search_steps) = (Codec::get(from)?, Codec::get(from)?);
-        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost: None, notes, search_steps })
+        Ok(Self { unschedulable, new_cost, lower_bound, realised_cost: None, first_cost: None, notes, search_steps })
     }
 }
 

@@ -39,6 +39,16 @@ fn credits_and_realised_cost_are_read_back_with_and_without_each_other() {
 }
 
 #[test]
+fn the_cost_of_the_first_packing_is_read_back_with_and_without_the_others() {
+    for (credits, realised) in [(0, None), (5_000, None), (0, Some(40_000))] {
+        let (plan, report) = answer(credits, 0, realised);
+        let report = PlanReport { first_cost: Some(MicroUsd(50_000)), search_steps: 7, ..report };
+        let decoded = decode_answer(&content::pack(&encode_answer(&plan, &report)));
+        assert_eq!(decoded, Ok((plan, report)));
+    }
+}
+
+#[test]
 fn an_answer_without_credits_and_realised_cost_is_a_prefix_of_one_with_them() {
     let (plan, report) = answer(0, 0, None);
     let older = encode_answer(&plan, &report);

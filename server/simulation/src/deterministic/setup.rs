@@ -4,6 +4,7 @@ use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
 use controller::cluster::{PoolMeta, PoolRecord};
+use controller::search_allowance::SearchSettings;
 use controller::{NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};
 use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS};
@@ -159,7 +160,9 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
         pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
     });
     let planner: NewPlanner = if off == Some(Guard::Planning) { plan_nothing } else { serve::new_planner };
-    let mut settings = Settings { policy: serve::policy(), ..Settings::default() };
+    // The default of a server, with two processors.
+    let search = SearchSettings::with_share(25, 2);
+    let mut settings = Settings { policy: serve::policy(), search, ..Settings::default() };
     // Clusters are small here, so no loss is small enough to be ignored.
     settings.guardrails.quarantine.free_machines = 0;
     settings.guardrails.quarantine.free_pods = 0;

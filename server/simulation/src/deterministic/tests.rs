@@ -2,6 +2,7 @@ mod incidents;
 mod kept;
 mod one_server;
 mod sabotage;
+mod searches;
 
 use super::fault::TimedFault;
 use super::*;

@@ -73,6 +73,13 @@ impl Queue {
         Some(request)
     }
 
+    /// Takes the waiting plan of `cluster`.
+    pub(super) fn remove(&mut self, cluster: &ClusterName) -> Option<PlanRequest> {
+        let QueuedPlan { request, priority, .. } = self.waiting.remove(cluster)?;
+        self.order.remove(&priority);
+        Some(request)
+    }
+
     /// Marks the plan of `cluster` as finished after `took`.
     pub(super) fn finish(&mut self, cluster: &ClusterName, took: Duration) {
         self.running.remove(cluster);
@@ -150,6 +157,14 @@ mod tests {
         queue.finish(&"slow".into(), Duration::from_millis(1));
         assert_eq!(next_cluster(&mut queue, PlannerClass::Small), "slow", "its plans are fast again");
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "large");
+    }
+
+    #[test]
+    fn a_removed_plan_is_not_taken() {
+        let mut queue = queue(&[("a", 3, 0), ("b", 1, 1)]);
+        assert_eq!(queue.remove(&"a".into()).map(|request| request.input.pods.len()), Some(3));
+        assert!(queue.remove(&"a".into()).is_none());
+        assert_eq!([(); 2].map(|()| next_cluster(&mut queue, PlannerClass::Any)), ["b", "none"]);
     }
 
     #[test]

@@ -42,6 +42,7 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
         store: fixture.store.clone(),
         store_health: health::channel().1,
         simulated: true,
+        region_state: Arc::default(),
         latencies: Arc::default(),
         heartbeat: Arc::clone(&fixture.heartbeat),
         replicas: Arc::<Replicas>::default(),

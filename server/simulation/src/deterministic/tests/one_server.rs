@@ -20,7 +20,13 @@ type Step = (i64, Workload, usize);
 
 /// A run of one server with the default guardrails, and of NodePools without limits. The steps
 /// happen in every cluster.
-fn one_server(seed: u64, clusters: usize, steps: &[Step], cloud: FaultProfile, faults: Vec<TimedFault>) -> Setup {
+pub(super) fn one_server(
+    seed: u64,
+    clusters: usize,
+    steps: &[Step],
+    cloud: FaultProfile,
+    faults: Vec<TimedFault>,
+) -> Setup {
     let step_ends = steps.iter().map(|(at_ms, ..)| *at_ms);
     let fault_ends = faults.iter().map(|timed| timed.at_ms + timed.fault.lasts_ms());
     let last = step_ends.chain(fault_ends).max().unwrap_or(0);
@@ -42,7 +48,7 @@ fn one_server(seed: u64, clusters: usize, steps: &[Step], cloud: FaultProfile, f
 /// Runs until the system is at rest: every pod runs, no node is empty, every NodeClaim has an
 /// instance and every instance a NodeClaim.
 #[track_caller]
-fn run(setup: Setup) -> Simulation {
+pub(super) fn run(setup: Setup) -> Simulation {
     let seed = setup.seed;
     let mut simulation = Simulation::new(setup, false);
     simulation.run_to_rest();
@@ -53,14 +59,14 @@ fn run(setup: Setup) -> Simulation {
 
 /// Pods that were created and that ran, instances that were launched and that remain.
 #[derive(Debug, PartialEq, Eq)]
-struct Totals {
-    created: u64,
-    ran: u64,
-    launched: usize,
-    remain: usize,
+pub(super) struct Totals {
+    pub(super) created: u64,
+    pub(super) ran: u64,
+    pub(super) launched: usize,
+    pub(super) remain: usize,
 }
 
-fn totals(simulation: &Simulation) -> Totals {
+pub(super) fn totals(simulation: &Simulation) -> Totals {
     let cloud = simulation.events.environment.cloud();
     let pods = |count: fn(&ClusterLedger) -> u64| {
         simulation.sim_clusters.iter().map(|sim_cluster| count(sim_cluster.cluster.ledger())).sum::<u64>()
@@ -86,7 +92,7 @@ fn node_filling(name: &str, capacity_type: Option<&str>) -> Workload {
 
 /// A burst, mixed requirements, then a scale-down, of sizes that differ by seed. Pods that fill an
 /// `a.8` have two offerings, so that launches for them fail often.
-fn bursts(seed: u64) -> Vec<Step> {
+pub(super) fn bursts(seed: u64) -> Vec<Step> {
     let rng = SeededRng::new(seed).child("bursts");
     let count = |name: &str, from: i64, to: i64| usize::try_from(rng.child(name).between((from, to))).unwrap_or(1);
     let web = workload("web", 250, GIB / 2, None);

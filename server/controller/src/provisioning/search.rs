@@ -1,0 +1,89 @@
+//! Searches for cheaper plans, with the steps of all parts: request a search within the allowance of
+//! all clusters, give back what it did not use, and use what it found
+//! ([`window_search`](super::window_search)).
+
+use super::{PlanAnswer, PlanError, PlanRequest};
+use crate::Effect;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::search_allowance::SearchDemand;
+use model::Timestamp;
+use model::input::PlanningInput;
+
+/// Scheduling steps of the packings of a search, for each pod and node: the 60 microseconds that the
+/// allowance counts for them, at 50 nanoseconds a step.
+const PACKING_STEP_LIMIT: u64 = 1_200;
+
+/// The least limit of these steps: 50 milliseconds.
+const LEAST_STEP_LIMIT: u64 = 1_000_000;
+
+/// What the first packing of an input takes time for.
+fn objects(input: &PlanningInput) -> usize {
+    input.pods.len() + input.nodes.len()
+}
+
+fn packing_step_limit(input: &PlanningInput) -> u64 {
+    let objects = u64::try_from(objects(input)).unwrap_or(u64::MAX);
+    let limit = objects.saturating_mul(PACKING_STEP_LIMIT).max(LEAST_STEP_LIMIT);
+    // 0 is no limit.
+    if input.policy.step_limit == 0 { limit } else { limit.min(input.policy.step_limit) }
+}
+
+impl ClusterController {
+    /// Requests a search for the pods of the batch window if one is due and allowed.
+    pub(crate) fn request_search_if_due(&mut self, ctx: &mut Context<'_>) {
+        let due = self.provisioner.next_search_at(ctx.settings).filter(|due| *due <= ctx.now && self.is_ready());
+        let Some(deadline) = due.and_then(|_| self.provisioner.window_closes_at(ctx.settings)) else { return };
+        let draft = self.provisioner.draft_search(&self.state, ctx.settings, ctx.now);
+        let request = draft.and_then(|mut input| {
+            // The input has to be what the plan will have when the window closes.
+            self.restrict_input(&mut input, ctx);
+            self.allow_search(input, deadline, ctx)
+        });
+        let replaced = self.provisioner.attempt_search(request.as_ref().map(|request| request.number));
+        if let Some(replaced) = replaced {
+            ctx.searches().record_unused(replaced);
+        }
+        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(request))));
+    }
+
+    /// The request of a search with the steps that the allowance of all clusters grants.
+    fn allow_search(&self, mut input: PlanningInput, deadline: Timestamp, ctx: &Context<'_>) -> Option<PlanRequest> {
+        if input.pods.is_empty() {
+            return None;
+        }
+        let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
+        let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline };
+        input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
+        // A packing that takes more than the allowance counts for it ends without a search.
+        input.policy.step_limit = packing_step_limit(&input);
+        Some(PlanRequest { number, cluster, input })
+    }
+
+    /// Gives back what a search did not use.
+    pub(crate) fn settle_search(&self, answer: &PlanAnswer, ctx: &Context<'_>) {
+        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
+        let granted = input.policy.search_steps;
+        let (objects, granted, used) = match outcome {
+            Ok((_, report)) => (objects(input), granted, report.search_steps),
+            Err(PlanError::NotReached) => (0, 0, 0),
+            Err(_) => (objects(input), granted, granted),
+        };
+        ctx.searches().settle(*number, objects, granted, used);
+    }
+
+    /// The plan of the window's search for `request`, if it is the same plan with a search.
+    pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
+        match self.provisioner.finish_search(&request.input)? {
+            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => {
+                Some(PlanAnswer { request: PlanRequest { number: request.number, cluster, input }, outcome })
+            }
+            Err(unused) => {
+                ctx.searches().record_unused(unused);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
