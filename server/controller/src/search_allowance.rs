@@ -148,7 +148,6 @@ impl SearchAllowance {
     /// Grants a search. Returns its steps; `None` if there is no allowance for it, or no time.
     pub fn grant(&mut self, demand: SearchDemand<'_>, now: Timestamp) -> Option<u64> {
         let SearchDemand { cluster, search, objects, deadline } = demand;
-        self.expire(now);
         let packing = packing_steps(objects);
         let least = packing.saturating_add(LEAST_STEPS);
         let wanted = steps_within(deadline.duration_since(now)).min(packing.saturating_add(SEARCH_STEPS));
@@ -156,15 +155,12 @@ impl SearchAllowance {
             self.totals.skipped_time += 1;
             return None;
         }
-        self.asked.insert(cluster.clone(), now);
+        if !self.has_room(cluster, now) {
+            return None;
+        }
         let allowed = wanted.min(self.allowed_steps(cluster, least));
         if allowed < least {
             self.totals.skipped_allowance += 1;
-            return None;
-        }
-        let is_searching = self.in_progress.values().any(|(searching, _)| searching == cluster);
-        if is_searching || self.in_progress.len() >= self.settings.concurrency() {
-            self.totals.skipped_busy += 1;
             return None;
         }
         let steps = allowed - packing;
@@ -173,6 +169,21 @@ impl SearchAllowance {
         self.grants.push_back(Grant { at: now, search, cluster: cluster.clone(), steps: allowed });
         self.in_progress.insert(search, (cluster.clone(), now));
         Some(steps)
+    }
+
+    /// Whether `cluster` might be granted a search. It counts as asking for one, and a search that is
+    /// refused here as skipped; under load this saves making its input.
+    pub fn has_room(&mut self, cluster: &ClusterName, now: Timestamp) -> bool {
+        self.expire(now);
+        self.asked.insert(cluster.clone(), now);
+        let is_searching = self.in_progress.values().any(|(searching, _)| searching == cluster);
+        if is_searching || self.in_progress.len() >= self.settings.concurrency() {
+            self.totals.skipped_busy += 1;
+            return false;
+        }
+        let is_left = self.allowed_steps(cluster, LEAST_STEPS) >= LEAST_STEPS;
+        self.totals.skipped_allowance += u64::from(!is_left);
+        is_left
     }
 
     /// A search ended after `used` of the `granted` steps: the rest is given back. A search does

@@ -33,8 +33,9 @@ impl ClusterController {
     pub(crate) fn request_search_if_due(&mut self, ctx: &mut Context<'_>) {
         let due = self.provisioner.next_search_at(ctx.settings).filter(|due| *due <= ctx.now && self.is_ready());
         let Some(deadline) = due.and_then(|_| self.provisioner.window_closes_at(ctx.settings)) else { return };
-        let draft = self.provisioner.draft_search(&self.state, ctx.settings, ctx.now);
-        let request = draft.and_then(|mut input| {
+        let may_search = !self.state.demand(ctx.now).is_empty() && ctx.searches().has_room(&self.cluster, ctx.now);
+        let draft = may_search.then(|| self.provisioner.draft_search(&self.state, ctx.settings, ctx.now));
+        let request = draft.flatten().and_then(|mut input| {
             // The input has to be what the plan will have when the window closes.
             self.restrict_input(&mut input, ctx);
             self.allow_search(input, deadline, ctx)
