@@ -61,8 +61,7 @@ pub(crate) fn launch(claim: &Claim, supply: &PoolSupply<'_>, input: &PlanningInp
 fn credits(supply: &PoolSupply<'_>, at: usize, requests: &Amounts) -> MicroUsd {
     let burstable = supply.types[at].machine.burstable.filter(|_| !supply.pool.rules.ignores_credits);
     let (Some(burstable), Some(cpu)) = (burstable, supply.cpu) else { return MicroUsd(0) };
-    let surplus = requests.at(cpu).saturating_sub(burstable.baseline).max(0);
-    MicroUsd(surplus.saturating_mul(burstable.credit_price.0) / 1000)
+    burstable.surplus_credits(requests.at(cpu))
 }
 
 /// The requirements of the NodeClaim without its placeholder; a NodeClaim that holds reservations uses

@@ -79,6 +79,15 @@ pub struct Burstable {
     pub credit_price: MicroUsd,
 }
 
+impl Burstable {
+    /// Surplus credits per hour of a machine on which `cpu` millicores are requested, rounded down.
+    #[must_use]
+    pub fn surplus_credits(self, cpu: i64) -> MicroUsd {
+        let surplus = cpu.saturating_sub(self.baseline).max(0);
+        MicroUsd(surplus.saturating_mul(self.credit_price.0) / 1000)
+    }
+}
+
 /// An instance type as configured by one NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceType {

@@ -10,8 +10,8 @@
 //! - `exclusive_pods`: pods that exclude each other from a node need a machine each.
 //!
 //! Ignored constraints (limits, opt-in rules, spread, volumes, DaemonSets) could only raise the
-//! cost. Existing capacity and reserved machines are free;
-//! burstable machines cost their price alone. Work grows with shapes and offerings,
+//! cost. Existing capacity and reserved machines are free. Burstable machines cost their credits too, except
+//! in `by_pods` and `exclusive_pods`. Work grows with shapes and offerings,
 //! not with pods.
 
 mod by_pods;

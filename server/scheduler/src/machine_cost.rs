@@ -8,11 +8,7 @@ use model::{Burstable, MicroUsd};
 /// Surplus credits per hour of a machine on which `cpu` millicores are requested, DaemonSets
 /// included.
 pub(super) fn credits(burstable: Option<Burstable>, cpu: i64) -> MicroUsd {
-    let paid = |burstable: Burstable| {
-        let surplus = cpu.saturating_sub(burstable.baseline).max(0);
-        surplus.saturating_mul(burstable.credit_price.0) / 1000
-    };
-    MicroUsd(burstable.map_or(0, paid))
+    burstable.map_or(MicroUsd(0), |burstable| burstable.surplus_credits(cpu))
 }
 
 impl PoolSupply {

@@ -4,7 +4,8 @@
 use std::cmp::Reverse;
 
 use super::demand::{Demand, ShapeDemand};
-use super::supply::Supply;
+use super::supply::{Column, Supply};
+use model::resources::CPU;
 
 /// Maximum number of shapes evaluated: those with the largest total requests, and those with the
 /// largest single requests.
@@ -12,7 +13,8 @@ const MAX_SHAPES: usize = 64;
 
 /// The best bound over the largest shapes.
 pub(super) fn bound(demand: &Demand<'_>, supply: &Supply) -> i64 {
-    candidates(demand).into_iter().map(|shape| bound_of_shape(shape, supply)).max().unwrap_or(0)
+    let cpu = demand.resources.iter().position(|name| name.as_ref() == CPU);
+    candidates(demand).into_iter().map(|shape| bound_of_shape(shape, supply, cpu)).max().unwrap_or(0)
 }
 
 fn candidates<'d>(demand: &'d Demand<'_>) -> Vec<&'d ShapeDemand> {
@@ -43,7 +45,20 @@ pub(super) fn holds(free: &[i64], shape: &ShapeDemand) -> i64 {
     each.map(|(free, wanted)| free / wanted).min().unwrap_or(i64::MAX)
 }
 
-fn bound_of_shape(shape: &ShapeDemand, supply: &Supply) -> i64 {
+/// What a machine costs with a number of the pods that are left, for those numbers of which one costs least per
+/// pod: as many as it takes, and where surplus credits begin, the last without them and the next one.
+fn costs(column: &Column, shape: &ShapeDemand, left: i64, cpu: Option<usize>) -> impl Iterator<Item = (i64, i64)> {
+    let most = holds(&column.amounts, shape).min(left);
+    let each = cpu.map_or(0, |cpu| shape.requests[cpu]);
+    let burstable = column.burstable.filter(|_| each > 0);
+    let free = burstable.map_or(most, |burstable| (burstable.baseline / each).min(most));
+    let (price, mut counts) = (column.price, vec![free, free.saturating_add(1).min(most), most]);
+    counts.dedup();
+    let cost = move |pods: i64| price + burstable.map_or(0, |own| own.surplus_credits(pods.saturating_mul(each)).0);
+    counts.into_iter().map(move |pods| (cost(pods), pods))
+}
+
+fn bound_of_shape(shape: &ShapeDemand, supply: &Supply, cpu: Option<usize>) -> i64 {
     let bit = |groups: u16| groups >> shape.group & 1 == 1;
     let mut left = shape.pods;
     for free in supply.free.iter().filter(|free| bit(free.groups)) {
@@ -55,12 +70,11 @@ fn bound_of_shape(shape: &ShapeDemand, supply: &Supply) -> i64 {
         }
     }
     let able = supply.columns.iter().filter(|column| bit(column.groups));
-    let able = able.map(|column| (column.price, holds(&column.amounts, shape))).filter(|(_, pods)| *pods > 0);
-    // Per pod, a machine costs at least its price over the pods it holds; and at least one machine
+    let able = able.flat_map(|column| costs(column, shape, left, cpu)).filter(|(_, pods)| *pods > 0);
+    // Per pod, a machine costs at least its cost over the pods it holds; and at least one machine
     // is paid whole.
     let mut cheapest: Option<(i64, i64)> = None;
     for (price, pods) in able {
-        let pods = pods.min(left);
         let for_all = i128::from(price) * i128::from(left);
         let for_all = (for_all + i128::from(pods) - 1) / i128::from(pods);
         let for_all = i64::try_from(for_all).unwrap_or(i64::MAX);

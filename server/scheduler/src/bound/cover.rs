@@ -3,7 +3,8 @@
 //!
 //! With such weights, the value of all pods is at most the cost of their machines, hence a lower
 //! bound. On a machine, a unit of a resource can serve one group only, so its value is at most the
-//! highest weight among the groups that may use the machine. The linear program finds good weights;
+//! highest weight among the groups that may use the machine. A machine costs its price and
+//! its surplus credits. The linear program finds good weights;
 //! [`Cover::of`] then shrinks them until integer arithmetic proves them.
 
 use rustc_hash::FxHashMap;
@@ -11,6 +12,7 @@ use rustc_hash::FxHashMap;
 use super::demand::Demand;
 use super::supply::{Column, Supply};
 use crate::simplex::Simplex;
+use model::resources::CPU;
 
 /// Maximum number of simplex steps.
 const MAX_STEPS: usize = 400;
@@ -29,14 +31,15 @@ impl Cover {
         let totals: Vec<f64> = (0..demand.resources.len())
             .map(|r| demand.amounts.iter().map(|group| group[r] as f64).sum::<f64>().max(1.0))
             .collect();
-        let prices = solve(demand, supply, &totals);
+        let columns = by_cpu_use(demand, supply);
+        let prices = solve(demand, (supply, &columns), &totals);
         let mut shrink = 1.0;
         loop {
             let scale = 2_f64.powi(SCALE_BITS.cast_signed()) * shrink;
             let exact = |(price, total): (&f64, &f64)| (price.max(0.0) / total * scale) as i128;
             let weights: Vec<Vec<i128>> =
                 prices.iter().map(|group| group.iter().zip(&totals).map(exact).collect()).collect();
-            match worst_ratio(&weights, &supply.columns) {
+            match worst_ratio(&weights, &columns) {
                 Some(ratio) => shrink = shrink * ratio * (1.0 - 1e-12),
                 None => return Self { weights },
             }
@@ -70,6 +73,28 @@ impl Cover {
         let highest = |r: usize| self.weights.iter().map(|group| group[r]).max().unwrap_or(0);
         (0..resources).map(|r| highest(r) as f64 / 2_f64.powi(SCALE_BITS.cast_signed())).collect()
     }
+}
+
+/// The columns, a burstable machine as two: one with the CPU of its baseline at its price, and one with all
+/// its CPU at the price and the credits for that. Any use in between is a mean of the two, in cost as in
+/// CPU, so that weights under which neither is worth more than it costs hold for the machine.
+fn by_cpu_use(demand: &Demand<'_>, supply: &Supply) -> Vec<Column> {
+    let Some(cpu) = demand.resources.iter().position(|name| name.as_ref() == CPU) else {
+        return supply.columns.clone();
+    };
+    let both = |column: &Column| {
+        let credits = column.burstable.map_or(0, |burstable| burstable.surplus_credits(column.amounts[cpu]).0);
+        if credits == 0 {
+            return [Some(column.clone()), None];
+        }
+        // Credits are rounded down to micro-dollars: one less on both sides is below them everywhere.
+        let (mut least, mut most) = (column.clone(), column.clone());
+        least.amounts[cpu] = column.burstable.map_or(0, |burstable| burstable.baseline.max(0));
+        least.price = (column.price - 1).max(0);
+        most.price = (column.price + credits - 1).max(0);
+        [Some(least), Some(most)]
+    };
+    supply.columns.iter().flat_map(both).flatten().collect()
 }
 
 /// Free amounts of one resource, and the groups that may use some of it.
@@ -106,7 +131,7 @@ fn members(groups: u16) -> impl Iterator<Item = usize> {
 }
 
 /// Dual prices of each group's share of each resource's total, from the linear program.
-fn solve(demand: &Demand<'_>, supply: &Supply, totals: &[f64]) -> Vec<Vec<f64>> {
+fn solve(demand: &Demand<'_>, (supply, columns): (&Supply, &[Column]), totals: &[f64]) -> Vec<Vec<f64>> {
     let mut rows: Vec<(usize, usize)> = Vec::new();
     let (mut need, mut cost) = (Vec::new(), Vec::new());
     for (resource, total) in totals.iter().enumerate() {
@@ -114,7 +139,7 @@ fn solve(demand: &Demand<'_>, supply: &Supply, totals: &[f64]) -> Vec<Vec<f64>> 
         for group in 0..demand.groups.len() {
             let share = demand.amounts[group][resource] as f64 / total * left.max(0.0);
             let useful =
-                supply.columns.iter().filter(|column| column.groups >> group & 1 == 1 && column.amounts[resource] > 0);
+                columns.iter().filter(|column| column.groups >> group & 1 == 1 && column.amounts[resource] > 0);
             let unit = useful.map(|column| column.price as f64 / (column.amounts[resource] as f64 / total));
             if let (true, Some(unit)) = (share > 0.0, unit.min_by(f64::total_cmp)) {
                 rows.push((group, resource));
@@ -131,12 +156,11 @@ fn solve(demand: &Demand<'_>, supply: &Supply, totals: &[f64]) -> Vec<Vec<f64>> 
         for ((group, resource), price) in rows.iter().zip(&row_prices) {
             prices[*group][*resource] = *price;
         }
-        let found = most_profitable(&prices, supply, totals);
+        let found = most_profitable(&prices, columns, totals);
         let entered = match found {
-            Some(column) => simplex.enter(
-                &fill_rows(&supply.columns[column], &prices, totals, &rows),
-                supply.columns[column].price as f64,
-            ),
+            Some(column) => {
+                simplex.enter(&fill_rows(&columns[column], &prices, totals, &rows), columns[column].price as f64)
+            }
             None => match surplus(&row_prices) {
                 Some(row) => simplex.enter(&[(row, -1.0)], 0.0),
                 None => break,
@@ -150,10 +174,10 @@ fn solve(demand: &Demand<'_>, supply: &Supply, totals: &[f64]) -> Vec<Vec<f64>> 
 }
 
 /// The column whose value exceeds its price most.
-fn most_profitable(prices: &[Vec<f64>], supply: &Supply, totals: &[f64]) -> Option<usize> {
+fn most_profitable(prices: &[Vec<f64>], columns: &[Column], totals: &[f64]) -> Option<usize> {
     let mut highest: FxHashMap<u16, Vec<f64>> = FxHashMap::default();
     let mut best: Option<(f64, usize)> = None;
-    for (at, column) in supply.columns.iter().enumerate() {
+    for (at, column) in columns.iter().enumerate() {
         let value = highest.entry(column.groups).or_insert_with(|| {
             let of = |r: usize| members(column.groups).map(|group| prices[group][r]).fold(0.0, f64::max) / totals[r];
             (0..totals.len()).map(of).collect()

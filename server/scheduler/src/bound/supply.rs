@@ -9,14 +9,17 @@ use super::demand::Demand;
 use super::node_constraints::{NodeConstraints, PoolInstanceType};
 use super::offered_types::OfferedTypes;
 use model::input::PlanningInput;
-use model::{CapacityType, InstanceType, Node, NodeStage, Requirement, Resources, Text};
+use model::{Burstable, CapacityType, InstanceType, Node, NodeStage, Requirement, Resources, Text};
 
 /// A machine at a price: the groups that may use it, its capacity and its price. Of offerings that
 /// differ in price alone, the cheapest.
+#[derive(Debug, Clone)]
 pub(super) struct Column {
     /// One bit per group.
     pub(super) groups: u16,
     pub(super) price: i64,
+    /// What CPU beyond a baseline costs besides.
+    pub(super) burstable: Option<Burstable>,
     /// Amounts of [`Demand::resources`].
     pub(super) amounts: Vec<i64>,
 }
@@ -70,8 +73,8 @@ impl Supply {
         }
         columns.sort_by_key(|column: &Column| column.price);
         // Of two columns that differ in price only, the more expensive one is redundant.
-        let mut known: FxHashSet<(u16, Vec<i64>)> = FxHashSet::default();
-        columns.retain(|column| known.insert((column.groups, column.amounts.clone())));
+        let mut known: FxHashSet<(u16, Option<Burstable>, Vec<i64>)> = FxHashSet::default();
+        columns.retain(|column| known.insert((column.groups, column.burstable, column.amounts.clone())));
         let nodes = input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
         let free = nodes.map(|node| free_on_node(input, demand, node)).chain(reserved.into_values()).collect();
         Self { columns, free }
@@ -115,7 +118,8 @@ fn add_columns<'a>(
         }
         let column = *cheapest.entry(groups).or_insert_with(|| {
             let capacity = amounts(demand, &candidate.instance_type.allocatable);
-            columns.push(Column { groups, price: i64::MAX, amounts: capacity });
+            let burstable = candidate.instance_type.burstable.filter(|_| !candidate.pool.rules.ignores_credits);
+            columns.push(Column { groups, price: i64::MAX, burstable, amounts: capacity });
             columns.len() - 1
         });
         columns[column].price = columns[column].price.min(offering.price.0.max(0));

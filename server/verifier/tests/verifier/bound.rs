@@ -2,7 +2,7 @@
 //! 0.03 and `large` 4 for 0.06; on demand 0.10 and 0.20. Pods use 1 CPU and 1 GiB, so CPU decides.
 
 use model::labels::{CAPACITY_TYPE, HOSTNAME};
-use model::{HostPort, MicroUsd, PodShape, Requirement};
+use model::{Burstable, HostPort, MicroUsd, PodShape, Requirement};
 use scheduler::bound::{lower_bound, resource_prices};
 
 use crate::fixture::{Fixture, LARGE, SMALL, affinity_term, amounts, plain, requiring, reserved, taint, text};
@@ -93,6 +93,31 @@ fn memory_counts_where_it_is_scarce() {
     // pod.
     let pod = PodShape { requests: amounts(100, 12 << 30, 1), ..PodShape::default() };
     assert_bound(&world_of(&[pod]), 60_000);
+}
+
+/// Pods of so many millicores each where only `small` is offered: up to 400 millicores at its price, and
+/// beyond that at `credit_price` micro-dollars for each CPU.
+fn burstable(pods: usize, milli: i64, credit_price: i64) -> Fixture {
+    let mut fixture = world_of(&vec![PodShape { requests: amounts(milli, 1, 1), ..PodShape::default() }; pods]);
+    fixture.machine(LARGE).offerings.clear();
+    fixture.machine(SMALL).burstable = Some(Burstable { baseline: 400, credit_price: MicroUsd(credit_price) });
+    fixture
+}
+
+#[test]
+fn cpu_beyond_the_baseline_of_a_burstable_machine_is_paid() {
+    let is_bound = |fixture: &Fixture, micro_usd: i64| {
+        // The bound may lose a micro-dollar for each machine, because credits are rounded.
+        let bound = lower_bound(&fixture.input, &fixture.plan).0;
+        assert!((micro_usd - 6..=micro_usd).contains(&bound), "{bound}, expected {micro_usd}");
+    };
+    // 2 pods use 1.6 CPUs beyond the baseline: 0.03 + 0.08 for two, 0.055 for each.
+    is_bound(&burstable(4, 1_000, 50_000), 220_000);
+    // At 0.50 for a CPU it is cheaper to stay at the baseline, which is 2 pods: 0.015 for each.
+    is_bound(&burstable(10, 200, 500_000), 150_000);
+    let mut listed = burstable(4, 1_000, 50_000);
+    listed.pool().rules.ignores_credits = true;
+    is_bound(&listed, 60_000);
 }
 
 #[test]
