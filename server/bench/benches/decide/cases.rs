@@ -134,7 +134,7 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
 
 /// Rows of recorded workloads whose bound is known: pods, USD per hour (column generation with an exact
 /// integer knapsack, zone rules left out).
-const KNOWN_BOUNDS: [(&str, f64); 9] = [
+const KNOWN_BOUNDS: [(&str, f64); 11] = [
     ("openb-cpu-default", 785.65),
     ("openb-cpu-le64", 873.65),
     ("openb-1k-le64", 344.32),
@@ -144,6 +144,8 @@ const KNOWN_BOUNDS: [(&str, f64); 9] = [
     ("basic-le64", 124.23),
     ("wide-le64", 121.35),
     ("exclusion-1k-le64", 27.01),
+    ("exclusion-5k-le64", 134.68),
+    ("openb-5k-gpu", 4_257.22),
 ];
 
 const HOSTS_BY_TWO: [(i64, &str, &str); 1] = [(2, "kubernetes.io/hostname", "DoNotSchedule")];
@@ -151,7 +153,7 @@ const SOFT_ZONES_AND_HOSTS: [(i64, &str, &str); 2] =
     [(1, "topology.kubernetes.io/zone", "ScheduleAnyway"), (1, "kubernetes.io/hostname", "ScheduleAnyway")];
 
 fn traces(folder: &Path) -> Vec<Case> {
-    use trace::TraceFilter::{CpuOnly, FirstWithGpu, FirstWithoutGpu};
+    use trace::TraceFilter::{CpuOnly, WithGpu, WithoutGpu};
     let case = |name: &str, pods, source| {
         let known = KNOWN_BOUNDS.iter().find(|(row, _)| *row == name).map(|(_, bound)| *bound);
         Case { name: name.to_owned(), family: Family::Single, pods, known_bound: known, source }
@@ -169,13 +171,18 @@ fn traces(folder: &Path) -> Vec<Case> {
         alibaba_pods("openb-cpu-default", 1_088, CpuOnly, None),
         case("openb-cpu-max-node-64", 1_088, capped),
         alibaba_pods("openb-cpu-le64", 1_088, CpuOnly, Some(64)),
-        alibaba_pods("openb-1k-le64", 996, FirstWithoutGpu(1_000), Some(64)),
-        alibaba_pods("openb-5k-le64", 4_966, FirstWithoutGpu(5_000), Some(64)),
-        alibaba_pods("openb-1k-gpu", 1_000, FirstWithGpu(1_000), None),
+        alibaba_pods("openb-1k-le64", 996, WithoutGpu(0, 1_000), Some(64)),
+        alibaba_pods("openb-5k-le64", 4_966, WithoutGpu(0, 5_000), Some(64)),
+        alibaba_pods("openb-2nd-1k-le64", 1_000, WithoutGpu(1_000, 2_000), Some(64)),
+        alibaba_pods("openb-6th-1k-le64", 1_000, WithoutGpu(5_000, 6_000), Some(64)),
+        alibaba_pods("openb-1k-gpu", 1_000, WithGpu(0, 1_000), None),
+        alibaba_pods("openb-2nd-1k-gpu", 1_000, WithGpu(1_000, 2_000), None),
+        alibaba_pods("openb-5k-gpu", 5_000, WithGpu(0, 5_000), None),
         suite("basic-default", "karp_suite_basic.csv", None),
         suite("basic-le64", "karp_suite_basic.csv", Some(64)),
         suite("wide-le64", "karp_suite_wide.csv", Some(64)),
         case("exclusion-1k-le64", 1_000, Source::MixWithExclusionOnly(mix(1_000))),
+        case("exclusion-5k-le64", 5_000, Source::MixWithExclusionOnly(mix(5_000))),
     ];
     cases.extend(
         [1_000, 5_000, 10_000].map(|pods| case(&format!("trace-diverse-{pods}"), pods, Source::Mix(mix(pods)))),

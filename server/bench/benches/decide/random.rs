@@ -1,5 +1,6 @@
 //! Random inputs planned by this project and by a baseline on the same files: how often each is cheaper.
 
+use std::cmp::Ordering;
 use std::path::Path;
 use std::{env, fs};
 
@@ -27,8 +28,10 @@ enum Verdict {
     Cheaper,
     Equal,
     Dearer,
-    /// The two place different numbers of pods, so that their costs do not compare.
-    OtherPods,
+    /// It places more pods than the baseline, so that their costs do not compare.
+    MorePods,
+    /// It places fewer.
+    FewerPods,
 }
 
 /// Plans `flags.inputs` inputs and prints the dearer ones and a summary.
@@ -46,7 +49,7 @@ pub fn report(flags: &Flags) -> Result<()> {
         let verdict = verdict(&own, cost, &theirs);
         slow += usize::from(ms > SLOW_MS);
         verdicts.push(verdict);
-        if verdict != Verdict::OtherPods {
+        if !matches!(verdict, Verdict::MorePods | Verdict::FewerPods) {
             sums = (sums.0 + cost, sums.1 + theirs.cost);
         }
         println!(
@@ -60,12 +63,13 @@ pub fn report(flags: &Flags) -> Result<()> {
     }
     let count = |wanted: Verdict| verdicts.iter().filter(|verdict| **verdict == wanted).count();
     println!(
-        "\n{} inputs: {} cheaper, {} equal, {} dearer, {} with other pods placed; in sum {:.4} against {:.4} $/h; {slow} searches above {SLOW_MS} ms",
+        "\n{} inputs: {} cheaper, {} equal, {} dearer, {} place more pods, {} fewer; in sum of the others {:.4} against {:.4} $/h; {slow} searches above {SLOW_MS} ms",
         flags.inputs,
         count(Verdict::Cheaper),
         count(Verdict::Equal),
         count(Verdict::Dearer),
-        count(Verdict::OtherPods),
+        count(Verdict::MorePods),
+        count(Verdict::FewerPods),
         sums.0,
         sums.1,
     );
@@ -73,8 +77,10 @@ pub fn report(flags: &Flags) -> Result<()> {
 }
 
 fn verdict(own: &PlannedDecision, cost: f64, theirs: &Outcome) -> Verdict {
-    if own.plan.unschedulable.len() != theirs.unplaced {
-        return Verdict::OtherPods;
+    match own.plan.unschedulable.len().cmp(&theirs.unplaced) {
+        Ordering::Less => return Verdict::MorePods,
+        Ordering::Greater => return Verdict::FewerPods,
+        Ordering::Equal => {}
     }
     match cost / theirs.cost.max(1e-6) - 1.0 {
         over if over > EQUAL => Verdict::Dearer,

@@ -17,10 +17,10 @@ use crate::workload::Workload;
 pub enum TraceFilter {
     /// Those that request no GPU.
     CpuOnly,
-    /// The first pods, GPUs removed, as far as the largest allowed type holds them.
-    FirstWithoutGpu(usize),
-    /// The first pods with whole GPUs instead of shares of them.
-    FirstWithGpu(usize),
+    /// Pods by number, GPUs removed, as far as the largest allowed type holds them.
+    WithoutGpu(usize, usize),
+    /// Pods by number, with whole GPUs instead of shares of them.
+    WithGpu(usize, usize),
 }
 
 /// Allocatable CPU of a machine of 64 vCPU, in milli-cores: 64,000 less the kubelet's 230
@@ -34,15 +34,15 @@ pub fn alibaba_pods(file: &Path, pick: TraceFilter, most_vcpu: Option<u32>) -> R
         let cpu = number(row, "cpu_milli")?;
         let wanted = match pick {
             TraceFilter::CpuOnly => number(row, "num_gpu")? == 0,
-            TraceFilter::FirstWithoutGpu(first) => at < first && cpu <= LARGEST_ALLOCATABLE_CPU,
-            TraceFilter::FirstWithGpu(first) => at < first,
+            TraceFilter::WithoutGpu(first, end) => (first..end).contains(&at) && cpu <= LARGEST_ALLOCATABLE_CPU,
+            TraceFilter::WithGpu(first, end) => (first..end).contains(&at),
         };
         if wanted {
-            let gpu = if matches!(pick, TraceFilter::FirstWithGpu(_)) { number(row, "num_gpu")? } else { 0 };
+            let gpu = if matches!(pick, TraceFilter::WithGpu(..)) { number(row, "num_gpu")? } else { 0 };
             templates.push(PodTemplate { gpu, ..PodTemplate::plain(cpu, number(row, "memory_mib")?) });
         }
     }
-    let gpu = matches!(pick, TraceFilter::FirstWithGpu(_));
+    let gpu = matches!(pick, TraceFilter::WithGpu(..));
     let setup = catalogue::ec2(Bounds { most_vcpu, gpu, ..Bounds::MODEST });
     Ok(Workload::of_pods(setup, templates.into_iter()))
 }
