@@ -15,7 +15,6 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::provisioning::PlanNumber;
-use model::input::SEARCH_STEPS;
 use model::{ClusterName, MicroUsd, Millis, Timestamp};
 
 /// Time over which the steps of all searches are limited.
@@ -29,6 +28,9 @@ pub const STEPS_PER_CPU_SECOND: u64 = 30_000_000;
 /// Steps that the packings, the checks and the reasons of a search count for, for each pod and node
 /// of its input: 60 microseconds. The `cost` cases take 20 to 52.
 const PACKING_STEPS: u64 = STEPS_PER_CPU_SECOND * 60 / 1_000_000;
+
+/// The largest search: half a second of one processor, which no batch window leaves much more than.
+pub const MAX_STEPS: u64 = 16_000_000;
 
 /// The smallest search that is worth its packings: 50 milliseconds of one processor.
 pub const LEAST_STEPS: u64 = STEPS_PER_CPU_SECOND / 20;
@@ -150,7 +152,7 @@ impl SearchAllowance {
         let SearchDemand { cluster, search, objects, deadline } = demand;
         let packing = packing_steps(objects);
         let least = packing.saturating_add(LEAST_STEPS);
-        let wanted = steps_within(deadline.duration_since(now)).min(packing.saturating_add(SEARCH_STEPS));
+        let wanted = steps_within(deadline.duration_since(now)).min(packing.saturating_add(MAX_STEPS));
         if wanted < least {
             self.totals.skipped_time += 1;
             return None;

@@ -82,7 +82,7 @@ fn a_search_takes_the_time_that_is_left_of_the_window_without_its_first_packing(
     let mut searches = Searches::new(quarter_of_two());
     // 400 ms are 12 million steps, and 10 s more than the largest search has.
     assert_eq!(searches.search("a", 400, 0), 12_000_000);
-    assert_eq!(searches.search("b", 10_000, 0), SEARCH_STEPS);
+    assert_eq!(searches.search("b", 10_000, 0), MAX_STEPS);
     let cluster = ClusterName::from("c");
     let demand = SearchDemand { cluster: &cluster, search: PlanNumber(9), objects: 1_000, deadline: at(400) };
     // A pod or node takes 60 microseconds: 1,800 steps.

@@ -6,8 +6,8 @@
 
 use std::cmp::Reverse;
 
-use super::Retry;
 use super::machines::cheapest;
+use super::{Retry, place_unscheduled};
 use model::input::{PlanningInput, PreferencePolicy};
 use model::labels::HOSTNAME;
 use model::plan::{Plan, PlannedNode};
@@ -21,14 +21,18 @@ pub(crate) const WORK_AFTER_SEARCH: usize = 400_000;
 /// Work of one launch option in a check.
 const OPTION_WORK: usize = 5;
 
-/// `plan` without the machines whose pods the check accepts on its other nodes, within `most_work`.
+/// `plan` without the machines whose pods the check accepts on its other nodes, within `most_work`. What
+/// they leave of limits and reservations goes to the pods that `plan` leaves out.
 pub(crate) fn without_needless_machines(input: &PlanningInput, plan: Plan, most_work: usize) -> Plan {
     if plan.nodes.is_empty() || plan.nodes.len() + input.nodes.len() < 2 {
         return plan;
     }
     let mut retry = Retry::new(input, plan, most_work);
-    while retry.give_up_machines() {}
-    retry.plan
+    let mut any = false;
+    while retry.give_up_machines() {
+        any = true;
+    }
+    if any { place_unscheduled(input, retry.plan, super::MAX_WORK) } else { retry.plan }
 }
 
 impl Retry<'_> {

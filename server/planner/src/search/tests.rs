@@ -126,6 +126,24 @@ fn the_search_ends_at_a_plan_near_its_bound_and_when_its_steps_are_used() {
 }
 
 #[test]
+fn a_machine_whose_pods_fit_elsewhere_leaves_its_limit_to_pods_without_a_place() {
+    let mut input = input();
+    let (shared, mut apart) = plans(&input);
+    // Two machines of two CPUs are the limit, and a third pod needs one for itself.
+    let whole = Resources::from_iter([(resources::CPU, 2_000), (resources::PODS, 1)]);
+    input.pools[0].limits = Resources::from_iter([(resources::CPU, 4_000)]);
+    input.shapes.push(PodShape { requests: whole, ..PodShape::default() });
+    input.pods.push(Pod { name: "whole".into(), shape: 1, ..input.pods[0].clone() });
+    apart.unschedulable = vec![2];
+    assert!(check(&input, &apart).is_empty(), "{:?}", check(&input, &apart));
+    let plan = retry::without_needless_machines(&input, apart.clone(), retry::NEEDLESS_WORK);
+    let pods: Vec<&[u32]> = plan.nodes.iter().map(|node| node.pods.as_slice()).collect();
+    assert_eq!((pods, plan.unschedulable.len()), (vec![&shared.nodes[0].pods[..], &[2]], 0));
+    // Without work nothing is tried.
+    assert_eq!(retry::without_needless_machines(&input, apart.clone(), 0), apart);
+}
+
+#[test]
 fn of_plans_that_cost_nearly_the_same_the_one_with_fewer_nodes_is_taken() {
     let input = input();
     let (shared, mut apart) = plans(&input);
