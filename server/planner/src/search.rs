@@ -67,9 +67,10 @@ pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cac
     }
     let (chosen, mut realised_cost) =
         choose(input, found.plans, |plan, plans| realised::reported_cost(input, plan, plans, cache));
-    let machines = chosen.nodes.len();
+    let before = (chosen.nodes.len(), chosen.unschedulable.len());
     let plan = retry::without_needless_machines(input, chosen, retry::WORK_AFTER_SEARCH);
-    if plan.nodes.len() != machines {
+    // A machine that is bought instead of one that is given up places a pod.
+    if (plan.nodes.len(), plan.unschedulable.len()) != before {
         realised_cost = realised::reported_cost(input, &plan, 1, cache);
     }
     if plan.unschedulable != left_out {

@@ -173,18 +173,18 @@ pub fn schedule_by_search(
         if is_populated {
             packing.populated = packing.populatable_groups(&launched);
         }
-        if packing.populated.is_empty() == is_populated {
-            continue;
-        }
         let patterns = search::patterns(&mut packing, &launched, seed, &steps);
         packing.patterns = Patterns::of(patterns, &queue);
-        if !packing.patterns.are_in_use() {
-            continue;
+        if packing.patterns.are_in_use() {
+            pack_queue(&mut packing, queue, PackingMethod::Full);
+            if packing.hosts_are_populated() {
+                packing.place_first_pods_first();
+                return (finished(packing, cache), steps.used());
+            }
         }
-        pack_queue(&mut packing, queue, PackingMethod::Full);
-        if packing.hosts_are_populated() {
-            packing.place_first_pods_first();
-            return (finished(packing, cache), steps.used());
+        // Without such a group a repetition would be the same packing.
+        if packing.populated.is_empty() {
+            break;
         }
     }
     (first.clone().into(), steps.used())
