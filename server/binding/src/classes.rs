@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use model::input::PlanningInput;
 use model::{BoundPod, Labels, Pod, PodShape, Text, VolumeAlternatives};
+use rustc_hash::FxHashMap;
 
 /// Labels that differ between the pods of one workload.
 const LABELS_OF_ONE_POD: [&str; 4] = [
@@ -38,12 +39,12 @@ type Key<'a> = (&'a Text, u32, u32, Option<u32>, bool);
 pub(crate) struct Classes<'a> {
     input: &'a PlanningInput,
     pub(crate) list: Vec<PodClass<'a>>,
-    ids: BTreeMap<Key<'a>, u32>,
+    ids: FxHashMap<Key<'a>, u32>,
 }
 
 impl<'a> Classes<'a> {
     pub(crate) fn new(input: &'a PlanningInput) -> Self {
-        Self { input, list: Vec::new(), ids: BTreeMap::new() }
+        Self { input, list: Vec::new(), ids: FxHashMap::default() }
     }
 
     /// The class of a pod to bind.

@@ -4,10 +4,9 @@ mod filter;
 mod score;
 
 use model::input::PlanningInput;
-use verifier::kernel::DaemonSets;
 
 use crate::classes::Classes;
-use crate::hosts::{Host, ResourceIndex};
+use crate::hosts::{Hosts, ResourceIndex};
 use crate::random::SplitMix64;
 use crate::rules::{ClassRules, Compiler};
 use crate::steps::Steps;
@@ -22,7 +21,7 @@ pub(crate) struct Cluster<'a> {
     cache: Vec<ScoreCache>,
     domains: Domains<'a>,
     tallies: Tallies,
-    hosts: Vec<Host<'a>>,
+    hosts: Hosts<'a>,
     /// The classes of the pods that are bound from the beginning, by node.
     bound: Vec<Vec<u32>>,
     /// Nodes that have joined, in this order.
@@ -76,8 +75,7 @@ impl<'a> Cluster<'a> {
         let counted = input.nodes.iter().map(|node| node.pods.iter().filter(|pod| !pod.leaving && !pod.terminating));
         let bound = counted.map(|pods| pods.map(|pod| classes.of_bound(pod)).collect()).collect();
         let index = ResourceIndex::of(classes.list.iter().take(pending_classes as usize).map(|class| class.shape));
-        let daemons = DaemonSets::of(input);
-        let hosts = input.nodes.iter().map(|node| Host::new(input, &index, &daemons, node)).collect();
+        let hosts = Hosts::of(input, &index);
         let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
         let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies);
         let compiled = (0..pending_classes).map(|number| compiler.compile(number, &index, steps));
@@ -132,7 +130,7 @@ impl<'a> Cluster<'a> {
             }
             return Some(None);
         };
-        self.hosts[best as usize].bind(&rules.class, &rules.requests);
+        self.hosts.bind(best as usize, &rules.class, &rules.requests);
         self.tallies.add_pod(&self.domains, class, best as usize);
         Some(Some(best))
     }

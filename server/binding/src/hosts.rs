@@ -47,34 +47,74 @@ pub(crate) fn scored_requests(shape: &PodShape) -> CpuAndMemory {
     [if cpu == 0 { default_cpu } else { cpu }, if memory == 0 { default_memory } else { memory }]
 }
 
+/// The free amounts of all nodes in one array, and what else is in use on each: the free amounts and versions of
+/// many nodes are read for every pod.
+#[derive(Debug)]
+pub(crate) struct Hosts<'a> {
+    list: Vec<Host<'a>>,
+    /// By node and number of the [`ResourceIndex`].
+    free: Vec<i64>,
+    /// Number of resources.
+    resources: usize,
+    /// By node; incremented by every pod that is bound there.
+    versions: Vec<u32>,
+}
+
 /// One node and what is in use there.
 #[derive(Debug)]
 pub(crate) struct Host<'a> {
-    pub(crate) node: &'a Node,
+    node: &'a Node,
     pub(crate) allocatable: CpuAndMemory,
     /// CPU and memory requested by its pods.
     pub(crate) requested: CpuAndMemory,
     /// The same with default requests.
     pub(crate) scored: CpuAndMemory,
-    /// Free amounts, numbered by the [`ResourceIndex`].
-    free: Vec<i64>,
     ports: Vec<&'a HostPort>,
     volumes: BTreeSet<&'a (Text, Text)>,
-    /// Incremented by every pod that is bound here.
-    pub(crate) version: u32,
+}
+
+impl<'a> Hosts<'a> {
+    /// The nodes of `input` with their pods, and with the DaemonSet pods that they lack.
+    pub(crate) fn of(input: &'a PlanningInput, index: &ResourceIndex<'_>) -> Self {
+        let daemons = DaemonSets::of(input);
+        let (mut list, mut free) = (Vec::with_capacity(input.nodes.len()), Vec::new());
+        for node in &input.nodes {
+            let free_on_node = daemons.free_on_node(node);
+            free.extend(index.amounts(&free_on_node));
+            list.push(Host::new(input, &daemons, node, cpu_and_memory(&free_on_node)));
+        }
+        Self { versions: vec![0; list.len()], resources: index.names.len(), list, free }
+    }
+
+    pub(crate) fn get(&self, node: usize) -> &Host<'a> {
+        &self.list[node]
+    }
+
+    /// How many pods were bound to `node`.
+    pub(crate) fn version(&self, node: usize) -> u32 {
+        self.versions[node]
+    }
+
+    /// Whether the requests are free.
+    pub(crate) fn has_free(&self, node: usize, requests: &[(usize, i64)]) -> bool {
+        let free = &self.free[node * self.resources..][..self.resources];
+        requests.iter().all(|(number, amount)| *amount <= free[*number])
+    }
+
+    /// Takes what a pod of `class` uses.
+    pub(crate) fn bind(&mut self, node: usize, class: &PodClass<'a>, requests: &[(usize, i64)]) {
+        let free = &mut self.free[node * self.resources..][..self.resources];
+        for (number, amount) in requests {
+            free[*number] -= amount;
+        }
+        self.list[node].bind(class);
+        self.versions[node] += 1;
+    }
 }
 
 impl<'a> Host<'a> {
-    /// `node` with its pods, and with the DaemonSet pods that it lacks.
-    pub(crate) fn new(
-        input: &'a PlanningInput,
-        index: &ResourceIndex<'_>,
-        daemons: &DaemonSets<'a>,
-        node: &'a Node,
-    ) -> Self {
-        let free = daemons.free_on_node(node);
+    fn new(input: &'a PlanningInput, daemons: &DaemonSets<'a>, node: &'a Node, [cpu, memory]: CpuAndMemory) -> Self {
         let allocatable = cpu_and_memory(&node.allocatable);
-        let [cpu, memory] = cpu_and_memory(&free);
         let requested = [allocatable[0] - cpu, allocatable[1] - memory];
         let mut scored = requested;
         for pod in node.pods.iter().filter(|pod| !pod.leaving) {
@@ -85,12 +125,7 @@ impl<'a> Host<'a> {
         let volumes =
             if node.attach_limits.is_empty() { BTreeSet::new() } else { volumes_on_node(input, node).collect() };
         let ports = daemons.ports_on_node(node).collect();
-        Self { node, allocatable, requested, scored, free: index.amounts(&free), ports, volumes, version: 0 }
-    }
-
-    /// Whether the requests are free.
-    pub(crate) fn has_free(&self, requests: &[(usize, i64)]) -> bool {
-        requests.iter().all(|(number, amount)| *amount <= self.free[*number])
+        Self { node, allocatable, requested, scored, ports, volumes }
     }
 
     /// Whether ports and attachments of a pod of `class` are free.
@@ -110,11 +145,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// Takes what a pod of `class` uses.
-    pub(crate) fn bind(&mut self, class: &PodClass<'a>, requests: &[(usize, i64)]) {
-        for (number, amount) in requests {
-            self.free[*number] -= amount;
-        }
+    fn bind(&mut self, class: &PodClass<'a>) {
         let (own, counted) = (cpu_and_memory(&class.shape.requests), scored_requests(class.shape));
         for at in 0..2 {
             self.requested[at] += own[at];
@@ -124,6 +155,5 @@ impl<'a> Host<'a> {
         if let Some(volumes) = class.volumes.filter(|_| !self.node.attach_limits.is_empty()) {
             self.volumes.extend(&volumes.attachments);
         }
-        self.version += 1;
     }
 }

@@ -8,7 +8,7 @@
 //! The simulation has the filters of kube-scheduler that `verifier` judges plans by, and the scores
 //! of its default profile (v1.37). Reading order: `launch` (nodes join, pods are bound, the rest is
 //! planned again), `queue` (order of events), `cluster` with its `filter` and `score` (one pod),
-//! `rules` (constraints of a class of pods), `scores` (formulas), `tallies` (pods by domain),
+//! `rules` (constraints of a class of pods, read once for each of the `node_classes`), `scores` (formulas), `tallies` (pods by domain),
 //! `hosts` (use of a node).
 //!
 //! Simplifications:
@@ -25,6 +25,7 @@ mod cluster;
 mod hosts;
 mod launch;
 mod launched;
+mod node_classes;
 mod queue;
 mod random;
 mod rules;

@@ -1,10 +1,10 @@
 //! In which order pods are tried and nodes join.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
-use model::NodeStage;
 use model::input::PlanningInput;
+use model::{NodeStage, Text};
+use rustc_hash::FxHashMap;
 
 use crate::cluster::Cluster;
 use crate::random::SplitMix64;
@@ -42,7 +42,7 @@ pub(crate) fn bind_all(
 ) -> Option<Vec<Option<u32>>> {
     let mut random = SplitMix64::new(order.seed);
     let (mut cluster, class_of) = Cluster::new(input, pending, steps)?;
-    let mut queue = Queue::new(input, pending, &mut random);
+    let mut queue = Queue::new(input, pending, &class_of, &mut random);
     let mut late = Vec::new();
     for (number, node) in (0..).zip(&input.nodes) {
         match node.stage {
@@ -53,12 +53,15 @@ pub(crate) fn bind_all(
     }
     random.shuffle(&mut late);
     let mut places = vec![None; pending.len()];
-    queue.bind(&mut cluster, &class_of, &mut places, &mut random, steps)?;
+    // Nodes that are full take steps, and say nothing about those that join.
+    steps.begin(0);
+    queue.bind(&mut cluster, &mut places, &mut random, steps)?;
+    steps.begin(queue.pods());
     for group in late.chunks(order.joining.group_size(late.len())) {
         for node in group {
             cluster.join(*node, steps)?;
         }
-        queue.bind(&mut cluster, &class_of, &mut places, &mut random, steps)?;
+        queue.bind(&mut cluster, &mut places, &mut random, steps)?;
     }
     Some(places)
 }
@@ -77,29 +80,56 @@ impl Joining {
 /// workloads in a random order. The pods of one workload are created together, and so are next to
 /// each other in the queue of kube-scheduler.
 #[derive(Debug)]
-struct Queue(Vec<u32>);
+struct Queue(Vec<Run>);
+
+/// Pods of one class that are next to each other in the queue.
+#[derive(Debug)]
+struct Run {
+    class: u32,
+    positions: Vec<u32>,
+    /// How many of them are bound, from the first on.
+    bound: usize,
+}
 
 impl Queue {
-    fn new(input: &PlanningInput, pending: &[u32], random: &mut SplitMix64) -> Self {
+    fn new(input: &PlanningInput, pending: &[u32], class_of: &[u32], random: &mut SplitMix64) -> Self {
         let pod = |position: &u32| &input.pods[pending[*position as usize] as usize];
-        let workload = |position: &u32| (&pod(position).namespace, &pod(position).workload);
         let mut positions: Vec<u32> = (0..).zip(pending).map(|(position, _)| position).collect();
-        let mut workloads: Vec<_> = positions.iter().map(workload).collect();
+        let mut numbers: FxHashMap<(&Text, &Text), u32> = FxHashMap::default();
+        let mut workloads = Vec::new();
+        let mut workload_of = Vec::with_capacity(positions.len());
+        for position in &positions {
+            let workload = (&pod(position).namespace, &pod(position).workload);
+            let number = *numbers.entry(workload).or_insert_with(|| {
+                workloads.push((workload, workloads.len()));
+                u32::try_from(workloads.len() - 1).unwrap_or(u32::MAX)
+            });
+            workload_of.push(number);
+        }
         workloads.sort_unstable();
-        workloads.dedup();
         random.shuffle(&mut workloads);
-        let ranks: BTreeMap<_, usize> = workloads.into_iter().zip(0..).collect();
+        let mut ranks = vec![0; workloads.len()];
+        for (rank, (_, number)) in workloads.into_iter().enumerate() {
+            ranks[number] = rank;
+        }
         random.shuffle(&mut positions);
         let priority = |position: &u32| input.shapes[pod(position).shape as usize].priority;
-        positions.sort_by_cached_key(|position| (Reverse(priority(position)), ranks.get(&workload(position)).copied()));
-        Self(positions)
+        let rank = |position: &u32| ranks[workload_of[*position as usize] as usize];
+        positions.sort_by_cached_key(|position| (Reverse(priority(position)), rank(position)));
+        let class = |position: &u32| class_of[*position as usize];
+        let runs = positions.chunk_by(|one, other| class(one) == class(other));
+        Self(runs.map(|run| Run { class: class(&run[0]), positions: run.to_vec(), bound: 0 }).collect())
+    }
+
+    /// Number of pods.
+    fn pods(&self) -> usize {
+        self.0.iter().map(|run| run.positions.len() - run.bound).sum()
     }
 
     /// Tries all pods, and again those that a binding may have made room for, until none is bound.
     fn bind(
         &mut self,
         cluster: &mut Cluster<'_>,
-        class_of: &[u32],
         places: &mut [Option<u32>],
         random: &mut SplitMix64,
         steps: &mut Steps,
@@ -109,29 +139,29 @@ impl Queue {
         let mut bindings = 0;
         loop {
             let before = bindings;
-            let mut left = Vec::new();
             steps.take(self.0.len())?;
-            for position in self.0.drain(..) {
-                let class = class_of[position as usize];
-                let is_futile = |at: usize| at == bindings || !cluster.may_gain_from_bindings(class);
-                if failed[class as usize].is_some_and(is_futile) {
-                    left.push(position);
+            for run in &mut self.0 {
+                let class = run.class as usize;
+                let is_futile = |at: usize| at == bindings || !cluster.may_gain_from_bindings(run.class);
+                if failed[class].is_some_and(is_futile) {
                     continue;
                 }
-                let place = cluster.bind(class, random, steps)?;
-                places[position as usize] = place;
-                match place {
-                    Some(_) => bindings += 1,
-                    None => {
-                        failed[class as usize] = Some(bindings);
-                        left.push(position);
+                while let Some(position) = run.positions.get(run.bound) {
+                    let place = cluster.bind(run.class, random, steps)?;
+                    places[*position as usize] = place;
+                    steps.count_pod(place.is_some())?;
+                    // Where one pod of the class fits nowhere, the next one does not either.
+                    if place.is_none() {
+                        failed[class] = Some(bindings);
+                        break;
                     }
+                    (run.bound, bindings) = (run.bound + 1, bindings + 1);
                 }
             }
-            self.0 = left;
-            if bindings == before || self.0.is_empty() {
+            if bindings == before {
                 return Some(());
             }
+            self.0.retain(|run| run.bound < run.positions.len());
         }
     }
 }

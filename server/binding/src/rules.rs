@@ -11,6 +11,7 @@ use verifier::kernel::{RequiredNodeAffinity, conflicts_on_node};
 
 use crate::classes::{Classes, PodClass};
 use crate::hosts::{ResourceIndex, cpu_and_memory, scored_requests};
+use crate::node_classes::{NodeClasses, mentions_name};
 use crate::scores::HARD_POD_AFFINITY;
 use crate::scores::resources::CpuAndMemory;
 use crate::steps::Steps;
@@ -39,6 +40,8 @@ pub(crate) struct SoftSpread {
 pub(crate) struct ClassRules<'a> {
     pub(crate) class: PodClass<'a>,
     pub(crate) requests: Vec<(usize, i64)>,
+    /// Whether a node may lack the ports or the attachments for a pod.
+    pub(crate) needs_ports_or_attachments: bool,
     /// CPU and memory that the pod requests, and what they count as in `LeastAllocated`.
     pub(crate) requested: CpuAndMemory,
     pub(crate) scored: CpuAndMemory,
@@ -73,6 +76,7 @@ impl ClassRules<'_> {
 #[derive(Debug)]
 pub(crate) struct Compiler<'a, 'b> {
     pub(crate) input: &'a PlanningInput,
+    node_classes: NodeClasses,
     pub(crate) classes: &'b Classes<'a>,
     pub(crate) domains: &'b mut Domains<'a>,
     pub(crate) tallies: &'b mut Tallies,
@@ -86,7 +90,14 @@ impl<'a, 'b> Compiler<'a, 'b> {
         domains: &'b mut Domains<'a>,
         tallies: &'b mut Tallies,
     ) -> Self {
-        Self { by_workload: classes.by_workload(), input, classes, domains, tallies }
+        Self {
+            by_workload: classes.by_workload(),
+            node_classes: NodeClasses::of(&input.nodes),
+            input,
+            classes,
+            domains,
+            tallies,
+        }
     }
 
     /// The rules of the class `number`; `None` when the steps are used up.
@@ -97,19 +108,22 @@ impl<'a, 'b> Compiler<'a, 'b> {
         steps: &mut Steps,
     ) -> Option<ClassRules<'a>> {
         let nodes: &'a [Node] = &self.input.nodes;
-        steps.take(4 * nodes.len())?;
         let class = self.classes.list[number as usize];
         let shape = class.shape;
+        let by_name = mentions_name(shape, class.volumes);
+        steps.take(4 * self.node_classes.steps_of_map(by_name))?;
         let node_affinity = RequiredNodeAffinity::of(shape);
         let allows = |node: &Node| conflicts_on_node(node, shape, &node_affinity, class.volumes).is_empty();
         let mut rules = ClassRules {
             class,
             requests: index.requests(shape),
+            needs_ports_or_attachments: !shape.host_ports.is_empty()
+                || class.volumes.is_some_and(|volumes| !volumes.attachments.is_empty()),
             requested: cpu_and_memory(&shape.requests),
             scored: scored_requests(shape),
-            allowed: nodes.iter().map(allows).collect(),
-            preference: preferences(&class, nodes),
-            soft_taints: soft_taints(&class, nodes),
+            allowed: self.node_classes.map(nodes, by_name, allows),
+            preference: self.preferences(&class, by_name),
+            soft_taints: self.soft_taints(&class),
             hard_spread: Vec::new(),
             soft_spread: Vec::new(),
             needs_every_key: !shape.spread.is_empty(),
@@ -129,35 +143,35 @@ impl<'a, 'b> Compiler<'a, 'b> {
         steps.take(self.classes.list.len())?;
         Some((0..).zip(&self.classes.list).filter(|(_, class)| selects(class)).map(|(number, _)| number).collect())
     }
+
+    /// The raw NodeAffinity score of each node.
+    fn preferences(&self, class: &PodClass<'_>, by_name: bool) -> Vec<i64> {
+        let terms = &class.shape.preferred_node_affinity;
+        let holds = |term: &NodeSelectorTerm, node: &Node| {
+            !(term.expressions.is_empty() && term.names.is_empty())
+                && term.expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
+                && term.names.iter().all(|requirement| requirement.has(&node.name))
+        };
+        let score = |node: &Node| {
+            terms.iter().filter(|weighted| holds(&weighted.term, node)).map(|weighted| i64::from(weighted.weight)).sum()
+        };
+        if terms.is_empty() { Vec::new() } else { self.node_classes.map(&self.input.nodes, by_name, score) }
+    }
+
+    /// The raw TaintToleration score of each node.
+    fn soft_taints(&self, class: &PodClass<'_>) -> Vec<i64> {
+        let tolerations = &class.shape.tolerations;
+        let untolerated = |node: &Node| {
+            let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
+            let count = soft.filter(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint))).count();
+            i64::try_from(count).unwrap_or(i64::MAX)
+        };
+        let counts = self.node_classes.map(&self.input.nodes, false, untolerated);
+        if counts.iter().all(|count| *count == 0) { Vec::new() } else { counts }
+    }
 }
 
 /// Whether a key makes every node its own domain.
 fn is_hostname(key: &str) -> bool {
     key == HOSTNAME
-}
-
-/// The raw NodeAffinity score of each node.
-fn preferences(class: &PodClass<'_>, nodes: &[Node]) -> Vec<i64> {
-    let terms = &class.shape.preferred_node_affinity;
-    let holds = |term: &NodeSelectorTerm, node: &Node| {
-        !(term.expressions.is_empty() && term.names.is_empty())
-            && term.expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
-            && term.names.iter().all(|requirement| requirement.has(&node.name))
-    };
-    let score = |node: &Node| {
-        terms.iter().filter(|weighted| holds(&weighted.term, node)).map(|weighted| i64::from(weighted.weight)).sum()
-    };
-    if terms.is_empty() { Vec::new() } else { nodes.iter().map(score).collect() }
-}
-
-/// The raw TaintToleration score of each node.
-fn soft_taints(class: &PodClass<'_>, nodes: &[Node]) -> Vec<i64> {
-    let tolerations = &class.shape.tolerations;
-    let untolerated = |node: &Node| {
-        let soft = node.taints.iter().filter(|taint| taint.effect == Effect::PreferNoSchedule);
-        let count = soft.filter(|taint| !tolerations.iter().any(|toleration| toleration.tolerates(taint))).count();
-        i64::try_from(count).unwrap_or(i64::MAX)
-    };
-    let counts: Vec<i64> = nodes.iter().map(untolerated).collect();
-    if counts.iter().all(|count| *count == 0) { Vec::new() } else { counts }
 }

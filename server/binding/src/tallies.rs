@@ -54,6 +54,7 @@ pub(crate) struct Tally {
     total: i64,
     /// Nodes that are there and counted, by domain.
     nodes: Vec<u32>,
+    minimum: Minimum,
     /// The nodes that count, by index; all of them if `None`.
     counted: Option<Vec<bool>>,
 }
@@ -76,11 +77,64 @@ impl Tally {
     /// The global minimum of a spread constraint: the fewest pods in a domain that has a node, 0
     /// while there are fewer than `min_domains` of them.
     pub(crate) fn global_minimum(&self, min_domains: Option<i32>) -> i64 {
-        let existing = || self.nodes.iter().zip(&self.counts).filter(|(nodes, _)| **nodes > 0);
-        if min_domains.is_some_and(|least| usize::try_from(least).is_ok_and(|least| existing().count() < least)) {
-            return 0;
+        let lacks_domains = |least| usize::try_from(least).is_ok_and(|least| self.minimum.domains < least);
+        if min_domains.is_some_and(lacks_domains) { 0 } else { i64::try_from(self.minimum.pods).unwrap_or(i64::MAX) }
+    }
+
+    fn add_pod(&mut self, domain: u32) {
+        let at = domain as usize;
+        if self.nodes[at] > 0 {
+            self.minimum.add_pod(self.counts[at]);
         }
-        existing().map(|(_, count)| *count).min().unwrap_or(0)
+        self.counts[at] += 1;
+        self.total += 1;
+    }
+
+    fn add_node(&mut self, domain: u32) {
+        let at = domain as usize;
+        if self.nodes[at] == 0 {
+            self.minimum.add_domain(self.counts[at]);
+        }
+        self.nodes[at] += 1;
+    }
+}
+
+/// The fewest pods in a domain that has a node. By hostname there is a domain for each node, and the minimum is
+/// read for every pod.
+#[derive(Debug, Default)]
+struct Minimum {
+    /// Number of domains that have a node.
+    domains: usize,
+    /// Number of those, by pods in them.
+    by_pods: Vec<usize>,
+    /// The fewest pods; 0 without domains.
+    pods: usize,
+}
+
+impl Minimum {
+    fn add_domain(&mut self, pods: i64) {
+        let pods = usize::try_from(pods).unwrap_or(0);
+        self.pods = if self.domains == 0 { pods } else { self.pods.min(pods) };
+        self.domains += 1;
+        self.count(pods);
+    }
+
+    /// Counts one more pod in a domain with `pods` of them.
+    fn add_pod(&mut self, pods: i64) {
+        let pods = usize::try_from(pods).unwrap_or(0);
+        self.by_pods[pods] -= 1;
+        self.count(pods + 1);
+        // Pods are not removed: if none is left with the fewest pods, this domain has them.
+        if pods == self.pods && self.by_pods[pods] == 0 {
+            self.pods += 1;
+        }
+    }
+
+    fn count(&mut self, pods: usize) {
+        if self.by_pods.len() <= pods {
+            self.by_pods.resize(pods + 1, 0);
+        }
+        self.by_pods[pods] += 1;
     }
 }
 
@@ -117,7 +171,8 @@ impl Tallies {
         }
         let size = domains.count(key);
         let counted = definition.2.clone();
-        self.list.push(Tally { key, counts: vec![0; size], total: 0, nodes: vec![0; size], counted });
+        let (counts, nodes, minimum) = (vec![0; size], vec![0; size], Minimum::default());
+        self.list.push(Tally { key, counts, total: 0, nodes, minimum, counted });
         self.known.insert(definition, number);
         number
     }
@@ -137,8 +192,7 @@ impl Tallies {
             let tally = &mut self.list[*number];
             let domain = domains.of(tally.key, node);
             if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.counts[domain as usize] += 1;
-                tally.total += 1;
+                tally.add_pod(domain);
             }
         }
     }
@@ -148,8 +202,44 @@ impl Tallies {
         for tally in &mut self.list {
             let domain = domains.of(tally.key, node);
             if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.nodes[domain as usize] += 1;
+                tally.add_node(domain);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_minimum_is_that_of_the_domains_with_a_node() {
+        let mut tally = Tally {
+            key: 0,
+            counts: vec![0; 3],
+            total: 0,
+            nodes: vec![0; 3],
+            minimum: Minimum::default(),
+            counted: None,
+        };
+        assert_eq!(tally.global_minimum(None), 0);
+        tally.add_node(0);
+        tally.add_pod(0);
+        tally.add_pod(0);
+        // 2, without a node, without a node.
+        assert_eq!((tally.global_minimum(None), tally.global_minimum(Some(2))), (2, 0));
+        tally.add_node(1);
+        tally.add_node(1);
+        // 2, 0, without a node.
+        assert_eq!(tally.global_minimum(None), 0);
+        tally.add_pod(1);
+        // 2, 1, without a node.
+        assert_eq!((tally.global_minimum(Some(2)), tally.global_minimum(Some(3))), (1, 0));
+        tally.add_pod(1);
+        tally.add_pod(1);
+        // 2, 3, without a node.
+        assert_eq!(tally.global_minimum(None), 2);
+        tally.add_node(2);
+        assert_eq!(tally.global_minimum(Some(3)), 0);
     }
 }

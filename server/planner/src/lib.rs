@@ -13,7 +13,7 @@ mod repair;
 mod retry;
 mod search;
 
-pub use realised::realised_cost;
+pub use realised::{MAX_STEPS as REALISED_COST_STEPS, realised_cost};
 pub use repair::FailedChecks;
 
 use model::input::PlanningInput;

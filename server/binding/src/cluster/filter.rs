@@ -1,6 +1,6 @@
 //! Which nodes can run a pod.
 
-use crate::hosts::Host;
+use crate::hosts::Hosts;
 use crate::rules::ClassRules;
 use crate::tallies::{Domains, NO_DOMAIN, Tallies};
 
@@ -12,7 +12,7 @@ const MIN_FEASIBLE_NODES: usize = 100;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'v, 'a> {
     pub(super) rules: &'v ClassRules<'a>,
-    pub(super) hosts: &'v [Host<'a>],
+    pub(super) hosts: &'v Hosts<'a>,
     pub(super) domains: &'v Domains<'a>,
     pub(super) tallies: &'v Tallies,
 }
@@ -21,8 +21,9 @@ impl View<'_, '_> {
     /// Whether the node allows pods of the class, and has room for one.
     pub(super) fn has_room(&self, node: usize) -> bool {
         self.rules.allowed[node]
-            && self.hosts[node].has_free(&self.rules.requests)
-            && self.hosts[node].has_ports_and_attachments(&self.rules.class)
+            && self.hosts.has_free(node, &self.rules.requests)
+            && (!self.rules.needs_ports_or_attachments
+                || self.hosts.get(node).has_ports_and_attachments(&self.rules.class))
     }
 }
 

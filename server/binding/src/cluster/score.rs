@@ -1,6 +1,6 @@
 //! Which of the feasible nodes is best.
 
-use crate::hosts::Host;
+use crate::hosts::{Host, Hosts};
 use crate::random::SplitMix64;
 use crate::rules::{ClassRules, SoftSpread};
 use crate::scores::resources::{balanced_allocation, least_allocated};
@@ -9,24 +9,25 @@ use crate::tallies::NO_DOMAIN;
 
 use super::filter::View;
 
-/// The scores of a class by resources, by node; each valid until another pod is bound there.
+/// The scores of a class by resources, by node, each with the version of the node that it is valid for.
 #[derive(Debug)]
-pub(super) struct ScoreCache(Vec<Option<(u32, i64)>>);
+pub(super) struct ScoreCache(Vec<(u32, i32)>);
+
+/// The version of a score that is not known.
+const UNKNOWN: u32 = u32::MAX;
 
 impl ScoreCache {
     pub(super) fn new(nodes: usize) -> Self {
-        Self(vec![None; nodes])
+        Self(vec![(UNKNOWN, 0); nodes])
     }
 
-    fn get(&mut self, rules: &ClassRules<'_>, node: usize, host: &Host<'_>) -> i64 {
-        match self.0[node] {
-            Some((version, score)) if version == host.version => score,
-            _ => {
-                let score = by_resources(rules, host);
-                self.0[node] = Some((host.version, score));
-                score
-            }
+    fn get(&mut self, rules: &ClassRules<'_>, node: usize, hosts: &Hosts<'_>) -> i64 {
+        let (known, version) = (&mut self.0[node], hosts.version(node));
+        if known.0 != version {
+            // Two scores of at most 100 each.
+            *known = (version, i32::try_from(by_resources(rules, hosts.get(node))).unwrap_or(i32::MAX));
         }
+        i64::from(known.1)
     }
 }
 
@@ -54,7 +55,7 @@ pub(super) fn best(
     }
     let rules = view.rules;
     scratch.totals.clear();
-    scratch.totals.extend(feasible.iter().map(|node| cache.get(rules, *node as usize, &view.hosts[*node as usize])));
+    scratch.totals.extend(feasible.iter().map(|node| cache.get(rules, *node as usize, view.hosts)));
     if !rules.preference.is_empty() {
         add(scratch, feasible, NODE_AFFINITY, normalise::by_largest, |node| rules.preference[node]);
     }

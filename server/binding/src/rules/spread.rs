@@ -6,6 +6,7 @@ use model::{Node, SpreadConstraint};
 use verifier::kernel::{PodSelector, RequiredNodeAffinity};
 
 use super::{ClassRules, Compiler, HardSpread, SoftSpread, is_hostname};
+use crate::node_classes::mentions_name;
 use crate::steps::Steps;
 
 /// The constraints of pods without constraints of their own, all of them soft: key and maximum skew
@@ -41,7 +42,8 @@ impl<'a> Compiler<'a, '_> {
             return;
         }
         let nodes: &'a [Node] = &self.input.nodes;
-        let counted: Vec<bool> = nodes.iter().map(|node| node_affinity.matches_node(node)).collect();
+        let by_name = mentions_name(rules.class.shape, None);
+        let counted = self.node_classes.map(nodes, by_name, |node| node_affinity.matches_node(node));
         for (key, max_skew) in DEFAULT_CONSTRAINTS {
             let key_number = self.domains.key(key, nodes);
             let classes = self.by_workload[number as usize].clone();
@@ -70,9 +72,10 @@ impl<'a> Compiler<'a, '_> {
                 && (!constraint.honor_node_taints
                     || first_untolerated(&node.taints, &class.shape.tolerations).is_none())
         };
-        steps.take(input.nodes.len())?;
+        let by_name = mentions_name(class.shape, None);
+        steps.take(self.node_classes.steps_of_map(by_name))?;
         let counted =
-            Some(input.nodes.iter().map(counts).collect()).filter(|counted: &Vec<_>| counted.contains(&false));
+            Some(self.node_classes.map(&input.nodes, by_name, counts)).filter(|counted| counted.contains(&false));
         let key = self.domains.key(&constraint.topology_key, &input.nodes);
         let tally = self.tallies.define(self.domains, classes, key, counted);
         if constraint.hard {

@@ -1,5 +1,6 @@
 //! Which of two nodes a pod is bound to.
 
+use model::labels::HOSTNAME;
 use model::{Effect, NodeSelectorTerm, Requirement, Taint, Text, Weighted};
 
 use super::fixture::{Launch, labels, order};
@@ -58,4 +59,26 @@ fn preferred_node_affinity_outweighs_the_emptier_node() {
     launch.input.shapes[0].preferred_node_affinity = vec![Weighted { weight: 1, term }];
     // many: 143 + 2 × 100 against 162.
     assert_eq!(place(&launch), "many");
+}
+
+#[test]
+fn a_node_is_chosen_by_its_name() {
+    // Apart from their names the two nodes have the same labels.
+    let by_selector = |launch: &mut Launch| {
+        launch.input.shapes[0].node_selector.insert(Text::from(HOSTNAME), Text::from("many"));
+    };
+    let by_field = |launch: &mut Launch| {
+        let term =
+            NodeSelectorTerm { expressions: Vec::new(), names: vec![Requirement::equals("metadata.name", "many")] };
+        launch.input.shapes[0].node_affinity = vec![term];
+    };
+    let preferred = |launch: &mut Launch| {
+        let term = NodeSelectorTerm { expressions: vec![Requirement::equals(HOSTNAME, "many")], names: Vec::new() };
+        launch.input.shapes[0].preferred_node_affinity = vec![Weighted { weight: 1, term }];
+    };
+    for change in [&by_selector as &dyn Fn(&mut Launch), &by_field, &preferred] {
+        let mut launch = two_nodes();
+        change(&mut launch);
+        assert_eq!(place(&launch), "many");
+    }
 }

@@ -69,3 +69,21 @@ fn the_work_for_one_pod_is_at_most_two_looks_at_each_node() {
     let used = 10_000_000 - steps.left();
     assert!((4_000..1_610_000).contains(&used), "{used} steps");
 }
+
+#[test]
+fn the_work_ends_early_when_the_steps_do_not_suffice() {
+    // 2,000 pods of 200m, each of its own workload, on 100 nodes that are all there: each pod looks at 100 nodes
+    // twice, for which 80,000 steps do not suffice. A quarter of those are 100 pods, less than an eighth.
+    let mut launch = Launch::default();
+    let shape = launch.shape(200, 0, 0);
+    for node in 0..100 {
+        launch.node("a");
+        for _ in 0..20 {
+            launch.pod(shape, node);
+        }
+    }
+    let mut steps = Steps::new(80_000);
+    let replan = &mut |_: &_| Plan::default();
+    assert_eq!(realise(&launch.input, &launch.plan, order(1, Joining::Together), replan, &mut steps), None);
+    assert!((50_000..60_000).contains(&steps.left()), "{} steps are left", steps.left());
+}

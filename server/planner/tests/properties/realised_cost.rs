@@ -1,6 +1,6 @@
 //! The realised cost of any plan.
 
-use planner::{CompileCache, plan, realised_cost};
+use planner::{CompileCache, REALISED_COST_STEPS, plan, realised_cost};
 use proptest::prelude::{prop_assert, prop_assert_eq, proptest};
 
 use crate::config;
@@ -16,7 +16,7 @@ proptest! {
         let (Ok(first), Ok(second)) = (plan(&input), plan(&input)) else { return Ok(()) };
         prop_assert!(first.report.realised_cost.is_some_and(|realised| realised >= first.report.new_cost));
         prop_assert_eq!(first.report.realised_cost, second.report.realised_cost);
-        let again = realised_cost(&input, &first.plan, &mut CompileCache::default());
+        let again = realised_cost(&input, &first.plan, REALISED_COST_STEPS, &mut CompileCache::default());
         prop_assert_eq!(again, first.report.realised_cost);
     }
 
