@@ -306,6 +306,25 @@ fn follow_changes(
     }
 }
 
+/// What this process tells the other replicas about itself.
+fn replica_row(owner: String, settings: &controller::Settings, shared: BTreeMap<String, String>) -> ReplicaRow {
+    ReplicaRow { instance: format!("{owner}/{:x}", settings.identity), owner, settings: shared }
+}
+
+/// Watches the health of the store, and prunes it.
+fn watch_store(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    store: &Arc<dyn Store>,
+    retention: Retention,
+    stop: &CancellationToken,
+) -> health::StoreHealth {
+    let (sender, receiver) = health::channel();
+    tasks.spawn(health::run(Arc::clone(store), sender, stop.clone()));
+    let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));
+    tasks.spawn(retention::run(Arc::clone(store), retention, first, stop.clone()));
+    receiver
+}
+
 impl Server {
     /// Opens the listeners and starts every task.
     ///
@@ -317,7 +336,7 @@ impl Server {
         let (grpc, http) = (grpc_listener.local_addr()?, http_listener.local_addr()?);
         let [grpc_limits, http_limits] = ConnectionLimits::of_this_process();
         let is_encrypted = components.certificates.is_some();
-        let grpc_incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
+        let incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
         let (events, session_events) = mpsc::channel(EVENTS_WAITING);
         let pool_reader = pools::reader(components.region, components.catalogue);
@@ -325,9 +344,8 @@ impl Server {
         let mut freezes = KnownFreezes::new();
         let frozen = change_feed::read_freezes(&*components.store, &mut freezes).await?;
         events.send(frozen.into()).await.context("the control loop has ended")?;
-        let settings =
-            agent_session::Settings { session_memory: components.session_memory, ..agent_session::Settings::default() };
-        let sessions = Sessions::new(settings, pool_reader, events.clone(), Arc::clone(&components.authorizer));
+        let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
+        let sessions = Sessions::new(sessions, pool_reader, events.clone(), Arc::clone(&components.authorizer));
         let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store));
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
@@ -336,9 +354,7 @@ impl Server {
         let latencies = Arc::new(Latencies::default());
         let heartbeat = Arc::new(Heartbeat::default());
         let region = components.scope.key();
-        let owner = components.lease.owner.clone();
-        let instance = format!("{owner}/{:x}", components.settings.identity);
-        let replica = ReplicaRow { instance, owner, settings: components.shared };
+        let replica = replica_row(components.lease.owner.clone(), &components.settings, components.shared);
         let replicas = Arc::new(Replicas::default());
         let decision_threads = decision_threads()?;
         let region_state = Arc::new(RegionState::new(components.settings));
@@ -362,19 +378,10 @@ impl Server {
         tasks.spawn(async move { result.await.context("the control loop panicked")? });
         follow_changes(&mut tasks, (region, freezes), &components.store, &events, &stop);
         drop(events);
-        let (store_health, store_up) = health::channel();
-        tasks.spawn(health::run(Arc::clone(&components.store), store_health, stop.clone()));
+        let store_up = watch_store(&mut tasks, &components.store, components.retention, &stop);
         tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
-        let first = retention::first_wait(RandomState::new().hash_one(std::process::id()));
-        tasks.spawn(retention::run(Arc::clone(&components.store), components.retention, first, stop.clone()));
         tasks.spawn(Arc::clone(&components.authorizer).watch_files(stop.clone()));
-        tasks.spawn(serve_grpc(
-            grpc_incoming,
-            sessions.clone(),
-            fleet,
-            Arc::clone(&components.authorizer),
-            stop.clone(),
-        ));
+        tasks.spawn(serve_grpc(incoming, sessions.clone(), fleet, Arc::clone(&components.authorizer), stop.clone()));
         let pages = PageThreads::start()?;
         let simulated = components.simulated;
         let page_data = Pages {
@@ -388,10 +395,9 @@ impl Server {
             simulated,
         };
         let listener = (http_listener.into_std()?, http_limits);
-        let serving = pages.0.as_ref().map(|pages| {
-            pages.spawn(serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone()))
-        });
-        tasks.spawn(async move { serving.context("no threads for HTTP")?.await.context("the HTTP server failed")? });
+        let pages_served =
+            serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone());
+        tasks.spawn(pages.spawn(pages_served));
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
 
@@ -475,6 +481,15 @@ impl PageThreads {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         builder.worker_threads(PAGE_THREADS).thread_name("pages").enable_all();
         Ok(Self(Some(builder.build().context("no threads for HTTP")?)))
+    }
+
+    /// Runs `serving` on these threads. The result completes with it, and is awaited on any thread.
+    fn spawn<F>(&self, serving: F) -> impl Future<Output = anyhow::Result<()>> + Send + use<F>
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        let task = self.0.as_ref().map(|runtime| runtime.spawn(serving));
+        async move { task.context("no threads for HTTP")?.await.context("the HTTP server failed")? }
     }
 }
 

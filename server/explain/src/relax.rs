@@ -297,17 +297,26 @@ fn relaxations_for(
         }
         Blocked::Topology(conflict, _) => {
             own_labels(pod_reqs, into);
-            into.insert(match conflict {
-                TopologyConflict::Spread(at) => Relaxation::Spread(topology.spread[*at].index),
-                TopologyConflict::Affinity(at) => {
-                    Relaxation::PodAffinity(pod_reqs.shape.pod_affinity[topology.affinity[*at].index].clone())
-                }
-                TopologyConflict::AntiAffinity(at) => {
-                    Relaxation::PodAntiAffinity(pod_reqs.shape.pod_anti_affinity[topology.anti[*at].index].clone())
-                }
-                TopologyConflict::OtherPod => ignore(IgnoredRule::OtherPodsAntiAffinity),
-            });
+            into.insert(without_topology_rule(pod_reqs, topology, conflict));
         }
+    }
+}
+
+fn without_topology_rule(
+    pod_reqs: &PodRequirements<'_>,
+    topology: &Topology,
+    conflict: &TopologyConflict,
+) -> Relaxation {
+    let shape = &pod_reqs.shape;
+    match conflict {
+        TopologyConflict::Spread(at) => Relaxation::Spread(topology.spread[*at].index),
+        TopologyConflict::Affinity(at) => {
+            Relaxation::PodAffinity(shape.pod_affinity[topology.affinity[*at].index].clone())
+        }
+        TopologyConflict::AntiAffinity(at) => {
+            Relaxation::PodAntiAffinity(shape.pod_anti_affinity[topology.anti[*at].index].clone())
+        }
+        TopologyConflict::OtherPod => Relaxation::Ignore(IgnoredRule::OtherPodsAntiAffinity),
     }
 }
 
