@@ -3,24 +3,33 @@
 //! The pods that a first packing launches machines for (`launched`) are rows, by request and by the
 //! machines that may carry them (`covering`). A pattern is a machine with its pods. A linear program
 //! finds how many machines of which pattern cover all pods at least cost, and generates patterns
-//! where they lower it (`master`, `knapsack`). Whole machines are made from its fractions, and
+//! where they lower it (`master`; `knapsack` with `weights`, `fractional_knapsack` and `beam`). Whole
+//! machines are made from its fractions, and
 //! improved a few at a time (`rounding`, `random`). Limits and rules between pods are not part of
 //! the problem, except that pods of a zone rule stay in the zones of the first packing: the patterns
 //! guide a second packing, which keeps every rule ([`super::patterns`]).
 
+mod beam;
 mod covering;
+mod feasible_prices;
+mod fractional_knapsack;
+mod item;
 mod knapsack;
 mod launched;
 mod master;
 mod random;
+mod resource_cover;
 mod rounding;
+mod substitutions;
+mod weights;
 
 use std::collections::BTreeMap;
 
 pub(super) use self::covering::{Covering, Machine, Row};
+pub(super) use self::feasible_prices::{lower_to_feasible, value_of_machine};
 pub(super) use self::launched::LaunchedPods;
 use self::master::Pattern;
-pub(super) use self::master::{EXACT, PatternPool, lower_to_feasible, solve, value_of_machine};
+pub(super) use self::master::{Effort, Fractions, Master, PatternPool};
 use self::rounding::Cover;
 use super::packing::Packing;
 use super::patterns::MachinePattern;
@@ -56,7 +65,7 @@ fn cover_of(covering: &Covering, launched: &LaunchedPods, steps: &StepBudget) ->
         if pods.is_empty() {
             continue;
         }
-        let pods: knapsack::Pods = pods.into_iter().collect();
+        let pods: item::Pods = pods.into_iter().collect();
         match covering.cheapest_for(&pods) {
             Some(machine) => cover.add(covering, Pattern { machine, pods }, *machines),
             // The sizes of rows are rounded up: no machine may carry these pods together.

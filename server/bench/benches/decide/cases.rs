@@ -134,12 +134,14 @@ pub fn all(data: Option<&Path>) -> Vec<Case> {
 
 /// Rows of recorded workloads whose bound is known: pods, USD per hour (column generation with an exact
 /// integer knapsack, zone rules left out).
-const KNOWN_BOUNDS: [(&str, f64); 11] = [
+const KNOWN_BOUNDS: [(&str, f64); 13] = [
     ("openb-cpu-default", 785.65),
     ("openb-cpu-le64", 873.65),
     ("openb-1k-le64", 344.32),
     ("openb-5k-le64", 2_036.29),
+    ("openb-6th-1k-le64", 484.05),
     ("openb-1k-gpu", 776.50),
+    ("openb-2nd-1k-gpu", 777.05),
     ("basic-default", 123.12),
     ("basic-le64", 124.23),
     ("wide-le64", 121.35),

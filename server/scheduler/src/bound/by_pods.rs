@@ -2,7 +2,9 @@
 //!
 //! The linear program of the search, over every machine that any pool offers, gives a price to each
 //! pod. At prices at which no machine is worth more than it costs, the pods that existing capacity
-//! does not carry cost at least what they are worth.
+//! does not carry cost at least what they are worth. Prices are lowered until that is so. Where much is
+//! lost by that, because fillings of a machine are too many to try, fractions of pods take part in the
+//! linear program.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +16,27 @@ use super::demand::Demand;
 use super::exclusive_pods::{ExclusionReason, excludes, exclusion_reasons};
 use super::supply::Supply;
 use crate::bit_set::BitSet;
-use crate::search::{Covering, EXACT, Machine, PatternPool, Row, lower_to_feasible, solve, value_of_machine};
+use crate::search::{
+    Covering, Effort, Fractions, Machine, Master, PatternPool, Row, lower_to_feasible, value_of_machine,
+};
 use crate::step_budget::StepBudget;
 
 /// Maximum number of rows; the pods of further ones, which request least, count nothing.
 const MAX_ROWS: usize = 160;
 /// Part of the value that rounding may have added.
 const ROUNDING: f64 = 1e-7;
+
+/// The effort for a solution, which is as good for a bound as its largest gain that is overlooked.
+const EXACT: Effort = &[(0.1, 4), (0.02, 8), (0.005, 60), (0.002, 60), (0.000_5, 150)];
+/// The effort for prices that take fractions of pods into account.
+const RELAXED: Effort = &[(0.005, 4), (0.000_5, 4)];
+/// Parts of the steps that are left: for the solution, for feasible prices from it, and for the solution
+/// with fractions of pods.
+const SOLUTION_PERCENT: u64 = 50;
+const LOWERING_PERCENT: u64 = 50;
+const FRACTIONS_PERCENT: u64 = 75;
+/// The part of the cost of a solution at which a bound is good enough.
+const ENOUGH: f64 = 0.995;
 
 /// Index of a shape in the demand, and of the set of pods that exclude each other, if any.
 type RowKey = (usize, Option<u32>);
@@ -43,19 +59,48 @@ pub(super) fn bound(
     }
     let covering = covering(demand, supply, &keys, &launched);
     let pods: Vec<u32> = covering.rows().iter().map(Row::pods).collect();
-    let mut pool = PatternPool::new(&covering, Vec::new());
-    let solution = steps.with_percent(70, || solve(&covering, &pods, &mut pool, EXACT, steps));
-    let mut prices = solution.prices;
-    lower_to_feasible(&covering, &mut prices, &pods, &mut pool, steps);
     // Existing capacity could carry other pods than it does in this plan.
     let placed = |key: &RowKey| launched.get(key).unwrap_or(&0) + existing.get(key).unwrap_or(&0);
-    let all: Vec<u32> = keys.iter().map(placed).collect();
-    let mut value: f64 = prices.iter().zip(&all).map(|(price, pods)| price * f64::from(*pods)).sum();
-    for free in supply.free.iter().filter(|free| free.count > 0 && free.groups != 0) {
-        let admitted = |row: usize| free.groups >> demand.shapes[keys[row].0].group & 1 == 1;
-        value -= free.count as f64 * value_of_machine(&covering, &free.amounts, &prices, &all, admitted, steps);
+    let placed: Vec<u32> = keys.iter().map(placed).collect();
+    let value = |prices: &[f64]| {
+        let mut value: f64 = prices.iter().zip(&placed).map(|(price, pods)| price * f64::from(*pods)).sum();
+        for free in supply.free.iter().filter(|free| free.count > 0 && free.groups != 0) {
+            let admitted = |row: usize| free.groups >> demand.shapes[keys[row].0].group & 1 == 1;
+            value -= free.count as f64 * value_of_machine(&covering, &free.amounts, prices, &placed, admitted, steps);
+        }
+        value
+    };
+    (best_value(&covering, &pods, value, steps) * (1.0 - ROUNDING)).floor() as i64
+}
+
+/// The largest value of feasible prices.
+fn best_value(covering: &Covering, pods: &[u32], value: impl Fn(&[f64]) -> f64, steps: &StepBudget) -> f64 {
+    let Some(mut master) = Master::new(covering, pods) else { return 0.0 };
+    let mut pool = PatternPool::new(covering, Vec::new());
+    let feasible_value = |prices: &[f64], pool: &mut PatternPool| {
+        let mut prices = prices.to_vec();
+        lower_to_feasible(covering, &mut prices, pods, pool, steps);
+        value(&prices)
+    };
+    master.allow_substitutions();
+    let is_solved = steps.with_percent(SOLUTION_PERCENT, || {
+        master.generate(EXACT, Fractions::None, &mut pool, steps);
+        !steps.is_exhausted()
+    });
+    let solution = (master.prices().to_vec(), master.cost());
+    let mut best = 0.0;
+    if is_solved {
+        best = steps.with_percent(LOWERING_PERCENT, || feasible_value(&solution.0, &mut pool));
+        if best >= solution.1 * ENOUGH {
+            return best;
+        }
     }
-    (value * (1.0 - ROUNDING)).floor() as i64
+    steps.with_percent(FRACTIONS_PERCENT, || master.generate(RELAXED, Fractions::Allowed, &mut pool, steps));
+    best = best.max(feasible_value(master.prices(), &mut pool));
+    if !is_solved && !steps.is_exhausted() {
+        best = best.max(feasible_value(&solution.0, &mut pool));
+    }
+    best
 }
 
 /// Pods that exclude others, by shape, namespace and labels; without the latter two, all others.

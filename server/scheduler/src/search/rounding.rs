@@ -15,7 +15,7 @@ const PARTS: [usize; 4] = [4, 8, 2, 16];
 /// Machines that are given up at once, at least and at most.
 const GIVEN_UP: (usize, usize) = (2, 24);
 /// Attempts in a row that did not help, after which the improvement ends.
-const MAX_FAILURES: u32 = 200;
+const MAX_FAILURES: u32 = 300;
 
 /// Machines in whole numbers, by pattern.
 #[derive(Debug, Clone, Default)]
