@@ -8,6 +8,7 @@
 //! or rejects. Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
 //! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
+mod hosts;
 mod machines;
 mod needless;
 mod zones;
@@ -16,8 +17,9 @@ pub(super) use needless::{WORK as NEEDLESS_WORK, WORK_AFTER_SEARCH, without_need
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::hosts::{ClosedHosts, is_cordoned};
 use self::machines::{MachineTrials, matches_known_labels};
-use self::zones::{OpenZones, ZonePodCounts, has_zone_rules};
+use self::zones::{OpenZones, ZonePodCounts, has_zone_rules, spread_keys};
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::{Plan, PlannedNode};
@@ -33,6 +35,8 @@ const MACHINE_WORK: usize = 8;
 /// Rules between pods that double the cost of a check. Each pod is evaluated against the few rules
 /// that select it.
 const RULES_PER_UNIT: usize = 32;
+/// Pods whose labels are looked at in the time of a unit.
+const LOOKS_PER_UNIT: usize = 4;
 
 /// `plan` with those of its unschedulable pods that the check accepts on top of it, within
 /// `most_work`.
@@ -90,10 +94,17 @@ struct Retry<'i> {
     may_launch: bool,
     /// Whether a machine of the plan may become dearer.
     may_cost_more: bool,
+    /// Whether pods that a machine was launched for are on trial. Domains that are gone with it count as
+    /// domains without a pod.
+    gives_up: bool,
+    /// The zone in which those of them stay that are spread over zones.
+    stay_in: Option<Zone>,
     /// Pods per zone of the current plan; `None` until computed.
     zone_counts: Option<ZonePodCounts>,
     /// Zones open to the pod on trial.
     open: OpenZones,
+    /// Hosts closed to the pod on trial.
+    closed_hosts: ClosedHosts<'i>,
 }
 
 impl<'i> Retry<'i> {
@@ -120,8 +131,11 @@ impl<'i> Retry<'i> {
             narrow: false,
             may_launch: true,
             may_cost_more: true,
+            gives_up: false,
+            stay_in: None,
             zone_counts: None,
             open: OpenZones::default(),
+            closed_hosts: ClosedHosts::default(),
         }
     }
 
@@ -145,6 +159,10 @@ impl<'i> Retry<'i> {
         if !self.find_open_zones(pod) {
             return false;
         }
+        self.closed_hosts = ClosedHosts::of(self.input, &self.plan, pod, self.gives_up);
+        if !self.closed_hosts.is_empty() && !self.consume_work(self.each_check / LOOKS_PER_UNIT) {
+            return false;
+        }
         self.plan.unschedulable.remove(at);
         self.plan.order.push(pod);
         let placed = (!self.narrow && self.try_existing_nodes(pod))
@@ -161,8 +179,10 @@ impl<'i> Retry<'i> {
 
     /// Computes the zones open to `pod`; false when there are none, or when the work is exhausted.
     fn find_open_zones(&mut self, pod: u32) -> bool {
-        self.open = OpenZones::default();
         let shape = self.shape(pod);
+        let stays = self.gives_up && spread_keys(shape, self.input.policy.preferences).next().is_some();
+        let only = self.stay_in.clone().filter(|_| stays);
+        self.open = OpenZones::of_zone(only.clone());
         if !has_zone_rules(shape) && shape.pod_affinity.is_empty() {
             return true;
         }
@@ -170,7 +190,7 @@ impl<'i> Retry<'i> {
             self.zone_counts = Some(ZonePodCounts::of(self.input, &self.plan));
         }
         let Some(zone_counts) = &self.zone_counts else { return false };
-        self.open = zone_counts.open_zones_of(self.input, pod);
+        self.open = zone_counts.open_zones_of(self.input, pod, only);
         let work = zone_counts.len();
         self.consume_work(work) && self.open.allows_any()
     }
@@ -208,7 +228,11 @@ impl<'i> Retry<'i> {
         let (input, shape) = (self.input, self.shape(pod));
         for (at, node) in input.nodes.iter().enumerate() {
             let Ok(number) = u32::try_from(at) else { return false };
-            if !shape.requests.fits(&self.free[at]) || !self.open.allows_node(node) || !may_run_on(shape, node) {
+            if !shape.requests.fits(&self.free[at])
+                || !self.open.allows_node(node)
+                || self.closed_hosts.contains_node(at)
+                || !may_run_on(shape, node)
+            {
                 continue;
             }
             self.plan.placements.push((pod, number));
@@ -232,6 +256,7 @@ impl<'i> Retry<'i> {
                 || first_untolerated(&pool.taints, &shape.tolerations).is_some()
                 || !matches_known_labels(shape, &before.labels)
                 || !self.machines.defines_requested_labels(pool, shape)
+                || self.closed_hosts.contains_machine(self.input, before)
                 || !refused.insert(self.signature(before))
             {
                 continue;
@@ -263,7 +288,7 @@ impl<'i> Retry<'i> {
                 return false;
             }
             let Some(launch) = self.machines.narrow(like, &types, &zones) else { continue };
-            if !self.may_cost_more && launch.cost() > cost {
+            if (!self.may_cost_more && launch.cost() > cost) || !self.machines.may_launch(&launch) {
                 continue;
             }
             self.plan.nodes[at] = launch;
@@ -338,6 +363,7 @@ fn may_run_on(shape: &PodShape, node: &Node) -> bool {
         expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
     };
     node.stage != NodeStage::Deleting
+        && !is_cordoned(node, &shape.tolerations)
         && first_untolerated(&node.taints, &shape.tolerations).is_none()
         && shape.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && (shape.node_affinity.is_empty() || shape.node_affinity.iter().any(|term| holds(&term.expressions)))

@@ -138,6 +138,15 @@ impl<'i> MachineTrials<'i> {
         kinds.into_iter().zip(daemons).filter(holds).map(|(kind, _)| kind).collect()
     }
 
+    /// Whether the first launch option of `node` holds its pods and DaemonSets, each does if they run on all
+    /// options, and the options meet the `minValues` of its pool.
+    pub(super) fn may_launch(&self, node: &PlannedNode) -> bool {
+        let pool = &self.input.pools[node.pool as usize];
+        let options = || node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
+        let mut alike = options().take(if self.daemons_vary { 1 } else { node.types.len() });
+        alike.all(|kind| node.requests.fits(&kind.allocatable)) && meets_min_values(self.input, pool, options())
+    }
+
     /// Requests of the pods of `node`.
     fn requests_of(&self, node: &PlannedNode) -> Resources {
         let mut requested = Resources::new();

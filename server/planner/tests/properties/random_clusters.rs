@@ -14,6 +14,12 @@ use crate::cases::Case;
 use crate::clusters::cluster;
 use crate::placement_search::{needless_node, node_for, wrongly_unplaced};
 
+/// Clusters whose plans had a node that they did not need: because of the work for machines that are alike, for
+/// trials that `minValues`, a cordon or the pods of a host exclude, because of sizes that were matched by first fit
+/// only, because of a machine that was bought afterwards (1881), and because a spread depends on the order of its
+/// pods (203, 365).
+const ONCE_NEEDLESS: [u64; 9] = [152, 203, 365, 652, 872, 1127, 1698, 1737, 1881];
+
 /// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Fault {
@@ -107,7 +113,7 @@ fn no_node_is_launched_whose_pods_fit_on_the_others() {
         let decision = planner::plan(&input).ok()?;
         needless_node(&input, &decision.plan).map(|node| format!("cluster {seed}: {node}"))
     };
-    let found: Vec<String> = seeds().filter_map(needless).collect();
+    let found: Vec<String> = seeds().chain(ONCE_NEEDLESS).filter_map(needless).collect();
     assert!(found.is_empty(), "{} clusters:\n{}", found.len(), found.join("\n"));
 }
 
