@@ -5,12 +5,14 @@
 //! and charges a volume once for each pod that mounts it. A pod left out for such a reason fits the
 //! finished plan and is placed here: on a node, on a machine of the plan with the launch options
 //! that carry the pod too, or on a new machine. Each trial is a whole plan that the check accepts
-//! or rejects. Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
+//! or rejects. At last, pods that must stand together are tried together (`groups`). Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
 //! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
+mod groups;
 mod hosts;
 mod machines;
 mod needless;
+mod place;
 mod zones;
 
 pub(super) use needless::{WORK as NEEDLESS_WORK, WORK_AFTER_SEARCH, without_needless_machines};
@@ -19,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::hosts::{ClosedHosts, is_cordoned};
 use self::machines::{MachineTrials, matches_known_labels};
+use self::place::Place;
 use self::zones::{OpenZones, ZonePodCounts, has_zone_rules, spread_keys};
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
@@ -30,6 +33,8 @@ use verifier::{Rule, Violation, check};
 /// Work bound for all trials of one decision. A unit is a pod evaluated by a check, or a node or
 /// instance type compared with a pod: about 100 nanoseconds.
 pub(super) const MAX_WORK: usize = 150_000;
+/// The same for pods that must stand together.
+const GROUP_WORK: usize = 150_000;
 /// Units per machine of the plan, which has many launch options.
 const MACHINE_WORK: usize = 8;
 /// Rules between pods that double the cost of a check. Each pod is evaluated against the few rules
@@ -49,6 +54,8 @@ pub(super) fn place_unscheduled(input: &PlanningInput, plan: Plan, most_work: us
     // Every kind is tried with wide choices first, so that pods that fit nowhere leave work for the
     // others.
     while retry.try_kinds(&mut kinds, false) || retry.try_kinds(&mut kinds, true) {}
+    retry.work = GROUP_WORK;
+    while retry.place_groups(&mut kinds) {}
     retry.plan
 }
 
@@ -99,6 +106,10 @@ struct Retry<'i> {
     gives_up: bool,
     /// The zone in which those of them stay that are spread over zones.
     stay_in: Option<Zone>,
+    /// The place of a group on trial, for all pods that are tried.
+    place: Option<Place>,
+    /// What a new machine for the first pod of a group must hold.
+    least: Resources,
     /// Pods per zone of the current plan; `None` until computed.
     zone_counts: Option<ZonePodCounts>,
     /// Zones open to the pod on trial.
@@ -133,6 +144,8 @@ impl<'i> Retry<'i> {
             may_cost_more: true,
             gives_up: false,
             stay_in: None,
+            place: None,
+            least: Resources::new(),
             zone_counts: None,
             open: OpenZones::default(),
             closed_hosts: ClosedHosts::default(),
@@ -181,7 +194,8 @@ impl<'i> Retry<'i> {
     fn find_open_zones(&mut self, pod: u32) -> bool {
         let shape = self.shape(pod);
         let stays = self.gives_up && spread_keys(shape, self.input.policy.preferences).next().is_some();
-        let only = self.stay_in.clone().filter(|_| stays);
+        let of_group = self.place.as_ref().and_then(Place::zone);
+        let only = of_group.cloned().or_else(|| self.stay_in.clone().filter(|_| stays));
         self.open = OpenZones::of_zone(only.clone());
         if !has_zone_rules(shape) && shape.pod_affinity.is_empty() {
             return true;
@@ -231,6 +245,7 @@ impl<'i> Retry<'i> {
             if !shape.requests.fits(&self.free[at])
                 || !self.open.allows_node(node)
                 || self.closed_hosts.contains_node(at)
+                || self.place.as_ref().is_some_and(|place| !place.allows_node(at))
                 || !may_run_on(shape, node)
             {
                 continue;
@@ -252,7 +267,8 @@ impl<'i> Retry<'i> {
         for at in 0..self.plan.nodes.len() {
             let before = &self.plan.nodes[at];
             let pool = &self.input.pools[before.pool as usize];
-            if !self.open.allows_some_of(before.zones.iter())
+            if self.place.as_ref().is_some_and(|place| !place.allows_machine(&before.name))
+                || !self.open.allows_some_of(before.zones.iter())
                 || first_untolerated(&pool.taints, &shape.tolerations).is_some()
                 || !matches_known_labels(shape, &before.labels)
                 || !self.machines.defines_requested_labels(pool, shape)
@@ -312,6 +328,13 @@ impl<'i> Retry<'i> {
     }
 
     fn try_new_machine(&mut self, pod: u32) -> bool {
+        if self.place.as_ref().is_some_and(|place| !place.allows_launch()) {
+            return false;
+        }
+        let mut requests = self.shape(pod).requests.clone();
+        if self.place == Some(Place::NewMachine) {
+            requests.raise_to(&self.least);
+        }
         for (pool, work) in self.machines.pools_for(self.shape(pod)) {
             if self.open.is_restricted() && !self.open.allows_some_of(self.machines.zones_of(pool)) {
                 continue;
@@ -319,7 +342,7 @@ impl<'i> Retry<'i> {
             if !self.consume_work(work) {
                 return false;
             }
-            for new_machine in self.machines.new_machines(&self.plan, pool, pod) {
+            for new_machine in self.machines.new_machines(&self.plan, pool, pod, &requests) {
                 let at = self.plan.nodes.partition_point(|node| node.pool <= pool);
                 self.plan.nodes.insert(at, new_machine.clone());
                 if self.try_narrowings(at, &new_machine) {

@@ -246,14 +246,14 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// One new machine of pool `at` for `pod` alone per purchase option, in order, with all the
-    /// options that could carry it.
-    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32) -> Vec<PlannedNode> {
+    /// options that could carry it and hold `requests`.
+    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32, requests: &Resources) -> Vec<PlannedNode> {
         let pool = &self.input.pools[at as usize];
         let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
         let left = self.limits_left(plan, at, pool);
         let wanted = alternatives(shape);
         let is_suitable = |kind: &InstanceType| {
-            shape.requests.fits(&kind.allocatable)
+            requests.fits(&kind.allocatable)
                 && left
                     .iter()
                     .all(|(name, left)| (if name.as_ref() == NODES { 1 } else { kind.capacity.get(name) }) <= left)

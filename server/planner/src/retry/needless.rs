@@ -71,7 +71,7 @@ impl Retry<'_> {
             if kept.contains(&signature) || !self.may_give_up(at) || !free.may_take(self, at) {
                 continue;
             }
-            if self.give_up(at) {
+            if self.give_up(at) || self.give_up_with_group(at) {
                 (free, any) = (FreeCapacity::of(self), true);
             } else {
                 // Machines that are alike find the same places, except each other.
