@@ -5,8 +5,9 @@
 //! and charges a volume once for each pod that mounts it. A pod left out for such a reason fits the
 //! finished plan and is placed here: on a node, on a machine of the plan with the launch options
 //! that carry the pod too, or on a new machine. Each trial is a whole plan that the check accepts
-//! or rejects. At last, pods that must stand together are tried together (`groups`). Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
-//! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
+//! or rejects. Trials that taints, labels, limits, size, `minValues`, or the pods of a host or a zone
+//! exclude are skipped. At last, pods that must stand together are tried together (`groups`). Plans
+//! without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
 mod groups;
 mod hosts;
@@ -55,7 +56,7 @@ pub(super) fn place_unscheduled(input: &PlanningInput, plan: Plan, most_work: us
     // others.
     while retry.try_kinds(&mut kinds, false) || retry.try_kinds(&mut kinds, true) {}
     retry.work = GROUP_WORK;
-    while retry.place_groups(&mut kinds) {}
+    retry.place_groups(&mut kinds);
     retry.plan
 }
 

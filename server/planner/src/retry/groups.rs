@@ -7,30 +7,55 @@
 
 use std::collections::BTreeSet;
 
-use super::Retry;
 use super::place::Place;
 use super::zones::spread_keys;
+use super::{Retry, TrialResult};
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::{Pod, PodAffinityTerm, Resources, Text, Zone};
 use verifier::kernel::PodSelector;
 
 /// Pods that are tried as the one that another pod must stand beside.
-const MAX_TARGETS: usize = 16;
+const MAX_TARGETS: usize = 64;
+
+/// What became of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum GroupTrial {
+    Placed,
+    NoPlace,
+    /// The rules of other pods do not hold without it.
+    Held,
+}
 
 impl Retry<'_> {
-    /// Places the group of one pod after another that the plan leaves out; returns whether any was placed.
-    pub(super) fn place_groups(&mut self, kinds: &mut [Vec<u32>]) -> bool {
-        let mut any = false;
+    /// Places one pod that the plan leaves out after another with its group.
+    pub(super) fn place_groups(&mut self, kinds: &mut [Vec<u32>]) {
         for at in 0..kinds.len() {
-            let Some(first) = kinds[at].first().copied() else { continue };
-            let groups = self.groups_of(first);
-            if groups.iter().any(|group| self.place_group(group, &[false, true])) {
-                any = true;
+            while let Some(first) = kinds[at].first().copied()
+                && self.place_with_group(first)
+            {
                 kinds.iter_mut().for_each(|pods| pods.retain(|pod| self.is_left_out(*pod)));
             }
         }
-        any
+    }
+
+    /// Whether one of the groups of `pod` finds a place. Pods of one kind that it may stand beside find the same
+    /// places.
+    fn place_with_group(&mut self, pod: u32) -> bool {
+        let mut tried = BTreeSet::new();
+        for group in self.groups_of(pod) {
+            let first = &self.input.pods[group[0] as usize];
+            let kind = (group.len(), first.shape, first.labels, &first.namespace);
+            if tried.contains(&kind) {
+                continue;
+            }
+            match self.place_group(&group, &[false, true]) {
+                GroupTrial::Placed => return true,
+                GroupTrial::NoPlace => tried.insert(kind),
+                GroupTrial::Held => false,
+            };
+        }
+        false
     }
 
     fn is_left_out(&self, pod: u32) -> bool {
@@ -44,7 +69,6 @@ impl Retry<'_> {
         if terms(pod).is_empty() || !self.consume_work(self.each_check) || follows_running_pod(self.input, pod) {
             return Vec::new();
         }
-        let Some(all) = self.all_together(pod) else { return Vec::new() };
         let mut groups = Vec::new();
         if !selects(self.input, pod, &self.input.pods[pod as usize]) {
             let targets = self.plan.order.iter().rev().copied();
@@ -52,7 +76,7 @@ impl Retry<'_> {
             let alone = targets.filter(|other| terms(*other).is_empty()).take(MAX_TARGETS);
             groups.extend(alone.map(|target| vec![target, pod]));
         }
-        groups.push(all);
+        groups.extend(self.all_together(pod));
         groups
     }
 
@@ -111,15 +135,20 @@ impl Retry<'_> {
         }
         let pods: Vec<u32> = self.plan.order.iter().copied().filter(|pod| group.contains(pod)).collect();
         self.may_cost_more = false;
-        let placed = self.place_group(&pods, &[false]);
+        let trial = self.place_group(&pods, &[false]);
         self.may_cost_more = true;
-        placed
+        trial == GroupTrial::Placed
     }
 
-    /// Whether all of `pods` find a place together; the plan is changed to that.
-    fn place_group(&mut self, pods: &[u32], may_launch: &[bool]) -> bool {
+    /// Tries all of `pods` together; the plan is changed if they find a place.
+    fn place_group(&mut self, pods: &[u32], may_launch: &[bool]) -> GroupTrial {
         let before = (self.plan.clone(), self.free.clone());
         self.take_out(pods);
+        if self.check_trial(0) != TrialResult::Accepted {
+            (self.plan, self.free) = before;
+            self.zone_counts = None;
+            return GroupTrial::Held;
+        }
         let without = (self.plan.clone(), self.free.clone());
         let over_hosts = pods.iter().any(|pod| together(self.input, *pod).contains(&HOSTNAME));
         for may_launch in may_launch {
@@ -131,7 +160,7 @@ impl Retry<'_> {
                 let placed = self.place_all(pods.to_vec());
                 (self.place, self.may_launch) = (None, true);
                 if placed {
-                    return true;
+                    return GroupTrial::Placed;
                 }
                 (self.plan, self.free) = without.clone();
                 self.zone_counts = None;
@@ -139,7 +168,7 @@ impl Retry<'_> {
         }
         (self.plan, self.free) = before;
         self.zone_counts = None;
-        false
+        GroupTrial::NoPlace
     }
 
     /// Takes `pods` out of the plan, with the machines that are empty then.

@@ -72,7 +72,7 @@ pub fn needless_node(input: &PlanningInput, plan: &Plan) -> Option<String> {
 
 /// Whether `plan` has no violation other than the stated requests of its nodes, on which nothing
 /// depends.
-fn is_sound(input: &PlanningInput, plan: &Plan) -> bool {
+pub fn is_sound(input: &PlanningInput, plan: &Plan) -> bool {
     check(input, plan).iter().all(|violation| violation.rule == Rule::Requests)
 }
 
@@ -171,7 +171,7 @@ fn on_a_planned_node(
 }
 
 /// The `types` large enough for `pods` on an empty node.
-fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u32]) -> Vec<u32> {
+pub fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u32]) -> Vec<u32> {
     let mut asked = model::Resources::new();
     pods.iter().for_each(|pod| asked.add(&input.shapes[input.pods[*pod as usize].shape as usize].requests));
     let holds = |kind: &u32| {
@@ -183,7 +183,7 @@ fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u
 
 /// Options and zones to which a node may be narrowed: everything, each zone, each option in each
 /// zone.
-fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Zone>)> {
+pub fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Zone>)> {
     let mut ways = Vec::new();
     if large_enough.is_empty() {
         return ways;
@@ -210,7 +210,7 @@ fn offered<'i>(pool: &'i NodePool, kind: u32, like: &PlannedNode, zone: &Zone) -
 }
 
 /// `node` with these options, cheapest first, in these zones, cheapest first, and these pods.
-fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Zone], pods: &[u32]) -> Option<PlannedNode> {
+pub fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Zone], pods: &[u32]) -> Option<PlannedNode> {
     let cheapest = |kind: u32| {
         let prices = zones.iter().filter_map(|zone| Some((offered(pool, kind, node, zone)?.price, zone.clone())));
         prices.min()
