@@ -4,8 +4,8 @@
 //! controller gets [`plan_with`] as a function and does not depend on this crate.
 //!
 //! Reading order: [`plan`], `repair` (a simpler packing for a plan that fails the check), `retry`
-//! (pods that the packing left out, tried by the rules of the check, and machines whose pods fit on the
-//! other nodes), `search` (cheaper plans),
+//! (pods that the packing left out, tried by the rules of the check, alone or with the pods that they must
+//! stand beside, and machines whose pods fit on the other nodes), `search` (cheaper plans),
 //! `realised` (what the launch ends at when kube-scheduler binds the pods).
 
 mod realised;

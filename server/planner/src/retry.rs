@@ -5,19 +5,25 @@
 //! and charges a volume once for each pod that mounts it. A pod left out for such a reason fits the
 //! finished plan and is placed here: on a node, on a machine of the plan with the launch options
 //! that carry the pod too, or on a new machine. Each trial is a whole plan that the check accepts
-//! or rejects. Trials that taints, labels, limits, size, `minValues` or the pods of a zone exclude
-//! are skipped. Plans without such pods cost nothing, and [`MAX_WORK`] bounds the others.
+//! or rejects. Trials that taints, labels, limits, size, `minValues`, or the pods of a host or a zone
+//! exclude are skipped. At last, pods that must stand together are tried together (`groups`). Plans
+//! without such pods cost nothing, and [`MAX_WORK`] bounds the others.
 
+mod groups;
+mod hosts;
 mod machines;
 mod needless;
+mod place;
 mod zones;
 
 pub(super) use needless::{WORK as NEEDLESS_WORK, WORK_AFTER_SEARCH, without_needless_machines};
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use self::hosts::{ClosedHosts, is_cordoned};
 use self::machines::{MachineTrials, matches_known_labels};
-use self::zones::{OpenZones, ZonePodCounts, has_zone_rules};
+use self::place::Place;
+use self::zones::{OpenZones, ZonePodCounts, has_zone_rules, spread_keys};
 use model::input::PlanningInput;
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::{Plan, PlannedNode};
@@ -28,11 +34,15 @@ use verifier::{Rule, Violation, check};
 /// Work bound for all trials of one decision. A unit is a pod evaluated by a check, or a node or
 /// instance type compared with a pod: about 100 nanoseconds.
 pub(super) const MAX_WORK: usize = 150_000;
+/// The same for pods that must stand together.
+const GROUP_WORK: usize = 150_000;
 /// Units per machine of the plan, which has many launch options.
 const MACHINE_WORK: usize = 8;
 /// Rules between pods that double the cost of a check. Each pod is evaluated against the few rules
 /// that select it.
 const RULES_PER_UNIT: usize = 32;
+/// Pods whose labels are looked at in the time of a unit.
+const LOOKS_PER_UNIT: usize = 4;
 
 /// `plan` with those of its unschedulable pods that the check accepts on top of it, within
 /// `most_work`.
@@ -45,6 +55,8 @@ pub(super) fn place_unscheduled(input: &PlanningInput, plan: Plan, most_work: us
     // Every kind is tried with wide choices first, so that pods that fit nowhere leave work for the
     // others.
     while retry.try_kinds(&mut kinds, false) || retry.try_kinds(&mut kinds, true) {}
+    retry.work = GROUP_WORK;
+    retry.place_groups(&mut kinds);
     retry.plan
 }
 
@@ -90,10 +102,21 @@ struct Retry<'i> {
     may_launch: bool,
     /// Whether a machine of the plan may become dearer.
     may_cost_more: bool,
+    /// Whether pods that a machine was launched for are on trial. Domains that are gone with it count as
+    /// domains without a pod.
+    gives_up: bool,
+    /// The zone in which those of them stay that are spread over zones.
+    stay_in: Option<Zone>,
+    /// The place of a group on trial, for all pods that are tried.
+    place: Option<Place>,
+    /// What a new machine for the first pod of a group must hold.
+    least: Resources,
     /// Pods per zone of the current plan; `None` until computed.
     zone_counts: Option<ZonePodCounts>,
     /// Zones open to the pod on trial.
     open: OpenZones,
+    /// Hosts closed to the pod on trial.
+    closed_hosts: ClosedHosts<'i>,
 }
 
 impl<'i> Retry<'i> {
@@ -120,8 +143,13 @@ impl<'i> Retry<'i> {
             narrow: false,
             may_launch: true,
             may_cost_more: true,
+            gives_up: false,
+            stay_in: None,
+            place: None,
+            least: Resources::new(),
             zone_counts: None,
             open: OpenZones::default(),
+            closed_hosts: ClosedHosts::default(),
         }
     }
 
@@ -145,6 +173,10 @@ impl<'i> Retry<'i> {
         if !self.find_open_zones(pod) {
             return false;
         }
+        self.closed_hosts = ClosedHosts::of(self.input, &self.plan, pod, self.gives_up);
+        if !self.closed_hosts.is_empty() && !self.consume_work(self.each_check / LOOKS_PER_UNIT) {
+            return false;
+        }
         self.plan.unschedulable.remove(at);
         self.plan.order.push(pod);
         let placed = (!self.narrow && self.try_existing_nodes(pod))
@@ -161,8 +193,11 @@ impl<'i> Retry<'i> {
 
     /// Computes the zones open to `pod`; false when there are none, or when the work is exhausted.
     fn find_open_zones(&mut self, pod: u32) -> bool {
-        self.open = OpenZones::default();
         let shape = self.shape(pod);
+        let stays = self.gives_up && spread_keys(shape, self.input.policy.preferences).next().is_some();
+        let of_group = self.place.as_ref().and_then(Place::zone);
+        let only = of_group.cloned().or_else(|| self.stay_in.clone().filter(|_| stays));
+        self.open = OpenZones::of_zone(only.clone());
         if !has_zone_rules(shape) && shape.pod_affinity.is_empty() {
             return true;
         }
@@ -170,7 +205,7 @@ impl<'i> Retry<'i> {
             self.zone_counts = Some(ZonePodCounts::of(self.input, &self.plan));
         }
         let Some(zone_counts) = &self.zone_counts else { return false };
-        self.open = zone_counts.open_zones_of(self.input, pod);
+        self.open = zone_counts.open_zones_of(self.input, pod, only);
         let work = zone_counts.len();
         self.consume_work(work) && self.open.allows_any()
     }
@@ -208,7 +243,12 @@ impl<'i> Retry<'i> {
         let (input, shape) = (self.input, self.shape(pod));
         for (at, node) in input.nodes.iter().enumerate() {
             let Ok(number) = u32::try_from(at) else { return false };
-            if !shape.requests.fits(&self.free[at]) || !self.open.allows_node(node) || !may_run_on(shape, node) {
+            if !shape.requests.fits(&self.free[at])
+                || !self.open.allows_node(node)
+                || self.closed_hosts.contains_node(at)
+                || self.place.as_ref().is_some_and(|place| !place.allows_node(at))
+                || !may_run_on(shape, node)
+            {
                 continue;
             }
             self.plan.placements.push((pod, number));
@@ -228,10 +268,12 @@ impl<'i> Retry<'i> {
         for at in 0..self.plan.nodes.len() {
             let before = &self.plan.nodes[at];
             let pool = &self.input.pools[before.pool as usize];
-            if !self.open.allows_some_of(before.zones.iter())
+            if self.place.as_ref().is_some_and(|place| !place.allows_machine(&before.name))
+                || !self.open.allows_some_of(before.zones.iter())
                 || first_untolerated(&pool.taints, &shape.tolerations).is_some()
                 || !matches_known_labels(shape, &before.labels)
                 || !self.machines.defines_requested_labels(pool, shape)
+                || self.closed_hosts.contains_machine(self.input, before)
                 || !refused.insert(self.signature(before))
             {
                 continue;
@@ -263,7 +305,7 @@ impl<'i> Retry<'i> {
                 return false;
             }
             let Some(launch) = self.machines.narrow(like, &types, &zones) else { continue };
-            if !self.may_cost_more && launch.cost() > cost {
+            if (!self.may_cost_more && launch.cost() > cost) || !self.machines.may_launch(&launch) {
                 continue;
             }
             self.plan.nodes[at] = launch;
@@ -287,6 +329,13 @@ impl<'i> Retry<'i> {
     }
 
     fn try_new_machine(&mut self, pod: u32) -> bool {
+        if self.place.as_ref().is_some_and(|place| !place.allows_launch()) {
+            return false;
+        }
+        let mut requests = self.shape(pod).requests.clone();
+        if self.place == Some(Place::NewMachine) {
+            requests.raise_to(&self.least);
+        }
         for (pool, work) in self.machines.pools_for(self.shape(pod)) {
             if self.open.is_restricted() && !self.open.allows_some_of(self.machines.zones_of(pool)) {
                 continue;
@@ -294,7 +343,7 @@ impl<'i> Retry<'i> {
             if !self.consume_work(work) {
                 return false;
             }
-            for new_machine in self.machines.new_machines(&self.plan, pool, pod) {
+            for new_machine in self.machines.new_machines(&self.plan, pool, pod, &requests) {
                 let at = self.plan.nodes.partition_point(|node| node.pool <= pool);
                 self.plan.nodes.insert(at, new_machine.clone());
                 if self.try_narrowings(at, &new_machine) {
@@ -338,6 +387,7 @@ fn may_run_on(shape: &PodShape, node: &Node) -> bool {
         expressions.iter().all(|requirement| label_satisfies(&node.labels, requirement))
     };
     node.stage != NodeStage::Deleting
+        && !is_cordoned(node, &shape.tolerations)
         && first_untolerated(&node.taints, &shape.tolerations).is_none()
         && shape.node_selector.iter().all(|(key, value)| node.labels.get(key) == Some(value))
         && (shape.node_affinity.is_empty() || shape.node_affinity.iter().any(|term| holds(&term.expressions)))

@@ -138,6 +138,15 @@ impl<'i> MachineTrials<'i> {
         kinds.into_iter().zip(daemons).filter(holds).map(|(kind, _)| kind).collect()
     }
 
+    /// Whether the first launch option of `node` holds its pods and DaemonSets, each does if they run on all
+    /// options, and the options meet the `minValues` of its pool.
+    pub(super) fn may_launch(&self, node: &PlannedNode) -> bool {
+        let pool = &self.input.pools[node.pool as usize];
+        let options = || node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
+        let mut alike = options().take(if self.daemons_vary { 1 } else { node.types.len() });
+        alike.all(|kind| node.requests.fits(&kind.allocatable)) && meets_min_values(self.input, pool, options())
+    }
+
     /// Requests of the pods of `node`.
     fn requests_of(&self, node: &PlannedNode) -> Resources {
         let mut requested = Resources::new();
@@ -237,14 +246,14 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// One new machine of pool `at` for `pod` alone per purchase option, in order, with all the
-    /// options that could carry it.
-    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32) -> Vec<PlannedNode> {
+    /// options that could carry it and hold `requests`.
+    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32, requests: &Resources) -> Vec<PlannedNode> {
         let pool = &self.input.pools[at as usize];
         let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
         let left = self.limits_left(plan, at, pool);
         let wanted = alternatives(shape);
         let is_suitable = |kind: &InstanceType| {
-            shape.requests.fits(&kind.allocatable)
+            requests.fits(&kind.allocatable)
                 && left
                     .iter()
                     .all(|(name, left)| (if name.as_ref() == NODES { 1 } else { kind.capacity.get(name) }) <= left)

@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::input::PlanningInput;
-use model::labels::ZONE;
+use model::input::{PlanningInput, PreferencePolicy};
+use model::labels::{HOSTNAME, ZONE};
 use model::plan::{Plan, PlannedNode};
 use model::{LabelSelector, Node, NodeStage, PodAffinityTerm, PodShape, SpreadConstraint, Text, Zone};
 
@@ -33,6 +33,8 @@ pub(super) struct ZonePodCounts {
 #[derive(Debug, Default)]
 pub(super) struct OpenZones {
     closed: BTreeSet<Zone>,
+    /// The only zone that is open, if it is restricted to one.
+    only: Option<Zone>,
     /// Whether the pod may run only on machines with a known zone.
     known_zone_only: bool,
     /// Whether it requires affinity to a pod that does not exist.
@@ -40,11 +42,16 @@ pub(super) struct OpenZones {
 }
 
 impl OpenZones {
+    /// Every zone; or `only` this one.
+    pub(super) fn of_zone(only: Option<Zone>) -> Self {
+        Self { only, ..Self::default() }
+    }
+
     /// Whether a machine in one of `zones` may take the pod, as far as known.
     pub(super) fn allows(&self, zones: &[Zone]) -> bool {
         match zones {
-            [only] => !self.closed.contains(only),
-            _ => !self.known_zone_only,
+            [single] => self.is_open(single),
+            _ => !self.known_zone_only && self.only.is_none(),
         }
     }
 
@@ -55,17 +62,24 @@ impl OpenZones {
 
     /// Whether some zone is closed to the pod.
     pub(super) fn is_restricted(&self) -> bool {
-        !self.closed.is_empty()
+        !self.closed.is_empty() || self.only.is_some()
     }
 
     /// Whether some of `zones` is open to the pod.
     pub(super) fn allows_some_of<'z>(&self, mut zones: impl Iterator<Item = &'z Zone>) -> bool {
-        !self.is_restricted() || zones.any(|zone| !self.closed.contains(zone))
+        !self.is_restricted() || zones.any(|zone| self.is_open(zone))
     }
 
-    /// Whether the node's zone, if it has one, is open to the pod.
+    /// Whether the node's zone is open to the pod, or the node has none that it must be in.
     pub(super) fn allows_node(&self, node: &Node) -> bool {
-        node.labels.get(ZONE).is_none_or(|zone| !self.closed.contains(&**zone))
+        match node.labels.get(ZONE) {
+            Some(zone) => self.is_open(&Zone::from(zone)),
+            None => self.only.is_none(),
+        }
+    }
+
+    fn is_open(&self, zone: &Zone) -> bool {
+        !self.closed.contains(zone) && self.only.as_ref().is_none_or(|only| only == zone)
     }
 }
 
@@ -119,11 +133,11 @@ impl ZonePodCounts {
         }
     }
 
-    /// The zones that are open to `pod`.
-    pub(super) fn open_zones_of(&self, input: &PlanningInput, pod: u32) -> OpenZones {
+    /// The zones that are open to `pod`, `only` this one among them.
+    pub(super) fn open_zones_of(&self, input: &PlanningInput, pod: u32, only: Option<Zone>) -> OpenZones {
         let own = &input.pods[pod as usize];
         let shape = &input.shapes[own.shape as usize];
-        let mut open = OpenZones { known_zone_only: has_zone_rules(shape), ..OpenZones::default() };
+        let mut open = OpenZones { known_zone_only: has_zone_rules(shape), ..OpenZones::of_zone(only) };
         let of_namespace = |term: &&PodAffinityTerm| term.namespaces.is_empty() && term.namespace_selector.is_none();
         open.unsatisfiable = shape.pod_affinity.iter().filter(of_namespace).any(|term| {
             let meant =
@@ -180,6 +194,19 @@ pub(super) fn has_zone_rules(shape: &PodShape) -> bool {
     let terms = || shape.pod_affinity.iter().chain(&shape.pod_anti_affinity);
     shape.spread.iter().any(|spread| spread.hard && is_zone(&spread.topology_key))
         || terms().any(|term| is_zone(&term.topology_key))
+}
+
+/// The keys, other than the hostname, over which a spread, or a preference between pods, may have launched
+/// the pod's machine. Without the machine its domain may be gone, and a check that counts the domains that
+/// are there would allow to put all pods into one zone, so that the pod must stay in its domain. Preferences
+/// over hostnames launch no machine (plan contract, Choice).
+pub(super) fn spread_keys(shape: &PodShape, policy: PreferencePolicy) -> impl Iterator<Item = &Text> {
+    let respects = policy == PreferencePolicy::Respect;
+    let spread = shape.spread.iter().filter(move |spread| spread.hard || respects);
+    let terms = shape.preferred_pod_affinity.iter().chain(&shape.preferred_pod_anti_affinity);
+    let preferred = terms.filter(move |_| respects).map(|term| &term.term.topology_key);
+    let keys = spread.map(|spread| &spread.topology_key).chain(preferred);
+    keys.filter(|key| key.as_ref() != HOSTNAME)
 }
 
 fn is_zone(key: &Text) -> bool {
@@ -272,7 +299,7 @@ mod tests {
     /// zone is.
     fn open(shape: PodShape, zones: &[(&str, usize)]) -> (Vec<&'static str>, bool) {
         let input = input(shape, zones);
-        let open = ZonePodCounts::of(&input, &Plan::default()).open_zones_of(&input, 0);
+        let open = ZonePodCounts::of(&input, &Plan::default()).open_zones_of(&input, 0, None);
         let single = ["a", "b", "c"].into_iter().filter(|zone| open.allows(&[Zone::from(*zone)])).collect();
         (single, open.allows(&[Zone::from("a"), Zone::from("b")]))
     }

@@ -7,6 +7,7 @@ mod clusters;
 mod compile_cache;
 mod explanations;
 mod fixture;
+mod groups;
 mod optimum;
 mod placement_search;
 mod random_clusters;

@@ -35,18 +35,21 @@ pub fn wrongly_unplaced(input: &PlanningInput, plan: &Plan) -> Vec<(u32, String)
 
 /// A node on which `pod` fits on top of `plan`.
 pub fn node_for(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<String> {
-    let place = on_a_node(input, plan, pod).or_else(|| on_a_planned_node(input, plan, pod, |_, _| true));
+    let any = |_: &Plan| true;
+    let place = on_a_node(input, plan, pod, any).or_else(|| on_a_planned_node(input, plan, pod, |_, _| true, any));
     place.map(|(_, place)| place).or_else(|| on_a_new_machine(input, plan, pod))
 }
 
 /// A node to launch whose pods would all fit, one after another, on the other nodes of `plan` without
-/// making one of them dearer. Machines that a spread or a preference over zones may have launched are left out:
-/// without them a domain may be gone.
+/// making one of them dearer. Where a spread, or a preference between pods, may have launched it, they stay in their
+/// zone, and a host without a pod counts in their spread. Keys other than the zone and the hostname are left out.
 pub fn needless_node(input: &PlanningInput, plan: &Plan) -> Option<String> {
     (0..plan.nodes.len()).find_map(|at| {
         let mut trial = plan.clone();
         let node = trial.nodes.remove(at);
-        if node.pods.iter().any(|pod| is_spread(&input.shapes[input.pods[*pod as usize].shape as usize])) {
+        let wide_keys =
+            node.pods.iter().flat_map(|pod| wide_keys(&input.shapes[input.pods[*pod as usize].shape as usize]));
+        if wide_keys.into_iter().any(|key| key.as_ref() != ZONE || node.zones.len() > 1) {
             return None;
         }
         let order: Vec<u32> = plan.order.iter().copied().filter(|pod| node.pods.contains(pod)).collect();
@@ -56,7 +59,9 @@ pub fn needless_node(input: &PlanningInput, plan: &Plan) -> Option<String> {
         let mut places = Vec::new();
         for pod in order {
             let is_no_dearer = |before: &PlannedNode, after: &PlannedNode| after.cost() <= before.cost();
-            let found = on_a_node(input, &trial, pod).or_else(|| on_a_planned_node(input, &trial, pod, is_no_dearer));
+            let stays = |plan: &Plan| stays_spread(input, plan, pod, &node.zones[0]);
+            let found = on_a_node(input, &trial, pod, stays)
+                .or_else(|| on_a_planned_node(input, &trial, pod, is_no_dearer, stays));
             let (next, place) = found?;
             trial = next;
             places.push(format!("pod {pod} {place}"));
@@ -67,7 +72,7 @@ pub fn needless_node(input: &PlanningInput, plan: &Plan) -> Option<String> {
 
 /// Whether `plan` has no violation other than the stated requests of its nodes, on which nothing
 /// depends.
-fn is_sound(input: &PlanningInput, plan: &Plan) -> bool {
+pub fn is_sound(input: &PlanningInput, plan: &Plan) -> bool {
     check(input, plan).iter().all(|violation| violation.rule == Rule::Requests)
 }
 
@@ -79,14 +84,46 @@ fn with(plan: &Plan, pod: u32) -> Plan {
     plan
 }
 
-fn is_spread(shape: &PodShape) -> bool {
-    let wide = |key: &Text| key.as_ref() != HOSTNAME;
+/// Keys other than the hostname of spreads and of preferences between pods.
+fn wide_keys(shape: &PodShape) -> impl Iterator<Item = &Text> {
     let terms = shape.preferred_pod_affinity.iter().chain(&shape.preferred_pod_anti_affinity);
-    shape.spread.iter().any(|spread| spread.hard || wide(&spread.topology_key))
-        || terms.into_iter().any(|term| wide(&term.term.topology_key))
+    let keys = shape.spread.iter().map(|spread| &spread.topology_key);
+    keys.chain(terms.map(|term| &term.term.topology_key)).filter(|key| key.as_ref() != HOSTNAME)
 }
 
-fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<(Plan, String)> {
+/// Whether `pod` is in `zone` if it has a wide key, and its host has no more pods than its spreads over hostnames
+/// allow beside an empty host.
+fn stays_spread(input: &PlanningInput, plan: &Plan, pod: u32, zone: &Zone) -> bool {
+    let own = &input.pods[pod as usize];
+    let shape = &input.shapes[own.shape as usize];
+    let machine = plan.nodes.iter().find(|node| node.pods.contains(&pod));
+    let node = plan.placements.iter().find(|(other, _)| *other == pod).map(|(_, node)| *node);
+    let zones = match (machine, node) {
+        (Some(machine), _) => machine.zones.to_vec(),
+        (None, Some(node)) => input.nodes[node as usize].labels.get(ZONE).map(Zone::from).into_iter().collect(),
+        (None, None) => return false,
+    };
+    if wide_keys(shape).next().is_some() && zones != [zone.clone()] {
+        return false;
+    }
+    let planned = machine.map(|machine| machine.pods.clone()).unwrap_or_default();
+    let placed = plan.placements.iter().filter(|(_, other)| Some(*other) == node).map(|(pod, _)| *pod);
+    let pods = planned.into_iter().chain(placed).filter(|other| *other != pod).map(|other| &input.pods[other as usize]);
+    let mut labels: Vec<u32> = pods.filter(|pod| pod.namespace == own.namespace).map(|pod| pod.labels).collect();
+    let bound = node.into_iter().flat_map(|node| &input.nodes[node as usize].pods);
+    let bound = bound.filter(|pod| !pod.terminating && !pod.leaving && pod.namespace == own.namespace);
+    labels.extend(bound.map(|pod| pod.labels));
+    let spreads = shape.spread.iter().filter(|spread| spread.hard && spread.topology_key.as_ref() == HOSTNAME);
+    spreads.into_iter().all(|spread| {
+        let meant = |labels: u32| {
+            spread.selector.as_ref().is_some_and(|selector| selector.matches(&input.label_sets[labels as usize]))
+        };
+        let others = labels.iter().filter(|labels| meant(**labels)).count() as i64;
+        others + i64::from(meant(own.labels)) <= i64::from(spread.max_skew)
+    })
+}
+
+fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32, accepts: impl Fn(&Plan) -> bool) -> Option<(Plan, String)> {
     let shape = &input.shapes[input.pods[pod as usize].shape as usize];
     let mut trial = with(plan, pod);
     for (at, node) in (0_u32..).zip(&input.nodes) {
@@ -95,7 +132,7 @@ fn on_a_node(input: &PlanningInput, plan: &Plan, pod: u32) -> Option<(Plan, Stri
             continue;
         }
         trial.placements.push((pod, at));
-        if is_sound(input, &trial) {
+        if is_sound(input, &trial) && accepts(&trial) {
             return Some((trial, format!("on {} ({:?})", node.name, node.stage)));
         }
         trial.placements.pop();
@@ -108,6 +145,7 @@ fn on_a_planned_node(
     plan: &Plan,
     pod: u32,
     is_wanted: impl Fn(&PlannedNode, &PlannedNode) -> bool,
+    accepts: impl Fn(&Plan) -> bool,
 ) -> Option<(Plan, String)> {
     let mut trial = with(plan, pod);
     for (at, node) in plan.nodes.iter().enumerate() {
@@ -122,7 +160,7 @@ fn on_a_planned_node(
                 continue;
             }
             trial.nodes[at] = narrower;
-            if is_sound(input, &trial) {
+            if is_sound(input, &trial) && accepts(&trial) {
                 let place = format!("on {} with {} options in {zones:?}", node.name, types.len());
                 return Some((trial, place));
             }
@@ -133,7 +171,7 @@ fn on_a_planned_node(
 }
 
 /// The `types` large enough for `pods` on an empty node.
-fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u32]) -> Vec<u32> {
+pub fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u32]) -> Vec<u32> {
     let mut asked = model::Resources::new();
     pods.iter().for_each(|pod| asked.add(&input.shapes[input.pods[*pod as usize].shape as usize].requests));
     let holds = |kind: &u32| {
@@ -145,7 +183,7 @@ fn large_enough(input: &PlanningInput, pool: &NodePool, types: &[u32], pods: &[u
 
 /// Options and zones to which a node may be narrowed: everything, each zone, each option in each
 /// zone.
-fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Zone>)> {
+pub fn narrowed(pool: &NodePool, node: &PlannedNode, large_enough: &[u32]) -> Vec<(Vec<u32>, Vec<Zone>)> {
     let mut ways = Vec::new();
     if large_enough.is_empty() {
         return ways;
@@ -172,7 +210,7 @@ fn offered<'i>(pool: &'i NodePool, kind: u32, like: &PlannedNode, zone: &Zone) -
 }
 
 /// `node` with these options, cheapest first, in these zones, cheapest first, and these pods.
-fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Zone], pods: &[u32]) -> Option<PlannedNode> {
+pub fn launch(pool: &NodePool, node: &PlannedNode, types: &[u32], zones: &[Zone], pods: &[u32]) -> Option<PlannedNode> {
     let cheapest = |kind: u32| {
         let prices = zones.iter().filter_map(|zone| Some((offered(pool, kind, node, zone)?.price, zone.clone())));
         prices.min()

@@ -12,7 +12,17 @@ use verifier::{Rule, check};
 use crate::SEARCH_STEPS;
 use crate::cases::Case;
 use crate::clusters::cluster;
+use crate::groups::wrongly_separated;
 use crate::placement_search::{needless_node, node_for, wrongly_unplaced};
+
+/// Clusters whose plans had a node that they did not need: because of the work for machines that are alike, for
+/// trials that `minValues`, a cordon or the pods of a host exclude, because of sizes that were matched by first fit
+/// only, because of a machine that was bought afterwards (1881), and because a spread depends on the order of its
+/// pods (203, 365).
+const ONCE_NEEDLESS: [u64; 9] = [152, 203, 365, 652, 872, 1127, 1698, 1737, 1881];
+
+/// Clusters whose plans left a pod out although a node had room for it and the pod that it requires there.
+const ONCE_SEPARATED: [u64; 6] = [188, 236, 326, 522, 894, 1587];
 
 /// A fault of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,7 +117,19 @@ fn no_node_is_launched_whose_pods_fit_on_the_others() {
         let decision = planner::plan(&input).ok()?;
         needless_node(&input, &decision.plan).map(|node| format!("cluster {seed}: {node}"))
     };
-    let found: Vec<String> = seeds().filter_map(needless).collect();
+    let found: Vec<String> = seeds().chain(ONCE_NEEDLESS).filter_map(needless).collect();
+    assert!(found.is_empty(), "{} clusters:\n{}", found.len(), found.join("\n"));
+}
+
+#[test]
+fn no_node_has_room_for_all_pods_of_a_group_that_is_left_out() {
+    let separated = |seed: u64| {
+        let mut input = cluster(seed).1.current().input();
+        input.policy.search_steps = SEARCH_STEPS;
+        let decision = planner::plan(&input).ok()?;
+        wrongly_separated(&input, &decision.plan).map(|group| format!("cluster {seed}: {group}"))
+    };
+    let found: Vec<String> = seeds().chain(ONCE_SEPARATED).filter_map(separated).collect();
     assert!(found.is_empty(), "{} clusters:\n{}", found.len(), found.join("\n"));
 }
 

@@ -66,6 +66,7 @@ groups! {
     spread_constraints_hold: "spread",
     static_pools_are_filled: "static",
     taints_bar_those_who_do_not_tolerate_them: "taints",
+    pods_that_must_stand_together_go_where_all_fit: "together",
     volumes_bind_their_pods: "volumes",
 }
 
