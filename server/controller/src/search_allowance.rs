@@ -20,17 +20,16 @@ use model::{ClusterName, MicroUsd, Millis, Timestamp};
 /// Time over which the steps of all searches are limited.
 pub const WINDOW: Millis = Millis::from_secs(10);
 
-/// Steps of a search in a second of one processor. The `cost` cases of the benchmark
-/// (`server/bench/README.md`) take 36 to 58 million on an AMD EPYC processor; a smaller figure uses
-/// less than the share.
-pub const STEPS_PER_CPU_SECOND: u64 = 30_000_000;
+/// Steps of a search in a second of one processor: the least of the `cost` cases of the benchmark
+/// (`server/bench/README.md`) on an AMD EPYC processor. A larger figure would use more than the share.
+pub const STEPS_PER_CPU_SECOND: u64 = 18_000_000;
 
 /// Steps that the packings, the checks and the reasons of a search count for, for each pod and node
 /// of its input: 60 microseconds. The `cost` cases take 20 to 52.
 const PACKING_STEPS: u64 = STEPS_PER_CPU_SECOND * 60 / 1_000_000;
 
 /// The largest search: half a second of one processor, which no batch window leaves much more than.
-pub const MAX_STEPS: u64 = 16_000_000;
+pub const MAX_STEPS: u64 = 9_000_000;
 
 /// The smallest search that is worth its packings: 50 milliseconds of one processor.
 pub const LEAST_STEPS: u64 = STEPS_PER_CPU_SECOND / 20;

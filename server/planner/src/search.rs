@@ -65,18 +65,35 @@ pub(super) fn best_plan(input: &PlanningInput, first: Plan, bound: MicroUsd, cac
             (retry::without_needless_machines(input, plan, retry::NEEDLESS_WORK), used)
         });
     }
-    let (chosen, mut realised_cost) =
-        choose(input, found.plans, |plan, plans| realised::reported_cost(input, plan, plans, cache));
-    let before = (chosen.nodes.len(), chosen.unschedulable.len());
-    let plan = retry::without_needless_machines(input, chosen, retry::WORK_AFTER_SEARCH);
-    // A machine that is bought instead of one that is given up places a pod.
-    if (plan.nodes.len(), plan.unschedulable.len()) != before {
-        realised_cost = realised::reported_cost(input, &plan, 1, cache);
-    }
+    let (plan, realised_cost) = without_needless_machines(input, found.plans, cache);
     if plan.unschedulable != left_out {
         bound = lower_bound_with(input, &plan, cache);
     }
     SearchResult { plan, lower_bound: bound, steps: found.steps, realised_cost, refused: found.refused }
+}
+
+/// The plan that is chosen of `plans`, of which the last is the cheapest, without the machines that more work
+/// finds needless; with its realised cost.
+fn without_needless_machines(
+    input: &PlanningInput,
+    mut plans: Vec<Plan>,
+    cache: &mut CompileCache,
+) -> (Plan, Option<MicroUsd>) {
+    let give_up = |plan| retry::without_needless_machines(input, plan, retry::WORK_AFTER_SEARCH);
+    // The realised cost takes long, and is computed again for another plan than the cheapest only.
+    let cheapest = plans.pop().map(give_up);
+    plans.extend(cheapest.clone());
+    let (chosen, realised_cost) =
+        choose(input, plans, |plan, plans| realised::reported_cost(input, plan, plans, cache));
+    if Some(&chosen) == cheapest.as_ref() {
+        return (chosen, realised_cost);
+    }
+    let before = (chosen.nodes.len(), chosen.unschedulable.len());
+    let plan = give_up(chosen);
+    // A machine that is bought instead of one that is given up places a pod.
+    let is_changed = (plan.nodes.len(), plan.unschedulable.len()) != before;
+    let realised_cost = if is_changed { realised::reported_cost(input, &plan, 1, cache) } else { realised_cost };
+    (plan, realised_cost)
 }
 
 /// Plans made by `find` from a plan, a seed and the steps that are left; it returns the steps that it

@@ -1,6 +1,6 @@
 use super::*;
 
-/// A quarter of two processors: 15 million steps in a second, 150 million within the window.
+/// A quarter of two processors: 9 million steps in a second, 90 million within the window.
 fn quarter_of_two() -> SearchSettings {
     SearchSettings::with_share(25, 2)
 }
@@ -59,8 +59,8 @@ fn the_share_is_of_all_processors_and_each_search_has_a_thread() {
         let settings = SearchSettings::with_share(percent, processors);
         (settings.steps_per_second, settings.concurrency(), settings.is_enabled())
     });
-    // 30 million steps in a second of one processor: half of it, that of four processors, and none.
-    assert_eq!(shares, [(15_000_000, 1, true), (120_000_000, 4, true), (120_000_000, 4, true), (0, 0, false)]);
+    // 18 million steps in a second of one processor: half of it, that of four processors, and none.
+    assert_eq!(shares, [(9_000_000, 1, true), (72_000_000, 4, true), (72_000_000, 4, true), (0, 0, false)]);
 }
 
 #[test]
@@ -68,31 +68,31 @@ fn the_searches_of_all_clusters_stay_within_the_share_of_any_window() {
     let granted = steps_of_busy_clusters(quarter_of_two());
     let most = most_within_a_window(&granted);
     // Two thirds at least are used: nothing is lost that twenty clusters ask for.
-    assert!((100_000_000..=150_000_000).contains(&most), "{most} steps");
+    assert!((60_000_000..=90_000_000).contains(&most), "{most} steps");
 }
 
 #[test]
 fn sabotage_without_the_limit_the_searches_exceed_the_share() {
     let granted = steps_of_busy_clusters(SearchSettings { steps_per_second: u64::MAX });
-    assert!(most_within_a_window(&granted) > 150_000_000);
+    assert!(most_within_a_window(&granted) > 90_000_000);
 }
 
 #[test]
 fn a_search_takes_the_time_that_is_left_of_the_window_without_its_first_packing() {
     let mut searches = Searches::new(quarter_of_two());
-    // 400 ms are 12 million steps, and 10 s more than the largest search has.
-    assert_eq!(searches.search("a", 400, 0), 12_000_000);
+    // 400 ms are 7.2 million steps, and 10 s more than the largest search has.
+    assert_eq!(searches.search("a", 400, 0), 7_200_000);
     assert_eq!(searches.search("b", 10_000, 0), MAX_STEPS);
     let cluster = ClusterName::from("c");
     let demand = SearchDemand { cluster: &cluster, search: PlanNumber(9), objects: 1_000, deadline: at(400) };
-    // A pod or node takes 60 microseconds: 1,800 steps.
-    assert_eq!(searches.allowance.grant(demand, at(0)), Some(10_200_000));
+    // A pod or node takes 60 microseconds: 1,080 steps.
+    assert_eq!(searches.allowance.grant(demand, at(0)), Some(6_120_000));
 }
 
 #[test]
 fn a_search_of_less_than_fifty_milliseconds_is_skipped() {
     let mut searches = Searches::new(quarter_of_two());
-    assert_eq!((searches.search("a", 49, 0), searches.search("a", 50, 0)), (0, 1_500_000));
+    assert_eq!((searches.search("a", 49, 0), searches.search("a", 50, 0)), (0, 900_000));
     assert_eq!(searches.allowance.totals().skipped_time, 1);
 }
 
@@ -100,8 +100,8 @@ fn a_search_of_less_than_fifty_milliseconds_is_skipped() {
 fn a_busy_cluster_leaves_a_part_for_another_one() {
     let mut searches = Searches::new(quarter_of_two());
     let busy: u64 = (0..9_000).step_by(100).map(|now| searches.search("busy", 500, now)).sum();
-    assert_eq!(busy, 75_000_000, "half of the window, as one other cluster may ask");
-    assert_eq!(searches.search("other", 500, 9_000), 15_000_000, "500 ms");
+    assert_eq!(busy, 45_000_000, "half of the window, as one other cluster may ask");
+    assert_eq!(searches.search("other", 500, 9_000), 9_000_000, "500 ms");
     // The busy one has a third of the window now, which it has used already.
     assert_eq!(searches.search("busy", 500, 9_100), 0);
     assert_eq!(searches.allowance.totals().skipped_allowance, 86);
@@ -114,10 +114,10 @@ fn many_clusters_get_small_searches_in_turn() {
         let names = (0..1_000).map(|number| format!("c{number}"));
         names.filter(|name| searches.search(name, 500, from) > 0).count()
     };
-    // Ten are served before the others have asked: nine with 15 million steps each, and the tenth
-    // with an eleventh of the window, 13.6 million.
+    // Ten are served before the others have asked: nine with 9 million steps each, and the tenth
+    // with an eleventh of the window, 8.2 million.
     assert_eq!(served(0), 10);
-    // All have asked within the next window: 100 searches of 1.5 million steps.
+    // All have asked within the next window: 100 searches of 0.9 million steps.
     assert_eq!(served(9_999), 0);
     assert_eq!(served(10_000), 100);
 }
@@ -129,9 +129,9 @@ fn what_a_search_did_not_use_is_given_back() {
     searches.allowance.settle(search, 0, steps, 0);
     // A quarter may have been used for the lower bound.
     let totals = searches.allowance.totals();
-    assert_eq!((totals.granted_steps, totals.used_steps), (15_000_000, 3_750_000));
+    assert_eq!((totals.granted_steps, totals.used_steps), (9_000_000, 2_250_000));
     let more: u64 = (0..9).map(|_| searches.search("a", 500, 0)).sum();
-    assert_eq!(more, 75_000_000 - 3_750_000);
+    assert_eq!(more, 45_000_000 - 2_250_000);
 }
 
 #[test]

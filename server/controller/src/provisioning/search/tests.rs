@@ -100,13 +100,13 @@ fn a_search_that_ends_within_the_window_is_the_decision_when_the_window_closes()
     let mut controller = searching();
     assert!(decided(&controller.plan_waiting(at(700))).is_empty(), "the window is still open");
     let effects = controller.handle(Event::Tick, at(1_000));
-    // 750 ms less 120 microseconds for two pods would be 22.5 million steps: the largest search has 16.
-    assert_eq!(decided(&effects), ["a+b: 0.01, 16000000 steps"]);
+    // 750 ms less 120 microseconds for two pods would be 13.5 million steps: the largest search has 9.
+    assert_eq!(decided(&effects), ["a+b: 0.01, 9000000 steps"]);
     let note = "the search found nodes for 0.01 an hour; those of the first packing cost 0.02";
     assert_eq!(decisions(&effects)[0].notes, [note]);
     assert_eq!((requests(&controller).len(), counts(&controller)), (0, [1, 1, 0, 0, 0]));
     let totals = controller.region().search_totals();
-    assert_eq!((totals.saved, totals.used_steps), (MicroUsd(10_000), 16_000_000));
+    assert_eq!((totals.saved, totals.used_steps), (MicroUsd(10_000), 9_000_000));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_search_that_had_not_begun_uses_none_of_the_allowance() {
     let dropped = PlanAnswer { request, outcome: Err(PlanError::NotReached) };
     assert!(decided(&controller.handle(Event::Planned(Box::new(dropped)), at(1_001))).is_empty());
     let totals = controller.region().search_totals();
-    assert_eq!((totals.granted_steps, totals.used_steps), (16_000_000, 0));
+    assert_eq!((totals.granted_steps, totals.used_steps), (9_000_000, 0));
     assert_eq!(counts(&controller), [1, 0, 1, 0, 0]);
 }
 
@@ -156,7 +156,7 @@ fn a_pod_that_extends_the_window_is_searched_for_again() {
     controller.handle(Event::Tick, at(850));
     assert_eq!(requests(&controller), ["c: search"]);
     controller.plan_waiting(at(1_100));
-    assert_eq!(decided(&controller.handle(Event::Tick, at(1_600))), ["a+b+d: 0.01, 16000000 steps"]);
+    assert_eq!(decided(&controller.handle(Event::Tick, at(1_600))), ["a+b+d: 0.01, 9000000 steps"]);
     assert_eq!(counts(&controller), [2, 1, 0, 1, 0]);
 }
 
@@ -229,10 +229,10 @@ fn twelve_at_once(search: SearchSettings) -> (Vec<String>, SearchTotals, usize) 
 
 #[test]
 fn under_load_every_cluster_has_a_plan_in_time_and_those_with_an_allowance_a_cheaper_one() {
-    // Three of four processors: three searches at a time, 900 million steps within the window.
+    // Three of four processors: three searches at a time, 540 million steps within the window.
     let (decided, totals, searches) = twelve_at_once(SearchSettings::with_share(75, 4));
     let (cheaper, first): (Vec<String>, Vec<String>) = decided.iter().cloned().partition(|line| line.contains("a+b"));
-    assert_eq!((cheaper, first.len()), (vec!["a+b: 0.01, 16000000 steps".to_owned(); 3], 9));
+    assert_eq!((cheaper, first.len()), (vec!["a+b: 0.01, 9000000 steps".to_owned(); 3], 9));
     assert_eq!(first, vec!["a b: 0.02, 0 steps".to_owned(); 9]);
     assert_eq!((searches, totals.skipped_busy), (3, 9));
     assert_eq!(twelve_at_once(SearchSettings::with_share(75, 4)), (decided, totals, searches));
