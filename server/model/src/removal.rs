@@ -42,6 +42,13 @@ impl RemovalReason {
     pub fn is_forceful(self) -> bool {
         self.disruption_reason().is_none()
     }
+
+    /// Whether the instance ends at a time that the cloud has set, so that the removal waits for
+    /// nothing: neither for its record nor for a guardrail.
+    #[must_use]
+    pub fn is_urgent(self) -> bool {
+        self == Self::Interrupted
+    }
 }
 
 impl fmt::Display for RemovalReason {

@@ -8,8 +8,8 @@ use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
 use model::labels::{NODEPOOL, canonical_key};
 use model::{
-    Effect, Labels, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text, Timestamp,
-    quantity,
+    Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
+    Timestamp, quantity,
 };
 
 use super::problems::{FieldError, FieldReader};
@@ -128,9 +128,15 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> (Claim
             digest.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),
         termination_grace_period: duration::parse(&claim.termination_grace_period),
+        expire_after: expire_after(&claim.expire_after),
         labels,
     };
     (read, reading.problem())
+}
+
+/// An expiry as written. One that cannot be read is none: no node is removed for it.
+fn expire_after(text: &str) -> Option<Millis> {
+    if text.is_empty() { duration::DEFAULT_EXPIRY.finite() } else { duration::parse(text) }
 }
 
 /// Converts a namespace.

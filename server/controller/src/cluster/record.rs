@@ -254,6 +254,8 @@ pub struct ClaimRecord {
     pub condition_digest: ConditionDigest,
     /// `spec.terminationGracePeriod`.
     pub termination_grace_period: Option<Millis>,
+    /// `spec.expireAfter`; `None` is `Never`.
+    pub expire_after: Option<Millis>,
 }
 
 /// Facts of a launched instance, for its NodeClaim.
