@@ -332,7 +332,7 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
-        assert_eq!(read[0].disruption.consolidate_after, Some(Millis::from_secs(30)));
+        assert_eq!(read[0].disruption.consolidate_after, Some(model::Millis::from_secs(30)));
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");

@@ -3,11 +3,11 @@
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
 //! Graceful ones (emptiness) are held by budgets too, and do not run while a plan may need the nodes
-//! that they would remove; forceful ones (expiration) are not. An urgent method (interruption) runs when
+//! that they would remove; forceful ones (repair, expiration) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::emptiness`], [`methods::expiration`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`] and [`methods::interruption`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
 //! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
 //! removals by).
@@ -23,12 +23,15 @@ mod removal_check;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub use methods::interruption::INTERRUPTION;
+pub use methods::repair::REPAIR;
 pub(crate) use queue::DecisionQueue;
 
 use std::collections::BTreeMap;
 
 use crate::Removal;
+pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, Selection};
+pub(crate) use methods::repair::MAX_UNHEALTHY_PERCENT;
 use model::{Millis, PoolName, Timestamp};
 
 /// When the methods of one cluster run in passes.
@@ -56,6 +59,8 @@ pub(crate) struct Pass {
     pub proposals: Vec<Proposal>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
+    /// NodePools whose repairs are blocked.
+    pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
 }
 
 impl Disruption {
@@ -95,7 +100,8 @@ impl Disruption {
         let mut pass = Pass::default();
         let mut next_checks = Vec::new();
         for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
-            let Selection { removals, next_check, held_by_budget } = method.select(&view);
+            let Selection { removals, next_check, held_by_budget, blocked_repairs } = method.select(&view);
+            pass.blocked_repairs.extend(blocked_repairs);
             // A budget's time window opens without an event.
             let soon = (!held_by_budget.is_empty()).then(|| view.now + interval);
             next_checks.extend([next_check, soon].into_iter().flatten());

@@ -8,11 +8,12 @@ use std::collections::BTreeSet;
 
 use super::method::{DisruptionView, InterruptionNotice, Method};
 use super::methods;
-use super::{Disruption, Pass, Proposal};
+use super::{DecisionQueue, Disruption, Pass, Proposal};
+use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::TerminationReason;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
-use model::{CapacityType, ClaimName, ProviderId, Text, Timestamp};
+use model::{CapacityType, ClaimName, ProviderId, Text};
 
 impl ClusterController {
     /// Runs the methods when a pass is due, and decides the removals that they propose.
@@ -22,11 +23,9 @@ impl ClusterController {
             return;
         }
         let plan_due = self.pending_plan_due(ctx);
-        let view = DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
-            ..DisruptionView::of(&self.state, ctx.now)
-        };
-        let Pass { proposals, held_by_budget } = self.disruption.reconcile(&view, interval, plan_due);
+        let view = view_of(&self.state, &self.decisions, ctx);
+        let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
+        self.status_reporter.replace_blocked_repairs(blocked_repairs);
         if plan_due.is_none() {
             self.status_reporter.replace_budget_blocked(held_by_budget);
             self.status_reporter.mark_dirty();
@@ -125,7 +124,7 @@ impl ClusterController {
         // A plan in progress may assign pods to these nodes; graceful removals are decided again after it.
         let planning =
             !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
-        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx.now) };
+        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
         for removal in &decision.removals {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
                 self.begin_removal(method, removal, ctx);
@@ -137,12 +136,13 @@ impl ClusterController {
 
     /// NodeClaims that the method selects now, besides the removals of decisions that are not
     /// durable.
-    fn selected_again(&self, method: &dyn Method, now: Timestamp) -> BTreeSet<ClaimName> {
-        let view = DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
-            ..DisruptionView::of(&self.state, now)
-        };
-        method.select(&view).removals.into_iter().map(|removal| removal.claim).collect()
+    fn selected_again(&self, method: &dyn Method, ctx: &Context<'_>) -> BTreeSet<ClaimName> {
+        method
+            .select(&view_of(&self.state, &self.decisions, ctx))
+            .removals
+            .into_iter()
+            .map(|removal| removal.claim)
+            .collect()
     }
 
     /// Begins the drain of a machine that a method removes.
@@ -152,5 +152,13 @@ impl ClusterController {
         }
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
+    }
+}
+
+fn view_of<'v>(state: &'v ClusterState, decisions: &DecisionQueue, ctx: &Context<'_>) -> DisruptionView<'v> {
+    DisruptionView {
+        being_removed: decisions.claims_being_removed(),
+        feature_gates: ctx.settings.feature_gates,
+        ..DisruptionView::of(state, ctx.now)
     }
 }
