@@ -3,11 +3,12 @@
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
 //! Graceful ones (emptiness) are held by budgets too, and do not run while a plan may need the nodes
-//! that they would remove; forceful ones (repair, expiration) are not. An urgent method (interruption) runs when
+//! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
+//! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
 //! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
 //! removals by).
@@ -24,6 +25,7 @@ pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub use methods::interruption::INTERRUPTION;
 pub use methods::repair::REPAIR;
+pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub(crate) use queue::DecisionQueue;
 
 use std::collections::BTreeMap;

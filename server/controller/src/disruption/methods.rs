@@ -8,14 +8,20 @@ pub(crate) mod emptiness;
 pub(crate) mod expiration;
 pub(crate) mod interruption;
 pub(crate) mod repair;
+pub(crate) mod static_scale_down;
 
 use super::method::Method;
 use crate::DecisionReason;
 
 /// All methods. In a pass, those that are not urgent run in this order, which is that of the precedence of
 /// their reasons.
-static METHODS: &[&dyn Method] =
-    &[&interruption::Interruption, &repair::Repair, &expiration::Expiration, &emptiness::Emptiness];
+static METHODS: &[&dyn Method] = &[
+    &interruption::Interruption,
+    &repair::Repair,
+    &expiration::Expiration,
+    &static_scale_down::StaticScaleDown,
+    &emptiness::Emptiness,
+];
 
 /// The methods that run in passes, held by guardrails.
 pub(super) fn in_passes() -> impl Iterator<Item = &'static dyn Method> {
