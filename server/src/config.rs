@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use controller::FeatureGates;
 use controller::guardrails::GuardrailSettings;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
@@ -137,6 +138,8 @@ pub struct ControlConfig {
     pub(crate) plan_steps: u64,
     /// `control.search-cpu`: percent of the processors that searches may use; 0 disables them.
     pub search_cpu: u64,
+    /// `control.feature-gates`: features that are on.
+    pub feature_gates: FeatureGates,
     /// `control.preferred-terms`: maximum preferences per pod.
     pub preferred_terms: u32,
     /// `control.gc-after`: garbage collection delay; zero disables it.
@@ -204,6 +207,7 @@ impl Config {
                 plan_pods: layers.number("control.plan-pods")?,
                 plan_steps: layers.number("control.plan-steps")?,
                 search_cpu: layers.number("control.search-cpu")?,
+                feature_gates: layers.feature_gates("control.feature-gates")?,
                 preferred_terms: u32::try_from(layers.number("control.preferred-terms")?).unwrap_or(u32::MAX),
                 collect_after: layers.duration("control.gc-after")?,
                 open_together: layers.duration("control.register-together")?,

@@ -6,14 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
-use manifests::karpenter::duration::Lifetime;
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 use model::offering::SharedCatalogue;
-use model::{Catalogue, Labels, Millis, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
+use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
 use planning_input::Options;
 use serde_json::Value;
 use tracing::warn;
@@ -261,19 +260,12 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
     Some(DisruptionPolicy {
-        consolidate_after: finite(read.disruption.consolidate_after),
+        consolidate_after: read.disruption.consolidate_after.finite(),
         policy: policy(&read.disruption),
         budgets: read.disruption.budgets.iter().map(budget).collect(),
-        expire_after: finite(read.expire_after),
+        expire_after: read.expire_after.finite(),
         termination_grace_period: read.termination_grace_period,
     })
-}
-
-fn finite(lifetime: Lifetime) -> Option<Millis> {
-    match lifetime {
-        Lifetime::Finite(duration) => Some(duration),
-        Lifetime::Never => None,
-    }
 }
 
 fn policy(disruption: &Disruption) -> ConsolidationPolicy {
@@ -340,7 +332,7 @@ mod tests {
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
-        assert_eq!(read[0].disruption.consolidate_after, Some(Millis::from_secs(30)));
+        assert_eq!(read[0].disruption.consolidate_after, Some(model::Millis::from_secs(30)));
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");

@@ -184,6 +184,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             plan_pods: usize::try_from(config.control.plan_pods).unwrap_or(usize::MAX),
             search: SearchSettings::with_share(config.control.search_cpu, processors()),
             open_together: clock::millis(config.control.open_together),
+            feature_gates: config.control.feature_gates,
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),

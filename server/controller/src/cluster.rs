@@ -32,7 +32,7 @@ pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use record::{
     AttachRecord, AutoscalerRecord, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord,
-    PodBudgetRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, ProblemRecord, Scheduling,
+    PodBudgetRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, ProblemRecord, Scheduling, UnmetCondition,
 };
 pub use state::ClusterState;
 

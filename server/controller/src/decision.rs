@@ -31,8 +31,8 @@ impl DecisionReason {
 
     /// Whether neither budgets nor guardrails hold the decision back.
     #[must_use]
-    pub fn is_forceful(self) -> bool {
-        matches!(self, Self::Disruption(reason) if reason.is_forceful())
+    pub fn is_urgent(self) -> bool {
+        matches!(self, Self::Disruption(reason) if reason.is_urgent())
     }
 }
 
@@ -43,16 +43,22 @@ pub struct MethodReason {
     pub kind: &'static str,
     /// Why the nodes are removed, in summaries of its decisions.
     pub summary: &'static str,
-    /// What the verifier judges its removals by. Budgets and guardrails do not hold a forceful
-    /// reason back (Karpenter: graceful and forceful methods).
+    /// What the verifier judges its removals by. Budgets do not hold a forceful reason back
+    /// (Karpenter: graceful and forceful methods), and guardrails do not hold an urgent one back.
     pub removal: RemovalReason,
 }
 
 impl MethodReason {
-    /// Whether neither budgets nor guardrails hold its removals back.
+    /// Whether budgets do not hold its removals back.
     #[must_use]
     pub fn is_forceful(self) -> bool {
         self.removal.is_forceful()
+    }
+
+    /// Whether neither budgets nor guardrails hold its removals back.
+    #[must_use]
+    pub fn is_urgent(self) -> bool {
+        self.removal.is_urgent()
     }
 }
 

@@ -1,13 +1,14 @@
 //! Disruption: which machines are removed, why, and when.
 //!
-//! A [method](methods) selects machines from a view of the cluster. Graceful methods (emptiness)
-//! run in passes, at most one in an interval and none while a plan may need the nodes that they
-//! would remove; budgets, guardrails and a second selection before the drain hold their removals
-//! back. A forceful method (interruption) runs when its cause is known and waits for nothing.
-//! Everything after the selection is the same for all methods.
+//! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
+//! one in an interval; guardrails and a second selection before the drain hold their removals back.
+//! Graceful ones (emptiness) are held by budgets too, and do not run while a plan may need the nodes
+//! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
+//! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::emptiness`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
+//! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
 //! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
 //! removals by).
@@ -21,16 +22,21 @@ mod queue;
 mod removal_check;
 
 pub use methods::emptiness::EMPTY;
+pub use methods::expiration::EXPIRATION;
 pub use methods::interruption::INTERRUPTION;
+pub use methods::repair::REPAIR;
+pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub(crate) use queue::DecisionQueue;
 
 use std::collections::BTreeMap;
 
 use crate::Removal;
+pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, Selection};
+pub(crate) use methods::repair::MAX_UNHEALTHY_PERCENT;
 use model::{Millis, PoolName, Timestamp};
 
-/// When the graceful methods of one cluster run.
+/// When the methods of one cluster run in passes.
 #[derive(Debug, Default)]
 pub(crate) struct Disruption {
     /// When the next pass is due.
@@ -51,10 +57,12 @@ pub(crate) struct Proposal {
 /// What a pass found.
 #[derive(Debug, Default)]
 pub(crate) struct Pass {
-    /// A proposal for each graceful method, with or without removals.
+    /// A proposal for each method that ran, with or without removals.
     pub proposals: Vec<Proposal>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
+    /// NodePools whose repairs are blocked.
+    pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
 }
 
 impl Disruption {
@@ -74,11 +82,6 @@ impl Disruption {
         self.next_pass = Some(self.next_pass.map_or(at, |pass| pass.min(at)));
     }
 
-    /// Postpones the pass that is due: until then it is unknown which nodes are needed.
-    pub fn postpone(&mut self, until: Timestamp) {
-        self.next_pass = Some(until);
-    }
-
     /// When the next pass is due without another change.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
         self.next_pass
@@ -92,13 +95,15 @@ impl Disruption {
         self.next_pass.is_some_and(|pass| pass <= now)
     }
 
-    /// Runs the graceful methods, and schedules the next pass for what they wait for.
-    pub fn reconcile(&mut self, view: &DisruptionView<'_>, interval: Millis) -> Pass {
+    /// Runs the methods, and schedules the next pass for what they wait for. While a plan is pending, until
+    /// `plan_due`, it is unknown which nodes are needed: graceful methods run after it.
+    pub fn reconcile(&mut self, view: &DisruptionView<'_>, interval: Millis, plan_due: Option<Timestamp>) -> Pass {
         let mut view = view.clone();
         let mut pass = Pass::default();
         let mut next_checks = Vec::new();
-        for method in methods::graceful() {
-            let Selection { removals, next_check, held_by_budget } = method.select(&view);
+        for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
+            let Selection { removals, next_check, held_by_budget, blocked_repairs } = method.select(&view);
+            pass.blocked_repairs.extend(blocked_repairs);
             // A budget's time window opens without an event.
             let soon = (!held_by_budget.is_empty()).then(|| view.now + interval);
             next_checks.extend([next_check, soon].into_iter().flatten());
@@ -108,15 +113,20 @@ impl Disruption {
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
             pass.proposals.push(Proposal { method, removals });
         }
-        self.changed_since_pass = false;
-        self.last_pass = Some(view.now);
-        self.next_pass = next_checks.into_iter().min();
+        match plan_due {
+            None => {
+                self.changed_since_pass = false;
+                self.last_pass = Some(view.now);
+                self.next_pass = next_checks.into_iter().min();
+            }
+            Some(plan_due) => self.next_pass = next_checks.into_iter().chain([plan_due]).min(),
+        }
         pass
     }
 
-    /// Runs the forceful methods.
-    pub fn reconcile_forceful(view: &DisruptionView<'_>) -> Vec<Proposal> {
-        let proposals = methods::forceful().map(|method| Proposal { method, removals: method.select(view).removals });
+    /// Runs the urgent methods.
+    pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
+        let proposals = methods::urgent().map(|method| Proposal { method, removals: method.select(view).removals });
         proposals.collect()
     }
 }

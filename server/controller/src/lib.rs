@@ -64,7 +64,7 @@ pub use finding::Finding;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};
 pub use provisioning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};
 pub use region_state::RegionState;
-pub use settings::{ClassFacts, Settings};
+pub use settings::{ClassFacts, FeatureGates, Settings};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
 

@@ -173,6 +173,7 @@ fn expected_claim_for<'k>(
         ours: true,
         created: Some(now),
         termination_grace_period: order.termination_grace_period,
+        expire_after: order.expire_after,
         ..ClaimRecord::default()
     }
 }

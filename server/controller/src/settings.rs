@@ -17,6 +17,27 @@ pub enum ClassFacts {
     Simulated,
 }
 
+/// Features that are off unless an operator switches them on, by the names of Karpenter's feature gates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct FeatureGates {
+    /// `NodeRepair`: machines are removed whose Node stays unhealthy.
+    pub node_repair: bool,
+}
+
+impl FeatureGates {
+    /// The names.
+    pub const NAMES: [&str; 1] = ["NodeRepair"];
+
+    /// Switches the gate `name`; returns whether there is one.
+    pub fn set(&mut self, name: &str, on: bool) -> bool {
+        match name {
+            "NodeRepair" => self.node_repair = on,
+            _ => return false,
+        }
+        true
+    }
+}
+
 /// Settings of the region controller, from the operator and the process.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -35,6 +56,8 @@ pub struct Settings {
     pub retry_delay: Millis,
     /// Minimum time between two passes that look for empty nodes.
     pub disruption_pass_interval: Millis,
+    /// Features that are on.
+    pub feature_gates: FeatureGates,
     /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
     pub launch_timeout: Millis,
     /// Maximum time from instance to registered Node (Karpenter: registration timeout).
@@ -69,6 +92,7 @@ impl Default for Settings {
             search: SearchSettings::default(),
             retry_delay: Millis::from_secs(10),
             disruption_pass_interval: Millis::from_secs(10),
+            feature_gates: FeatureGates::default(),
             launch_timeout: Millis::from_mins(5),
             registration_timeout: Millis::from_mins(15),
             open_together: Millis::from_secs(10),

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::status::{ObjectRef, StatusPatch};
 use super::{DecisionId, InstructionId};
 use crate::cluster::PoolRecord;
+use crate::disruption::BlockedRepair;
 use crate::nodeclaim::StageKind;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
@@ -68,6 +69,8 @@ pub(super) struct StatusReporter {
     /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
     /// nodes.
     budget_blocked: BTreeMap<PoolName, usize>,
+    /// NodePools whose repairs are blocked.
+    blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
     health: RegistrationHealth,
     pod_events: PendingPodEvents,
     event_recorder: EventRecorder,
@@ -87,6 +90,14 @@ impl StatusReporter {
     /// Forgets why the machine of `claim` was to be removed: it stays.
     pub(super) fn clear_disruption(&mut self, claim: &ClaimName) {
         self.disruption_reasons.remove(claim);
+    }
+
+    /// Replaces the NodePools whose repairs are blocked.
+    pub(super) fn replace_blocked_repairs(&mut self, blocked: BTreeMap<PoolName, BlockedRepair>) {
+        if self.blocked_repairs != blocked {
+            self.blocked_repairs = blocked;
+            self.mark_dirty();
+        }
     }
 
     /// Replaces the numbers of empty nodes that disruption budgets keep, by NodePool.

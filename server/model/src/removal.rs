@@ -16,6 +16,8 @@ pub enum RemovalReason {
     Unhealthy,
     /// It is older than `expireAfter`.
     Expired,
+    /// Its static NodePool has more nodes than `replicas`.
+    Surplus,
     /// It has only DaemonSet pods.
     Empty,
     /// It does not match its NodePool any more.
@@ -29,7 +31,7 @@ impl RemovalReason {
     #[must_use]
     pub fn disruption_reason(self) -> Option<DisruptionReason> {
         match self {
-            Self::Interrupted | Self::Unhealthy | Self::Expired => None,
+            Self::Interrupted | Self::Unhealthy | Self::Expired | Self::Surplus => None,
             Self::Empty => Some(DisruptionReason::Empty),
             Self::Drifted => Some(DisruptionReason::Drifted),
             Self::Underutilized => Some(DisruptionReason::Underutilized),
@@ -37,10 +39,18 @@ impl RemovalReason {
     }
 
     /// Whether the node is removed whatever its pods need: no budget, PodDisruptionBudget or
-    /// do-not-disrupt holds it (Karpenter: interruption, node repair, expiration).
+    /// do-not-disrupt holds it (Karpenter: interruption, node repair, expiration, static
+    /// scale-down).
     #[must_use]
     pub fn is_forceful(self) -> bool {
         self.disruption_reason().is_none()
+    }
+
+    /// Whether the instance ends at a time that the cloud has set, so that the removal waits for
+    /// nothing: neither for its record nor for a guardrail.
+    #[must_use]
+    pub fn is_urgent(self) -> bool {
+        self == Self::Interrupted
     }
 }
 
@@ -50,6 +60,7 @@ impl fmt::Display for RemovalReason {
             Self::Interrupted => "Interrupted",
             Self::Unhealthy => "Unhealthy",
             Self::Expired => "Expired",
+            Self::Surplus => "Surplus",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
             Self::Underutilized => "Underutilized",

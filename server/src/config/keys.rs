@@ -300,6 +300,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Percent of this host's processors that searches for plans cheaper than the first packing may use, all clusters together, on average over 10 seconds. A search runs while the batch window is open, and delays no plan. 0 disables searches: every plan is the first packing.",
     ),
     key(
+        "control.feature-gates",
+        "control-feature-gates",
+        ValueType::FeatureGates,
+        "",
+        "NodeRepair=true",
+        "Features that are off by default, by the names of Karpenter's FEATURE_GATES. NodeRepair: machines are replaced whose Node has been unhealthy for 10 to 30 minutes, unless more than a fifth of the NodePool is unhealthy.",
+    ),
+    key(
         "control.preferred-terms",
         "control-preferred-terms",
         ValueType::Number,

@@ -6,12 +6,14 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use controller::FeatureGates;
+
 use super::error::{ConfigError, ConfigErrors};
 use super::file;
 use super::keys::{ConfigKey, KEYS, PREFIX, find};
 use super::origin::Origin;
 use super::renamed;
-use super::value_type::{ValueType, parse_duration, parse_pairs, word_of};
+use super::value_type::{ValueType, parse_duration, parse_feature_gates, parse_pairs, word_of};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -170,6 +172,10 @@ impl Layers {
 
     pub(super) fn pairs(&self, path: &'static str) -> Result<BTreeMap<String, String>, ConfigError> {
         self.parsed(path, parse_pairs)
+    }
+
+    pub(super) fn feature_gates(&self, path: &'static str) -> Result<FeatureGates, ConfigError> {
+        self.parsed(path, parse_feature_gates)
     }
 
     fn parsed<T>(&self, path: &'static str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ConfigError> {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use controller::FeatureGates;
+
 use crate::telemetry;
 
 /// Type of a key's value.
@@ -31,6 +33,8 @@ pub enum ValueType {
     Duration,
     /// Map in the form `a=b,c=d`.
     Pairs,
+    /// Feature gates by Karpenter's names, `NodeRepair=true`.
+    FeatureGates,
     /// Log filter: levels, in general and by module.
     LogFilter,
     /// One of these words, separated by `|`.
@@ -49,6 +53,7 @@ impl ValueType {
             Self::Boolean => text.parse::<bool>().is_ok(),
             Self::Duration => parse_duration(text).is_some(),
             Self::Pairs => parse_pairs(text).is_some(),
+            Self::FeatureGates => parse_feature_gates(text).is_some(),
             Self::LogFilter => telemetry::is_filter(text),
             Self::Choice(words) => word_of(words, text).is_some(),
         }
@@ -69,6 +74,10 @@ impl ValueType {
             Self::Boolean => "true or false".to_owned(),
             Self::Duration => DURATION.to_owned(),
             Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
+            Self::FeatureGates => {
+                let gates: Vec<String> = FeatureGates::NAMES.iter().map(|name| format!("{name}=true")).collect();
+                format!("feature gates such as {}", gates.join(","))
+            }
             Self::LogFilter => telemetry::ACCEPTED_FILTERS.to_owned(),
             Self::Choice(words) => words.replace('|', " or "),
         }
@@ -85,7 +94,7 @@ impl ValueType {
             Self::Number | Self::Percent => "integer",
             Self::Boolean => "boolean",
             Self::Duration => "duration",
-            Self::Pairs => "map",
+            Self::Pairs | Self::FeatureGates => "map",
             Self::Choice(_) => "enum",
         }
     }
@@ -104,6 +113,7 @@ impl ValueType {
             Self::Boolean => "BOOLEAN",
             Self::Duration => "DURATION",
             Self::Pairs => "NAME=VALUE,…",
+            Self::FeatureGates => "GATE=BOOLEAN,…",
             Self::LogFilter => "FILTER",
             Self::Choice(words) => words,
         }
@@ -118,6 +128,15 @@ impl ValueType {
 /// The word `text` of `words`, which are separated by `|`.
 pub(super) fn word_of(words: &'static str, text: &str) -> Option<&'static str> {
     words.split('|').find(|word| *word == text)
+}
+
+/// Parses `NodeRepair=true`; gates that are not named are off.
+pub(super) fn parse_feature_gates(text: &str) -> Option<FeatureGates> {
+    let mut gates = FeatureGates::default();
+    for (name, value) in parse_pairs(text)? {
+        gates.set(&name, value.parse().ok()?).then_some(())?;
+    }
+    Some(gates)
 }
 
 /// Description of a duration.
@@ -183,6 +202,20 @@ mod tests {
     fn a_percentage_is_at_most_100() {
         assert!(["0", "50", "100"].iter().all(|text| ValueType::Percent.accepts(text)));
         assert!(["101", "150", "50%", "-1", ""].iter().all(|text| !ValueType::Percent.accepts(text)));
+    }
+
+    #[test]
+    fn feature_gates_have_karpenters_names_and_are_on_or_off() {
+        let repairs = |text| parse_feature_gates(text).map(|gates| gates.node_repair);
+        assert_eq!(
+            [repairs(""), repairs("NodeRepair=false"), repairs("NodeRepair=true")],
+            [false, false, true].map(Some)
+        );
+        for text in ["NodeRepair", "NodeRepair=yes", "noderepair=true", "Other=true", "NodeRepair=true,NodeRepair=true"]
+        {
+            assert!(!ValueType::FeatureGates.accepts(text), "{text}");
+        }
+        assert_eq!(ValueType::FeatureGates.expected(), "feature gates such as NodeRepair=true");
     }
 
     #[test]

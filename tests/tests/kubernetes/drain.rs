@@ -1,6 +1,7 @@
 //! Removal of nodes: by users, or because of an interruption. Pods are evicted first, as fast as
 //! their budgets allow.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -215,6 +216,43 @@ async fn run_interruption(environment: &Environment) -> ScenarioResult {
         gone.as_secs_f64(),
         ready.as_secs_f64()
     ))
+}
+
+/// Machines of a NodePool with `expireAfter` are replaced when they are older, although its disruption budget allows
+/// no removal.
+pub(super) async fn expiration(test_bed: Arc<TestBed>) -> ScenarioResult {
+    let environment = Environment::start(&test_bed, "expiration", Options::default()).await?;
+    run_expiration(&environment).await.with_context(|| environment.log_tails())
+}
+
+async fn run_expiration(environment: &Environment) -> ScenarioResult {
+    pool_of_one_kind(environment, "on-demand").await?;
+    let expiry = |after: &str| {
+        let disruption = json!({ "budgets": [{ "nodes": "0" }] });
+        json!({ "spec": { "disruption": disruption, "template": { "spec": { "expireAfter": after } } } })
+    };
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "default", expiry("40s")).await?;
+    environment.cluster.deploy("web", 4, "1500m", "1Gi", json!({})).await?;
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    let pods = environment.cluster.pods().await?;
+    let expiring: BTreeSet<String> = pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
+    ensure!(expiring.len() == 4, "4 pods of 1500 millicores need 4 nodes of 1930, and are on {expiring:?}");
+    // The replacements do not expire.
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "default", expiry("Never")).await?;
+    let start = Instant::now();
+    for node in &expiring {
+        environment.cluster.wait_until_gone("v1", "Node", node, TIMEOUT).await?;
+    }
+    let gone = start.elapsed();
+    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
+    let nodes = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
+    ensure!(nodes == 4, "{nodes} nodes for four pods");
+    let launched = environment.ledger.read_ledger().await?.launch_count();
+    ensure!(launched == 8, "4 machines and 4 replacements make 8, and {launched} were launched");
+    let budgets = json!({ "spec": { "disruption": { "budgets": [{ "nodes": "100%" }] } } });
+    environment.cluster.patch("karpenter.sh/v1", "NodePool", "default", budgets).await?;
+    clear(environment).await?;
+    Ok(format!("four machines that expire after 40 s were replaced within {:.1} s", gone.as_secs_f64()))
 }
 
 /// A budget that never allows an eviction blocks a drain until the deadline of its NodeClaim.

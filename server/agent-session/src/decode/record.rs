@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
-use controller::cluster::{ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling};
+use controller::cluster::{
+    ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling, UnmetCondition,
+};
 use fleetwright_proto::v1;
 use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
 use model::labels::{NODEPOOL, canonical_key};
 use model::{
-    Effect, Labels, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text, Timestamp,
-    quantity,
+    Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
+    Timestamp, quantity,
 };
 
 use super::problems::{FieldError, FieldReader};
@@ -17,6 +19,7 @@ use super::text_pool::TextPool;
 use crate::encode::MANAGED;
 
 const DO_NOT_DISRUPT: &str = "karpenter.sh/do-not-disrupt";
+const DO_NOT_REPAIR: &str = "karpenter.sh/do-not-repair";
 /// Drain instruction as JSON, stored by the agent on the Node.
 const DRAIN: &str = "fleetwright.dev/drain";
 
@@ -86,6 +89,8 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
         taints,
         unschedulable: node.unschedulable || !reading.is_whole(),
         ready: node.conditions.iter().any(|condition| condition.r#type == "Ready" && condition.status == "True"),
+        unmet: node.conditions.iter().filter_map(|condition| unmet(condition, texts)).collect(),
+        do_not_repair: annotation(&node.annotations, DO_NOT_REPAIR) == Some("true"),
         deleting: node.deleted_at_ms != 0,
         do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true") || !reading.is_whole(),
         allocatable,
@@ -94,6 +99,13 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
         drain_deadline: annotation(&node.annotations, DRAIN).and_then(drain_deadline),
     };
     (read, reading.problem())
+}
+
+/// `condition`, if it says that something is not ready, and since when.
+fn unmet(condition: &v1::Condition, texts: &mut TextPool) -> Option<UnmetCondition> {
+    let is_unmet = condition.r#type.ends_with("Ready") && condition.status != "True";
+    let since = moment(condition.last_transition_ms).filter(|_| is_unmet)?;
+    Some(UnmetCondition { kind: texts.text(&condition.r#type), status: texts.text(&condition.status), since })
 }
 
 /// Deadline of a drain instruction. An unreadable one has none: its pods get more time, not less.
@@ -128,9 +140,15 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> (Claim
             digest.with(&one.r#type, &one.status, &one.reason, &one.message)
         }),
         termination_grace_period: duration::parse(&claim.termination_grace_period),
+        expire_after: expire_after(&claim.expire_after),
         labels,
     };
     (read, reading.problem())
+}
+
+/// An expiry as written. One that cannot be read is none: no node is removed for it.
+fn expire_after(text: &str) -> Option<Millis> {
+    if text.is_empty() { duration::DEFAULT_EXPIRY.finite() } else { duration::parse(text) }
 }
 
 /// Converts a namespace.

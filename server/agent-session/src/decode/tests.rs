@@ -212,6 +212,46 @@ fn a_node_is_ready_when_its_condition_is_true() {
     assert_eq!(node("True").labels.get("kubernetes.io/arch").map(AsRef::as_ref), Some("arm64"));
 }
 
+#[test]
+fn conditions_that_say_what_is_not_ready_are_kept_with_their_time() {
+    let condition = |kind: &str, status: &str, at: i64| v1::Condition {
+        r#type: kind.into(),
+        status: status.into(),
+        last_transition_ms: at,
+        ..v1::Condition::default()
+    };
+    // Unknown when it began, ready, and of another sort.
+    let others =
+        [condition("KernelReady", "False", 0), condition("Ready", "True", 5), condition("DiskPressure", "False", 5)];
+    let kept = [condition("StorageReady", "False", 70_000), condition("NetworkingReady", "Unknown", 80_000)];
+    let record = v1::NodeRecord {
+        name: "n".into(),
+        conditions: others.into_iter().chain(kept).collect(),
+        annotations: pairs(&[("karpenter.sh/do-not-repair", "true")]),
+        ..v1::NodeRecord::default()
+    };
+    let Ok(Decoded::Object(Object::Node(node))) = take(Change::Node(Box::new(record))) else { panic!("no node") };
+    let unmet: Vec<(&str, &str, i64)> =
+        node.unmet.iter().map(|one| (one.kind.as_ref(), one.status.as_ref(), one.since.as_millis())).collect();
+    assert_eq!(unmet, [("StorageReady", "False", 70_000), ("NetworkingReady", "Unknown", 80_000)]);
+    assert!(node.do_not_repair && !node.do_not_disrupt);
+}
+
+#[test]
+fn a_claim_expires_as_written_and_after_thirty_days_by_default() {
+    let expires = |text: &str| {
+        let record = v1::NodeClaimRecord { expire_after: text.into(), ..v1::NodeClaimRecord::default() };
+        let Ok(Decoded::Object(Object::Claim(claim))) = take(Change::NodeClaim(Box::new(record))) else {
+            panic!("no claim")
+        };
+        claim.expire_after
+    };
+    assert_eq!(
+        ["90s", "", "Never", "soon"].map(expires),
+        [Some(Millis::from_secs(90)), Some(Millis::from_hours(720)), None, None]
+    );
+}
+
 fn amount(resource: &str, amount: &str) -> v1::Quantity {
     v1::Quantity { resource: resource.into(), amount: amount.into() }
 }

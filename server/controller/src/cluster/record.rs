@@ -200,6 +200,10 @@ pub struct NodeRecord {
     pub unschedulable: bool,
     /// Condition `Ready` is True.
     pub ready: bool,
+    /// Conditions whose type ends in `Ready`, with another status than True.
+    pub unmet: Vec<UnmetCondition>,
+    /// Annotation `karpenter.sh/do-not-repair` is `true`.
+    pub do_not_repair: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
     /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be
@@ -213,6 +217,17 @@ pub struct NodeRecord {
     pub created: Option<Timestamp>,
     /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
     pub drain_deadline: Option<Timestamp>,
+}
+
+/// A condition of a Node that says what is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UnmetCondition {
+    /// Type, such as `Ready` or `StorageReady`.
+    pub kind: Text,
+    /// `False` or `Unknown`.
+    pub status: Text,
+    /// `lastTransitionTime`.
+    pub since: Timestamp,
 }
 
 /// A NodeClaim.
@@ -254,6 +269,8 @@ pub struct ClaimRecord {
     pub condition_digest: ConditionDigest,
     /// `spec.terminationGracePeriod`.
     pub termination_grace_period: Option<Millis>,
+    /// `spec.expireAfter`; `None` is `Never`.
+    pub expire_after: Option<Millis>,
 }
 
 /// Facts of a launched instance, for its NodeClaim.

@@ -1,36 +1,36 @@
 //! Decisions are checked, recorded, and executed: launches first, then drains.
 //!
-//! A graceful removal begins when its decision is durable and its method selects the machine again;
-//! a forceful one begins with the decision. No method replaces machines yet. One that does has its
+//! A removal begins when its decision is durable and its method selects the machine again;
+//! an urgent one begins with the decision. No method replaces machines yet. One that does has its
 //! launches executed here with its removals, and adds the wait for their Nodes before the drains.
 
 use std::collections::BTreeSet;
 
 use super::method::{DisruptionView, InterruptionNotice, Method};
 use super::methods;
-use super::{Disruption, Pass, Proposal};
+use super::{DecisionQueue, Disruption, Pass, Proposal};
+use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::TerminationReason;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
-use model::{CapacityType, ClaimName, ProviderId, Text, Timestamp};
+use model::{CapacityType, ClaimName, ProviderId, Text};
 
 impl ClusterController {
-    /// Runs the graceful methods when a pass is due, and decides the removals that they propose.
+    /// Runs the methods when a pass is due, and decides the removals that they propose.
     pub(crate) fn reconcile_disruption(&mut self, ctx: &mut Context<'_>) {
         let interval = ctx.settings.disruption_pass_interval;
         if !self.disruption.is_due(interval, ctx.now) || !self.is_ready() {
             return;
         }
-        if let Some(plan) = self.pending_plan_due(ctx) {
-            return self.disruption.postpone(plan);
+        let plan_due = self.pending_plan_due(ctx);
+        let view = view_of(&self.state, &self.decisions, ctx);
+        let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
+        self.status_reporter.replace_blocked_repairs(blocked_repairs);
+        if plan_due.is_none() {
+            self.status_reporter.replace_budget_blocked(held_by_budget);
+            self.status_reporter.mark_dirty();
         }
-        let view = DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
-            ..DisruptionView::of(&self.state, ctx.now)
-        };
-        let Pass { proposals, held_by_budget } = self.disruption.reconcile(&view, interval);
-        self.status_reporter.replace_budget_blocked(held_by_budget);
-        self.status_reporter.mark_dirty();
+        self.guardrails.replace_removal_hold(None);
         for proposal in proposals {
             self.decide_removals(proposal, ctx);
         }
@@ -56,7 +56,7 @@ impl ClusterController {
             );
         }
         let notice = InterruptionNotice { claim, reason: reason.clone() };
-        for proposal in Disruption::reconcile_forceful(&DisruptionView {
+        for proposal in Disruption::reconcile_urgent(&DisruptionView {
             notice: Some(notice),
             ..DisruptionView::of(&self.state, ctx.now)
         }) {
@@ -75,23 +75,23 @@ impl ClusterController {
         if removals.is_empty() {
             return;
         }
-        if !reason.is_forceful() {
+        if !reason.is_urgent() {
             self.count_removals(&removals, ctx);
         }
         let decision = Decision { removals, ..self.new_decision(reason, ctx) };
-        let begun = if reason.is_forceful() { decision.removals.clone() } else { Vec::new() };
+        let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         self.record_decision(decision, ctx);
         for removal in &begun {
             self.begin_removal(method, removal, ctx);
         }
     }
 
-    /// The proposed removals that may be recorded: the guardrails limit those of a graceful method,
+    /// The proposed removals that may be recorded: the guardrails limit those that are not urgent,
     /// and the verifier judges those that are left, of every method.
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
         let Proposal { method, removals } = proposal;
         let reason = method.reason();
-        let removals = if reason.is_forceful() { removals } else { self.limit_removals(removals, ctx) };
+        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, ctx) };
         self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
     }
 
@@ -117,13 +117,14 @@ impl ClusterController {
         self.execute_removals(&decision, ctx);
     }
 
-    /// Begins the graceful removals that are still valid; the others are not counted any more.
+    /// Begins the removals that are still valid; the others are not counted any more.
     fn execute_removals(&mut self, decision: &Decision, ctx: &mut Context<'_>) {
-        let method = methods::method_of(decision.reason).filter(|method| !method.reason().is_forceful());
+        let method = methods::method_of(decision.reason).filter(|method| !method.reason().is_urgent());
         let Some(method) = method.filter(|_| !decision.removals.is_empty()) else { return };
-        // A plan in progress may assign pods to these nodes; removals are decided again after it.
-        let planning = self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
-        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx.now) };
+        // A plan in progress may assign pods to these nodes; graceful removals are decided again after it.
+        let planning =
+            !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
+        let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
         for removal in &decision.removals {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
                 self.begin_removal(method, removal, ctx);
@@ -135,12 +136,13 @@ impl ClusterController {
 
     /// NodeClaims that the method selects now, besides the removals of decisions that are not
     /// durable.
-    fn selected_again(&self, method: &dyn Method, now: Timestamp) -> BTreeSet<ClaimName> {
-        let view = DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
-            ..DisruptionView::of(&self.state, now)
-        };
-        method.select(&view).removals.into_iter().map(|removal| removal.claim).collect()
+    fn selected_again(&self, method: &dyn Method, ctx: &Context<'_>) -> BTreeSet<ClaimName> {
+        method
+            .select(&view_of(&self.state, &self.decisions, ctx))
+            .removals
+            .into_iter()
+            .map(|removal| removal.claim)
+            .collect()
     }
 
     /// Begins the drain of a machine that a method removes.
@@ -150,5 +152,13 @@ impl ClusterController {
         }
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
+    }
+}
+
+fn view_of<'v>(state: &'v ClusterState, decisions: &DecisionQueue, ctx: &Context<'_>) -> DisruptionView<'v> {
+    DisruptionView {
+        being_removed: decisions.claims_being_removed(),
+        feature_gates: ctx.settings.feature_gates,
+        ..DisruptionView::of(state, ctx.now)
     }
 }

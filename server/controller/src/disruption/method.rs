@@ -5,7 +5,7 @@ use std::fmt::Debug;
 
 use crate::cluster::ClusterState;
 use crate::nodeclaim::DrainTerms;
-use crate::{MethodReason, Removal};
+use crate::{FeatureGates, MethodReason, Removal};
 use model::{ClaimName, PoolName, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
@@ -31,6 +31,8 @@ pub(crate) struct DisruptionView<'v> {
     pub being_removed: BTreeSet<ClaimName>,
     /// The interruption notice that the cloud just sent.
     pub notice: Option<InterruptionNotice>,
+    /// Features that are on.
+    pub feature_gates: FeatureGates,
     pub now: Timestamp,
 }
 
@@ -42,9 +44,10 @@ pub(crate) struct InterruptionNotice {
 }
 
 impl<'v> DisruptionView<'v> {
-    /// A view without removals in progress and without a notice.
+    /// A view without removals in progress, without a notice, and with the gates that are on by default.
     pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
-        Self { state, being_removed: BTreeSet::new(), notice: None, now }
+        let feature_gates = FeatureGates::default();
+        Self { state, being_removed: BTreeSet::new(), notice: None, feature_gates, now }
     }
 }
 
@@ -57,4 +60,15 @@ pub(crate) struct Selection {
     pub next_check: Option<Timestamp>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
+    /// NodePools whose repairs are blocked.
+    pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
+}
+
+/// A NodePool with too many unhealthy Nodes for a repair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct BlockedRepair {
+    /// Number of unhealthy Nodes.
+    pub unhealthy: usize,
+    /// Number of all its Nodes.
+    pub nodes: usize,
 }

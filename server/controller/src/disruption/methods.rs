@@ -5,22 +5,32 @@
 //! everything after that is the same for all methods ([`execution`](super::execution)).
 
 pub(crate) mod emptiness;
+pub(crate) mod expiration;
 pub(crate) mod interruption;
+pub(crate) mod repair;
+pub(crate) mod static_scale_down;
 
 use super::method::Method;
 use crate::DecisionReason;
 
-/// All methods. In a pass, the graceful ones run in this order.
-static METHODS: &[&dyn Method] = &[&interruption::Interruption, &emptiness::Emptiness];
+/// All methods. In a pass, those that are not urgent run in this order, which is that of the precedence of
+/// their reasons.
+static METHODS: &[&dyn Method] = &[
+    &interruption::Interruption,
+    &repair::Repair,
+    &expiration::Expiration,
+    &static_scale_down::StaticScaleDown,
+    &emptiness::Emptiness,
+];
 
-/// The methods that run in passes, held by budgets and guardrails.
-pub(super) fn graceful() -> impl Iterator<Item = &'static dyn Method> {
-    METHODS.iter().copied().filter(|method| !method.reason().is_forceful())
+/// The methods that run in passes, held by guardrails.
+pub(super) fn in_passes() -> impl Iterator<Item = &'static dyn Method> {
+    METHODS.iter().copied().filter(|method| !method.reason().is_urgent())
 }
 
 /// The methods that remove a machine as soon as their cause is known.
-pub(super) fn forceful() -> impl Iterator<Item = &'static dyn Method> {
-    METHODS.iter().copied().filter(|method| method.reason().is_forceful())
+pub(super) fn urgent() -> impl Iterator<Item = &'static dyn Method> {
+    METHODS.iter().copied().filter(|method| method.reason().is_urgent())
 }
 
 /// The method whose decisions have this reason; `None` for provisioning.
@@ -50,7 +60,14 @@ mod tests {
     #[test]
     fn only_forceful_removals_have_a_deadline_of_their_own() {
         let now = Timestamp::from_millis(1_000);
-        assert!(graceful().next().is_some() && forceful().next().is_some());
+        let graceful = || in_passes().filter(|method| !method.reason().is_forceful());
+        assert!(graceful().next().is_some() && urgent().next().is_some());
         assert!(graceful().all(|method| method.drain_terms(now).deadline.is_none()));
+    }
+
+    #[test]
+    fn methods_run_in_the_order_of_the_precedence_of_their_reasons() {
+        let reasons: Vec<_> = METHODS.iter().map(|method| method.reason().removal).collect();
+        assert!(reasons.is_sorted());
     }
 }

@@ -136,7 +136,6 @@ impl ClusterController {
 
     /// Returns the removals that may begin. The others are evaluated again later.
     pub(crate) fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
-        self.guardrails.replace_removal_hold(None);
         self.exclude_uncertain_removals(&mut removals, ctx);
         if removals.is_empty() {
             return removals;
@@ -157,7 +156,9 @@ impl ClusterController {
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.disruption.schedule_at(until);
         }
-        self.guardrails.replace_removal_hold(held);
+        if held.is_some() {
+            self.guardrails.replace_removal_hold(held);
+        }
         removals
     }
 

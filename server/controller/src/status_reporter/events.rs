@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::{BlockedRepair, MAX_UNHEALTHY_PERCENT};
 use crate::guardrails::removal::HoldCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
@@ -76,12 +77,19 @@ impl ClusterController {
     }
 
     fn held_events(&self) -> Vec<EventOrder> {
+        let blocked = self.status_reporter.blocked_repairs.iter().map(|(pool, blocked)| {
+            let BlockedRepair { unhealthy, nodes } = blocked;
+            let message = format!(
+                "{unhealthy} of {nodes} nodes of this NodePool are unhealthy, more than {MAX_UNHEALTHY_PERCENT} %: none is repaired"
+            );
+            warning(ObjectRef::Pool(pool.clone()), "NodeRepairBlocked", message)
+        });
         let held = self.status_reporter.budget_blocked.iter();
-        held.map(|(pool, nodes)| {
+        let held = held.map(|(pool, nodes)| {
             let message = format!("disruption budgets keep {nodes} empty nodes of this NodePool for now");
             normal(ObjectRef::Pool(pool.clone()), "DisruptionBlocked", message)
-        })
-        .collect()
+        });
+        blocked.chain(held).collect()
     }
 
     /// Events for held removals.

@@ -1,11 +1,11 @@
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
     ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation, PodBudgetRecord,
-    PodRecord, PoolRecord,
+    PodRecord, PoolRecord, UnmetCondition,
 };
 use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::testing::SynchronousController;
-use crate::{Effect, Event, Instruction, InstructionId, PlanOutcome, Settings};
+use crate::{Effect, Event, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
@@ -311,6 +311,31 @@ fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
     }
     let event = world.events.iter().find(|event| event.reason == "DisruptionBlocked").unwrap();
     assert_eq!((event.subject.clone(), event.warning), (p(), false));
+}
+
+#[test]
+fn a_pool_with_too_many_unhealthy_nodes_gets_a_warning() {
+    // Two of two Nodes; the limit is 20 %, rounded up 1.
+    let mut shown = snapshot(&["m0", "m1"]);
+    for node in &mut shown.nodes {
+        let since = Timestamp::from_millis(0);
+        node.unmet = vec![UnmetCondition { kind: text("KernelReady"), status: text("False"), since }];
+    }
+    let settings = Settings { feature_gates: FeatureGates { node_repair: true }, ..Settings::default() };
+    let mut never = pool();
+    never.disruption.consolidate_after = None;
+    let mut world = Fixture::new(ClusterSnapshot { pools: vec![never], ..shown }, settings);
+    let blocked = |world: &Fixture| world.events.iter().find(|event| event.reason == "NodeRepairBlocked").cloned();
+    for second in 1..1_800 {
+        world.tick(second * 1_000);
+    }
+    assert_eq!(blocked(&world), None);
+    for second in 1_800..1_820 {
+        world.tick(second * 1_000);
+    }
+    let event = blocked(&world).expect("the repairs are blocked");
+    let message = "2 of 2 nodes of this NodePool are unhealthy, more than 20 %: none is repaired";
+    assert_eq!((event.subject, event.warning, event.message.as_ref()), (p(), true, message));
 }
 
 #[test]

@@ -14,6 +14,20 @@ pub enum Lifetime {
     Never,
 }
 
+impl Lifetime {
+    /// The duration; `None` for `Never`.
+    #[must_use]
+    pub fn finite(self) -> Option<Millis> {
+        match self {
+            Self::Finite(duration) => Some(duration),
+            Self::Never => None,
+        }
+    }
+}
+
+/// Karpenter's default of `expireAfter`: 720h.
+pub const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
+
 /// The allowed format, for messages.
 pub const ALLOWED: &str = "whole numbers with s, m or h, such as 90s or 1h30m";
 

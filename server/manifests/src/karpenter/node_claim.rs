@@ -57,9 +57,6 @@ pub struct NodeClaimManifest {
     pub hash: Option<(Text, Text)>,
 }
 
-/// Karpenter's default of `expireAfter`: 720h.
-const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
-
 impl NodeClaimManifest {
     /// Reads the NodeClaim at `at`; a violation of the schema is reported.
     #[must_use]
@@ -70,7 +67,7 @@ impl NodeClaimManifest {
         let class = ClassReference::read(&spec.at("nodeClassRef"));
         let listed = requirements::read(&spec.at("requirements"), Owner::NodeClaim);
         let (taints, startup_taints) = (taints::read(&spec.at("taints")), taints::read(&spec.at("startupTaints")));
-        let expire_after = duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY);
+        let expire_after = duration::read_lifetime(&spec.at("expireAfter")).unwrap_or(duration::DEFAULT_EXPIRY);
         let termination_grace_period = duration::read(&spec.at("terminationGracePeriod"));
         // The fields that users write are parsed before this return, so that one run reports all errors.
         let class = class?;

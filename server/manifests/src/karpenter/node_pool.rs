@@ -101,8 +101,6 @@ const OUR_KIND: &str = "EC2NodeClass";
 
 /// Maximum number of labels of a template.
 const MOST_LABELS: usize = 100;
-/// Karpenter's default of `expireAfter`: 720h.
-const DEFAULT_EXPIRY: Lifetime = Lifetime::Finite(Millis::from_hours(720));
 
 impl NodePoolManifest {
     /// Parses the NodePool at `at`. A violation of the schema is reported; notes are added to
@@ -125,7 +123,7 @@ impl NodePoolManifest {
         let deleting = metadata.at("deletionTimestamp").exists();
         let (weight, limits, replicas) = read_size(&spec);
         let disruption = Disruption::read(&spec.at("disruption"));
-        let expire_after = duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(DEFAULT_EXPIRY);
+        let expire_after = duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(duration::DEFAULT_EXPIRY);
         let termination_grace_period = duration::read(&inner.at("terminationGracePeriod"));
         // All fields are parsed before this return, so that one run reports all errors.
         let class = class?;

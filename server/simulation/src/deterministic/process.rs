@@ -390,7 +390,7 @@ impl Server {
 
     /// Checks a voluntary decision. After a pause the process cannot have received anything yet.
     fn check_decision(&self, decision: &Decision, events: &EventQueue) {
-        if !decision.reason.is_forceful() && !decision.removals.is_empty() {
+        if !decision.reason.is_urgent() && !decision.removals.is_empty() {
             let mut ledger = events.environment.ledger();
             if self.launches_fail(&ledger.outcomes, &decision.cluster, events.now()) {
                 ledger.removed_despite_failures.insert(decision.cluster.clone());
@@ -398,7 +398,7 @@ impl Server {
                 ledger.removed_despite_remote_failures.insert(decision.cluster.clone());
             }
         }
-        let voluntary = !decision.reason.is_forceful();
+        let voluntary = !decision.reason.is_urgent();
         let acts = !decision.launches.is_empty() || !decision.removals.is_empty();
         if voluntary && acts && events.now().duration_since(self.paused_until) > ASK_AGAIN_AFTER {
             events.environment.check_frozen_decision(self.process_id, &decision.cluster, decision.id.0);

@@ -37,7 +37,12 @@ impl Method for Emptiness {
             }
         }
         let Budgeted { allowed, held } = apply_budgets(&candidates, &due, DisruptionReason::Empty, view.now);
-        Selection { removals: allowed.iter().map(removal).collect(), next_check, held_by_budget: held }
+        Selection {
+            removals: allowed.iter().map(removal).collect(),
+            next_check,
+            held_by_budget: held,
+            ..Selection::default()
+        }
     }
 
     fn drain_terms(&self, _now: Timestamp) -> DrainTerms {

@@ -72,6 +72,7 @@ impl SimulatedCluster {
             ours: true,
             created: Some(now),
             termination_grace_period: order.termination_grace_period,
+            expire_after: order.expire_after,
             ..ClaimRecord::default()
         };
         self.claims.insert(claim.name.clone(), claim.clone());

@@ -1,0 +1,71 @@
+//! Expiration: removes machines that are older than the `expireAfter` of their NodeClaim (Karpenter:
+//! expiration, which is forceful).
+//!
+//! Neither budgets nor PodDisruptionBudgets nor do-not-disrupt hold it. Its drain respects the last two until
+//! the NodeClaim's `terminationGracePeriod` ends, and its removals count against budgets. Unlike in
+//! Karpenter guardrails hold it, so that machines of one age do not all leave at one time, and its pods are
+//! planned before the drain begins.
+
+use crate::cluster::{ClaimRecord, ClusterState};
+use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::nodeclaim::DrainTerms;
+use crate::{MethodReason, Removal};
+use model::removal::RemovalReason;
+use model::{Millis, Text, Timestamp};
+
+/// The reason of its decisions.
+pub const EXPIRATION: MethodReason =
+    MethodReason { kind: "expiration", summary: "older than expireAfter", removal: RemovalReason::Expired };
+
+/// The method.
+#[derive(Debug)]
+pub(crate) struct Expiration;
+
+impl Method for Expiration {
+    fn reason(&self) -> MethodReason {
+        EXPIRATION
+    }
+
+    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+        let candidates = view.state.claims().filter(|claim| is_candidate(claim, view));
+        let with_expiry = candidates.filter_map(|claim| Some((expiry_of(claim)?, claim)));
+        let (mut expired, later): (Vec<_>, Vec<_>) = with_expiry.partition(|(at, _)| *at <= view.now);
+        // The oldest first: guardrails may hold the others.
+        expired.sort_by_key(|(at, claim)| (*at, &claim.name));
+        Selection {
+            removals: expired.into_iter().map(|(_, claim)| removal(claim, view.state)).collect(),
+            next_check: later.into_iter().map(|(at, _)| at).min(),
+            ..Selection::default()
+        }
+    }
+
+    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+        DrainTerms::default()
+    }
+}
+
+/// A launched NodeClaim of this server that stays so far.
+fn is_candidate(claim: &ClaimRecord, view: &DisruptionView<'_>) -> bool {
+    let state = view.state;
+    let is_unmanaged = || state.pool(&claim.pool).is_some_and(|pool| state.unmanaged_reason(pool).is_some());
+    claim.ours
+        && !claim.deleting
+        && !claim.provider_id.is_empty()
+        && !state.is_marked_for_deletion(&claim.name)
+        && !view.being_removed.contains(&claim.name)
+        && !is_unmanaged()
+}
+
+fn expiry_of(claim: &ClaimRecord) -> Option<Timestamp> {
+    Some(claim.created? + claim.expire_after?)
+}
+
+fn removal(claim: &ClaimRecord, state: &ClusterState) -> Removal {
+    let node = state.node_of_claim(&claim.name).map(|node| node.name.clone()).unwrap_or_default();
+    let lifetime = claim.expire_after.map_or(0, Millis::as_secs);
+    let reason = format!("NodeClaim {} is older than {lifetime} s, its expireAfter", claim.name);
+    Removal { claim: claim.name.clone(), node, reason: Text::from(reason) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,131 @@
+//! Node repair: removes machines whose Node stays unhealthy (Karpenter: node repair, behind the feature gate
+//! `NodeRepair`).
+//!
+//! A Node is unhealthy when one of its conditions matches a repair policy. Its machine is removed when the
+//! condition has had that status for the toleration of the policy, whatever budgets, PodDisruptionBudgets
+//! and do-not-disrupt say: its pods are deleted at once. A repair is blocked in NodePools with too many
+//! unhealthy Nodes, whose cause is probably not the machines.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{ClaimRecord, NodeRecord, UnmetCondition};
+use crate::disruption::method::{BlockedRepair, DisruptionView, Method, Selection};
+use crate::nodeclaim::DrainTerms;
+use crate::{MethodReason, Removal};
+use model::removal::RemovalReason;
+use model::{Millis, PoolName, Text, Timestamp};
+
+/// The reason of its decisions.
+pub const REPAIR: MethodReason =
+    MethodReason { kind: "repair", summary: "unhealthy", removal: RemovalReason::Unhealthy };
+
+/// Condition type, status and toleration of each repair policy (Karpenter's AWS provider: repair policies).
+const POLICIES: [(&str, &str, Millis); 7] = [
+    ("Ready", "False", Millis::from_mins(30)),
+    ("Ready", "Unknown", Millis::from_mins(30)),
+    ("AcceleratedHardwareReady", "False", Millis::from_mins(10)),
+    ("StorageReady", "False", Millis::from_mins(30)),
+    ("NetworkingReady", "False", Millis::from_mins(30)),
+    ("KernelReady", "False", Millis::from_mins(30)),
+    ("ContainerRuntimeReady", "False", Millis::from_mins(30)),
+];
+
+/// Repairs are blocked in a NodePool when more than so many percent of its Nodes, rounded up, are unhealthy
+/// (Karpenter: node repair, circuit breaker).
+pub(crate) const MAX_UNHEALTHY_PERCENT: usize = 20;
+
+/// When blocked repairs are evaluated again.
+const BLOCKED_RETRY: Millis = Millis::from_mins(5);
+
+/// The method.
+#[derive(Debug)]
+pub(crate) struct Repair;
+
+impl Method for Repair {
+    fn reason(&self) -> MethodReason {
+        REPAIR
+    }
+
+    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+        let mut selection = Selection::default();
+        if !view.feature_gates.node_repair {
+            return selection;
+        }
+        for (pool, nodes) in nodes_by_pool(view) {
+            // Those that leave already count too: they say as much about the cause.
+            let unhealthy: Vec<Unhealthy<'_>> = nodes.iter().filter_map(|node| unhealthy(*node)).collect();
+            let due = |one: &&Unhealthy<'_>| one.due <= view.now && is_repairable(one, view);
+            let next = unhealthy.iter().map(|one| one.due).filter(|due| *due > view.now).min();
+            selection.next_check = selection.next_check.into_iter().chain(next).min();
+            let is_blocked = unhealthy.len() > (nodes.len() * MAX_UNHEALTHY_PERCENT).div_ceil(100);
+            if !is_blocked {
+                selection.removals.extend(unhealthy.iter().filter(due).map(removal));
+            } else if unhealthy.iter().any(|one| due(&one)) {
+                let retry = view.now + BLOCKED_RETRY;
+                selection.next_check = selection.next_check.into_iter().chain([retry]).min();
+                let blocked = BlockedRepair { unhealthy: unhealthy.len(), nodes: nodes.len() };
+                selection.blocked_repairs.insert(pool.clone(), blocked);
+            }
+        }
+        selection
+    }
+
+    fn drain_terms(&self, now: Timestamp) -> DrainTerms {
+        DrainTerms { deadline: Some(now), ..DrainTerms::default() }
+    }
+}
+
+type NodeOfClaim<'v> = (&'v NodeRecord, &'v ClaimRecord);
+
+/// The Nodes of this server's NodeClaims in managed NodePools, by NodePool.
+fn nodes_by_pool<'v>(view: &DisruptionView<'v>) -> BTreeMap<&'v PoolName, Vec<NodeOfClaim<'v>>> {
+    let state = view.state;
+    let mut pools: BTreeMap<&PoolName, Vec<NodeOfClaim<'v>>> = BTreeMap::new();
+    for node in state.nodes() {
+        let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
+        let is_managed = state.pool(&claim.pool).is_some_and(|pool| state.unmanaged_reason(pool).is_none());
+        if is_managed {
+            pools.entry(&claim.pool).or_default().push((node, claim));
+        }
+    }
+    pools
+}
+
+/// A Node with a condition that matches a policy.
+#[derive(Debug)]
+struct Unhealthy<'v> {
+    node: &'v NodeRecord,
+    claim: &'v ClaimRecord,
+    condition: &'v UnmetCondition,
+    /// When the machine is removed for it.
+    due: Timestamp,
+}
+
+/// The condition of the Node that is due first.
+fn unhealthy<'v>((node, claim): NodeOfClaim<'v>) -> Option<Unhealthy<'v>> {
+    let due = |condition: &UnmetCondition| {
+        let matches = |(kind, status, _): &&(&str, &str, Millis)| {
+            condition.kind.as_ref() == *kind && condition.status.as_ref() == *status
+        };
+        POLICIES.iter().find(matches).map(|(_, _, toleration)| condition.since + *toleration)
+    };
+    let matching = node.unmet.iter().filter_map(|condition| Some((due(condition)?, condition)));
+    let (due, condition) = matching.min_by_key(|(due, _)| *due)?;
+    Some(Unhealthy { node, claim, condition, due })
+}
+
+fn is_repairable(one: &Unhealthy<'_>, view: &DisruptionView<'_>) -> bool {
+    !one.node.do_not_repair
+        && !view.being_removed.contains(&one.claim.name)
+        && !view.state.is_node_terminating(&one.node.name)
+}
+
+fn removal(one: &Unhealthy<'_>) -> Removal {
+    let UnmetCondition { kind, status, since } = one.condition;
+    let minutes = (one.due - *since).as_mins();
+    let reason = format!("condition {kind} of node {} has been {status} for {minutes} minutes", one.node.name);
+    Removal { claim: one.claim.name.clone(), node: one.node.name.clone(), reason: Text::from(reason) }
+}
+
+#[cfg(test)]
+mod tests;
