@@ -10,7 +10,7 @@ use model::MicroUsd;
 use model::input::PlanningInput;
 use model::plan::Plan;
 use scheduler::bound::{lower_bound_with, sharper_bound};
-use scheduler::{CompileCache, schedule_by_search};
+use scheduler::{CompileCache, pods_on_lighter_pools, schedule_by_search};
 use verifier::{Violation, check};
 
 use crate::{realised, retry};
@@ -116,7 +116,7 @@ fn plans_by(
         let (plan, used) = find(&cheapest, seed, budget - found.steps);
         found.steps = budget.min(found.steps + used.max(1));
         let competes = is_within(cost(input, &plan), cost(input, &cheapest), EQUAL_PER_MILLE);
-        if !competes || left_out(input, &plan) > left_out(input, &cheapest) {
+        if !competes || badly_placed(input, &plan) > badly_placed(input, &cheapest) {
             break;
         }
         if let Some(violation) = check(input, &plan).into_iter().next() {
@@ -148,7 +148,13 @@ fn is_within(cost: i64, least: i64, per_mille: i128) -> bool {
     i128::from(cost) * 1_000 <= i128::from(least) * (1_000 + per_mille)
 }
 
-/// Pods without a place, by priority, highest first: (priority, pods). The less, the better the plan.
+/// Pods without a place, and pods that the limits of a heavier NodePool keep off it, each by priority, highest first:
+/// (priority, pods). The less, the better the plan.
+fn badly_placed(input: &PlanningInput, plan: &Plan) -> [Vec<(i32, u32)>; 2] {
+    [left_out(input, plan), pods_on_lighter_pools(input, plan)]
+}
+
+/// Pods without a place, by priority, highest first: (priority, pods).
 fn left_out(input: &PlanningInput, plan: &Plan) -> Vec<(i32, u32)> {
     let mut by_priority: BTreeMap<Reverse<i32>, u32> = BTreeMap::new();
     for pod in &plan.unschedulable {

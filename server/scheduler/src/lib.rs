@@ -23,6 +23,7 @@ mod eligible;
 mod existing_nodes;
 mod finish;
 mod fits;
+mod limited_pools;
 mod lookahead;
 mod machine_cost;
 mod machines;
@@ -57,6 +58,7 @@ use std::cmp::Reverse;
 pub use self::compile_cache::CompileCache;
 
 use self::classes::Class;
+pub use self::limited_pools::pods_on_lighter_pools;
 use self::packing::Packing;
 use self::patterns::Patterns;
 use self::problem::Problem;
@@ -118,12 +120,16 @@ pub fn schedule_by(input: &PlanningInput, method: PackingMethod, cache: &mut Com
     }
     let steps = StepBudget::new(input.policy.step_limit);
     let first = pack(&input, QueueOrder::BySize, method, cache, &steps);
-    if first.plan.unschedulable.is_empty() || !priorities_differ(&input) || steps.is_exhausted() {
+    let is_short = !first.plan.unschedulable.is_empty();
+    let order_decides = is_short || limited_pools::serve_lower_priorities_first(&input, &first.plan);
+    if !order_decides || !priorities_differ(&input) || steps.is_exhausted() {
         return first;
     }
     // Capacity is short, so the order matters: pack again with higher priorities before lower ones.
     let second = pack(&input, QueueOrder::ByPriority, method, cache, &steps);
-    if steps.is_exhausted() { first } else { second }
+    let on_lighter = |result: &ScheduleResult| pods_on_lighter_pools(&input, &result.plan);
+    let is_better = is_short || (second.plan.unschedulable.is_empty() && on_lighter(&second) < on_lighter(&first));
+    if is_better && !steps.is_exhausted() { second } else { first }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
