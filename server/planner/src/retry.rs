@@ -56,7 +56,11 @@ pub(super) fn place_unscheduled(input: &PlanningInput, plan: Plan, most_work: us
     // others.
     while retry.try_kinds(&mut kinds, false) || retry.try_kinds(&mut kinds, true) {}
     retry.work = GROUP_WORK;
-    retry.place_groups(&mut kinds);
+    if retry.place_groups(&mut kinds) {
+        // A group may have left a place that is large enough for others.
+        retry.work = most_work;
+        while retry.try_kinds(&mut kinds, false) || retry.try_kinds(&mut kinds, true) {}
+    }
     retry.plan
 }
 

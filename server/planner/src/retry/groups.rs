@@ -28,15 +28,18 @@ enum GroupTrial {
 }
 
 impl Retry<'_> {
-    /// Places one pod that the plan leaves out after another with its group.
-    pub(super) fn place_groups(&mut self, kinds: &mut [Vec<u32>]) {
+    /// Places one pod that the plan leaves out after another with its group; returns whether any was placed.
+    pub(super) fn place_groups(&mut self, kinds: &mut [Vec<u32>]) -> bool {
+        let mut any = false;
         for at in 0..kinds.len() {
             while let Some(first) = kinds[at].first().copied()
                 && self.place_with_group(first)
             {
                 kinds.iter_mut().for_each(|pods| pods.retain(|pod| self.is_left_out(*pod)));
+                any = true;
             }
         }
+        any
     }
 
     /// Whether one of the groups of `pod` finds a place. Pods of one kind that it may stand beside find the same

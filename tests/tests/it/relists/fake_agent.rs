@@ -307,6 +307,7 @@ fn claim(machine: usize) -> Record {
         provider_id: format!("aws:///us-east-1a/i-{machine}"),
         capacity: amounts(),
         allocatable: amounts(),
+        expire_after: "Never".to_owned(),
         created_at_ms: 1,
         owner: Some(owner),
         ..v1::NodeClaimRecord::default()

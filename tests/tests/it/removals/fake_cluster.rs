@@ -154,6 +154,7 @@ impl FakeState {
             provider_id: self.machines[n].provider_id.clone(),
             capacity: amounts(),
             allocatable: amounts(),
+            expire_after: "Never".to_owned(),
             created_at_ms: 1,
             deleted_at_ms: i64::from(self.deleting.contains(&n)),
             conditions: ["Launched", "Registered", "Initialized"].map(|kind| condition(kind, "True")).into(),

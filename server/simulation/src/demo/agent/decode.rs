@@ -4,6 +4,7 @@
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
 use fleetwright_proto::v1;
+use manifests::karpenter::duration;
 use model::quantity::{self, QuantityError};
 use model::taints::Effect;
 use model::{
@@ -127,7 +128,7 @@ fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, InstructionError> {
         startup_taints: taints(record.startup_taints)?,
         requirements: requirements(record.requirements)?,
         requests: resources(record.requests)?,
-        expire_after: None,
+        expire_after: duration::parse(&record.expire_after),
         termination_grace_period: None,
     })
 }

@@ -188,6 +188,7 @@ pub fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::No
         provider_id: record.provider_id.to_string(),
         capacity: quantities(&record.capacity),
         allocatable: quantities(&record.allocatable),
+        expire_after: record.expire_after.map_or_else(|| "Never".to_owned(), |after| format!("{}s", after.as_secs())),
         last_pod_event_ms: millis(record.last_pod_event),
         created_at_ms: millis(record.created),
         deleted_at_ms: if record.deleting { 1 } else { 0 },
