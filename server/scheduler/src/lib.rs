@@ -184,6 +184,7 @@ pub fn schedule_by_search(
         if packing.patterns.are_in_use() {
             pack_queue(&mut packing, queue, PackingMethod::Full);
             if packing.hosts_are_populated() {
+                packing.merge_equal_machines();
                 packing.place_first_pods_first();
                 return (finished(packing, cache), steps.used());
             }

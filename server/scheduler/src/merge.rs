@@ -3,7 +3,9 @@
 //!
 //! Machines are opened class after class, and the last classes may get a machine to themselves. In
 //! a large plan that cost is negligible; in a small one it is not. Only plans of few machines are
-//! revised, so the cost is bounded.
+//! revised, so the cost is bounded. In larger ones pairs of equal machines become one.
+
+use std::collections::BTreeMap;
 
 use super::classes::{ClassRule, RuleKind};
 use super::fits::FitId;
@@ -18,6 +20,9 @@ use model::MicroUsd;
 const MAX_MACHINES: usize = 48;
 /// Maximum number of machines for which triples are tried.
 const MAX_MACHINES_FOR_TRIPLES: usize = 20;
+
+/// Maximum number of machines of a plan in which equal machines become larger ones.
+const MAX_EQUAL_MACHINES: usize = 4_096;
 
 /// Machines (by cohort) that one machine would replace, and the saving.
 struct MergeCandidate {
@@ -41,6 +46,39 @@ impl Packing<'_, '_> {
             any = true;
         }
         any
+    }
+
+    /// Merges pairs of machines of one type where one machine costs no more than both: of plans that cost the
+    /// same, the one with fewer nodes is the better. For larger plans than [`Packing::merge`] revises, without
+    /// required rules between the pods of a host.
+    pub(super) fn merge_equal_machines(&mut self) {
+        let separating = self.separating_groups();
+        if !(MAX_MACHINES + 1..=MAX_EQUAL_MACHINES).contains(&self.cohort_of.len()) || !separating.is_empty() {
+            return;
+        }
+        self.split_all_cohorts();
+        let mut merged = true;
+        while merged {
+            merged = false;
+            for machines in self.machines_by_type() {
+                for pair in machines.chunks_exact(2) {
+                    if let Some(candidate) = self.merge_candidate(pair.to_vec(), &separating, 0) {
+                        self.apply_merge(&candidate);
+                        merged = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Mergeable machines that have the same pool, launch options and type.
+    fn machines_by_type(&self) -> Vec<Vec<usize>> {
+        let mut by_type: BTreeMap<(u32, FitId, u32), Vec<usize>> = BTreeMap::new();
+        for at in (0..self.cohorts.len()).filter(|at| self.is_mergeable(*at)) {
+            let cohort = &self.cohorts[at];
+            by_type.entry((cohort.pool, cohort.fit, cohort.target_type)).or_default().push(at);
+        }
+        by_type.into_values().filter(|machines| machines.len() > 1).collect()
     }
 
     /// Hostname groups with a required spread or anti-affinity. Merging must not bring their
@@ -88,15 +126,15 @@ impl Packing<'_, '_> {
     }
 
     fn consider_merge(&mut self, parts: Vec<usize>, separating: &[GroupId], best: &mut Option<MergeCandidate>) {
-        if let Some(candidate) = self.merge_candidate(parts, separating)
+        if let Some(candidate) = self.merge_candidate(parts, separating, 1)
             && best.as_ref().is_none_or(|known| candidate.saving > known.saving)
         {
             *best = Some(candidate);
         }
     }
 
-    /// The cheapest machine for all pods of `parts`, when it costs less than they do.
-    fn merge_candidate(&mut self, parts: Vec<usize>, separating: &[GroupId]) -> Option<MergeCandidate> {
+    /// The cheapest machine for all pods of `parts`, when it saves at least `least` micro-dollars per hour.
+    fn merge_candidate(&mut self, parts: Vec<usize>, separating: &[GroupId], least: i64) -> Option<MergeCandidate> {
         let pool = self.cohorts[parts[0]].pool;
         if parts.iter().any(|at| self.cohorts[*at].pool != pool) || !self.can_share_machine(&parts, separating) {
             return None;
@@ -118,7 +156,7 @@ impl Packing<'_, '_> {
         }
         let flexible = self.count_meeting_min_values(pool, (fit, target), (&used, &charged), &nothing, 1) > 0;
         let saving = cost - merged.0;
-        (saving > 0 && flexible).then_some(MergeCandidate { parts, fit, target, saving })
+        (saving >= least && flexible).then_some(MergeCandidate { parts, fit, target, saving })
     }
 
     /// The type of `fit` with the least cost that carries `used`, with a charge within that of `parts` plus
@@ -203,5 +241,57 @@ impl Packing<'_, '_> {
         let moved =
             |event: &&mut PlacementEvent| matches!(event.destination, Destination::New(id) if ids.contains(&id));
         self.events.iter_mut().filter(moved).for_each(|event| event.destination = Destination::New(machine));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::pool;
+    use crate::{CompileCache, schedule, schedule_by_search};
+    use model::input::PlanningInput;
+    use model::{Pod, PodShape, Resources, Text};
+
+    /// `count` pods of two cores.
+    fn input(count: u32) -> PlanningInput {
+        let pod = |at: u32| Pod {
+            namespace: "default".into(),
+            name: Text::from(format!("pod-{at:03}")),
+            shape: 0,
+            labels: 0,
+            volumes: None,
+            created: None,
+            workload: Text::from("Deployment/web"),
+            moved_from: None,
+            invalid: None,
+        };
+        let requests = Resources::from_iter([("cpu", 2_000), ("pods", 1)]);
+        PlanningInput {
+            pools: vec![pool()],
+            pods: (0..count).map(pod).collect(),
+            shapes: vec![PodShape { requests, ..PodShape::default() }],
+            label_sets: vec![model::Labels::new()],
+            ..PlanningInput::default()
+        }
+    }
+
+    #[test]
+    fn of_plans_that_cost_the_same_a_search_finds_the_one_with_fewer_nodes() {
+        // A t.4 costs as much as two t.2: 50 of those carry 100 pods for $2.00.
+        let input = input(100);
+        let mut first = schedule(&input);
+        let small = first.nodes[0].clone();
+        first.order = (0..100).collect();
+        first.nodes = (0..100)
+            .map(|at| model::plan::PlannedNode {
+                name: format!("p-{at}").into(),
+                pods: vec![at],
+                types: [0].into(),
+                price: model::MicroUsd(20_000),
+                ..small.clone()
+            })
+            .collect();
+        let (found, _) = schedule_by_search(&input, &first, (0, 1_000_000), &mut CompileCache::default());
+        let cost: i64 = found.plan.nodes.iter().map(|node| node.price.0).sum();
+        assert_eq!((found.plan.nodes.len(), cost, found.plan.unschedulable.len()), (50, 2_000_000, 0));
     }
 }
