@@ -8,8 +8,8 @@
 //! The simulation has the filters of kube-scheduler that `verifier` judges plans by, and the scores
 //! of its default profile (v1.37). Reading order: `launch` (nodes join, pods are bound, the rest is
 //! planned again), `queue` (order of events), `cluster` with its `filter` and `score` (one pod),
-//! `rules` (constraints of a class of pods, read once for each of the `node_classes`), `scores` (formulas), `tallies` (pods by domain),
-//! `hosts` (use of a node).
+//! `rules` (constraints of a class of pods, read once for each of the `node_classes`), `scores`
+//! (formulas), `tallies` (pods by domain), `hosts` (use of a node).
 //!
 //! Simplifications:
 //! - Nodes launch as their first option in their first zone, and stay, empty or not.

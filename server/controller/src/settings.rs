@@ -54,7 +54,7 @@ pub struct Settings {
     pub search: SearchSettings,
     /// Unplaced pods are planned again after this time at the latest.
     pub retry_delay: Millis,
-    /// Minimum time between two passes that look for empty nodes.
+    /// Minimum time between two passes of the disruption methods.
     pub disruption_pass_interval: Millis,
     /// Features that are on.
     pub feature_gates: FeatureGates,

@@ -29,8 +29,8 @@ impl ClusterController {
         if plan_due.is_none() {
             self.status_reporter.replace_budget_blocked(held_by_budget);
             self.status_reporter.mark_dirty();
+            self.guardrails.replace_removal_hold(None);
         }
-        self.guardrails.replace_removal_hold(None);
         for proposal in proposals {
             self.decide_removals(proposal, ctx);
         }

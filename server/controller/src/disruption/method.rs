@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
-use crate::cluster::ClusterState;
+use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
 use model::{ClaimName, PoolName, Text, Timestamp};
@@ -48,6 +48,17 @@ impl<'v> DisruptionView<'v> {
     pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
         let feature_gates = FeatureGates::default();
         Self { state, being_removed: BTreeSet::new(), notice: None, feature_gates, now }
+    }
+
+    /// Whether the machine of `claim` leaves already, or its removal is decided.
+    pub fn is_leaving(&self, claim: &ClaimRecord) -> bool {
+        claim.deleting || self.state.is_marked_for_deletion(&claim.name) || self.being_removed.contains(&claim.name)
+    }
+
+    /// The removal of `claim`, with its Node if it has one.
+    pub fn removal(&self, claim: &ClaimName, reason: impl Into<Text>) -> Removal {
+        let node = self.state.node_of_claim(claim).map(|node| node.name.clone()).unwrap_or_default();
+        Removal { claim: claim.clone(), node, reason: reason.into() }
     }
 }
 

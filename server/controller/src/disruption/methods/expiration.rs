@@ -6,12 +6,12 @@
 //! Karpenter guardrails hold it, so that machines of one age do not all leave at one time, and its pods are
 //! planned before the drain begins.
 
-use crate::cluster::{ClaimRecord, ClusterState};
+use crate::cluster::ClaimRecord;
 use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
 use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
-use model::{Millis, Text, Timestamp};
+use model::{Millis, Timestamp};
 
 /// The reason of its decisions.
 pub const EXPIRATION: MethodReason =
@@ -33,7 +33,7 @@ impl Method for Expiration {
         // The oldest first: guardrails may hold the others.
         expired.sort_by_key(|(at, claim)| (*at, &claim.name));
         Selection {
-            removals: expired.into_iter().map(|(_, claim)| removal(claim, view.state)).collect(),
+            removals: expired.into_iter().map(|(_, claim)| removal(claim, view)).collect(),
             next_check: later.into_iter().map(|(at, _)| at).min(),
             ..Selection::default()
         }
@@ -48,23 +48,16 @@ impl Method for Expiration {
 fn is_candidate(claim: &ClaimRecord, view: &DisruptionView<'_>) -> bool {
     let state = view.state;
     let is_unmanaged = || state.pool(&claim.pool).is_some_and(|pool| state.unmanaged_reason(pool).is_some());
-    claim.ours
-        && !claim.deleting
-        && !claim.provider_id.is_empty()
-        && !state.is_marked_for_deletion(&claim.name)
-        && !view.being_removed.contains(&claim.name)
-        && !is_unmanaged()
+    claim.ours && !claim.provider_id.is_empty() && !view.is_leaving(claim) && !is_unmanaged()
 }
 
 fn expiry_of(claim: &ClaimRecord) -> Option<Timestamp> {
     Some(claim.created? + claim.expire_after?)
 }
 
-fn removal(claim: &ClaimRecord, state: &ClusterState) -> Removal {
-    let node = state.node_of_claim(&claim.name).map(|node| node.name.clone()).unwrap_or_default();
+fn removal(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Removal {
     let lifetime = claim.expire_after.map_or(0, Millis::as_secs);
-    let reason = format!("NodeClaim {} is older than {lifetime} s, its expireAfter", claim.name);
-    Removal { claim: claim.name.clone(), node, reason: Text::from(reason) }
+    view.removal(&claim.name, format!("NodeClaim {} is older than {lifetime} s, its expireAfter", claim.name))
 }
 
 #[cfg(test)]

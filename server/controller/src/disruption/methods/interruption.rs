@@ -3,9 +3,9 @@
 //! The cloud ends the instance at its own time, so the removal waits neither for its record nor for
 //! budgets and guardrails.
 
+use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
-use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
@@ -26,10 +26,7 @@ impl Method for Interruption {
     }
 
     fn select(&self, view: &DisruptionView<'_>) -> Selection {
-        let removals = view.notice.iter().map(|notice| {
-            let node = view.state.node_of_claim(&notice.claim).map(|node| node.name.clone()).unwrap_or_default();
-            Removal { claim: notice.claim.clone(), node, reason: notice.reason.clone() }
-        });
+        let removals = view.notice.iter().map(|notice| view.removal(&notice.claim, notice.reason.clone()));
         Selection { removals: removals.collect(), ..Selection::default() }
     }
 

@@ -115,9 +115,7 @@ fn unhealthy<'v>((node, claim): NodeOfClaim<'v>) -> Option<Unhealthy<'v>> {
 }
 
 fn is_repairable(one: &Unhealthy<'_>, view: &DisruptionView<'_>) -> bool {
-    !one.node.do_not_repair
-        && !view.being_removed.contains(&one.claim.name)
-        && !view.state.is_node_terminating(&one.node.name)
+    !one.node.do_not_repair && !one.node.deleting && !view.is_leaving(one.claim)
 }
 
 fn removal(one: &Unhealthy<'_>) -> Removal {

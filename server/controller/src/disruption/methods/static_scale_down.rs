@@ -7,12 +7,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::cluster::{ClaimRecord, ClusterState, PodRecord};
+use crate::MethodReason;
+use crate::cluster::{ClaimRecord, PodRecord};
 use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
-use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
-use model::{PoolName, Text, Timestamp};
+use model::{PoolName, Timestamp};
 
 /// The reason of its decisions.
 pub const STATIC_SCALE_DOWN: MethodReason =
@@ -38,9 +38,9 @@ impl Method for StaticScaleDown {
             let replicas = view.state.pool(pool).and_then(|record| record.pool.replicas).unwrap_or(i64::MAX);
             let surplus = claims.len().saturating_sub(usize::try_from(replicas).unwrap_or(0));
             claims.sort_by_cached_key(|claim| (rank(claim, view), &claim.name));
-            selection
-                .removals
-                .extend(claims.into_iter().take(surplus).map(|claim| removal(claim, replicas, view.state)));
+            let reason = format!("NodePool {pool} has more machines than its replicas, {replicas}");
+            let removals = claims.into_iter().take(surplus).map(|claim| view.removal(&claim.name, reason.as_str()));
+            selection.removals.extend(removals);
         }
         selection
     }
@@ -58,9 +58,7 @@ fn claims_by_static_pool<'v>(view: &DisruptionView<'v>) -> BTreeMap<&'v PoolName
     };
     let mut pools: BTreeMap<&PoolName, Vec<&ClaimRecord>> = BTreeMap::new();
     for claim in state.claims().filter(|claim| claim.ours && is_static(&claim.pool)) {
-        let leaves =
-            claim.deleting || state.is_marked_for_deletion(&claim.name) || view.being_removed.contains(&claim.name);
-        if !leaves {
+        if !view.is_leaving(claim) {
             pools.entry(&claim.pool).or_default().push(claim);
         }
     }
@@ -107,12 +105,6 @@ fn lifetime_left_per_mille(claim: &ClaimRecord, now: Timestamp) -> i64 {
     let (Some(created), Some(lifetime)) = (claim.created, claim.expire_after) else { return 1_000 };
     let left = (lifetime - now.duration_since(created)).get();
     (left * 1_000 / lifetime.get().max(1)).clamp(0, 1_000)
-}
-
-fn removal(claim: &ClaimRecord, replicas: i64, state: &ClusterState) -> Removal {
-    let node = state.node_of_claim(&claim.name).map(|node| node.name.clone()).unwrap_or_default();
-    let reason = format!("NodePool {} has more machines than its replicas, {replicas}", claim.pool);
-    Removal { claim: claim.name.clone(), node, reason: Text::from(reason) }
 }
 
 #[cfg(test)]

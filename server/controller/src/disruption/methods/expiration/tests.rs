@@ -1,8 +1,8 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::cluster::Object;
 use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
+use crate::cluster::{ClusterState, Object};
 use model::disruption_policy::BudgetLimit;
 
 fn at(millis: i64) -> Timestamp {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Removal;
 use crate::cluster::testing::{initialized_cluster, pool, text};
 use crate::disruption::method::InterruptionNotice;
 

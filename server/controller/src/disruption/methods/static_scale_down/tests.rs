@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, observe, pod, pool_with, text};
-use crate::cluster::{DoNotDisrupt, Object};
+use crate::cluster::{ClusterState, DoNotDisrupt, Object};
 use model::disruption_policy::BudgetLimit;
 use model::{Millis, PodShape};
 
