@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The crates that decide.
 const CRATES: [&str; 9] =
-    ["model", "scheduler", "verifier", "binding", "explain", "karpenter-baseline", "planner", "repack", "controller"];
+    ["model", "scheduler", "verifier", "binding", "explain", "karpenter-baseline", "planner", "repack", "disruption", "controller"];
 
 /// Words that only impure code uses. `FxHashMap` is allowed: its order does not depend on the
 /// process, and the convention is to use it for lookups and never to iterate it.

@@ -22,6 +22,7 @@ const RULES: [(&str, &[&str]); 21] = [
         &["fleetwright-scheduler", "fleetwright-verifier", "fleetwright-planner", "tokio"],
     ),
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
+    ("fleetwright-disruption", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-repack", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
     ("fleetwright-manifests", &["fleetwright-cloud", "fleetwright-scheduler", "fleetwright-controller", "tokio"]),

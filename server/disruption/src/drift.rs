@@ -1,0 +1,1 @@
+//! Drift: a node that does not match its NodePool or NodeClass any more.
