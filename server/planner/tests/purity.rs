@@ -6,8 +6,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 9] =
-    ["model", "scheduler", "verifier", "binding", "explain", "karpenter-baseline", "planner", "repack", "disruption", "controller"];
+const CRATES: [&str; 9] = [
+    "model",
+    "scheduler",
+    "verifier",
+    "binding",
+    "explain",
+    "karpenter-baseline",
+    "planner",
+    "repack",
+    "disruption",
+    "controller",
+];
 
 /// Words that only impure code uses. `FxHashMap` is allowed: its order does not depend on the
 /// process, and the convention is to use it for lookups and never to iterate it.
