@@ -1,6 +1,6 @@
 //! The nodes that have joined, and the scheduling cycle of one pod: filter, score, bind.
 
-mod filter;
+pub(crate) mod filter;
 mod score;
 
 use model::input::PlanningInput;

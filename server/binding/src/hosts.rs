@@ -1,6 +1,6 @@
 //! What is in use on each node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::input::PlanningInput;
 use model::resources::{CPU, MEMORY};
@@ -70,7 +70,8 @@ pub(crate) struct Host<'a> {
     /// The same with default requests.
     pub(crate) scored: CpuAndMemory,
     ports: Vec<&'a HostPort>,
-    volumes: BTreeSet<&'a (Text, Text)>,
+    /// Number of pods by volume.
+    volumes: BTreeMap<&'a (Text, Text), u32>,
 }
 
 impl<'a> Hosts<'a> {
@@ -101,6 +102,16 @@ impl<'a> Hosts<'a> {
         requests.iter().all(|(number, amount)| *amount <= free[*number])
     }
 
+    /// Gives back what a pod of `class` uses, which is bound to `node`.
+    pub(crate) fn unbind(&mut self, node: usize, class: &PodClass<'a>, requests: &[(usize, i64)]) {
+        let free = &mut self.free[node * self.resources..][..self.resources];
+        for (number, amount) in requests {
+            free[*number] += amount;
+        }
+        self.list[node].unbind(class);
+        self.versions[node] += 1;
+    }
+
     /// Takes what a pod of `class` uses.
     pub(crate) fn bind(&mut self, node: usize, class: &PodClass<'a>, requests: &[(usize, i64)]) {
         let free = &mut self.free[node * self.resources..][..self.resources];
@@ -122,8 +133,10 @@ impl<'a> Host<'a> {
             let (own, counted) = (cpu_and_memory(&shape.requests), scored_requests(shape));
             scored = [scored[0] + counted[0] - own[0], scored[1] + counted[1] - own[1]];
         }
-        let volumes =
-            if node.attach_limits.is_empty() { BTreeSet::new() } else { volumes_on_node(input, node).collect() };
+        let mut volumes = BTreeMap::new();
+        for volume in volumes_on_node(input, node).filter(|_| !node.attach_limits.is_empty()) {
+            *volumes.entry(volume).or_insert(0) += 1;
+        }
         let ports = daemons.ports_on_node(node).collect();
         Self { node, allocatable, requested, scored, ports, volumes }
     }
@@ -136,10 +149,10 @@ impl<'a> Host<'a> {
 
     fn attaches(&self, class: &PodClass<'_>) -> bool {
         let Some(volumes) = class.volumes.filter(|_| !self.node.attach_limits.is_empty()) else { return true };
-        let added = volumes.attachments.iter().filter(|volume| !self.volumes.contains(volume));
+        let added = volumes.attachments.iter().filter(|volume| !self.volumes.contains_key(volume));
         let drivers: BTreeSet<&Text> = added.clone().map(|(driver, _)| driver).collect();
         drivers.into_iter().all(|driver| {
-            let there = self.volumes.iter().filter(|(name, _)| name == driver).count();
+            let there = self.volumes.keys().filter(|(name, _)| name == driver).count();
             let more = added.clone().filter(|(name, _)| name == driver).count();
             within_attach_limit(there + more, attach_limit_of_node(self.node, driver))
         })
@@ -152,8 +165,33 @@ impl<'a> Host<'a> {
             self.scored[at] += counted[at];
         }
         self.ports.extend(&class.shape.host_ports);
-        if let Some(volumes) = class.volumes.filter(|_| !self.node.attach_limits.is_empty()) {
-            self.volumes.extend(&volumes.attachments);
+        for volume in attachments(class, self.node) {
+            *self.volumes.entry(volume).or_insert(0) += 1;
         }
     }
+
+    fn unbind(&mut self, class: &PodClass<'a>) {
+        let (own, counted) = (cpu_and_memory(&class.shape.requests), scored_requests(class.shape));
+        for at in 0..2 {
+            self.requested[at] -= own[at];
+            self.scored[at] -= counted[at];
+        }
+        for port in &class.shape.host_ports {
+            if let Some(at) = self.ports.iter().position(|taken| *taken == port) {
+                self.ports.swap_remove(at);
+            }
+        }
+        for volume in attachments(class, self.node) {
+            if let Some(pods) = self.volumes.get_mut(volume) {
+                *pods -= 1;
+            }
+        }
+        self.volumes.retain(|_, pods| *pods > 0);
+    }
+}
+
+/// The volumes of a pod that count against the attach limits of `node`.
+fn attachments<'a>(class: &PodClass<'a>, node: &Node) -> &'a [(Text, Text)] {
+    let limited = class.volumes.filter(|_| !node.attach_limits.is_empty());
+    limited.map(|volumes| volumes.attachments.as_slice()).unwrap_or_default()
 }

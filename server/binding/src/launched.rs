@@ -11,7 +11,7 @@ use model::{BoundPod, InstanceType, Labels, Node, NodeName, NodeStage, Pod, Text
 
 /// `planned` under `name`, launched as its first option in its first zone, without pods. `None` if
 /// the plan has no such option.
-pub(crate) fn node(input: &PlanningInput, planned: &PlannedNode, name: NodeName) -> Option<Node> {
+pub fn node(input: &PlanningInput, planned: &PlannedNode, name: NodeName) -> Option<Node> {
     let pool = input.pools.get(planned.pool as usize)?;
     let machine = pool.catalogue.types.get(*planned.types.first()? as usize)?;
     let limit =
@@ -55,7 +55,8 @@ fn labels(planned: &PlannedNode, machine: &InstanceType, pool: &Text, name: &Nod
 }
 
 /// `pod` as a pod on a node.
-pub(crate) fn bound(pod: &Pod) -> BoundPod {
+#[must_use]
+pub fn bound(pod: &Pod) -> BoundPod {
     BoundPod {
         namespace: pod.namespace.clone(),
         name: pod.name.clone(),

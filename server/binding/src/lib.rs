@@ -9,7 +9,8 @@
 //! of its default profile (v1.37). Reading order: `launch` (nodes join, pods are bound, the rest is
 //! planned again), `queue` (order of events), `cluster` with its `filter` and `score` (one pod),
 //! `rules` (constraints of a class of pods, read once for each of the `node_classes`), `scores`
-//! (formulas), `tallies` (pods by domain), `hosts` (use of a node).
+//! (formulas), `tallies` (pods by domain), `hosts` (use of a node). [`ClusterSnapshot`] has the same filters
+//! for pods that leave a node that is removed.
 //!
 //! Simplifications:
 //! - Nodes launch as their first option in their first zone, and stay, empty or not.
@@ -30,11 +31,14 @@ mod queue;
 mod random;
 mod rules;
 mod scores;
+mod snapshot;
 mod steps;
 mod tallies;
 #[cfg(test)]
 mod tests;
 
 pub use launch::{Realised, realise};
+pub use launched::{bound as bound_pod, node as launched_node};
 pub use queue::{Joining, Order};
+pub use snapshot::ClusterSnapshot;
 pub use steps::Steps;

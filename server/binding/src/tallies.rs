@@ -90,12 +90,29 @@ impl Tally {
         self.total += 1;
     }
 
+    fn remove_pod(&mut self, domain: u32) {
+        let at = domain as usize;
+        if self.nodes[at] > 0 {
+            self.minimum.remove_pod(self.counts[at]);
+        }
+        self.counts[at] -= 1;
+        self.total -= 1;
+    }
+
     fn add_node(&mut self, domain: u32) {
         let at = domain as usize;
         if self.nodes[at] == 0 {
             self.minimum.add_domain(self.counts[at]);
         }
         self.nodes[at] += 1;
+    }
+
+    fn remove_node(&mut self, domain: u32) {
+        let at = domain as usize;
+        self.nodes[at] -= 1;
+        if self.nodes[at] == 0 {
+            self.minimum.remove_domain(self.counts[at]);
+        }
     }
 }
 
@@ -124,9 +141,30 @@ impl Minimum {
         let pods = usize::try_from(pods).unwrap_or(0);
         self.by_pods[pods] -= 1;
         self.count(pods + 1);
-        // Pods are not removed: if none is left with the fewest pods, this domain has them.
+        // If no other domain has the fewest pods, this one has them.
         if pods == self.pods && self.by_pods[pods] == 0 {
             self.pods += 1;
+        }
+    }
+
+    /// Counts one pod less in a domain with `pods` of them.
+    fn remove_pod(&mut self, pods: i64) {
+        let pods = usize::try_from(pods).unwrap_or(0);
+        self.by_pods[pods] -= 1;
+        let fewer = pods.saturating_sub(1);
+        self.count(fewer);
+        self.pods = self.pods.min(fewer);
+    }
+
+    fn remove_domain(&mut self, pods: i64) {
+        let pods = usize::try_from(pods).unwrap_or(0);
+        self.by_pods[pods] -= 1;
+        self.domains -= 1;
+        if self.domains == 0 {
+            self.pods = 0;
+        } else if pods == self.pods {
+            let with_domains = self.by_pods.iter().skip(pods).position(|domains| *domains > 0);
+            self.pods += with_domains.unwrap_or(0);
         }
     }
 
@@ -197,6 +235,27 @@ impl Tallies {
         }
     }
 
+    /// Takes a pod of `class` on `node` out of the counts.
+    pub(crate) fn remove_pod(&mut self, domains: &Domains<'_>, class: u32, node: usize) {
+        for number in self.of_class.get(class as usize).into_iter().flatten() {
+            let tally = &mut self.list[*number];
+            let domain = domains.of(tally.key, node);
+            if domain != NO_DOMAIN && tally.counts_node(node) {
+                tally.remove_pod(domain);
+            }
+        }
+    }
+
+    /// Takes `node` out of its domains; its pods are to be removed before.
+    pub(crate) fn remove_node(&mut self, domains: &Domains<'_>, node: usize) {
+        for tally in &mut self.list {
+            let domain = domains.of(tally.key, node);
+            if domain != NO_DOMAIN && tally.counts_node(node) {
+                tally.remove_node(domain);
+            }
+        }
+    }
+
     /// Counts `node` as a member of its domains.
     pub(crate) fn add_node(&mut self, domains: &Domains<'_>, node: usize) {
         for tally in &mut self.list {
@@ -241,5 +300,38 @@ mod tests {
         assert_eq!(tally.global_minimum(None), 2);
         tally.add_node(2);
         assert_eq!(tally.global_minimum(Some(3)), 0);
+    }
+
+    #[test]
+    fn the_minimum_follows_pods_and_nodes_that_leave() {
+        let mut tally = Tally {
+            key: 0,
+            counts: vec![0; 3],
+            total: 0,
+            nodes: vec![0; 3],
+            minimum: Minimum::default(),
+            counted: None,
+        };
+        for domain in [0, 1, 2] {
+            tally.add_node(domain);
+        }
+        for domain in [0, 0, 1, 1, 1, 2] {
+            tally.add_pod(domain);
+        }
+        // 2, 3, 1.
+        assert_eq!(tally.global_minimum(None), 1);
+        tally.remove_pod(0);
+        tally.remove_pod(0);
+        // 0, 3, 1.
+        assert_eq!((tally.global_minimum(None), tally.total), (0, 4));
+        tally.remove_node(0);
+        // Gone, 3, 1.
+        assert_eq!((tally.global_minimum(None), tally.global_minimum(Some(3))), (1, 0));
+        tally.remove_pod(2);
+        tally.remove_node(2);
+        // Gone, 3, gone.
+        assert_eq!(tally.global_minimum(None), 3);
+        tally.add_node(2);
+        assert_eq!(tally.global_minimum(None), 0);
     }
 }

@@ -1,5 +1,29 @@
 //! Disruption of a running cluster: which nodes are removed or replaced, and what holds the others.
 //!
-//! Reading order: [`drift`] (whether a node still matches its NodePool).
+//! [`plan`] computes everything that may start now, all together: the removals exceed no budget and no
+//! PodDisruptionBudget in sum, and the pods of one take capacity that the next one sees. Nodes that must go
+//! come first (unhealthy, expired), then empty and drifted ones, then consolidation over the whole cluster.
+//! The result is a plan for the pods that move, which the verifier checks as it checks any plan, and removals,
+//! which it checks too.
+//!
+//! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [`hold`]s the others),
+//! `allowances` (what removals use up together), `working` (the cluster while removals are planned),
+//! `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one pass over all
+//! candidates), `commands` (the result, checked), [`drift`] (whether a node still matches its NodePool).
 
+mod allowances;
+mod candidates;
+mod commands;
+mod consolidation;
+mod cost;
 pub mod drift;
+mod evacuation;
+pub mod hold;
+mod planning;
+mod settings;
+mod working;
+
+pub use commands::{Command, DisruptionCosts, DisruptionPlan, HeldNode};
+pub use hold::{Hold, HoldCode};
+pub use planning::plan;
+pub use settings::Settings;

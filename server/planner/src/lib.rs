@@ -6,18 +6,22 @@
 //! Reading order: [`plan`], `repair` (a simpler packing for a plan that fails the check), `retry`
 //! (pods that the packing left out, tried by the rules of the check, alone or with the pods that they must
 //! stand beside, and machines whose pods fit on the other nodes), `search` (cheaper plans),
-//! `realised` (what the launch ends at when kube-scheduler binds the pods).
+//! `realised` (what the launch ends at when kube-scheduler binds the pods). `replacement` finds cheaper machines for the
+//! pods of a running node.
 
 mod realised;
 mod repair;
+mod replacement;
 mod retry;
 mod search;
 
 pub use realised::{MAX_STEPS as REALISED_COST_STEPS, realised_cost};
 pub use repair::FailedChecks;
+pub use replacement::{NoReplacement, Replaced, ReplacementMachines};
 
 use model::input::PlanningInput;
-use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
+use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
+use model::{CapacityType, MicroUsd, NodeName, Resources};
 pub use scheduler::CompileCache;
 use scheduler::bound::lower_bound_with;
 use scheduler::{PackingMethod, ScheduleResult, schedule_by};
@@ -104,6 +108,29 @@ pub fn plan_packed_by(
     };
     report_failed_checks(&failed_checks, &mut report);
     Ok(PlannedDecision { plan, report, failed_checks })
+}
+
+/// A lower bound, of at most `most`, on the price per hour of new machines for all pods of `input`, beside the
+/// capacity that it has.
+pub fn price_bound(input: &PlanningInput, most: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
+    let mut input = input.clone();
+    input.pools.iter_mut().for_each(|pool| pool.rules.ignores_credits = true);
+    let all = PlannedNode {
+        name: NodeName::default(),
+        pool: 0,
+        capacity_type: CapacityType::OnDemand,
+        zones: [].into(),
+        types: [].into(),
+        price: most,
+        credits: MicroUsd(0),
+        reservation: None,
+        pods: (0..).zip(&input.pods).map(|(pod, _)| pod).collect(),
+        labels: Default::default(),
+        taints: [].into(),
+        requests: Resources::new(),
+    };
+    let plan = Plan { nodes: vec![all], ..Plan::default() };
+    lower_bound_with(&input, &plan, cache)
 }
 
 /// Adds the failed checks to `report`, and the reason of each pod that is left out.

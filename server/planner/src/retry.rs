@@ -11,7 +11,7 @@
 
 mod groups;
 mod hosts;
-mod machines;
+pub(crate) mod machines;
 mod needless;
 mod place;
 mod zones;

@@ -10,11 +10,11 @@ const MIN_FEASIBLE_NODES: usize = 100;
 
 /// What filters and scores read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'v, 'a> {
-    pub(super) rules: &'v ClassRules<'a>,
-    pub(super) hosts: &'v Hosts<'a>,
-    pub(super) domains: &'v Domains<'a>,
-    pub(super) tallies: &'v Tallies,
+pub(crate) struct View<'v, 'a> {
+    pub(crate) rules: &'v ClassRules<'a>,
+    pub(crate) hosts: &'v Hosts<'a>,
+    pub(crate) domains: &'v Domains<'a>,
+    pub(crate) tallies: &'v Tallies,
 }
 
 impl View<'_, '_> {
@@ -24,6 +24,28 @@ impl View<'_, '_> {
             && self.hosts.has_free(node, &self.rules.requests)
             && (!self.rules.needs_ports_or_attachments
                 || self.hosts.get(node).has_ports_and_attachments(&self.rules.class))
+    }
+
+    /// The global minimum of each hard spread constraint, which does not depend on the node.
+    pub(crate) fn spread_minima(&self) -> Vec<i64> {
+        let spread = self.rules.hard_spread.iter();
+        spread.map(|one| self.tallies.get(one.tally).global_minimum(one.min_domains)).collect()
+    }
+
+    /// Whether the node can run a pod of the class.
+    pub(crate) fn is_feasible(&self, node: usize, minima: &[i64]) -> bool {
+        self.has_room(node) && keeps_rules(self, node, minima)
+    }
+
+    /// Whether a pod that moves from the node `from` to `node` keeps the soft spread that it states over
+    /// domains of several nodes: it stays in its domain, or the skew is within the maximum.
+    pub(crate) fn keeps_zones(&self, node: usize, from: usize) -> bool {
+        let stated = self.rules.soft_spread.iter().filter(|one| self.rules.needs_every_key && !one.is_by_hostname);
+        stated.into_iter().all(|spread| {
+            let tally = self.tallies.get(spread.tally);
+            let (domain, former) = (self.domains.of(tally.key, node), self.domains.of(tally.key, from));
+            domain == former || tally.count(domain) + 1 - tally.global_minimum(None) <= i64::from(spread.max_skew)
+        })
     }
 }
 
@@ -39,10 +61,7 @@ pub(super) fn find_feasible(
     feasible.clear();
     let mut full = 0;
     let most = feasible_nodes_to_find(nodes);
-    // The global minima do not depend on the node.
-    let spread = &view.rules.hard_spread;
-    let minima: Vec<i64> =
-        spread.iter().map(|one| view.tallies.get(one.tally).global_minimum(one.min_domains)).collect();
+    let minima = view.spread_minima();
     let (before, after) = open.split_at(start.min(open.len()));
     for (examined, node) in after.iter().chain(before).enumerate() {
         if feasible.len() == most {

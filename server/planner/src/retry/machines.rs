@@ -25,7 +25,7 @@ const MAX_OPTIONS: usize = 60;
 const FEW_OPTIONS: usize = 16;
 
 /// Data about each pool's offerings that the trials use.
-pub(super) struct MachineTrials<'i> {
+pub(crate) struct MachineTrials<'i> {
     input: &'i PlanningInput,
     /// For each pool, the maximum of each resource over its types.
     largest: Vec<Resources>,
@@ -38,7 +38,7 @@ pub(super) struct MachineTrials<'i> {
 }
 
 impl<'i> MachineTrials<'i> {
-    pub(super) fn new(input: &'i PlanningInput) -> Self {
+    pub(crate) fn new(input: &'i PlanningInput) -> Self {
         // Pools with one catalogue share the result; the input keeps the catalogue alive, so its
         // address identifies it.
         let mut known: FxHashMap<*const Catalogue, Resources> = FxHashMap::default();
@@ -66,7 +66,7 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// The zones in which types of pool `at` are offered.
-    pub(super) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Zone> {
+    pub(crate) fn zones_of(&self, at: u32) -> impl Iterator<Item = &Zone> {
         let pool = &self.input.pools[at as usize];
         let allowed = |zone: &&Zone| pool.requirements.get(ZONE).is_none_or(|requirement| requirement.has(zone));
         let zones = || {
@@ -80,7 +80,7 @@ impl<'i> MachineTrials<'i> {
     /// Options and zones that `node` may be narrowed to, each option large enough for its pods: all
     /// of them, and those of each zone; or, with `narrow`, the cheapest few of each zone, and each
     /// one alone. Widest first.
-    pub(super) fn narrowings(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Zone>)> {
+    pub(crate) fn narrowings(&self, node: &PlannedNode, narrow: bool) -> Vec<(Vec<u32>, Vec<Zone>)> {
         let pool = &self.input.pools[node.pool as usize];
         let requested = self.requests_of(node);
         let holds =
@@ -116,7 +116,7 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// Those of `kinds` that hold, in `zone`, `requested` and the requests of DaemonSets.
-    fn with_capacity_for_daemons(
+    pub(crate) fn with_capacity_for_daemons(
         &self,
         node: &PlannedNode,
         requested: &Resources,
@@ -140,7 +140,7 @@ impl<'i> MachineTrials<'i> {
 
     /// Whether the first launch option of `node` holds its pods and DaemonSets, each does if they run on all
     /// options, and the options meet the `minValues` of its pool.
-    pub(super) fn may_launch(&self, node: &PlannedNode) -> bool {
+    pub(crate) fn may_launch(&self, node: &PlannedNode) -> bool {
         let pool = &self.input.pools[node.pool as usize];
         let options = || node.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
         let mut alike = options().take(if self.daemons_vary { 1 } else { node.types.len() });
@@ -148,7 +148,7 @@ impl<'i> MachineTrials<'i> {
     }
 
     /// Requests of the pods of `node`.
-    fn requests_of(&self, node: &PlannedNode) -> Resources {
+    pub(crate) fn requests_of(&self, node: &PlannedNode) -> Resources {
         let mut requested = Resources::new();
         for pod in &node.pods {
             requested.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
@@ -158,7 +158,7 @@ impl<'i> MachineTrials<'i> {
 
     /// `node` with these options from the one of least cost on, by price, in those of `zones` that offer them; `None` when
     /// none does.
-    pub(super) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Zone]) -> Option<PlannedNode> {
+    pub(crate) fn narrow(&self, node: &PlannedNode, types: &[u32], zones: &[Zone]) -> Option<PlannedNode> {
         let pool = &self.input.pools[node.pool as usize];
         let priced = |kind: &u32| cheapest(pool, *kind, node, zones).map(|(price, zone)| (price, *kind, zone));
         let mut ranked: Vec<(MicroUsd, u32, Zone)> = types.iter().filter_map(priced).collect();
@@ -195,7 +195,7 @@ impl<'i> MachineTrials<'i> {
 
     /// Pools that may launch machines for pods of `shape`, by index, in order; and the number of
     /// types and nodes that a trial then evaluates.
-    pub(super) fn pools_for(&self, shape: &PodShape) -> Vec<(u32, usize)> {
+    pub(crate) fn pools_for(&self, shape: &PodShape) -> Vec<(u32, usize)> {
         let wanted = alternatives(shape);
         let usable = |at: usize, pool: &NodePool| {
             pool.not_ready.is_none()
@@ -220,7 +220,7 @@ impl<'i> MachineTrials<'i> {
     /// Whether the pool, or one of its types, defines each well-known label that the pod requires,
     /// and the other labels of its node selector. The check accepts well-known labels that nothing
     /// defines, because a Node may turn out to have them; no machine is launched for that.
-    pub(super) fn defines_requested_labels(&self, pool: &NodePool, shape: &PodShape) -> bool {
+    pub(crate) fn defines_requested_labels(&self, pool: &NodePool, shape: &PodShape) -> bool {
         let has = |key: &Text| {
             [ZONE, CAPACITY_TYPE, NODEPOOL, NODECLASS].contains(&key.as_ref())
                 || pool.labels.contains_key(key)
@@ -247,7 +247,7 @@ impl<'i> MachineTrials<'i> {
 
     /// One new machine of pool `at` for `pod` alone per purchase option, in order, with all the
     /// options that could carry it and hold `requests`.
-    pub(super) fn new_machines(&self, plan: &Plan, at: u32, pod: u32, requests: &Resources) -> Vec<PlannedNode> {
+    pub(crate) fn new_machines(&self, plan: &Plan, at: u32, pod: u32, requests: &Resources) -> Vec<PlannedNode> {
         let pool = &self.input.pools[at as usize];
         let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
         let left = self.limits_left(plan, at, pool);
@@ -322,7 +322,7 @@ impl<'i> MachineTrials<'i> {
 }
 
 /// Whether `kinds` meet the `minValues` of `pool`.
-fn meets_min_values<'k>(
+pub(crate) fn meets_min_values<'k>(
     input: &PlanningInput,
     pool: &NodePool,
     kinds: impl Iterator<Item = &'k InstanceType> + Clone,
@@ -331,7 +331,7 @@ fn meets_min_values<'k>(
 }
 
 /// `kinds` without exotic types, unless there are no others or `minValues` may need them.
-fn ordinary(pool: &NodePool, mut kinds: Vec<u32>) -> Vec<u32> {
+pub(crate) fn ordinary(pool: &NodePool, mut kinds: Vec<u32>) -> Vec<u32> {
     let exotic = |kind: &u32| pool.catalogue.types.get(*kind as usize).is_none_or(|kind| kind.exotic);
     let flexible = pool.requirements.iter().any(|requirement| requirement.min_values().is_some());
     if !flexible && !kinds.iter().all(exotic) {
@@ -354,7 +354,7 @@ fn purchase_option(offering: &Offering) -> (CapacityType, Option<Text>) {
 }
 
 /// The least price of type `kind` in `zones` under the purchase option of `like`, and its zone.
-pub(super) fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Zone]) -> Option<(MicroUsd, Zone)> {
+pub(crate) fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[Zone]) -> Option<(MicroUsd, Zone)> {
     let kind = pool.catalogue.types.get(kind as usize)?;
     let same = |offering: &&Offering| {
         purchase_option(offering) == (like.capacity_type, like.reservation.clone())
@@ -364,7 +364,7 @@ pub(super) fn cheapest(pool: &NodePool, kind: u32, like: &PlannedNode, zones: &[
     kind.offerings.iter().filter(same).map(|offering| (offering.price, offering.zone.clone())).min()
 }
 
-fn is_offered(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
+pub(crate) fn is_offered(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool {
     let allows = |key: &str, value: &str| pool.requirements.get(key).is_none_or(|requirement| requirement.has(value));
     let (price, millicores) = (i128::from(offering.price.0), i128::from(kind.capacity.get(CPU)));
     offering.available
@@ -375,7 +375,7 @@ fn is_offered(pool: &NodePool, kind: &InstanceType, offering: &Offering) -> bool
 }
 
 /// Whether no label of `labels` contradicts the pod's node selector.
-pub(super) fn matches_known_labels(shape: &PodShape, labels: &Labels) -> bool {
+pub(crate) fn matches_known_labels(shape: &PodShape, labels: &Labels) -> bool {
     shape.node_selector.iter().all(|(key, value)| labels.get(key).is_none_or(|known| known == value))
 }
 
@@ -386,7 +386,7 @@ fn selected(shape: &PodShape) -> Requirements {
 
 /// The node selector of a pod with each term of its required node affinity, contradictions left
 /// out.
-fn alternatives(shape: &PodShape) -> Vec<Requirements> {
+pub(crate) fn alternatives(shape: &PodShape) -> Vec<Requirements> {
     let selected = selected(shape);
     if shape.node_affinity.is_empty() {
         return vec![selected];
@@ -400,7 +400,7 @@ fn alternatives(shape: &PodShape) -> Vec<Requirements> {
 }
 
 /// Labels of every machine of `pool`, with the pod's values for those that the pool leaves open.
-fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> Labels {
+pub(crate) fn labels_of(pool: &NodePool, shape: &PodShape, capacity_type: CapacityType) -> Labels {
     let mut labels = pool.labels.clone();
     labels.insert(NODEPOOL.into(), pool.name.as_text().clone());
     labels.insert(NODECLASS.into(), pool.node_class.clone());

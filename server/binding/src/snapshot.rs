@@ -1,0 +1,194 @@
+//! A cluster whose nodes and pods leave and come back: where the pods of a node fit without it.
+//!
+//! The filters are those of a scheduling cycle (`cluster::filter`). Scores play no part: a pod goes to
+//! the first node of a given order that can run it.
+
+use model::Pod;
+use model::input::PlanningInput;
+
+use crate::classes::Classes;
+use crate::cluster::filter::View;
+use crate::hosts::{Hosts, ResourceIndex};
+use crate::rules::{ClassRules, Compiler};
+use crate::steps::Steps;
+use crate::tallies::{Domains, Tallies};
+
+/// The nodes of a cluster, and where their pods fit.
+///
+/// A trial begins with [`ClusterSnapshot::begin_trial`]; a caller that gives it up takes back, in any
+/// order, everything that it did since.
+#[derive(Debug)]
+pub struct ClusterSnapshot<'a> {
+    rules: Vec<ClassRules<'a>>,
+    domains: Domains<'a>,
+    tallies: Tallies,
+    hosts: Hosts<'a>,
+    /// The classes of the pods of each node, in the order of the input; `None` for those that do not
+    /// count.
+    classes: Vec<Vec<Option<u32>>>,
+    /// The number of the requests of each class.
+    size_of_class: Vec<usize>,
+    /// By size, the nodes that may have free what it requests, in the order of preference; `None` until
+    /// it is used.
+    open: Vec<Option<Vec<u32>>>,
+    /// The nodes in the order of preference.
+    order: Vec<u32>,
+    /// Whether each node takes no pods.
+    closed: Vec<bool>,
+    /// The trial in which a pod was last placed on each node, or in which it was last closed.
+    touched: Vec<u32>,
+    trial: u32,
+}
+
+impl<'a> ClusterSnapshot<'a> {
+    /// The nodes of `input` that are not being deleted. `movable` has for each node, in the order of its
+    /// pods, the pod as it is planned when it leaves; `None` for a pod that never does. Pods go to the
+    /// nodes of `order`, which are preferred in this order.
+    #[must_use]
+    pub fn new(input: &'a PlanningInput, movable: &[Vec<Option<&'a Pod>>], order: Vec<u32>) -> Self {
+        let mut classes = Classes::new(input);
+        for pod in movable.iter().flatten().copied().flatten() {
+            classes.of_pending(pod);
+        }
+        let movable_classes = u32::try_from(classes.list.len()).unwrap_or(u32::MAX);
+        let no_pods = Vec::new();
+        let of_nodes = input.nodes.iter().enumerate().map(|(at, node)| {
+            let movable = movable.get(at).unwrap_or(&no_pods);
+            let class = |(at, pod): (usize, &'a model::BoundPod)| match movable.get(at).copied().flatten() {
+                _ if pod.leaving || pod.terminating => None,
+                Some(pod) => Some(classes.of_pending(pod)),
+                None => Some(classes.of_bound(pod)),
+            };
+            node.pods.iter().enumerate().map(class).collect()
+        });
+        let of_nodes: Vec<Vec<Option<u32>>> = of_nodes.collect();
+        let shapes = || classes.list.iter().take(movable_classes as usize).map(|class| class.shape);
+        let index = ResourceIndex::of(shapes());
+        let hosts = Hosts::of(input, &index);
+        let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
+        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies);
+        let mut unlimited = Steps::new(u64::MAX);
+        let rules = (0..movable_classes).filter_map(|class| compiler.compile(class, &index, &mut unlimited));
+        let rules: Vec<ClassRules<'a>> = rules.collect();
+        let (sizes, size_of_class) = sizes(&rules);
+        let nodes = input.nodes.len();
+        let mut snapshot = Self {
+            rules,
+            domains,
+            tallies,
+            hosts,
+            classes: of_nodes,
+            size_of_class,
+            open: vec![None; sizes],
+            order,
+            closed: vec![false; nodes],
+            touched: vec![0; nodes],
+            trial: 0,
+        };
+        for (at, node) in input.nodes.iter().enumerate() {
+            if node.stage == model::NodeStage::Deleting {
+                snapshot.closed[at] = true;
+            } else {
+                snapshot.count_node(at);
+            }
+        }
+        snapshot
+    }
+
+    /// The class of the pod at this position of the node's pods; `None` if it does not count.
+    #[must_use]
+    pub fn class(&self, node: u32, pod: usize) -> Option<u32> {
+        self.classes[node as usize][pod]
+    }
+
+    /// Begins a trial.
+    pub fn begin_trial(&mut self) {
+        self.trial += 1;
+    }
+
+    /// Takes `node` out of the cluster, with all the pods that it has in the input.
+    pub fn remove_node(&mut self, node: u32) {
+        let at = node as usize;
+        for class in self.classes[at].iter().copied().flatten() {
+            self.tallies.remove_pod(&self.domains, class, at);
+        }
+        self.tallies.remove_node(&self.domains, at);
+        self.closed[at] = true;
+        self.touched[at] = self.trial;
+    }
+
+    /// Brings back a node that was removed, with the pods that it has in the input.
+    pub fn restore_node(&mut self, node: u32) {
+        self.count_node(node as usize);
+        self.closed[node as usize] = false;
+    }
+
+    /// Lets `node` take no more pods; it stays in its domains, with its pods.
+    pub fn close(&mut self, node: u32) {
+        self.closed[node as usize] = true;
+        self.touched[node as usize] = self.trial;
+    }
+
+    fn count_node(&mut self, at: usize) {
+        self.tallies.add_node(&self.domains, at);
+        for class in self.classes[at].iter().copied().flatten() {
+            self.tallies.add_pod(&self.domains, class, at);
+        }
+    }
+
+    /// Places a pod of `class`, which was on the node `from`, on the first node that can run it and that
+    /// `accepts` accepts.
+    pub fn place(&mut self, class: u32, from: u32, accepts: impl Fn(u32) -> bool) -> Option<u32> {
+        let rules = &self.rules[class as usize];
+        let view = View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
+        let minima = view.spread_minima();
+        let open = self.open[self.size_of_class[class as usize]].get_or_insert_with(|| self.order.clone());
+        let (mut kept, mut found) = (0, None);
+        let mut examined = 0;
+        while let Some(node) = open.get(examined).copied() {
+            let at = node as usize;
+            let has_free = !self.closed[at] && self.hosts.has_free(at, &rules.requests);
+            // What is full before the trial stays full: pods leave a node only with the node itself.
+            if has_free || self.touched[at] == self.trial {
+                open[kept] = node;
+                kept += 1;
+            }
+            examined += 1;
+            if has_free && accepts(node) && view.is_feasible(at, &minima) && view.keeps_zones(at, from as usize) {
+                found = Some(node);
+                break;
+            }
+        }
+        open.drain(kept..examined);
+        let node = found?;
+        self.hosts.bind(node as usize, &rules.class, &rules.requests);
+        self.tallies.add_pod(&self.domains, class, node as usize);
+        self.touched[node as usize] = self.trial;
+        Some(node)
+    }
+
+    /// Puts a pod of `class` on `node`, from which it was taken back.
+    pub fn put_back(&mut self, class: u32, node: u32) {
+        let rules = &self.rules[class as usize];
+        self.hosts.bind(node as usize, &rules.class, &rules.requests);
+        self.tallies.add_pod(&self.domains, class, node as usize);
+    }
+
+    /// Takes back the placement of a pod of `class` on `node`.
+    pub fn take_back(&mut self, class: u32, node: u32) {
+        let rules = &self.rules[class as usize];
+        self.hosts.unbind(node as usize, &rules.class, &rules.requests);
+        self.tallies.remove_pod(&self.domains, class, node as usize);
+    }
+}
+
+/// The number of distinct requests, and for each class the number of its own.
+fn sizes(rules: &[ClassRules<'_>]) -> (usize, Vec<usize>) {
+    let mut known = std::collections::BTreeMap::new();
+    let of_class = rules.iter().map(|rules| {
+        let next = known.len();
+        *known.entry(&rules.requests).or_insert(next)
+    });
+    let of_class = of_class.collect();
+    (known.len(), of_class)
+}

@@ -1,0 +1,138 @@
+//! What removals use up together: the budgets of NodePools and the evictions that PodDisruptionBudgets
+//! allow.
+
+use std::collections::BTreeMap;
+
+use model::disruption_policy::DisruptionReason;
+use model::removal::{PodBudget, RemovalReason};
+use model::{DisruptionPolicy, NodeStage, PoolName, Text, Timestamp};
+use verifier::is_protected;
+
+use crate::candidates::Candidate;
+use crate::hold::{Hold, HoldCode};
+
+/// What is left for further removals.
+#[derive(Debug, Clone)]
+pub(crate) struct Allowances<'i> {
+    now: Timestamp,
+    pools: BTreeMap<&'i PoolName, PoolNodes<'i>>,
+    pod_budgets: &'i BTreeMap<Text, PodBudget>,
+    /// Evictions by the removals so far.
+    evictions: BTreeMap<&'i Text, usize>,
+}
+
+/// Initialized nodes of a NodePool.
+#[derive(Debug, Clone)]
+struct PoolNodes<'i> {
+    policy: &'i DisruptionPolicy,
+    total: usize,
+    /// Those that are not ready, or leave.
+    unavailable: usize,
+}
+
+impl<'i> Allowances<'i> {
+    pub(crate) fn new(
+        candidates: &[Option<Candidate<'i>>],
+        pod_budgets: &'i BTreeMap<Text, PodBudget>,
+        now: Timestamp,
+    ) -> Self {
+        let mut pools: BTreeMap<&PoolName, PoolNodes<'_>> = BTreeMap::new();
+        for candidate in candidates.iter().flatten() {
+            let new = PoolNodes { policy: candidate.policy, total: 0, unavailable: 0 };
+            let nodes = pools.entry(&candidate.pool.name).or_insert(new);
+            if counts(candidate) {
+                nodes.total += 1;
+                nodes.unavailable += usize::from(is_unavailable(candidate));
+            }
+        }
+        Self { now, pools, pod_budgets, evictions: BTreeMap::new() }
+    }
+
+    /// What holds `candidate` from removal for `reason` now; empty if nothing does. Forceful reasons are
+    /// held by nothing.
+    pub(crate) fn holds(&self, candidate: &Candidate<'i>, reason: RemovalReason) -> Vec<Hold> {
+        let Some(voluntary) = reason.disruption_reason() else { return Vec::new() };
+        let mut holds: Vec<Hold> = self.budget_hold(candidate, voluntary).into_iter().collect();
+        if !ignores_pods(candidate, reason) {
+            holds.extend(self.pod_budget_holds(candidate));
+        }
+        holds
+    }
+
+    /// How many further nodes of the pool may be removed for `reason`.
+    pub(crate) fn nodes_left(&self, pool: &PoolName, reason: DisruptionReason) -> usize {
+        let left = |nodes: &PoolNodes<'_>| nodes.policy.allowance(reason, nodes.total, nodes.unavailable, self.now);
+        self.pools.get(pool).map_or(0, left)
+    }
+
+    fn budget_hold(&self, candidate: &Candidate<'i>, reason: DisruptionReason) -> Option<Hold> {
+        let pool = &candidate.pool.name;
+        if self.nodes_left(pool, reason) > 0 {
+            return None;
+        }
+        let nodes = self.pools.get(pool)?;
+        let allowed = nodes.policy.allowance(reason, nodes.total, 0, self.now);
+        let message = format!(
+            "allows {allowed} of its {} nodes to be unavailable for {}, and {} are or leave",
+            nodes.total,
+            reason.as_str(),
+            nodes.unavailable
+        );
+        Some(Hold::new(HoldCode::Budget, format!("NodePool/{pool}"), message))
+    }
+
+    /// A PodDisruptionBudget that allows an eviction holds no single node, because its pods are evicted one
+    /// after another; a further node needs allowed evictions for the sum.
+    fn pod_budget_holds(&self, candidate: &Candidate<'i>) -> Vec<Hold> {
+        let exceeded = |(name, pods): (&'i Text, usize)| {
+            let earlier = self.evictions.get(name).copied().unwrap_or(0);
+            let allowed = self.pod_budgets.get(name).map_or(0, |budget| budget.allowed);
+            let fits = if earlier == 0 { allowed > 0 } else { earlier + pods <= allowed };
+            let message = format!(
+                "allows {allowed} evictions now; removals before this one need {earlier}, and the pods of this node {pods}"
+            );
+            (!fits).then(|| Hold::new(HoldCode::PodDisruptionBudget, format!("PodDisruptionBudget/{name}"), message))
+        };
+        self.evictions_of(candidate).into_iter().filter_map(exceeded).collect()
+    }
+
+    /// Evictions that the removal of the candidate needs, by PodDisruptionBudget.
+    fn evictions_of(&self, candidate: &Candidate<'i>) -> BTreeMap<&'i Text, usize> {
+        let mut needed = BTreeMap::new();
+        let pods = candidate.node.pods.iter().map(|pod| &pod.facts);
+        for pod in pods.filter(|pod| !pod.node_bound && !pod.terminating && !pod.tolerates_drain) {
+            let [name] = pod.pod_budgets.as_slice() else { continue };
+            let always = self.pod_budgets.get(name).is_some_and(|budget| budget.evicts_unhealthy_always);
+            if !is_protected(pod, self.now) && !(always && !pod.ready) {
+                *needed.entry(name).or_insert(0) += 1;
+            }
+        }
+        needed
+    }
+
+    /// Counts the removal of `candidate`.
+    pub(crate) fn take(&mut self, candidate: &Candidate<'i>) {
+        if let Some(nodes) = self.pools.get_mut(&candidate.pool.name)
+            && counts(candidate)
+            && !is_unavailable(candidate)
+        {
+            nodes.unavailable += 1;
+        }
+        for (name, pods) in self.evictions_of(candidate) {
+            *self.evictions.entry(name).or_insert(0) += pods;
+        }
+    }
+}
+
+fn counts(candidate: &Candidate<'_>) -> bool {
+    matches!(candidate.object.stage, NodeStage::Initialized | NodeStage::Deleting)
+}
+
+fn is_unavailable(candidate: &Candidate<'_>) -> bool {
+    candidate.object.stage == NodeStage::Deleting || !candidate.claim.ready
+}
+
+/// Whether what protects pods does not hold the node.
+fn ignores_pods(candidate: &Candidate<'_>, reason: RemovalReason) -> bool {
+    reason == RemovalReason::Drifted && candidate.claim.termination_grace_period.is_some()
+}

@@ -1,0 +1,224 @@
+//! Which nodes may be removed for which reason, apart from what other removals use up, and what holds
+//! the rest (Karpenter: disruption candidates).
+
+use std::collections::BTreeMap;
+
+use model::input::PlanningInput;
+use model::removal::{RemovalInput, RemovalReason};
+use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
+use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Timestamp};
+use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
+
+use crate::Settings;
+use crate::hold::{Hold, HoldCode};
+
+/// Repairs are blocked in a NodePool when more than so many percent of its nodes, rounded up, are
+/// unhealthy (Karpenter: node repair, circuit breaker).
+const MAX_UNHEALTHY_PERCENT: usize = 20;
+
+/// A node of a NodePool of ours.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate<'i> {
+    pub(crate) node: &'i RunningNode,
+    pub(crate) object: &'i Node,
+    pub(crate) claim: &'i RunningClaim,
+    pub(crate) pool: &'i NodePool,
+    pub(crate) policy: &'i DisruptionPolicy,
+    /// What holds it from removal for each reason that applies to it, in the order of precedence.
+    pub(crate) reasons: Vec<(RemovalReason, Vec<Hold>)>,
+}
+
+impl Candidate<'_> {
+    /// Whether nothing that is known before planning holds it from removal for `reason`.
+    pub(crate) fn may_go(&self, reason: RemovalReason) -> bool {
+        self.reasons.iter().any(|(known, holds)| *known == reason && holds.is_empty())
+    }
+
+    /// Whether pods of other nodes may move to it. A node whose `consolidateAfter` runs would begin it anew
+    /// with every pod (Karpenter: consolidateAfter destination rule).
+    pub(crate) fn takes_pods(&self) -> bool {
+        !self.reasons.iter().any(|(_, holds)| holds.iter().any(|hold| hold.code == HoldCode::ConsolidateAfter))
+            || matches!(self.claim.consolidatable, Consolidatable::Never)
+    }
+
+    /// Whether the pods that run there need no place when it goes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.node.pods.iter().all(|pod| pod.facts.node_bound)
+    }
+}
+
+/// The candidates by index into [`RunningCluster::nodes`]; `None` for nodes that no NodePool of ours
+/// manages.
+pub(crate) fn collect<'i>(
+    input: &'i PlanningInput,
+    running: &'i RunningCluster,
+    settings: &Settings,
+) -> Vec<Option<Candidate<'i>>> {
+    let judged = RemovalInput { now: input.now, pod_budgets: running.pod_budgets.clone(), ..RemovalInput::default() };
+    let blocked = blocked_repairs(input, running, settings);
+    let pools: BTreeMap<&PoolName, &NodePool> = input.pools.iter().map(|pool| (&pool.name, pool)).collect();
+    let candidate = |node: &'i RunningNode| {
+        let object = &input.nodes[node.node as usize];
+        let pool = *pools.get(object.pool.as_ref()?)?;
+        let (claim, policy) = (node.claim.as_ref()?, running.policies.get(&pool.name)?);
+        let mut candidate = Candidate { node, object, claim, pool, policy, reasons: Vec::new() };
+        let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
+        candidate.reasons = rules.reasons();
+        Some(candidate)
+    };
+    running.nodes.iter().map(candidate).collect()
+}
+
+/// NodePools with too many unhealthy nodes for a repair: their number, and that of all nodes.
+fn blocked_repairs<'i>(
+    input: &'i PlanningInput,
+    running: &RunningCluster,
+    settings: &Settings,
+) -> BTreeMap<&'i PoolName, (usize, usize)> {
+    let mut counts: BTreeMap<&PoolName, (usize, usize)> = BTreeMap::new();
+    for node in running.nodes.iter().filter(|_| settings.node_repair) {
+        let Some(claim) = &node.claim else { continue };
+        let Some(pool) = &input.nodes[node.node as usize].pool else { continue };
+        let (unhealthy, nodes) = counts.entry(pool).or_default();
+        *unhealthy += usize::from(claim.unhealthy.is_some());
+        *nodes += 1;
+    }
+    counts.retain(|_, (unhealthy, nodes)| *unhealthy > (*nodes * MAX_UNHEALTHY_PERCENT).div_ceil(100));
+    counts
+}
+
+/// The rules of one candidate.
+struct Rules<'r, 'i> {
+    judged: &'r RemovalInput,
+    settings: &'r Settings,
+    blocked: &'r BTreeMap<&'i PoolName, (usize, usize)>,
+    candidate: &'r Candidate<'i>,
+}
+
+impl Rules<'_, '_> {
+    fn now(&self) -> Timestamp {
+        self.judged.now
+    }
+
+    /// The reasons that apply, and what holds the node for each.
+    fn reasons(&self) -> Vec<(RemovalReason, Vec<Hold>)> {
+        let Candidate { claim, object, .. } = self.candidate;
+        let mut reasons = Vec::new();
+        if let Some(unhealthy) = claim.unhealthy.as_ref().filter(|_| self.settings.node_repair)
+            && unhealthy.repair_from <= self.now()
+        {
+            reasons.push((RemovalReason::Unhealthy, self.holds_of_repair(unhealthy.do_not_repair)));
+        }
+        if claim.expires.is_some_and(|expires| expires <= self.now()) {
+            reasons.push((RemovalReason::Expired, self.deleting().into_iter().collect()));
+        }
+        if self.candidate.is_empty() && object.stage != NodeStage::InFlight {
+            reasons.push((RemovalReason::Empty, self.holds_of_consolidation(RemovalReason::Empty)));
+        }
+        if claim.drift.is_some() {
+            reasons.push((RemovalReason::Drifted, self.holds_of_drift()));
+        }
+        if !self.candidate.is_empty() || reasons.is_empty() {
+            let reason = RemovalReason::Underutilized;
+            reasons.push((reason, self.holds_of_consolidation(reason)));
+        }
+        reasons
+    }
+
+    fn node_title(&self) -> String {
+        format!("Node/{}", self.candidate.object.name)
+    }
+
+    fn deleting(&self) -> Option<Hold> {
+        let is_deleting = self.candidate.object.stage == NodeStage::Deleting;
+        is_deleting.then(|| Hold::new(HoldCode::Deleting, self.node_title(), "is being deleted already"))
+    }
+
+    fn holds_of_repair(&self, do_not_repair: bool) -> Vec<Hold> {
+        let mut holds: Vec<Hold> = self.deleting().into_iter().collect();
+        if do_not_repair {
+            holds.push(Hold::new(HoldCode::DoNotDisrupt, self.node_title(), "has karpenter.sh/do-not-repair"));
+        }
+        let pool = &self.candidate.pool.name;
+        if let Some((unhealthy, nodes)) = self.blocked.get(pool) {
+            let message = format!("has {unhealthy} unhealthy nodes of {nodes}: more than 20 %, so none is repaired");
+            holds.push(Hold::new(HoldCode::Policy, format!("NodePool/{pool}"), message));
+        }
+        holds
+    }
+
+    /// What holds the node from every voluntary removal.
+    fn holds_of_candidate(&self) -> Vec<Hold> {
+        let Candidate { node, object, .. } = self.candidate;
+        let mut holds: Vec<Hold> = self.deleting().into_iter().collect();
+        let title = self.node_title();
+        if matches!(object.stage, NodeStage::InFlight | NodeStage::Registered) {
+            holds.push(Hold::new(HoldCode::NotInitialized, title.clone(), "is not initialized"));
+        }
+        if is_do_not_disrupt_active(node.do_not_disrupt, object.created, self.now()) {
+            holds.push(Hold::new(HoldCode::DoNotDisrupt, title, "has karpenter.sh/do-not-disrupt"));
+        }
+        for pod in node.pods.iter().filter(|pod| pod.is_nominated) {
+            let message = "is nominated for the node and does not run yet";
+            holds.push(Hold::new(HoldCode::Nominated, format!("Pod/{}", pod.facts.key), message));
+        }
+        holds
+    }
+
+    /// What the pods of the node hold it by.
+    fn holds_of_pods(&self) -> Vec<Hold> {
+        self.candidate.node.pods.iter().filter(|pod| !pod.is_nominated).flat_map(|pod| self.holds_of_pod(pod)).collect()
+    }
+
+    fn holds_of_pod(&self, pod: &RunningPod) -> Vec<Hold> {
+        let key = &pod.facts.key;
+        let mut holds = Vec::new();
+        if is_protected(&pod.facts, self.now()) {
+            holds.push(Hold::new(HoldCode::DoNotDisrupt, format!("Pod/{key}"), "has karpenter.sh/do-not-disrupt"));
+        }
+        let budgets = blocking_pod_budgets(self.judged, &pod.facts);
+        for budget in budgets {
+            let message = match budgets.len() {
+                1 => format!("allows no eviction now, and selects pod {key}"),
+                _ => format!("selects pod {key} beside another budget: a pod with several is never evicted"),
+            };
+            holds.push(Hold::new(HoldCode::PodDisruptionBudget, format!("PodDisruptionBudget/{budget}"), message));
+        }
+        holds
+    }
+
+    fn holds_of_consolidation(&self, reason: RemovalReason) -> Vec<Hold> {
+        let Candidate { claim, pool, policy, .. } = self.candidate;
+        let mut holds = self.holds_of_candidate();
+        holds.extend(self.holds_of_pods());
+        let title = format!("NodePool/{}", pool.name);
+        if let Some(replicas) = pool.replicas {
+            let message = format!("has a fixed number of nodes (replicas: {replicas})");
+            holds.push(Hold::new(HoldCode::Static, title.clone(), message));
+        }
+        match claim.consolidatable {
+            Consolidatable::Never => {
+                holds.push(Hold::new(HoldCode::ConsolidateAfter, title.clone(), "has consolidateAfter: Never"));
+            }
+            Consolidatable::From(from) if from > self.now() => {
+                let message = format!("may be consolidated in {} seconds", (from - self.now()).as_secs().max(1));
+                holds.push(Hold::new(HoldCode::ConsolidateAfter, self.node_title(), message));
+            }
+            Consolidatable::From(_) => {}
+        }
+        if reason == RemovalReason::Underutilized && policy.policy == ConsolidationPolicy::WhenEmpty {
+            let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
+            holds.push(Hold::new(HoldCode::Policy, title, message));
+        }
+        holds
+    }
+
+    /// Drift ignores what protects pods where the drain has a deadline, and never what protects the Node.
+    fn holds_of_drift(&self) -> Vec<Hold> {
+        let mut holds = self.holds_of_candidate();
+        if self.candidate.claim.termination_grace_period.is_none() {
+            holds.extend(self.holds_of_pods());
+        }
+        holds
+    }
+}

@@ -1,0 +1,335 @@
+//! The result: commands that the verifier accepts, what holds the other nodes, and the cost.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::input::PlanningInput;
+use model::plan::Plan;
+use model::removal::{
+    NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason,
+};
+use model::running::RunningCluster;
+use model::{MicroUsd, NodeName, NodeStage, PodKey};
+use planner::{CompileCache, ReplacementMachines, price_bound};
+use verifier::{RemovalViolation, Violation, check, check_removals};
+
+use crate::candidates::Candidate;
+use crate::hold::{Hold, HoldCode};
+use crate::working::{Step, WorkingCluster};
+
+/// Removals that begin together, and what is launched for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Why.
+    pub reason: RemovalReason,
+    /// The removed nodes, as indices into [`PlanningInput::nodes`].
+    pub nodes: Vec<u32>,
+    /// Machines to launch, as indices into the nodes of [`DisruptionPlan::plan`].
+    pub replacements: Vec<u32>,
+    /// The pods that move, and the existing node or the replacement, of this or another command, of each.
+    pub placements: Vec<(PodKey, NodeName)>,
+    /// What is saved per hour; negative if the replacements cost more.
+    pub savings: MicroUsd,
+}
+
+/// A node that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldNode {
+    /// Index into [`PlanningInput::nodes`].
+    pub node: u32,
+    /// Why it would go.
+    pub reason: RemovalReason,
+    /// What holds it; not empty.
+    pub by: Vec<Hold>,
+}
+
+/// Cost per hour of the nodes of the NodePools, those that are being deleted and those that start included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DisruptionCosts {
+    /// Now.
+    pub before: MicroUsd,
+    /// After all commands.
+    pub after: MicroUsd,
+    /// No cluster that runs the same pods, with the nodes that are held, costs less.
+    pub lower_bound: MicroUsd,
+}
+
+/// Everything that may start now.
+#[derive(Debug, Clone)]
+#[must_use = "an unread disruption plan removes nothing"]
+pub struct DisruptionPlan {
+    /// The commands, in their order.
+    pub commands: Vec<Command>,
+    /// The nodes of the NodePools that stay, in the order of the input.
+    pub held: Vec<HeldNode>,
+    /// What it costs.
+    pub cost: DisruptionCosts,
+    /// What was planned: removed nodes are being deleted in it, and pods that move are pending.
+    pub input: PlanningInput,
+    /// The plan for `input`, which the verifier accepts.
+    pub plan: Plan,
+    /// Commands that the verifier refused: a bug, which the caller must report.
+    pub refused: Vec<String>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+/// What was planned, before it is checked.
+pub(crate) struct Planned<'i> {
+    pub(crate) input: &'i PlanningInput,
+    pub(crate) running: &'i RunningCluster,
+    pub(crate) placed: Vec<(u32, u32)>,
+    pub(crate) candidates: Vec<Option<Candidate<'i>>>,
+    pub(crate) steps: Vec<Step>,
+    pub(crate) holds: BTreeMap<u32, Vec<Hold>>,
+    pub(crate) notes: Vec<String>,
+}
+
+/// The cluster after some steps, and its plan.
+struct Outcome<'i> {
+    working: WorkingCluster<'i>,
+    input: PlanningInput,
+    plan: Plan,
+}
+
+/// The result of `planned`. If the verifier refuses it, the steps from the first refused one on are left out.
+pub(crate) fn finish(
+    planned: Planned<'_>,
+    cache: &mut CompileCache,
+) -> Result<DisruptionPlan, Vec<Violation>> {
+    let mut outcome = planned.outcome(planned.steps.len());
+    let mut accepted = planned.steps.len();
+    let mut refused = planned.violations(&outcome);
+    if !refused.is_empty() {
+        let (mut fewest, mut most) = (0, accepted);
+        while fewest + 1 < most {
+            let middle = usize::midpoint(fewest, most);
+            if planned.violations(&planned.outcome(middle)).is_empty() { fewest = middle } else { most = middle }
+        }
+        accepted = fewest;
+        outcome = planned.outcome(accepted);
+        let invalid = check(&outcome.input, &outcome.plan);
+        if accepted == 0 && !invalid.is_empty() {
+            return Err(invalid);
+        }
+        refused.truncate(1);
+    }
+    let commands = planned.commands(&outcome, accepted);
+    let removed: BTreeSet<u32> = outcome.working.removed.iter().map(|(node, _)| *node).collect();
+    let held = planned.held(&removed);
+    let cost = planned.cost(&outcome, &held, cache);
+    let Outcome { input, plan, .. } = outcome;
+    Ok(DisruptionPlan { commands, held, cost, input, plan, refused, notes: planned.notes })
+}
+
+impl<'i> Planned<'i> {
+    /// The cluster after the first `steps` steps.
+    fn outcome(&self, steps: usize) -> Outcome<'i> {
+        let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
+        self.steps.iter().take(steps).for_each(|step| working.apply(step.clone()));
+        let (input, plan) = final_plan(&working, self.input);
+        Outcome { working, input, plan }
+    }
+
+    /// What the verifier finds.
+    fn violations(&self, outcome: &Outcome<'_>) -> Vec<String> {
+        if outcome.working.removed.is_empty() {
+            return Vec::new();
+        }
+        let plan = check(&outcome.input, &outcome.plan).into_iter().map(|violation| violation.to_string());
+        let removals = self.removal_violations(outcome).into_iter().map(|violation| violation.to_string());
+        plan.chain(removals).collect()
+    }
+
+    fn removal_violations(&self, outcome: &Outcome<'_>) -> Vec<RemovalViolation> {
+        let working = &outcome.working;
+        let claim = |node: u32| {
+            let running = &self.running.nodes[working.nodes[node as usize].running? as usize];
+            running.claim.as_ref().map(|claim| (running, claim))
+        };
+        let now = self.input.now;
+        let removal = |(node, reason): &(u32, RemovalReason)| {
+            let (_, claim) = claim(*node)?;
+            let deadline = claim.termination_grace_period.map(|grace| now + grace);
+            Some(NodeRemoval { claim: claim.name.clone(), reason: *reason, deadline })
+        };
+        let node = |(node, _): &(u32, RemovalReason)| {
+            let (running, claim) = claim(*node)?;
+            let object = &self.input.nodes[*node as usize];
+            Some(RemovalNode {
+                claim: claim.name.clone(),
+                node: object.name.clone(),
+                ours: true,
+                pool: object.pool.clone()?,
+                stage: object.stage,
+                created: object.created,
+                do_not_disrupt: running.do_not_disrupt,
+                pods: running.pods.iter().filter(|pod| !pod.is_nominated).map(|pod| pod.facts.clone()).collect(),
+            })
+        };
+        let moved = || working.moves().into_iter().map(|pod| working.pods[pod as usize]);
+        let name = |node: u32| working.input.nodes[node as usize].name.clone();
+        let plan = RemovalPlan {
+            removals: working.removed.iter().filter_map(removal).collect(),
+            placements: moved().map(|pod| (pod.running.facts.key.clone(), name(pod.node))).collect(),
+        };
+        let input = RemovalInput {
+            now,
+            pools: self.removal_pools(working),
+            nodes: working.removed.iter().filter_map(node).collect(),
+            pod_budgets: self.running.pod_budgets.clone(),
+            elsewhere: BTreeMap::new(),
+            destinations: moved().map(|pod| name(pod.node)).collect(),
+        };
+        let violations = check_removals(&input, &plan);
+        // Whether a workload keeps a ready pod is judged by the server, which knows all its pods.
+        violations.into_iter().filter(|violation| violation.rule != verifier::RemovalRule::LastReadyPod).collect()
+    }
+
+    fn removal_pools(&self, working: &WorkingCluster<'_>) -> Vec<RemovalPool> {
+        let removed: BTreeSet<u32> = working.removed.iter().map(|(node, _)| *node).collect();
+        let mut pools: BTreeMap<_, RemovalPool> = BTreeMap::new();
+        for candidate in self.candidates.iter().flatten() {
+            let (name, budgets) = (candidate.pool.name.clone(), candidate.policy.budgets.clone());
+            let pool = pools.entry(name.clone()).or_insert(RemovalPool { name, budgets, total: 0, unavailable: 0 });
+            let stage = candidate.object.stage;
+            if matches!(stage, NodeStage::Initialized | NodeStage::Deleting) {
+                let is_unavailable = stage == NodeStage::Deleting || !candidate.claim.ready;
+                pool.total += 1;
+                pool.unavailable += usize::from(is_unavailable && !removed.contains(&candidate.node.node));
+            }
+        }
+        pools.into_values().collect()
+    }
+
+    fn commands(&self, outcome: &Outcome<'_>, steps: usize) -> Vec<Command> {
+        let working = &outcome.working;
+        let mut placements: BTreeMap<u32, Vec<(PodKey, NodeName)>> = BTreeMap::new();
+        for pod in working.moves() {
+            let pod = &working.pods[pod as usize];
+            let to = working.input.nodes[pod.node as usize].name.clone();
+            placements.entry(pod.home).or_default().push((pod.running.facts.key.clone(), to));
+        }
+        // Replacements are numbered through all steps, and those that are launched through the plan.
+        let first = self.input.nodes.len();
+        let mut launched = vec![None; working.nodes.len() - first];
+        let there = (0..launched.len()).filter(|at| !working.nodes[first + at].is_gone).collect::<Vec<usize>>();
+        (0..).zip(there).for_each(|(number, at)| launched[at] = Some(number));
+        let (mut commands, mut next) = (Vec::new(), 0);
+        for step in self.steps.iter().take(steps) {
+            let numbers = next..next + step.replacements.len();
+            next = numbers.end;
+            let of_cluster = |node: &&(u32, RemovalReason)| (node.0 as usize) < first;
+            let nodes: Vec<u32> = step.removed.iter().filter(of_cluster).map(|(node, _)| *node).collect();
+            let Some(reason) = step.removed.iter().filter(of_cluster).map(|(_, reason)| *reason).min() else { continue };
+            let replacements: Vec<u32> = numbers.filter_map(|at| launched[at]).collect();
+            let paid: i64 = replacements.iter().map(|at| outcome.plan.nodes[*at as usize].price.0).sum();
+            let saved: i64 = nodes.iter().map(|node| working.nodes[*node as usize].price.0).sum();
+            commands.push(Command {
+                reason,
+                placements: nodes.iter().filter_map(|node| placements.remove(node)).flatten().collect(),
+                nodes,
+                replacements,
+                savings: MicroUsd(saved - paid),
+            });
+        }
+        commands.sort_by_key(|command| command.reason);
+        commands
+    }
+
+    /// Every node of a NodePool that stays.
+    fn held(&self, removed: &BTreeSet<u32>) -> Vec<HeldNode> {
+        let stays = self.candidates.iter().flatten().filter(|candidate| !removed.contains(&candidate.node.node));
+        let mut held: Vec<HeldNode> = stays.map(|candidate| self.held_node(candidate)).collect();
+        held.sort_by_key(|held| held.node);
+        held
+    }
+
+    fn held_node(&self, candidate: &Candidate<'_>) -> HeldNode {
+        let node = candidate.node.node;
+        let found = self.holds.get(&node);
+        let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
+        let first = candidate.reasons.first();
+        let (reason, holds) = match (free, first) {
+            (Some((reason, _)), _) => (*reason, found.cloned().unwrap_or_default()),
+            (None, Some((reason, holds))) => (*reason, holds.clone()),
+            (None, None) => (RemovalReason::Underutilized, Vec::new()),
+        };
+        let mut by = holds;
+        if by.is_empty() {
+            let object = format!("Node/{}", candidate.object.name);
+            by.push(Hold::new(HoldCode::NoSavings, object, "costs less than any way found to run its pods elsewhere"));
+        }
+        by.sort();
+        by.dedup();
+        HeldNode { node, reason, by }
+    }
+
+    fn cost(&self, outcome: &Outcome<'_>, held: &[HeldNode], cache: &mut CompileCache) -> DisruptionCosts {
+        let of_pools = || self.candidates.iter().flatten().map(|candidate| candidate.node);
+        let before: i64 = of_pools().map(|node| node.price.0).sum();
+        let is_gone = |node: u32| outcome.working.nodes[node as usize].is_gone;
+        let staying: i64 = of_pools().filter(|node| !is_gone(node.node)).map(|node| node.price.0).sum();
+        let launched: i64 = outcome.plan.nodes.iter().map(|node| node.price.0).sum();
+        let after = MicroUsd(staying + launched);
+        let lower_bound = self.lower_bound(held, after, cache);
+        DisruptionCosts { before: MicroUsd(before), after, lower_bound }
+    }
+
+    /// The nodes that are held by more than their use of capacity, and what the pods of the others need at least.
+    fn lower_bound(&self, held: &[HeldNode], after: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
+        let is_in_use = |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
+        let fixed: BTreeSet<u32> =
+            held.iter().filter(|held| !held.by.iter().all(is_in_use)).map(|held| held.node).collect();
+        let working = WorkingCluster::new(self.input, self.running, &self.placed);
+        let of_pools = self.candidates.iter().flatten().map(|candidate| candidate.node);
+        let (fixed, free): (Vec<_>, Vec<_>) = of_pools.partition(|node| fixed.contains(&node.node));
+        let paid: i64 = fixed.iter().map(|node| node.price.0).sum();
+        let free: Vec<u32> = free.iter().map(|node| node.node).collect();
+        let (input, _) = working.input_for(&free);
+        let most = MicroUsd((after.0 - paid).max(0));
+        MicroUsd((paid + price_bound(&input, most, cache).0).min(after.0))
+    }
+}
+
+/// The plan for the pods that move, in the input in which the removed nodes are being deleted.
+fn final_plan(working: &WorkingCluster<'_>, original: &PlanningInput) -> (PlanningInput, Plan) {
+    let existing = original.nodes.len();
+    let moves = working.moves();
+    let mut sorted = moves.clone();
+    sorted.sort_by(|one, other| {
+        let key = |pod: &u32| &working.pods[*pod as usize].running.facts.key;
+        key(one).cmp(key(other))
+    });
+    let mut index = vec![0; working.pods.len()];
+    (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
+    let mut input = working.input.clone();
+    input.nodes.truncate(existing);
+    // Pods that moved are placed by the plan.
+    for (node, state) in input.nodes.iter_mut().zip(&working.nodes) {
+        node.pods.truncate(state.own);
+    }
+    let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
+    let machines = ReplacementMachines::new(&working.input);
+    let mut at_launch = vec![None; working.nodes.len()];
+    for (at, state) in working.nodes.iter().enumerate().skip(existing).filter(|(_, state)| !state.is_gone) {
+        let Some(launch) = &state.launch else { continue };
+        at_launch[at] = Some(plan.nodes.len());
+        let mut pods: Vec<u32> = state.movable().collect();
+        pods.sort_unstable();
+        let machine = if pods == launch.pods { launch.clone() } else { machines.with_pods(launch, pods) };
+        plan.nodes.push(machine);
+    }
+    for node in &mut plan.nodes {
+        node.pods = node.pods.iter().map(|pod| index[*pod as usize]).collect();
+        node.pods.sort_unstable();
+    }
+    for pod in &sorted {
+        let node = working.pods[*pod as usize].node;
+        if (node as usize) < existing {
+            plan.placements.push((index[*pod as usize], node));
+        }
+    }
+    plan.placements.sort_unstable();
+    input.pods = sorted.iter().map(|pod| working.input.pods[*pod as usize].clone()).collect();
+    (input, plan)
+}

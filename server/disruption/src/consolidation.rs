@@ -1,0 +1,387 @@
+//! One pass over all candidates: each is removed if its pods fit on the other nodes, or replaced by a
+//! cheaper machine.
+//!
+//! Candidates are tried in the order of their savings for the disruption (Karpenter: savings ratio). Pods
+//! go to nodes that stay, then to the candidates that are tried last, so that removals do not fill nodes that
+//! could go as well.
+
+use std::collections::BTreeMap;
+
+use binding::ClusterSnapshot;
+use model::labels::{CAPACITY_TYPE, ZONE};
+use model::removal::RemovalReason;
+use model::resources::NODES;
+use model::{CapacityType, MicroUsd, Resources, Text, Zone};
+use planner::{NoReplacement, Replaced, ReplacementMachines};
+use verifier::kernel::active_nodes;
+
+use crate::Settings;
+use crate::allowances::Allowances;
+use crate::candidates::Candidate;
+use crate::cost::{DisruptionCost, Ratio};
+use crate::hold::{Hold, HoldCode};
+use crate::working::{Destination, Step, WorkingCluster};
+
+/// What may happen to a candidate in a pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Its pods go to other nodes.
+    Delete,
+    /// The same, or a cheaper machine runs those that fit nowhere else.
+    Replace,
+}
+
+/// What a pass found.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    pub(crate) steps: Vec<Step>,
+    /// Why each node that was tried stays.
+    pub(crate) holds: BTreeMap<u32, Hold>,
+}
+
+/// A pass over the candidates.
+pub(crate) struct Pass<'w, 'r> {
+    working: &'w WorkingCluster<'r>,
+    candidates: &'w [Option<Candidate<'r>>],
+    settings: &'w Settings,
+    snapshot: ClusterSnapshot<'w>,
+    machines: ReplacementMachines<'w>,
+    /// The class of each movable pod.
+    classes: Vec<u32>,
+    /// The pods that moved to each node in this pass.
+    arrived: Vec<Vec<u32>>,
+    /// By pool, what is left of its limits; empty without limits.
+    limits: Vec<Resources>,
+    cost: DisruptionCost<'w>,
+}
+
+/// Pods that were placed in a trial, and those that fit nowhere.
+#[derive(Debug, Default)]
+struct Trial {
+    placed: Vec<(u32, u32)>,
+    unplaced: Vec<u32>,
+}
+
+impl<'w, 'r> Pass<'w, 'r> {
+    pub(crate) fn new(
+        working: &'w WorkingCluster<'r>,
+        candidates: &'w [Option<Candidate<'r>>],
+        cost: DisruptionCost<'w>,
+        settings: &'w Settings,
+    ) -> Self {
+        let planned = working.planned_pods();
+        let snapshot = ClusterSnapshot::new(&working.input, &planned, order_of_destinations(working, candidates, &cost));
+        let mut classes = vec![0; working.pods.len()];
+        for (at, node) in (0..).zip(&working.nodes) {
+            for (position, pod) in node.pods.iter().enumerate() {
+                let Some(pod) = pod else { continue };
+                classes[*pod as usize] = snapshot.class(at, position).unwrap_or_default();
+            }
+        }
+        let limits = working.input.pools.iter().map(|pool| {
+            let mut left = pool.limits.clone();
+            for node in active_nodes(&working.input, pool).filter(|_| !pool.limits.is_empty()) {
+                let taken = pool.limits.iter().map(|(name, _)| (name.clone(), drawn(&node.capacity, name)));
+                left.subtract(&taken.collect());
+            }
+            left
+        });
+        Self {
+            limits: limits.collect(),
+            machines: ReplacementMachines::new(&working.input),
+            arrived: vec![Vec::new(); working.nodes.len()],
+            working,
+            candidates,
+            settings,
+            snapshot,
+            classes,
+            cost,
+        }
+    }
+
+    /// Tries the nodes of `order` by `method`, within `allowances`, which they use up.
+    pub(crate) fn run(mut self, order: &[u32], method: Method, allowances: &mut Allowances<'r>) -> Found {
+        let mut found = Found::default();
+        for node in order {
+            let candidate = self.candidate(*node);
+            let held = candidate.and_then(|candidate| {
+                allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next()
+            });
+            if let Some(hold) = held {
+                found.holds.insert(*node, hold);
+                continue;
+            }
+            match self.try_node(*node, method) {
+                Ok(step) => {
+                    candidate.into_iter().for_each(|candidate| allowances.take(candidate));
+                    found.holds.remove(node);
+                    found.steps.push(step);
+                }
+                Err(hold) => {
+                    found.holds.insert(*node, hold);
+                }
+            }
+        }
+        found
+    }
+
+    fn candidate(&self, node: u32) -> Option<&'w Candidate<'r>> {
+        self.candidates.get(self.working.nodes[node as usize].running? as usize)?.as_ref()
+    }
+
+    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Hold> {
+        let pods = self.pods_on(node);
+        let moved = pods.len();
+        let price = self.working.nodes[node as usize].price;
+        let worth = |saved: MicroUsd, moved: usize| self.settings.is_worth(saved, moved);
+        let trial = self.begin(node, &pods, method);
+        if trial.unplaced.is_empty() && worth(price, moved) {
+            let moves = trial.placed.iter().map(|(pod, to)| (*pod, Destination::Node(*to))).collect();
+            trial.placed.iter().for_each(|(pod, to)| self.arrived[*to as usize].push(*pod));
+            self.arrived[node as usize].clear();
+            self.give_back_limits(node, None);
+            return Ok(Step { removed: vec![(node, RemovalReason::Underutilized)], moves, ..Step::default() });
+        }
+        self.take_back(node, &trial);
+        if trial.unplaced.is_empty() {
+            return Err(self.too_little(node, price, moved));
+        }
+        // A replacement that is not launched yet is not replaced.
+        match method {
+            Method::Replace if self.candidate(node).is_some() => self.replace(node, &pods, &trial),
+            Method::Delete | Method::Replace => Err(self.no_place(trial.unplaced[0])),
+        }
+    }
+
+    /// The pods that are on `node` now, in the order in which they are placed: large ones first.
+    fn pods_on(&self, node: u32) -> Vec<u32> {
+        let mut pods: Vec<u32> = self.working.nodes[node as usize].movable().collect();
+        pods.extend(&self.arrived[node as usize]);
+        pods.sort_by_key(|pod| (std::cmp::Reverse(self.cost.size(self.working.pods[*pod as usize].pod)), *pod));
+        pods
+    }
+
+    /// Takes `node` out of the snapshot, and places its pods elsewhere as far as they fit.
+    fn begin(&mut self, node: u32, pods: &[u32], method: Method) -> Trial {
+        self.snapshot.begin_trial();
+        for pod in &self.arrived[node as usize] {
+            self.snapshot.take_back(self.classes[*pod as usize], node);
+        }
+        self.snapshot.remove_node(node);
+        let mut trial = Trial::default();
+        for pod in pods {
+            match self.snapshot.place(self.classes[*pod as usize], node, |_| true) {
+                Some(to) => trial.placed.push((*pod, to)),
+                None => trial.unplaced.push(*pod),
+            }
+            // Only a machine may run the pods that have no place.
+            if method == Method::Delete && !trial.unplaced.is_empty() {
+                break;
+            }
+        }
+        trial
+    }
+
+    fn take_back(&mut self, node: u32, trial: &Trial) {
+        for (pod, to) in &trial.placed {
+            self.snapshot.take_back(self.classes[*pod as usize], *to);
+        }
+        self.snapshot.restore_node(node);
+        for pod in &self.arrived[node as usize] {
+            self.snapshot.put_back(self.classes[*pod as usize], node);
+        }
+    }
+
+    /// A cheaper machine for the pods of `node` that fit nowhere else, or for all of them where that costs
+    /// no more.
+    fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial) -> Result<Step, Hold> {
+        let Some(replaced) = self.replaced(node, pods.len()) else {
+            return Err(self.no_place(trial.unplaced[0]));
+        };
+        let rest = self.machines.cheapest(&replaced, &trial.unplaced);
+        let rest = rest.map_err(|reason| self.no_machine(node, reason, &replaced))?;
+        // Fewer pods move between nodes when all go to one machine.
+        let all = self.machines.cheapest(&replaced, pods).ok().filter(|all| all.price <= rest.price);
+        let (machine, elsewhere) = match all {
+            Some(all) => (all, &[][..]),
+            None => (rest, trial.placed.as_slice()),
+        };
+        if !elsewhere.is_empty() && !self.move_again(node, elsewhere) {
+            return Err(self.no_place(trial.unplaced[0]));
+        }
+        let mut moves: Vec<(u32, Destination)> =
+            machine.pods.iter().map(|pod| (*pod, Destination::Replacement(0))).collect();
+        for (pod, to) in elsewhere {
+            self.arrived[*to as usize].push(*pod);
+            moves.push((*pod, Destination::Node(*to)));
+        }
+        self.give_back_limits(node, Some((machine.pool, &machine.types)));
+        let removed = vec![(node, RemovalReason::Underutilized)];
+        Ok(Step { removed, replacements: vec![machine], moves })
+    }
+
+    /// Moves the pods of `elsewhere` off `node`, which stands for its replacement from now on: both have
+    /// the same zone. Returns whether all rules hold for them that way.
+    fn move_again(&mut self, node: u32, elsewhere: &[(u32, u32)]) -> bool {
+        self.snapshot.begin_trial();
+        for (at, (pod, to)) in elsewhere.iter().enumerate() {
+            let class = self.classes[*pod as usize];
+            self.snapshot.take_back(class, node);
+            if self.snapshot.place(class, node, |other| other == *to) != Some(*to) {
+                self.snapshot.put_back(class, node);
+                for (pod, to) in elsewhere[..at].iter().rev() {
+                    let class = self.classes[*pod as usize];
+                    self.snapshot.take_back(class, *to);
+                    self.snapshot.put_back(class, node);
+                }
+                return false;
+            }
+        }
+        self.snapshot.close(node);
+        true
+    }
+
+    /// What a machine in place of `node` must be; `None` where the zone or the capacity type is unknown,
+    /// or nothing would be saved.
+    fn replaced(&self, node: u32, moved: usize) -> Option<Replaced> {
+        let (object, state) = (&self.working.input.nodes[node as usize], &self.working.nodes[node as usize]);
+        let pools = &self.working.input.pools;
+        let pool = pools.iter().position(|pool| Some(&pool.name) == object.pool.as_ref())?;
+        let capacity_type = object.labels.get(CAPACITY_TYPE)?;
+        let below = self.settings.most_for_replacement(state.price, moved)?;
+        let mut limits = self.limits[pool].clone();
+        for (name, _) in pools[pool].limits.iter() {
+            limits.set(name.clone(), limits.get(name) + drawn(&object.capacity, name));
+        }
+        Some(Replaced {
+            pool: u32::try_from(pool).ok()?,
+            zone: Zone::from(object.labels.get(ZONE)?),
+            is_spot: capacity_type.as_ref() == CapacityType::Spot.as_str(),
+            may_replace_spot_by_spot: self.settings.spot_to_spot,
+            below,
+            limits,
+        })
+    }
+
+    /// Counts that `node` draws nothing from the limits of its pool any more, and a machine with these
+    /// options does.
+    fn give_back_limits(&mut self, node: u32, machine: Option<(u32, &[u32])>) {
+        let input = &self.working.input;
+        let object = &input.nodes[node as usize];
+        for (pool, left) in input.pools.iter().zip(&mut self.limits) {
+            if Some(&pool.name) == object.pool.as_ref() {
+                for (name, _) in pool.limits.iter() {
+                    left.set(name.clone(), left.get(name) + drawn(&object.capacity, name));
+                }
+            }
+        }
+        let Some((pool, types)) = machine else { return };
+        let kinds = || types.iter().map(|kind| &input.pools[pool as usize].catalogue.types[*kind as usize].capacity);
+        let left = &mut self.limits[pool as usize];
+        for (name, _) in input.pools[pool as usize].limits.iter() {
+            let most = kinds().map(|capacity| drawn(capacity, name)).max().unwrap_or(0);
+            left.set(name.clone(), left.get(name) - most);
+        }
+    }
+
+    fn no_place(&self, pod: u32) -> Hold {
+        let key = &self.working.pods[pod as usize].running.facts.key;
+        Hold::new(HoldCode::NoSavings, format!("Pod/{key}"), "fits on no other node, and no cheaper machine runs it")
+    }
+
+    fn too_little(&self, node: u32, price: MicroUsd, moved: usize) -> Hold {
+        let message = format!(
+            "costs ${price} an hour: its removal, which moves {moved} pods, does not save more than the churn price and the \
+             least savings"
+        );
+        Hold::new(HoldCode::NoSavings, self.title(node), message)
+    }
+
+    fn no_machine(&self, node: u32, reason: NoReplacement, replaced: &Replaced) -> Hold {
+        let price = self.working.nodes[node as usize].price;
+        let (code, message) = match reason {
+            NoReplacement::NoMachine => {
+                (HoldCode::NoCapacity, "runs pods that fit on no other node, and no machine of its NodePool runs them".to_owned())
+            }
+            NoReplacement::NotCheaper(cheapest) if replaced.below < price => (
+                HoldCode::NoSavings,
+                format!(
+                    "costs ${price} an hour, and the cheapest machine for its pods ${cheapest}: less than the churn price and \
+                     the least savings is saved"
+                ),
+            ),
+            NoReplacement::NotCheaper(cheapest) => (
+                HoldCode::NoSavings,
+                format!("costs ${price} an hour, and the cheapest machine for the pods that fit nowhere else ${cheapest}"),
+            ),
+            NoReplacement::MinValues => {
+                (HoldCode::MinValues, "has too few cheaper machines for the minValues of its NodePool".to_owned())
+            }
+            NoReplacement::SpotFlexibility(0) => (
+                HoldCode::SpotFlexibility,
+                "is spot, and spot replaces spot only with the feature gate SpotToSpotConsolidation".to_owned(),
+            ),
+            NoReplacement::SpotFlexibility(options) => (
+                HoldCode::SpotFlexibility,
+                format!("is spot, and has {options} cheaper spot machines: at least 15 are needed to replace it by spot"),
+            ),
+        };
+        Hold::new(code, self.title(node), message)
+    }
+
+    fn title(&self, node: u32) -> String {
+        format!("Node/{}", self.working.input.nodes[node as usize].name)
+    }
+}
+
+/// What a machine of this capacity draws from a limit.
+fn drawn(capacity: &Resources, name: &Text) -> i64 {
+    if name.as_ref() == NODES { 1 } else { capacity.get(name) }
+}
+
+/// The nodes that take pods: those that stay first, then candidates, the last to be tried first; of equal
+/// ones the fullest first.
+fn order_of_destinations(
+    working: &WorkingCluster<'_>,
+    candidates: &[Option<Candidate<'_>>],
+    cost: &DisruptionCost<'_>,
+) -> Vec<u32> {
+    let takes = |node: &u32| {
+        let candidate = working.nodes[*node as usize].running.and_then(|at| candidates.get(at as usize)?.as_ref());
+        working.accepts_pods(*node) && candidate.is_none_or(Candidate::takes_pods)
+    };
+    let nodes = (0..working.nodes.len()).filter_map(|node| u32::try_from(node).ok()).filter(takes);
+    let mut nodes: Vec<(bool, Ratio, u64, u32)> = nodes
+        .map(|node| {
+            let is_tried = is_tried(working, candidates, node);
+            let ratio = if is_tried { cost.savings_ratio(node) } else { Ratio::default() };
+            (is_tried, ratio, cost.free(node), node)
+        })
+        .collect();
+    nodes.sort_unstable();
+    nodes.into_iter().map(|(_, _, _, node)| node).collect()
+}
+
+/// Whether a pass may remove `node`: a candidate that nothing holds, or a replacement.
+pub(crate) fn is_tried(working: &WorkingCluster<'_>, candidates: &[Option<Candidate<'_>>], node: u32) -> bool {
+    let state = &working.nodes[node as usize];
+    let is_candidate = |at: u32| {
+        let candidate = candidates.get(at as usize).and_then(Option::as_ref);
+        candidate.is_some_and(|candidate| candidate.may_go(RemovalReason::Underutilized))
+    };
+    !state.is_gone && state.running.map_or(state.launch.is_some(), is_candidate)
+}
+
+/// The nodes that a pass may remove, in the order in which it tries them.
+pub(crate) fn order_of_trials(
+    working: &WorkingCluster<'_>,
+    candidates: &[Option<Candidate<'_>>],
+    cost: &DisruptionCost<'_>,
+) -> Vec<u32> {
+    let nodes = (0..working.nodes.len()).filter_map(|node| u32::try_from(node).ok());
+    let tried = nodes.filter(|node| is_tried(working, candidates, *node));
+    let mut nodes: Vec<(Ratio, u64, std::cmp::Reverse<u32>)> =
+        tried.map(|node| (cost.savings_ratio(node), cost.free(node), std::cmp::Reverse(node))).collect();
+    nodes.sort_unstable_by(|one, other| other.cmp(one));
+    nodes.into_iter().map(|(_, _, node)| node.0).collect()
+}

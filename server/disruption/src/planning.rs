@@ -1,0 +1,248 @@
+//! The order in which removals are planned.
+
+use std::collections::BTreeMap;
+
+use model::input::PlanningInput;
+use model::removal::RemovalReason;
+use model::running::RunningCluster;
+use planner::{CompileCache, plan_with};
+use verifier::Violation;
+
+use crate::Settings;
+use crate::allowances::Allowances;
+use crate::candidates::{self, Candidate};
+use crate::commands::{self, DisruptionPlan, Planned};
+use crate::consolidation::{Found, Method, Pass, order_of_trials};
+use crate::cost::DisruptionCost;
+use crate::evacuation::{Evacuation, evacuate};
+use crate::hold::{Hold, HoldCode};
+use crate::working::{Step, WorkingCluster};
+
+/// Maximum number of plans until every pod of the drifted nodes that go has a place.
+const MAX_PLANS: usize = 6;
+
+/// Maximum number of passes of consolidation. Each but the last finds a removal that the one before did not.
+const MAX_PASSES: usize = 8;
+
+/// Everything that may start now in `running`, the nodes of `input`.
+///
+/// # Errors
+/// The violations that the verifier finds in a plan that removes nothing: `input` itself is invalid.
+pub fn plan(
+    input: &PlanningInput,
+    running: &RunningCluster,
+    settings: &Settings,
+    cache: &mut CompileCache,
+) -> Result<DisruptionPlan, Vec<Violation>> {
+    let (placed, mut notes) = place_waiting_pods(input, cache)?;
+    let mut candidates = candidates::collect(input, running, settings);
+    hold_for_waiting_pods(input, &placed, &mut candidates);
+    let mut planning = Planning {
+        settings,
+        allowances: Allowances::new(&candidates, &running.pod_budgets, input.now),
+        working: WorkingCluster::new(input, running, &placed),
+        candidates,
+        steps: Vec::new(),
+        holds: BTreeMap::new(),
+        cache,
+    };
+    planning.remove_unhealthy_and_expired(&mut notes)?;
+    planning.remove_empty();
+    planning.remove_drifted()?;
+    planning.consolidate();
+    let Planning { candidates, steps, holds, cache, .. } = planning;
+    let planned = Planned { input, running, placed, candidates, steps, holds, notes };
+    commands::finish(planned, cache)
+}
+
+/// The pods that wait and the nodes that have capacity for them, both by index; and notes about the others.
+fn place_waiting_pods(
+    input: &PlanningInput,
+    cache: &mut CompileCache,
+) -> Result<(Vec<(u32, u32)>, Vec<String>), Vec<Violation>> {
+    if input.pods.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let mut without_search = input.clone();
+    without_search.policy.search_steps = 0;
+    let plan = plan_with(&without_search, cache)?.plan;
+    let others = input.pods.len() - plan.placements.len();
+    let note = format!("{others} pods wait that no node has capacity for: their machines are no part of this plan");
+    Ok((plan.placements, (others > 0).then_some(note).into_iter().collect()))
+}
+
+/// Pods that wait are planned on these nodes, so none of them is empty or underutilized.
+fn hold_for_waiting_pods(input: &PlanningInput, placed: &[(u32, u32)], candidates: &mut [Option<Candidate<'_>>]) {
+    let first: BTreeMap<u32, u32> = placed.iter().rev().map(|(pod, node)| (*node, *pod)).collect();
+    for candidate in candidates.iter_mut().flatten() {
+        let Some(pod) = first.get(&candidate.node.node) else { continue };
+        let object = format!("Pod/{}", input.pods[*pod as usize].key());
+        let hold = Hold::new(HoldCode::PendingPods, object, "waits, and is planned on the node");
+        let consolidated = [RemovalReason::Empty, RemovalReason::Underutilized];
+        for (_, holds) in candidate.reasons.iter_mut().filter(|(reason, _)| consolidated.contains(reason)) {
+            holds.push(hold.clone());
+        }
+    }
+}
+
+/// What is planned so far.
+struct Planning<'i, 'c> {
+    settings: &'c Settings,
+    candidates: Vec<Option<Candidate<'i>>>,
+    allowances: Allowances<'i>,
+    working: WorkingCluster<'i>,
+    steps: Vec<Step>,
+    /// Why nodes stay that nothing held before planning, by index.
+    holds: BTreeMap<u32, Vec<Hold>>,
+    cache: &'c mut CompileCache,
+}
+
+impl Planning<'_, '_> {
+    fn apply(&mut self, step: Step) {
+        self.working.apply(step.clone());
+        self.steps.push(step);
+    }
+
+    /// The nodes that are there and may go for `reason`, by index into the candidates.
+    fn free_for(&self, reason: RemovalReason) -> Vec<usize> {
+        let is_free = |(at, candidate): (usize, &Option<Candidate<'_>>)| {
+            let candidate = candidate.as_ref()?;
+            let is_there = !self.working.nodes[candidate.node.node as usize].is_gone;
+            (is_there && candidate.may_go(reason)).then_some(at)
+        };
+        self.candidates.iter().enumerate().filter_map(is_free).collect()
+    }
+
+    /// Forceful removals: neither budgets nor PodDisruptionBudgets hold them, but they use both up.
+    fn remove_unhealthy_and_expired(&mut self, notes: &mut Vec<String>) -> Result<(), Vec<Violation>> {
+        for reason in [RemovalReason::Unhealthy, RemovalReason::Expired] {
+            let leaving: Vec<usize> = self.free_for(reason);
+            for candidate in leaving.iter().filter_map(|at| self.candidates[*at].as_ref()) {
+                self.allowances.take(candidate);
+            }
+            let nodes = self.nodes_of(&leaving, reason);
+            if nodes.is_empty() {
+                continue;
+            }
+            let Evacuation { step, unplaced } = evacuate(&self.working, &nodes, self.cache)?;
+            notes.extend(unplaced.iter().map(|(pod, why)| {
+                let key = &self.working.pods[*pod as usize].running.facts.key;
+                format!("pod {key} has no place after the removal of its node, which nothing holds: {why}")
+            }));
+            self.apply(step);
+        }
+        Ok(())
+    }
+
+    fn nodes_of(&self, candidates: &[usize], reason: RemovalReason) -> Vec<(u32, RemovalReason)> {
+        let node = |at: &usize| Some((self.candidates[*at].as_ref()?.node.node, reason));
+        candidates.iter().filter_map(node).collect()
+    }
+
+    /// The dearest nodes first.
+    fn remove_empty(&mut self) {
+        let mut free = self.free_for(RemovalReason::Empty);
+        let price = |at: &usize| self.candidates[*at].as_ref().map(|candidate| candidate.node.price);
+        free.sort_by_key(|at| (std::cmp::Reverse(price(at)), *at));
+        for at in free {
+            let Some(candidate) = &self.candidates[at] else { continue };
+            let node = candidate.node.node;
+            // Pods of nodes that went before may be on it.
+            let used = self.working.nodes[node as usize].movable().next();
+            let mut holds = self.allowances.holds(candidate, RemovalReason::Empty);
+            if let Some(pod) = used {
+                let key = &self.working.pods[pod as usize].running.facts.key;
+                holds.push(Hold::new(HoldCode::NoCapacity, format!("Pod/{key}"), "moves to the node"));
+            }
+            if holds.is_empty() {
+                self.allowances.take(candidate);
+                self.apply(Step { removed: vec![(node, RemovalReason::Empty)], ..Step::default() });
+            } else {
+                self.holds.insert(node, holds);
+            }
+        }
+    }
+
+    /// Nodes without pods first, then those that drifted first (Karpenter: drift). A node whose pods find no
+    /// place stays, and takes nothing from the others.
+    fn remove_drifted(&mut self) -> Result<(), Vec<Violation>> {
+        let mut order = self.free_for(RemovalReason::Drifted);
+        let since = |at: usize| {
+            let candidate = self.candidates[at].as_ref();
+            candidate.map(|candidate| (!candidate.is_empty(), candidate.claim.drift.as_ref().map(|drift| drift.since)))
+        };
+        order.sort_by_key(|at| (since(*at), *at));
+        for _ in 0..MAX_PLANS {
+            let mut allowances = self.allowances.clone();
+            let mut leaving = Vec::new();
+            for at in &order {
+                let Some(candidate) = &self.candidates[*at] else { continue };
+                let mut holds = allowances.holds(candidate, RemovalReason::Drifted);
+                holds.extend(static_hold(candidate));
+                if holds.is_empty() {
+                    allowances.take(candidate);
+                    leaving.push((candidate.node.node, RemovalReason::Drifted));
+                } else {
+                    self.holds.insert(candidate.node.node, holds);
+                }
+            }
+            if leaving.is_empty() {
+                return Ok(());
+            }
+            let Evacuation { step, unplaced } = evacuate(&self.working, &leaving, self.cache)?;
+            if unplaced.is_empty() {
+                leaving.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                self.allowances = allowances;
+                self.apply(step);
+                return Ok(());
+            }
+            for (pod, why) in unplaced {
+                let pod = &self.working.pods[pod as usize];
+                let object = format!("Pod/{}", pod.running.facts.key);
+                let hold = Hold::new(HoldCode::NoCapacity, object, format!("has no other place: {why}"));
+                self.holds.entry(pod.node).or_default().push(hold);
+                let node = pod.node;
+                order.retain(|at| self.candidates[*at].as_ref().is_none_or(|candidate| candidate.node.node != node));
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes over all candidates until one finds nothing: removals first, because they use the budgets for
+    /// more savings than replacements.
+    fn consolidate(&mut self) {
+        let mut method = Method::Delete;
+        for _ in 0..MAX_PASSES {
+            let Found { steps, holds } = self.pass(method);
+            for (node, hold) in holds {
+                self.holds.insert(node, vec![hold]);
+            }
+            let is_done = steps.is_empty() && method == Method::Replace;
+            for step in steps {
+                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                self.apply(step);
+            }
+            if is_done {
+                return;
+            }
+            method = Method::Replace;
+        }
+    }
+
+    fn pass(&mut self, method: Method) -> Found {
+        let cost = DisruptionCost::new(&self.working);
+        let order = order_of_trials(&self.working, &self.candidates, &cost);
+        if order.is_empty() {
+            return Found::default();
+        }
+        let pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
+        pass.run(&order, method, &mut self.allowances)
+    }
+}
+
+/// A node of a static NodePool is replaced one for one, which is no plan for its pods.
+fn static_hold(candidate: &Candidate<'_>) -> Option<Hold> {
+    let replicas = candidate.pool.replicas?;
+    let message = format!("has a fixed number of nodes (replicas: {replicas}): its drifted nodes are replaced one for one by the server");
+    Some(Hold::new(HoldCode::Static, format!("NodePool/{}", candidate.pool.name), message))
+}

@@ -1,0 +1,270 @@
+//! The cluster while removals are planned: nodes leave, their pods move, and replacements join.
+
+use std::collections::BTreeSet;
+
+use binding::{bound_pod, launched_node};
+use model::input::PlanningInput;
+use model::plan::PlannedNode;
+use model::removal::RemovalReason;
+use model::running::{RunningCluster, RunningNode, RunningPod};
+use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Timestamp};
+use verifier::is_protected;
+
+/// A cluster with the removals and replacements that are planned so far.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkingCluster<'r> {
+    /// The nodes as they would be. Its pods are [`WorkingCluster::pods`], wherever they run.
+    pub(crate) input: PlanningInput,
+    /// By index into the nodes of `input`; those of the cluster first, then the replacements.
+    pub(crate) nodes: Vec<WorkingNode>,
+    /// The pods that need a place when their node is removed.
+    pub(crate) pods: Vec<MovablePod<'r>>,
+    /// The removals, in their order.
+    pub(crate) removed: Vec<(u32, RemovalReason)>,
+    /// The pods that were placed, in order; one that moved twice is in it twice.
+    moves: Vec<u32>,
+    /// The names of all nodes.
+    names: BTreeSet<NodeName>,
+    /// By pool, the number of replacements so far.
+    launched: Vec<u32>,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkingNode {
+    /// Index into [`RunningCluster::nodes`]; `None` for a replacement.
+    pub(crate) running: Option<u32>,
+    /// Price per hour.
+    pub(crate) price: MicroUsd,
+    /// The launch of a replacement.
+    pub(crate) launch: Option<PlannedNode>,
+    /// Whether it is removed, or a replacement that is not launched after all.
+    pub(crate) is_gone: bool,
+    /// Number of its bound pods before any step.
+    pub(crate) own: usize,
+    /// For each of its bound pods, the movable pod.
+    pub(crate) pods: Vec<Option<u32>>,
+}
+
+impl WorkingNode {
+    /// The movable pods on the node.
+    pub(crate) fn movable(&self) -> impl Iterator<Item = u32> {
+        self.pods.iter().copied().flatten()
+    }
+}
+
+/// A pod that needs a place when its node is removed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MovablePod<'r> {
+    pub(crate) running: &'r RunningPod,
+    pub(crate) pod: &'r Pod,
+    /// Index of the node that it runs on.
+    pub(crate) home: u32,
+    /// Index of the node that it is planned on.
+    pub(crate) node: u32,
+}
+
+/// Where a pod goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Destination {
+    /// A node of the working cluster.
+    Node(u32),
+    /// A replacement of the same step, by index.
+    Replacement(usize),
+}
+
+/// Removals that belong together: the pods of one are placed by the step.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Step {
+    /// Nodes that go, with the reason; a replacement of an earlier step has the reason of what it is no
+    /// longer launched for.
+    pub(crate) removed: Vec<(u32, RemovalReason)>,
+    /// Machines to launch.
+    pub(crate) replacements: Vec<PlannedNode>,
+    /// The movable pods of the removed nodes, in the order in which they are placed.
+    pub(crate) moves: Vec<(u32, Destination)>,
+}
+
+impl<'r> WorkingCluster<'r> {
+    /// The cluster as it runs. `placed` are the pods of `input` that wait, by index, and the nodes that
+    /// they are planned on; the others are left out, because they need a machine of their own.
+    pub(crate) fn new(input: &PlanningInput, running: &'r RunningCluster, placed: &[(u32, u32)]) -> Self {
+        let mut input = input.clone();
+        let waiting = std::mem::take(&mut input.pods);
+        for (pod, node) in placed {
+            input.nodes[*node as usize].pods.push(bound_pod(&waiting[*pod as usize]));
+        }
+        let nodes = input.nodes.iter().map(|node| {
+            let own = node.pods.len();
+            WorkingNode { own, pods: vec![None; own], ..WorkingNode::default() }
+        });
+        let nodes = nodes.collect();
+        let names = input.nodes.iter().map(|node| node.name.clone()).collect();
+        let launched = vec![0; input.pools.len()];
+        let (pods, removed, moves) = (Vec::new(), Vec::new(), Vec::new());
+        let mut working = Self { input, nodes, pods, removed, moves, names, launched };
+        for (number, node) in (0..).zip(&running.nodes) {
+            working.add(number, node);
+        }
+        working.input.pods = working.pods.iter().map(|pod| pod.pod.clone()).collect();
+        working
+    }
+
+    fn add(&mut self, number: u32, running: &'r RunningNode) {
+        let at = running.node as usize;
+        let state = &mut self.nodes[at];
+        state.running = Some(number);
+        state.price = running.price;
+        // Both are sorted by namespace and name; the pods that wait come last.
+        let bound = &self.input.nodes[at].pods;
+        let mut next = 0;
+        for pod in &running.pods {
+            let key = (&pod.facts.key.namespace, &pod.facts.key.name);
+            let Some(planned) = pod.pod.as_ref().filter(|_| needs_place(pod, self.input.now)) else { continue };
+            while bound.get(next).is_some_and(|bound| (&bound.namespace, &bound.name) < key) {
+                next += 1;
+            }
+            let same = bound.get(next).is_some_and(|bound| (&bound.namespace, &bound.name) == key);
+            if same {
+                state.pods[next] = u32::try_from(self.pods.len()).ok();
+                let node = running.node;
+                self.pods.push(MovablePod { running: pod, pod: planned, home: node, node });
+            }
+        }
+    }
+
+    /// Carries `step` out.
+    pub(crate) fn apply(&mut self, step: Step) {
+        let first = u32::try_from(self.input.nodes.len()).unwrap_or(u32::MAX);
+        for replacement in step.replacements {
+            self.add_replacement(replacement);
+        }
+        for (node, reason) in step.removed {
+            self.remove(node, reason);
+        }
+        for (pod, destination) in step.moves {
+            let node = match destination {
+                Destination::Node(node) => node,
+                Destination::Replacement(at) => first.saturating_add(u32::try_from(at).unwrap_or(u32::MAX)),
+            };
+            self.put(pod, node);
+        }
+    }
+
+    fn add_replacement(&mut self, mut launch: PlannedNode) {
+        launch.name = self.unused_name(&launch);
+        let price = launch.price;
+        if let Some(node) = launched_node(&self.input, &launch, launch.name.clone()) {
+            self.input.nodes.push(node);
+            self.nodes.push(WorkingNode { price, launch: Some(launch), ..WorkingNode::default() });
+        }
+    }
+
+    /// A name of the pool of `launch` that no node has.
+    fn unused_name(&mut self, launch: &PlannedNode) -> NodeName {
+        let pool = &self.input.pools[launch.pool as usize].name;
+        let count = &mut self.launched[launch.pool as usize];
+        loop {
+            *count += 1;
+            let name = NodeName::from(format!("{pool}-{count}"));
+            if self.names.insert(name.clone()) {
+                return name;
+            }
+        }
+    }
+
+    fn remove(&mut self, node: u32, reason: RemovalReason) {
+        let at = node as usize;
+        self.input.nodes[at].stage = NodeStage::Deleting;
+        for pod in &mut self.input.nodes[at].pods {
+            pod.leaving = true;
+        }
+        self.nodes[at].is_gone = true;
+        self.nodes[at].pods.fill(None);
+        if self.nodes[at].launch.is_none() {
+            self.removed.push((node, reason));
+        }
+    }
+
+    fn put(&mut self, pod: u32, node: u32) {
+        let movable = &mut self.pods[pod as usize];
+        movable.node = node;
+        self.input.nodes[node as usize].pods.push(bound_pod(movable.pod));
+        self.nodes[node as usize].pods.push(Some(pod));
+        self.moves.push(pod);
+    }
+
+    /// The pods whose node changes, in the order in which they were placed there.
+    pub(crate) fn moves(&self) -> Vec<u32> {
+        let mut seen = vec![false; self.pods.len()];
+        let mut last: Vec<u32> = Vec::with_capacity(self.moves.len());
+        for pod in self.moves.iter().rev() {
+            if !std::mem::replace(&mut seen[*pod as usize], true) {
+                last.push(*pod);
+            }
+        }
+        last.reverse();
+        last
+    }
+
+    /// Cost per hour of the nodes that no step removed.
+    #[cfg(test)]
+    pub(crate) fn cost(&self) -> MicroUsd {
+        MicroUsd(self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.price.0).sum())
+    }
+
+    /// Whether pods of other nodes may move to `node`.
+    pub(crate) fn accepts_pods(&self, node: u32) -> bool {
+        let at = node as usize;
+        let is_replacement = self.nodes[at].launch.is_some();
+        !self.nodes[at].is_gone && (is_replacement || self.input.nodes[at].stage == NodeStage::Initialized)
+    }
+
+    /// The movable pod of each bound pod, for [`binding::ClusterSnapshot`].
+    pub(crate) fn planned_pods(&self) -> Vec<Vec<Option<&Pod>>> {
+        let of_node = |node: &WorkingNode| {
+            node.pods.iter().map(|pod| pod.map(|pod| &self.input.pods[pod as usize])).collect::<Vec<_>>()
+        };
+        self.nodes.iter().map(of_node).collect()
+    }
+
+    /// The working cluster as the input of a plan for the pods of `leaving`, which are being deleted, in
+    /// the order of namespace and name; and the movable pod of each.
+    pub(crate) fn input_for(&self, leaving: &[u32]) -> (PlanningInput, Vec<u32>) {
+        let mut input = self.input.clone();
+        let mut pods: Vec<u32> = leaving.iter().flat_map(|node| self.nodes[*node as usize].movable()).collect();
+        pods.sort_by_key(|pod| key(&self.pods[*pod as usize]));
+        for node in leaving {
+            let node = &mut input.nodes[*node as usize];
+            node.stage = NodeStage::Deleting;
+            node.pods.iter_mut().for_each(|pod| pod.leaving = true);
+        }
+        input.pods = pods.iter().map(|pod| self.input.pods[*pod as usize].clone()).collect();
+        for (at, node) in (0..).zip(&mut input.nodes) {
+            if node.stage != NodeStage::Deleting && !self.accepts_pods(at) {
+                close(node, &self.input);
+            }
+        }
+        (input, pods)
+    }
+}
+
+fn key<'r>(pod: &MovablePod<'r>) -> (&'r model::Text, &'r model::Text) {
+    (&pod.pod.namespace, &pod.pod.name)
+}
+
+/// Leaves nothing free on `node`: it may never become ready.
+fn close(node: &mut Node, input: &PlanningInput) {
+    let mut used = model::Resources::new();
+    let requests = |pod: &BoundPod| &input.shapes[pod.shape as usize].requests;
+    node.pods.iter().filter(|pod| !pod.leaving).for_each(|pod| used.add(requests(pod)));
+    node.allocatable = used;
+}
+
+/// Whether the pod must run elsewhere when its node is removed: nothing starts a pod without an owner
+/// again, a terminating pod is planned when it is recreated, and one that is held from eviction runs until
+/// the node ends (plan contract §3).
+fn needs_place(pod: &RunningPod, now: Timestamp) -> bool {
+    let facts = &pod.facts;
+    !facts.node_bound && !facts.terminating && !facts.workload.starts_with("Pod/") && !is_protected(facts, now)
+}

@@ -1,0 +1,249 @@
+//! Cheaper machines for the pods of a running node.
+//!
+//! A replacement is of the NodePool and in the zone of the node, so that rules between pods that held on the
+//! node hold on it. It is launched from one capacity type, spot before on-demand, and each of its launch
+//! options costs less than a limit (Karpenter: consolidation, worst launch price).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use model::input::PlanningInput;
+use model::plan::PlannedNode;
+use model::resources::CPU;
+use model::taints::first_untolerated;
+use model::{CapacityType, MicroUsd, NodeName, Resources, Zone};
+use rustc_hash::FxHashMap;
+use verifier::daemon_requests;
+
+use crate::retry::machines::{
+    MachineTrials, alternatives, is_offered, labels_of, matches_known_labels, meets_min_values, ordinary,
+};
+
+/// With fewer cheaper options than this, one spot node is not replaced by another (Karpenter:
+/// spot-to-spot consolidation); with more, the cheapest so many are the options.
+const MIN_SPOT_OPTIONS: usize = 15;
+
+/// The node to replace, as far as the choice of a machine depends on it.
+#[derive(Debug, Clone)]
+pub struct Replaced {
+    /// Index of its NodePool.
+    pub pool: u32,
+    /// Its zone.
+    pub zone: Zone,
+    /// Whether it is spot.
+    pub is_spot: bool,
+    /// Whether spot may replace spot.
+    pub may_replace_spot_by_spot: bool,
+    /// What every launch option must cost less than.
+    pub below: MicroUsd,
+    /// What a launch option may draw from the limits of the NodePool, for the resources that are limited.
+    pub limits: Resources,
+}
+
+/// Why no machine replaces a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoReplacement {
+    /// No machine of the NodePool runs the pods.
+    NoMachine,
+    /// The cheapest machine costs this, which is not less than the limit.
+    NotCheaper(MicroUsd),
+    /// Cheaper machines do not meet the `minValues` of the NodePool.
+    MinValues,
+    /// Spot replaces spot only with enough cheaper options; there are so many.
+    SpotFlexibility(usize),
+}
+
+/// An offering in one zone: price, type.
+type Offered = (MicroUsd, u32);
+
+/// Finds replacements.
+pub struct ReplacementMachines<'i> {
+    input: &'i PlanningInput,
+    trials: MachineTrials<'i>,
+    /// By pool and zone, the offerings by capacity type, each by price.
+    offers: FxHashMap<(u32, Zone), Rc<[(CapacityType, Vec<Offered>)]>>,
+    /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
+    compatible: FxHashMap<(u32, u32), Rc<[bool]>>,
+}
+
+impl std::fmt::Debug for ReplacementMachines<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ReplacementMachines").finish_non_exhaustive()
+    }
+}
+
+impl<'i> ReplacementMachines<'i> {
+    /// The machines of the pools of `input`.
+    #[must_use]
+    pub fn new(input: &'i PlanningInput) -> Self {
+        let trials = MachineTrials::new(input);
+        Self { input, trials, offers: FxHashMap::default(), compatible: FxHashMap::default() }
+    }
+
+    /// The cheapest machine that runs `pods` of the input instead of `replaced`. Its name is empty.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub fn cheapest(&mut self, replaced: &Replaced, pods: &[u32]) -> Result<PlannedNode, NoReplacement> {
+        let pool = &self.input.pools[replaced.pool as usize];
+        if pool.not_ready.is_some() || pool.replicas.is_some() {
+            return Err(NoReplacement::NoMachine);
+        }
+        let compatible = self.compatible_types(replaced.pool, pods);
+        let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let mut requested = Resources::new();
+        for pod in pods {
+            requested.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
+        }
+        let runs = |kind: u32| {
+            let kind = &pool.catalogue.types[kind as usize];
+            let within = |(name, left): (&model::Text, i64)| kind.capacity.get(name) <= left;
+            requested.fits(&kind.allocatable) && replaced.limits.iter().all(within)
+        };
+        let mut dearest = None;
+        for (capacity_type, offered) in offers.iter() {
+            let usable = offered.iter().filter(|(_, kind)| compatible.iter().all(|of| of[*kind as usize]) && runs(*kind));
+            let mut usable = usable.copied().peekable();
+            let Some((price, _)) = usable.peek().copied() else { continue };
+            let is_spot_for_spot = replaced.is_spot && *capacity_type == CapacityType::Spot;
+            if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
+                return Err(NoReplacement::SpotFlexibility(0));
+            }
+            let cheaper: Vec<u32> = usable.take_while(|(price, _)| *price < replaced.below).map(|(_, kind)| kind).collect();
+            if cheaper.is_empty() {
+                dearest = dearest.or(Some(price));
+                continue;
+            }
+            let machine = self.machine(replaced, *capacity_type, pods, &requested, cheaper);
+            let machine = machine.ok_or(NoReplacement::NoMachine)?;
+            return self.with_enough_options(machine, is_spot_for_spot);
+        }
+        Err(dearest.map_or(NoReplacement::NoMachine, NoReplacement::NotCheaper))
+    }
+
+    /// The machine with the options of `cheaper` that run its DaemonSet pods too.
+    fn machine(
+        &self,
+        replaced: &Replaced,
+        capacity_type: CapacityType,
+        pods: &[u32],
+        requested: &Resources,
+        cheaper: Vec<u32>,
+    ) -> Option<PlannedNode> {
+        let pool = &self.input.pools[replaced.pool as usize];
+        let shape = &self.input.shapes[self.input.pods[*pods.first()? as usize].shape as usize];
+        let zones = [replaced.zone.clone()];
+        let mut machine = PlannedNode {
+            name: NodeName::default(),
+            pool: replaced.pool,
+            capacity_type,
+            zones: zones.clone().into(),
+            types: cheaper.clone().into(),
+            price: MicroUsd(0),
+            credits: MicroUsd(0),
+            reservation: None,
+            pods: pods.to_vec(),
+            labels: Arc::new(labels_of(pool, shape, capacity_type)),
+            taints: pool.taints.clone().into(),
+            requests: Resources::new(),
+        };
+        machine.pods.sort_unstable();
+        let mut options = self.trials.with_capacity_for_daemons(&machine, requested, &replaced.zone, cheaper);
+        machine.types = options.clone().into();
+        let mut all = requested.clone();
+        daemon_requests(self.input, vec![machine.clone()]).iter().for_each(|daemons| all.add(daemons));
+        options.retain(|kind| all.fits(&pool.catalogue.types[*kind as usize].allocatable));
+        let options = ordinary(pool, options);
+        self.trials.narrow(&machine, &options, &zones)
+    }
+
+    fn with_enough_options(&self, machine: PlannedNode, is_spot_for_spot: bool) -> Result<PlannedNode, NoReplacement> {
+        let pool = &self.input.pools[machine.pool as usize];
+        if is_spot_for_spot && machine.types.len() < MIN_SPOT_OPTIONS {
+            return Err(NoReplacement::SpotFlexibility(machine.types.len()));
+        }
+        let options = machine.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
+        if !meets_min_values(self.input, pool, options) {
+            return Err(NoReplacement::MinValues);
+        }
+        let flexible = pool.requirements.iter().any(|requirement| requirement.min_values().is_some());
+        if !is_spot_for_spot || flexible {
+            return Ok(machine);
+        }
+        let options: Vec<u32> = machine.types.iter().copied().take(MIN_SPOT_OPTIONS).collect();
+        let zones = machine.zones.to_vec();
+        self.trials.narrow(&machine, &options, &zones).ok_or(NoReplacement::NoMachine)
+    }
+
+    /// `machine` for other pods of the input, with those of its launch options that run them.
+    #[must_use]
+    pub fn with_pods(&self, machine: &PlannedNode, pods: Vec<u32>) -> PlannedNode {
+        let zones = machine.zones.to_vec();
+        let types = machine.types.to_vec();
+        let mut machine = PlannedNode { pods, ..machine.clone() };
+        let Some(wide) = self.trials.narrow(&machine, &types, &zones) else { return machine };
+        let pool = &self.input.pools[wide.pool as usize];
+        let runs = |kind: &u32| wide.requests.fits(&pool.catalogue.types[*kind as usize].allocatable);
+        let options: Vec<u32> = types.iter().copied().filter(runs).collect();
+        if let Some(narrow) = self.trials.narrow(&wide, &options, &zones) {
+            machine = narrow;
+        }
+        machine
+    }
+
+    /// For each shape of `pods`, the types that may run it.
+    fn compatible_types(&mut self, pool: u32, pods: &[u32]) -> Vec<Rc<[bool]>> {
+        let mut shapes: Vec<u32> = pods.iter().map(|pod| self.input.pods[*pod as usize].shape).collect();
+        shapes.sort_unstable();
+        shapes.dedup();
+        shapes.into_iter().map(|shape| self.compatible_with(pool, shape)).collect()
+    }
+
+    fn compatible_with(&mut self, at: u32, shape: u32) -> Rc<[bool]> {
+        if let Some(known) = self.compatible.get(&(at, shape)) {
+            return known.clone();
+        }
+        let pool = &self.input.pools[at as usize];
+        let needs = &self.input.shapes[shape as usize];
+        let may_run = first_untolerated(&pool.taints, &needs.tolerations).is_none()
+            && matches_known_labels(needs, &pool.labels)
+            && self.trials.defines_requested_labels(pool, needs);
+        let wanted = alternatives(needs);
+        let runs = |kind: &model::InstanceType| {
+            may_run && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
+        };
+        let of_types: Rc<[bool]> = pool.catalogue.types.iter().map(runs).collect();
+        self.compatible.insert((at, shape), of_types.clone());
+        of_types
+    }
+
+    /// What the pool may launch in `zone`, spot before on-demand. Reservations are left to plans, which count
+    /// them together.
+    fn offers_in(&mut self, at: u32, zone: &Zone) -> Rc<[(CapacityType, Vec<Offered>)]> {
+        if let Some(known) = self.offers.get(&(at, zone.clone())) {
+            return known.clone();
+        }
+        let pool = &self.input.pools[at as usize];
+        let within_size = |kind: &model::InstanceType| {
+            pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
+        };
+        let types = || (0..).zip(&pool.catalogue.types).filter(|(_, kind)| {
+            kind.labels.first_conflict(&pool.requirements).is_none() && within_size(kind)
+        });
+        let of_type = |capacity_type: CapacityType| {
+            let offered = types().flat_map(|(at, kind)| {
+                let here = kind.offerings.iter().filter(move |offering| {
+                    offering.zone == *zone && offering.capacity_type == capacity_type && is_offered(pool, kind, offering)
+                });
+                here.map(|offering| offering.price).min().map(|price| (price, at))
+            });
+            let mut offered: Vec<Offered> = offered.collect();
+            offered.sort_unstable();
+            (capacity_type, offered)
+        };
+        let in_order = [CapacityType::Spot, CapacityType::OnDemand].map(of_type);
+        let offers: Rc<[(CapacityType, Vec<Offered>)]> = Rc::new(in_order);
+        self.offers.insert((at, zone.clone()), offers.clone());
+        offers
+    }
+}
