@@ -26,6 +26,7 @@ pub use origin::Origin;
 pub use print::{explain, print};
 pub use renamed::key_of_flag;
 pub use value_type::parse_duration_flag;
+pub(crate) use value_type::parse_feature_gates;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

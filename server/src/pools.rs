@@ -6,14 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
-use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
+use manifests::karpenter::NodePoolManifest;
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
-use model::disruption_policy::{
-    Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
-};
 use model::offering::SharedCatalogue;
-use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
-use planning_input::Options;
+use model::{Catalogue, DisruptionPolicy, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
+use planning_input::{Options, disruption_policy};
 use serde_json::Value;
 use tracing::warn;
 
@@ -259,38 +256,7 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let problems = Problems::default();
     let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
-    Some(DisruptionPolicy {
-        consolidate_after: read.disruption.consolidate_after.finite(),
-        policy: policy(&read.disruption),
-        budgets: read.disruption.budgets.iter().map(budget).collect(),
-        expire_after: read.expire_after.finite(),
-        termination_grace_period: read.termination_grace_period,
-    })
-}
-
-fn policy(disruption: &Disruption) -> ConsolidationPolicy {
-    match disruption.policy {
-        karpenter::ConsolidationPolicy::WhenEmpty => ConsolidationPolicy::WhenEmpty,
-        karpenter::ConsolidationPolicy::WhenEmptyOrUnderutilized => ConsolidationPolicy::WhenEmptyOrUnderutilized,
-        karpenter::ConsolidationPolicy::Balanced => ConsolidationPolicy::Balanced,
-    }
-}
-
-fn budget(budget: &karpenter::Budget) -> Budget {
-    let bounded = |number: i64| u32::try_from(number.max(0)).unwrap_or(u32::MAX);
-    let reason = |reason: &karpenter::DisruptionReason| match reason {
-        karpenter::DisruptionReason::Underutilized => DisruptionReason::Underutilized,
-        karpenter::DisruptionReason::Empty => DisruptionReason::Empty,
-        karpenter::DisruptionReason::Drifted => DisruptionReason::Drifted,
-    };
-    Budget {
-        limit: match budget.nodes {
-            Quota::Nodes(nodes) => BudgetLimit::Nodes(bounded(nodes)),
-            Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
-        },
-        reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
-        window: budget.window.map(|(schedule, duration)| BudgetWindow { schedule, duration }),
-    }
+    Some(disruption_policy(&read))
 }
 
 #[cfg(test)]

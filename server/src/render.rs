@@ -6,6 +6,7 @@
 pub(crate) mod colour;
 mod columns;
 pub(crate) mod comparison;
+pub(crate) mod disruption;
 pub(crate) mod document;
 pub(crate) mod markdown;
 pub(crate) mod names;

@@ -77,7 +77,7 @@ impl<'a> Cluster<'a> {
         let index = ResourceIndex::of(classes.list.iter().take(pending_classes as usize).map(|class| class.shape));
         let hosts = Hosts::of(input, &index);
         let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
-        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies);
+        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies, true);
         let compiled = (0..pending_classes).map(|number| compiler.compile(number, &index, steps));
         let rules: Vec<_> = compiled.map(|rules| rules.map(Some)).collect::<Option<_>>()?;
         let cache = (0..rules.len()).map(|_| ScoreCache::new(input.nodes.len())).collect();

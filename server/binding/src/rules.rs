@@ -3,6 +3,8 @@
 mod between_pods;
 mod spread;
 
+use std::rc::Rc;
+
 use model::input::PlanningInput;
 use model::labels::HOSTNAME;
 use model::requirements::label_satisfies;
@@ -81,6 +83,10 @@ pub(crate) struct Compiler<'a, 'b> {
     pub(crate) domains: &'b mut Domains<'a>,
     pub(crate) tallies: &'b mut Tallies,
     by_workload: Vec<Vec<u32>>,
+    /// Whether nodes are scored. Without scores, preferences are left out except the soft spread that pods state.
+    scores: bool,
+    /// The classes whose pods have terms about others.
+    with_terms: Rc<[u32]>,
 }
 
 impl<'a, 'b> Compiler<'a, 'b> {
@@ -89,9 +95,12 @@ impl<'a, 'b> Compiler<'a, 'b> {
         classes: &'b Classes<'a>,
         domains: &'b mut Domains<'a>,
         tallies: &'b mut Tallies,
+        scores: bool,
     ) -> Self {
         Self {
-            by_workload: classes.by_workload(),
+            by_workload: if scores { classes.by_workload() } else { Vec::new() },
+            scores,
+            with_terms: (0..).zip(&classes.list).filter(|(_, class)| has_terms(class)).map(|(at, _)| at).collect(),
             node_classes: NodeClasses::of(&input.nodes),
             input,
             classes,
@@ -122,8 +131,8 @@ impl<'a, 'b> Compiler<'a, 'b> {
             requested: cpu_and_memory(&shape.requests),
             scored: scored_requests(shape),
             allowed: self.node_classes.map(nodes, by_name, allows),
-            preference: self.preferences(&class, by_name),
-            soft_taints: self.soft_taints(&class),
+            preference: if self.scores { self.preferences(&class, by_name) } else { Vec::new() },
+            soft_taints: if self.scores { self.soft_taints(&class) } else { Vec::new() },
             hard_spread: Vec::new(),
             soft_spread: Vec::new(),
             needs_every_key: !shape.spread.is_empty(),
@@ -169,6 +178,14 @@ impl<'a, 'b> Compiler<'a, 'b> {
         let counts = self.node_classes.map(&self.input.nodes, false, untolerated);
         if counts.iter().all(|count| *count == 0) { Vec::new() } else { counts }
     }
+}
+
+fn has_terms(class: &PodClass<'_>) -> bool {
+    let shape = class.shape;
+    !shape.pod_affinity.is_empty()
+        || !shape.pod_anti_affinity.is_empty()
+        || !shape.preferred_pod_affinity.is_empty()
+        || !shape.preferred_pod_anti_affinity.is_empty()
 }
 
 /// Whether a key makes every node its own domain.

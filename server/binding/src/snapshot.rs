@@ -66,7 +66,7 @@ impl<'a> ClusterSnapshot<'a> {
         let index = ResourceIndex::of(shapes());
         let hosts = Hosts::of(input, &index);
         let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
-        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies);
+        let mut compiler = Compiler::new(input, &classes, &mut domains, &mut tallies, false);
         let mut unlimited = Steps::new(u64::MAX);
         let rules = (0..movable_classes).filter_map(|class| compiler.compile(class, &index, &mut unlimited));
         let rules: Vec<ClassRules<'a>> = rules.collect();

@@ -22,16 +22,19 @@ pub enum ClassFacts {
 pub struct FeatureGates {
     /// `NodeRepair`: machines are removed whose Node stays unhealthy.
     pub node_repair: bool,
+    /// `SpotToSpotConsolidation`: consolidation replaces spot machines by cheaper spot machines.
+    pub spot_to_spot_consolidation: bool,
 }
 
 impl FeatureGates {
     /// The names.
-    pub const NAMES: [&str; 1] = ["NodeRepair"];
+    pub const NAMES: [&str; 2] = ["NodeRepair", "SpotToSpotConsolidation"];
 
     /// Switches the gate `name`; returns whether there is one.
     pub fn set(&mut self, name: &str, on: bool) -> bool {
         match name {
             "NodeRepair" => self.node_repair = on,
+            "SpotToSpotConsolidation" => self.spot_to_spot_consolidation = on,
             _ => return false,
         }
         true

@@ -92,11 +92,12 @@ struct Outcome<'i> {
 }
 
 /// The result of `planned`. If the verifier refuses it, the steps from the first refused one on are left out.
-pub(crate) fn finish(
-    planned: Planned<'_>,
+pub(crate) fn finish<'i>(
+    planned: Planned<'i>,
+    working: WorkingCluster<'i>,
     cache: &mut CompileCache,
 ) -> Result<DisruptionPlan, Vec<Violation>> {
-    let mut outcome = planned.outcome(planned.steps.len());
+    let mut outcome = Outcome::of(working, planned.input);
     let mut accepted = planned.steps.len();
     let mut refused = planned.violations(&outcome);
     if !refused.is_empty() {
@@ -126,8 +127,7 @@ impl<'i> Planned<'i> {
     fn outcome(&self, steps: usize) -> Outcome<'i> {
         let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
         self.steps.iter().take(steps).for_each(|step| working.apply(step.clone()));
-        let (input, plan) = final_plan(&working, self.input);
-        Outcome { working, input, plan }
+        Outcome::of(working, self.input)
     }
 
     /// What the verifier finds.
@@ -167,7 +167,7 @@ impl<'i> Planned<'i> {
             })
         };
         let moved = || working.moves().into_iter().map(|pod| working.pods[pod as usize]);
-        let name = |node: u32| working.input.nodes[node as usize].name.clone();
+        let name = |node: u32| working.names[node as usize].clone();
         let plan = RemovalPlan {
             removals: working.removed.iter().filter_map(removal).collect(),
             placements: moved().map(|pod| (pod.running.facts.key.clone(), name(pod.node))).collect(),
@@ -206,7 +206,7 @@ impl<'i> Planned<'i> {
         let mut placements: BTreeMap<u32, Vec<(PodKey, NodeName)>> = BTreeMap::new();
         for pod in working.moves() {
             let pod = &working.pods[pod as usize];
-            let to = working.input.nodes[pod.node as usize].name.clone();
+            let to = working.names[pod.node as usize].clone();
             placements.entry(pod.home).or_default().push((pod.running.facts.key.clone(), to));
         }
         // Replacements are numbered through all steps, and those that are launched through the plan.
@@ -280,56 +280,65 @@ impl<'i> Planned<'i> {
         let is_in_use = |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
         let fixed: BTreeSet<u32> =
             held.iter().filter(|held| !held.by.iter().all(is_in_use)).map(|held| held.node).collect();
-        let working = WorkingCluster::new(self.input, self.running, &self.placed);
         let of_pools = self.candidates.iter().flatten().map(|candidate| candidate.node);
         let (fixed, free): (Vec<_>, Vec<_>) = of_pools.partition(|node| fixed.contains(&node.node));
         let paid: i64 = fixed.iter().map(|node| node.price.0).sum();
-        let free: Vec<u32> = free.iter().map(|node| node.node).collect();
-        let (input, _) = working.input_for(&free);
         let most = MicroUsd((after.0 - paid).max(0));
+        let gone: BTreeSet<u32> = free.iter().map(|node| node.node).collect();
+        let pods = free.iter().flat_map(|node| &node.pods).filter_map(|pod| pod.pod.clone());
+        let original = self.input;
+        let input = PlanningInput {
+            shapes: original.shapes.clone(),
+            label_sets: original.label_sets.clone(),
+            volume_sets: original.volume_sets.clone(),
+            pods: pods.collect(),
+            nodes: (0..).zip(&original.nodes).filter(|(at, _)| !gone.contains(at)).map(|(_, node)| node.clone()).collect(),
+            pools: original.pools.clone(),
+            daemons: original.daemons.clone(),
+            namespaces: original.namespaces.clone(),
+            policy: original.policy.clone(),
+            now: original.now,
+        };
         MicroUsd((paid + price_bound(&input, most, cache).0).min(after.0))
     }
 }
 
-/// The plan for the pods that move, in the input in which the removed nodes are being deleted.
-fn final_plan(working: &WorkingCluster<'_>, original: &PlanningInput) -> (PlanningInput, Plan) {
-    let existing = original.nodes.len();
-    let moves = working.moves();
-    let mut sorted = moves.clone();
-    sorted.sort_by(|one, other| {
-        let key = |pod: &u32| &working.pods[*pod as usize].running.facts.key;
-        key(one).cmp(key(other))
-    });
-    let mut index = vec![0; working.pods.len()];
-    (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
-    let mut input = working.input.clone();
-    input.nodes.truncate(existing);
-    // Pods that moved are placed by the plan.
-    for (node, state) in input.nodes.iter_mut().zip(&working.nodes) {
-        node.pods.truncate(state.own);
-    }
-    let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
-    let machines = ReplacementMachines::new(&working.input);
-    let mut at_launch = vec![None; working.nodes.len()];
-    for (at, state) in working.nodes.iter().enumerate().skip(existing).filter(|(_, state)| !state.is_gone) {
-        let Some(launch) = &state.launch else { continue };
-        at_launch[at] = Some(plan.nodes.len());
-        let mut pods: Vec<u32> = state.movable().collect();
-        pods.sort_unstable();
-        let machine = if pods == launch.pods { launch.clone() } else { machines.with_pods(launch, pods) };
-        plan.nodes.push(machine);
-    }
-    for node in &mut plan.nodes {
-        node.pods = node.pods.iter().map(|pod| index[*pod as usize]).collect();
-        node.pods.sort_unstable();
-    }
-    for pod in &sorted {
-        let node = working.pods[*pod as usize].node;
-        if (node as usize) < existing {
-            plan.placements.push((index[*pod as usize], node));
+impl<'i> Outcome<'i> {
+    /// The plan for the pods that move, in the input in which the removed nodes are being deleted.
+    fn of(mut working: WorkingCluster<'i>, original: &PlanningInput) -> Self {
+        let existing = original.nodes.len();
+        let moves = working.moves();
+        let mut sorted = moves.clone();
+        sorted.sort_by(|one, other| {
+            let key = |pod: &u32| &working.pods[*pod as usize].running.facts.key;
+            key(one).cmp(key(other))
+        });
+        let mut index = vec![0; working.pods.len()];
+        (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
+        let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
+        let machines = ReplacementMachines::new(&working.input);
+        for state in working.nodes.iter().skip(existing).filter(|state| !state.is_gone) {
+            let Some(launch) = &state.launch else { continue };
+            let mut pods: Vec<u32> = state.movable().collect();
+            pods.sort_unstable();
+            plan.nodes.push(if pods == launch.pods { launch.clone() } else { machines.with_pods(launch, pods) });
         }
+        for node in &mut plan.nodes {
+            node.pods.iter_mut().for_each(|pod| *pod = index[*pod as usize]);
+            node.pods.sort_unstable();
+        }
+        let on_existing = sorted.iter().map(|pod| (index[*pod as usize], working.pods[*pod as usize].node));
+        plan.placements = on_existing.filter(|(_, node)| (*node as usize) < existing).collect();
+        plan.placements.sort_unstable();
+        let mut input = std::mem::take(&mut working.input);
+        working.names = input.nodes.iter().map(|node| node.name.clone()).collect();
+        input.nodes.truncate(existing);
+        // Pods that moved are placed by the plan.
+        for (node, state) in input.nodes.iter_mut().zip(&working.nodes) {
+            node.pods.truncate(state.own);
+        }
+        let all = std::mem::take(&mut input.pods);
+        input.pods = sorted.iter().map(|pod| all[*pod as usize].clone()).collect();
+        Self { working, input, plan }
     }
-    plan.placements.sort_unstable();
-    input.pods = sorted.iter().map(|pod| working.input.pods[*pod as usize].clone()).collect();
-    (input, plan)
 }

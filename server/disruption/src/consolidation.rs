@@ -48,11 +48,13 @@ pub(crate) struct Pass<'w, 'r> {
     machines: ReplacementMachines<'w>,
     /// The class of each movable pod.
     classes: Vec<u32>,
+    /// Whether each node was removed in this pass.
+    gone: Vec<bool>,
     /// The pods that moved to each node in this pass.
     arrived: Vec<Vec<u32>>,
     /// By pool, what is left of its limits; empty without limits.
     limits: Vec<Resources>,
-    cost: DisruptionCost<'w>,
+    cost: DisruptionCost,
 }
 
 /// Pods that were placed in a trial, and those that fit nowhere.
@@ -66,7 +68,7 @@ impl<'w, 'r> Pass<'w, 'r> {
     pub(crate) fn new(
         working: &'w WorkingCluster<'r>,
         candidates: &'w [Option<Candidate<'r>>],
-        cost: DisruptionCost<'w>,
+        cost: DisruptionCost,
         settings: &'w Settings,
     ) -> Self {
         let planned = working.planned_pods();
@@ -89,6 +91,7 @@ impl<'w, 'r> Pass<'w, 'r> {
         Self {
             limits: limits.collect(),
             machines: ReplacementMachines::new(&working.input),
+            gone: vec![false; working.nodes.len()],
             arrived: vec![Vec::new(); working.nodes.len()],
             working,
             candidates,
@@ -100,9 +103,10 @@ impl<'w, 'r> Pass<'w, 'r> {
     }
 
     /// Tries the nodes of `order` by `method`, within `allowances`, which they use up.
-    pub(crate) fn run(mut self, order: &[u32], method: Method, allowances: &mut Allowances<'r>) -> Found {
+    pub(crate) fn run(&mut self, order: &[u32], method: Method, allowances: &mut Allowances<'r>) -> Found {
         let mut found = Found::default();
-        for node in order {
+        for node in order.iter().filter(|node| !self.gone[**node as usize]).copied().collect::<Vec<u32>>() {
+            let node = &node;
             let candidate = self.candidate(*node);
             let held = candidate.and_then(|candidate| {
                 allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next()
@@ -114,7 +118,7 @@ impl<'w, 'r> Pass<'w, 'r> {
             match self.try_node(*node, method) {
                 Ok(step) => {
                     candidate.into_iter().for_each(|candidate| allowances.take(candidate));
-                    found.holds.remove(node);
+                    self.gone[*node as usize] = true;
                     found.steps.push(step);
                 }
                 Err(hold) => {
@@ -344,7 +348,7 @@ fn drawn(capacity: &Resources, name: &Text) -> i64 {
 fn order_of_destinations(
     working: &WorkingCluster<'_>,
     candidates: &[Option<Candidate<'_>>],
-    cost: &DisruptionCost<'_>,
+    cost: &DisruptionCost,
 ) -> Vec<u32> {
     let takes = |node: &u32| {
         let candidate = working.nodes[*node as usize].running.and_then(|at| candidates.get(at as usize)?.as_ref());
@@ -376,7 +380,7 @@ pub(crate) fn is_tried(working: &WorkingCluster<'_>, candidates: &[Option<Candid
 pub(crate) fn order_of_trials(
     working: &WorkingCluster<'_>,
     candidates: &[Option<Candidate<'_>>],
-    cost: &DisruptionCost<'_>,
+    cost: &DisruptionCost,
 ) -> Vec<u32> {
     let nodes = (0..working.nodes.len()).filter_map(|node| u32::try_from(node).ok());
     let tried = nodes.filter(|node| is_tried(working, candidates, *node));

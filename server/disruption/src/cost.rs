@@ -1,6 +1,5 @@
 //! What a removal disrupts, and in which order candidates are tried.
 
-use model::input::PlanningInput;
 use model::running::RunningPod;
 use model::{Pod, Resources, Text};
 
@@ -23,10 +22,9 @@ pub(crate) fn eviction_cost(pod: &RunningPod, priority: i32) -> i128 {
 
 /// The figures of the nodes of a working cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct DisruptionCost<'w> {
-    input: &'w PlanningInput,
-    /// What all nodes together have of each resource.
-    total: Vec<(Text, i64)>,
+pub(crate) struct DisruptionCost {
+    /// How much of all nodes a pod of each shape requests.
+    sizes: Vec<u64>,
     ratios: Vec<Ratio>,
     free: Vec<u64>,
 }
@@ -34,39 +32,35 @@ pub(crate) struct DisruptionCost<'w> {
 /// The parts of a whole that sizes are counted in.
 const PARTS: i128 = 1 << 40;
 
-impl<'w> DisruptionCost<'w> {
-    pub(crate) fn new(working: &'w WorkingCluster<'_>) -> Self {
+impl DisruptionCost {
+    pub(crate) fn new(working: &WorkingCluster<'_>) -> Self {
         let input = &working.input;
         let mut all = Resources::new();
         input.nodes.iter().for_each(|node| all.add(&node.allocatable));
-        let total = all.iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), amount)).collect();
-        let mut cost = Self { input, total, ratios: Vec::new(), free: Vec::new() };
-        for at in 0..working.nodes.len() {
-            let disruption = working.nodes[at].movable().map(|pod| {
+        let total: Vec<(Text, i64)> =
+            all.iter().filter(|(_, amount)| *amount > 0).map(|(name, amount)| (name.clone(), amount)).collect();
+        let part = |amounts: &Resources| {
+            let part = |(name, total): &(Text, i64)| i128::from(amounts.get(name)) * PARTS / i128::from(*total);
+            u64::try_from(total.iter().map(part).sum::<i128>()).unwrap_or(u64::MAX)
+        };
+        let sizes: Vec<u64> = input.shapes.iter().map(|shape| part(&shape.requests)).collect();
+        let (mut ratios, mut free) = (Vec::with_capacity(input.nodes.len()), Vec::with_capacity(input.nodes.len()));
+        for (node, state) in input.nodes.iter().zip(&working.nodes) {
+            let disruption = state.movable().map(|pod| {
                 let pod = &working.pods[pod as usize];
                 eviction_cost(pod.running, input.shapes[pod.pod.shape as usize].priority).max(0)
             });
             let disruption = UNIT + disruption.sum::<i128>();
-            cost.ratios.push(Ratio(i128::from(working.nodes[at].price.0) * 1024 * UNIT / disruption));
-            let node = &input.nodes[at];
-            let used: u64 = node.pods.iter().filter(|pod| !pod.leaving).map(|pod| cost.part(pod.shape)).sum();
-            cost.free.push(cost.part_of(&node.allocatable).saturating_sub(used));
+            ratios.push(Ratio(i128::from(state.price.0) * 1024 * UNIT / disruption));
+            let used: u64 = node.pods.iter().filter(|pod| !pod.leaving).map(|pod| sizes[pod.shape as usize]).sum();
+            free.push(part(&node.allocatable).saturating_sub(used));
         }
-        cost
+        Self { sizes, ratios, free }
     }
 
     /// How much of all nodes the pod requests.
     pub(crate) fn size(&self, pod: &Pod) -> u64 {
-        self.part(pod.shape)
-    }
-
-    fn part(&self, shape: u32) -> u64 {
-        self.part_of(&self.input.shapes[shape as usize].requests)
-    }
-
-    fn part_of(&self, amounts: &Resources) -> u64 {
-        let part = |(name, total): &(Text, i64)| i128::from(amounts.get(name)) * PARTS / i128::from(*total);
-        u64::try_from(self.total.iter().map(part).sum::<i128>()).unwrap_or(u64::MAX)
+        self.sizes[pod.shape as usize]
     }
 
     /// Price for each unit of disruption cost (Karpenter: SavingsRatio).

@@ -21,8 +21,8 @@ use crate::working::{Step, WorkingCluster};
 /// Maximum number of plans until every pod of the drifted nodes that go has a place.
 const MAX_PLANS: usize = 6;
 
-/// Maximum number of passes of consolidation. Each but the last finds a removal that the one before did not.
-const MAX_PASSES: usize = 8;
+/// Maximum number of rounds of consolidation. Each but the last replaces a node that the one before did not.
+const MAX_ROUNDS: usize = 6;
 
 /// Everything that may start now in `running`, the nodes of `input`.
 ///
@@ -50,9 +50,9 @@ pub fn plan(
     planning.remove_empty();
     planning.remove_drifted()?;
     planning.consolidate();
-    let Planning { candidates, steps, holds, cache, .. } = planning;
+    let Planning { candidates, working, steps, holds, cache, .. } = planning;
     let planned = Planned { input, running, placed, candidates, steps, holds, notes };
-    commands::finish(planned, cache)
+    commands::finish(planned, working, cache)
 }
 
 /// The pods that wait and the nodes that have capacity for them, both by index; and notes about the others.
@@ -208,35 +208,30 @@ impl Planning<'_, '_> {
         Ok(())
     }
 
-    /// Passes over all candidates until one finds nothing: removals first, because they use the budgets for
-    /// more savings than replacements.
+    /// Rounds over all candidates until one replaces nothing: pods may move to a replacement in the next. In a round,
+    /// removals come first, because they use the budgets for more savings than replacements.
     fn consolidate(&mut self) {
-        let mut method = Method::Delete;
-        for _ in 0..MAX_PASSES {
-            let Found { steps, holds } = self.pass(method);
-            for (node, hold) in holds {
-                self.holds.insert(node, vec![hold]);
-            }
-            let is_done = steps.is_empty() && method == Method::Replace;
-            for step in steps {
-                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
-                self.apply(step);
-            }
-            if is_done {
+        for _ in 0..MAX_ROUNDS {
+            let cost = DisruptionCost::new(&self.working);
+            let order = order_of_trials(&self.working, &self.candidates, &cost);
+            if order.is_empty() {
                 return;
             }
-            method = Method::Replace;
+            let mut pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
+            let removals = pass.run(&order, Method::Delete, &mut self.allowances);
+            let replacements = pass.run(&order, Method::Replace, &mut self.allowances);
+            let replaces = replacements.steps.iter().any(|step| !step.replacements.is_empty());
+            for Found { steps, holds } in [removals, replacements] {
+                self.holds.extend(holds.into_iter().map(|(node, hold)| (node, vec![hold])));
+                for step in steps {
+                    step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                    self.apply(step);
+                }
+            }
+            if !replaces {
+                return;
+            }
         }
-    }
-
-    fn pass(&mut self, method: Method) -> Found {
-        let cost = DisruptionCost::new(&self.working);
-        let order = order_of_trials(&self.working, &self.candidates, &cost);
-        if order.is_empty() {
-            return Found::default();
-        }
-        let pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
-        pass.run(&order, method, &mut self.allowances)
     }
 }
 

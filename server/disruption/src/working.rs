@@ -23,8 +23,9 @@ pub(crate) struct WorkingCluster<'r> {
     pub(crate) removed: Vec<(u32, RemovalReason)>,
     /// The pods that were placed, in order; one that moved twice is in it twice.
     moves: Vec<u32>,
-    /// The names of all nodes.
-    names: BTreeSet<NodeName>,
+    /// The names of all nodes, by index; complete once the plan is finished.
+    pub(crate) names: Vec<NodeName>,
+    taken: BTreeSet<NodeName>,
     /// By pool, the number of replacements so far.
     launched: Vec<u32>,
 }
@@ -99,10 +100,10 @@ impl<'r> WorkingCluster<'r> {
             WorkingNode { own, pods: vec![None; own], ..WorkingNode::default() }
         });
         let nodes = nodes.collect();
-        let names = input.nodes.iter().map(|node| node.name.clone()).collect();
+        let taken = input.nodes.iter().map(|node| node.name.clone()).collect();
         let launched = vec![0; input.pools.len()];
-        let (pods, removed, moves) = (Vec::new(), Vec::new(), Vec::new());
-        let mut working = Self { input, nodes, pods, removed, moves, names, launched };
+        let (pods, removed, moves, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut working = Self { input, nodes, pods, removed, moves, names, taken, launched };
         for (number, node) in (0..).zip(&running.nodes) {
             working.add(number, node);
         }
@@ -167,7 +168,7 @@ impl<'r> WorkingCluster<'r> {
         loop {
             *count += 1;
             let name = NodeName::from(format!("{pool}-{count}"));
-            if self.names.insert(name.clone()) {
+            if self.taken.insert(name.clone()) {
                 return name;
             }
         }

@@ -1,7 +1,7 @@
 //! Assembles the parsed objects into one planning input.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use cloud::catalogue::Snapshot;
 use manifests::cluster::{Cluster, each};
@@ -16,8 +16,10 @@ use model::input::{PlanningInput, Policy};
 use model::labels::HOSTNAME;
 use model::node_class::SubnetZone;
 use model::running::{RunningCluster, RunningNode};
-use model::{DaemonSet, Node, NodePool, NodeStage, Text, Zone};
+use model::{DaemonSet, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Text, Zone};
 
+use crate::claims::ClaimFacts;
+use crate::disruption_policy::disruption_policy;
 use crate::drains::BudgetedPods;
 use crate::options::Options;
 use crate::owners::Owners;
@@ -38,7 +40,7 @@ pub struct Captured {
     pub notes: Vec<String>,
     /// The region that is planned in.
     pub region: String,
-    /// What runs on the nodes; empty unless it was asked for ([`Options::repack`]).
+    /// What runs on the nodes; empty unless it was asked for ([`Options::repack`], [`Options::disrupt`]).
     pub running: RunningCluster,
 }
 
@@ -114,16 +116,24 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     }
     let catalogue_source = CatalogueSource { snapshot: &snapshot, region: &region, zones: &zones };
     let Karpenter { pools, classes, claims, overlays } = karpenter;
+    let policies: BTreeMap<PoolName, DisruptionPolicy> =
+        pools.iter().map(|pool| (pool.name.clone(), disruption_policy(pool))).collect();
+    let facts = options.disrupt.then(|| ClaimFacts::of(&pools, &classes));
     let mut pools = pools::build_pools(catalogue_source, pools, &classes, &overlays, notes);
     pools.iter_mut().for_each(|pool| apply_flags(pool, options));
     overhead::set_overheads(&mut pools, &classes, options, notes);
     let nodes = nodes::build(&cluster, &claims, &pools, notes);
     let nodes: Vec<Node> = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
-    let with_price = match options.repack {
-        true => running::nodes_with_price(&cluster, &nodes, &NodePrices::new(catalogue_source, &pools), notes),
-        false => Vec::new(),
+    let prices = || NodePrices::new(catalogue_source, &pools);
+    let read = match (options.repack, &facts) {
+        (_, Some(facts)) => facts.running_nodes((&cluster, &claims), &nodes, (&pools, &policies), &prices(), notes, options.now),
+        (true, None) => running::nodes_with_price(&cluster, &nodes, &prices(), notes),
+        (false, None) => Vec::new(),
     };
-    let (input, running) = populate(&cluster, (nodes, with_price), pools, (options, defaults), problems, notes);
+    let (input, mut running) = populate(&cluster, (nodes, read), pools, (options, defaults), problems, notes);
+    if options.disrupt {
+        running.policies = policies;
+    }
     Captured { input, notes: Vec::new(), region: region.to_string(), running }
 }
 
@@ -211,10 +221,11 @@ fn populate(
     reader.read(&mut nodes);
     let daemons = daemons(cluster, &mut reader);
     let Reader { tables, pods, budgeted_pods, running, .. } = reader;
-    let running = match options.repack {
+    let running = match options.repack || options.disrupt {
         true => RunningCluster {
             nodes: running.into_iter().flatten().collect(),
             pod_budgets: running::pod_budgets(&cluster.budgets, &budgeted_pods),
+            policies: BTreeMap::new(),
         },
         false => RunningCluster::default(),
     };

@@ -6,10 +6,13 @@
 //!
 //! Reading order: [`read`] and `assemble`; then `region` and `pools` (the region and its
 //! offerings), `nodes`, `pods` with `owners`, `priority`, `spread` and `expand`; `drains`, which
-//! examines disruption budgets; `running` and `prices` (what runs, for repacking). The crate `manifests` parses and validates the objects.
+//! examines disruption budgets; `running` and `prices` (what runs, for repacking), `claims` and `disruption_policy` (for
+//! disruption). The crate `manifests` parses and validates the objects.
 
 mod assemble;
 mod autoscalers;
+mod claims;
+mod disruption_policy;
 mod drains;
 mod expand;
 mod external_pools;
@@ -27,6 +30,7 @@ mod spread;
 mod tables;
 
 pub use assemble::Captured;
+pub use disruption_policy::disruption_policy;
 pub use options::{AutoscaledReplicas, Options};
 
 use std::borrow::Borrow;

@@ -44,6 +44,8 @@ pub struct Options {
     /// Whether what runs on the nodes is read as well, for repacking
     /// ([`Captured::running`](crate::Captured::running)).
     pub repack: bool,
+    /// Whether what runs on the nodes is read as well, with what disruption looks at.
+    pub disrupt: bool,
     /// Whether preferences of pods are respected.
     pub preferences: PreferencePolicy,
     /// What happens when `minValues` cannot be met.

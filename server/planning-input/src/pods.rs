@@ -58,7 +58,8 @@ pub struct Reader<'c> {
     pub problems: &'c Problems,
     /// Pods to plan, so far.
     pub pods: Vec<Pod>,
-    /// For repacking, the nodes with a known price, by the index of the node; else empty.
+    /// For repacking, the nodes with a known price, and for disruption all nodes, by the index of the node;
+    /// else empty.
     pub running: Vec<Option<RunningNode>>,
 }
 
@@ -234,6 +235,7 @@ impl Reader<'_> {
             facts: removal_facts(pod, self.owners.workload(pod), self.cluster),
             is_nominated: pod.spec.node_name.is_none(),
             unsafe_to_evict: pod.unsafe_to_evict,
+            deletion_cost: pod.deletion_cost,
             local_volumes: self.volumes.local(user, &pod.spec.volumes),
             other_scheduler: (scheduler.as_ref() != DEFAULT_SCHEDULER).then(|| scheduler.clone()),
             pod: pod.is_movable().then(|| {

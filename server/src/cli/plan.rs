@@ -2,6 +2,7 @@
 //! [`planning_input`], planning in [`planner`].
 
 mod compare;
+mod disrupt;
 mod flags;
 mod lookup;
 mod timings;
@@ -29,12 +30,14 @@ use timings::Measurement;
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &PlanFlags) -> Result<Status, Failure> {
-    flags.absent.refuse()?;
     flags.refuse_documents_of_reports()?;
     flags.refuse_comparison_without_a_table()?;
     let mut measurement = Measurement::start();
     let captured = read(flags)?;
     measurement.reading_ended();
+    if flags.disrupt {
+        return disrupt::run(flags, &captured, measurement);
+    }
     let planned = plan(flags, captured)?;
     let timings = measurement.deciding_ended(planned.decision.report.search_steps);
     print(flags, &planned)?;
@@ -98,6 +101,7 @@ fn read(flags: &PlanFlags) -> Result<Captured, Failure> {
         autoscaled_replicas: flags.hpa.into(),
         strict: flags.strict,
         repack: flags.repack,
+        disrupt: flags.disrupt,
         preferences: flags.preference_policy.into(),
         min_values: flags.min_values_policy.into(),
         search_steps: flags.search,

@@ -131,7 +131,7 @@ pub(super) fn word_of(words: &'static str, text: &str) -> Option<&'static str> {
 }
 
 /// Parses `NodeRepair=true`; gates that are not named are off.
-pub(super) fn parse_feature_gates(text: &str) -> Option<FeatureGates> {
+pub(crate) fn parse_feature_gates(text: &str) -> Option<FeatureGates> {
     let mut gates = FeatureGates::default();
     for (name, value) in parse_pairs(text)? {
         gates.set(&name, value.parse().ok()?).then_some(())?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use model::input::PlanningInput;
 use model::plan::{PlannedNode, Reason, Unschedulable};
 use model::{Catalogue, Resources, Taint, quantity};
 use serde::Serialize;
@@ -35,7 +36,7 @@ pub(crate) struct Document<'r> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct NodeEntry<'r> {
+pub(super) struct NodeEntry<'r> {
     name: &'r str,
     node_pool: &'r str,
     node_class: &'r str,
@@ -115,8 +116,8 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
     Document {
         api_version: API_VERSION,
         kind: "Plan",
-        nodes: plan.nodes.iter().map(|node| node_entry(rendering, node)).collect(),
-        static_nodes: plan.static_nodes.iter().map(|node| node_entry(rendering, node)).collect(),
+        nodes: plan.nodes.iter().map(|node| node_entry(rendering.input, node)).collect(),
+        static_nodes: plan.static_nodes.iter().map(|node| node_entry(rendering.input, node)).collect(),
         placements: plan.placements.iter().map(|placement| placement_entry(rendering, *placement)).collect(),
         unschedulable: rendering.report.unschedulable.iter().map(|pod| unschedulable_entry(rendering, pod)).collect(),
         cost: CostEntry {
@@ -131,8 +132,8 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
     }
 }
 
-fn node_entry<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeEntry<'r> {
-    let pool = &rendering.input.pools[node.pool as usize];
+pub(super) fn node_entry<'r>(input: &'r PlanningInput, node: &'r PlannedNode) -> NodeEntry<'r> {
+    let pool = &input.pools[node.pool as usize];
     NodeEntry {
         name: &node.name,
         node_pool: &pool.name,
@@ -143,7 +144,7 @@ fn node_entry<'r>(rendering: &Rendering<'r>, node: &'r PlannedNode) -> NodeEntry
         instance_types: type_names(&pool.catalogue, node),
         price_usd_per_hour: Usd(node.price),
         credits_usd_per_hour: Some(Usd(node.credits)).filter(|_| node.credits.0 != 0),
-        pods: node.pods.iter().map(|pod| rendering.pod_name(*pod)).collect(),
+        pods: node.pods.iter().map(|pod| input.pods[*pod as usize].key().to_string()).collect(),
         labels: node.labels.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect(),
         taints: node.taints.iter().map(taint_entry).collect(),
         requests: amounts(&node.requests),

@@ -11,6 +11,7 @@
 mod baseline;
 mod cases;
 mod catalogue;
+mod consolidation;
 mod cost;
 mod existing_cluster;
 mod features;
@@ -48,6 +49,9 @@ fn main() -> ExitCode {
 fn run(flags: &Flags) -> Result<()> {
     if flags.table.as_deref() == Some("features") {
         return features::report(&flags.only, flags.runs, flags.small);
+    }
+    if flags.table.as_deref() == Some("consolidation") {
+        return consolidation::report(&flags.only, flags.runs);
     }
     if flags.table.as_deref() == Some("random") {
         return random::report(flags);

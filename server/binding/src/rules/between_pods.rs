@@ -17,6 +17,9 @@ impl<'a> Compiler<'a, '_> {
         for term in &shape.pod_anti_affinity {
             rules.anti_affinity.push(self.tally_of_term(&class, term, steps)?);
         }
+        if !self.scores {
+            return Some(());
+        }
         let signed = [(&shape.preferred_pod_affinity, 1), (&shape.preferred_pod_anti_affinity, -1)];
         for (terms, sign) in signed {
             for Weighted { weight, term } in terms {
@@ -60,13 +63,18 @@ impl<'a> Compiler<'a, '_> {
         let mut excluding: BTreeMap<&'a str, Vec<u32>> = BTreeMap::new();
         let mut weighted: BTreeMap<(&'a str, i64, usize), Vec<u32>> = BTreeMap::new();
         steps.take(self.classes.list.len())?;
-        for (number, other) in (0..).zip(&self.classes.list) {
+        let with_terms = self.with_terms.clone();
+        for number in with_terms.iter().copied() {
+            let other = &self.classes.list[number as usize];
             let selects = |term: &&'a PodAffinityTerm| {
                 let selector = PodSelector::of_term(other.namespace, term);
                 selector.selects(self.input, rules.class.namespace, rules.class.labels)
             };
             for term in other.shape.pod_anti_affinity.iter().filter(selects) {
                 excluding.entry(&term.topology_key).or_default().push(number);
+            }
+            if !self.scores {
+                continue;
             }
             let mut occurrences: BTreeMap<(&str, i64), usize> = BTreeMap::new();
             for (term, weight) in weighted_terms(other).filter(|(term, _)| selects(term)) {

@@ -38,7 +38,7 @@ impl<'a> Compiler<'a, '_> {
         node_affinity: &RequiredNodeAffinity<'_>,
         rules: &mut ClassRules<'a>,
     ) {
-        if !rules.class.has_spread_controller {
+        if !rules.class.has_spread_controller || !self.scores {
             return;
         }
         let nodes: &'a [Node] = &self.input.nodes;

@@ -4,9 +4,10 @@ use model::labels::HOSTNAME;
 use model::removal::DoNotDisrupt;
 use model::{ProviderId, Resources, Taint, Text};
 
-use super::metadata::{Metadata, do_not_disrupt, with_canonical_keys};
+use super::metadata::{Metadata, annotation, do_not_disrupt, with_canonical_keys};
 use crate::Cursor;
 use crate::inventory::Object;
+use crate::karpenter::conditions::Conditions;
 use crate::pod::tolerations;
 
 /// A Node of the input.
@@ -22,6 +23,10 @@ pub struct NodeObject {
     pub unschedulable: bool,
     /// `karpenter.sh/do-not-disrupt`.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// `karpenter.sh/do-not-repair` is `"true"`.
+    pub do_not_repair: bool,
+    /// `status.conditions`.
+    pub conditions: Conditions,
     /// `status.allocatable`.
     pub allocatable: Resources,
     /// `status.capacity`.
@@ -42,6 +47,8 @@ impl NodeObject {
             taints: tolerations::taints(&spec.at("taints")),
             unschedulable: spec.at("unschedulable").bool().unwrap_or(false),
             do_not_disrupt: do_not_disrupt(at),
+            do_not_repair: annotation(at, "karpenter.sh/do-not-repair") == Some("true"),
+            conditions: Conditions::read(&status.at("conditions")),
             allocatable: status.at("allocatable").resources(),
             capacity: status.at("capacity").resources(),
         }

@@ -29,6 +29,8 @@ pub struct PodObject {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `cluster-autoscaler.kubernetes.io/safe-to-evict` is `"false"`.
     pub unsafe_to_evict: bool,
+    /// `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or cannot be read.
+    pub deletion_cost: i32,
     /// The pod is the mirror of a static pod.
     pub mirror: bool,
 }
@@ -50,6 +52,9 @@ impl PodObject {
             started: status.at("startTime").timestamp(),
             do_not_disrupt: do_not_disrupt(at),
             unsafe_to_evict: annotation(at, "cluster-autoscaler.kubernetes.io/safe-to-evict") == Some("false"),
+            deletion_cost: annotation(at, "controller.kubernetes.io/pod-deletion-cost")
+                .and_then(|cost| cost.parse().ok())
+                .unwrap_or(0),
             mirror,
             meta,
         }

@@ -45,6 +45,8 @@ pub struct NodeClaimManifest {
     pub provider_id: Option<ProviderId>,
     /// `status.nodeName`.
     pub node_name: Option<NodeName>,
+    /// `status.imageID`.
+    pub image: Option<Text>,
     /// `status.capacity`.
     pub capacity: Resources,
     /// `status.allocatable`.
@@ -87,6 +89,7 @@ impl NodeClaimManifest {
             termination_grace_period,
             provider_id: status.at("providerID").text().map(ProviderId::from),
             node_name: status.at("nodeName").text().map(NodeName::from),
+            image: status.at("imageID").text().filter(|image| !image.is_empty()),
             capacity: status.at("capacity").resources(),
             allocatable: status.at("allocatable").resources(),
             last_pod_event: status.at("lastPodEventTime").timestamp(),

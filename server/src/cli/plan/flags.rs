@@ -1,6 +1,7 @@
 //! Flags of `fleetwright plan` (plan contract §2).
 
 use clap::{Args, ValueEnum};
+use controller::FeatureGates;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 use model::{MicroUsd, Timestamp};
 use planning_input::AutoscaledReplicas;
@@ -8,6 +9,7 @@ use planning_input::AutoscaledReplicas;
 use super::super::exit::Failure;
 use super::super::sources::InputFlags;
 use super::compare::Other;
+use crate::config::parse_feature_gates;
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -171,12 +173,35 @@ pub struct PlanFlags {
     /// Time of the plan (RFC 3339); the current time when absent
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub now: Option<Timestamp>,
-    #[command(flatten)]
-    #[expect(missing_docs, reason = "a doc comment would become the text of --help")]
-    pub absent: AbsentFlags,
+    /// Plan the disruption of a running cluster: which nodes may be removed or replaced at --now, and what
+    /// holds each of the others. Nothing is changed in the cluster
+    #[arg(long, conflicts_with_all = ["repack", "compare", "explain", "explain_node", "max_usd"])]
+    pub(crate) disrupt: bool,
+    /// Features of --disrupt that are off by default: SpotToSpotConsolidation=true,NodeRepair=true
+    #[arg(long, value_name = "GATE=BOOLEAN,...", value_parser = parse_gates, requires = "disrupt", default_value = "")]
+    pub(crate) feature_gates: FeatureGates,
+    /// What a consolidation must save per hour at least, beyond --churn-price-usd
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_usd, requires = "disrupt")]
+    pub(crate) min_savings_usd: Option<MicroUsd>,
+    /// What a consolidation must save per hour for each pod that it moves
+    #[arg(long, value_name = "DOLLARS", value_parser = parse_usd, requires = "disrupt")]
+    pub(crate) churn_price_usd: Option<MicroUsd>,
 }
 
 impl PlanFlags {
+    /// # Errors
+    /// [`Failure`] when a plan of disruption is wanted in a format that does not have it.
+    pub(super) fn refuse_disruption_without_a_document(&self) -> Result<(), Failure> {
+        let format = match self.output {
+            Output::Wide => "wide",
+            Output::Name => "name",
+            Output::Markdown => "markdown",
+            Output::Svg => "svg",
+            Output::Table | Output::Json | Output::Yaml => return Ok(()),
+        };
+        Err(Failure::refused(format!("--disrupt is not printed as {format}; use -o table, json or yaml")))
+    }
+
     /// # Errors
     /// [`Failure`] when a comparison is wanted in a format that does not have it.
     pub(super) fn refuse_comparison_without_a_table(&self) -> Result<(), Failure> {
@@ -228,32 +253,6 @@ impl PlanFlags {
     }
 }
 
-/// Flags of the plan contract that this version does not support; they are rejected, never ignored.
-#[derive(Debug, Args)]
-pub struct AbsentFlags {
-    #[arg(long, hide = true)]
-    disrupt: bool,
-    #[arg(long, hide = true)]
-    feature_gates: Option<String>,
-}
-
-impl AbsentFlags {
-    /// # Errors
-    /// [`Failure`] with the first unsupported flag.
-    pub fn refuse(&self) -> Result<(), Failure> {
-        let given = [
-            ("--disrupt", self.disrupt, "consolidation, drift and expiry are not planned offline"),
-            ("--feature-gates", self.feature_gates.is_some(), "it requires --disrupt"),
-        ];
-        match given.into_iter().find(|(_, is_given, _)| *is_given) {
-            Some((flag, _, why)) => {
-                Err(Failure::refused(format!("{flag} is not supported by this version ({why}); leave it out")))
-            }
-            None => Ok(()),
-        }
-    }
-}
-
 /// An invalid value of a flag.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum FlagError {
@@ -261,6 +260,8 @@ enum FlagError {
     Reservation(String),
     #[error("{0:?} is not an amount of dollars; use a number with at most six decimals, such as 12.5")]
     Usd(String),
+    #[error("{0:?} is not a list of feature gates; use one such as SpotToSpotConsolidation=true,NodeRepair=true")]
+    FeatureGates(String),
     #[error("{0:?} is not an RFC 3339 time; use one such as 2026-01-31T12:00:00Z")]
     Time(String),
 }
@@ -270,6 +271,13 @@ fn parse_reservation(text: &str) -> Result<(String, i64), FlagError> {
     let (id, number) = text.split_once('=').ok_or_else(wrong)?;
     let number: i64 = number.parse().map_err(|_| wrong())?;
     if id.is_empty() || number < 0 { Err(wrong()) } else { Ok((id.to_owned(), number)) }
+}
+
+fn parse_gates(text: &str) -> Result<FeatureGates, FlagError> {
+    if text.is_empty() {
+        return Ok(FeatureGates::default());
+    }
+    parse_feature_gates(text).ok_or_else(|| FlagError::FeatureGates(text.to_owned()))
 }
 
 /// Parses dollars with at most six decimals, exactly.
