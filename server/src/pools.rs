@@ -9,7 +9,9 @@ use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
 use manifests::karpenter::NodePoolManifest;
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::offering::SharedCatalogue;
-use model::{Catalogue, DisruptionPolicy, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
+use model::{
+    Catalogue, DisruptionPolicy, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text,
+};
 use planning_input::{Options, disruption_policy};
 use serde_json::Value;
 use tracing::warn;

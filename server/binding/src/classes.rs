@@ -32,37 +32,57 @@ pub(crate) struct PodClass<'a> {
 /// Namespace and shared labels of a workload.
 type Workload<'a> = (&'a Text, Vec<(&'a Text, &'a Text)>);
 
-type Key<'a> = (&'a Text, u32, u32, Option<u32>, bool);
+/// Number of the namespace, shape, labels, volumes, and whether a controller owns the pods by which
+/// kube-scheduler spreads them.
+type Key = (u32, u32, u32, Option<u32>, bool);
 
 /// All classes, numbered by first appearance.
 #[derive(Debug)]
 pub(crate) struct Classes<'a> {
     input: &'a PlanningInput,
     pub(crate) list: Vec<PodClass<'a>>,
-    ids: FxHashMap<Key<'a>, u32>,
+    ids: FxHashMap<Key, u32>,
+    namespaces: FxHashMap<&'a Text, u32>,
+    /// The namespace of the last pod: pods are sorted by namespace.
+    last_namespace: Option<(&'a Text, u32)>,
 }
 
 impl<'a> Classes<'a> {
     pub(crate) fn new(input: &'a PlanningInput) -> Self {
-        Self { input, list: Vec::new(), ids: FxHashMap::default() }
+        let (ids, namespaces) = (FxHashMap::default(), FxHashMap::default());
+        Self { input, list: Vec::new(), ids, namespaces, last_namespace: None }
     }
 
     /// The class of a pod to bind.
     pub(crate) fn of_pending(&mut self, pod: &'a Pod) -> u32 {
         let spread = SPREAD_CONTROLLERS.iter().any(|controller| pod.workload.starts_with(controller));
-        self.number((&pod.namespace, pod.shape, pod.labels, pod.volumes, spread))
+        let namespace = self.namespace(&pod.namespace);
+        self.number(&pod.namespace, (namespace, pod.shape, pod.labels, pod.volumes, spread))
     }
 
     /// The class of a bound pod. Its own volumes and spread constraints are of no more effect.
     pub(crate) fn of_bound(&mut self, pod: &'a BoundPod) -> u32 {
-        self.number((&pod.namespace, pod.shape, pod.labels, None, false))
+        let namespace = self.namespace(&pod.namespace);
+        self.number(&pod.namespace, (namespace, pod.shape, pod.labels, None, false))
     }
 
-    fn number(&mut self, key: Key<'a>) -> u32 {
+    fn namespace(&mut self, name: &'a Text) -> u32 {
+        if let Some((last, number)) = self.last_namespace
+            && last == name
+        {
+            return number;
+        }
+        let next = u32::try_from(self.namespaces.len()).unwrap_or(u32::MAX);
+        let number = *self.namespaces.entry(name).or_insert(next);
+        self.last_namespace = Some((name, number));
+        number
+    }
+
+    fn number(&mut self, namespace: &'a Text, key: Key) -> u32 {
         let next = u32::try_from(self.list.len()).unwrap_or(u32::MAX);
         let number = *self.ids.entry(key).or_insert(next);
         if number == next {
-            let (namespace, shape, labels, volumes, has_spread_controller) = key;
+            let (_, shape, labels, volumes, has_spread_controller) = key;
             self.list.push(PodClass {
                 namespace,
                 shape: &self.input.shapes[shape as usize],

@@ -8,7 +8,8 @@ use std::rc::Rc;
 use model::input::PlanningInput;
 use model::labels::HOSTNAME;
 use model::requirements::label_satisfies;
-use model::{Effect, Node, NodeSelectorTerm};
+use model::{Effect, LabelSelector, Node, NodeSelectorTerm, SelectorOperator, SelectorTerm};
+use rustc_hash::FxHashMap;
 use verifier::kernel::{RequiredNodeAffinity, conflicts_on_node};
 
 use crate::classes::{Classes, PodClass};
@@ -87,6 +88,8 @@ pub(crate) struct Compiler<'a, 'b> {
     scores: bool,
     /// The classes whose pods have terms about others.
     with_terms: Rc<[u32]>,
+    /// The classes that have each label, ascending.
+    by_label: FxHashMap<(&'a str, &'a str), Vec<u32>>,
 }
 
 impl<'a, 'b> Compiler<'a, 'b> {
@@ -97,7 +100,14 @@ impl<'a, 'b> Compiler<'a, 'b> {
         tallies: &'b mut Tallies,
         scores: bool,
     ) -> Self {
+        let mut by_label: FxHashMap<(&'a str, &'a str), Vec<u32>> = FxHashMap::default();
+        for (number, class) in (0..).zip(&classes.list) {
+            for (key, value) in class.labels {
+                by_label.entry((key, value)).or_default().push(number);
+            }
+        }
         Self {
+            by_label,
             by_workload: if scores { classes.by_workload() } else { Vec::new() },
             scores,
             with_terms: (0..).zip(&classes.list).filter(|(_, class)| has_terms(class)).map(|(at, _)| at).collect(),
@@ -147,10 +157,25 @@ impl<'a, 'b> Compiler<'a, 'b> {
         Some(rules)
     }
 
-    /// The classes that `selects` selects.
-    fn select(&self, selects: impl Fn(&PodClass<'a>) -> bool, steps: &mut Steps) -> Option<Vec<u32>> {
+    /// The classes that `selects` selects, which all match `selector`.
+    fn select(
+        &self,
+        selector: Option<&LabelSelector>,
+        selects: impl Fn(&PodClass<'a>) -> bool,
+        steps: &mut Steps,
+    ) -> Option<Vec<u32>> {
         steps.take(self.classes.list.len())?;
-        Some((0..).zip(&self.classes.list).filter(|(_, class)| selects(class)).map(|(number, _)| number).collect())
+        let selected = |number: &u32| selects(&self.classes.list[*number as usize]);
+        let wanted = selector.and_then(|selector| {
+            let in_one = |term: &&SelectorTerm| term.operator == SelectorOperator::In && term.values.len() == 1;
+            let term = selector.terms.iter().find(in_one)?;
+            Some((term.key.as_ref(), term.values.first()?.as_ref()))
+        });
+        if let Some(wanted) = wanted {
+            let with_label = self.by_label.get(&wanted).map(Vec::as_slice).unwrap_or_default();
+            return Some(with_label.iter().copied().filter(selected).collect());
+        }
+        Some((0..).take(self.classes.list.len()).filter(selected).collect())
     }
 
     /// The raw NodeAffinity score of each node.

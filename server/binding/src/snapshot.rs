@@ -47,16 +47,18 @@ impl<'a> ClusterSnapshot<'a> {
     #[must_use]
     pub fn new(input: &'a PlanningInput, movable: &[Vec<Option<&'a Pod>>], order: Vec<u32>) -> Self {
         let mut classes = Classes::new(input);
-        for pod in movable.iter().flatten().copied().flatten() {
-            classes.of_pending(pod);
-        }
+        // Movable pods first: only their classes have rules.
+        let pending = |pods: &Vec<Option<&'a Pod>>, classes: &mut Classes<'a>| {
+            pods.iter().map(|pod| pod.map(|pod| classes.of_pending(pod))).collect::<Vec<Option<u32>>>()
+        };
+        let of_movable: Vec<Vec<Option<u32>>> = movable.iter().map(|pods| pending(pods, &mut classes)).collect();
         let movable_classes = u32::try_from(classes.list.len()).unwrap_or(u32::MAX);
         let no_pods = Vec::new();
         let of_nodes = input.nodes.iter().enumerate().map(|(at, node)| {
-            let movable = movable.get(at).unwrap_or(&no_pods);
+            let movable = of_movable.get(at).unwrap_or(&no_pods);
             let class = |(at, pod): (usize, &'a model::BoundPod)| match movable.get(at).copied().flatten() {
                 _ if pod.leaving || pod.terminating => None,
-                Some(pod) => Some(classes.of_pending(pod)),
+                Some(class) => Some(class),
                 None => Some(classes.of_bound(pod)),
             };
             node.pods.iter().enumerate().map(class).collect()

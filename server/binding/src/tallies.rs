@@ -52,18 +52,32 @@ pub(crate) struct Tally {
     counts: Vec<i64>,
     /// Pods in all domains.
     total: i64,
-    /// Nodes that are there and counted, by domain.
-    nodes: Vec<u32>,
     minimum: Minimum,
-    /// The nodes that count, by index; all of them if `None`.
+    /// The number of its [`CountedNodes`].
+    nodes: usize,
+}
+
+/// The nodes that count for some tallies.
+#[derive(Debug)]
+struct CountedNodes {
+    key: usize,
+    /// Whether each node counts; all do if `None`.
     counted: Option<Vec<bool>>,
+    /// Nodes that are there and count, by domain.
+    there: Vec<u32>,
+    /// The tallies by these nodes.
+    tallies: Vec<usize>,
+}
+
+impl CountedNodes {
+    /// The domain of `node` if it counts.
+    fn domain(&self, domains: &Domains<'_>, node: usize) -> Option<u32> {
+        let domain = domains.of(self.key, node);
+        (domain != NO_DOMAIN && self.counted.as_ref().is_none_or(|counted| counted[node])).then_some(domain)
+    }
 }
 
 impl Tally {
-    fn counts_node(&self, node: usize) -> bool {
-        self.counted.as_ref().is_none_or(|counted| counted[node])
-    }
-
     /// Pods in `domain`; 0 for [`NO_DOMAIN`].
     pub(crate) fn count(&self, domain: u32) -> i64 {
         self.counts.get(domain as usize).copied().unwrap_or(0)
@@ -81,38 +95,23 @@ impl Tally {
         if min_domains.is_some_and(lacks_domains) { 0 } else { i64::try_from(self.minimum.pods).unwrap_or(i64::MAX) }
     }
 
-    fn add_pod(&mut self, domain: u32) {
+    /// Counts a pod in `domain`, which has a node or not.
+    fn add_pod(&mut self, domain: u32, has_node: bool) {
         let at = domain as usize;
-        if self.nodes[at] > 0 {
+        if has_node {
             self.minimum.add_pod(self.counts[at]);
         }
         self.counts[at] += 1;
         self.total += 1;
     }
 
-    fn remove_pod(&mut self, domain: u32) {
+    fn remove_pod(&mut self, domain: u32, has_node: bool) {
         let at = domain as usize;
-        if self.nodes[at] > 0 {
+        if has_node {
             self.minimum.remove_pod(self.counts[at]);
         }
         self.counts[at] -= 1;
         self.total -= 1;
-    }
-
-    fn add_node(&mut self, domain: u32) {
-        let at = domain as usize;
-        if self.nodes[at] == 0 {
-            self.minimum.add_domain(self.counts[at]);
-        }
-        self.nodes[at] += 1;
-    }
-
-    fn remove_node(&mut self, domain: u32) {
-        let at = domain as usize;
-        self.nodes[at] -= 1;
-        if self.nodes[at] == 0 {
-            self.minimum.remove_domain(self.counts[at]);
-        }
     }
 }
 
@@ -176,13 +175,17 @@ impl Minimum {
     }
 }
 
-type Definition = (Vec<u32>, usize, Option<Vec<bool>>);
+type Definition = (Vec<u32>, usize);
 
 /// All counts; equal ones are kept once.
 #[derive(Debug, Default)]
 pub(crate) struct Tallies {
     list: Vec<Tally>,
+    nodes: Vec<CountedNodes>,
+    /// By pods and nodes that count.
     known: BTreeMap<Definition, usize>,
+    /// By topology key, the nodes that count for some tally.
+    nodes_of_key: Vec<Vec<usize>>,
     of_class: Vec<Vec<usize>>,
 }
 
@@ -195,7 +198,8 @@ impl Tallies {
         key: usize,
         counted: Option<Vec<bool>>,
     ) -> usize {
-        let definition = (classes, key, counted);
+        let nodes = self.nodes_that_count(domains, key, counted);
+        let definition = (classes, nodes);
         if let Some(known) = self.known.get(&definition) {
             return *known;
         }
@@ -207,12 +211,25 @@ impl Tallies {
             }
             self.of_class[class].push(number);
         }
-        let size = domains.count(key);
-        let counted = definition.2.clone();
-        let (counts, nodes, minimum) = (vec![0; size], vec![0; size], Minimum::default());
-        self.list.push(Tally { key, counts, total: 0, nodes, minimum, counted });
+        let counts = vec![0; domains.count(key)];
+        self.list.push(Tally { key, counts, total: 0, minimum: Minimum::default(), nodes });
+        self.nodes[nodes].tallies.push(number);
         self.known.insert(definition, number);
         number
+    }
+
+    fn nodes_that_count(&mut self, domains: &Domains<'_>, key: usize, counted: Option<Vec<bool>>) -> usize {
+        if self.nodes_of_key.len() <= key {
+            self.nodes_of_key.resize_with(key + 1, Vec::new);
+        }
+        let known = self.nodes_of_key[key].iter().find(|nodes| self.nodes[**nodes].counted == counted);
+        if let Some(known) = known {
+            return *known;
+        }
+        let there = vec![0; domains.count(key)];
+        self.nodes.push(CountedNodes { key, counted, there, tallies: Vec::new() });
+        self.nodes_of_key[key].push(self.nodes.len() - 1);
+        self.nodes.len() - 1
     }
 
     pub(crate) fn get(&self, number: usize) -> &Tally {
@@ -228,9 +245,9 @@ impl Tallies {
     pub(crate) fn add_pod(&mut self, domains: &Domains<'_>, class: u32, node: usize) {
         for number in self.of_class.get(class as usize).into_iter().flatten() {
             let tally = &mut self.list[*number];
-            let domain = domains.of(tally.key, node);
-            if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.add_pod(domain);
+            let nodes = &self.nodes[tally.nodes];
+            if let Some(domain) = nodes.domain(domains, node) {
+                tally.add_pod(domain, nodes.there[domain as usize] > 0);
             }
         }
     }
@@ -239,29 +256,39 @@ impl Tallies {
     pub(crate) fn remove_pod(&mut self, domains: &Domains<'_>, class: u32, node: usize) {
         for number in self.of_class.get(class as usize).into_iter().flatten() {
             let tally = &mut self.list[*number];
-            let domain = domains.of(tally.key, node);
-            if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.remove_pod(domain);
-            }
-        }
-    }
-
-    /// Takes `node` out of its domains; its pods are to be removed before.
-    pub(crate) fn remove_node(&mut self, domains: &Domains<'_>, node: usize) {
-        for tally in &mut self.list {
-            let domain = domains.of(tally.key, node);
-            if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.remove_node(domain);
+            let nodes = &self.nodes[tally.nodes];
+            if let Some(domain) = nodes.domain(domains, node) {
+                tally.remove_pod(domain, nodes.there[domain as usize] > 0);
             }
         }
     }
 
     /// Counts `node` as a member of its domains.
     pub(crate) fn add_node(&mut self, domains: &Domains<'_>, node: usize) {
-        for tally in &mut self.list {
-            let domain = domains.of(tally.key, node);
-            if domain != NO_DOMAIN && tally.counts_node(node) {
-                tally.add_node(domain);
+        for nodes in &mut self.nodes {
+            let Some(domain) = nodes.domain(domains, node) else { continue };
+            let at = domain as usize;
+            nodes.there[at] += 1;
+            if nodes.there[at] == 1 {
+                for number in &nodes.tallies {
+                    let tally = &mut self.list[*number];
+                    tally.minimum.add_domain(tally.counts[at]);
+                }
+            }
+        }
+    }
+
+    /// Takes `node` out of its domains; its pods are to be removed before.
+    pub(crate) fn remove_node(&mut self, domains: &Domains<'_>, node: usize) {
+        for nodes in &mut self.nodes {
+            let Some(domain) = nodes.domain(domains, node) else { continue };
+            let at = domain as usize;
+            nodes.there[at] -= 1;
+            if nodes.there[at] == 0 {
+                for number in &nodes.tallies {
+                    let tally = &mut self.list[*number];
+                    tally.minimum.remove_domain(tally.counts[at]);
+                }
             }
         }
     }
@@ -270,68 +297,86 @@ impl Tallies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{Labels, NodeName, NodeStage, Resources, Text};
+
+    fn node(name: &str, zone: &str) -> Node {
+        Node {
+            name: NodeName::from(name),
+            pool: None,
+            labels: Labels::from([(Text::from("zone"), Text::from(zone))]),
+            taints: Vec::new(),
+            unschedulable: false,
+            allocatable: Resources::new(),
+            capacity: Resources::new(),
+            stage: NodeStage::Initialized,
+            pods: Vec::new(),
+            attach_limits: Vec::new(),
+            created: None,
+        }
+    }
+
+    /// Two nodes in zone a, one in b, one in c, and the tally of class 0 by zone.
+    fn by_zone(nodes: &[Node]) -> (Domains<'_>, Tallies, usize) {
+        let (mut domains, mut tallies) = (Domains::default(), Tallies::default());
+        let key = domains.key("zone", nodes);
+        let tally = tallies.define(&domains, vec![0], key, None);
+        (domains, tallies, tally)
+    }
+
+    fn nodes() -> [Node; 4] {
+        [node("a1", "a"), node("a2", "a"), node("b", "b"), node("c", "c")]
+    }
 
     #[test]
     fn the_minimum_is_that_of_the_domains_with_a_node() {
-        let mut tally = Tally {
-            key: 0,
-            counts: vec![0; 3],
-            total: 0,
-            nodes: vec![0; 3],
-            minimum: Minimum::default(),
-            counted: None,
-        };
-        assert_eq!(tally.global_minimum(None), 0);
-        tally.add_node(0);
-        tally.add_pod(0);
-        tally.add_pod(0);
+        let nodes = nodes();
+        let (domains, mut tallies, tally) = by_zone(&nodes);
+        assert_eq!(tallies.get(tally).global_minimum(None), 0);
+        tallies.add_node(&domains, 0);
+        tallies.add_pod(&domains, 0, 0);
+        tallies.add_pod(&domains, 0, 0);
         // 2, without a node, without a node.
-        assert_eq!((tally.global_minimum(None), tally.global_minimum(Some(2))), (2, 0));
-        tally.add_node(1);
-        tally.add_node(1);
+        assert_eq!((tallies.get(tally).global_minimum(None), tallies.get(tally).global_minimum(Some(2))), (2, 0));
+        tallies.add_node(&domains, 1);
+        tallies.add_node(&domains, 2);
         // 2, 0, without a node.
-        assert_eq!(tally.global_minimum(None), 0);
-        tally.add_pod(1);
+        assert_eq!(tallies.get(tally).global_minimum(None), 0);
+        tallies.add_pod(&domains, 0, 2);
         // 2, 1, without a node.
-        assert_eq!((tally.global_minimum(Some(2)), tally.global_minimum(Some(3))), (1, 0));
-        tally.add_pod(1);
-        tally.add_pod(1);
+        assert_eq!((tallies.get(tally).global_minimum(Some(2)), tallies.get(tally).global_minimum(Some(3))), (1, 0));
+        tallies.add_pod(&domains, 0, 2);
+        tallies.add_pod(&domains, 0, 2);
         // 2, 3, without a node.
-        assert_eq!(tally.global_minimum(None), 2);
-        tally.add_node(2);
-        assert_eq!(tally.global_minimum(Some(3)), 0);
+        assert_eq!(tallies.get(tally).global_minimum(None), 2);
+        tallies.add_node(&domains, 3);
+        assert_eq!(tallies.get(tally).global_minimum(Some(3)), 0);
     }
 
     #[test]
     fn the_minimum_follows_pods_and_nodes_that_leave() {
-        let mut tally = Tally {
-            key: 0,
-            counts: vec![0; 3],
-            total: 0,
-            nodes: vec![0; 3],
-            minimum: Minimum::default(),
-            counted: None,
-        };
-        for domain in [0, 1, 2] {
-            tally.add_node(domain);
-        }
-        for domain in [0, 0, 1, 1, 1, 2] {
-            tally.add_pod(domain);
+        let nodes = nodes();
+        let (domains, mut tallies, tally) = by_zone(&nodes);
+        (0..4).for_each(|node| tallies.add_node(&domains, node));
+        for node in [0, 1, 2, 2, 2, 3] {
+            tallies.add_pod(&domains, 0, node);
         }
         // 2, 3, 1.
-        assert_eq!(tally.global_minimum(None), 1);
-        tally.remove_pod(0);
-        tally.remove_pod(0);
+        assert_eq!(tallies.get(tally).global_minimum(None), 1);
+        tallies.remove_pod(&domains, 0, 0);
+        tallies.remove_node(&domains, 0);
+        // 1, 3, 1: the other node of zone a is there.
+        assert_eq!((tallies.get(tally).global_minimum(Some(3)), tallies.get(tally).total), (1, 5));
+        tallies.remove_pod(&domains, 0, 1);
         // 0, 3, 1.
-        assert_eq!((tally.global_minimum(None), tally.total), (0, 4));
-        tally.remove_node(0);
+        assert_eq!(tallies.get(tally).global_minimum(None), 0);
+        tallies.remove_node(&domains, 1);
         // Gone, 3, 1.
-        assert_eq!((tally.global_minimum(None), tally.global_minimum(Some(3))), (1, 0));
-        tally.remove_pod(2);
-        tally.remove_node(2);
+        assert_eq!((tallies.get(tally).global_minimum(None), tallies.get(tally).global_minimum(Some(3))), (1, 0));
+        tallies.remove_pod(&domains, 0, 3);
+        tallies.remove_node(&domains, 3);
         // Gone, 3, gone.
-        assert_eq!(tally.global_minimum(None), 3);
-        tally.add_node(2);
-        assert_eq!(tally.global_minimum(None), 0);
+        assert_eq!(tallies.get(tally).global_minimum(None), 3);
+        tallies.add_node(&domains, 3);
+        assert_eq!(tallies.get(tally).global_minimum(None), 0);
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::input::PlanningInput;
+use model::labels::HOSTNAME;
 use model::plan::Plan;
-use model::removal::{
-    NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason,
-};
+use model::removal::{NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason};
 use model::running::RunningCluster;
-use model::{MicroUsd, NodeName, NodeStage, PodKey};
+use model::{MicroUsd, NodeName, NodeStage, PodKey, Text};
 use planner::{CompileCache, ReplacementMachines, price_bound};
+use rustc_hash::{FxHashMap, FxHashSet};
 use verifier::{RemovalViolation, Violation, check, check_removals};
 
 use crate::candidates::Candidate;
@@ -220,7 +220,9 @@ impl<'i> Planned<'i> {
             next = numbers.end;
             let of_cluster = |node: &&(u32, RemovalReason)| (node.0 as usize) < first;
             let nodes: Vec<u32> = step.removed.iter().filter(of_cluster).map(|(node, _)| *node).collect();
-            let Some(reason) = step.removed.iter().filter(of_cluster).map(|(_, reason)| *reason).min() else { continue };
+            let Some(reason) = step.removed.iter().filter(of_cluster).map(|(_, reason)| *reason).min() else {
+                continue;
+            };
             let replacements: Vec<u32> = numbers.filter_map(|at| launched[at]).collect();
             let paid: i64 = replacements.iter().map(|at| outcome.plan.nodes[*at as usize].price.0).sum();
             let saved: i64 = nodes.iter().map(|node| working.nodes[*node as usize].price.0).sum();
@@ -277,7 +279,8 @@ impl<'i> Planned<'i> {
 
     /// The nodes that are held by more than their use of capacity, and what the pods of the others need at least.
     fn lower_bound(&self, held: &[HeldNode], after: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
-        let is_in_use = |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
+        let is_in_use =
+            |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
         let fixed: BTreeSet<u32> =
             held.iter().filter(|held| !held.by.iter().all(is_in_use)).map(|held| held.node).collect();
         let of_pools = self.candidates.iter().flatten().map(|candidate| candidate.node);
@@ -292,7 +295,11 @@ impl<'i> Planned<'i> {
             label_sets: original.label_sets.clone(),
             volume_sets: original.volume_sets.clone(),
             pods: pods.collect(),
-            nodes: (0..).zip(&original.nodes).filter(|(at, _)| !gone.contains(at)).map(|(_, node)| node.clone()).collect(),
+            nodes: (0..)
+                .zip(&original.nodes)
+                .filter(|(at, _)| !gone.contains(at))
+                .map(|(_, node)| node.clone())
+                .collect(),
             pools: original.pools.clone(),
             daemons: original.daemons.clone(),
             namespaces: original.namespaces.clone(),
@@ -307,7 +314,7 @@ impl<'i> Outcome<'i> {
     /// The plan for the pods that move, in the input in which the removed nodes are being deleted.
     fn of(mut working: WorkingCluster<'i>, original: &PlanningInput) -> Self {
         let existing = original.nodes.len();
-        let moves = working.moves();
+        let moves = order_of_placement(&working);
         let mut sorted = moves.clone();
         sorted.sort_by(|one, other| {
             let key = |pod: &u32| &working.pods[*pod as usize].running.facts.key;
@@ -341,4 +348,42 @@ impl<'i> Outcome<'i> {
         input.pods = sorted.iter().map(|pod| all[*pod as usize].clone()).collect();
         Self { working, input, plan }
     }
+}
+
+/// The pods that move, in an order in which the spread over zones holds at each placement. The removed nodes
+/// are gone before the first: the pods of a class go first to the domains that then have the fewest of them.
+fn order_of_placement(working: &WorkingCluster<'_>) -> Vec<u32> {
+    let moves = working.moves();
+    let input = &working.input;
+    let key = |pod: u32| {
+        let pod = working.pods[pod as usize].pod;
+        let spread = input.shapes[pod.shape as usize].spread.iter();
+        let key = spread.filter(|one| one.hard).map(|one| &one.topology_key).min_by_key(|key| key.as_ref() == HOSTNAME);
+        key.map(|key| ((&pod.namespace, pod.shape, pod.labels), key))
+    };
+    let concerned: FxHashSet<_> = moves.iter().filter_map(|pod| key(*pod)).map(|(class, _)| class).collect();
+    if concerned.is_empty() {
+        return moves;
+    }
+    let domain = |node: u32, key: &Text| input.nodes[node as usize].labels.get(key).cloned().unwrap_or_default();
+    let is_moved = |pod: &crate::working::MovablePod<'_>| pod.node != pod.home;
+    let mut levels: FxHashMap<_, usize> = FxHashMap::default();
+    for (number, pod) in (0..).zip(&working.pods).filter(|(_, pod)| !is_moved(pod)) {
+        let class = (&pod.pod.namespace, pod.pod.shape, pod.pod.labels);
+        if !concerned.contains(&class) {
+            continue;
+        }
+        let Some((class, key)) = key(number) else { continue };
+        *levels.entry((class, domain(pod.node, key))).or_default() += 1;
+    }
+    let level = |pod: &u32| {
+        let (class, key) = key(*pod)?;
+        let level = levels.entry((class, domain(working.pods[*pod as usize].node, key))).or_default();
+        *level += 1;
+        Some(*level)
+    };
+    let of_pods: Vec<Option<usize>> = moves.iter().map(level).collect();
+    let mut ordered: Vec<(Option<usize>, u32)> = of_pods.into_iter().zip(moves).collect();
+    ordered.sort_by_key(|(level, _)| *level);
+    ordered.into_iter().map(|(_, pod)| pod).collect()
 }

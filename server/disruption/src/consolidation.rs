@@ -72,7 +72,8 @@ impl<'w, 'r> Pass<'w, 'r> {
         settings: &'w Settings,
     ) -> Self {
         let planned = working.planned_pods();
-        let snapshot = ClusterSnapshot::new(&working.input, &planned, order_of_destinations(working, candidates, &cost));
+        let snapshot =
+            ClusterSnapshot::new(&working.input, &planned, order_of_destinations(working, candidates, &cost));
         let mut classes = vec![0; working.pods.len()];
         for (at, node) in (0..).zip(&working.nodes) {
             for (position, pod) in node.pods.iter().enumerate() {
@@ -108,9 +109,8 @@ impl<'w, 'r> Pass<'w, 'r> {
         for node in order.iter().filter(|node| !self.gone[**node as usize]).copied().collect::<Vec<u32>>() {
             let node = &node;
             let candidate = self.candidate(*node);
-            let held = candidate.and_then(|candidate| {
-                allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next()
-            });
+            let held = candidate
+                .and_then(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next());
             if let Some(hold) = held {
                 found.holds.insert(*node, hold);
                 continue;
@@ -304,9 +304,10 @@ impl<'w, 'r> Pass<'w, 'r> {
     fn no_machine(&self, node: u32, reason: NoReplacement, replaced: &Replaced) -> Hold {
         let price = self.working.nodes[node as usize].price;
         let (code, message) = match reason {
-            NoReplacement::NoMachine => {
-                (HoldCode::NoCapacity, "runs pods that fit on no other node, and no machine of its NodePool runs them".to_owned())
-            }
+            NoReplacement::NoMachine => (
+                HoldCode::NoCapacity,
+                "runs pods that fit on no other node, and no machine of its NodePool runs them".to_owned(),
+            ),
             NoReplacement::NotCheaper(cheapest) if replaced.below < price => (
                 HoldCode::NoSavings,
                 format!(
@@ -316,7 +317,9 @@ impl<'w, 'r> Pass<'w, 'r> {
             ),
             NoReplacement::NotCheaper(cheapest) => (
                 HoldCode::NoSavings,
-                format!("costs ${price} an hour, and the cheapest machine for the pods that fit nowhere else ${cheapest}"),
+                format!(
+                    "costs ${price} an hour, and the cheapest machine for the pods that fit nowhere else ${cheapest}"
+                ),
             ),
             NoReplacement::MinValues => {
                 (HoldCode::MinValues, "has too few cheaper machines for the minValues of its NodePool".to_owned())
@@ -327,7 +330,9 @@ impl<'w, 'r> Pass<'w, 'r> {
             ),
             NoReplacement::SpotFlexibility(options) => (
                 HoldCode::SpotFlexibility,
-                format!("is spot, and has {options} cheaper spot machines: at least 15 are needed to replace it by spot"),
+                format!(
+                    "is spot, and has {options} cheaper spot machines: at least 15 are needed to replace it by spot"
+                ),
             ),
         };
         Hold::new(code, self.title(node), message)

@@ -238,6 +238,8 @@ impl Planning<'_, '_> {
 /// A node of a static NodePool is replaced one for one, which is no plan for its pods.
 fn static_hold(candidate: &Candidate<'_>) -> Option<Hold> {
     let replicas = candidate.pool.replicas?;
-    let message = format!("has a fixed number of nodes (replicas: {replicas}): its drifted nodes are replaced one for one by the server");
+    let message = format!(
+        "has a fixed number of nodes (replicas: {replicas}): its drifted nodes are replaced one for one by the server"
+    );
     Some(Hold::new(HoldCode::Static, format!("NodePool/{}", candidate.pool.name), message))
 }

@@ -11,7 +11,7 @@ use model::input::PlanningInput;
 use model::plan::PlannedNode;
 use model::resources::CPU;
 use model::taints::first_untolerated;
-use model::{CapacityType, MicroUsd, NodeName, Resources, Zone};
+use model::{CapacityType, Catalogue, MicroUsd, NodeName, Resources, Text, Zone};
 use rustc_hash::FxHashMap;
 use verifier::daemon_requests;
 
@@ -62,6 +62,7 @@ pub struct ReplacementMachines<'i> {
     trials: MachineTrials<'i>,
     /// By pool and zone, the offerings by capacity type, each by price.
     offers: FxHashMap<(u32, Zone), Rc<[(CapacityType, Vec<Offered>)]>>,
+    amounts: Amounts,
     /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
     compatible: FxHashMap<(u32, u32), Rc<[bool]>>,
 }
@@ -76,8 +77,8 @@ impl<'i> ReplacementMachines<'i> {
     /// The machines of the pools of `input`.
     #[must_use]
     pub fn new(input: &'i PlanningInput) -> Self {
-        let trials = MachineTrials::new(input);
-        Self { input, trials, offers: FxHashMap::default(), compatible: FxHashMap::default() }
+        let (trials, amounts) = (MachineTrials::new(input), Amounts::of(input));
+        Self { input, trials, offers: FxHashMap::default(), amounts, compatible: FxHashMap::default() }
     }
 
     /// The cheapest machine that runs `pods` of the input instead of `replaced`. Its name is empty.
@@ -91,30 +92,31 @@ impl<'i> ReplacementMachines<'i> {
         }
         let compatible = self.compatible_types(replaced.pool, pods);
         let offers = self.offers_in(replaced.pool, &replaced.zone);
-        let mut requested = Resources::new();
-        for pod in pods {
-            requested.add(&self.input.shapes[self.input.pods[*pod as usize].shape as usize].requests);
-        }
+        let requested = self.amounts.requested(self.input, pods);
+        let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
         let runs = |kind: u32| {
-            let kind = &pool.catalogue.types[kind as usize];
-            let within = |(name, left): (&model::Text, i64)| kind.capacity.get(name) <= left;
-            requested.fits(&kind.allocatable) && replaced.limits.iter().all(within)
+            let capacity = &pool.catalogue.types[kind as usize].capacity;
+            let within = |(name, left): (&Text, i64)| capacity.get(name) <= left;
+            let has = &allocatable[kind as usize];
+            requested.iter().zip(has).all(|(wanted, has)| wanted <= has) && replaced.limits.iter().all(within)
         };
         let mut dearest = None;
         for (capacity_type, offered) in offers.iter() {
-            let usable = offered.iter().filter(|(_, kind)| compatible.iter().all(|of| of[*kind as usize]) && runs(*kind));
+            let usable =
+                offered.iter().filter(|(_, kind)| compatible.iter().all(|of| of[*kind as usize]) && runs(*kind));
             let mut usable = usable.copied().peekable();
             let Some((price, _)) = usable.peek().copied() else { continue };
             let is_spot_for_spot = replaced.is_spot && *capacity_type == CapacityType::Spot;
             if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
                 return Err(NoReplacement::SpotFlexibility(0));
             }
-            let cheaper: Vec<u32> = usable.take_while(|(price, _)| *price < replaced.below).map(|(_, kind)| kind).collect();
+            let cheaper: Vec<u32> =
+                usable.take_while(|(price, _)| *price < replaced.below).map(|(_, kind)| kind).collect();
             if cheaper.is_empty() {
                 dearest = dearest.or(Some(price));
                 continue;
             }
-            let machine = self.machine(replaced, *capacity_type, pods, &requested, cheaper);
+            let machine = self.machine(replaced, *capacity_type, pods, cheaper);
             let machine = machine.ok_or(NoReplacement::NoMachine)?;
             return self.with_enough_options(machine, is_spot_for_spot);
         }
@@ -127,7 +129,6 @@ impl<'i> ReplacementMachines<'i> {
         replaced: &Replaced,
         capacity_type: CapacityType,
         pods: &[u32],
-        requested: &Resources,
         cheaper: Vec<u32>,
     ) -> Option<PlannedNode> {
         let pool = &self.input.pools[replaced.pool as usize];
@@ -148,9 +149,9 @@ impl<'i> ReplacementMachines<'i> {
             requests: Resources::new(),
         };
         machine.pods.sort_unstable();
-        let mut options = self.trials.with_capacity_for_daemons(&machine, requested, &replaced.zone, cheaper);
+        let mut all = self.trials.requests_of(&machine);
+        let mut options = self.trials.with_capacity_for_daemons(&machine, &all, &replaced.zone, cheaper);
         machine.types = options.clone().into();
-        let mut all = requested.clone();
         daemon_requests(self.input, vec![machine.clone()]).iter().for_each(|daemons| all.add(daemons));
         options.retain(|kind| all.fits(&pool.catalogue.types[*kind as usize].allocatable));
         let options = ordinary(pool, options);
@@ -227,13 +228,17 @@ impl<'i> ReplacementMachines<'i> {
         let within_size = |kind: &model::InstanceType| {
             pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
         };
-        let types = || (0..).zip(&pool.catalogue.types).filter(|(_, kind)| {
-            kind.labels.first_conflict(&pool.requirements).is_none() && within_size(kind)
-        });
+        let types = || {
+            (0..)
+                .zip(&pool.catalogue.types)
+                .filter(|(_, kind)| kind.labels.first_conflict(&pool.requirements).is_none() && within_size(kind))
+        };
         let of_type = |capacity_type: CapacityType| {
             let offered = types().flat_map(|(at, kind)| {
                 let here = kind.offerings.iter().filter(move |offering| {
-                    offering.zone == *zone && offering.capacity_type == capacity_type && is_offered(pool, kind, offering)
+                    offering.zone == *zone
+                        && offering.capacity_type == capacity_type
+                        && is_offered(pool, kind, offering)
                 });
                 here.map(|offering| offering.price).min().map(|price| (price, at))
             });
@@ -245,5 +250,43 @@ impl<'i> ReplacementMachines<'i> {
         let offers: Rc<[(CapacityType, Vec<Offered>)]> = Rc::new(in_order);
         self.offers.insert((at, zone.clone()), offers.clone());
         offers
+    }
+}
+
+/// Requests and allocatable resources as arrays over the resources that pods request.
+struct Amounts {
+    names: Vec<Text>,
+    /// By shape.
+    requests: Vec<Vec<i64>>,
+    /// By pool and type; computed on demand.
+    allocatable: FxHashMap<u32, Rc<[Vec<i64>]>>,
+}
+
+impl Amounts {
+    fn of(input: &PlanningInput) -> Self {
+        let mut names: Vec<Text> = Vec::new();
+        for (name, _) in input.shapes.iter().flat_map(|shape| shape.requests.iter()).filter(|(_, amount)| *amount > 0) {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        let amounts = |resources: &Resources| names.iter().map(|name| resources.get(name)).collect();
+        let requests = input.shapes.iter().map(|shape| amounts(&shape.requests)).collect();
+        Self { names, requests, allocatable: FxHashMap::default() }
+    }
+
+    fn requested(&self, input: &PlanningInput, pods: &[u32]) -> Vec<i64> {
+        let mut sum = vec![0; self.names.len()];
+        for pod in pods {
+            let requests = &self.requests[input.pods[*pod as usize].shape as usize];
+            sum.iter_mut().zip(requests).for_each(|(sum, amount)| *sum += amount);
+        }
+        sum
+    }
+
+    fn allocatable(&mut self, pool: u32, catalogue: &Catalogue) -> Rc<[Vec<i64>]> {
+        let amounts = |resources: &Resources| self.names.iter().map(|name| resources.get(name)).collect();
+        let of_types = || catalogue.types.iter().map(|kind| amounts(&kind.allocatable)).collect();
+        self.allocatable.entry(pool).or_insert_with(of_types).clone()
     }
 }

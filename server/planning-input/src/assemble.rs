@@ -126,7 +126,9 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     let nodes: Vec<Node> = nodes.into_iter().map(|node| external.clear_pool(node)).collect();
     let prices = || NodePrices::new(catalogue_source, &pools);
     let read = match (options.repack, &facts) {
-        (_, Some(facts)) => facts.running_nodes((&cluster, &claims), &nodes, (&pools, &policies), &prices(), notes, options.now),
+        (_, Some(facts)) => {
+            facts.running_nodes((&cluster, &claims), &nodes, (&pools, &policies), &prices(), notes, options.now)
+        }
         (true, None) => running::nodes_with_price(&cluster, &nodes, &prices(), notes),
         (false, None) => Vec::new(),
     };

@@ -125,11 +125,8 @@ fn node_name(planned: &DisruptionPlan, node: u32) -> &str {
 }
 
 fn held_entry<'r>(planned: &'r DisruptionPlan, held: &'r HeldNode) -> HeldEntry<'r> {
-    let by = held.by.iter().map(|hold| HoldEntry {
-        code: hold.code.as_str(),
-        object: &hold.object,
-        message: &hold.message,
-    });
+    let by =
+        held.by.iter().map(|hold| HoldEntry { code: hold.code.as_str(), object: &hold.object, message: &hold.message });
     HeldEntry { node: node_name(planned, held.node), reason: held.reason.to_string(), by: by.collect() }
 }
 

@@ -49,7 +49,9 @@ const NOW: Timestamp = Timestamp::from_millis(20_485 * 24 * 3_600_000);
 
 /// Prints the table.
 pub(crate) fn report(only: &str, runs: u32) -> Result<()> {
-    println!("| case | CPU ms | of Karpenter's scan | candidates | removed | replaced | left | $/hour before | after | bound |");
+    println!(
+        "| case | CPU ms | of Karpenter's scan | candidates | removed | replaced | left | $/hour before | after | bound |"
+    );
     println!("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
     for case in CASES.iter().filter(|case| case.name.contains(only)) {
         let captured = read(case)?;

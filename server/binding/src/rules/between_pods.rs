@@ -40,7 +40,7 @@ impl<'a> Compiler<'a, '_> {
         let selects = |other: &PodClass<'_>| {
             selectors.iter().all(|selector| selector.selects(input, other.namespace, other.labels))
         };
-        let classes = self.select(selects, steps)?;
+        let classes = self.select(terms.first().and_then(|term| term.selector.as_ref()), &selects, steps)?;
         rules.matches_own_affinity = selects(&class);
         for term in terms {
             let key = self.domains.key(&term.topology_key, &input.nodes);
@@ -52,7 +52,8 @@ impl<'a> Compiler<'a, '_> {
     fn tally_of_term(&mut self, class: &PodClass<'a>, term: &'a PodAffinityTerm, steps: &mut Steps) -> Option<usize> {
         let input = self.input;
         let selector = PodSelector::of_term(class.namespace, term);
-        let classes = self.select(|other| selector.selects(input, other.namespace, other.labels), steps)?;
+        let selects = |other: &PodClass<'_>| selector.selects(input, other.namespace, other.labels);
+        let classes = self.select(term.selector.as_ref(), selects, steps)?;
         let key = self.domains.key(&term.topology_key, &input.nodes);
         Some(self.tallies.define(self.domains, classes, key, None))
     }

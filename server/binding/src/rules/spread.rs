@@ -6,6 +6,7 @@ use model::{Node, SpreadConstraint};
 use verifier::kernel::{PodSelector, RequiredNodeAffinity};
 
 use super::{ClassRules, Compiler, HardSpread, SoftSpread, is_hostname};
+use crate::classes::PodClass;
 use crate::node_classes::mentions_name;
 use crate::steps::Steps;
 
@@ -62,7 +63,8 @@ impl<'a> Compiler<'a, '_> {
     ) -> Option<()> {
         let (input, class) = (self.input, rules.class);
         let selector = PodSelector::of_spread(class.namespace, constraint);
-        let classes = self.select(|other| selector.selects(input, other.namespace, other.labels), steps)?;
+        let selects = |other: &PodClass<'_>| selector.selects(input, other.namespace, other.labels);
+        let classes = self.select(constraint.selector.as_ref(), selects, steps)?;
         let own = i64::from(selector.selects(input, class.namespace, class.labels));
         let alike = class.shape.spread.iter().filter(|other| other.hard == constraint.hard);
         let keys: Vec<&str> = alike.map(|other| other.topology_key.as_ref()).collect();
