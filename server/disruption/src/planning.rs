@@ -15,6 +15,7 @@ use crate::commands::{self, DisruptionPlan, Planned};
 use crate::consolidation::{Found, Method, Pass, order_of_trials};
 use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
+use crate::group::Groups;
 use crate::hold::{Hold, HoldCode};
 use crate::working::{Step, WorkingCluster};
 
@@ -211,27 +212,43 @@ impl Planning<'_, '_> {
     /// Rounds over all candidates until one replaces nothing: pods may move to a replacement in the next. In a round,
     /// removals come first, because they use the budgets for more savings than replacements.
     fn consolidate(&mut self) {
+        let mut groups = Groups::new(&self.working, self.settings);
+        if groups.is_worthwhile(&self.working) {
+            self.round(false);
+            while let Some(step) = groups.next(&self.working, &self.candidates, &mut self.allowances, self.cache) {
+                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                self.apply(step);
+            }
+        }
         for _ in 0..MAX_ROUNDS {
-            let cost = DisruptionCost::new(&self.working);
-            let order = order_of_trials(&self.working, &self.candidates, &cost);
-            if order.is_empty() {
-                return;
-            }
-            let mut pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
-            let removals = pass.run(&order, Method::Delete, &mut self.allowances);
-            let replacements = pass.run(&order, Method::Replace, &mut self.allowances);
-            let replaces = replacements.steps.iter().any(|step| !step.replacements.is_empty());
-            for Found { steps, holds } in [removals, replacements] {
-                self.holds.extend(holds.into_iter().map(|(node, hold)| (node, vec![hold])));
-                for step in steps {
-                    step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
-                    self.apply(step);
-                }
-            }
-            if !replaces {
+            if !self.round(true) {
                 return;
             }
         }
+    }
+
+    /// Removals, and then replacements; returns whether a node was replaced.
+    fn round(&mut self, may_replace: bool) -> bool {
+        let cost = DisruptionCost::new(&self.working);
+        let order = order_of_trials(&self.working, &self.candidates, &cost);
+        if order.is_empty() {
+            return false;
+        }
+        let mut pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
+        let removals = pass.run(&order, Method::Delete, &mut self.allowances);
+        let replacements = match may_replace {
+            true => pass.run(&order, Method::Replace, &mut self.allowances),
+            false => Found::default(),
+        };
+        let replaces = replacements.steps.iter().any(|step| !step.replacements.is_empty());
+        for Found { steps, holds } in [removals, replacements] {
+            self.holds.extend(holds.into_iter().map(|(node, hold)| (node, vec![hold])));
+            for step in steps {
+                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                self.apply(step);
+            }
+        }
+        replaces
     }
 }
 

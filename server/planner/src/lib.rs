@@ -21,7 +21,7 @@ pub use replacement::{NoReplacement, Replaced, ReplacementMachines};
 
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode, Unschedulable};
-use model::{CapacityType, MicroUsd, NodeName, Resources};
+use model::{CapacityType, MicroUsd, NodeName, Resources, Text};
 pub use scheduler::CompileCache;
 use scheduler::bound::lower_bound_with;
 use scheduler::{PackingMethod, ScheduleResult, schedule_by};
@@ -115,13 +115,25 @@ pub fn plan_packed_by(
 pub fn price_bound(input: &PlanningInput, most: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
     let mut input = input.clone();
     input.pools.iter_mut().for_each(|pool| pool.rules.ignores_credits = true);
+    lower_bound_with(&input, &one_machine(&input, most), cache)
+}
+
+/// The value of a unit of each resource, in micro-dollars per hour: what the pods of `input` need at least is
+/// paid by it.
+#[must_use]
+pub fn resource_prices(input: &PlanningInput) -> Vec<(Text, f64)> {
+    scheduler::bound::resource_prices(input, &one_machine(input, MicroUsd(1)))
+}
+
+/// All pods on one machine of that price.
+fn one_machine(input: &PlanningInput, price: MicroUsd) -> Plan {
     let all = PlannedNode {
         name: NodeName::default(),
         pool: 0,
         capacity_type: CapacityType::OnDemand,
         zones: [].into(),
         types: [].into(),
-        price: most,
+        price,
         credits: MicroUsd(0),
         reservation: None,
         pods: (0..).zip(&input.pods).map(|(pod, _)| pod).collect(),
@@ -129,8 +141,7 @@ pub fn price_bound(input: &PlanningInput, most: MicroUsd, cache: &mut CompileCac
         taints: [].into(),
         requests: Resources::new(),
     };
-    let plan = Plan { nodes: vec![all], ..Plan::default() };
-    lower_bound_with(&input, &plan, cache)
+    Plan { nodes: vec![all], ..Plan::default() }
 }
 
 /// Adds the failed checks to `report`, and the reason of each pod that is left out.

@@ -11,12 +11,12 @@ use model::input::PlanningInput;
 use model::plan::PlannedNode;
 use model::resources::CPU;
 use model::taints::first_untolerated;
-use model::{CapacityType, Catalogue, MicroUsd, NodeName, Resources, Text, Zone};
+use model::{CapacityType, Catalogue, MicroUsd, NodeName, NodePool, Resources, Text, Zone};
 use rustc_hash::FxHashMap;
 use verifier::daemon_requests;
 
 use crate::retry::machines::{
-    MachineTrials, alternatives, is_offered, labels_of, matches_known_labels, meets_min_values, ordinary,
+    MachineTrials, alternatives, cheapest, is_offered, labels_of, matches_known_labels, meets_min_values, ordinary,
 };
 
 /// With fewer cheaper options than this, one spot node is not replaced by another (Karpenter:
@@ -192,6 +192,20 @@ impl<'i> ReplacementMachines<'i> {
         machine
     }
 
+    /// `machine` with those of its launch options that cost less than `most`, and the first.
+    #[must_use]
+    pub fn cheaper_than(&self, machine: &PlannedNode, most: MicroUsd) -> PlannedNode {
+        let (pool, zones) = (&self.input.pools[machine.pool as usize], machine.zones.to_vec());
+        let dearest = |kind: u32| zones.iter().filter_map(|zone| price_in(pool, kind, machine, zone)).max();
+        let others =
+            machine.types.iter().copied().skip(1).filter(|kind| dearest(*kind).is_some_and(|price| price < most));
+        let options: Vec<u32> = machine.types.iter().copied().take(1).chain(others).collect();
+        if options.len() == machine.types.len() {
+            return machine.clone();
+        }
+        self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone())
+    }
+
     /// For each shape of `pods`, the types that may run it.
     fn compatible_types(&mut self, pool: u32, pods: &[u32]) -> Vec<Rc<[bool]>> {
         let mut shapes: Vec<u32> = pods.iter().map(|pod| self.input.pods[*pod as usize].shape).collect();
@@ -289,4 +303,8 @@ impl Amounts {
         let of_types = || catalogue.types.iter().map(|kind| amounts(&kind.allocatable)).collect();
         self.allocatable.entry(pool).or_insert_with(of_types).clone()
     }
+}
+
+fn price_in(pool: &NodePool, kind: u32, machine: &PlannedNode, zone: &Zone) -> Option<MicroUsd> {
+    cheapest(pool, kind, machine, std::slice::from_ref(zone)).map(|(price, _)| price)
 }

@@ -4,6 +4,8 @@
 //! The clusters follow those on which Karpenter's `SimulateScheduling` was measured: nodes of 16 CPUs and 32
 //! GiB, 20 pods on each, Deployments of 50 pods, of which the nodes are 60 % (slack) or 97 % (tight) full.
 
+mod verdicts;
+
 use std::fmt::Write as _;
 
 use anyhow::{Result, anyhow};
@@ -48,7 +50,7 @@ const NODE_CPU: usize = 15_890;
 const NOW: Timestamp = Timestamp::from_millis(20_485 * 24 * 3_600_000);
 
 /// Prints the table.
-pub(crate) fn report(only: &str, runs: u32) -> Result<()> {
+pub(crate) fn report(only: &str, runs: u32, verdicts: usize) -> Result<()> {
     println!(
         "| case | CPU ms | of Karpenter's scan | candidates | removed | replaced | left | $/hour before | after | bound |"
     );
@@ -67,6 +69,11 @@ pub(crate) fn report(only: &str, runs: u32) -> Result<()> {
         println!("{}", row(case, seconds, &captured, &planned));
         for refused in &planned.refused {
             println!("refused: {refused}");
+        }
+        if verdicts > 0 {
+            let (confirmed, others) = verdicts::confirm(&captured, &planned, verdicts)?;
+            println!("{}: {confirmed} verdicts of {} confirmed", case.name, confirmed + others.len());
+            others.iter().for_each(|other| println!("{other}"));
         }
     }
     Ok(())

@@ -24,6 +24,9 @@ pub struct Flags {
     /// Steps of the search in the cost table
     #[arg(long, value_name = "STEPS", default_value_t = model::input::SEARCH_STEPS)]
     pub search: u64,
+    /// Verdicts of `consolidation` that are confirmed by brute force, for each cluster
+    #[arg(long, value_name = "COUNT", default_value_t = 0)]
+    pub verdicts: usize,
     /// Inputs of the table `random`
     #[arg(long, value_name = "COUNT", default_value_t = 200)]
     pub inputs: u64,

@@ -51,7 +51,7 @@ fn run(flags: &Flags) -> Result<()> {
         return features::report(&flags.only, flags.runs, flags.small);
     }
     if flags.table.as_deref() == Some("consolidation") {
-        return consolidation::report(&flags.only, flags.runs);
+        return consolidation::report(&flags.only, flags.runs, flags.verdicts);
     }
     if flags.table.as_deref() == Some("random") {
         return random::report(flags);

@@ -1,0 +1,185 @@
+//! Several nodes replaced by other machines at once: the planner's search packs their pods anew.
+//!
+//! Groups are made of the nodes that cost most beyond what their pods need. A group of few nodes comes first,
+//! because it moves few pods; a larger one is tried when the smaller ones save nothing.
+
+use model::input::PlanningInput;
+use model::plan::PlannedNode;
+use model::removal::RemovalReason;
+use model::{CapacityType, MicroUsd, Text, labels::CAPACITY_TYPE};
+use planner::{CompileCache, ReplacementMachines, plan_with, resource_prices};
+
+use crate::Settings;
+use crate::allowances::Allowances;
+use crate::candidates::Candidate;
+use crate::consolidation::is_tried;
+use crate::evacuation::step_of;
+use crate::working::{Step, WorkingCluster};
+
+/// The least part of the price of a group that its replacement must save, in percent. Packings of equal
+/// pods differ by less, so that a cluster that was packed anew is not packed anew again.
+const MIN_SAVED_PERCENT: i64 = 2;
+
+/// The work for all groups of a plan, in steps of scheduling.
+const WORK: u64 = 2_000_000;
+/// The steps that a plan for a group takes for each pod of the cluster, apart from its search.
+const STEPS_PER_POD: u64 = 50;
+/// The part of the steps of the policy's search that a plan for one group may take.
+const SEARCH_PART: u64 = 8;
+
+/// The groups of one plan.
+pub(crate) struct Groups<'c> {
+    settings: &'c Settings,
+    /// Steps that are left, apart from searches.
+    work: u64,
+    /// Search steps that are left.
+    search: u64,
+    /// What a unit of each resource is worth, in micro-dollars per hour.
+    prices: Vec<(Text, f64)>,
+}
+
+impl<'c> Groups<'c> {
+    pub(crate) fn new(working: &WorkingCluster<'_>, settings: &'c Settings) -> Self {
+        let mut groups =
+            Self { settings, work: WORK, search: 4 * working.input.policy.search_steps, prices: Vec::new() };
+        if groups.is_worthwhile(working) {
+            // Without nodes: their capacity has a price here.
+            groups.prices = resource_prices(&PlanningInput { nodes: Vec::new(), ..working.input.clone() });
+        }
+        groups
+    }
+
+    /// Whether the cluster is small enough for a plan of a group.
+    pub(crate) fn is_worthwhile(&self, working: &WorkingCluster<'_>) -> bool {
+        working.input.policy.search_steps > 0 && self.cost(working) <= self.work
+    }
+
+    fn cost(&self, working: &WorkingCluster<'_>) -> u64 {
+        STEPS_PER_POD * u64::try_from(working.pods.len() + working.nodes.len()).unwrap_or(u64::MAX)
+    }
+
+    /// The next group that pays, as a step; `None` if none is found.
+    pub(crate) fn next<'i>(
+        &mut self,
+        working: &WorkingCluster<'i>,
+        candidates: &[Option<Candidate<'i>>],
+        allowances: &mut Allowances<'i>,
+        cache: &mut CompileCache,
+    ) -> Option<Step> {
+        let order = self.order(working, candidates, allowances);
+        let mut size = 2;
+        while size.min(order.len()) >= 2 {
+            let group = &order[..size.min(order.len())];
+            if !self.take_work(working) {
+                return None;
+            }
+            if let Some(step) = self.replace(working, group, cache) {
+                take(working, candidates, allowances, group);
+                return Some(step);
+            }
+            if size >= order.len() {
+                return None;
+            }
+            size += size.div_ceil(2);
+        }
+        None
+    }
+
+    fn take_work(&mut self, working: &WorkingCluster<'_>) -> bool {
+        let left = self.work.checked_sub(self.cost(working));
+        self.work = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// The nodes that may be replaced together, those first that cost most beyond the value of their pods.
+    fn order<'i>(
+        &self,
+        working: &WorkingCluster<'i>,
+        candidates: &[Option<Candidate<'i>>],
+        allowances: &Allowances<'i>,
+    ) -> Vec<u32> {
+        let value = |node: u32| -> i64 {
+            let pods = working.nodes[node as usize].movable();
+            let shapes = pods.map(|pod| &working.input.shapes[working.pods[pod as usize].pod.shape as usize].requests);
+            let value = |(name, price): &(Text, f64), requests: &model::Resources| requests.get(name) as f64 * price;
+            let sum: f64 =
+                shapes.map(|requests| self.prices.iter().map(|price| value(price, requests)).sum::<f64>()).sum();
+            sum as i64
+        };
+        let nodes = (0..working.nodes.len()).filter_map(|node| u32::try_from(node).ok());
+        let free = nodes.filter(|node| is_tried(working, candidates, *node) && self.may_be_replaced(working, *node));
+        let mut order: Vec<(i64, u32)> =
+            free.map(|node| (value(node) - working.nodes[node as usize].price.0, node)).collect();
+        order.sort_unstable();
+        let mut allowances = allowances.clone();
+        let fits = |node: &u32| {
+            let candidate = candidate(working, candidates, *node);
+            let is_free =
+                candidate.is_some_and(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).is_empty());
+            candidate.filter(|_| is_free).into_iter().for_each(|candidate| allowances.take(candidate));
+            is_free
+        };
+        order.into_iter().map(|(_, node)| node).filter(fits).collect()
+    }
+
+    /// Spot nodes are not replaced by spot without the feature gate; a group would be.
+    fn may_be_replaced(&self, working: &WorkingCluster<'_>, node: u32) -> bool {
+        let is_spot = working.input.nodes[node as usize]
+            .labels
+            .get(CAPACITY_TYPE)
+            .is_some_and(|value| value.as_ref() == CapacityType::Spot.as_str());
+        working.nodes[node as usize].launch.is_none() && (self.settings.spot_to_spot || !is_spot)
+    }
+
+    /// The step that replaces `group`, if it saves enough.
+    fn replace(&mut self, working: &WorkingCluster<'_>, group: &[u32], cache: &mut CompileCache) -> Option<Step> {
+        let (mut input, pods) = working.input_for(group);
+        let search = (input.policy.search_steps / SEARCH_PART).min(self.search);
+        self.search -= search;
+        input.policy.search_steps = search;
+        let decision = plan_with(&input, cache).ok()?;
+        if !decision.plan.unschedulable.is_empty() {
+            return None;
+        }
+        let before: i64 = group.iter().map(|node| working.nodes[*node as usize].price.0).sum();
+        let most = self.settings.most_for_replacement(MicroUsd(before), pods.len())?;
+        let most = most.0.min(before - before * MIN_SAVED_PERCENT / 100);
+        let mut step = step_of(&decision.plan, &pods);
+        let after: i64 = step.replacements.iter().map(|machine| machine.price.0).sum();
+        if after >= most {
+            return None;
+        }
+        let machines = ReplacementMachines::new(&working.input);
+        for machine in &mut step.replacements {
+            *machine = within(&machines, machine, after, most);
+        }
+        step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
+        Some(step)
+    }
+}
+
+/// `machine` with the launch options by which the whole group saves enough, whichever of them launch: each
+/// machine may cost its part of `most` if the machines cost `after` together.
+fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> PlannedNode {
+    let part = i128::from(machine.price.0) * i128::from(most) / i128::from(after.max(1));
+    machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
+}
+
+fn candidate<'c, 'i>(
+    working: &WorkingCluster<'i>,
+    candidates: &'c [Option<Candidate<'i>>],
+    node: u32,
+) -> Option<&'c Candidate<'i>> {
+    candidates.get(working.nodes[node as usize].running? as usize)?.as_ref()
+}
+
+fn take<'i>(
+    working: &WorkingCluster<'i>,
+    candidates: &[Option<Candidate<'i>>],
+    allowances: &mut Allowances<'i>,
+    group: &[u32],
+) {
+    for node in group {
+        candidate(working, candidates, *node).into_iter().for_each(|candidate| allowances.take(candidate));
+    }
+}
