@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 11] = [
     "model",
     "scheduler",
     "verifier",
@@ -15,6 +15,7 @@ const CRATES: [&str; 9] = [
     "karpenter-baseline",
     "planner",
     "repack",
+    "drift",
     "disruption",
     "controller",
 ];

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 21] = [
+const RULES: [(&str, &[&str]); 23] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
@@ -22,6 +22,10 @@ const RULES: [(&str, &[&str]); 21] = [
         &["fleetwright-scheduler", "fleetwright-verifier", "fleetwright-planner", "tokio"],
     ),
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
+    (
+        "fleetwright-drift",
+        &["fleetwright-planner", "fleetwright-controller", "fleetwright-manifests", "tokio", "serde"],
+    ),
     ("fleetwright-disruption", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-repack", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     ("fleetwright-controller", &["fleetwright-scheduler", "fleetwright-store", "fleetwright-proto", "tokio", "serde"]),
