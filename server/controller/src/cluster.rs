@@ -9,13 +9,14 @@
 //! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), `planning` (the state as planning input). The disruption settings of NodePools are
+//! not bound yet), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
 //! [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
 pub(crate) mod condition_digest;
+mod drift;
 pub mod external_autoscalers;
 mod node_class;
 pub mod observation;
@@ -31,8 +32,9 @@ pub use condition_digest::ConditionDigest;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use record::{
-    AttachRecord, AutoscalerRecord, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord,
-    PodBudgetRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, ProblemRecord, Scheduling, UnmetCondition,
+    AttachRecord, AutoscalerRecord, ClaimDriftFacts, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts,
+    NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,
+    ProblemRecord, Scheduling, UnmetCondition,
 };
 pub use state::ClusterState;
 

@@ -22,6 +22,12 @@ use model::{
 /// comparable.
 pub type VersionedHash = (Text, Text);
 
+/// Annotation of a NodeClaim of this server: the hash of its NodePool's template at the launch.
+pub const POOL_HASH: &str = "fleetwright.dev/nodepool-hash";
+
+/// Annotation of a NodeClaim of this server: the version of that hash.
+pub const POOL_HASH_VERSION: &str = "fleetwright.dev/nodepool-hash-version";
+
 /// Minimum age of a NodeClaim that drifts because its instance type is not offered: a catalogue may
 /// lack new types for a while (Karpenter: instance type drift).
 pub const MIN_AGE_OF_MISSING_TYPE: Millis = Millis::from_hours(1);
