@@ -9,7 +9,7 @@
 //! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
+//! not bound yet), `replacements` (machines whose pods are planned elsewhere), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
 //! [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
@@ -24,6 +24,7 @@ mod pdb;
 pub mod planning;
 mod pod_table;
 pub mod record;
+pub(crate) mod replacements;
 pub mod state;
 mod unannounced_deletion;
 

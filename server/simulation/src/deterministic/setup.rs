@@ -3,7 +3,7 @@
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
-use controller::cluster::{PoolMeta, PoolRecord};
+use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};
@@ -252,7 +252,8 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
         budgets: vec![budget()],
         ..DisruptionPolicy::default()
     };
-    PoolRecord { pool, disruption, revision: Text::from("1"), meta: PoolMeta::default() }
+    let (meta, drift) = (PoolMeta::default(), PoolDriftFacts::default());
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta, drift }
 }
 
 /// `a.2` with 2 vCPU and 8 GiB at 0.10 an hour, and its multiples; spot at a third; two zones.
