@@ -183,6 +183,13 @@ fn a_new_requirement_on_a_missing_label_is_drift_unless_it_allows_absence() {
 }
 
 #[test]
+fn a_label_with_a_deprecated_key_counts() {
+    let mut world = requiring("kubernetes.io/arch", Operator::In, &["amd64"]);
+    world.claim_labels.insert(text("beta.kubernetes.io/arch"), text("amd64"));
+    assert_eq!(world.drift(), None);
+}
+
+#[test]
 fn labels_of_the_template_are_left_to_the_hash() {
     let mut world = requiring("team", Operator::In, &["a"]);
     world.pool_labels = labels(&[("team", "a")]);

@@ -14,6 +14,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Proposal;
+use super::method::PlannedReplacement;
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
@@ -47,31 +48,36 @@ impl ClusterController {
                 self.disruption.schedule_at(since + TIMEOUT);
             }
         }
+        self.begin_replacements(planned().collect(), ctx);
+        let state = &self.state;
+        self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
+    }
+
+    /// Begins the replacements of `planned` that guardrails admit, and has the pods of those under way
+    /// planned when they may move.
+    fn begin_replacements(&mut self, planned: Vec<&PlannedReplacement>, ctx: &mut Context<'_>) {
+        if self.guardrails.is_quarantined() {
+            return;
+        }
         // One that failed just now is not begun again.
-        let is_new =
-            |claim: &ClaimName| self.state.replacement_of(claim).is_none() && !self.is_backing_off(claim, ctx.now);
-        let new: Vec<Removal> =
-            planned().map(|planned| &planned.removal).filter(|removal| is_new(&removal.claim)).cloned().collect();
+        let is_new = |removal: &&Removal| {
+            self.state.replacement_of(&removal.claim).is_none() && !self.is_backing_off(&removal.claim, ctx.now)
+        };
+        let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
         let admitted: BTreeSet<ClaimName> =
             self.limit_removals(new, ctx).into_iter().map(|removal| removal.claim).collect();
-        for one in planned() {
-            let claim = &one.removal.claim;
-            let differs = self.state.replacement_of(claim).map(|begun| one.moves_pods && !begun.moves_pods);
-            if differs.unwrap_or_else(|| admitted.contains(claim)) {
-                self.state.begin_replacement(claim, one.moves_pods, ctx.now);
+        for PlannedReplacement { removal, moves_pods } in planned {
+            let begun = self.state.replacement_of(&removal.claim);
+            if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
+                self.state.begin_replacement(&removal.claim, *moves_pods, ctx.now);
                 self.provisioner.replan_displaced_pods(ctx.now);
             }
         }
-        let state = &self.state;
-        self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
     }
 
     /// Ends the replacements of machines with pods that the plan found no place for. Pods that
     /// guardrails hold back wait.
     pub(crate) fn fail_unplaced_replacements(&mut self, unplaced: &[UnplacedPod], ctx: &mut Context<'_>) {
-        if self.state.replacements().is_empty() {
-            return;
-        }
         let mut failed: BTreeMap<ClaimName, String> = BTreeMap::new();
         for entry in unplaced {
             let is_held = entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
@@ -106,9 +112,10 @@ impl ClusterController {
         }
     }
 
-    /// Records that the removal of a machine begins.
+    /// Records that the removal of a machine begins, which may have been replaced.
     pub(crate) fn record_replaced(&mut self, claim: &ClaimName) {
-        if let Some(pool) = self.pool_of(claim) {
+        let is_replaced = self.state.replacement_of(claim).is_some();
+        if let Some(pool) = self.pool_of(claim).filter(|_| is_replaced) {
             self.disruption.backoff.record_success(&pool, claim);
         }
     }

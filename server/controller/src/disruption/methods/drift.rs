@@ -6,6 +6,9 @@
 //! pods is removed when the nodes that its pods are assigned to are initialized. That of a static NodePool
 //! is replaced by one machine of the same NodePool, for which `limits.nodes` must have room.
 //!
+//! Replay needs nothing of its own: the places of the pods come from the plan of a decision to launch, whose
+//! input shows the machine as one that leaves.
+//!
 //! Several machines are replaced at one time, as far as budgets allow. Those without pods are first,
 //! and then those that drifted first; machines whose replacement failed are last.
 
