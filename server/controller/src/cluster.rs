@@ -9,7 +9,8 @@
 //! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), `replacements` (machines whose pods are planned elsewhere), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
+//! not bound yet), `replacement` and `replaced_machines` (machines whose pods are
+//! planned elsewhere while they run), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
 //! [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
@@ -24,7 +25,8 @@ mod pdb;
 pub mod planning;
 mod pod_table;
 pub mod record;
-pub(crate) mod replacements;
+mod replaced_machines;
+pub mod replacement;
 pub mod state;
 mod unannounced_deletion;
 
@@ -37,6 +39,7 @@ pub use record::{
     NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,
     ProblemRecord, Scheduling, UnmetCondition,
 };
+pub use replacement::Replacement;
 pub use state::ClusterState;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::pod_table::PodTable;
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
 };
-use super::replacements::Replacement;
+use super::replacement::Replacement;
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. No result depends on the order of a hash table, so that iteration

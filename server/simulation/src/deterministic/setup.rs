@@ -156,8 +156,12 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
     let pools: Vec<PoolRecord> = pools.iter().map(|pool| unguarded(pool.clone(), off)).collect();
     let read_pools = PoolReader::new(move |manifests| {
         let key = |pool: &PoolRecord| (ManifestKind::NodePool, pool.pool.name.as_text().clone());
-        let has = |pool: &&PoolRecord| manifests.contains_key(&key(pool));
-        pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
+        let read = |pool: &PoolRecord| {
+            let revision = manifests.get(&key(pool))?.revision.clone();
+            let own_hash = Some((revision.clone(), Text::from("1")));
+            Some(PoolRecord { revision, drift: PoolDriftFacts { own_hash, ..pool.drift.clone() }, ..pool.clone() })
+        };
+        pools.iter().filter_map(read).collect::<Vec<PoolRecord>>()
     });
     let planner: NewPlanner = if off == Some(Guard::Planning) { plan_nothing } else { serve::new_planner };
     // The default of a server, with two processors.

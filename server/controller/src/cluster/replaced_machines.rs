@@ -3,18 +3,9 @@
 
 use super::assignments::Target;
 use super::record::{NodeRecord, PodRecord};
+use super::replacement::Replacement;
 use super::state::ClusterState;
 use model::{ClaimName, NodeName, PodKey, Timestamp};
-
-/// A replacement under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Replacement {
-    /// When it began.
-    pub since: Timestamp,
-    /// Whether the pods are planned elsewhere. Those of a static NodePool's machine wait until the
-    /// new machine is initialized.
-    pub moves_pods: bool,
-}
 
 impl ClusterState {
     /// Begins the replacement of the machine of `claim`, or has the pods of one under way planned.
