@@ -9,9 +9,9 @@
 //! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), `replacement` and `replaced_machines` (machines whose pods are
-//! planned elsewhere while they run), `planning` (the state as planning input), `drift` (NodeClaims beside their NodePools). The disruption settings of NodePools are
-//! [`DisruptionPolicy`](model::DisruptionPolicy).
+//! not bound yet), [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere
+//! while they run), `planning` (the state as planning input), `drift` (NodeClaims beside their
+//! NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
