@@ -12,7 +12,7 @@ use crate::guardrails::{DisabledGuards, Freeze, Guard, Mode};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::BudgetLimit;
 use model::resources::NODES;
-use model::{MicroUsd, Resources, Timestamp};
+use model::{Resources, Timestamp};
 
 fn changed(mut pool: PoolRecord) -> PoolRecord {
     pool.drift.own_hash = Some((text("new"), text("1")));
@@ -198,9 +198,7 @@ fn fixed(limit: i64) -> Fixture {
     let mut fixed = pool_with(BudgetLimit::Nodes(1));
     fixed.pool.replicas = Some(2);
     fixed.pool.limits = Resources::from_iter([(NODES, limit)]);
-    let mut world = Fixture::planned_by(real, |settings| {
-        settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(0);
-    });
+    let mut world = Fixture::planned_by(real, |_| {});
     world.connect("c", ClusterSnapshot { pods: Vec::new(), ..cluster(2, fixed) });
     world.run_to(200_000);
     world
