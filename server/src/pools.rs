@@ -5,13 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use controller::cluster::external_autoscalers::MANAGED;
-use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
-use manifests::karpenter::NodePoolManifest;
+use controller::cluster::{ClassRecord, PoolDriftFacts, PoolMeta, PoolRecord};
+use drift::{HASH_VERSION, NodePoolTemplate};
+use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::offering::SharedCatalogue;
-use model::{
-    Catalogue, DisruptionPolicy, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text,
-};
+use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
 use planning_input::{Options, disruption_policy};
 use serde_json::Value;
 use tracing::warn;
@@ -223,11 +222,14 @@ fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests
         None => unusable(name, refused),
     };
     let manifest = manifests.get(&(ManifestKind::NodePool, name.as_text().clone()));
-    let disruption = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
+    let parsed = manifest.and_then(|manifest| parse(name, manifest, |at| NodePoolManifest::read(at, &mut Vec::new())));
+    let disruption = parsed.as_ref().map(disruption_policy).unwrap_or_default();
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
+    let parsed_class = class.and_then(|manifest| parse(&pool.node_class, manifest, NodeClassManifest::read));
+    let drift = drift_facts(parsed, parsed_class);
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
-    PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused) }
+    PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused), drift }
 }
 
 /// A pool that is shown with the reason why it is unusable.
@@ -252,13 +254,29 @@ fn unusable(name: &PoolName, refused: &[InputError]) -> NodePool {
     }
 }
 
-/// Disruption policy of the NodePool; `None` when it is unreadable.
-fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
+/// The object of a manifest; `None` when it is unreadable.
+fn parse<T>(name: &Text, manifest: &Manifest, read: impl FnOnce(&Cursor<'_>) -> Option<T>) -> Option<T> {
     let value = serde_json::from_slice(&manifest.json).ok()?;
     let problems = Problems::default();
-    let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
-    let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
-    Some(disruption_policy(&read))
+    let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
+    read(&Cursor::root(&value, &site))
+}
+
+/// What the drift of the NodeClaims is found by.
+fn drift_facts(pool: Option<NodePoolManifest>, class: Option<NodeClassManifest>) -> PoolDriftFacts {
+    let (class_hash, images) = class.map(|class| (class.hash, class.images)).unwrap_or_default();
+    let Some(pool) = pool else { return PoolDriftFacts { class_hash, images, ..PoolDriftFacts::default() } };
+    let template = NodePoolTemplate {
+        labels: pool.labels,
+        annotations: pool.template_annotations,
+        taints: pool.taints,
+        startup_taints: pool.startup_taints,
+        node_class: [pool.class.group, pool.class.kind, pool.class.name],
+        termination_grace_period: pool.termination_grace_period,
+        expire_after: pool.expire_after.finite(),
+    };
+    let own_hash = Some((template.hash(), Text::from(HASH_VERSION)));
+    PoolDriftFacts { karpenter_hash: pool.hash, own_hash, class_hash, images }
 }
 
 #[cfg(test)]
@@ -304,6 +322,53 @@ mod tests {
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");
+    }
+
+    /// The facts by which the NodeClaims of `general` drift, after a change of its NodePool and EC2NodeClass.
+    fn drift_after(change: impl FnOnce(&mut Value, &mut Value)) -> PoolDriftFacts {
+        let ((pool_key, mut pool), (class_key, mut class)) = (pool("general", "In"), class());
+        let mut pool_json: Value = serde_json::from_slice(&pool.json).unwrap();
+        let mut class_json: Value = serde_json::from_slice(&class.json).unwrap();
+        change(&mut pool_json, &mut class_json);
+        (pool.json, class.json) = (pool_json.to_string().into_bytes(), class_json.to_string().into_bytes());
+        let manifests = Manifests::from([(pool_key, pool), (class_key, class)]);
+        reader("us-east-1".to_owned(), None).read(&manifests).pools.remove(0).drift
+    }
+
+    #[test]
+    fn the_hash_of_a_template_covers_nothing_else() {
+        let before = drift_after(|_, _| {});
+        assert_eq!(before.own_hash.as_ref().map(|(_, version)| version.as_ref()), Some("fleetwright-1"));
+        let unchanged = drift_after(|pool, class| {
+            pool["spec"]["limits"] = serde_json::json!({"cpu": "10"});
+            pool["spec"]["weight"] = 7.into();
+            pool["spec"]["disruption"]["consolidateAfter"] = "1m".into();
+            pool["spec"]["template"]["spec"]["requirements"][0]["operator"] = "NotIn".into();
+            class["spec"]["role"] = "others".into();
+        });
+        assert_eq!(unchanged, before);
+        let labelled = drift_after(|pool, _| pool["spec"]["template"]["metadata"]["labels"]["team"] = "a".into());
+        assert_ne!(labelled.own_hash, before.own_hash);
+        // The default of expireAfter is 30 days, written or not.
+        let expiry =
+            |after: &str| drift_after(|pool, _| pool["spec"]["template"]["spec"]["expireAfter"] = after.into());
+        assert_eq!(expiry("720h").own_hash, before.own_hash);
+        assert_ne!(expiry("Never").own_hash, before.own_hash);
+    }
+
+    #[test]
+    fn hashes_of_karpenter_and_the_images_of_the_class_are_read() {
+        let facts = drift_after(|pool, class| {
+            pool["metadata"]["annotations"] =
+                serde_json::json!({"karpenter.sh/nodepool-hash": "1", "karpenter.sh/nodepool-hash-version": "v3"});
+            class["metadata"]["annotations"] = serde_json::json!({
+                "karpenter.k8s.aws/ec2nodeclass-hash": "2", "karpenter.k8s.aws/ec2nodeclass-hash-version": "v5",
+            });
+            class["status"]["amis"] = serde_json::json!([{"id": "ami-1", "name": "n", "requirements": []}]);
+        });
+        let pair = |hash: &str, version: &str| Some((Text::from(hash), Text::from(version)));
+        assert_eq!((facts.karpenter_hash, facts.class_hash), (pair("1", "v3"), pair("2", "v5")));
+        assert_eq!(facts.images, [Text::from("ami-1")]);
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod status;
 
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, InstructionId, PodNomination};
+use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1::instruction::Action;
 use fleetwright_proto::v1::{self, connect_response};
 use model::labels::NODEPOOL;
@@ -112,7 +113,7 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
     v1::NodeClaimRecord {
         name: order.name.to_string(),
         labels: pairs(&labels),
-        annotations: vec![v1::StringPair { key: MANAGED.to_owned(), value: "true".to_owned() }],
+        annotations: annotations(order),
         node_class: Some(v1::NodeClassReference {
             group: "karpenter.k8s.aws".to_owned(),
             kind: "EC2NodeClass".to_owned(),
@@ -132,6 +133,13 @@ fn claim(order: &ClaimOrder) -> v1::NodeClaimRecord {
         }),
         ..v1::NodeClaimRecord::default()
     }
+}
+
+fn annotations(order: &ClaimOrder) -> Vec<v1::StringPair> {
+    let pair = |key: &str, value: &str| v1::StringPair { key: key.to_owned(), value: value.to_owned() };
+    let hash = order.pool_hash.iter();
+    let hash = hash.flat_map(|(hash, version)| [pair(POOL_HASH, hash), pair(POOL_HASH_VERSION, version)]);
+    [pair(MANAGED, "true")].into_iter().chain(hash).collect()
 }
 
 /// Whole seconds, as in the API; fractions round up.
@@ -226,6 +234,7 @@ mod tests {
             requests: Resources::from_iter([("cpu", 1_500), ("memory", 1 << 30)]),
             expire_after: None,
             termination_grace_period: Some(Millis::new(1_500)),
+            pool_hash: Some(("a1".into(), "fleetwright-1".into())),
         };
         let record = claim(&order);
         assert_eq!(record.expire_after, "Never");
@@ -233,7 +242,11 @@ mod tests {
         assert_eq!(record.labels[0], v1::StringPair { key: NODEPOOL.into(), value: "general".into() });
         let amounts: Vec<_> = record.requests.iter().map(|q| q.amount.as_str()).collect();
         assert_eq!(amounts, ["1500m", "1Gi"]);
-        assert_eq!(record.annotations[0].key, MANAGED);
+        let annotations: Vec<_> =
+            record.annotations.iter().map(|pair| (pair.key.as_str(), pair.value.as_str())).collect();
+        let hash =
+            [("fleetwright.dev/nodepool-hash", "a1"), ("fleetwright.dev/nodepool-hash-version", "fleetwright-1")];
+        assert_eq!(annotations, [(MANAGED, "true"), hash[0], hash[1]]);
     }
 
     fn drain_of(claim: &str, deadline: Option<Timestamp>) -> Instruction {

@@ -9,13 +9,15 @@
 //! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), `planning` (the state as planning input). The disruption settings of NodePools are
-//! [`DisruptionPolicy`](model::DisruptionPolicy).
+//! not bound yet), [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere
+//! while they run), `planning` (the state as planning input), `drift` (NodeClaims beside their
+//! NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
 pub(crate) mod condition_digest;
+mod drift;
 pub mod external_autoscalers;
 mod node_class;
 pub mod observation;
@@ -23,6 +25,8 @@ mod pdb;
 pub mod planning;
 mod pod_table;
 pub mod record;
+mod replaced_machines;
+pub mod replacement;
 pub mod state;
 mod unannounced_deletion;
 
@@ -31,9 +35,11 @@ pub use condition_digest::ConditionDigest;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use record::{
-    AttachRecord, AutoscalerRecord, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord,
-    PodBudgetRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, ProblemRecord, Scheduling, UnmetCondition,
+    AttachRecord, AutoscalerRecord, ClaimDriftFacts, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts,
+    NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,
+    ProblemRecord, Scheduling, UnmetCondition,
 };
+pub use replacement::Replacement;
 pub use state::ClusterState;
 
 #[cfg(test)]

@@ -11,8 +11,10 @@ impl ConditionDigest {
             .conditions
             .iter()
             .fold(Self::default(), |digest, one| digest.with(one.kind, one.status.as_str(), &one.reason, &one.message));
-        let StatusPatch { usage, zones, last_pod_event: _, conditions: _, add_finalizer, remove_finalizer } = patch;
-        self == all && usage.is_none() && zones.is_none() && add_finalizer.is_none() && remove_finalizer.is_none()
+        let StatusPatch { conditions: _, last_pod_event: _, .. } = patch;
+        let StatusPatch { usage, zones, remove_conditions, add_finalizer, remove_finalizer, .. } = patch;
+        let changes_more = usage.is_some() || zones.is_some() || !remove_conditions.is_empty();
+        self == all && !changes_more && add_finalizer.is_none() && remove_finalizer.is_none()
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::decision_input::DecisionInput;
+use drift::VersionedHash;
 use model::plan::Reason;
 use model::removal::RemovalReason;
 use model::{
@@ -171,6 +172,8 @@ pub struct ClaimOrder {
     pub expire_after: Option<Millis>,
     /// `spec.terminationGracePeriod`.
     pub termination_grace_period: Option<Millis>,
+    /// The hash of the NodePool's template and its version, for its annotations.
+    pub pool_hash: Option<VersionedHash>,
 }
 
 /// A machine to remove.

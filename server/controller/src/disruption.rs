@@ -2,25 +2,33 @@
 //!
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
-//! Graceful ones (emptiness) are held by budgets too, and do not run while a plan may need the nodes
+//! Graceful ones (emptiness, drift) are held by budgets too, and do not run while a plan may need the nodes
 //! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
+//! A method may have a machine [replaced](replacements) first: its pods are planned elsewhere, and it is
+//! selected for removal once the nodes that they are assigned to are initialized.
+//!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
+//! [`methods::drift`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
 //! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
-//! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
-//! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
-//! removals by).
+//! removed), [`budgets`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
+//! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`queue`] (decisions that
+//! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
+//! verifier judges removals by).
 
 mod budgets;
 mod candidates;
+mod evictions;
 mod execution;
 pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
 mod removal_check;
+mod replacement_backoff;
+mod replacements;
 
+pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub use methods::interruption::INTERRUPTION;
@@ -32,9 +40,10 @@ use std::collections::BTreeMap;
 
 use crate::Removal;
 pub(crate) use method::BlockedRepair;
-use method::{DisruptionView, Method, Selection};
+use method::{DisruptionView, Method, PlannedReplacement, Selection};
 pub(crate) use methods::repair::MAX_UNHEALTHY_PERCENT;
 use model::{Millis, PoolName, Timestamp};
+use replacement_backoff::ReplacementBackoff;
 
 /// When the methods of one cluster run in passes.
 #[derive(Debug, Default)]
@@ -45,6 +54,8 @@ pub(crate) struct Disruption {
     last_pass: Option<Timestamp>,
     /// Whether anything changed since the last pass.
     changed_since_pass: bool,
+    /// Replacements that failed.
+    backoff: ReplacementBackoff,
 }
 
 /// Removals that a method proposes.
@@ -52,6 +63,8 @@ pub(crate) struct Disruption {
 pub(crate) struct Proposal {
     pub method: &'static dyn Method,
     pub removals: Vec<Removal>,
+    /// Machines to replace before they may be removed.
+    pub replacements: Vec<PlannedReplacement>,
 }
 
 /// What a pass found.
@@ -102,7 +115,8 @@ impl Disruption {
         let mut pass = Pass::default();
         let mut next_checks = Vec::new();
         for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
-            let Selection { removals, next_check, held_by_budget, blocked_repairs } = method.select(&view);
+            let Selection { removals, replacements, next_check, held_by_budget, blocked_repairs } =
+                method.select(&view);
             pass.blocked_repairs.extend(blocked_repairs);
             // A budget's time window opens without an event.
             let soon = (!held_by_budget.is_empty()).then(|| view.now + interval);
@@ -111,7 +125,7 @@ impl Disruption {
                 *pass.held_by_budget.entry(pool).or_default() += held;
             }
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
-            pass.proposals.push(Proposal { method, removals });
+            pass.proposals.push(Proposal { method, removals, replacements });
         }
         match plan_due {
             None => {
@@ -126,8 +140,11 @@ impl Disruption {
 
     /// Runs the urgent methods.
     pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
-        let proposals = methods::urgent().map(|method| Proposal { method, removals: method.select(view).removals });
-        proposals.collect()
+        let proposal = |method: &'static dyn Method| {
+            let Selection { removals, replacements, .. } = method.select(view);
+            Proposal { method, removals, replacements }
+        };
+        methods::urgent().map(proposal).collect()
     }
 }
 

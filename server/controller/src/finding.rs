@@ -46,6 +46,13 @@ pub enum Finding {
         /// UID in its tags.
         cluster_uid: Text,
     },
+    /// Other capacity for the pods of a machine that was to be removed could not be had.
+    ReplacementFailed {
+        /// Name of the NodeClaim.
+        claim: ClaimName,
+        /// The cause.
+        why: Text,
+    },
     /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
@@ -82,6 +89,11 @@ impl fmt::Display for Finding {
                 f,
                 "instance {provider_id} has this cluster's name and the UID {cluster_uid:?} of another: it is not \
                  changed"
+            ),
+            Self::ReplacementFailed { claim, why } => write!(
+                f,
+                "NodeClaim {claim} was to be replaced, and is not: {why}. Its machine is kept, and its NodePool waits \
+                 before it replaces others"
             ),
             Self::RemovalRejected { violation } => write!(
                 f,

@@ -78,7 +78,6 @@ pub mod view;
 
 pub(crate) use cluster::ClusterGuardrails;
 pub(super) use disabled_guards::DisabledGuards;
-#[cfg(test)]
 pub(super) use disabled_guards::Guard;
 pub(crate) use effect_filter::is_allowed_by_mode;
 pub(crate) use fleet::Guardrails;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{ClaimOrder, DecisionId, PlannedMachine};
-use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
+use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
 use model::plan::PlannedNode;
@@ -74,7 +74,8 @@ pub(super) fn launch_token(claim: &ClaimName, attempt: u32) -> Text {
 }
 
 fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: ClaimName) -> ClaimOrder {
-    let disruption = state.pool(&pool.name).map(|record| &record.disruption);
+    let record = state.pool(&pool.name);
+    let disruption = record.map(|record| &record.disruption);
     let mut labels = pool.labels.clone();
     labels.extend(node.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
     labels.insert(Text::from(NODEPOOL), pool.name.as_text().clone());
@@ -96,6 +97,7 @@ fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: 
         requests: node.requests.clone(),
         expire_after: disruption.and_then(|disruption| disruption.expire_after),
         termination_grace_period: disruption.and_then(|disruption| disruption.termination_grace_period),
+        pool_hash: record.and_then(|record| record.drift.own_hash.clone()),
     }
 }
 
@@ -174,6 +176,7 @@ fn expected_claim_for<'k>(
         created: Some(now),
         termination_grace_period: order.termination_grace_period,
         expire_after: order.expire_after,
+        drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
         ..ClaimRecord::default()
     }
 }

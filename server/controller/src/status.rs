@@ -54,6 +54,8 @@ pub struct StatusPatch {
     pub last_pod_event: Option<Timestamp>,
     /// All conditions written by this server.
     pub conditions: Vec<Condition>,
+    /// Types of conditions to remove.
+    pub remove_conditions: Vec<&'static str>,
     /// A finalizer to add.
     pub add_finalizer: Option<&'static str>,
     /// A finalizer to remove.

@@ -66,8 +66,8 @@ pub(super) struct StatusReporter {
     last_reported_decision: Option<DecisionId>,
     /// Disruption reasons of machines with a voluntary removal.
     disruption_reasons: BTreeMap<ClaimName, &'static str>,
-    /// Empty nodes that the disruption budgets of a NodePool keep, as of the last pass over empty
-    /// nodes.
+    /// Nodes that would be removed and that the disruption budgets of a NodePool keep, as of the last
+    /// pass.
     budget_blocked: BTreeMap<PoolName, usize>,
     /// NodePools whose repairs are blocked.
     blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
@@ -100,7 +100,7 @@ impl StatusReporter {
         }
     }
 
-    /// Replaces the numbers of empty nodes that disruption budgets keep, by NodePool.
+    /// Replaces the numbers of nodes that disruption budgets keep, by NodePool.
     pub(super) fn replace_budget_blocked(&mut self, held: BTreeMap<PoolName, usize>) {
         self.budget_blocked = held;
     }

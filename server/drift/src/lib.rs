@@ -13,7 +13,7 @@ use std::fmt;
 
 pub use template::{HASH_VERSION, NodePoolTemplate};
 
-use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, canonical_key};
 use model::{
     CapacityType, Catalogue, InstanceType, Labels, Millis, Offering, Requirement, Requirements, Text, Timestamp,
 };
@@ -21,6 +21,12 @@ use model::{
 /// A hash and the version of the function that made it. Hashes of different versions are not
 /// comparable.
 pub type VersionedHash = (Text, Text);
+
+/// Annotation of a NodeClaim of this server: the hash of its NodePool's template at the launch.
+pub const POOL_HASH: &str = "fleetwright.dev/nodepool-hash";
+
+/// Annotation of a NodeClaim of this server: the version of that hash.
+pub const POOL_HASH_VERSION: &str = "fleetwright.dev/nodepool-hash-version";
 
 /// Minimum age of a NodeClaim that drifts because its instance type is not offered: a catalogue may
 /// lack new types for a while (Karpenter: instance type drift).
@@ -162,18 +168,25 @@ fn pool_hash_differs(claim: &DriftClaim<'_>, pool: &DriftPool<'_>) -> Option<Dri
 }
 
 fn requirements_differ(claim: &DriftClaim<'_>, pool: &DriftPool<'_>) -> Option<Drift> {
-    let labels = Requirements::from_labels(claim.labels);
     let is_compared = |requirement: &&Requirement| {
         let key = requirement.key();
         !pool.labels.contains_key(key) && ![NODEPOOL, NODECLASS].contains(&key.as_ref())
     };
-    let required: Requirements = pool.requirements.iter().filter(is_compared).cloned().collect();
     // No key may be undefined: an instance without a label that the NodePool requires was launched
     // before the requirement.
-    let missed = labels.first_incompatible(&required, |_| false)?;
-    let found = labels.get(missed.key()).and_then(Requirement::finite_values).and_then(|values| values.first());
-    let found = found.map_or_else(|| "absent".to_owned(), |value| format!("{value:?}"));
+    let is_missed = |requirement: &&Requirement| match label(claim.labels, requirement.key()) {
+        Some(value) => !requirement.has(value),
+        None => !requirement.allows_absence(),
+    };
+    let missed = pool.requirements.iter().filter(is_compared).find(is_missed)?;
+    let found = label(claim.labels, missed.key()).map_or_else(|| "absent".to_owned(), |value| format!("{value:?}"));
     Some(drift(DriftReason::RequirementsDrifted, format!("the NodePool requires {missed}, and the label is {found}")))
+}
+
+/// The label with this canonical key, which may be written with a deprecated one.
+fn label<'l>(labels: &'l Labels, key: &str) -> Option<&'l Text> {
+    let deprecated = || labels.iter().find(|(written, _)| canonical_key(written) == key).map(|(_, value)| value);
+    labels.get(key).or_else(deprecated)
 }
 
 fn type_is_missing(claim: &DriftClaim<'_>, pool: &DriftPool<'_>, now: Timestamp) -> Option<Drift> {

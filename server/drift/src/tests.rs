@@ -42,7 +42,7 @@ fn catalogue(name: &str, offerings: Vec<Offering>) -> Catalogue {
 
 /// Everything that one comparison reads. The NodeClaim is an on-demand `m5.large` in zone `a` that is an hour old, and
 /// nothing differs.
-struct World {
+struct Comparison {
     claim_labels: Labels,
     age: i64,
     claim_karpenter: Option<VersionedHash>,
@@ -59,7 +59,7 @@ struct World {
     images: Vec<Text>,
 }
 
-impl Default for World {
+impl Default for Comparison {
     fn default() -> Self {
         Self {
             claim_labels: labels(&[(INSTANCE_TYPE, "m5.large"), (ZONE, "a"), (CAPACITY_TYPE, "on-demand")]),
@@ -80,7 +80,7 @@ impl Default for World {
     }
 }
 
-impl World {
+impl Comparison {
     fn drift(&self) -> Option<Drift> {
         let claim = self.claim();
         detect(&claim, &self.pool(), Timestamp::from_millis(self.age))
@@ -121,23 +121,23 @@ fn drifted(reason: &str) -> Option<String> {
 
 #[test]
 fn a_node_that_matches_has_not_drifted() {
-    assert_eq!(World::default().drift(), None);
+    assert_eq!(Comparison::default().drift(), None);
 }
 
 #[test]
 fn another_hash_of_the_template_is_drift_at_equal_versions_only() {
-    let own = |claim: &str, version: &str| World {
+    let own = |claim: &str, version: &str| Comparison {
         claim_own: Some(hash(claim, version)),
         own: Some(hash("1", HASH_VERSION)),
-        ..World::default()
+        ..Comparison::default()
     };
     assert_eq!(own("2", HASH_VERSION).reason(), drifted("NodePoolDrifted"));
     assert_eq!(own("1", HASH_VERSION).reason(), None);
     assert_eq!(own("2", "fleetwright-0").reason(), None);
-    let karpenter = |claim: &str, version: &str| World {
+    let karpenter = |claim: &str, version: &str| Comparison {
         claim_karpenter: Some(hash(claim, version)),
         karpenter: Some(hash("1", "v3")),
-        ..World::default()
+        ..Comparison::default()
     };
     assert_eq!(karpenter("2", "v3").reason(), drifted("NodePoolDrifted"));
     assert_eq!(karpenter("1", "v3").reason(), None);
@@ -146,16 +146,19 @@ fn another_hash_of_the_template_is_drift_at_equal_versions_only() {
 
 #[test]
 fn a_node_without_a_hash_is_not_judged_by_it() {
-    let adopted =
-        World { claim_karpenter: Some(hash("2", "v3")), own: Some(hash("1", HASH_VERSION)), ..World::default() };
+    let adopted = Comparison {
+        claim_karpenter: Some(hash("2", "v3")),
+        own: Some(hash("1", HASH_VERSION)),
+        ..Comparison::default()
+    };
     assert_eq!(adopted.drift(), None, "Karpenter's hash is never compared with this server's");
-    assert_eq!(World { own: Some(hash("1", HASH_VERSION)), ..World::default() }.drift(), None);
-    assert_eq!(World { claim_own: Some(hash("1", HASH_VERSION)), ..World::default() }.drift(), None);
+    assert_eq!(Comparison { own: Some(hash("1", HASH_VERSION)), ..Comparison::default() }.drift(), None);
+    assert_eq!(Comparison { claim_own: Some(hash("1", HASH_VERSION)), ..Comparison::default() }.drift(), None);
 }
 
-fn requiring(key: &str, operator: Operator, values: &[&str]) -> World {
+fn requiring(key: &str, operator: Operator, values: &[&str]) -> Comparison {
     let requirement = Requirement::new(key, operator, values.iter().map(|value| text(value)));
-    World { requirements: [requirement].into_iter().collect(), ..World::default() }
+    Comparison { requirements: [requirement].into_iter().collect(), ..Comparison::default() }
 }
 
 #[test]
@@ -183,6 +186,13 @@ fn a_new_requirement_on_a_missing_label_is_drift_unless_it_allows_absence() {
 }
 
 #[test]
+fn a_label_with_a_deprecated_key_counts() {
+    let mut world = requiring("kubernetes.io/arch", Operator::In, &["amd64"]);
+    world.claim_labels.insert(text("beta.kubernetes.io/arch"), text("amd64"));
+    assert_eq!(world.drift(), None);
+}
+
+#[test]
 fn labels_of_the_template_are_left_to_the_hash() {
     let mut world = requiring("team", Operator::In, &["a"]);
     world.pool_labels = labels(&[("team", "a")]);
@@ -193,26 +203,26 @@ fn labels_of_the_template_are_left_to_the_hash() {
 
 #[test]
 fn a_type_that_the_catalogue_lacks_is_drift_after_an_hour() {
-    let world = |age| World { age, catalogue: catalogue("m5.xlarge", Vec::new()), ..World::default() };
+    let world = |age| Comparison { age, catalogue: catalogue("m5.xlarge", Vec::new()), ..Comparison::default() };
     assert_eq!(world(HOUR - 1).reason(), None);
     assert_eq!(world(HOUR).reason(), drifted("InstanceTypeNotFound"));
     let young = world(1_000);
     let next = next_drift(&young.claim(), &young.pool(), Timestamp::from_millis(1_000));
     assert_eq!(next, Some(Timestamp::from_millis(HOUR)));
-    let matching = World { age: 1_000, ..World::default() };
+    let matching = Comparison { age: 1_000, ..Comparison::default() };
     assert_eq!(next_drift(&matching.claim(), &matching.pool(), Timestamp::from_millis(1_000)), None);
 }
 
 #[test]
 fn nothing_is_missing_from_an_unknown_catalogue() {
-    assert_eq!(World { catalogue: Catalogue::default(), ..World::default() }.drift(), None);
+    assert_eq!(Comparison { catalogue: Catalogue::default(), ..Comparison::default() }.drift(), None);
 }
 
 /// The reason for a node of these labels when `m5.large` has this offering only.
 fn with_offering(own: &[(&str, &str)], offering: Offering) -> Option<String> {
     let mut claim_labels = labels(own);
     claim_labels.insert(text(INSTANCE_TYPE), text("m5.large"));
-    World { claim_labels, catalogue: catalogue("m5.large", vec![offering]), ..World::default() }.reason()
+    Comparison { claim_labels, catalogue: catalogue("m5.large", vec![offering]), ..Comparison::default() }.reason()
 }
 
 #[test]
@@ -240,10 +250,10 @@ fn a_reserved_node_accepts_on_demand_offerings_and_other_reservations() {
 
 #[test]
 fn another_hash_of_the_node_class_is_drift_at_equal_versions_only() {
-    let world = |claim: &str, version: &str| World {
+    let world = |claim: &str, version: &str| Comparison {
         claim_class: Some(hash(claim, version)),
         class: Some(hash("1", "v5")),
-        ..World::default()
+        ..Comparison::default()
     };
     assert_eq!(world("2", "v5").reason(), drifted("NodeClassDrift"));
     assert_eq!(world("1", "v5").reason(), None);
@@ -252,10 +262,10 @@ fn another_hash_of_the_node_class_is_drift_at_equal_versions_only() {
 
 #[test]
 fn an_image_that_the_node_class_does_not_select_is_drift_unless_either_is_unknown() {
-    let world = |image: Option<&str>, images: &[&str]| World {
+    let world = |image: Option<&str>, images: &[&str]| Comparison {
         image: image.map(text),
         images: images.iter().map(|image| text(image)).collect(),
-        ..World::default()
+        ..Comparison::default()
     };
     assert_eq!(world(Some("ami-1"), &["ami-2", "ami-3"]).reason(), drifted("AMIDrift"));
     assert_eq!(world(Some("ami-1"), &["ami-2", "ami-1"]).reason(), None);

@@ -54,6 +54,9 @@ struct StoredClaim {
     expire_after_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     termination_grace_period_ms: Option<i64>,
+    /// Hash of the NodePool's template, and its version. Rows of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pool_hash: Option<(String, String)>,
 }
 
 /// A requirement as a conjunction of simple ones.
@@ -113,6 +116,7 @@ fn claim(decided: &DecidedLaunch) -> StoredClaim {
         requests: claim.requests.iter().map(|(name, amount)| (name.to_string(), amount)).collect(),
         expire_after_ms: claim.expire_after.map(Millis::get),
         termination_grace_period_ms: claim.termination_grace_period.map(Millis::get),
+        pool_hash: claim.pool_hash.as_ref().map(|(hash, version)| (hash.to_string(), version.to_string())),
     }
 }
 
@@ -213,6 +217,7 @@ fn read_claim(name: &str, claim: StoredClaim) -> Option<ClaimOrder> {
         requests: claim.requests.into_iter().map(|(name, amount)| (Text::from(name), amount)).collect::<Resources>(),
         expire_after: claim.expire_after_ms.map(Millis::new),
         termination_grace_period: claim.termination_grace_period_ms.map(Millis::new),
+        pool_hash: claim.pool_hash.map(|(hash, version)| (Text::from(hash), Text::from(version))),
     })
 }
 

@@ -73,6 +73,7 @@ fn main() -> ExitCode {
                 Box::pin(drain::deleted_by_hand(s))
             }),
             scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
+            scenario("drifted_machines_are_replaced_within_the_budget", |s| Box::pin(drain::drift(s))),
             scenario("machines_older_than_expire_after_are_replaced", |s| Box::pin(drain::expiration(s))),
             scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
             scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),

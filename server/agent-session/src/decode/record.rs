@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use controller::cluster::{
-    ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling, UnmetCondition,
+    ClaimDriftFacts, ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling,
+    UnmetCondition,
 };
+use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
@@ -141,9 +143,24 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> (Claim
         }),
         termination_grace_period: duration::parse(&claim.termination_grace_period),
         expire_after: expire_after(&claim.expire_after),
+        drift: drift_facts(claim, texts),
         labels,
     };
     (read, reading.problem())
+}
+
+/// What the drift of a NodeClaim is found by. Hashes are equal for all NodeClaims of a NodePool.
+fn drift_facts(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> ClaimDriftFacts {
+    let mut hash = |key: &str, version: &str| {
+        let (hash, version) = (annotation(&claim.annotations, key)?, annotation(&claim.annotations, version)?);
+        Some((texts.text(hash), texts.text(version)))
+    };
+    let (karpenter_hash, own_hash) =
+        (hash("karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"), hash(POOL_HASH, POOL_HASH_VERSION));
+    let class_hash = hash("karpenter.k8s.aws/ec2nodeclass-hash", "karpenter.k8s.aws/ec2nodeclass-hash-version");
+    let is_drifted = |condition: &&v1::Condition| condition.r#type == "Drifted" && condition.status == "True";
+    let drifted_since = claim.conditions.iter().find(is_drifted).and_then(|found| moment(found.last_transition_ms));
+    ClaimDriftFacts { karpenter_hash, own_hash, class_hash, image: texts.text(&claim.image_id), drifted_since }
 }
 
 /// An expiry as written. One that cannot be read is none: no node is removed for it.

@@ -34,6 +34,7 @@ fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
         disruption: model::disruption_policy::DisruptionPolicy::default(),
         revision: revision.clone(),
         meta: controller::cluster::PoolMeta::default(),
+        drift: controller::cluster::PoolDriftFacts::default(),
     }
 }
 
@@ -397,6 +398,49 @@ fn a_claim_is_ours_when_annotated() {
     assert_eq!(ours.pool.as_ref(), "general");
     assert_eq!(ours.termination_grace_period, Some(Millis::from_secs(30)));
     assert_eq!(ours.requirements.get("k").and_then(|r| r.min_values()), Some(2));
+}
+
+#[test]
+fn a_claim_has_the_hashes_the_image_and_the_time_that_its_drift_is_found_by() {
+    let condition = |status: &str| v1::Condition {
+        r#type: "Drifted".into(),
+        status: status.into(),
+        last_transition_ms: 7_000,
+        ..v1::Condition::default()
+    };
+    let drift = |annotations: &[(&str, &str)], status: &str| {
+        let record = v1::NodeClaimRecord {
+            name: "general-1".into(),
+            annotations: pairs(annotations),
+            image_id: "ami-1".into(),
+            conditions: vec![condition(status)],
+            ..v1::NodeClaimRecord::default()
+        };
+        let Ok(Decoded::Object(Object::Claim(claim))) = take(Change::NodeClaim(Box::new(record))) else {
+            panic!("no claim")
+        };
+        claim.drift
+    };
+    let pair = |hash: &str, version: &str| Some((Text::from(hash), Text::from(version)));
+    let all = drift(
+        &[
+            ("fleetwright.dev/nodepool-hash", "a"),
+            ("fleetwright.dev/nodepool-hash-version", "fleetwright-1"),
+            ("karpenter.sh/nodepool-hash", "1"),
+            ("karpenter.sh/nodepool-hash-version", "v3"),
+            ("karpenter.k8s.aws/ec2nodeclass-hash", "2"),
+            ("karpenter.k8s.aws/ec2nodeclass-hash-version", "v5"),
+        ],
+        "True",
+    );
+    assert_eq!(
+        (all.own_hash, all.karpenter_hash, all.class_hash),
+        (pair("a", "fleetwright-1"), pair("1", "v3"), pair("2", "v5"))
+    );
+    assert_eq!((all.image.as_ref(), all.drifted_since), ("ami-1", Some(Timestamp::from_millis(7_000))));
+    // A hash without its version is none.
+    let less = drift(&[("karpenter.sh/nodepool-hash", "1")], "False");
+    assert_eq!((less.karpenter_hash, less.drifted_since), (None, None));
 }
 
 fn manifest(kind: v1::ObjectKind, name: &str, version: &str) -> v1::Change {

@@ -61,7 +61,9 @@ fn status(patch: &StatusPatch, at: Timestamp) -> Value {
     if let Some(at) = patch.last_pod_event {
         status.insert("lastPodEventTime".to_owned(), json!(moment(at)));
     }
-    let conditions: Value = patch.conditions.iter().map(|one| condition(one, at)).collect();
+    // An entry without a status removes its condition.
+    let removed = patch.remove_conditions.iter().map(|kind| json!({ "type": kind }));
+    let conditions: Value = patch.conditions.iter().map(|one| condition(one, at)).chain(removed).collect();
     status.insert("conditions".to_owned(), conditions);
     Value::Object(status)
 }
@@ -102,6 +104,13 @@ mod tests {
         let message = write(&StatusOrder { subject, patch, at: Timestamp::from_millis(86_400_999) });
         let status = serde_json::from_slice(&message.status).unwrap();
         (message, status)
+    }
+
+    #[test]
+    fn a_condition_to_remove_is_an_entry_without_a_status() {
+        let patch = StatusPatch { remove_conditions: vec!["Drifted"], ..StatusPatch::default() };
+        let (_, status) = written(ObjectRef::Claim("general-1".into()), patch);
+        assert_eq!(status["conditions"], json!([{"type": "Drifted"}]));
     }
 
     #[test]

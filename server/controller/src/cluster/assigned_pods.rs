@@ -95,29 +95,22 @@ impl ClusterState {
         displaced
     }
 
-    /// Whether the Node is terminating, or was deleted before its pods.
+    /// Whether the pods of the Node are planned elsewhere, or it was deleted before its pods.
     fn is_node_leaving(&self, node: &NodeName) -> bool {
-        self.node(node).is_none() || self.is_node_terminating(node)
+        self.node(node).is_none() || self.are_pods_moved_from(node)
     }
 
-    /// Whether `pod` is on a terminating machine and still fits its target, as far as taints and
+    /// Whether `pod` is on a machine that it leaves and still fits its target, as far as taints and
     /// resources show.
     fn may_keep_assignment(&self, pod: &PodKey) -> bool {
-        let Some((pod, assignment)) = self.pod(pod).zip(self.assignments().get(pod)) else { return false };
-        let Some(node) = self.node_of_target(&assignment.target) else { return false };
+        let Some(pod) = self.pod(pod) else { return false };
+        let Some(node) = self.assigned_node(&pod.key) else { return false };
         let waits = pod.is_reschedulable() && pod.node.as_ref().is_some_and(|node| self.is_node_leaving(node));
-        let open = node.ready && !node.unschedulable && !self.is_node_terminating(&node.name);
+        let open = node.ready && !node.unschedulable && !self.is_node_outgoing(&node.name);
         waits
             && open
             && first_untolerated(&node.taints, &pod.shape.tolerations).is_none()
             && self.requests_on(node).fits(&node.allocatable)
-    }
-
-    fn node_of_target(&self, target: &Target) -> Option<&NodeRecord> {
-        match target {
-            Target::Claim(claim) => self.node_of_claim(claim),
-            Target::Node(node) => self.node(node),
-        }
     }
 
     /// Targets of assignments whose capacity is that of `node`.

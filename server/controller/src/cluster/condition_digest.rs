@@ -7,8 +7,19 @@ use rustc_hash::FxHasher;
 
 /// Conditions written by this server, without `Ready`, which follows from them. Others belong to
 /// other writers.
-const OURS: [&str; 7] =
-    ["Consolidatable", "DisruptionReason", "Drained", "Initialized", "InstanceTerminating", "Launched", "Registered"];
+const OURS: [&str; 8] = [
+    "Consolidatable",
+    "DisruptionReason",
+    "Drained",
+    DRIFTED,
+    "Initialized",
+    "InstanceTerminating",
+    "Launched",
+    "Registered",
+];
+
+/// Condition of a machine that does not match its NodePool or NodeClass any more.
+pub const DRIFTED: &str = "Drifted";
 
 /// Condition of an initialized machine that may be removed when empty.
 pub const CONSOLIDATABLE: &str = "Consolidatable";

@@ -1,8 +1,8 @@
 //! The observed state as one complete planning input.
 //!
 //! Assigned pods are not planned again; they count as pods of their target. Pods of machines marked
-//! for deletion are planned before they are evicted, so that their new machine launches in time
-//! (Karpenter: pods of nodes marked for deletion).
+//! for deletion, or being replaced, are planned before they are evicted, so that their new machine
+//! launches in time (Karpenter: pods of nodes marked for deletion).
 
 use std::collections::BTreeMap;
 use std::hash::Hash;
@@ -95,7 +95,7 @@ impl ClusterState {
     #[must_use]
     pub fn is_demand(&self, pod: &PodRecord, now: Timestamp) -> bool {
         let leaves = || {
-            pod.node.as_ref().is_some_and(|node| self.is_node_terminating(node))
+            pod.node.as_ref().is_some_and(|node| self.are_pods_moved_from(node))
                 && pod.is_reschedulable()
                 && !pod.blocks_disruption(now)
         };
@@ -178,7 +178,7 @@ impl ClusterState {
                 }
             }
         }
-        let terminating = self.is_node_terminating(&node.name);
+        let terminating = self.is_node_outgoing(&node.name);
         let expected = claim.filter(|_| !initialized);
         Node {
             name: node.name.clone(),

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::condition_digest::ConditionDigest;
+use drift::VersionedHash;
 use model::removal::DoNotDisrupt;
 use model::{
     ClaimName, DisruptionPolicy, LabelSelector, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName,
@@ -271,6 +272,23 @@ pub struct ClaimRecord {
     pub termination_grace_period: Option<Millis>,
     /// `spec.expireAfter`; `None` is `Never`.
     pub expire_after: Option<Millis>,
+    /// What its drift is found by.
+    pub drift: ClaimDriftFacts,
+}
+
+/// What a NodeClaim is compared by with its NodePool and EC2NodeClass, besides its labels.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClaimDriftFacts {
+    /// The annotations `karpenter.sh/nodepool-hash` and its version.
+    pub karpenter_hash: Option<VersionedHash>,
+    /// The annotations `fleetwright.dev/nodepool-hash` and its version.
+    pub own_hash: Option<VersionedHash>,
+    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version.
+    pub class_hash: Option<VersionedHash>,
+    /// `status.imageID`; empty while it is unknown.
+    pub image: Text,
+    /// `lastTransitionTime` of the condition `Drifted` while True.
+    pub drifted_since: Option<Timestamp>,
 }
 
 /// Facts of a launched instance, for its NodeClaim.
@@ -300,6 +318,22 @@ pub struct PoolRecord {
     pub revision: Text,
     /// Its metadata.
     pub meta: PoolMeta,
+    /// What the drift of its NodeClaims is found by.
+    pub drift: PoolDriftFacts,
+}
+
+/// What the NodeClaims of a NodePool are compared by, besides its requirements and catalogue.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PoolDriftFacts {
+    /// The annotations `karpenter.sh/nodepool-hash` and its version.
+    pub karpenter_hash: Option<VersionedHash>,
+    /// This server's hash of the template, for the annotations of new NodeClaims; `None` when the
+    /// template cannot be read.
+    pub own_hash: Option<VersionedHash>,
+    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` of the EC2NodeClass and its version.
+    pub class_hash: Option<VersionedHash>,
+    /// Ids of `status.amis` of the EC2NodeClass; empty while they are unknown.
+    pub images: Vec<Text>,
 }
 
 /// Metadata of a NodePool.

@@ -11,6 +11,7 @@ use super::pod_table::PodTable;
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
 };
+use super::replacement::Replacement;
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. No result depends on the order of a hash table, so that iteration
@@ -42,6 +43,8 @@ pub struct ClusterState {
     assumed_claims: BTreeMap<ClaimName, ClaimRecord>,
     /// NodeClaims whose termination has begun; written by the controller.
     marked_for_deletion: BTreeSet<ClaimName>,
+    /// Machines that are being replaced, by NodeClaim; written by the controller.
+    replacements: BTreeMap<ClaimName, Replacement>,
     /// Budgets, node classes, attach limits, other autoscalers.
     auxiliary: AuxiliaryRecords,
     /// Assignments of pods; written by the controller, removed by observations.
@@ -80,6 +83,21 @@ impl ClusterState {
 
     pub(super) fn assignments_mut(&mut self) -> &mut Assignments {
         &mut self.assignments
+    }
+
+    /// Machines that are being replaced, by NodeClaim.
+    #[must_use]
+    pub fn replacements(&self) -> &BTreeMap<ClaimName, Replacement> {
+        &self.replacements
+    }
+
+    pub(super) fn replacements_mut(&mut self) -> &mut BTreeMap<ClaimName, Replacement> {
+        &mut self.replacements
+    }
+
+    /// Records a change of the controller that may change a decision.
+    pub(super) fn mark_changed(&mut self) {
+        self.version += 1;
     }
 
     pub(super) fn auxiliary(&self) -> &AuxiliaryRecords {
@@ -250,7 +268,7 @@ impl ClusterState {
             self.record_pod_event(before.as_ref(), Some(&after), now);
         }
         let is_placed =
-            after.node.as_ref().is_some_and(|node| !self.is_node_terminating(node)) || !pod.is_reschedulable();
+            after.node.as_ref().is_some_and(|node| !self.are_pods_moved_from(node)) || !pod.is_reschedulable();
         let is_bound = pod.daemon.is_none() && before.as_ref().is_none_or(|before| before.node != after.node);
         let bound = (is_placed && is_bound && after.node.is_some()).then(|| pod.key.clone());
         let former = bound.as_ref().and_then(|key| self.assignments.get(key)).cloned();
@@ -404,6 +422,8 @@ impl ClusterState {
     pub fn mark_for_deletion(&mut self, claim: &ClaimName) {
         self.version += 1;
         self.marked_for_deletion.insert(claim.clone());
+        // The pods keep the places that the replacement has found.
+        self.replacements.remove(claim);
         self.assignments.remove_target(&Target::Claim(claim.clone()));
         if let Some(node) = self.node_of_claim(claim).map(|node| node.name.clone()) {
             self.assignments.remove_target(&Target::Node(node));
@@ -504,7 +524,7 @@ impl ClusterState {
     /// name.
     #[must_use]
     pub fn demand(&self, now: Timestamp) -> Vec<&PodRecord> {
-        let terminating = self.nodes.keys().filter(|node| self.is_node_terminating(node));
+        let terminating = self.nodes.keys().filter(|node| self.are_pods_moved_from(node));
         let leaving = terminating.flat_map(|node| self.pods.on_node(node));
         let keys: BTreeSet<&PodKey> = self.pods.unplaced().chain(leaving).collect();
         let pods = keys.into_iter().filter_map(|key| self.pods.get(key));

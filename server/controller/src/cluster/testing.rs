@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolMeta, PoolRecord, Scheduling};
+use super::record::{ClaimRecord, NodeRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord, Scheduling};
 use super::{ClusterState, Object, Observation};
 use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, NODEPOOL, REGISTERED, ZONE};
 use model::pool::OptInRules;
@@ -69,7 +69,7 @@ pub(crate) fn pool() -> PoolRecord {
         budgets: Vec::new(),
         ..DisruptionPolicy::default()
     };
-    PoolRecord { pool, disruption, revision: text("1"), meta: PoolMeta::default() }
+    PoolRecord { pool, disruption, revision: text("1"), meta: PoolMeta::default(), drift: PoolDriftFacts::default() }
 }
 
 pub(crate) fn pool_with(limit: BudgetLimit) -> PoolRecord {

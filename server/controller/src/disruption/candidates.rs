@@ -7,8 +7,8 @@ use super::method::DisruptionView;
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
 use model::{NodeName, PoolName, Timestamp};
 
-/// An initialized Node of a managed NodePool that is not terminating and that no pod is assigned
-/// to.
+/// An initialized Node of a managed NodePool that is not terminating. No pod is assigned to it, unless
+/// it is being replaced.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Candidate<'v> {
     pub node: &'v NodeRecord,
@@ -27,7 +27,8 @@ impl Candidate<'_> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct PoolNodes {
     pub total: usize,
-    /// Those that are terminating or not ready: the NodePool's budgets count them as disrupted.
+    /// Those that are terminating, being replaced or not ready: the NodePool's budgets count them as
+    /// disrupted.
     pub unavailable: usize,
 }
 
@@ -36,6 +37,8 @@ pub(super) struct PoolNodes {
 pub(crate) struct Candidates<'v> {
     /// By name of the Node.
     candidates: Vec<Candidate<'v>>,
+    /// Nodes that are being replaced, by name.
+    replaced: Vec<Candidate<'v>>,
     pools: BTreeMap<&'v PoolName, PoolNodes>,
 }
 
@@ -52,10 +55,13 @@ impl<'v> Candidates<'v> {
                 continue;
             };
             let terminating = state.is_node_terminating(&node.name) || view.being_removed.contains(&claim.name);
+            let is_replaced = state.replacement_of(&claim.name).is_some();
             let nodes = found.pools.entry(&claim.pool).or_default();
             nodes.total += 1;
-            nodes.unavailable += usize::from(terminating || !node.ready);
-            if !terminating && !assigned.contains(&node.name) {
+            nodes.unavailable += usize::from(terminating || is_replaced || !node.ready);
+            if !terminating && is_replaced {
+                found.replaced.push(Candidate { node, claim, pool });
+            } else if !terminating && !assigned.contains(&node.name) {
                 found.candidates.push(Candidate { node, claim, pool });
             }
         }
@@ -65,6 +71,11 @@ impl<'v> Candidates<'v> {
     /// The candidates, by name of the Node.
     pub fn iter(&self) -> impl Iterator<Item = &Candidate<'v>> {
         self.candidates.iter()
+    }
+
+    /// Nodes that are being replaced, by name. They are no candidates of other methods.
+    pub fn replaced(&self) -> impl Iterator<Item = &Candidate<'v>> {
+        self.replaced.iter()
     }
 
     /// Counts of the initialized Nodes of a NodePool.

@@ -1,8 +1,8 @@
 //! Decisions are checked, recorded, and executed: launches first, then drains.
 //!
 //! A removal begins when its decision is durable and its method selects the machine again;
-//! an urgent one begins with the decision. No method replaces machines yet. One that does has its
-//! launches executed here with its removals, and adds the wait for their Nodes before the drains.
+//! an urgent one begins with the decision. What has to be replaced first is launched by the plan of its
+//! pods ([`replacements`](super::replacements)), and its removal is decided when that capacity is there.
 
 use std::collections::BTreeSet;
 
@@ -11,6 +11,7 @@ use super::methods;
 use super::{DecisionQueue, Disruption, Pass, Proposal};
 use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Guard;
 use crate::nodeclaim::TerminationReason;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
 use model::{CapacityType, ClaimName, ProviderId, Text};
@@ -23,13 +24,17 @@ impl ClusterController {
             return;
         }
         let plan_due = self.pending_plan_due(ctx);
-        let view = view_of(&self.state, &self.decisions, ctx);
+        let view = view_of(&self.state, &self.decisions, &self.disruption, ctx);
         let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
         self.status_reporter.replace_blocked_repairs(blocked_repairs);
         if plan_due.is_none() {
             self.status_reporter.replace_budget_blocked(held_by_budget);
             self.status_reporter.mark_dirty();
             self.guardrails.replace_removal_hold(None);
+        }
+        // Graceful methods have not run while a plan is pending; what they replace goes on.
+        if plan_due.is_none() && !self.is_shadow(ctx) {
+            self.reconcile_replacements(&proposals, ctx);
         }
         for proposal in proposals {
             self.decide_removals(proposal, ctx);
@@ -68,8 +73,10 @@ impl ClusterController {
     fn decide_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) {
         let method = proposal.method;
         let reason = DecisionReason::Disruption(method.reason());
-        let removals = self.check_removals(proposal, ctx);
+        let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
+        let mut removals = self.check_removals(proposal, ctx);
         if self.is_shadow(ctx) {
+            removals.extend(self.limit_removals(replacements, ctx));
             return self.record_shadow_removals(reason, &removals, ctx);
         }
         if removals.is_empty() {
@@ -89,7 +96,7 @@ impl ClusterController {
     /// The proposed removals that may be recorded: the guardrails limit those that are not urgent,
     /// and the verifier judges those that are left, of every method.
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
-        let Proposal { method, removals } = proposal;
+        let Proposal { method, removals, .. } = proposal;
         let reason = method.reason();
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, ctx) };
         self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
@@ -138,7 +145,7 @@ impl ClusterController {
     /// durable.
     fn selected_again(&self, method: &dyn Method, ctx: &Context<'_>) -> BTreeSet<ClaimName> {
         method
-            .select(&view_of(&self.state, &self.decisions, ctx))
+            .select(&view_of(&self.state, &self.decisions, &self.disruption, ctx))
             .removals
             .into_iter()
             .map(|removal| removal.claim)
@@ -150,13 +157,21 @@ impl ClusterController {
         if let Some(reason) = method.reason().removal.disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
+        self.record_replaced(&removal.claim);
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
     }
 }
 
-fn view_of<'v>(state: &'v ClusterState, decisions: &DecisionQueue, ctx: &Context<'_>) -> DisruptionView<'v> {
+fn view_of<'v>(
+    state: &'v ClusterState,
+    decisions: &DecisionQueue,
+    disruption: &Disruption,
+    ctx: &Context<'_>,
+) -> DisruptionView<'v> {
     DisruptionView {
+        backoff: disruption.backoff.clone(),
+        waits_for_initialization: ctx.disabled_guards.is_enabled(Guard::InitializedReplacement),
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,
         ..DisruptionView::of(state, ctx.now)

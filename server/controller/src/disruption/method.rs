@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
+use super::replacement_backoff::ReplacementBackoff;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
@@ -33,6 +34,10 @@ pub(crate) struct DisruptionView<'v> {
     pub notice: Option<InterruptionNotice>,
     /// Features that are on.
     pub feature_gates: FeatureGates,
+    /// Replacements that failed.
+    pub backoff: ReplacementBackoff,
+    /// Whether a node has to be initialized before pods are moved to it; off in guard-off tests only.
+    pub waits_for_initialization: bool,
     pub now: Timestamp,
 }
 
@@ -46,8 +51,15 @@ pub(crate) struct InterruptionNotice {
 impl<'v> DisruptionView<'v> {
     /// A view without removals in progress, without a notice, and with the gates that are on by default.
     pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
-        let feature_gates = FeatureGates::default();
-        Self { state, being_removed: BTreeSet::new(), notice: None, feature_gates, now }
+        Self {
+            state,
+            being_removed: BTreeSet::new(),
+            notice: None,
+            feature_gates: FeatureGates::default(),
+            backoff: ReplacementBackoff::default(),
+            waits_for_initialization: true,
+            now,
+        }
     }
 
     /// Whether the machine of `claim` leaves already, or its removal is decided.
@@ -67,12 +79,31 @@ impl<'v> DisruptionView<'v> {
 pub(crate) struct Selection {
     /// Machines that may be removed now.
     pub removals: Vec<Removal>,
+    /// Machines that other capacity has to replace before they may be removed. One that is under way and
+    /// neither here nor among `removals` stays.
+    pub replacements: Vec<PlannedReplacement>,
     /// When the next machine may become removable.
     pub next_check: Option<Timestamp>,
     /// Number of machines that budgets hold back, by NodePool.
     pub held_by_budget: BTreeMap<PoolName, usize>,
     /// NodePools whose repairs are blocked.
     pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
+}
+
+impl Selection {
+    /// Has the method called again at `at`, unless it is called earlier.
+    pub fn check_at(&mut self, at: Option<Timestamp>) {
+        self.next_check = self.next_check.into_iter().chain(at).min();
+    }
+}
+
+/// A machine to replace before it is removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PlannedReplacement {
+    /// Its removal.
+    pub removal: Removal,
+    /// Whether its pods are planned elsewhere now.
+    pub moves_pods: bool,
 }
 
 /// A NodePool with too many unhealthy Nodes for a repair.

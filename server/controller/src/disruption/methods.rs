@@ -4,6 +4,7 @@
 //! [`DisruptionView`](super::method::DisruptionView) alone;
 //! everything after that is the same for all methods ([`execution`](super::execution)).
 
+pub(crate) mod drift;
 pub(crate) mod emptiness;
 pub(crate) mod expiration;
 pub(crate) mod interruption;
@@ -21,6 +22,7 @@ static METHODS: &[&dyn Method] = &[
     &expiration::Expiration,
     &static_scale_down::StaticScaleDown,
     &emptiness::Emptiness,
+    &drift::Drifted,
 ];
 
 /// The methods that run in passes, held by guardrails.

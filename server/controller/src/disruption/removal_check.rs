@@ -14,13 +14,14 @@ use crate::Finding;
 use crate::Removal;
 use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Guard;
 use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
     NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
     ReplicaCount,
 };
 use model::taints::first_untolerated;
-use model::{ClaimName, Effect, NodeName, NodeStage, PoolName, Taint, Text, Timestamp};
+use model::{ClaimName, Effect, NodeName, NodeStage, PodKey, PoolName, Taint, Text, Timestamp};
 use verifier::check_removals;
 
 impl ClusterController {
@@ -42,7 +43,8 @@ impl ClusterController {
             let deadline = deadline.into_iter().chain(grace.map(|grace| ctx.now + grace)).min();
             NodeRemoval { claim: removal.claim.clone(), reason, deadline }
         };
-        let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements: BTreeMap::new() };
+        let placements = if reason.is_forceful() { BTreeMap::new() } else { self.placements_of(&removals, ctx) };
+        let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements };
         let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
         for violation in check_removals(&self.removal_input(&plan, ctx.now), &plan) {
             if rejected.insert(violation.claim.clone()) {
@@ -54,6 +56,20 @@ impl ClusterController {
         removals
     }
 
+    /// The nodes that the pods of removed nodes are assigned to, as far as they accept pods now.
+    fn placements_of(&self, removals: &[Removal], ctx: &Context<'_>) -> BTreeMap<PodKey, NodeName> {
+        let pods = removals.iter().flat_map(|removal| self.state.pods_on(&removal.node));
+        let place = |pod: &PodRecord| {
+            let node = if ctx.disabled_guards.is_enabled(Guard::InitializedReplacement) {
+                self.state.initialized_node_for(&pod.key)
+            } else {
+                self.state.assigned_node(&pod.key)
+            };
+            Some((pod.key.clone(), node?.name.clone()))
+        };
+        pods.filter_map(place).collect()
+    }
+
     /// The facts that `plan` is judged by. A plan with forceful removals only is judged by the
     /// NodeClaims alone.
     fn removal_input(&self, plan: &RemovalPlan, now: Timestamp) -> RemovalInput {
@@ -63,6 +79,12 @@ impl ClusterController {
         for removal in &plan.removals {
             input.nodes.extend(self.removal_node(&removal.claim, &decided));
         }
+        // A node that leaves as well is no place; the verifier looks for the removed ones itself.
+        let stays = |node: &&NodeName| {
+            let claim = self.state.node(node).and_then(|node| self.state.claim_of_node(node));
+            !self.state.is_node_terminating(node) && claim.is_none_or(|claim| !decided.contains(&claim.name))
+        };
+        input.destinations = plan.placements.values().filter(stays).cloned().collect();
         if voluntary {
             self.add_pools(&mut input, &decided);
             self.add_pods(&mut input);
@@ -112,7 +134,7 @@ impl ClusterController {
         for node in self.state.nodes().filter(|node| node.is_initialized()) {
             let Some(claim) = self.state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
             let Some(pool) = pools.get_mut(&claim.pool) else { continue };
-            let leaving = decided.contains(&claim.name) || self.state.is_node_terminating(&node.name);
+            let leaving = decided.contains(&claim.name) || self.state.is_node_outgoing(&node.name);
             pool.total += 1;
             pool.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
         }

@@ -9,6 +9,10 @@ pub(crate) enum Guard {
     /// Planned replacement capacity is reserved until the drain has ended, and empty nodes are kept
     /// for a pending plan.
     Replacement,
+    /// A machine is drained only when the nodes that its pods are assigned to are initialized.
+    InitializedReplacement,
+    /// A NodePool whose replacement failed begins no other one for a while.
+    ReplacementBackoff,
 }
 
 /// The disabled guards: none, except in guard-off tests. No configuration key adds one.

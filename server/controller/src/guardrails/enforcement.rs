@@ -221,9 +221,9 @@ impl ClusterController {
     }
 }
 
-/// Whether the pod needs a machine: it has no node, or its node is terminating.
+/// Whether the pod needs a machine: it has no node, or its node is terminating or being replaced.
 pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
-    pod.node.as_ref().is_none_or(|node| state.is_node_terminating(node))
+    pod.node.as_ref().is_none_or(|node| state.are_pods_moved_from(node))
 }
 
 fn unplaced_pod(pod: PodKey, held: &Hold) -> UnplacedPod {

@@ -2,6 +2,7 @@
 //! property under test.
 
 mod drains;
+mod drift;
 mod expiration;
 mod fixture;
 mod fleet_counters;

@@ -77,6 +77,7 @@ impl ClusterController {
                 let minutes = ctx.settings.launch_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
+                self.fail_replacements_waiting_for(claim, "the launch took too long", ctx);
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
@@ -125,6 +126,7 @@ impl ClusterController {
                 let minutes = ctx.settings.registration_timeout.as_mins();
                 ctx.guardrails.record_launch_failure(&self.cluster, ctx.now);
                 self.record_join_result(claim, false);
+                self.fail_replacements_waiting_for(claim, "its Node did not join", ctx);
                 let reason = TerminationReason::RegistrationTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
@@ -266,6 +268,7 @@ impl ClusterController {
             }
             LaunchFailure::Refused { code, message, .. } => {
                 let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
+                self.fail_replacements_waiting_for(claim, &reason.to_string(), ctx);
                 self.provisioner.record_failed_launch(reason.to_string(), now + ctx.settings.retry_delay);
                 self.delete_claim(claim, Some(reason), ctx);
             }

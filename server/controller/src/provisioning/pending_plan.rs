@@ -209,7 +209,7 @@ fn is_node_still_usable(input: &PlanningInput, node: u32, state: &ClusterState) 
             let claim = state.claim(&ClaimName::from(node.name.as_text()));
             claim.is_some_and(|claim| !claim.deleting && !state.is_marked_for_deletion(&claim.name))
         }
-        _ => state.node(&node.name).is_some() && !state.is_node_terminating(&node.name),
+        _ => state.node(&node.name).is_some() && !state.is_node_outgoing(&node.name),
     }
 }
 

@@ -74,7 +74,9 @@ impl ClusterController {
             ctx.searches().record_applied(MicroUsd(saved));
         }
         arrived.unplaced.extend(waiting);
+        let unplaced = if self.state.replacements().is_empty() { Vec::new() } else { arrived.unplaced.clone() };
         self.apply_plan(arrived, ctx);
+        self.fail_unplaced_replacements(&unplaced, ctx);
         self.begin_replaced_drains(&drains, ctx);
     }
 

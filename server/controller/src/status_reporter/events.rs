@@ -7,7 +7,7 @@ use crate::disruption::{BlockedRepair, MAX_UNHEALTHY_PERCENT};
 use crate::guardrails::removal::HoldCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
-use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId};
+use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId, UnplacedPod};
 use model::{ClaimName, PodKey, Text, Timestamp};
 
 /// Held removals for which Events are recorded in one pass.
@@ -86,7 +86,7 @@ impl ClusterController {
         });
         let held = self.status_reporter.budget_blocked.iter();
         let held = held.map(|(pool, nodes)| {
-            let message = format!("disruption budgets keep {nodes} empty nodes of this NodePool for now");
+            let message = format!("disruption budgets keep {nodes} nodes of this NodePool for now");
             normal(ObjectRef::Pool(pool.clone()), "DisruptionBlocked", message)
         });
         blocked.chain(held).collect()
@@ -132,7 +132,12 @@ impl ClusterController {
     }
 
     fn pod_events(&self, decision: &Decision) -> Vec<EventOrder> {
-        let unplaced = decision.unplaced.iter().filter_map(|unplaced| {
+        // A pod that runs on a machine which was to be replaced stays there.
+        let runs = |unplaced: &&UnplacedPod| {
+            let node = self.state.pod(&unplaced.pod).and_then(|pod| pod.node.as_ref());
+            node.is_some_and(|node| !self.state.are_pods_moved_from(node))
+        };
+        let unplaced = decision.unplaced.iter().filter(|unplaced| !runs(unplaced)).filter_map(|unplaced| {
             let reasons: Vec<&str> = unplaced.reasons.iter().map(|reason| reason.message.as_str()).collect();
             self.pod_event(&unplaced.pod, true, "FailedScheduling", reasons.join("; "))
         });

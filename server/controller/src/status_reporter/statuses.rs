@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use crate::ClassFacts;
-use crate::cluster::condition_digest::CONSOLIDATABLE;
+use crate::cluster::condition_digest::{CONSOLIDATABLE, DRIFTED};
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
+use drift::Drift;
 use model::resources::NODES;
 use model::{ClaimName, NotReady, Resources, Text};
 
@@ -153,9 +154,19 @@ impl ClusterController {
             message: machine.termination_message(),
             ..Condition::met("DisruptionReason", 0)
         }));
+        let drifted = self.drifted(claim, ctx);
+        let remove_conditions =
+            if drifted.is_none() && is_shown_as_drifted(claim) { vec![DRIFTED] } else { Vec::new() };
+        conditions.extend(drifted);
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
         let last_pod_event = node.and_then(|node| self.desired_pod_event(claim, node, ctx.now));
-        Some(StatusPatch { last_pod_event, conditions, ..StatusPatch::default() })
+        Some(StatusPatch { last_pod_event, conditions, remove_conditions, ..StatusPatch::default() })
+    }
+
+    /// The condition `Drifted`, while the NodeClaim has drifted (Karpenter: it is absent otherwise).
+    fn drifted(&self, claim: &ClaimRecord, ctx: &Context<'_>) -> Option<Condition> {
+        let Drift { reason, message } = self.state.drift_of(claim, ctx.now)?;
+        Some(Condition { reason: Text::from(reason.as_str()), message, ..Condition::met(DRIFTED, 0) })
     }
 
     /// Whether the status of an initialized machine needs no change; true for most machines in most
@@ -175,6 +186,9 @@ impl ClusterController {
         let holds = |kind: &str| of(kind).is_some_and(|condition| condition.status == ConditionStatus::True);
         let (status, reason, _) = self.consolidatable(machine, node, ctx);
         let same = of(CONSOLIDATABLE).is_some_and(|last| last.status == status && &*last.reason == reason);
+        let Some(claim) = self.state.claim(machine.name()) else { return false };
+        let drifted = self.drifted(claim, ctx);
+        let same = same && of(DRIFTED) == drifted.as_ref() && (drifted.is_some() || !is_shown_as_drifted(claim));
         let initialized_cluster = holds("Launched") && holds("Registered") && holds("Initialized");
         same && initialized_cluster && of("DisruptionReason").is_none()
     }
@@ -218,6 +232,11 @@ impl ClusterController {
             None => (ConditionStatus::False, "Never", "the NodePool does not consolidate its nodes"),
         }
     }
+}
+
+/// Whether the cluster shows the condition `Drifted`.
+fn is_shown_as_drifted(claim: &ClaimRecord) -> bool {
+    claim.drift.drifted_since.is_some()
 }
 
 fn validation(pool: &PoolRecord) -> Condition {

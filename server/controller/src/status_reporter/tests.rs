@@ -1,7 +1,7 @@
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
-    ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation, PodBudgetRecord,
-    PodRecord, PoolRecord, UnmetCondition,
+    ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
+    PodBudgetRecord, PodRecord, PoolRecord, UnmetCondition,
 };
 use crate::status::{ConditionStatus, EventOrder, ObjectRef, StatusPatch};
 use crate::testing::SynchronousController;
@@ -311,6 +311,45 @@ fn a_pool_whose_budget_keeps_empty_nodes_gets_an_event() {
     }
     let event = world.events.iter().find(|event| event.reason == "DisruptionBlocked").unwrap();
     assert_eq!((event.subject.clone(), event.warning), (p(), false));
+}
+
+#[test]
+fn a_drifted_machine_has_the_condition_drifted_until_it_matches_its_pool_again() {
+    let template = |hash: &str| {
+        let mut pool = pool();
+        pool.drift.own_hash = Some((text(hash), text("1")));
+        pool.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
+        pool
+    };
+    let drift = |since: Option<i64>| ClaimDriftFacts {
+        own_hash: Some((text("old"), text("1"))),
+        drifted_since: since.map(Timestamp::from_millis),
+        ..ClaimDriftFacts::default()
+    };
+    let mut shown = snapshot(&["m0"]);
+    shown.pools = vec![template("old")];
+    shown.claims[0].drift = drift(None);
+    let m0 = ObjectRef::Claim(text("m0"));
+    let mut world = Fixture::new(shown.clone(), Settings::default());
+    assert_eq!(world.conditions(&m0)[1], "Initialized=True Initialized");
+    world.observe(5_000, Observation::upsert(Object::Pool(template("new"))));
+    world.tick(10_000);
+    assert_eq!(world.conditions(&m0)[1], "Drifted=True NodePoolDrifted");
+    let removed = |world: &Fixture| {
+        let last = world.written.iter().rev().find(|(about, _)| *about == m0);
+        last.map(|(_, patch)| patch.remove_conditions.clone()).unwrap_or_default()
+    };
+    assert_eq!(removed(&world), Vec::<&str>::new());
+    // The cluster shows the condition, and then the template is changed back.
+    let claim = ClaimRecord { drift: drift(Some(10_000)), ..shown.claims[0].clone() };
+    world.observe(11_000, Observation::upsert(Object::Claim(claim)));
+    world.observe(15_000, Observation::upsert(Object::Pool(template("old"))));
+    world.tick(20_000);
+    assert_eq!((removed(&world), world.conditions(&m0).len()), (vec!["Drifted"], 5));
+    let claim = ClaimRecord { drift: drift(None), ..shown.claims[0].clone() };
+    world.observe(21_000, Observation::upsert(Object::Claim(claim)));
+    world.tick(40_000);
+    assert_eq!(removed(&world), Vec::<&str>::new());
 }
 
 #[test]

@@ -91,6 +91,8 @@ pub enum Fault {
     Interrupt { cluster: usize },
     /// An instance of a cluster terminates by itself.
     InstanceDies { cluster: usize },
+    /// A user changes the templates of a cluster's NodePools. No seed draws it.
+    TemplateChanged { cluster: usize },
 }
 
 impl Fault {
@@ -126,6 +128,7 @@ impl Fault {
             Self::Freeze { .. } => "fleet_frozen",
             Self::Interrupt { .. } => "spot_interrupted",
             Self::InstanceDies { .. } => "machine_died",
+            Self::TemplateChanged { .. } => "template_changed",
         }
     }
 
@@ -160,9 +163,11 @@ impl Fault {
                 Self::SlowPlans { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
             }
             Self::Relist { cluster, gap, for_ms } => Self::Relist { cluster, gap, for_ms: half(for_ms) },
-            Self::StoreWiped | Self::ClaimRemoved { .. } | Self::Interrupt { .. } | Self::InstanceDies { .. } => {
-                return None;
-            }
+            Self::StoreWiped
+            | Self::ClaimRemoved { .. }
+            | Self::Interrupt { .. }
+            | Self::InstanceDies { .. }
+            | Self::TemplateChanged { .. } => return None,
         };
         (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
     }
@@ -206,7 +211,8 @@ impl Fault {
             | Self::StoreWiped
             | Self::ClaimRemoved { .. }
             | Self::Interrupt { .. }
-            | Self::InstanceDies { .. } => 0,
+            | Self::InstanceDies { .. }
+            | Self::TemplateChanged { .. } => 0,
         }
     }
 }

@@ -115,6 +115,10 @@ impl Simulation {
                 let machines = self.machines(cluster);
                 machines.first().is_some_and(|id| self.events.environment.cloud().terminate(id, now).is_ok())
             }
+            Fault::TemplateChanged { cluster } => {
+                self.sim_clusters[cluster].change_templates(&mut self.events);
+                true
+            }
             _ => false,
         }
     }

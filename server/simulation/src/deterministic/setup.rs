@@ -3,7 +3,7 @@
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use cloud::simulated::{FaultProfile, SeededRng, SimulatedCloud};
-use controller::cluster::{PoolMeta, PoolRecord};
+use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};
@@ -156,8 +156,12 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
     let pools: Vec<PoolRecord> = pools.iter().map(|pool| unguarded(pool.clone(), off)).collect();
     let read_pools = PoolReader::new(move |manifests| {
         let key = |pool: &PoolRecord| (ManifestKind::NodePool, pool.pool.name.as_text().clone());
-        let has = |pool: &&PoolRecord| manifests.contains_key(&key(pool));
-        pools.iter().filter(has).cloned().collect::<Vec<PoolRecord>>()
+        let read = |pool: &PoolRecord| {
+            let revision = manifests.get(&key(pool))?.revision.clone();
+            let own_hash = Some((revision.clone(), Text::from("1")));
+            Some(PoolRecord { revision, drift: PoolDriftFacts { own_hash, ..pool.drift.clone() }, ..pool.clone() })
+        };
+        pools.iter().filter_map(read).collect::<Vec<PoolRecord>>()
     });
     let planner: NewPlanner = if off == Some(Guard::Planning) { plan_nothing } else { serve::new_planner };
     // The default of a server, with two processors.
@@ -252,7 +256,8 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
         budgets: vec![budget()],
         ..DisruptionPolicy::default()
     };
-    PoolRecord { pool, disruption, revision: Text::from("1"), meta: PoolMeta::default() }
+    let (meta, drift) = (PoolMeta::default(), PoolDriftFacts::default());
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta, drift }
 }
 
 /// `a.2` with 2 vCPU and 8 GiB at 0.10 an hour, and its multiples; spot at a third; two zones.

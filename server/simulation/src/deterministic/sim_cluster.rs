@@ -293,6 +293,20 @@ impl SimCluster {
         }
     }
 
+    /// Changes the templates of the NodePools; the agent sends them. The revision of a NodePool stands for the
+    /// hash of its template.
+    pub(super) fn change_templates(&mut self, events: &mut EventQueue) {
+        for pool in &mut self.pools {
+            pool.revision = Text::from(format!("{}'", pool.revision));
+        }
+        let seen: Vec<Record> = self.pools.iter().map(manifest).collect();
+        let clock = self.clock(events.now());
+        if let Some(agent) = self.agent.as_mut().filter(|_| !self.empty_view) {
+            let outputs = agent.link.send_changes(seen, clock);
+            self.apply_outputs(outputs, events);
+        }
+    }
+
     /// Begins or ends a partition of the kubelets; partitions may overlap.
     pub(super) fn set_partitioned(&mut self, partitions: bool, events: &mut EventQueue) {
         self.partitions = if partitions { self.partitions + 1 } else { self.partitions.saturating_sub(1) };
@@ -466,7 +480,8 @@ impl SimCluster {
             Some(v1::instruction::Action::DrainNode(drain)) => {
                 let claim = ClaimName::from(drain.node_claim.as_str());
                 let stays = self.has_machine(&claim, events, |entry, _| entry.interrupted.is_none());
-                let used = self.is_in_use(&claim, events.now()) && !self.ledger.removed_claims.contains_key(&claim);
+                let has_cause = self.ledger.removed_claims.contains_key(&claim) || self.has_drifted(&claim);
+                let used = self.is_in_use(&claim, events.now()) && !has_cause;
                 // The server cannot tell a NodeClaim hidden by a list gap from one that the
                 // operator removed, and a few of those are drained at once. Such a drain continues
                 // after a restart, when the NodeClaim may be visible again.
@@ -498,6 +513,14 @@ impl SimCluster {
     /// that it would stand in for.
     fn skips_pod_list(&self) -> bool {
         matches!(self.off, Some(Guard::EmptyCheck | Guard::Losses | Guard::Extents | Guard::SecondWitness))
+    }
+
+    /// Whether the template of its NodePool has changed since the NodeClaim was created.
+    fn has_drifted(&self, claim: &ClaimName) -> bool {
+        let Some(record) = self.cluster.claims().find(|known| known.name == *claim) else { return false };
+        let of_pool = self.pools.iter().find(|pool| pool.pool.name == record.pool);
+        let hash = record.drift.own_hash.as_ref().map(|(hash, _)| hash);
+        hash.zip(of_pool).is_some_and(|(hash, pool)| *hash != pool.revision)
     }
 
     /// Whether pods have been running for long on the instance of `claim`.

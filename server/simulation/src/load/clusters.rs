@@ -194,6 +194,7 @@ fn create(claim: &ClaimName) -> Instruction {
         requests: Resources::new(),
         expire_after: None,
         termination_grace_period: None,
+        pool_hash: None,
     })
 }
 

@@ -1,6 +1,6 @@
 //! A NodePool with one instance type.
 
-use controller::cluster::{PoolMeta, PoolRecord};
+use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use model::labels::{ARCH, INSTANCE_TYPE, OS};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, PODS};
@@ -26,7 +26,7 @@ pub(super) fn any_pool() -> PoolRecord {
         rules: OptInRules::default(),
     };
     let (disruption, meta) = (DisruptionPolicy::default(), PoolMeta::default());
-    PoolRecord { pool, disruption, revision: Text::from("1"), meta }
+    PoolRecord { pool, disruption, revision: Text::from("1"), meta, drift: PoolDriftFacts::default() }
 }
 
 fn instance_type() -> InstanceType {

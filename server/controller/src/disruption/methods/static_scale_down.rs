@@ -58,7 +58,8 @@ fn claims_by_static_pool<'v>(view: &DisruptionView<'v>) -> BTreeMap<&'v PoolName
     };
     let mut pools: BTreeMap<&PoolName, Vec<&ClaimRecord>> = BTreeMap::new();
     for claim in state.claims().filter(|claim| claim.ours && is_static(&claim.pool)) {
-        if !view.is_leaving(claim) {
+        // A machine that is being replaced is more than `replicas` on purpose.
+        if !view.is_leaving(claim) && state.replacement_of(&claim.name).is_none() {
             pools.entry(&claim.pool).or_default().push(claim);
         }
     }

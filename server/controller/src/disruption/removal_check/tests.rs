@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterState, Object, Observation};
+use crate::cluster::{ClaimRecord, ClusterState, Object, Observation, Target};
 use crate::{Decision, Effect, RegionState};
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
@@ -104,6 +104,35 @@ fn a_removal_that_the_verifier_rejects_is_left_out_counted_and_reported() {
         "the verifier rejected a removal (Room on NodeClaim m0: pod default/web-0 runs on a node that is removed as \
          empty): the node is kept. Please report this with the state of the cluster"
     );
+}
+
+/// The verdict on the removal of drifted `m0`, whose pod is assigned to the Node of `m1` after `change`.
+fn verdict_with_place(change: impl FnOnce(&mut ClusterState)) -> Vec<(RemovalRule, String)> {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    observe(&mut state, 0, [Object::Pod(bound_to("m0", web("web-0")))]);
+    state.begin_replacement(&text("m0"), true, Timestamp::from_millis(0));
+    state.assign_pod(web("web-0").key, Target::Claim(text("m1")), None);
+    change(&mut state);
+    let mut cluster = Cluster::new(state);
+    cluster.verify(&["m0"], RemovalReason::Drifted);
+    cluster.rejected().into_iter().map(|(rule, claim)| (rule, claim.to_owned())).collect()
+}
+
+#[test]
+fn a_drifted_node_is_removed_when_the_node_that_its_pod_is_assigned_to_is_initialized() {
+    assert_eq!(verdict_with_place(|_| {}), []);
+    let no_room = [(RemovalRule::Room, "m0".to_owned())];
+    let initializing = |state: &mut ClusterState| {
+        let mut late = node("m1");
+        late.labels.remove(model::labels::INITIALIZED);
+        observe(state, 0, [Object::Node(late)]);
+    };
+    assert_eq!(verdict_with_place(initializing), no_room);
+    assert_eq!(
+        verdict_with_place(|state| state.begin_replacement(&text("m1"), true, Timestamp::from_millis(1_000))),
+        no_room
+    );
+    assert_eq!(verdict_with_place(|state| state.end_replacement(&text("m0"))), no_room, "no place is assigned");
 }
 
 /// Two Nodes name one instance, so the pass finds two empty nodes of one NodeClaim.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
-use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::DisabledGuards;
 use crate::guardrails::ObjectCounts;
 use crate::testing::SynchronousController;
@@ -88,6 +88,8 @@ pub(super) struct Fixture {
     pub refused: bool,
     /// Machines are launched and never join.
     pub never_joins: bool,
+    /// Machines join and do not become ready.
+    pub never_ready: bool,
     /// Drains of machines with this name prefix do not end before they are finished explicitly.
     pub stuck: Option<&'static str>,
     /// NodeClaims on whose Nodes the API server lists pods, whatever the agent reports.
@@ -129,6 +131,7 @@ impl Fixture {
             no_capacity: false,
             refused: false,
             never_joins: false,
+            never_ready: false,
             stuck: None,
             occupied: BTreeSet::new(),
             cloud: Inspection::Runs,
@@ -305,7 +308,12 @@ impl Fixture {
                     record.labels.extend(facts.labels);
                     seen.push(Observation::upsert(Object::Claim(record.clone())));
                     if !self.never_joins {
-                        seen.push(Observation::upsert(Object::Node(joined(record))));
+                        let mut node = joined(record);
+                        if self.never_ready {
+                            node.ready = false;
+                            node.labels.remove(INITIALIZED);
+                        }
+                        seen.push(Observation::upsert(Object::Node(node)));
                     }
                 }
             }
@@ -380,6 +388,7 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
         labels: order.labels.clone(),
         provider_id: ProviderId::default(),
         created: Some(Timestamp::from_millis(now)),
+        drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
         ..claim("x")
     }
 }

@@ -3,6 +3,7 @@
 
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
+use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 use model::quantity::{self, QuantityError};
@@ -130,7 +131,12 @@ fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, InstructionError> {
         requests: resources(record.requests)?,
         expire_after: duration::parse(&record.expire_after),
         termination_grace_period: None,
+        pool_hash: annotation(&record.annotations, POOL_HASH).zip(annotation(&record.annotations, POOL_HASH_VERSION)),
     })
+}
+
+fn annotation(pairs: &[v1::StringPair], key: &str) -> Option<Text> {
+    pairs.iter().find(|pair| pair.key == key).map(|pair| Text::from(pair.value.as_str()))
 }
 
 fn requirements(entries: Vec<v1::ClaimRequirement>) -> Result<Requirements, InstructionError> {

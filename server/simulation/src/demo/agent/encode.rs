@@ -7,6 +7,7 @@ use agent::Record;
 use controller::cluster::{
     ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
 };
+use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use model::{Labels, NodeName, Resources, Taint, Text, Timestamp, quantity};
 use v1::change::Change;
@@ -161,6 +162,12 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
     }
 }
 
+fn annotations(record: &ClaimRecord) -> Vec<v1::StringPair> {
+    let hash = record.drift.own_hash.iter();
+    let hash = hash.flat_map(|(hash, version)| [pair(POOL_HASH, hash), pair(POOL_HASH_VERSION, version)]);
+    record.ours.then(|| pair(MANAGED, "true")).into_iter().chain(hash).collect()
+}
+
 /// Encodes a NodeClaim with its conditions.
 pub fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::NodeClaimRecord {
     const INITIALIZED: &str = "Initialized";
@@ -176,7 +183,7 @@ pub fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::No
         name: record.name.to_string(),
         uid: format!("claim-{}", record.name),
         labels: pairs(&record.labels),
-        annotations: record.ours.then(|| pair(MANAGED, "true")).into_iter().collect(),
+        annotations: annotations(record),
         node_class: Some(v1::NodeClassReference {
             group: "karpenter.k8s.aws".to_owned(),
             kind: "EC2NodeClass".to_owned(),

@@ -211,3 +211,33 @@ fn capacity_that_becomes_available_again_is_used() {
         assert!((9 * MINUTE..14 * MINUTE).contains(&waited_ms), "seed {seed}: {waited_ms} ms");
     }
 }
+
+#[test]
+fn a_changed_template_replaces_every_machine_and_loses_no_pod() {
+    let any = node_filling("any", None);
+    let changes = || (0..2).map(|cluster| TimedFault { at_ms: 3 * MINUTE, fault: Fault::TemplateChanged { cluster } });
+    for seed in 0..10 {
+        let mut setup = one_server(seed, 2, &[(0, any.clone(), 3)], FaultProfile::default(), changes().collect());
+        // One of three machines is replaced at a time, which takes less than five minutes.
+        setup.faults_end_ms += 15 * MINUTE;
+        let simulation = run(setup);
+        // In each of two clusters, 3 pods run on a node each; each is evicted once and replaced with its node.
+        let expected = Totals { created: 12, ran: 12, launched: 12, remain: 6 };
+        assert_eq!(totals(&simulation), expected, "seed {seed}");
+    }
+}
+
+#[test]
+fn templates_that_change_amid_random_faults_break_no_invariant() {
+    for seed in 0..25 {
+        let mut setup = Setup::faulty(seed, None);
+        for at_ms in [2 * MINUTE, 6 * MINUTE] {
+            setup.faults.push(TimedFault { at_ms, fault: Fault::TemplateChanged { cluster: 0 } });
+        }
+        setup.faults.sort_by_key(|timed| timed.at_ms);
+        let mut simulation = Simulation::new(setup, false);
+        simulation.run_to_rest();
+        let found: Vec<String> = simulation.violations.iter().map(ToString::to_string).collect();
+        assert!(found.is_empty(), "seed {seed}: {found:?}");
+    }
+}

@@ -1,6 +1,6 @@
 //! Actions of an agent against the API server. Every instruction is idempotent.
 
-use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
+use controller::cluster::{ClaimDriftFacts, ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
 use model::labels::{INITIALIZED, REGISTERED};
 use model::{ClaimName, Effect, Labels, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
@@ -73,6 +73,7 @@ impl SimulatedCluster {
             created: Some(now),
             termination_grace_period: order.termination_grace_period,
             expire_after: order.expire_after,
+            drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
             ..ClaimRecord::default()
         };
         self.claims.insert(claim.name.clone(), claim.clone());

@@ -34,6 +34,7 @@ fn order(name: &str) -> ClaimOrder {
         requests: Resources::new(),
         expire_after: None,
         termination_grace_period: None,
+        pool_hash: None,
     }
 }
 

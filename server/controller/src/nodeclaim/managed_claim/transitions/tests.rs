@@ -21,6 +21,7 @@ fn planned_machine() -> PlannedMachine {
         requests: Resources::new(),
         expire_after: None,
         termination_grace_period: None,
+        pool_hash: None,
     };
     let launch = LaunchOrder {
         cluster: text("c"),

@@ -1,0 +1,69 @@
+use super::*;
+use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
+use crate::cluster::{NOMINATION_WINDOW, Object};
+use model::NodeStage;
+use model::input::Policy;
+
+fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millis(seconds * 1_000)
+}
+
+/// `m0` with the pod `a`, and `m1`.
+fn cluster() -> ClusterState {
+    let mut state = initialized_cluster(pool(), &["m0", "m1"]);
+    observe(&mut state, 0, [Object::Pod(bound_to("m0", pod("a", 500)))]);
+    state
+}
+
+/// Pods that are planned, and the stage of `m0` in the input.
+fn planned(state: &ClusterState) -> (usize, NodeStage) {
+    let input = state.planning_input(&Policy::default(), at(1));
+    (input.pods.len(), input.nodes[0].stage)
+}
+
+#[test]
+fn pods_of_a_replaced_machine_are_planned_elsewhere_and_nothing_is_planned_onto_it() {
+    let mut state = cluster();
+    assert_eq!(planned(&state), (0, NodeStage::Initialized));
+    state.begin_replacement(&text("m0"), false, at(1));
+    assert_eq!(planned(&state), (0, NodeStage::Deleting), "the pods wait for the new machine of a static pool");
+    state.begin_replacement(&text("m0"), true, at(2));
+    assert_eq!(planned(&state), (1, NodeStage::Deleting));
+    assert_eq!(state.replacement_of(&text("m0")), Some(Replacement { since: at(1), moves_pods: true }));
+    assert!(!state.is_node_terminating(&text("n-m0")) && !state.is_node_outgoing(&text("n-m1")));
+}
+
+#[test]
+fn an_assignment_outlasts_observations_of_the_running_pod_and_ends_with_the_replacement() {
+    let mut state = cluster();
+    state.begin_replacement(&text("m0"), true, at(1));
+    state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
+    observe(&mut state, 2_000, [Object::Pod(bound_to("m0", pod("a", 500)))]);
+    state.extend_assignments(at(20));
+    assert_eq!(state.assignments().get(&key("a")).and_then(|found| found.until), Some(at(20) + NOMINATION_WINDOW));
+    assert_eq!(state.initialized_node_for(&key("a")).map(|node| node.name.as_ref()), Some("n-m1"));
+    state.end_replacement(&text("m0"));
+    assert!(state.assignments().is_empty());
+    assert_eq!(planned(&state), (0, NodeStage::Initialized));
+}
+
+#[test]
+fn a_removal_keeps_the_places_that_the_replacement_found() {
+    let mut state = cluster();
+    state.begin_replacement(&text("m0"), true, at(1));
+    state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
+    state.mark_for_deletion(&text("m0"));
+    assert_eq!((state.replacements().len(), state.assignments().get(&key("a")).is_some()), (0, true));
+    assert_eq!(planned(&state), (0, NodeStage::Deleting));
+}
+
+#[test]
+fn a_machine_that_is_replaced_itself_is_no_place() {
+    let mut state = cluster();
+    state.begin_replacement(&text("m0"), true, at(1));
+    state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
+    state.begin_replacement(&text("m1"), true, at(2));
+    assert_eq!(state.initialized_node_for(&key("a")), None);
+    state.extend_assignments(at(20));
+    assert!(state.expire_assignments(at(20)), "the pod is planned again");
+}

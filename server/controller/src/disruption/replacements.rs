@@ -1,0 +1,151 @@
+//! Replacements: machines that are removed once other capacity is there for their pods.
+//!
+//! While a machine is replaced, its pods are planned elsewhere with all other pods, so that machines
+//! which are replaced at one time share their new ones, and no plan puts another pod onto it (L51). Its
+//! Node is neither tainted nor drained. When every node that its pods are assigned to is initialized,
+//! its method selects it for removal. A replacement that fails ends: the machine stays, new machines
+//! become ordinary capacity, and the NodePool waits ([`ReplacementBackoff`]).
+//!
+//! Nothing of it is durable. After a takeover the method selects the machine again, and the plan of its
+//! pods finds the machines that are there.
+//!
+//! [`ReplacementBackoff`]: super::replacement_backoff::ReplacementBackoff
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Proposal;
+use super::method::PlannedReplacement;
+use crate::cluster::Target;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Guard;
+use crate::{Finding, Removal, UnplacedPod};
+use model::plan::ReasonCode;
+use model::{ClaimName, Millis, PoolName, Text, Timestamp};
+
+/// How long capacity may take to be there before the replacement fails (Karpenter: orchestration queue,
+/// shortest timeout).
+const TIMEOUT: Millis = Millis::from_mins(10);
+
+impl ClusterController {
+    /// Ends the replacements that no method selects any more or that take too long, and begins those
+    /// that are selected anew, as far as guardrails allow.
+    pub(crate) fn reconcile_replacements(&mut self, proposals: &[Proposal], ctx: &mut Context<'_>) {
+        let planned = || proposals.iter().flat_map(|proposal| &proposal.replacements);
+        let removed = proposals.iter().flat_map(|proposal| &proposal.removals).map(|removal| removal.claim.clone());
+        let removed: BTreeSet<ClaimName> = removed.chain(self.decisions.claims_being_removed()).collect();
+        let selected: BTreeSet<&ClaimName> = planned().map(|planned| &planned.removal.claim).chain(&removed).collect();
+        let begun: Vec<(ClaimName, Timestamp)> =
+            self.state.replacements().iter().map(|(claim, begun)| (claim.clone(), begun.since)).collect();
+        for (claim, since) in begun {
+            if !selected.contains(&claim) {
+                self.end_replacement(&claim, ctx);
+            } else if removed.contains(&claim) {
+                // It is there, and guardrails or the store may hold the removal back.
+            } else if since + TIMEOUT <= ctx.now {
+                let why = format!("its capacity was not there after {} minutes", TIMEOUT.as_mins());
+                self.fail_replacement(&claim, &why, ctx);
+            } else {
+                self.disruption.schedule_at(since + TIMEOUT);
+            }
+        }
+        self.begin_replacements(planned().collect(), ctx);
+        let state = &self.state;
+        self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
+    }
+
+    /// Begins the replacements of `planned` that guardrails admit, and has the pods of those under way
+    /// planned when they may move.
+    fn begin_replacements(&mut self, planned: Vec<&PlannedReplacement>, ctx: &mut Context<'_>) {
+        if self.guardrails.is_quarantined() {
+            return;
+        }
+        // One that failed just now is not begun again.
+        let is_new = |removal: &&Removal| {
+            self.state.replacement_of(&removal.claim).is_none() && !self.is_backing_off(&removal.claim, ctx.now)
+        };
+        let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
+        let admitted: BTreeSet<ClaimName> =
+            self.limit_removals(new, ctx).into_iter().map(|removal| removal.claim).collect();
+        for PlannedReplacement { removal, moves_pods } in planned {
+            let begun = self.state.replacement_of(&removal.claim);
+            if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
+                self.state.begin_replacement(&removal.claim, *moves_pods, ctx.now);
+                self.provisioner.replan_displaced_pods(ctx.now);
+            }
+        }
+    }
+
+    /// Ends the replacements of machines with pods that the plan found no place for. Pods that
+    /// guardrails hold back wait.
+    pub(crate) fn fail_unplaced_replacements(&mut self, unplaced: &[UnplacedPod], ctx: &mut Context<'_>) {
+        let mut failed: BTreeMap<ClaimName, String> = BTreeMap::new();
+        for entry in unplaced {
+            let is_held = entry.reasons.iter().any(|reason| reason.code == ReasonCode::HeldBack);
+            let Some(claim) = self.replaced_machine_of(entry).filter(|_| !is_held) else { continue };
+            let why = entry.reasons.first().map_or("no NodePool takes it", |reason| reason.message.as_str());
+            failed.entry(claim).or_insert_with(|| format!("pod {} has no other place: {why}", entry.pod));
+        }
+        for (claim, why) in failed {
+            self.fail_replacement(&claim, &why, ctx);
+        }
+    }
+
+    /// Ends the replacements that wait for the machine of `claim`, whose launch failed.
+    pub(crate) fn fail_replacements_waiting_for(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
+        let Some(pool) = self.claims.get(claim).map(|machine| machine.pool().clone()) else { return };
+        let target = Target::Claim(claim.clone());
+        let nodes = self.state.assignments().pods_on(&target).filter_map(|pod| self.state.pod(pod)?.node.as_ref());
+        let of_pods: BTreeSet<&ClaimName> =
+            nodes.filter_map(|node| Some(&self.state.claim_of_node(self.state.node(node)?)?.name)).collect();
+        let is_static = self.state.pool(&pool).is_some_and(|record| record.pool.replicas.is_some());
+        // A machine of a static NodePool is launched for no pod: the last replacement lacks it.
+        let of_pool = self.state.replacements().iter().filter(|(replaced, begun)| {
+            is_static && !begun.moves_pods && self.state.claim(replaced).is_some_and(|record| record.pool == pool)
+        });
+        let last = of_pool.max_by_key(|(_, begun)| begun.since).map(|(replaced, _)| replaced);
+        let failed: Vec<ClaimName> = (self.state.replacements().keys())
+            .filter(|replaced| of_pods.contains(*replaced) || last == Some(*replaced))
+            .cloned()
+            .collect();
+        for replaced in failed {
+            self.fail_replacement(&replaced, &format!("machine {claim} was not launched: {why}"), ctx);
+        }
+    }
+
+    /// Records that the removal of a machine begins, which may have been replaced.
+    pub(crate) fn record_replaced(&mut self, claim: &ClaimName) {
+        let is_replaced = self.state.replacement_of(claim).is_some();
+        if let Some(pool) = self.pool_of(claim).filter(|_| is_replaced) {
+            self.disruption.backoff.record_success(&pool, claim);
+        }
+    }
+
+    fn fail_replacement(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
+        if let Some(pool) = self.pool_of(claim).filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff)) {
+            self.disruption.backoff.record_failure(&pool, claim, ctx.now);
+        }
+        self.end_replacement(claim, ctx);
+        self.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) }, ctx);
+    }
+
+    fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+        self.state.end_replacement(claim);
+        self.provisioner.plan_with_kept_node(ctx.now);
+        self.disruption.mark_changed();
+    }
+
+    fn is_backing_off(&self, claim: &ClaimName, now: Timestamp) -> bool {
+        self.pool_of(claim).is_some_and(|pool| self.disruption.backoff.until(&pool, now).is_some())
+    }
+
+    fn pool_of(&self, claim: &ClaimName) -> Option<PoolName> {
+        self.state.claim(claim).map(|record| record.pool.clone())
+    }
+
+    /// The machine under the pod, if it is being replaced.
+    fn replaced_machine_of(&self, entry: &UnplacedPod) -> Option<ClaimName> {
+        let node = self.state.node(self.state.pod(&entry.pod)?.node.as_ref()?)?;
+        let claim = &self.state.claim_of_node(node)?.name;
+        self.state.replacement_of(claim).map(|_| claim.clone())
+    }
+}
