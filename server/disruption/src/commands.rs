@@ -80,7 +80,7 @@ pub(crate) struct Planned<'i> {
     pub(crate) placed: Vec<(u32, u32)>,
     pub(crate) candidates: Vec<Option<Candidate<'i>>>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) holds: BTreeMap<u32, Vec<Hold>>,
+    pub(crate) holds: BTreeMap<(u32, RemovalReason), Vec<Hold>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -248,11 +248,10 @@ impl<'i> Planned<'i> {
 
     fn held_node(&self, candidate: &Candidate<'_>) -> HeldNode {
         let node = candidate.node.node;
-        let found = self.holds.get(&node);
         let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
         let first = candidate.reasons.first();
         let (reason, holds) = match (free, first) {
-            (Some((reason, _)), _) => (*reason, found.cloned().unwrap_or_default()),
+            (Some((reason, _)), _) => (*reason, self.holds.get(&(node, *reason)).cloned().unwrap_or_default()),
             (None, Some((reason, holds))) => (*reason, holds.clone()),
             (None, None) => (RemovalReason::Underutilized, Vec::new()),
         };
