@@ -169,6 +169,17 @@ impl<'a> ClusterSnapshot<'a> {
         Some(node)
     }
 
+    /// Whether the rules of a pod of `class`, which is on `node`, hold there now: they need not after pods have left
+    /// other nodes.
+    pub fn keeps_rules(&mut self, class: u32, node: u32) -> bool {
+        self.tallies.remove_pod(&self.domains, class, node as usize);
+        let rules = &self.rules[class as usize];
+        let view = View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
+        let keeps = view.keeps_rules(node as usize);
+        self.tallies.add_pod(&self.domains, class, node as usize);
+        keeps
+    }
+
     /// Puts a pod of `class` on `node`, from which it was taken back.
     pub fn put_back(&mut self, class: u32, node: u32) {
         let rules = &self.rules[class as usize];

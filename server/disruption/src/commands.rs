@@ -327,7 +327,11 @@ impl<'i> Outcome<'i> {
             let mut pods: Vec<u32> = state.movable().collect();
             pods.sort_unstable();
             let is_as_launched = pods == launch.pods;
-            plan.nodes.push(if is_as_launched { launch.clone() } else { machines.with_pods(&in_one_zone(launch), pods) });
+            plan.nodes.push(if is_as_launched {
+                launch.clone()
+            } else {
+                machines.with_pods(&in_one_zone(launch), pods)
+            });
         }
         for node in &mut plan.nodes {
             node.pods.iter_mut().for_each(|pod| *pod = index[*pod as usize]);

@@ -214,6 +214,11 @@ impl<'w, 'r> Pass<'w, 'r> {
             Some(all) => (all, &[][..]),
             None => (rest, trial.placed.as_slice()),
         };
+        // The machine is in the domains of the node: rules that are broken on the node are broken on the machine.
+        let broken = machine.pods.iter().find(|pod| !self.snapshot.keeps_rules(self.classes[**pod as usize], node));
+        if let Some(pod) = broken {
+            return Err(self.no_place(*pod));
+        }
         if !elsewhere.is_empty() && !self.move_again(node, elsewhere) {
             return Err(self.no_place(trial.unplaced[0]));
         }

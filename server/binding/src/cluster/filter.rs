@@ -37,6 +37,11 @@ impl View<'_, '_> {
         self.has_room(node) && keeps_rules(self, node, minima)
     }
 
+    /// Whether the rules between pods hold for a further pod of the class on the node.
+    pub(crate) fn keeps_rules(&self, node: usize) -> bool {
+        keeps_rules(self, node, &self.spread_minima())
+    }
+
     /// Whether a pod that moves from the node `from` to `node` keeps the soft spread that it states over
     /// domains of several nodes: it stays in its domain, or the skew is within the maximum.
     pub(crate) fn keeps_zones(&self, node: usize, from: usize) -> bool {
