@@ -61,6 +61,33 @@ fn a_replacement_keeps_the_spread_over_zones() {
 }
 
 #[test]
+fn a_machine_for_pods_that_are_spread_badly_does_not_keep_them_so() {
+    // Two pods in `lab-a` and none in `lab-b` are a skew of two. A `box` in either zone costs as much as `n-1`.
+    let text = first().text()
+        + &web().spec(SPREAD_ZONES).text()
+        + &pod("web-2", "n-1", "1").spec(SPREAD_ZONES).text()
+        + &fixed("n-2").zone("lab-b").text()
+        + &pod("api-1", "n-2", "4").text();
+    let rendered = rendered(&text);
+    assert!(rendered.starts_with("n-1 stays (Underutilized): NoSavings"), "{rendered}");
+}
+
+#[test]
+fn pods_of_other_requests_count_for_the_spread() {
+    // `web-1` and `web-2` go to `lab-a`, after `web-3` has gone to `lab-b`: two, one and then none in the other zone.
+    let third = node("n-3", "big").zone("lab-b").drifted("2026-01-01T11:00:00Z").text()
+        + &pod("web-3", "n-3", "2").spec(SPREAD_ZONES).text();
+    let text = first().drifted("2026-01-01T11:00:00Z").text()
+        + &pod("web-1", "n-1", "1").spec(SPREAD_ZONES).text()
+        + &pod("web-2", "n-1", "1").spec(SPREAD_ZONES).text()
+        + &third
+        + &fixed("n-4").text()
+        + &fixed("n-5").zone("lab-b").text();
+    let plan = plan(&text);
+    assert_eq!(plan.cost.after, model::MicroUsd(400_000), "{}", render(&plan));
+}
+
+#[test]
 fn moved_pods_stay_apart() {
     assert_eq!(destination(EXCLUSIVE, &fixed("n-2"), &fixed("n-3")), "n-3");
 }
