@@ -8,9 +8,7 @@ use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{ClassRecord, PoolMeta, PoolRecord};
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
-use model::disruption_policy::{
-    Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
-};
+use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy, DisruptionPolicy, DisruptionReason};
 use model::offering::SharedCatalogue;
 use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
 use planning_input::Options;
@@ -224,7 +222,8 @@ fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests
         None => unusable(name, refused),
     };
     let manifest = manifests.get(&(ManifestKind::NodePool, name.as_text().clone()));
-    let disruption = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_default();
+    let unreadable = || DisruptionPolicy { budgets: vec![Budget::UNREADABLE], ..DisruptionPolicy::default() };
+    let disruption = manifest.and_then(|manifest| life(name, manifest)).unwrap_or_else(unreadable);
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
@@ -259,13 +258,23 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
     let problems = Problems::default();
     let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
     let read = NodePoolManifest::read(&Cursor::root(&value, &site), &mut Vec::new())?;
+    let budgets = read.disruption.budgets.iter().map(budget).collect();
     Some(DisruptionPolicy {
         consolidate_after: read.disruption.consolidate_after.finite(),
         policy: policy(&read.disruption),
-        budgets: read.disruption.budgets.iter().map(budget).collect(),
+        budgets: if are_budgets_readable(name, &value) { budgets } else { vec![Budget::UNREADABLE] },
         expire_after: read.expire_after.finite(),
         termination_grace_period: read.termination_grace_period,
     })
+}
+
+/// Whether `spec.disruption`, and the annotations that belong to it, are valid.
+fn are_budgets_readable(name: &PoolName, manifest: &Value) -> bool {
+    let problems = Problems::default();
+    let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
+    let root = Cursor::root(manifest, &site);
+    let _ = Disruption::read(&root.at("spec").at("disruption"), &root.at("metadata").at("annotations"));
+    problems.is_empty()
 }
 
 fn policy(disruption: &Disruption) -> ConsolidationPolicy {
@@ -289,7 +298,7 @@ fn budget(budget: &karpenter::Budget) -> Budget {
             Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
         },
         reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
-        window: budget.window.map(|(schedule, duration)| BudgetWindow { schedule, duration }),
+        window: budget.window.clone(),
     }
 }
 
@@ -336,6 +345,27 @@ mod tests {
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");
+    }
+
+    #[test]
+    fn an_unreadable_budget_or_time_zone_allows_no_voluntary_removal() {
+        let disruption = |budgets: Value, zone: &str| {
+            let (key, mut pool) = pool("general", "In");
+            let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
+            json["spec"]["disruption"]["budgets"] = budgets;
+            json["metadata"]["annotations"] = serde_json::json!({"fleetwright.dev/budget-time-zone": zone});
+            pool.json = json.to_string().into_bytes();
+            reader("us-east-1".to_owned(), None)
+                .read(&Manifests::from([(key, pool), class()]))
+                .pools
+                .remove(0)
+                .disruption
+        };
+        let two = || serde_json::json!([{"nodes": "2"}]);
+        assert_eq!(disruption(two(), "Europe/Berlin").budgets[0].limit, BudgetLimit::Nodes(2));
+        assert_eq!(disruption(two(), "Berlin").budgets, [Budget::UNREADABLE]);
+        let bad_cron = serde_json::json!([{"nodes": "2", "schedule": "61 * * * *", "duration": "1h"}, {"nodes": "5"}]);
+        assert_eq!(disruption(bad_cron, "UTC").budgets, [Budget::UNREADABLE]);
     }
 
     #[test]

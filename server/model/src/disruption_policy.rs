@@ -2,7 +2,7 @@
 //! maximum age.
 
 use super::cron::Cron;
-use crate::{Millis, Timestamp};
+use crate::{Millis, TimeZone, Timestamp};
 
 /// Which nodes consolidation may remove (`spec.disruption.consolidationPolicy`). Empty nodes are
 /// removed under each.
@@ -64,11 +64,13 @@ pub struct Budget {
 }
 
 /// Time windows of a budget: from each time of the schedule, for a duration.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct BudgetWindow {
-    /// When a window begins, in UTC.
+    /// When a window begins, by the clocks of `zone`.
     pub schedule: Cron,
-    /// Duration of a window.
+    /// Time zone of the schedule.
+    pub zone: TimeZone,
+    /// Duration of a window. It is elapsed time: a window during which clocks change ends at another time of theirs.
     pub duration: Millis,
 }
 
@@ -77,18 +79,21 @@ impl BudgetWindow {
     #[must_use]
     pub fn contains(&self, now: Timestamp) -> bool {
         let since = now - self.duration;
-        self.schedule.next_after(since).is_some_and(|hit| hit <= now)
+        self.schedule.next_after(since, &self.zone).is_some_and(|hit| hit <= now)
     }
 }
 
 impl Budget {
+    /// A budget that could not be read: no node is removed voluntarily, for any reason.
+    pub const UNREADABLE: Self = Self { limit: BudgetLimit::Unreadable, reasons: None, window: None };
+
     /// Maximum number of nodes out of `total` that may be unavailable at `now`; `None` when this
     /// budget does not apply to `reason`, or not at that time.
     #[must_use]
     pub fn allowed(&self, reason: DisruptionReason, total: usize, now: Timestamp) -> Option<usize> {
         match self.limit {
             BudgetLimit::Unreadable => Some(0),
-            _ if self.window.is_some_and(|window| !window.contains(now)) => None,
+            _ if self.window.as_ref().is_some_and(|window| !window.contains(now)) => None,
             _ if self.reasons.as_ref().is_some_and(|listed| !listed.contains(&reason)) => None,
             BudgetLimit::Nodes(nodes) => Some(nodes as usize),
             BudgetLimit::Percent(percent) => Some((total * percent as usize).div_ceil(100)),
@@ -206,7 +211,7 @@ mod tests {
         // 5 January 2026 is a Monday; 09:00 UTC is 1,767,603,600 s after the epoch. From Monday to Friday, 9:00 to 17:00.
         let monday_nine = 1_767_603_600_000;
         let schedule = Cron::parse("0 9 * * mon-fri").unwrap();
-        let window = Some(BudgetWindow { schedule, duration: Millis::from_hours(8) });
+        let window = Some(BudgetWindow { schedule, zone: TimeZone::UTC, duration: Millis::from_hours(8) });
         let policy_of =
             policy_of(vec![Budget { window, ..budget(BudgetLimit::Nodes(0)) }, budget(BudgetLimit::Nodes(2))]);
         let at = |millis: i64| {

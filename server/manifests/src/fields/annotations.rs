@@ -129,4 +129,12 @@ pub(super) const FIELDS: &[Field] = &[
         "What each node costs per hour beside its price, such as volumes, licences and monitoring. It counts when machines are compared, not in the printed cost.",
         "\"0.01\"",
     ),
+    field(
+        "metadata.annotations.fleetwright.dev/budget-time-zone",
+        "string",
+        "UTC",
+        "the name of a time zone in the IANA database",
+        "The time zone of the schedules of the pool's budgets.",
+        "Europe/Berlin",
+    ),
 ];

@@ -2,7 +2,7 @@
 
 use model::{MicroUsd, Millis, OptInRules, Text};
 
-use super::duration;
+use super::{duration, opt_in_disruption};
 use crate::Cursor;
 
 /// The domain of Fleetwright's annotations.
@@ -11,14 +11,15 @@ pub const DOMAIN: &str = "fleetwright.dev/";
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const ABOVE_ZERO: &str = "a whole number above zero, in quotes";
 
-/// Parses the rules in the annotations at `at`. An invalid value is an error; unknown annotations
+/// Parses the rules of planning in the annotations at `at`; those of disruption belong to
+/// [`Disruption`](super::Disruption). An invalid value is an error; unknown annotations
 /// of the domain are reported in `notes`, for `object`.
 #[must_use]
 pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRules {
     let mut rules = OptInRules::default();
     for (key, value) in at.map() {
         let Some(name) = key.strip_prefix(DOMAIN) else { continue };
-        if !read_one(&mut rules, name, &value) {
+        if !opt_in_disruption::KEYS.contains(&key) && !read_one(&mut rules, name, &value) {
             notes.push(format!("{object}: there is no annotation {key}; it is ignored"));
         }
     }

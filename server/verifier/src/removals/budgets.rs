@@ -39,7 +39,7 @@ fn allowed_unavailable(pool: &RemovalPool, reason: DisruptionReason, now: Timest
 
 fn limit(budget: &Budget, reason: DisruptionReason, total: usize, now: Timestamp) -> Option<usize> {
     let concerned = budget.reasons.as_ref().is_none_or(|reasons| reasons.contains(&reason));
-    let open = budget.window.is_none_or(|window| window.contains(now));
+    let open = budget.window.as_ref().is_none_or(|window| window.contains(now));
     match budget.limit {
         // A budget that cannot be read stops every removal, whatever else it says.
         BudgetLimit::Unreadable => Some(0),

@@ -7,7 +7,7 @@ use model::removal::{
     DoNotDisrupt, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
     RemovalReason, ReplicaCount,
 };
-use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, Timestamp};
+use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, TimeZone, Timestamp};
 use verifier::{RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_protected};
 
 use crate::fixture::text;
@@ -242,12 +242,17 @@ fn the_smallest_budget_for_the_reason_at_the_time_applies() {
     assert_eq!(of(vec![unreadable]).violations().len(), 3, "no node may be removed at all");
     // 1,000 s after the epoch is 00:16:40 UTC. A window opens at midnight.
     let midnight = Cron::parse("0 0 * * *").expect("a valid schedule");
-    let from_midnight = |minutes| {
-        let window = Some(BudgetWindow { schedule: midnight, duration: Millis::from_mins(minutes) });
+    let from_midnight = |minutes, zone: &TimeZone| {
+        let window =
+            Some(BudgetWindow { schedule: midnight, zone: zone.clone(), duration: Millis::from_mins(minutes) });
         Budget { window, ..none(Some(vec![DisruptionReason::Empty])) }
     };
-    of(vec![from_midnight(16)]).assert_clean();
-    of(vec![from_midnight(17)]).assert_breaks(RemovalRule::Budget, "empty");
+    of(vec![from_midnight(16, &TimeZone::UTC)]).assert_clean();
+    of(vec![from_midnight(17, &TimeZone::UTC)]).assert_breaks(RemovalRule::Budget, "empty");
+    // Kolkata is five and a half hours ahead: there it is 05:46:40, 346 full minutes after midnight.
+    let kolkata = TimeZone::named("Asia/Kolkata").expect("a time zone of the database");
+    of(vec![from_midnight(346, &kolkata)]).assert_clean();
+    of(vec![from_midnight(347, &kolkata)]).assert_breaks(RemovalRule::Budget, "empty");
 }
 
 #[test]
