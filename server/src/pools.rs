@@ -263,6 +263,7 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
         consolidate_after: read.disruption.consolidate_after.finite(),
         policy: policy(&read.disruption),
         budgets: if are_budgets_readable(name, &value) { budgets } else { vec![Budget::UNREADABLE] },
+        windows: read.disruption.windows,
         expire_after: read.expire_after.finite(),
         termination_grace_period: read.termination_grace_period,
     })

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::disruption_policy::{Budget, DisruptionReason};
+use super::disruption_policy::{Budget, BudgetWindow, DisruptionReason};
 use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
 
 /// Why a node is removed, in the order of precedence when several reasons apply to a node.
@@ -114,6 +114,8 @@ pub struct RemovalPool {
     pub name: PoolName,
     /// `spec.disruption.budgets`.
     pub budgets: Vec<Budget>,
+    /// `fleetwright.dev/disruption-windows`; without an entry the pool has none.
+    pub windows: Vec<BudgetWindow>,
     /// Number of initialized nodes.
     pub total: usize,
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;

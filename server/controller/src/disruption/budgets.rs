@@ -46,7 +46,7 @@ mod tests {
     use crate::cluster::testing::{initialized_cluster, pool, pool_with};
     use crate::cluster::{ClusterState, PoolRecord};
     use crate::disruption::method::DisruptionView;
-    use model::BudgetLimit;
+    use model::{BudgetLimit, BudgetWindow, Cron, Millis, TimeZone};
 
     /// Nodes allowed and held of three selected ones, the first of which leaves.
     fn divided(pool: PoolRecord) -> (Vec<String>, usize) {
@@ -67,8 +67,23 @@ mod tests {
         assert_eq!(divided(pool_with(BudgetLimit::Nodes(9))).1, 0);
     }
 
+    /// A pool whose nodes may leave within half an hour after each time of `schedule`.
+    fn pool_with_window(schedule: &str) -> PoolRecord {
+        let mut pool = pool();
+        let schedule = Cron::parse(schedule).unwrap();
+        pool.disruption.windows.push(BudgetWindow { schedule, zone: TimeZone::UTC, duration: Millis::from_mins(30) });
+        pool
+    }
+
     #[test]
-    fn without_budgets_all_may_leave() {
+    fn outside_its_windows_a_pool_holds_all() {
+        // One second after midnight.
+        assert_eq!(divided(pool_with_window("0 12 * * *")), (Vec::new(), 3));
+        assert_eq!(divided(pool_with_window("0 0 * * *")).1, 0);
+    }
+
+    #[test]
+    fn sabotage_without_windows_or_budgets_all_may_leave() {
         assert_eq!(divided(pool()), (["m1", "m2", "m3"].map(str::to_owned).to_vec(), 0));
     }
 }

@@ -105,8 +105,9 @@ impl ClusterController {
         let managed = records.filter(|record| self.state.unmanaged_reason(record).is_none());
         let mut pools: BTreeMap<PoolName, RemovalPool> = managed
             .map(|record| {
-                let (name, budgets) = (record.pool.name.clone(), record.disruption.budgets.clone());
-                (name.clone(), RemovalPool { name, budgets, total: 0, unavailable: 0 })
+                let (name, policy) = (record.pool.name.clone(), &record.disruption);
+                let (budgets, windows) = (policy.budgets.clone(), policy.windows.clone());
+                (name.clone(), RemovalPool { name, budgets, windows, total: 0, unavailable: 0 })
             })
             .collect();
         for node in self.state.nodes().filter(|node| node.is_initialized()) {

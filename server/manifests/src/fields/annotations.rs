@@ -134,7 +134,15 @@ pub(super) const FIELDS: &[Field] = &[
         "string",
         "UTC",
         "the name of a time zone in the IANA database",
-        "The time zone of the schedules of the pool's budgets.",
+        "The time zone of the schedules of the pool's budgets and disruption windows.",
         "Europe/Berlin",
+    ),
+    field(
+        "metadata.annotations.fleetwright.dev/disruption-windows",
+        "string",
+        "always",
+        "cron schedule, semicolon, and hours and minutes; several separated by commas",
+        "Empty, drifted and underutilized nodes of the pool are removed only while one of these windows is open. Expiry, repair, interruptions and deletions by hand do not wait.",
+        "\"0 22 * * mon-fri;6h, 0 0 * * sat;48h\"",
     ),
 ];

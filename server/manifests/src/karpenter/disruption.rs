@@ -4,7 +4,7 @@ use model::cron::Cron;
 use model::{BudgetWindow, Millis, TimeZone};
 
 use super::duration::{self, Lifetime};
-use super::opt_in_disruption::read_time_zone;
+use super::opt_in_disruption::{read_time_zone, read_windows};
 use crate::Cursor;
 
 /// `spec.disruption`.
@@ -16,6 +16,9 @@ pub struct Disruption {
     pub consolidate_after: Lifetime,
     /// `budgets`; an empty list limits nothing.
     pub budgets: Vec<Budget>,
+    /// Windows outside of which no node is removed voluntarily, by annotation; without an entry it is allowed at any
+    /// time.
+    pub windows: Vec<BudgetWindow>,
 }
 
 /// Which nodes consolidation considers.
@@ -85,6 +88,7 @@ impl Default for Disruption {
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
             consolidate_after: Lifetime::Finite(Millis::ZERO),
             budgets: vec![Budget::default()],
+            windows: Vec::new(),
         }
     }
 }
@@ -94,8 +98,8 @@ impl Disruption {
     /// present one requires `consolidateAfter`.
     #[must_use]
     pub fn read(at: &Cursor<'_>, annotations: &Cursor<'_>) -> Self {
-        let mut disruption = Self::default();
         let zone = read_time_zone(annotations);
+        let mut disruption = Self { windows: read_windows(annotations, &zone), ..Self::default() };
         if !at.exists() {
             return disruption;
         }

@@ -128,6 +128,10 @@ fn schedules_are_in_the_time_zone_of_the_pool() {
     assert_eq!(zone("").as_deref(), Some("UTC"));
     let annotated = zone("  annotations: {fleetwright.dev/budget-time-zone: America/New_York}");
     assert_eq!(annotated.as_deref(), Some("America/New_York"));
+    let windows = "  annotations:\n    fleetwright.dev/budget-time-zone: Asia/Tokyo\n    fleetwright.dev/disruption-windows: 0 22 * * *;6h";
+    let read = good(&pool(windows, "", NO_REQUIREMENTS)).disruption.windows;
+    let facts: Vec<_> = read.iter().map(|window| (window.zone.name(), window.duration)).collect();
+    assert_eq!(facts, [("Asia/Tokyo", Millis::from_hours(6))]);
 }
 
 #[test]
@@ -214,6 +218,8 @@ fn an_invalid_rule_is_an_error_that_names_the_allowed_values() {
         ("min-nodes", "'0'", "above zero"),
         ("min-nodes", "3", "a text"),
         ("budget-time-zone", "Berlin", "IANA"),
+        ("disruption-windows", "0 25 * * *;1h", "0 to 23"),
+        ("disruption-windows", "0 22 * * *", "semicolon"),
     ] {
         let (_, errors, _) =
             read(&pool(&format!("  annotations: {{fleetwright.dev/{name}: {value}}}"), "", NO_REQUIREMENTS));

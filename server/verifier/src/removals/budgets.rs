@@ -1,4 +1,4 @@
-//! Disruption budgets of NodePools.
+//! Disruption budgets and disruption windows of NodePools.
 
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::removal::{RemovalInput, RemovalPool};
@@ -8,14 +8,21 @@ use super::membership::Removed;
 use super::violation::{RemovalFindings, RemovalRule};
 
 /// Every removal of an initialized node uses the budget of its pool, forceful ones too; a voluntary
-/// one must leave no more nodes unavailable than the budgets for its reason allow.
+/// one must leave no more nodes unavailable than the budgets for its reason allow, and begins in a
+/// window of the pool if the pool has any.
 pub(super) fn check(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
     for pool in &input.pools {
         let mut unavailable = pool.unavailable;
+        let closed = !pool.windows.is_empty() && pool.windows.iter().all(|window| !window.contains(input.now));
         for removed in removals.iter().filter(|removed| removed.node.pool == pool.name) {
             let counts = matches!(removed.node.stage, NodeStage::Initialized | NodeStage::Deleting);
             unavailable += usize::from(counts);
             let Some(reason) = removed.voluntary_reason() else { continue };
+            if closed {
+                let message = format!("no disruption window of NodePool {} is open", pool.name);
+                findings.report(RemovalRule::Budget, removed.node, message);
+                continue;
+            }
             let Some(allowed) = allowed_unavailable(pool, reason, input.now) else { continue };
             if unavailable > allowed {
                 let message = format!(

@@ -17,7 +17,7 @@ pub enum RemovalRule {
     /// A voluntary reason removes initialized nodes only (Karpenter: disruption candidates).
     NotInitialized,
     /// No more nodes of a NodePool are unavailable than its budgets allow for the reason
-    /// (Karpenter: disruption budgets).
+    /// (Karpenter: disruption budgets), and one of its disruption windows is open (plan contract §4).
     Budget,
     /// Neither the Node nor one of its pods has an active `karpenter.sh/do-not-disrupt` (Karpenter:
     /// disruption candidates).

@@ -72,7 +72,7 @@ impl Removals {
         ];
         // One of the ten nodes is not ready, and three leave: 40 % of the nodes are unavailable.
         let budgets = vec![budget(BudgetLimit::Percent(40), None)];
-        let pool = RemovalPool { name: PoolName::from("p"), budgets, total: 10, unavailable: 1 };
+        let pool = RemovalPool { name: PoolName::from("p"), budgets, windows: Vec::new(), total: 10, unavailable: 1 };
         let web = (text("shop"), text("ReplicaSet/web"));
         let input = RemovalInput {
             now: NOW,
@@ -253,6 +253,31 @@ fn the_smallest_budget_for_the_reason_at_the_time_applies() {
     let kolkata = TimeZone::named("Asia/Kolkata").expect("a time zone of the database");
     of(vec![from_midnight(346, &kolkata)]).assert_clean();
     of(vec![from_midnight(347, &kolkata)]).assert_breaks(RemovalRule::Budget, "empty");
+}
+
+#[test]
+fn voluntary_removals_begin_in_a_window_of_the_pool() {
+    // 1,000 s after the epoch is 00:16:40 UTC.
+    let daily = |schedule: &str| {
+        let schedule = Cron::parse(schedule).expect("a valid schedule");
+        BudgetWindow { schedule, zone: TimeZone::UTC, duration: Millis::from_mins(10) }
+    };
+    let of = |schedules: &[&str]| {
+        let mut removals = Removals::new();
+        removals.pool().budgets = Vec::new();
+        removals.pool().windows = schedules.iter().map(|schedule| daily(schedule)).collect();
+        removals
+    };
+    of(&[]).assert_clean();
+    of(&["0 0 * * *", "10 0 * * *"]).assert_clean();
+    let mut closed = of(&["0 0 * * *", "20 0 * * *"]);
+    let violations = closed.violations();
+    assert_eq!(violations.len(), 3, "Empty, Drifted and Underutilized: {violations:?}");
+    assert!(violations.iter().all(|violation| violation.rule == RemovalRule::Budget), "{violations:?}");
+    for claim in ["empty", "old", "big"] {
+        closed.set_reason(claim, RemovalReason::Expired, None);
+    }
+    closed.assert_clean();
 }
 
 #[test]
