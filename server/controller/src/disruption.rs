@@ -9,7 +9,7 @@
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
 //! [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
 //! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
-//! removed), [`budgets`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
+//! removed), [`budgets`], [`settings`], [`Disruption`] (passes), [`queue`] (decisions that are not durable yet),
 //! [`execution`] (check, record, launch, drain), [`removal_check`] (what the verifier judges
 //! removals by).
 
@@ -20,6 +20,7 @@ pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
 mod removal_check;
+pub(crate) mod settings;
 
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;

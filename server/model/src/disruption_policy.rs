@@ -52,6 +52,18 @@ pub enum BudgetLimit {
     Unreadable,
 }
 
+impl BudgetLimit {
+    /// Number of nodes out of `total` that it allows to be unavailable.
+    #[must_use]
+    pub fn of(self, total: usize) -> usize {
+        match self {
+            Self::Nodes(nodes) => nodes as usize,
+            Self::Percent(percent) => (total * percent as usize).div_ceil(100),
+            Self::Unreadable => 0,
+        }
+    }
+}
+
 /// One entry of `spec.disruption.budgets`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Budget {
@@ -95,8 +107,7 @@ impl Budget {
             BudgetLimit::Unreadable => Some(0),
             _ if self.window.as_ref().is_some_and(|window| !window.contains(now)) => None,
             _ if self.reasons.as_ref().is_some_and(|listed| !listed.contains(&reason)) => None,
-            BudgetLimit::Nodes(nodes) => Some(nodes as usize),
-            BudgetLimit::Percent(percent) => Some((total * percent as usize).div_ceil(100)),
+            limit => Some(limit.of(total)),
         }
     }
 }

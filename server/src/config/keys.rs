@@ -348,6 +348,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Behaviour when the minValues of a NodePool cannot be satisfied (Karpenter's MIN_VALUES_POLICY).",
     ),
     key(
+        "disruption.max-unavailable-nodes",
+        "disruption-max-unavailable-nodes",
+        ValueType::NodeLimit,
+        "",
+        "10%",
+        "Budget of each cluster, over all its NodePools: maximum number of nodes, or percentage of them rounded up, that may be unavailable when a node is removed voluntarily (empty, drifted or underutilized), beside the budgets of its NodePool. Nodes that are not ready or that leave for any reason count. 0 stops voluntary removals. Unset: no limit.",
+    ),
+    key(
         "guardrails.mode",
         "guardrails-mode",
         ValueType::Choice("act|shadow"),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
-use model::{NodeName, PoolName, Timestamp};
+use model::{BudgetLimit, NodeName, PoolName, Timestamp};
 
 /// An initialized Node of a managed NodePool that is not terminating and that no pod is assigned
 /// to.
@@ -37,6 +37,8 @@ pub(crate) struct Candidates<'v> {
     /// By name of the Node.
     candidates: Vec<Candidate<'v>>,
     pools: BTreeMap<&'v PoolName, PoolNodes>,
+    /// The budget of the cluster.
+    cluster_limit: Option<BudgetLimit>,
 }
 
 impl<'v> Candidates<'v> {
@@ -45,7 +47,7 @@ impl<'v> Candidates<'v> {
     pub fn collect(view: &DisruptionView<'v>) -> Self {
         let state = view.state;
         let assigned = assigned_nodes(state);
-        let mut found = Self::default();
+        let mut found = Self { cluster_limit: view.max_unavailable_nodes, ..Self::default() };
         for node in state.nodes().filter(|node| node.is_initialized()) {
             let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
             let Some(pool) = state.pool(&claim.pool).filter(|pool| state.unmanaged_reason(pool).is_none()) else {
@@ -70,6 +72,14 @@ impl<'v> Candidates<'v> {
     /// Counts of the initialized Nodes of a NodePool.
     pub(super) fn nodes_of(&self, pool: &PoolName) -> PoolNodes {
         self.pools.get(pool).copied().unwrap_or_default()
+    }
+
+    /// How many further nodes of all pools together the budget of the cluster allows to be removed.
+    pub(super) fn cluster_allowance(&self) -> usize {
+        let Some(limit) = self.cluster_limit else { return usize::MAX };
+        let (total, unavailable) =
+            self.pools.values().fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable));
+        limit.of(total).saturating_sub(unavailable)
     }
 }
 

@@ -159,6 +159,7 @@ fn view_of<'v>(state: &'v ClusterState, decisions: &DecisionQueue, ctx: &Context
     DisruptionView {
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,
+        max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         ..DisruptionView::of(state, ctx.now)
     }
 }

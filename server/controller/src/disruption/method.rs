@@ -6,7 +6,7 @@ use std::fmt::Debug;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
-use model::{ClaimName, PoolName, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, PoolName, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
 pub(crate) trait Method: Debug + Sync {
@@ -33,6 +33,8 @@ pub(crate) struct DisruptionView<'v> {
     pub notice: Option<InterruptionNotice>,
     /// Features that are on.
     pub feature_gates: FeatureGates,
+    /// `disruption.max-unavailable-nodes`: the budget of the cluster.
+    pub max_unavailable_nodes: Option<BudgetLimit>,
     pub now: Timestamp,
 }
 
@@ -44,10 +46,12 @@ pub(crate) struct InterruptionNotice {
 }
 
 impl<'v> DisruptionView<'v> {
-    /// A view without removals in progress, without a notice, and with the gates that are on by default.
+    /// A view without removals in progress, notice and budget of the cluster, and with the gates that are on by
+    /// default.
     pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
         let feature_gates = FeatureGates::default();
-        Self { state, being_removed: BTreeSet::new(), notice: None, feature_gates, now }
+        let being_removed = BTreeSet::new();
+        Self { state, being_removed, notice: None, feature_gates, max_unavailable_nodes: None, now }
     }
 
     /// Whether the machine of `claim` leaves already, or its removal is decided.

@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{ClaimRecord, DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
-    NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
-    ReplicaCount,
+    ClusterBudget, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
+    RemovalReason, ReplicaCount,
 };
 use model::taints::first_untolerated;
-use model::{ClaimName, Effect, NodeName, NodeStage, PoolName, Taint, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, Effect, NodeName, NodeStage, PoolName, Taint, Text, Timestamp};
 use verifier::check_removals;
 
 impl ClusterController {
@@ -44,7 +44,11 @@ impl ClusterController {
         };
         let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements: BTreeMap::new() };
         let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
-        for violation in check_removals(&self.removal_input(&plan, ctx.now), &plan) {
+        let mut input = self.removal_input(&plan, ctx.now);
+        if let Some(limit) = ctx.settings.disruption.max_unavailable_nodes.filter(|_| !reason.is_forceful()) {
+            input.cluster_budget = Some(self.cluster_budget(limit, &input));
+        }
+        for violation in check_removals(&input, &plan) {
             if rejected.insert(violation.claim.clone()) {
                 self.report_finding(Finding::RemovalRejected { violation }, ctx);
             }
@@ -118,6 +122,25 @@ impl ClusterController {
             pool.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
         }
         input.pools = pools.into_values().collect();
+    }
+
+    /// The budget of the cluster with the counts of all managed NodePools, by one pass over all
+    /// nodes.
+    fn cluster_budget(&self, limit: BudgetLimit, input: &RemovalInput) -> ClusterBudget {
+        let decided = self.decisions.claims_being_removed();
+        let removed: BTreeSet<&ClaimName> = input.nodes.iter().map(|node| &node.claim).collect();
+        let mut budget = ClusterBudget { limit, total: 0, unavailable: 0 };
+        for node in self.state.nodes().filter(|node| node.is_initialized()) {
+            let claim = self.state.claim_of_node(node).filter(|claim| claim.ours);
+            let is_managed = |claim: &&ClaimRecord| {
+                self.state.pool(&claim.pool).is_some_and(|pool| self.state.unmanaged_reason(pool).is_none())
+            };
+            let Some(claim) = claim.filter(is_managed) else { continue };
+            let leaving = decided.contains(&claim.name) || self.state.is_node_terminating(&node.name);
+            budget.total += 1;
+            budget.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
+        }
+        budget
     }
 
     /// Adds the pods of the removed nodes, and the PodDisruptionBudgets that select them.

@@ -1,7 +1,7 @@
-//! Disruption budgets and disruption windows of NodePools.
+//! Disruption budgets and disruption windows of NodePools, and the budget of the cluster.
 
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
-use model::removal::{RemovalInput, RemovalPool};
+use model::removal::{ClusterBudget, RemovalInput, RemovalPool};
 use model::{NodeStage, Timestamp};
 
 use super::membership::Removed;
@@ -38,6 +38,30 @@ pub(super) fn check(input: &RemovalInput, removals: &[Removed<'_>], findings: &m
     }
 }
 
+/// Every removal of an initialized node uses the budget of the cluster, whatever its NodePool; a
+/// voluntary one must leave no more nodes unavailable than it allows.
+pub(super) fn check_cluster(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
+    let Some(ClusterBudget { limit, total, mut unavailable }) = input.cluster_budget else { return };
+    let allowed = allowed_of(limit, total);
+    for removed in removals {
+        unavailable += usize::from(matches!(removed.node.stage, NodeStage::Initialized | NodeStage::Deleting));
+        if removed.voluntary_reason().is_some() && unavailable > allowed {
+            let message = format!(
+                "with it {unavailable} of {total} nodes of the cluster are unavailable; its budget allows {allowed}"
+            );
+            findings.report(RemovalRule::ClusterBudget, removed.node, message);
+        }
+    }
+}
+
+fn allowed_of(limit: BudgetLimit, total: usize) -> usize {
+    match limit {
+        BudgetLimit::Unreadable => 0,
+        BudgetLimit::Nodes(nodes) => nodes as usize,
+        BudgetLimit::Percent(percent) => (total * percent as usize).div_ceil(100),
+    }
+}
+
 /// How many nodes of `pool` may be unavailable at once for `reason`: the smallest of its budgets
 /// that apply; `None` when none applies.
 fn allowed_unavailable(pool: &RemovalPool, reason: DisruptionReason, now: Timestamp) -> Option<usize> {
@@ -51,7 +75,6 @@ fn limit(budget: &Budget, reason: DisruptionReason, total: usize, now: Timestamp
         // A budget that cannot be read stops every removal, whatever else it says.
         BudgetLimit::Unreadable => Some(0),
         _ if !concerned || !open => None,
-        BudgetLimit::Nodes(nodes) => Some(nodes as usize),
-        BudgetLimit::Percent(percent) => Some((total * percent as usize).div_ceil(100)),
+        limit => Some(allowed_of(limit, total)),
     }
 }

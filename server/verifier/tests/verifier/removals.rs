@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
 use model::removal::{
-    DoNotDisrupt, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
-    RemovalReason, ReplicaCount,
+    ClusterBudget, DoNotDisrupt, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod,
+    RemovalPool, RemovalReason, ReplicaCount,
 };
 use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, TimeZone, Timestamp};
 use verifier::{RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_protected};
@@ -77,6 +77,7 @@ impl Removals {
         let input = RemovalInput {
             now: NOW,
             pools: vec![pool],
+            cluster_budget: None,
             nodes,
             pod_budgets: BTreeMap::from([(text("shop/db"), PodBudget { allowed: 1, evicts_unhealthy_always: false })]),
             elsewhere: BTreeMap::from([(web, ReplicaCount { pods: 2, ready: 1 })]),
@@ -253,6 +254,33 @@ fn the_smallest_budget_for_the_reason_at_the_time_applies() {
     let kolkata = TimeZone::named("Asia/Kolkata").expect("a time zone of the database");
     of(vec![from_midnight(346, &kolkata)]).assert_clean();
     of(vec![from_midnight(347, &kolkata)]).assert_breaks(RemovalRule::Budget, "empty");
+}
+
+#[test]
+fn the_budget_of_the_cluster_counts_the_nodes_of_every_pool() {
+    let of = |limit: BudgetLimit| {
+        let mut removals = Removals::new();
+        removals.pool().budgets = Vec::new();
+        // Of 40 nodes in all pools 2 are unavailable; the plan removes three more.
+        removals.input.cluster_budget = Some(ClusterBudget { limit, total: 40, unavailable: 2 });
+        removals
+    };
+    of(BudgetLimit::Nodes(5)).assert_clean();
+    of(BudgetLimit::Nodes(4)).assert_breaks(RemovalRule::ClusterBudget, "big");
+    // 10 % of 40 are 4, 11 % are 4.4, rounded up 5.
+    of(BudgetLimit::Percent(11)).assert_clean();
+    of(BudgetLimit::Percent(10)).assert_breaks(RemovalRule::ClusterBudget, "big");
+    assert_eq!(of(BudgetLimit::Nodes(0)).violations().len(), 3);
+    let mut forceful = of(BudgetLimit::Nodes(4));
+    for claim in ["empty", "old", "big"] {
+        forceful.set_reason(claim, RemovalReason::Expired, None);
+    }
+    forceful.assert_clean();
+    // A forceful removal leaves first, and the voluntary ones after it count it.
+    let mut spot = of(BudgetLimit::Nodes(5));
+    spot.input.nodes.push(node("spot", Vec::new()));
+    spot.remove("spot", RemovalReason::Interrupted);
+    spot.assert_breaks(RemovalRule::ClusterBudget, "big");
 }
 
 #[test]
