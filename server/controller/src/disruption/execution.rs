@@ -91,7 +91,7 @@ impl ClusterController {
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
         let Proposal { method, removals } = proposal;
         let reason = method.reason();
-        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, ctx) };
+        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
         self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
     }
 
@@ -126,7 +126,7 @@ impl ClusterController {
             !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
         let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
         for removal in &decision.removals {
-            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
+            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
                 self.begin_removal(method, removal, ctx);
             } else {
                 ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);

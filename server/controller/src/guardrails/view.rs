@@ -66,7 +66,10 @@ impl GuardrailsView {
         let reason = |held: Option<&Hold>| held.map(|held| sentence(&held.reason));
         let (joined, failed) = guardrails.launch_outcomes(cluster);
         let (launched, removed) = guardrails.window_counts(cluster);
-        let whole = guardrails.freezes().for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
+        let whole = guardrails
+            .freezes()
+            .for_cluster(cluster)
+            .find(|freeze| !freeze.only_disruption && freeze.covers(cluster, None));
         Self {
             mode: settings.mode_of(cluster),
             quarantine: cluster_guardrails

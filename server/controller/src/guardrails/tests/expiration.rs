@@ -75,6 +75,7 @@ fn a_freeze_holds_it_and_its_end_lets_it_go() {
         id: 7,
         cluster: Some(text("c")),
         pool: None,
+        only_disruption: false,
         by: text("alice"),
         reason: text("the network is being changed"),
         since: Timestamp::from_millis(0),
