@@ -1,8 +1,10 @@
 //! The table `disruption`: settings of voluntary disruption.
 
 use controller::DisruptionSettings;
+use controller::guardrails::Mode;
 
 use super::error::ConfigError;
+use super::guardrails::clusters;
 use super::layers::Layers;
 
 /// Parses the settings of voluntary disruption.
@@ -10,7 +12,11 @@ use super::layers::Layers;
 /// # Errors
 /// [`ConfigError::Value`] for the first invalid value.
 pub(super) fn resolve(layers: &Layers) -> Result<DisruptionSettings, ConfigError> {
-    Ok(DisruptionSettings { max_unavailable_nodes: layers.node_limit("disruption.max-unavailable-nodes")? })
+    Ok(DisruptionSettings {
+        max_unavailable_nodes: layers.node_limit("disruption.max-unavailable-nodes")?,
+        mode: if layers.choice("disruption.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
+        shadow: clusters(&layers.text("disruption.shadow-clusters")),
+    })
 }
 
 #[cfg(test)]

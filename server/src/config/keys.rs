@@ -356,6 +356,22 @@ pub const KEYS: &[ConfigKey] = &[
         "Budget of each cluster, over all its NodePools: maximum number of nodes, or percentage of them rounded up, that may be unavailable when a node is removed voluntarily (empty, drifted or underutilized), beside the budgets of its NodePool. Nodes that are not ready or that leave for any reason count. 0 stops voluntary removals. Unset: no limit.",
     ),
     key(
+        "disruption.mode",
+        "disruption-mode",
+        ValueType::Choice("on|shadow"),
+        "on",
+        "shadow",
+        "What happens to voluntary removals (empty, drifted and underutilized nodes). `on` executes them; `shadow` only records which nodes would be removed and what they cost, while launches and all other removals are executed.",
+    ),
+    key(
+        "disruption.shadow-clusters",
+        "disruption-shadow-clusters",
+        ValueType::Text,
+        "",
+        "payments-eu,payments-us",
+        "Comma-separated clusters whose voluntary removals are only recorded, regardless of disruption.mode.",
+    ),
+    key(
         "guardrails.mode",
         "guardrails-mode",
         ValueType::Choice("act|shadow"),

@@ -69,7 +69,7 @@ impl ClusterController {
         let method = proposal.method;
         let reason = DecisionReason::Disruption(method.reason());
         let removals = self.check_removals(proposal, ctx);
-        if self.is_shadow(ctx) {
+        if self.is_shadow_removal(method.reason().removal, ctx) {
             return self.record_shadow_removals(reason, &removals, ctx);
         }
         if removals.is_empty() {

@@ -5,7 +5,7 @@ use super::{Freeze, GuardrailsView, Hold, HoldReason};
 use crate::cluster::{ClusterState, PodRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::view::PoolView;
-use crate::{PlannedMachine, Removal, UnplacedPod};
+use crate::{PlannedMachine, Removal, Settings, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
@@ -232,16 +232,13 @@ impl ClusterController {
     }
 
     /// View of the guardrails.
-    pub(crate) fn guardrails_view(
-        &self,
-        guardrails: &super::Guardrails,
-        settings: &super::GuardrailSettings,
-    ) -> GuardrailsView {
+    pub(crate) fn guardrails_view(&self, guardrails: &super::Guardrails, settings: &Settings) -> GuardrailsView {
         let suspicion = self.gc.suspicion();
         let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
         GuardrailsView {
             untrusted_listing: suspicion,
-            ..GuardrailsView::of(guardrails, &self.guardrails, settings, &self.cluster)
+            disruption_mode: settings.disruption.mode_of(&self.cluster),
+            ..GuardrailsView::of(guardrails, &self.guardrails, &settings.guardrails, &self.cluster)
         }
     }
 }
