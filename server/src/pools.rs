@@ -265,6 +265,7 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
         budgets: if are_budgets_readable(name, &value) { budgets } else { vec![Budget::UNREADABLE] },
         windows: read.disruption.windows,
         expire_after: read.expire_after.finite(),
+        expire_jitter: read.disruption.expire_jitter,
         termination_grace_period: read.termination_grace_period,
     })
 }

@@ -126,6 +126,9 @@ pub struct DisruptionPolicy {
     pub windows: Vec<BudgetWindow>,
     /// Maximum age of a node; `None` is `Never`.
     pub expire_after: Option<Millis>,
+    /// `fleetwright.dev/expire-jitter`: a node expires earlier by up to this, by the UID of its
+    /// NodeClaim.
+    pub expire_jitter: Option<Millis>,
     /// Maximum duration of a drain before pods are deleted regardless of budgets; `None` has no
     /// limit.
     pub termination_grace_period: Option<Millis>,
@@ -140,6 +143,7 @@ impl Default for DisruptionPolicy {
             budgets: vec![Budget { limit: BudgetLimit::Percent(10), reasons: None, window: None }],
             windows: Vec::new(),
             expire_after: Some(Millis::from_hours(720)),
+            expire_jitter: None,
             termination_grace_period: None,
         }
     }

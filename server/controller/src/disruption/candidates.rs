@@ -19,7 +19,13 @@ pub(crate) struct Candidate<'v> {
 impl Candidate<'_> {
     /// Whether the Node or one of its pods blocks voluntary disruption at `now`.
     pub fn is_protected(&self, state: &ClusterState, now: Timestamp) -> bool {
-        self.node.do_not_disrupt || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
+        self.node.blocks_disruption(now) || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
+    }
+
+    /// When the first do-not-disrupt with a duration ends, of the Node and its pods, after `now`.
+    pub fn next_protection_end(&self, state: &ClusterState, now: Timestamp) -> Option<Timestamp> {
+        let of_pods = state.pods_on(&self.node.name).filter_map(|pod| pod.protection_end());
+        of_pods.chain(self.node.protection_end()).filter(|end| *end > now).min()
     }
 }
 

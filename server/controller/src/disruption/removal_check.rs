@@ -5,14 +5,13 @@
 //! NodePools, and all pods only if a removed node has replicas of a workload that no
 //! PodDisruptionBudget protects.
 //!
-//! The agent does not report workloads: the number of replicas is the number of their pods. It
-//! reports do-not-disrupt of Nodes as a switch, without a duration.
+//! The agent does not report workloads: the number of replicas is the number of their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{ClaimRecord, DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{ClaimRecord, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
@@ -96,7 +95,7 @@ impl ClusterController {
             pool: pool.clone(),
             stage,
             created: node.and_then(|node| node.created),
-            do_not_disrupt: node.filter(|node| node.do_not_disrupt).map(|_| DoNotDisrupt::Always),
+            do_not_disrupt: node.and_then(|node| node.do_not_disrupt),
             pods: Vec::new(),
         })
     }

@@ -145,4 +145,12 @@ pub(super) const FIELDS: &[Field] = &[
         "Empty, drifted and underutilized nodes of the pool are removed only while one of these windows is open. Expiry, repair, interruptions and deletions by hand do not wait.",
         "\"0 22 * * mon-fri;6h, 0 0 * * sat;48h\"",
     ),
+    field(
+        "metadata.annotations.fleetwright.dev/expire-jitter",
+        "string",
+        "none",
+        "a duration above zero such as 90s, 10m, 1h30m",
+        "Nodes expire earlier than by expireAfter, by up to this and at most by half of expireAfter, each by the UID of its NodeClaim: nodes of one age do not expire together.",
+        "24h",
+    ),
 ];

@@ -4,7 +4,7 @@ use model::cron::Cron;
 use model::{BudgetWindow, Millis, TimeZone};
 
 use super::duration::{self, Lifetime};
-use super::opt_in_disruption::{read_time_zone, read_windows};
+use super::opt_in_disruption::{read_expire_jitter, read_time_zone, read_windows};
 use crate::Cursor;
 
 /// `spec.disruption`.
@@ -19,6 +19,8 @@ pub struct Disruption {
     /// Windows outside of which no node is removed voluntarily, by annotation; without an entry it is allowed at any
     /// time.
     pub windows: Vec<BudgetWindow>,
+    /// How much earlier than by `expireAfter` nodes expire at most, by annotation.
+    pub expire_jitter: Option<Millis>,
 }
 
 /// Which nodes consolidation considers.
@@ -89,6 +91,7 @@ impl Default for Disruption {
             consolidate_after: Lifetime::Finite(Millis::ZERO),
             budgets: vec![Budget::default()],
             windows: Vec::new(),
+            expire_jitter: None,
         }
     }
 }
@@ -99,7 +102,8 @@ impl Disruption {
     #[must_use]
     pub fn read(at: &Cursor<'_>, annotations: &Cursor<'_>) -> Self {
         let zone = read_time_zone(annotations);
-        let mut disruption = Self { windows: read_windows(annotations, &zone), ..Self::default() };
+        let windows = read_windows(annotations, &zone);
+        let mut disruption = Self { windows, expire_jitter: read_expire_jitter(annotations), ..Self::default() };
         if !at.exists() {
             return disruption;
         }

@@ -4,14 +4,15 @@
 use model::cron::Cron;
 use model::{BudgetWindow, Millis, TimeZone};
 
-use super::duration;
+use super::duration::{self, read_positive as read_positive_duration};
 use crate::Cursor;
 
 /// Names of these annotations.
-pub(super) const KEYS: [&str; 2] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS];
+pub(super) const KEYS: [&str; 3] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS, EXPIRE_JITTER];
 
 const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
 const DISRUPTION_WINDOWS: &str = "fleetwright.dev/disruption-windows";
+const EXPIRE_JITTER: &str = "fleetwright.dev/expire-jitter";
 
 /// The time zone of the pool's schedules, in the annotations at `at`; UTC when it is absent. An
 /// invalid value is an error.
@@ -22,6 +23,12 @@ pub(super) fn read_time_zone(at: &Cursor<'_>) -> TimeZone {
         TimeZone::named(name).or_else(|| at.unexpected(name, allowed))
     });
     zone.unwrap_or_default()
+}
+
+/// How much earlier nodes of the pool expire at most, in the annotations at `at`; `None` when it is
+/// absent. An invalid value is an error.
+pub(super) fn read_expire_jitter(at: &Cursor<'_>) -> Option<Millis> {
+    read_positive_duration(&at.at(EXPIRE_JITTER))
 }
 
 /// The windows outside of which the pool's nodes are not removed voluntarily, in the annotations at

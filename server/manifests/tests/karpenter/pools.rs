@@ -132,6 +132,8 @@ fn schedules_are_in_the_time_zone_of_the_pool() {
     let read = good(&pool(windows, "", NO_REQUIREMENTS)).disruption.windows;
     let facts: Vec<_> = read.iter().map(|window| (window.zone.name(), window.duration)).collect();
     assert_eq!(facts, [("Asia/Tokyo", Millis::from_hours(6))]);
+    let jitter = good(&pool("  annotations: {fleetwright.dev/expire-jitter: 24h}", "", NO_REQUIREMENTS));
+    assert_eq!(jitter.disruption.expire_jitter, Some(Millis::from_hours(24)));
 }
 
 #[test]
@@ -220,6 +222,7 @@ fn an_invalid_rule_is_an_error_that_names_the_allowed_values() {
         ("budget-time-zone", "Berlin", "IANA"),
         ("disruption-windows", "0 25 * * *;1h", "0 to 23"),
         ("disruption-windows", "0 22 * * *", "semicolon"),
+        ("expire-jitter", "1d", "above zero"),
     ] {
         let (_, errors, _) =
             read(&pool(&format!("  annotations: {{fleetwright.dev/{name}: {value}}}"), "", NO_REQUIREMENTS));

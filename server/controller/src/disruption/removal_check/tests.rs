@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterState, Object, Observation};
+use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation};
 use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
@@ -137,7 +137,7 @@ fn an_interruption_that_the_verifier_rejects_is_neither_recorded_nor_executed() 
 #[test]
 fn an_interruption_is_recorded_whatever_protects_the_node_and_its_pods() {
     let mut state = initialized_cluster(pool_with(BudgetLimit::Nodes(0)), &["m0"]);
-    let protected = NodeRecord { do_not_disrupt: true, ..node("m0") };
+    let protected = NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") };
     let pods = [Object::Pod(bound_to("m0", web("web-0"))), Object::Pod(web("web-1"))];
     observe(&mut state, 0, [Object::Node(protected), pod_disruption_budget(0)].into_iter().chain(pods));
     let mut cluster = Cluster::new(state);
@@ -168,7 +168,7 @@ fn each_rule_is_judged_by_what_is_observed() {
     let one = || pool_with(BudgetLimit::Nodes(1));
     assert_eq!(rejected(RemovalReason::Empty, one(), vec![]), []);
     assert_eq!(rejected(RemovalReason::Empty, one(), vec![unready()]), [RemovalRule::Budget]);
-    let protected = Object::Node(NodeRecord { do_not_disrupt: true, ..node("m0") });
+    let protected = Object::Node(NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") });
     assert_eq!(rejected(RemovalReason::Empty, pool(), vec![protected]), [RemovalRule::DoNotDisrupt]);
     // Started at 0; it is 60 s later.
     let until = |secs| {
@@ -216,7 +216,8 @@ fn the_budget_of_the_cluster_is_verified() {
         let mut state = initialized_cluster(pool(), &["m0", "m1", "m2", "m3"]);
         observe(&mut state, 0, [Object::Node(NodeRecord { ready: false, ..node("m3") })]);
         let mut cluster = Cluster::new(state);
-        cluster.settings.disruption = DisruptionSettings { max_unavailable_nodes: limit };
+        cluster.settings.disruption =
+            DisruptionSettings { max_unavailable_nodes: limit, ..DisruptionSettings::default() };
         cluster.verify(&["m0", "m1"], reason);
         cluster.rejected().into_iter().map(|(rule, claim)| (rule, claim.to_owned())).collect::<Vec<_>>()
     };
