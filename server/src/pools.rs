@@ -266,6 +266,7 @@ fn life(name: &PoolName, manifest: &Manifest) -> Option<DisruptionPolicy> {
         windows: read.disruption.windows,
         expire_after: read.expire_after.finite(),
         expire_jitter: read.disruption.expire_jitter,
+        expire_replace_first: read.disruption.expire_replace_first,
         termination_grace_period: read.termination_grace_period,
     })
 }

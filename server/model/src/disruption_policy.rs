@@ -129,6 +129,9 @@ pub struct DisruptionPolicy {
     /// `fleetwright.dev/expire-jitter`: a node expires earlier by up to this, by the UID of its
     /// NodeClaim.
     pub expire_jitter: Option<Millis>,
+    /// `fleetwright.dev/expire-replace-first`: an expired node is drained once the nodes that its pods
+    /// move to are ready.
+    pub expire_replace_first: bool,
     /// Maximum duration of a drain before pods are deleted regardless of budgets; `None` has no
     /// limit.
     pub termination_grace_period: Option<Millis>,
@@ -144,6 +147,7 @@ impl Default for DisruptionPolicy {
             windows: Vec::new(),
             expire_after: Some(Millis::from_hours(720)),
             expire_jitter: None,
+            expire_replace_first: false,
             termination_grace_period: None,
         }
     }

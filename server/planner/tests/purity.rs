@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 9] = [
+const CRATES: [&str; 10] = [
     "model",
     "scheduler",
     "verifier",

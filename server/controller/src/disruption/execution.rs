@@ -13,6 +13,7 @@ use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::TerminationReason;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use model::removal::RemovalReason;
 use model::{CapacityType, ClaimName, ProviderId, Text};
 
 impl ClusterController {
@@ -44,6 +45,7 @@ impl ClusterController {
         if machine.stage().is_terminating() {
             // An interrupted machine is terminated whether its Node is empty or not.
             machine.require_drain();
+            self.stop_awaiting_replacement(&claim, ctx);
             return;
         }
         if let Some(instance) = machine.instance().filter(|instance| instance.capacity_type == CapacityType::Spot) {
@@ -149,6 +151,9 @@ impl ClusterController {
     fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, ctx: &mut Context<'_>) {
         if let Some(reason) = method.reason().removal.disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
+        }
+        if method.reason().removal == RemovalReason::Expired {
+            self.await_replacement_of_expired(&removal.claim, ctx);
         }
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);

@@ -39,6 +39,8 @@ pub(crate) struct ClusterGuardrails {
     rejected_removals: usize,
     /// Last known disruption policies of deleted NodePools.
     former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
+    /// Machines whose drain waits until their replacements are ready, and the end of the wait.
+    awaited_replacements: BTreeMap<ClaimName, Timestamp>,
     /// Content of the last shadow decisions, by the kind of the decision.
     last_shadow_decisions: BTreeMap<&'static str, ShadowContent>,
 }
@@ -258,6 +260,29 @@ impl ClusterGuardrails {
     /// Last known disruption policy of a deleted NodePool.
     pub fn former_disruption_policy(&self, pool: &PoolName) -> Option<&DisruptionPolicy> {
         self.former_disruption_policies.get(pool)
+    }
+}
+
+/// Replacement before removal.
+impl ClusterGuardrails {
+    /// Has the drain of `claim` wait for its replacements, until a time at most.
+    pub fn await_replacement(&mut self, claim: ClaimName, until: Timestamp) {
+        self.awaited_replacements.insert(claim, until);
+    }
+
+    /// When the wait for the replacements of `claim` ends; `None` when it does not wait for them.
+    pub fn replacement_awaited_until(&self, claim: &ClaimName) -> Option<Timestamp> {
+        self.awaited_replacements.get(claim).copied()
+    }
+
+    /// Ends the wait of `claim`; returns whether it waited.
+    pub fn stop_awaiting_replacement(&mut self, claim: &ClaimName) -> bool {
+        self.awaited_replacements.remove(claim).is_some()
+    }
+
+    /// Machines that wait for their replacements.
+    pub fn awaited_replacements(&self) -> impl Iterator<Item = &ClaimName> {
+        self.awaited_replacements.keys()
     }
 }
 

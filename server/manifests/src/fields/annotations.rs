@@ -153,4 +153,12 @@ pub(super) const FIELDS: &[Field] = &[
         "Nodes expire earlier than by expireAfter, by up to this and at most by half of expireAfter, each by the UID of its NodeClaim: nodes of one age do not expire together.",
         "24h",
     ),
+    field(
+        "metadata.annotations.fleetwright.dev/expire-replace-first",
+        "string",
+        "\"false\"",
+        "\"true\", \"false\"",
+        "An expired node is drained once the nodes that its pods move to are ready, or after the time that a launch may take, or half of terminationGracePeriod.",
+        "\"true\"",
+    ),
 ];

@@ -4,7 +4,7 @@ use model::cron::Cron;
 use model::{BudgetWindow, Millis, TimeZone};
 
 use super::duration::{self, Lifetime};
-use super::opt_in_disruption::{read_expire_jitter, read_time_zone, read_windows};
+use super::opt_in_disruption::{read_expire_jitter, read_expire_replace_first, read_time_zone, read_windows};
 use crate::Cursor;
 
 /// `spec.disruption`.
@@ -21,6 +21,8 @@ pub struct Disruption {
     pub windows: Vec<BudgetWindow>,
     /// How much earlier than by `expireAfter` nodes expire at most, by annotation.
     pub expire_jitter: Option<Millis>,
+    /// Whether an expired node is drained once the nodes that its pods move to are ready, by annotation.
+    pub expire_replace_first: bool,
 }
 
 /// Which nodes consolidation considers.
@@ -92,6 +94,7 @@ impl Default for Disruption {
             budgets: vec![Budget::default()],
             windows: Vec::new(),
             expire_jitter: None,
+            expire_replace_first: false,
         }
     }
 }
@@ -104,6 +107,7 @@ impl Disruption {
         let zone = read_time_zone(annotations);
         let windows = read_windows(annotations, &zone);
         let mut disruption = Self { windows, expire_jitter: read_expire_jitter(annotations), ..Self::default() };
+        disruption.expire_replace_first = read_expire_replace_first(annotations);
         if !at.exists() {
             return disruption;
         }

@@ -8,11 +8,12 @@ use super::duration::{self, read_positive as read_positive_duration};
 use crate::Cursor;
 
 /// Names of these annotations.
-pub(super) const KEYS: [&str; 3] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS, EXPIRE_JITTER];
+pub(super) const KEYS: [&str; 4] = [BUDGET_TIME_ZONE, DISRUPTION_WINDOWS, EXPIRE_JITTER, EXPIRE_REPLACE_FIRST];
 
 const BUDGET_TIME_ZONE: &str = "fleetwright.dev/budget-time-zone";
 const DISRUPTION_WINDOWS: &str = "fleetwright.dev/disruption-windows";
 const EXPIRE_JITTER: &str = "fleetwright.dev/expire-jitter";
+const EXPIRE_REPLACE_FIRST: &str = "fleetwright.dev/expire-replace-first";
 
 /// The time zone of the pool's schedules, in the annotations at `at`; UTC when it is absent. An
 /// invalid value is an error.
@@ -29,6 +30,12 @@ pub(super) fn read_time_zone(at: &Cursor<'_>) -> TimeZone {
 /// absent. An invalid value is an error.
 pub(super) fn read_expire_jitter(at: &Cursor<'_>) -> Option<Millis> {
     read_positive_duration(&at.at(EXPIRE_JITTER))
+}
+
+/// Whether expired nodes of the pool are replaced before they are drained, by the annotations at
+/// `at`; false when it is absent. An invalid value is an error.
+pub(super) fn read_expire_replace_first(at: &Cursor<'_>) -> bool {
+    at.at(EXPIRE_REPLACE_FIRST).one_of(&[("true", true), ("false", false)]).unwrap_or(false)
 }
 
 /// The windows outside of which the pool's nodes are not removed voluntarily, in the annotations at

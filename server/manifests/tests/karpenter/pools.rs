@@ -223,6 +223,7 @@ fn an_invalid_rule_is_an_error_that_names_the_allowed_values() {
         ("disruption-windows", "0 25 * * *;1h", "0 to 23"),
         ("disruption-windows", "0 22 * * *", "semicolon"),
         ("expire-jitter", "1d", "above zero"),
+        ("expire-replace-first", "'yes'", "true, false"),
     ] {
         let (_, errors, _) =
             read(&pool(&format!("  annotations: {{fleetwright.dev/{name}: {value}}}"), "", NO_REQUIREMENTS));
