@@ -75,7 +75,9 @@ impl ClusterController {
             && self.is_ready()
             && self.has_demand_on(claim, ctx)
         {
-            self.claims.get_mut(claim).map(|machine| machine.postpone(until));
+            if let Some(machine) = self.claims.get_mut(claim) {
+                machine.postpone(until);
+            }
             return;
         }
         let wait = ctx.settings.guardrails.replacement_wait;
