@@ -32,7 +32,7 @@ struct Workload {
 /// `terminationGracePeriod`, on one of its pods (Karpenter: eventual disruption).
 pub(crate) fn is_replacement_forbidden(candidate: &Candidate<'_>, view: &DisruptionView<'_>) -> bool {
     let ends_drains = candidate.claim.termination_grace_period.is_some();
-    candidate.node.do_not_disrupt || (!ends_drains && candidate.is_protected(view.state, view.now))
+    candidate.node.blocks_disruption(view.now) || (!ends_drains && candidate.is_protected(view.state, view.now))
 }
 
 /// Whether a PodDisruptionBudget blocks the drain of the machine now, and no `terminationGracePeriod`
