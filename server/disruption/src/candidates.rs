@@ -26,6 +26,8 @@ pub(crate) struct Candidate<'i> {
     pub(crate) policy: &'i DisruptionPolicy,
     /// What holds it from removal for each reason that applies to it, in the order of precedence.
     pub(crate) reasons: Vec<(RemovalReason, Vec<Hold>)>,
+    /// What holds an empty node from consolidation once pods move to it.
+    in_use: Vec<Hold>,
 }
 
 impl Candidate<'_> {
@@ -43,7 +45,15 @@ impl Candidate<'_> {
 
     /// Whether the pods that run there need no place when it goes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.node.pods.iter().all(|pod| pod.facts.node_bound)
+        // The pods of a node that is being deleted are planned as pods that wait.
+        let is_left = self.object.pods.iter().any(|pod| pod.leaving);
+        !is_left && self.node.pods.iter().all(|pod| pod.facts.node_bound)
+    }
+
+    /// Counts that pods move to the empty node: it is in use from now on.
+    pub(crate) fn take_into_use(&mut self) {
+        self.reasons.retain(|(reason, _)| *reason != RemovalReason::Empty);
+        self.reasons.push((RemovalReason::Underutilized, std::mem::take(&mut self.in_use)));
     }
 }
 
@@ -61,9 +71,10 @@ pub(crate) fn collect<'i>(
         let object = &input.nodes[node.node as usize];
         let pool = *pools.get(object.pool.as_ref()?)?;
         let (claim, policy) = (node.claim.as_ref()?, running.policies.get(&pool.name)?);
-        let mut candidate = Candidate { node, object, claim, pool, policy, reasons: Vec::new() };
+        let mut candidate = Candidate { node, object, claim, pool, policy, reasons: Vec::new(), in_use: Vec::new() };
         let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
-        candidate.reasons = rules.reasons();
+        (candidate.reasons, candidate.in_use) =
+            (rules.reasons(), rules.holds_of_consolidation(RemovalReason::Underutilized));
         Some(candidate)
     };
     running.nodes.iter().map(candidate).collect()
@@ -81,7 +92,7 @@ fn blocked_repairs<'i>(
         let Some(pool) = &input.nodes[node.node as usize].pool else { continue };
         let (unhealthy, nodes) = counts.entry(pool).or_default();
         *unhealthy += usize::from(claim.unhealthy.is_some());
-        *nodes += 1;
+        *nodes += usize::from(input.nodes[node.node as usize].stage != NodeStage::InFlight);
     }
     counts.retain(|_, (unhealthy, nodes)| *unhealthy > (*nodes * MAX_UNHEALTHY_PERCENT).div_ceil(100));
     counts

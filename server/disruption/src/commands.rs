@@ -3,17 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::input::PlanningInput;
-use model::labels::HOSTNAME;
-use model::plan::Plan;
+use model::plan::{Plan, PlannedNode};
 use model::removal::{NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason};
 use model::running::RunningCluster;
-use model::{MicroUsd, NodeName, NodeStage, PodKey, Text};
+use model::{MicroUsd, NodeName, NodeStage, PodKey};
 use planner::{CompileCache, ReplacementMachines, price_bound};
-use rustc_hash::{FxHashMap, FxHashSet};
 use verifier::{RemovalViolation, Violation, check, check_removals};
 
 use crate::candidates::Candidate;
 use crate::hold::{Hold, HoldCode};
+use crate::placement_order::order_of_placement;
 use crate::working::{Step, WorkingCluster};
 
 /// Removals that begin together, and what is launched for them.
@@ -80,7 +79,7 @@ pub(crate) struct Planned<'i> {
     pub(crate) placed: Vec<(u32, u32)>,
     pub(crate) candidates: Vec<Option<Candidate<'i>>>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) holds: BTreeMap<u32, Vec<Hold>>,
+    pub(crate) holds: BTreeMap<(u32, RemovalReason), Vec<Hold>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -255,11 +254,10 @@ impl<'i> Planned<'i> {
 
     fn held_node(&self, candidate: &Candidate<'_>) -> HeldNode {
         let node = candidate.node.node;
-        let found = self.holds.get(&node);
         let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
         let first = candidate.reasons.first();
         let (reason, holds) = match (free, first) {
-            (Some((reason, _)), _) => (*reason, found.cloned().unwrap_or_default()),
+            (Some((reason, _)), _) => (*reason, self.holds.get(&(node, *reason)).cloned().unwrap_or_default()),
             (None, Some((reason, holds))) => (*reason, holds.clone()),
             (None, None) => (RemovalReason::Underutilized, Vec::new()),
         };
@@ -335,7 +333,8 @@ impl<'i> Outcome<'i> {
             let Some(launch) = &state.launch else { continue };
             let mut pods: Vec<u32> = state.movable().collect();
             pods.sort_unstable();
-            plan.nodes.push(if pods == launch.pods { launch.clone() } else { machines.with_pods(launch, pods) });
+            let is_as_launched = pods == launch.pods;
+            plan.nodes.push(if is_as_launched { launch.clone() } else { machines.with_pods(&in_one_zone(launch), pods) });
         }
         for node in &mut plan.nodes {
             node.pods.iter_mut().for_each(|pod| *pod = index[*pod as usize]);
@@ -357,40 +356,7 @@ impl<'i> Outcome<'i> {
     }
 }
 
-/// The pods that move, in an order in which the spread over zones holds at each placement. The removed nodes
-/// are gone before the first: the pods of a class go first to the domains that then have the fewest of them.
-fn order_of_placement(working: &WorkingCluster<'_>) -> Vec<u32> {
-    let moves = working.moves();
-    let input = &working.input;
-    let key = |pod: u32| {
-        let pod = working.pods[pod as usize].pod;
-        let spread = input.shapes[pod.shape as usize].spread.iter();
-        let key = spread.filter(|one| one.hard).map(|one| &one.topology_key).min_by_key(|key| key.as_ref() == HOSTNAME);
-        key.map(|key| ((&pod.namespace, pod.shape, pod.labels), key))
-    };
-    let concerned: FxHashSet<_> = moves.iter().filter_map(|pod| key(*pod)).map(|(class, _)| class).collect();
-    if concerned.is_empty() {
-        return moves;
-    }
-    let domain = |node: u32, key: &Text| input.nodes[node as usize].labels.get(key).cloned().unwrap_or_default();
-    let is_moved = |pod: &crate::working::MovablePod<'_>| pod.node != pod.home;
-    let mut levels: FxHashMap<_, usize> = FxHashMap::default();
-    for (number, pod) in (0..).zip(&working.pods).filter(|(_, pod)| !is_moved(pod)) {
-        let class = (&pod.pod.namespace, pod.pod.shape, pod.pod.labels);
-        if !concerned.contains(&class) {
-            continue;
-        }
-        let Some((class, key)) = key(number) else { continue };
-        *levels.entry((class, domain(pod.node, key))).or_default() += 1;
-    }
-    let level = |pod: &u32| {
-        let (class, key) = key(*pod)?;
-        let level = levels.entry((class, domain(working.pods[*pod as usize].node, key))).or_default();
-        *level += 1;
-        Some(*level)
-    };
-    let of_pods: Vec<Option<usize>> = moves.iter().map(level).collect();
-    let mut ordered: Vec<(Option<usize>, u32)> = of_pods.into_iter().zip(moves).collect();
-    ordered.sort_by_key(|(level, _)| *level);
-    ordered.into_iter().map(|(_, pod)| pod).collect()
+/// The launch in its first zone: pods that moved to it later may have rules over zones.
+fn in_one_zone(launch: &PlannedNode) -> PlannedNode {
+    PlannedNode { zones: launch.zones.iter().take(1).cloned().collect(), ..launch.clone() }
 }

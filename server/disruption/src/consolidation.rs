@@ -199,6 +199,10 @@ impl<'w, 'r> Pass<'w, 'r> {
     /// A cheaper machine for the pods of `node` that fit nowhere else, or for all of them where that costs
     /// no more.
     fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial) -> Result<Step, Hold> {
+        let price = self.working.nodes[node as usize].price;
+        if self.settings.most_for_replacement(price, pods.len()).is_none() {
+            return Err(self.too_little(node, price, pods.len()));
+        }
         let Some(replaced) = self.replaced(node, pods.len()) else {
             return Err(self.no_place(trial.unplaced[0]));
         };

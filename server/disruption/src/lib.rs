@@ -9,7 +9,7 @@
 //! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [`hold`]s the others),
 //! `allowances` (what removals use up together), `working` (the cluster while removals are planned),
 //! `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one pass over all
-//! candidates), `group` (several nodes replaced at once), `commands` (the result, checked), [`drift`] (whether a node still matches its NodePool).
+//! candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with `placement_order`, [`drift`] (whether a node still matches its NodePool).
 
 mod allowances;
 mod candidates;
@@ -20,6 +20,7 @@ pub mod drift;
 mod evacuation;
 mod group;
 pub mod hold;
+mod placement_order;
 mod planning;
 mod settings;
 mod working;

@@ -93,8 +93,8 @@ struct Planning<'i, 'c> {
     allowances: Allowances<'i>,
     working: WorkingCluster<'i>,
     steps: Vec<Step>,
-    /// Why nodes stay that nothing held before planning, by index.
-    holds: BTreeMap<u32, Vec<Hold>>,
+    /// Why nodes stay that nothing held before planning, by index and reason.
+    holds: BTreeMap<(u32, RemovalReason), Vec<Hold>>,
     cache: &'c mut CompileCache,
 }
 
@@ -146,20 +146,19 @@ impl Planning<'_, '_> {
         let price = |at: &usize| self.candidates[*at].as_ref().map(|candidate| candidate.node.price);
         free.sort_by_key(|at| (std::cmp::Reverse(price(at)), *at));
         for at in free {
-            let Some(candidate) = &self.candidates[at] else { continue };
+            let Some(candidate) = &mut self.candidates[at] else { continue };
             let node = candidate.node.node;
             // Pods of nodes that went before may be on it.
-            let used = self.working.nodes[node as usize].movable().next();
-            let mut holds = self.allowances.holds(candidate, RemovalReason::Empty);
-            if let Some(pod) = used {
-                let key = &self.working.pods[pod as usize].running.facts.key;
-                holds.push(Hold::new(HoldCode::NoCapacity, format!("Pod/{key}"), "moves to the node"));
+            if self.working.nodes[node as usize].movable().next().is_some() {
+                candidate.take_into_use();
+                continue;
             }
+            let holds = self.allowances.holds(candidate, RemovalReason::Empty);
             if holds.is_empty() {
                 self.allowances.take(candidate);
                 self.apply(Step { removed: vec![(node, RemovalReason::Empty)], ..Step::default() });
             } else {
-                self.holds.insert(node, holds);
+                self.holds.insert((node, RemovalReason::Empty), holds);
             }
         }
     }
@@ -184,7 +183,7 @@ impl Planning<'_, '_> {
                     allowances.take(candidate);
                     leaving.push((candidate.node.node, RemovalReason::Drifted));
                 } else {
-                    self.holds.insert(candidate.node.node, holds);
+                    self.holds.insert((candidate.node.node, RemovalReason::Drifted), holds);
                 }
             }
             if leaving.is_empty() {
@@ -192,7 +191,7 @@ impl Planning<'_, '_> {
             }
             let Evacuation { step, unplaced } = evacuate(&self.working, &leaving, self.cache)?;
             if unplaced.is_empty() {
-                leaving.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                leaving.iter().for_each(|removed| drop(self.holds.remove(removed)));
                 self.allowances = allowances;
                 self.apply(step);
                 return Ok(());
@@ -201,7 +200,7 @@ impl Planning<'_, '_> {
                 let pod = &self.working.pods[pod as usize];
                 let object = format!("Pod/{}", pod.running.facts.key);
                 let hold = Hold::new(HoldCode::NoCapacity, object, format!("has no other place: {why}"));
-                self.holds.entry(pod.node).or_default().push(hold);
+                self.holds.entry((pod.node, RemovalReason::Drifted)).or_default().push(hold);
                 let node = pod.node;
                 order.retain(|at| self.candidates[*at].as_ref().is_none_or(|candidate| candidate.node.node != node));
             }
@@ -216,7 +215,7 @@ impl Planning<'_, '_> {
         if groups.is_worthwhile(&self.working) {
             self.round(false);
             while let Some(step) = groups.next(&self.working, &self.candidates, &mut self.allowances, self.cache) {
-                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                step.removed.iter().for_each(|removed| drop(self.holds.remove(removed)));
                 self.apply(step);
             }
         }
@@ -242,9 +241,10 @@ impl Planning<'_, '_> {
         };
         let replaces = replacements.steps.iter().any(|step| !step.replacements.is_empty());
         for Found { steps, holds } in [removals, replacements] {
-            self.holds.extend(holds.into_iter().map(|(node, hold)| (node, vec![hold])));
+            let of_reason = |(node, hold)| ((node, RemovalReason::Underutilized), vec![hold]);
+            self.holds.extend(holds.into_iter().map(of_reason));
             for step in steps {
-                step.removed.iter().for_each(|(node, _)| drop(self.holds.remove(node)));
+                step.removed.iter().for_each(|removed| drop(self.holds.remove(removed)));
                 self.apply(step);
             }
         }

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use binding::{bound_pod, launched_node};
 use model::input::PlanningInput;
 use model::plan::PlannedNode;
-use model::removal::RemovalReason;
+use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
-use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Timestamp};
-use verifier::is_protected;
+use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod};
+use verifier::{blocking_pod_budgets, is_protected};
 
 /// A cluster with the removals and replacements that are planned so far.
 #[derive(Debug, Clone)]
@@ -104,14 +104,16 @@ impl<'r> WorkingCluster<'r> {
         let launched = vec![0; input.pools.len()];
         let (pods, removed, moves, names) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut working = Self { input, nodes, pods, removed, moves, names, taken, launched };
+        let pod_budgets = running.pod_budgets.clone();
+        let judged = RemovalInput { now: working.input.now, pod_budgets, ..RemovalInput::default() };
         for (number, node) in (0..).zip(&running.nodes) {
-            working.add(number, node);
+            working.add(number, node, &judged);
         }
         working.input.pods = working.pods.iter().map(|pod| pod.pod.clone()).collect();
         working
     }
 
-    fn add(&mut self, number: u32, running: &'r RunningNode) {
+    fn add(&mut self, number: u32, running: &'r RunningNode, judged: &RemovalInput) {
         let at = running.node as usize;
         let state = &mut self.nodes[at];
         state.running = Some(number);
@@ -121,7 +123,7 @@ impl<'r> WorkingCluster<'r> {
         let mut next = 0;
         for pod in &running.pods {
             let key = (&pod.facts.key.namespace, &pod.facts.key.name);
-            let Some(planned) = pod.pod.as_ref().filter(|_| needs_place(pod, self.input.now)) else { continue };
+            let Some(planned) = pod.pod.as_ref().filter(|_| needs_place(pod, judged)) else { continue };
             while bound.get(next).is_some_and(|bound| (&bound.namespace, &bound.name) < key) {
                 next += 1;
             }
@@ -265,7 +267,8 @@ fn close(node: &mut Node, input: &PlanningInput) {
 /// Whether the pod must run elsewhere when its node is removed: nothing starts a pod without an owner
 /// again, a terminating pod is planned when it is recreated, and one that is held from eviction runs until
 /// the node ends (plan contract §3).
-fn needs_place(pod: &RunningPod, now: Timestamp) -> bool {
+fn needs_place(pod: &RunningPod, judged: &RemovalInput) -> bool {
     let facts = &pod.facts;
-    !facts.node_bound && !facts.terminating && !facts.workload.starts_with("Pod/") && !is_protected(facts, now)
+    let is_held = is_protected(facts, judged.now) || !blocking_pod_budgets(judged, facts).is_empty();
+    !facts.node_bound && !facts.terminating && !facts.workload.starts_with("Pod/") && !is_held
 }

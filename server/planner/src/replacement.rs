@@ -20,7 +20,8 @@ use crate::retry::machines::{
 };
 
 /// With fewer cheaper options than this, one spot node is not replaced by another (Karpenter:
-/// spot-to-spot consolidation); with more, the cheapest so many are the options.
+/// spot-to-spot consolidation); with more, the cheapest so many are the options, and further ones where `minValues` needs
+/// them.
 const MIN_SPOT_OPTIONS: usize = 15;
 
 /// The node to replace, as far as the choice of a machine depends on it.
@@ -163,17 +164,20 @@ impl<'i> ReplacementMachines<'i> {
         if is_spot_for_spot && machine.types.len() < MIN_SPOT_OPTIONS {
             return Err(NoReplacement::SpotFlexibility(machine.types.len()));
         }
-        let options = machine.types.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
-        if !meets_min_values(self.input, pool, options) {
+        let suffices = |count: usize| {
+            let options = machine.types.iter().take(count);
+            meets_min_values(self.input, pool, options.filter_map(|kind| pool.catalogue.types.get(*kind as usize)))
+        };
+        if !suffices(machine.types.len()) {
             return Err(NoReplacement::MinValues);
         }
-        let flexible = pool.requirements.iter().any(|requirement| requirement.min_values().is_some());
-        if !is_spot_for_spot || flexible {
+        if !is_spot_for_spot {
             return Ok(machine);
         }
-        let options: Vec<u32> = machine.types.iter().copied().take(MIN_SPOT_OPTIONS).collect();
+        let count = (MIN_SPOT_OPTIONS..machine.types.len()).find(|count| suffices(*count));
+        let options = &machine.types[..count.unwrap_or(machine.types.len())];
         let zones = machine.zones.to_vec();
-        self.trials.narrow(&machine, &options, &zones).ok_or(NoReplacement::NoMachine)
+        self.trials.narrow(&machine, options, &zones).ok_or(NoReplacement::NoMachine)
     }
 
     /// `machine` for other pods of the input, with those of its launch options that run them.

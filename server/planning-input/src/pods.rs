@@ -122,7 +122,7 @@ impl Reader<'_> {
             };
             let leaving = self.bind(pod, node);
             self.note_absent_daemon_set(pod);
-            if !leaving && pod.is_active() && (pod.is_movable() || pod.do_not_disrupt.is_some()) {
+            if !leaving && (pod.is_movable() || (pod.is_active() && pod.do_not_disrupt.is_some())) {
                 self.add_running(pod, at, &node.name);
             }
             return leaving;
@@ -226,7 +226,9 @@ impl Reader<'_> {
 
     /// Adds `pod` to what runs on the node with the index `at`, if that is read.
     fn add_running(&mut self, pod: &PodObject, at: usize, node: &NodeName) {
-        if !matches!(self.running.get(at), Some(Some(_))) {
+        let Some(Some(running)) = self.running.get(at) else { return };
+        // A pod of a StatefulSet that ends is created again: its node is in use. A repacking plans no such pod.
+        if !pod.is_active() && running.claim.is_none() {
             return;
         }
         let user = VolumeUser { namespace: &pod.meta.namespace, name: &pod.meta.name, templates: &[] };

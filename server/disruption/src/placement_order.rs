@@ -1,0 +1,109 @@
+//! The order in which pods that move are placed, so that their spread over domains holds at each placement.
+//!
+//! The removed nodes are gone before the first placement. Of the pods that a spread constraint counts, those come
+//! first whose domains then have the fewest of them.
+
+use model::input::PlanningInput;
+use model::labels::HOSTNAME;
+use model::{LabelSelector, Text};
+use rustc_hash::FxHashMap;
+
+use crate::working::WorkingCluster;
+
+/// The pods that move.
+pub(crate) fn order_of_placement(working: &WorkingCluster<'_>) -> Vec<u32> {
+    let moves = working.moves();
+    let mut counts = DomainCounts::of(working, &moves);
+    if counts.constraints.is_empty() {
+        return moves;
+    }
+    counts.count_staying_pods();
+    let mut ordered: Vec<(Option<usize>, u32)> = moves.into_iter().map(|pod| (counts.place(pod), pod)).collect();
+    ordered.sort_by_key(|(count, _)| *count);
+    ordered.into_iter().map(|(_, pod)| pod).collect()
+}
+
+/// A hard spread constraint of pods in a namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Constraint<'w> {
+    namespace: &'w Text,
+    topology_key: &'w Text,
+    selector: &'w LabelSelector,
+}
+
+/// The selected pods in each domain.
+struct DomainCounts<'w> {
+    working: &'w WorkingCluster<'w>,
+    constraints: Vec<Constraint<'w>>,
+    numbers: FxHashMap<Constraint<'w>, usize>,
+    /// By namespace and label set, the constraints that select pods with them.
+    selecting: FxHashMap<(&'w Text, u32), Vec<usize>>,
+    counts: FxHashMap<(usize, &'w str), usize>,
+}
+
+impl<'w> DomainCounts<'w> {
+    fn of(working: &'w WorkingCluster<'w>, moves: &[u32]) -> Self {
+        let mut counts = Self {
+            working,
+            constraints: Vec::new(),
+            numbers: FxHashMap::default(),
+            selecting: FxHashMap::default(),
+            counts: FxHashMap::default(),
+        };
+        for constraint in moves.iter().filter_map(|pod| constraint_of(working, *pod)) {
+            let Self { constraints, numbers, .. } = &mut counts;
+            numbers.entry(constraint).or_insert_with(|| {
+                constraints.push(constraint);
+                constraints.len() - 1
+            });
+        }
+        counts
+    }
+
+    fn count_staying_pods(&mut self) {
+        let working = self.working;
+        for (node, (object, state)) in working.input.nodes.iter().zip(&working.nodes).enumerate() {
+            let own = object.pods.iter().take(state.own);
+            for pod in own.filter(|pod| !state.is_gone && !pod.leaving && !pod.terminating) {
+                self.count(node, (&pod.namespace, pod.labels));
+            }
+        }
+    }
+
+    /// Counts the pod on its node; returns how many the domain has by the constraint of the pod.
+    fn place(&mut self, pod: u32) -> Option<usize> {
+        let movable = &self.working.pods[pod as usize];
+        let (node, pod_object) = (movable.node as usize, &self.working.input.pods[pod as usize]);
+        self.count(node, (&pod_object.namespace, pod_object.labels));
+        let constraint = constraint_of(self.working, pod)?;
+        let number = *self.numbers.get(&constraint)?;
+        let domain = domain(&self.working.input, node, constraint.topology_key);
+        Some(self.counts.get(&(number, domain)).copied().unwrap_or(0))
+    }
+
+    fn count(&mut self, node: usize, class: (&'w Text, u32)) {
+        let input = &self.working.input;
+        let Self { constraints, selecting, counts, .. } = self;
+        let selecting = selecting.entry(class).or_insert_with(|| {
+            let labels = &input.label_sets[class.1 as usize];
+            let selects = |one: &Constraint<'_>| one.namespace == class.0 && one.selector.matches(labels);
+            (0..constraints.len()).filter(|at| selects(&constraints[*at])).collect()
+        });
+        for number in selecting {
+            *counts.entry((*number, domain(input, node, constraints[*number].topology_key))).or_default() += 1;
+        }
+    }
+}
+
+/// The first hard spread constraint of the pod, one over wider domains than nodes before others.
+fn constraint_of<'w>(working: &'w WorkingCluster<'w>, pod: u32) -> Option<Constraint<'w>> {
+    let pod = &working.input.pods[pod as usize];
+    let hard = working.input.shapes[pod.shape as usize].spread.iter().filter(|one| one.hard);
+    let first = hard.min_by_key(|one| one.topology_key.as_ref() == HOSTNAME)?;
+    let selector = first.selector.as_ref()?;
+    Some(Constraint { namespace: &pod.namespace, topology_key: &first.topology_key, selector })
+}
+
+fn domain<'w>(input: &'w PlanningInput, node: usize, key: &Text) -> &'w str {
+    input.nodes[node].labels.get(key).map_or("", |value| value.as_ref())
+}

@@ -1,0 +1,228 @@
+//! What holds a node. In each test the same cluster without the hold loses `n-1`, so a guard that is switched off fails
+//! the test of its name.
+
+use disruption::Settings;
+
+use crate::objects::{NodeText, PodText};
+use crate::{held, node, pod, pool, rendered, rendered_with, two_nodes};
+
+/// `web-1` takes the free CPU of `n-2`, and `n-1` is not needed. Nothing else saves: no machine costs less than a `box`.
+pub const FREE: &str = "Underutilized n-1: saves 0.40\n  web-1 to n-2\nn-2 stays (Underutilized): NoSavings Node/n-2\n";
+
+pub fn web() -> PodText {
+    pod("web-1", "n-1", "1")
+}
+
+pub fn first() -> NodeText {
+    node("n-1", "big")
+}
+
+/// `n-1` stays, held by `by`. It has seven CPUs free, so `n-2` goes instead.
+fn assert_held(text: &str, by: &str) {
+    let expected = format!("Underutilized n-2: saves 0.20\n  api-1 to n-1\nn-1 stays (Underutilized): {by}\n");
+    assert_eq!(rendered(text), expected);
+}
+
+/// As [`assert_held`]; `n-1` takes no pods, and `n-2` stays too.
+fn assert_closed(text: &str, by: &str) {
+    let expected = format!("n-1 stays (Underutilized): {by}\nn-2 stays (Underutilized): NoSavings Node/n-2\n");
+    assert_eq!(rendered(text), expected);
+}
+
+#[test]
+fn a_node_that_nothing_holds_goes() {
+    assert_eq!(rendered(&two_nodes(&first(), &web())), FREE);
+}
+
+#[test]
+fn do_not_disrupt_on_a_pod_holds_while_it_lasts() {
+    let with = |value: &str| two_nodes(&first(), &web().do_not_disrupt(value));
+    let by = "DoNotDisrupt Pod/shop/web-1";
+    assert_held(&with("true"), by);
+    // The pod has run for an hour.
+    assert_held(&with("60m1s"), by);
+    assert_eq!(rendered(&with("60m")), FREE);
+    for ignored in ["false", "True", "-5m", "soon"] {
+        assert_eq!(rendered(&with(ignored)), FREE, "{ignored}");
+    }
+    // The duration begins with the start of the pod.
+    assert_held(&two_nodes(&first(), &web().do_not_disrupt("1s").not_started()), by);
+}
+
+#[test]
+fn do_not_disrupt_on_a_node_holds_while_it_lasts() {
+    let with =
+        |value: &str| two_nodes(&first().annotation(&format!("karpenter.sh/do-not-disrupt: \"{value}\"")), &web());
+    let by = "DoNotDisrupt Node/n-1";
+    assert_held(&with("true"), by);
+    // The node was created twelve hours ago.
+    assert_held(&with("12h1s"), by);
+    assert_eq!(rendered(&with("12h")), FREE);
+    assert_eq!(rendered(&with("false")), FREE);
+}
+
+#[test]
+fn do_not_disrupt_on_daemon_set_and_static_pods_holds() {
+    let with = |bound: &PodText| two_nodes(&first(), &web()) + &bound.text();
+    let agent = || pod("agent-1", "n-1", "100m").owner("DaemonSet");
+    assert_held(&with(&agent().do_not_disrupt("true")), "DoNotDisrupt Pod/shop/agent-1");
+    assert_eq!(rendered(&with(&agent())), FREE);
+    let proxy = || pod("proxy-1", "n-1", "100m").owner("Node").annotation("kubernetes.io/config.mirror: abc");
+    assert_held(&with(&proxy().do_not_disrupt("true")), "DoNotDisrupt Pod/shop/proxy-1");
+    assert_eq!(rendered(&with(&proxy())), FREE);
+}
+
+#[test]
+fn do_not_disrupt_on_finished_and_terminating_pods_holds_nothing() {
+    for phase in ["Succeeded", "Failed"] {
+        let finished = pod("batch-1", "n-1", "1").do_not_disrupt("true").phase(phase);
+        assert_eq!(rendered(&(two_nodes(&first(), &web()) + &finished.text())), FREE, "{phase}");
+    }
+    let leaving = pod("batch-1", "n-1", "1").do_not_disrupt("true").metadata("deletionTimestamp: 2026-01-01T11:59:00Z");
+    assert_eq!(rendered(&(two_nodes(&first(), &web()) + &leaving.text())), FREE);
+}
+
+/// The pool of the two nodes with `consolidateAfter`, and `n-1` with these conditions and status of its NodeClaim.
+fn waiting(after: &str, conditions: &str, status: &str) -> String {
+    let first = first().claim_conditions(conditions);
+    let first = if status.is_empty() { first } else { first.claim_status(status) };
+    let pool = pool("default").disruption(&format!("consolidateAfter: {after}, budgets: []"));
+    let text = pool.text() + &two_nodes(&first, &web());
+    rendered_with(&Settings::default(), &text)
+}
+
+/// `n-1` is not consolidatable yet. While `consolidateAfter` runs it takes no pods of other candidates either.
+fn assert_waiting(rendered: &str) {
+    let expected =
+        "n-1 stays (Underutilized): ConsolidateAfter Node/n-1\nn-2 stays (Underutilized): NoSavings Node/n-2\n";
+    assert_eq!(rendered, expected);
+}
+
+#[test]
+fn consolidate_after_holds_until_its_time_or_the_condition() {
+    let no_condition = "{type: Registered, status: \"True\"}";
+    let event = |time: &str| format!("lastPodEventTime: 2026-01-01T{time}Z");
+    // Ten minutes before 12:00 is 11:50.
+    assert_waiting(&waiting("10m", no_condition, &event("11:50:01")));
+    assert_eq!(waiting("10m", no_condition, &event("11:50:00")), FREE);
+    let is_true = "{type: Consolidatable, status: \"True\"}";
+    assert_eq!(waiting("10m", is_true, &event("11:59:00")), FREE);
+    let is_false = "{type: Consolidatable, status: \"False\"}";
+    assert_eq!(waiting("10m", is_false, &event("11:50:00")), FREE);
+    assert_waiting(&waiting("10m", is_false, &event("11:59:00")));
+}
+
+#[test]
+fn without_a_pod_event_consolidate_after_counts_from_initialization() {
+    let no_condition = "{type: Registered, status: \"True\"}";
+    // Initialized at 00:05.
+    assert_eq!(waiting("11h55m", no_condition, ""), FREE);
+    assert_waiting(&waiting("11h55m1s", no_condition, ""));
+}
+
+#[test]
+fn consolidate_after_never_holds_whatever_the_condition_says() {
+    let by = "ConsolidateAfter NodePool/default";
+    let expected = format!("n-1 stays (Underutilized): {by}\nn-2 stays (Underutilized): {by}\n");
+    assert_eq!(waiting("Never", "{type: Consolidatable, status: \"True\"}", ""), expected);
+}
+
+#[test]
+fn a_node_that_is_not_initialized_is_held_and_takes_no_pods() {
+    assert_closed(&two_nodes(&first().not_initialized(), &web()), "NotInitialized Node/n-1");
+}
+
+#[test]
+fn a_node_claim_without_a_node_is_held_and_takes_no_pods() {
+    // `n-3` has no Node yet. The other two are as without it.
+    let text = two_nodes(&first(), &web()) + &node("n-3", "big").without_node().text();
+    let expected = FREE.to_owned() + "n-3 stays (Underutilized): NotInitialized Node/n-3\n";
+    assert_eq!(rendered(&text), expected);
+}
+
+#[test]
+fn a_nominated_pod_holds() {
+    let nominated = |to: &str| two_nodes(&first(), &web()) + &pod("new-1", "", "1").pending(to).text();
+    assert_held(&nominated("n-1"), "Nominated Pod/shop/new-1");
+}
+
+#[test]
+fn a_pod_that_waits_holds_the_node_that_it_is_planned_on() {
+    let waiting =
+        |selector: &str| two_nodes(&first(), &web()) + &pod("new-1", "", "1").pending("").spec(selector).text();
+    assert_held(&waiting("nodeSelector: {kubernetes.io/hostname: n-1}"), "PendingPods Pod/shop/new-1");
+    // No node and no machine has this label.
+    assert_eq!(rendered(&waiting("nodeSelector: {disk: fast}")), FREE);
+}
+
+#[test]
+fn a_pod_that_waits_for_a_machine_of_its_own_holds_nothing() {
+    let large = pod("new-1", "", "8").pending("").text();
+    assert_eq!(rendered(&(two_nodes(&first(), &web()) + &large)), FREE);
+}
+
+#[test]
+fn a_node_that_is_being_deleted_is_held_by_that() {
+    let marks = [
+        first().claim_metadata("deletionTimestamp: 2026-01-01T11:59:00Z"),
+        first().node_metadata("deletionTimestamp: 2026-01-01T11:59:00Z"),
+        first().node_spec("taints: [{key: karpenter.sh/disrupted, effect: NoSchedule}]"),
+    ];
+    for mark in marks {
+        // Its pod is planned on the free CPU of `n-2`, which stays for it.
+        let expected =
+            "n-1 stays (Underutilized): Deleting Node/n-1\nn-2 stays (Underutilized): PendingPods Pod/shop/web-1\n";
+        assert_eq!(rendered(&two_nodes(&mark, &web())), expected);
+    }
+}
+
+#[test]
+fn when_empty_holds_nodes_with_pods_only() {
+    let pool = pool("default").disruption("consolidateAfter: 0s, consolidationPolicy: WhenEmpty, budgets: []").text();
+    let with = |text: &str| rendered_with(&Settings::default(), &(pool.clone() + text));
+    let by = "Policy NodePool/default";
+    let held = format!("n-1 stays (Underutilized): {by}\nn-2 stays (Underutilized): {by}\n");
+    assert_eq!(with(&two_nodes(&first(), &web())), held);
+    assert_eq!(with(&first().text()), "Empty n-1: saves 0.40\n");
+}
+
+#[test]
+fn a_pod_that_nothing_else_can_run_holds() {
+    // No machine of the pool has the label.
+    let with = |selector: &str| two_nodes(&first().label("disk: fast"), &web().spec(selector));
+    assert_held(&with("nodeSelector: {disk: fast}"), "NoCapacity Node/n-1");
+    assert_eq!(rendered(&with("nodeSelector: {kubernetes.io/arch: amd64}")), FREE);
+}
+
+#[test]
+fn a_node_that_no_cheaper_machine_replaces_is_held_by_its_price() {
+    assert_eq!(held(&(node("n-1", "box").text() + &web().text())), ["n-1 stays (Underutilized): NoSavings Node/n-1"]);
+}
+
+#[test]
+fn nodes_of_a_static_pool_are_held() {
+    let pool = pool("default").spec("replicas: 3").text();
+    let text = pool + &two_nodes(&first(), &web()) + &node("n-3", "box").text();
+    let by = "Static NodePool/default";
+    let line = |node: &str, reason: &str| format!("{node} stays ({reason}): {by}\n");
+    let expected = line("n-1", "Underutilized") + &line("n-2", "Underutilized") + &line("n-3", "Empty");
+    assert_eq!(rendered_with(&Settings::default(), &text), expected);
+}
+
+#[test]
+fn all_that_holds_a_node_is_named() {
+    let text = two_nodes(&first().do_not_disrupt(), &web().do_not_disrupt("true"))
+        + &crate::objects::pod_budget("db", 0)
+        + &pod("db-1", "n-1", "1").text()
+        + &pod("new-1", "", "1").pending("n-1").text();
+    let by = "PodDisruptionBudget PodDisruptionBudget/shop/db, DoNotDisrupt Node/n-1, DoNotDisrupt Pod/shop/web-1, \
+              Nominated Pod/shop/new-1";
+    assert_held(&text, by);
+}
+
+#[test]
+fn every_hold_has_a_sentence() {
+    let plan = crate::plan(&two_nodes(&first(), &web().do_not_disrupt("true")));
+    let messages: Vec<&str> = plan.held.iter().flat_map(|held| &held.by).map(|hold| hold.message.as_str()).collect();
+    assert_eq!(messages, ["has karpenter.sh/do-not-disrupt"]);
+}
