@@ -299,6 +299,7 @@ fn are_budgets_readable(name: &PoolName, manifest: &Manifest) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{BudgetLimit, ConsolidationPolicy};
 
     fn manifest(json: &Value) -> Manifest {
         Manifest { json: json.to_string().into_bytes(), revision: Text::from("7") }
