@@ -4,6 +4,7 @@
 //! The environment overrides the file, and flags override both. An unknown key is an error that
 //! names the nearest known one.
 
+mod disruption;
 mod error;
 mod file;
 mod guardrails;
@@ -32,8 +33,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use controller::FeatureGates;
 use controller::guardrails::GuardrailSettings;
+use controller::{DisruptionSettings, FeatureGates};
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
@@ -51,6 +52,8 @@ pub struct Config {
     pub control: ControlConfig,
     /// `guardrails.*`: safety limits on decisions.
     pub guardrails: GuardrailSettings,
+    /// `disruption.*`: what holds voluntary disruption.
+    pub disruption: DisruptionSettings,
     /// Leases on clusters.
     pub lease: LeaseConfig,
     /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
@@ -222,6 +225,7 @@ impl Config {
                     _ => MinValuesPolicy::Strict,
                 },
             },
+            disruption: disruption::resolve(layers)?,
             guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {
                 owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),

@@ -7,8 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{ClassRecord, PoolDriftFacts, PoolMeta, PoolRecord};
 use drift::{HASH_VERSION, NodePoolTemplate};
-use manifests::karpenter::{NodeClassManifest, NodePoolManifest};
+use manifests::karpenter::{Disruption, NodeClassManifest, NodePoolManifest};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
+use model::disruption_policy::{Budget, DisruptionPolicy};
 use model::offering::SharedCatalogue;
 use model::{Catalogue, Labels, NodePool, NotReady, OptInRules, PoolName, Requirements, Resources, Text};
 use planning_input::{Options, disruption_policy};
@@ -223,7 +224,13 @@ fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests
     };
     let manifest = manifests.get(&(ManifestKind::NodePool, name.as_text().clone()));
     let parsed = manifest.and_then(|manifest| parse(name, manifest, |at| NodePoolManifest::read(at, &mut Vec::new())));
-    let disruption = parsed.as_ref().map(disruption_policy).unwrap_or_default();
+    let readable = parsed.as_ref().filter(|_| manifest.is_some_and(|manifest| are_budgets_readable(name, manifest)));
+    let budgets = || vec![Budget::UNREADABLE];
+    let disruption = match (parsed.as_ref().map(disruption_policy), readable) {
+        (Some(policy), Some(_)) => policy,
+        (Some(policy), None) => DisruptionPolicy { budgets: budgets(), ..policy },
+        (None, _) => DisruptionPolicy { budgets: budgets(), ..DisruptionPolicy::default() },
+    };
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
     let parsed_class = class.and_then(|manifest| parse(&pool.node_class, manifest, NodeClassManifest::read));
     let drift = drift_facts(parsed, parsed_class);
@@ -279,9 +286,20 @@ fn drift_facts(pool: Option<NodePoolManifest>, class: Option<NodeClassManifest>)
     PoolDriftFacts { karpenter_hash: pool.hash, own_hash, class_hash, images }
 }
 
+/// Whether `spec.disruption`, and the annotations that belong to it, are valid.
+fn are_budgets_readable(name: &PoolName, manifest: &Manifest) -> bool {
+    let Ok(value) = serde_json::from_slice(&manifest.json) else { return false };
+    let problems = Problems::default();
+    let site = ObjectLocation { source: name.as_text().clone(), document: 0, object: None, problems: &problems };
+    let root = Cursor::root(&value, &site);
+    let _ = Disruption::read(&root.at("spec").at("disruption"), &root.at("metadata").at("annotations"));
+    problems.is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{BudgetLimit, ConsolidationPolicy};
 
     fn manifest(json: &Value) -> Manifest {
         Manifest { json: json.to_string().into_bytes(), revision: Text::from("7") }
@@ -369,6 +387,27 @@ mod tests {
         let pair = |hash: &str, version: &str| Some((Text::from(hash), Text::from(version)));
         assert_eq!((facts.karpenter_hash, facts.class_hash), (pair("1", "v3"), pair("2", "v5")));
         assert_eq!(facts.images, [Text::from("ami-1")]);
+    }
+
+    #[test]
+    fn an_unreadable_budget_or_time_zone_allows_no_voluntary_removal() {
+        let disruption = |budgets: Value, zone: &str| {
+            let (key, mut pool) = pool("general", "In");
+            let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
+            json["spec"]["disruption"]["budgets"] = budgets;
+            json["metadata"]["annotations"] = serde_json::json!({"fleetwright.dev/budget-time-zone": zone});
+            pool.json = json.to_string().into_bytes();
+            reader("us-east-1".to_owned(), None)
+                .read(&Manifests::from([(key, pool), class()]))
+                .pools
+                .remove(0)
+                .disruption
+        };
+        let two = || serde_json::json!([{"nodes": "2"}]);
+        assert_eq!(disruption(two(), "Europe/Berlin").budgets[0].limit, BudgetLimit::Nodes(2));
+        assert_eq!(disruption(two(), "Berlin").budgets, [Budget::UNREADABLE]);
+        let bad_cron = serde_json::json!([{"nodes": "2", "schedule": "61 * * * *", "duration": "1h"}, {"nodes": "5"}]);
+        assert_eq!(disruption(bad_cron, "UTC").budgets, [Budget::UNREADABLE]);
     }
 
     #[test]

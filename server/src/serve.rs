@@ -185,6 +185,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             search: SearchSettings::with_share(config.control.search_cpu, processors()),
             open_together: clock::millis(config.control.open_together),
             feature_gates: config.control.feature_gates,
+            disruption: config.disruption,
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),

@@ -16,7 +16,7 @@ impl ClusterController {
     pub fn view(&self, now: Timestamp) -> ClusterView {
         let region = Arc::clone(&self.region);
         let guardrails = region.lock_guardrails(now);
-        let shown = self.guardrails_view(&guardrails, &region.settings().guardrails);
+        let shown = self.guardrails_view(&guardrails, region.settings());
         let pools = self.pools_view(&guardrails);
         drop(guardrails);
         ClusterView { pools, ..self.view_of(region.offerings().len(), shown, now) }

@@ -12,7 +12,7 @@
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
 //! [`methods::drift`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
 //! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
-//! removed), [`budgets`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
+//! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
@@ -27,6 +27,7 @@ mod queue;
 mod removal_check;
 mod replacement_backoff;
 mod replacements;
+pub(crate) mod settings;
 
 pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;

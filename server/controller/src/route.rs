@@ -115,6 +115,7 @@ impl ClusterController {
         self.nominator.forget_removed(&self.claims);
         self.request_resync(ctx);
         if !self.guardrails.is_quarantined() && !self.is_shadow(ctx) {
+            self.begin_drains_with_ready_replacements(ctx);
             self.advance_machines(ctx);
             if self.is_ready() {
                 let (nominator, view) = self.nominator_and_view(ctx.now);

@@ -1,6 +1,7 @@
 //! Settings of the region controller.
 
 use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
+use crate::disruption::settings::DisruptionSettings;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::UNAVAILABLE_TTL;
@@ -59,6 +60,8 @@ pub struct Settings {
     pub retry_delay: Millis,
     /// Minimum time between two passes of the disruption methods.
     pub disruption_pass_interval: Millis,
+    /// What holds voluntary disruption beside the NodePools' own settings.
+    pub disruption: DisruptionSettings,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
@@ -95,6 +98,7 @@ impl Default for Settings {
             search: SearchSettings::default(),
             retry_delay: Millis::from_secs(10),
             disruption_pass_interval: Millis::from_secs(10),
+            disruption: DisruptionSettings::default(),
             feature_gates: FeatureGates::default(),
             launch_timeout: Millis::from_mins(5),
             registration_timeout: Millis::from_mins(15),

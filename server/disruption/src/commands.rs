@@ -177,6 +177,7 @@ impl<'i> Planned<'i> {
             nodes: working.removed.iter().filter_map(node).collect(),
             pod_budgets: self.running.pod_budgets.clone(),
             elsewhere: BTreeMap::new(),
+            cluster_budget: None,
             destinations: moved().map(|pod| name(pod.node)).collect(),
         };
         let violations = check_removals(&input, &plan);
@@ -189,7 +190,13 @@ impl<'i> Planned<'i> {
         let mut pools: BTreeMap<_, RemovalPool> = BTreeMap::new();
         for candidate in self.candidates.iter().flatten() {
             let (name, budgets) = (candidate.pool.name.clone(), candidate.policy.budgets.clone());
-            let pool = pools.entry(name.clone()).or_insert(RemovalPool { name, budgets, total: 0, unavailable: 0 });
+            let pool = pools.entry(name.clone()).or_insert(RemovalPool {
+                name,
+                budgets,
+                windows: candidate.policy.windows.clone(),
+                total: 0,
+                unavailable: 0,
+            });
             let stage = candidate.object.stage;
             if matches!(stage, NodeStage::Initialized | NodeStage::Deleting) {
                 let is_unavailable = stage == NodeStage::Deleting || !candidate.claim.ready;

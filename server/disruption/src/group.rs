@@ -18,7 +18,7 @@ use crate::working::{Step, WorkingCluster};
 
 /// The least part of the price of a group that its replacement must save, in percent. Packings of equal
 /// pods differ by less, so that a cluster that was packed anew is not packed anew again.
-const MIN_SAVED_PERCENT: i64 = 2;
+const MIN_SAVED_PERCENT: i64 = 4;
 
 /// The work for all groups of a plan, in steps of scheduling.
 const WORK: u64 = 2_000_000;

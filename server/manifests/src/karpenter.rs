@@ -8,7 +8,7 @@
 //!
 //! Reading order: [`labels`] (restricted and well-known keys), [`requirements`] and [`taints`]
 //! (parts of all objects), [`conditions`], then the objects: [`node_pool`] with [`disruption`] and
-//! [`opt_in`], [`node_class`], [`node_claim`], [`node_overlay`].
+//! [`opt_in`] (annotations; those of disruption in `opt_in_disruption`), [`node_class`], [`node_claim`], [`node_overlay`].
 
 pub mod conditions;
 pub mod disruption;
@@ -19,6 +19,7 @@ pub mod node_class;
 pub mod node_overlay;
 pub mod node_pool;
 pub mod opt_in;
+mod opt_in_disruption;
 pub mod requirements;
 pub mod taints;
 

@@ -1,10 +1,13 @@
-//! Cron schedules in UTC: five fields or a macro.
+//! Cron schedules in a time zone: five fields or a macro.
 //!
 //! The dialect is that of Karpenter's parser: `*`, `?`, numbers, names of months and weekdays,
 //! ranges, steps and lists; Sunday is 0. When both day of month and day of week are restricted,
 //! either suffices.
+//!
+//! Each date and time of a schedule fires once: one that clocks skip when they go forward fires at
+//! the change, as in cron, so that no window is lost; one that they show twice fires the first time.
 
-use crate::Timestamp;
+use crate::{TimeZone, Timestamp};
 
 /// Minutes, hours, days, months and weekdays on which a schedule fires, as bitsets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -77,17 +80,31 @@ impl Cron {
         })
     }
 
-    /// The first time after `after` at which the schedule fires; `None` when it never does.
+    /// The first time after `after` at which the schedule fires by the clocks of `zone`; `None` when
+    /// it never does.
     #[must_use]
-    pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
-        let first = after.as_millis().div_euclid(MINUTE_MS).checked_add(1)?;
+    pub fn next_after(&self, after: Timestamp, zone: &TimeZone) -> Option<Timestamp> {
+        let mut local = zone.local_millis(after)?;
+        loop {
+            local = self.next_local_after(local)?;
+            let fires = zone.first_showing(local)?;
+            // While clocks show an hour for the second time, its times have fired.
+            if fires > after {
+                return Some(fires);
+            }
+        }
+    }
+
+    /// The first local time after `after` that matches the fields, in milliseconds.
+    fn next_local_after(&self, after: i64) -> Option<i64> {
+        let first = after.div_euclid(MINUTE_MS).checked_add(1)?;
         let today = first.div_euclid(DAY_MINUTES);
         let earliest = first.rem_euclid(DAY_MINUTES);
         for day in today..today.checked_add(HORIZON_DAYS)? {
             let from = if day == today { earliest } else { 0 };
             let hit = (from..DAY_MINUTES).filter(|_| self.fires_on(day)).find(|minute| self.fires_at(*minute));
             if let Some(minute) = hit {
-                return Some(Timestamp::from_millis((day.checked_mul(DAY_MINUTES)? + minute).checked_mul(MINUTE_MS)?));
+                return (day.checked_mul(DAY_MINUTES)? + minute).checked_mul(MINUTE_MS);
             }
         }
         None
@@ -162,7 +179,11 @@ mod tests {
     const DAY: i64 = 24 * HOUR;
 
     fn next(schedule: &str, after: i64) -> Option<i64> {
-        Cron::parse(schedule).unwrap().next_after(Timestamp::from_millis(after)).map(|at| at.as_millis())
+        next_in(&TimeZone::UTC, schedule, after)
+    }
+
+    fn next_in(zone: &TimeZone, schedule: &str, after: i64) -> Option<i64> {
+        Cron::parse(schedule).unwrap().next_after(Timestamp::from_millis(after), zone).map(|at| at.as_millis())
     }
 
     #[test]
@@ -196,6 +217,48 @@ mod tests {
         // The first Sunday of 1970 is the 4th, before the 15th; with the weekday open only the 15th counts.
         assert_eq!(next("0 0 15 * 0", 0), Some(3 * DAY));
         assert_eq!(next("0 0 15 * *", 0), Some(14 * DAY));
+    }
+
+    #[test]
+    fn a_schedule_follows_the_clocks_of_its_time_zone() {
+        let tokyo = TimeZone::named("Asia/Tokyo").unwrap();
+        // Tokyo is nine hours ahead: its 9 o'clock of 2 January 1970 is midnight UTC.
+        assert_eq!(next_in(&tokyo, "0 9 * * *", 0), Some(DAY));
+        // Its Saturday, 3 January, begins at 15:00 UTC of the 2nd.
+        assert_eq!(next_in(&tokyo, "0 0 * * sat", 0), Some(DAY + 15 * HOUR));
+        let new_york = TimeZone::named("America/New_York").unwrap();
+        // 1 January 2026 is day 20,454, in winter five hours behind UTC; 1 July is 181 days later, in summer four.
+        assert_eq!(next_in(&new_york, "0 9 * * *", 20_454 * DAY), Some(20_454 * DAY + 14 * HOUR));
+        assert_eq!(next_in(&new_york, "0 9 * * *", 20_635 * DAY), Some(20_635 * DAY + 13 * HOUR));
+    }
+
+    /// Berlin's clocks go from 02:00 to 03:00 on 29 March 2026, day 20,541, at 01:00 UTC.
+    #[test]
+    fn a_time_that_clocks_skip_fires_at_the_change() {
+        let berlin = TimeZone::named("Europe/Berlin").unwrap();
+        let (midnight, change) = (20_541 * DAY, 20_541 * DAY + HOUR);
+        assert_eq!(next_in(&berlin, "30 2 * * *", midnight), Some(change));
+        // It fired for that day: the next one is 02:30 of the 30th, in summer time, 00:30 UTC.
+        assert_eq!(next_in(&berlin, "30 2 * * *", change), Some(midnight + DAY + HOUR / 2));
+        // The four skipped times are one.
+        assert_eq!(next_in(&berlin, "*/15 2 * * *", change - 1), Some(change));
+        assert_eq!(next_in(&berlin, "*/15 2 * * *", change), Some(midnight + DAY));
+        // 03:00 is the same instant as the change.
+        assert_eq!(next_in(&berlin, "0 2,3 * * *", change - 1), Some(change));
+        assert_eq!(next_in(&berlin, "0 2,3 * * *", change), Some(midnight + DAY));
+    }
+
+    /// Berlin's clocks go from 03:00 back to 02:00 on 25 October 2026, day 20,751, at 01:00 UTC.
+    #[test]
+    fn a_time_that_clocks_show_twice_fires_once() {
+        let berlin = TimeZone::named("Europe/Berlin").unwrap();
+        let midnight = 20_751 * DAY;
+        // 02:30 is first 00:30 UTC, and again 01:30 UTC; the day after it is 01:30 UTC, in winter time.
+        assert_eq!(next_in(&berlin, "30 2 * * *", midnight), Some(midnight + HOUR / 2));
+        assert_eq!(next_in(&berlin, "30 2 * * *", midnight + HOUR / 2), Some(midnight + DAY + HOUR + HOUR / 2));
+        assert_eq!(next_in(&berlin, "30 2 * * *", midnight + HOUR), Some(midnight + DAY + HOUR + HOUR / 2));
+        // Hourly: 02:00 is 00:00 UTC, and 03:00 is 02:00 UTC.
+        assert_eq!(next_in(&berlin, "@hourly", midnight), Some(midnight + 2 * HOUR));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! [`labels`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
-//! [`cron`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
+//! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
 //! [`running`] (what runs on the nodes of a cluster), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
@@ -27,6 +27,7 @@ pub mod resources;
 pub mod running;
 pub mod taints;
 pub mod time;
+pub mod time_zone;
 
 pub use cron::Cron;
 pub use disruption_policy::{
@@ -45,6 +46,7 @@ pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};
 pub use time::{Millis, Timestamp};
+pub use time_zone::TimeZone;
 
 use std::sync::Arc;
 

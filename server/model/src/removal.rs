@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::disruption_policy::{Budget, DisruptionReason};
+use super::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
 use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
 
 /// Why a node is removed, in the order of precedence when several reasons apply to a node.
@@ -96,6 +96,8 @@ pub struct RemovalInput {
     pub now: Timestamp,
     /// The managed NodePools of the removed nodes.
     pub pools: Vec<RemovalPool>,
+    /// The budget of the whole cluster; `None` has no limit.
+    pub cluster_budget: Option<ClusterBudget>,
     /// The removed nodes.
     pub nodes: Vec<RemovalNode>,
     /// The PodDisruptionBudgets that select their pods, by `namespace/name`.
@@ -114,6 +116,20 @@ pub struct RemovalPool {
     pub name: PoolName,
     /// `spec.disruption.budgets`.
     pub budgets: Vec<Budget>,
+    /// `fleetwright.dev/disruption-windows`; without an entry the pool has none.
+    pub windows: Vec<BudgetWindow>,
+    /// Number of initialized nodes.
+    pub total: usize,
+    /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
+    /// the removed nodes of the plan are not counted.
+    pub unavailable: usize,
+}
+
+/// A budget over all managed NodePools of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterBudget {
+    /// How many of the nodes may be unavailable.
+    pub limit: BudgetLimit,
     /// Number of initialized nodes.
     pub total: usize,
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;

@@ -1,7 +1,7 @@
 //! The disruption settings of a NodePool.
 
 use manifests::karpenter::{self, Disruption, NodePoolManifest, Quota};
-use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy};
+use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
 use model::{DisruptionPolicy, DisruptionReason};
 
 /// The disruption policy of the NodePool.
@@ -11,7 +11,10 @@ pub fn disruption_policy(pool: &NodePoolManifest) -> DisruptionPolicy {
         consolidate_after: pool.disruption.consolidate_after.finite(),
         policy: policy(&pool.disruption),
         budgets: pool.disruption.budgets.iter().map(budget).collect(),
+        windows: pool.disruption.windows.clone(),
         expire_after: pool.expire_after.finite(),
+        expire_jitter: pool.disruption.expire_jitter,
+        expire_replace_first: pool.disruption.expire_replace_first,
         termination_grace_period: pool.termination_grace_period,
     }
 }
@@ -37,6 +40,6 @@ fn budget(budget: &karpenter::Budget) -> Budget {
             Quota::Percent(percent) => BudgetLimit::Percent(bounded(percent)),
         },
         reasons: budget.reasons.as_ref().map(|reasons| reasons.iter().map(reason).collect()),
-        window: budget.window.map(|(schedule, duration)| BudgetWindow { schedule, duration }),
+        window: budget.window.clone(),
     }
 }

@@ -24,6 +24,7 @@ struct Row {
     scope: String,
     cluster: String,
     pool: String,
+    only_disruption: bool,
     by: String,
     reason: String,
     since_ms: i64,
@@ -39,10 +40,12 @@ pub fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
         Ok(client.list_freezes(v1::ListFreezesRequest {}).await.map_err(rpc_failure)?.into_inner().freezes)
     })?;
     let rows: Vec<Row> = freezes.into_iter().map(row).collect();
-    let headings = ["ID", "SCOPE", "BY", "SINCE (UTC)", "UNTIL (UTC)", "REASON"];
+    let headings = ["ID", "SCOPE", "STOPS", "BY", "SINCE (UTC)", "UNTIL (UTC)", "REASON"];
     print_rows(&rows, flags.output, headings, |row| {
         let until = row.until_ms.map_or_else(|| "until thawed".to_owned(), moment);
-        [row.id.to_string(), row.scope.clone(), row.by.clone(), moment(row.since_ms), until, row.reason.clone()]
+        let stops = if row.only_disruption { "disruption" } else { "launches, removals" }.to_owned();
+        let (scope, by) = (row.scope.clone(), row.by.clone());
+        [row.id.to_string(), scope, stops, by, moment(row.since_ms), until, row.reason.clone()]
     })
 }
 
@@ -54,6 +57,7 @@ fn row(freeze: v1::Freeze) -> Row {
         scope,
         cluster: cluster_name,
         pool: pool_name,
+        only_disruption: freeze.only_disruption,
         by: freeze.frozen_by,
         reason: freeze.reason,
         since_ms: freeze.since_ms,

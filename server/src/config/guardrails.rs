@@ -70,7 +70,8 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
     })
 }
 
-fn clusters(names: &str) -> BTreeSet<ClusterName> {
+/// The cluster names of a comma-separated list.
+pub(super) fn clusters(names: &str) -> BTreeSet<ClusterName> {
     names.split(',').map(str::trim).filter(|name| !name.is_empty()).map(ClusterName::from).collect()
 }
 

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use controller::FeatureGates;
+use model::BudgetLimit;
 
 use super::error::{ConfigError, ConfigErrors};
 use super::file;
 use super::keys::{ConfigKey, KEYS, PREFIX, find};
 use super::origin::Origin;
 use super::renamed;
-use super::value_type::{ValueType, parse_duration, parse_feature_gates, parse_pairs, word_of};
+use super::value_type::{ValueType, parse_duration, parse_feature_gates, parse_node_limit, parse_pairs, word_of};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -172,6 +173,11 @@ impl Layers {
 
     pub(super) fn pairs(&self, path: &'static str) -> Result<BTreeMap<String, String>, ConfigError> {
         self.parsed(path, parse_pairs)
+    }
+
+    /// `None` when it is unset.
+    pub(super) fn node_limit(&self, path: &'static str) -> Result<Option<BudgetLimit>, ConfigError> {
+        self.parsed(path, |value| if value.is_empty() { Some(None) } else { parse_node_limit(value).map(Some) })
     }
 
     pub(super) fn feature_gates(&self, path: &'static str) -> Result<FeatureGates, ConfigError> {

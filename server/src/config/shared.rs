@@ -8,9 +8,9 @@ use sha2::{Digest, Sha256};
 use super::keys::{ConfigKey, KEYS};
 use super::layers::Layers;
 
-/// Guardrails count over all replicas, any replica may launch instances for a cluster, and one
+/// Guardrails count over all replicas, any replica may decide for a cluster, and one
 /// replica prunes the store for all.
-const SHARED: [&str; 3] = ["guardrails.", "cloud.", "store.keep-"];
+const SHARED: [&str; 4] = ["disruption.", "guardrails.", "cloud.", "store.keep-"];
 
 /// Hexadecimal digits of a digest; enough to distinguish values.
 const DIGITS: usize = 16;

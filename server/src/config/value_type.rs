@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use controller::FeatureGates;
+use model::BudgetLimit;
 
 use crate::telemetry;
 
@@ -35,6 +36,8 @@ pub enum ValueType {
     Pairs,
     /// Feature gates by Karpenter's names, `NodeRepair=true`.
     FeatureGates,
+    /// Number of nodes, or a percentage of them such as `10%`; empty for no limit.
+    NodeLimit,
     /// Log filter: levels, in general and by module.
     LogFilter,
     /// One of these words, separated by `|`.
@@ -54,6 +57,7 @@ impl ValueType {
             Self::Duration => parse_duration(text).is_some(),
             Self::Pairs => parse_pairs(text).is_some(),
             Self::FeatureGates => parse_feature_gates(text).is_some(),
+            Self::NodeLimit => text.is_empty() || parse_node_limit(text).is_some(),
             Self::LogFilter => telemetry::is_filter(text),
             Self::Choice(words) => word_of(words, text).is_some(),
         }
@@ -78,6 +82,7 @@ impl ValueType {
                 let gates: Vec<String> = FeatureGates::NAMES.iter().map(|name| format!("{name}=true")).collect();
                 format!("feature gates such as {}", gates.join(","))
             }
+            Self::NodeLimit => "a number of nodes such as 5, or 0% to 100%".to_owned(),
             Self::LogFilter => telemetry::ACCEPTED_FILTERS.to_owned(),
             Self::Choice(words) => words.replace('|', " or "),
         }
@@ -95,6 +100,7 @@ impl ValueType {
             Self::Boolean => "boolean",
             Self::Duration => "duration",
             Self::Pairs | Self::FeatureGates => "map",
+            Self::NodeLimit => "integer or percentage",
             Self::Choice(_) => "enum",
         }
     }
@@ -114,6 +120,7 @@ impl ValueType {
             Self::Duration => "DURATION",
             Self::Pairs => "NAME=VALUE,…",
             Self::FeatureGates => "GATE=BOOLEAN,…",
+            Self::NodeLimit => "NUMBER|PERCENT%",
             Self::LogFilter => "FILTER",
             Self::Choice(words) => words,
         }
@@ -137,6 +144,15 @@ pub(crate) fn parse_feature_gates(text: &str) -> Option<FeatureGates> {
         gates.set(&name, value.parse().ok()?).then_some(())?;
     }
     Some(gates)
+}
+
+/// Parses `5` or `10%`.
+pub(super) fn parse_node_limit(text: &str) -> Option<BudgetLimit> {
+    let number = |text: &str| text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse::<u32>().ok())?;
+    match text.strip_suffix('%') {
+        Some(percent) => number(percent).filter(|percent| *percent <= 100).map(BudgetLimit::Percent),
+        None => number(text).map(BudgetLimit::Nodes),
+    }
 }
 
 /// Description of a duration.
@@ -216,6 +232,15 @@ mod tests {
             assert!(!ValueType::FeatureGates.accepts(text), "{text}");
         }
         assert_eq!(ValueType::FeatureGates.expected(), "feature gates such as NodeRepair=true");
+    }
+
+    #[test]
+    fn a_limit_of_nodes_is_a_number_or_a_percentage() {
+        assert_eq!(["5", "10%"].map(parse_node_limit), [BudgetLimit::Nodes(5), BudgetLimit::Percent(10)].map(Some));
+        for text in ["-1", "+1", "101%", "%", "5 %", "ten"] {
+            assert!(!ValueType::NodeLimit.accepts(text), "{text}");
+        }
+        assert!(ValueType::NodeLimit.accepts(""), "no limit");
     }
 
     #[test]

@@ -169,9 +169,9 @@ pub async fn read_freezes(store: &dyn Store, known: &mut KnownFreezes) -> Result
 }
 
 fn log_freeze(freeze: &Freeze) {
-    let Freeze { id, by, reason, until, .. } = freeze;
+    let Freeze { id, only_disruption, by, reason, until, .. } = freeze;
     let until = until.as_ref().map_or_else(|| format!("`fleetwright thaw --id {id}`"), |until| rfc3339(*until));
-    warn!(freeze = id, scope = %scope_of(freeze), %by, reason = &**reason, until, "freeze in effect");
+    warn!(freeze = id, scope = %scope_of(freeze), only_disruption, %by, reason = &**reason, until, "freeze in effect");
 }
 
 fn rfc3339(at: Timestamp) -> String {
@@ -196,6 +196,7 @@ fn freeze(row: Row) -> Freeze {
         id: row.id,
         cluster,
         pool,
+        only_disruption: row.order.only_disruption,
         by: Text::from(row.order.by),
         reason: Text::from(row.order.reason),
         since: Timestamp::from_millis(row.since_ms),

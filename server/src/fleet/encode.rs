@@ -58,6 +58,7 @@ fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
     let (reason, since) = guardrails.quarantine.clone().unwrap_or_default();
     v1::Guardrails {
         shadow: guardrails.mode == Mode::Shadow,
+        disruption_shadow: guardrails.disruption_mode == Mode::Shadow,
         quarantine_reason: reason.to_string(),
         quarantined_since_ms: since.as_millis(),
         freeze_reasons: guardrails.freezes.iter().map(ToString::to_string).collect(),

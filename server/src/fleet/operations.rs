@@ -52,7 +52,7 @@ pub(super) async fn freeze(
     let now = clock::now();
     let until = now + clock::millis(Duration::from_millis(request.duration_ms));
     let until_ms = (request.duration_ms > 0).then_some(until.as_millis());
-    let order = FreezeOrder { scope, by, reason, until_ms };
+    let order = FreezeOrder { scope, only_disruption: request.only_disruption, by, reason, until_ms };
     let id = store.freeze(&order).await.map_err(unavailable)?;
     Ok(message(&Freeze { id, since_ms: now.as_millis(), order }))
 }
@@ -204,6 +204,7 @@ fn message(freeze: &Freeze) -> v1::Freeze {
         reason: freeze.order.reason.clone(),
         since_ms: freeze.since_ms,
         until_ms: freeze.order.until_ms.unwrap_or(0),
+        only_disruption: freeze.order.only_disruption,
     }
 }
 

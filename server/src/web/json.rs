@@ -70,6 +70,7 @@ struct UnmanagedPoolJson<'v> {
 #[serde(rename_all = "camelCase")]
 struct GuardrailsJson<'v> {
     mode: &'static str,
+    disruption_mode: &'static str,
     quarantine: Option<&'v str>,
     freezes: Vec<&'v str>,
     circuit_breaker: Option<&'v str>,
@@ -166,6 +167,7 @@ fn cluster_entry(cluster: &ClusterView, machines: bool) -> ClusterJson<'_> {
 fn guardrails(guardrails: &GuardrailsView) -> GuardrailsJson<'_> {
     GuardrailsJson {
         mode: guardrails.mode.as_str(),
+        disruption_mode: guardrails.disruption_mode.as_str(),
         quarantine: guardrails.quarantine.as_ref().map(|(reason, _)| &**reason),
         freezes: guardrails.freezes.iter().map(|freeze| &**freeze).collect(),
         circuit_breaker: guardrails.circuit_breaker.as_deref(),

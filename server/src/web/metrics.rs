@@ -13,7 +13,7 @@ use agent_session::state::CLOCK_PROBLEM;
 /// Name, help text and value of a gauge.
 type Gauge = (&'static str, &'static str, fn(&ClusterView) -> String);
 
-const GAUGES: [Gauge; 26] = [
+const GAUGES: [Gauge; 27] = [
     ("fleetwright_cluster_connected", "Whether the cluster's agent is connected.", |c| {
         u8::from(c.connected).to_string()
     }),
@@ -49,6 +49,11 @@ const GAUGES: [Gauge; 26] = [
         "fleetwright_guardrails_shadow",
         "Whether the cluster is in shadow mode: decisions are recorded and not executed.",
         |c| u8::from(c.guardrails.mode == Mode::Shadow).to_string(),
+    ),
+    (
+        "fleetwright_guardrails_disruption_shadow",
+        "Whether voluntary removals of the cluster are recorded and not executed.",
+        |c| u8::from(c.guardrails.disruption_mode == Mode::Shadow).to_string(),
     ),
     ("fleetwright_guardrails_freezes", "Freezes in effect for the cluster.", |c| {
         c.guardrails.freezes.len().to_string()

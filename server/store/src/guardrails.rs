@@ -59,12 +59,23 @@ impl FreezeScope {
 pub struct FreezeOrder {
     /// What is frozen.
     pub scope: FreezeScope,
+    /// Whether it stops voluntary disruption alone: launches and all other removals go on.
+    pub only_disruption: bool,
     /// Operator.
     pub by: String,
     /// Reason given by the operator.
     pub reason: String,
     /// Expiry, in milliseconds since 1970; `None` for never.
     pub until_ms: Option<i64>,
+}
+
+impl FreezeOrder {
+    /// What the audit log says about it.
+    #[must_use]
+    pub fn audit_detail(&self) -> String {
+        let Self { only_disruption, reason, .. } = self;
+        if *only_disruption { format!("only disruption: {reason}") } else { reason.clone() }
+    }
 }
 
 /// A freeze in force.

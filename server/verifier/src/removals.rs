@@ -7,7 +7,7 @@
 //! them.
 //!
 //! Reading order: `violation` (the rules), `membership` (which nodes may be removed at all),
-//! `budgets` (per NodePool), `eviction` (do-not-disrupt and PodDisruptionBudgets), `rescheduling`
+//! `budgets` (per NodePool and of the cluster), `eviction` (do-not-disrupt and PodDisruptionBudgets), `rescheduling`
 //! (what becomes of the pods).
 //!
 //! Chosen interpretations:
@@ -40,6 +40,7 @@ pub fn check_removals(input: &RemovalInput, plan: &RemovalPlan) -> Vec<RemovalVi
     let mut findings = RemovalFindings::default();
     let removals = membership::collect(input, plan, &mut findings);
     budgets::check(input, &removals, &mut findings);
+    budgets::check_cluster(input, &removals, &mut findings);
     eviction::check_do_not_disrupt(input, &removals, &mut findings);
     eviction::check_pod_budgets(input, &removals, &mut findings);
     rescheduling::check_room(input, plan, &removals, &mut findings);

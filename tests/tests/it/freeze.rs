@@ -87,6 +87,27 @@ fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
 }
 
 #[test]
+fn a_freeze_of_disruption_lets_launches_go_on_and_is_listed_and_thawed_as_such() {
+    let (server, grpc, http) = server();
+    let output = run(&["freeze", "--server", &grpc, "--only", "disruption", "--reason", "keep the nodes"]);
+    assert_eq!(output, "frozen: fleet, only disruption (freeze 1)\n");
+    let agent = Program::new(
+        PROGRAM,
+        &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
+    );
+    let agent = agent.start();
+    let launched = |seen: &Value| seen["machines"].as_array().is_some_and(|all| !all.is_empty());
+    let seen = wait_for(&http, "machines under the freeze of disruption", launched);
+    let sentence = seen["guardrails"]["freezes"][0].as_str().unwrap_or_default();
+    assert!(sentence.starts_with("voluntary disruption of the fleet is frozen by "), "{seen:#}");
+    let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
+    assert_eq!(rows[0]["onlyDisruption"], Value::Bool(true));
+    assert_eq!(run(&["thaw", "--server", &grpc]), "thawed: fleet (freeze 1)\n");
+    let _status = agent.stop(TIMEOUT);
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
+
+#[test]
 fn invalid_freezes_are_rejected_with_a_remedy() {
     let (server, grpc, _http) = server();
     let ended = fleetwright(&["freeze", "--server", &grpc, "--reason", " "]);

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use controller::cluster::{
-    ClaimDriftFacts, ClaimRecord, ConditionDigest, NamespaceRecord, NodeRecord, PodPhase, PodRecord, Scheduling,
-    UnmetCondition,
+    ClaimDriftFacts, ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodPhase, PodRecord,
+    Scheduling, UnmetCondition,
 };
 use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
@@ -94,7 +94,10 @@ pub(super) fn node(node: &v1::NodeRecord, texts: &mut TextPool) -> (NodeRecord, 
         unmet: node.conditions.iter().filter_map(|condition| unmet(condition, texts)).collect(),
         do_not_repair: annotation(&node.annotations, DO_NOT_REPAIR) == Some("true"),
         deleting: node.deleted_at_ms != 0,
-        do_not_disrupt: annotation(&node.annotations, DO_NOT_DISRUPT) == Some("true") || !reading.is_whole(),
+        do_not_disrupt: match annotation(&node.annotations, DO_NOT_DISRUPT) {
+            _ if !reading.is_whole() => Some(DoNotDisrupt::Always),
+            value => value.and_then(parse_do_not_disrupt),
+        },
         allocatable,
         capacity,
         created: moment(node.created_at_ms),
@@ -122,6 +125,7 @@ pub(super) fn claim(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> (Claim
     let labels = canonical(&claim.labels, texts);
     let read = ClaimRecord {
         name: texts.name(&claim.name),
+        uid: claim.uid.as_str().into(),
         pool: labels.get(NODEPOOL).map(PoolName::from).unwrap_or_default(),
         node_class: claim.node_class.as_ref().map(|class| texts.name(&class.name)).unwrap_or_default(),
         taints: taints("taints", &claim.taints, &mut reading, texts),

@@ -235,7 +235,22 @@ fn conditions_that_say_what_is_not_ready_are_kept_with_their_time() {
     let unmet: Vec<(&str, &str, i64)> =
         node.unmet.iter().map(|one| (one.kind.as_ref(), one.status.as_ref(), one.since.as_millis())).collect();
     assert_eq!(unmet, [("StorageReady", "False", 70_000), ("NetworkingReady", "Unknown", 80_000)]);
-    assert!(node.do_not_repair && !node.do_not_disrupt);
+    assert!(node.do_not_repair && node.do_not_disrupt.is_none());
+}
+
+#[test]
+fn a_node_is_protected_always_or_for_a_duration() {
+    let protection = |value: &str| {
+        let annotations = pairs(&[("karpenter.sh/do-not-disrupt", value)]);
+        let record = v1::NodeRecord { name: "n".into(), annotations, ..v1::NodeRecord::default() };
+        let Ok(Decoded::Object(Object::Node(node))) = take(Change::Node(Box::new(record))) else { panic!("no node") };
+        node.do_not_disrupt
+    };
+    let half_an_hour = DoNotDisrupt::For(Millis::from_mins(30));
+    assert_eq!(
+        ["true", "30m", "false", "0s"].map(protection),
+        [Some(DoNotDisrupt::Always), Some(half_an_hour), None, None]
+    );
 }
 
 #[test]
@@ -279,7 +294,7 @@ fn decoded(decoder: &mut Decoder, changes: Vec<v1::Change>) -> Vec<String> {
                     "node {} cpu {} {}",
                     node.name,
                     node.allocatable.get("cpu"),
-                    !node.unschedulable && !node.do_not_disrupt
+                    !node.unschedulable && node.do_not_disrupt.is_none()
                 )
             }
             Object::Claim(claim) => {

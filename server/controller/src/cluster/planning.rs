@@ -15,6 +15,7 @@ use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
 use model::input::{PlanningInput, Policy};
 use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
+use model::resources::NODES;
 use model::{
     BoundPod, DaemonSet, Effect, Labels, Node, NodeName, NodePool, NodeStage, NotReady, Pod, PodShape, PoolName,
     Resources, Taint, Text, Timestamp, VolumeAlternatives,
@@ -105,11 +106,17 @@ impl ClusterState {
         self.assignments().get(&pod.key).is_none() && (waits() || leaves())
     }
 
-    /// An unmanaged NodePool is marked as not ready, with the reason.
+    /// An unmanaged NodePool is marked as not ready, with the reason. Machines that are being replaced use
+    /// its limits beside their new ones, as they are not terminating yet.
     fn planning_pool(&self, record: &PoolRecord) -> NodePool {
         let mut pool = record.pool.clone();
         if let Some(why) = self.unmanaged_reason(record) {
             pool.not_ready = Some(NotReady::NodePool(why));
+        }
+        let replaced = self.replacements().keys().filter_map(|claim| self.claim(claim));
+        for claim in replaced.filter(|claim| claim.pool == pool.name) {
+            let used = |name: &Text| if name.as_ref() == NODES { 1 } else { claim.capacity.get(name) };
+            pool.limits = pool.limits.iter().map(|(name, limit)| (name.clone(), limit - used(name))).collect();
         }
         pool
     }

@@ -184,6 +184,12 @@ impl PodRecord {
             (Some(DoNotDisrupt::For(wait)), Some(start)) => now.duration_since(start) < wait,
         }
     }
+
+    /// When a do-not-disrupt with a duration ends.
+    #[must_use]
+    pub fn protection_end(&self) -> Option<Timestamp> {
+        protection_end(self.do_not_disrupt, self.started)
+    }
 }
 
 /// A Node.
@@ -207,9 +213,8 @@ pub struct NodeRecord {
     pub do_not_repair: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
-    /// Annotation `karpenter.sh/do-not-disrupt` is exactly `true`, or part of the Node cannot be
-    /// read.
-    pub do_not_disrupt: bool,
+    /// `karpenter.sh/do-not-disrupt`; a Node that cannot be read completely is always protected.
+    pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `status.allocatable`.
     pub allocatable: Resources,
     /// `status.capacity`.
@@ -218,6 +223,33 @@ pub struct NodeRecord {
     pub created: Option<Timestamp>,
     /// Deadline in its drain annotation; `None` without a drain, or without a deadline.
     pub drain_deadline: Option<Timestamp>,
+}
+
+impl NodeRecord {
+    /// Whether it must not be removed voluntarily at `now`, whatever its pods say. A duration counts
+    /// from its creation.
+    #[must_use]
+    pub fn blocks_disruption(&self, now: Timestamp) -> bool {
+        match (self.do_not_disrupt, self.created) {
+            (None, _) => false,
+            (Some(DoNotDisrupt::Always), _) | (Some(DoNotDisrupt::For(_)), None) => true,
+            (Some(DoNotDisrupt::For(wait)), Some(created)) => now.duration_since(created) < wait,
+        }
+    }
+
+    /// When a do-not-disrupt with a duration ends.
+    #[must_use]
+    pub fn protection_end(&self) -> Option<Timestamp> {
+        protection_end(self.do_not_disrupt, self.created)
+    }
+}
+
+/// When a do-not-disrupt that counts from `start` ends; `None` when no time ends it.
+fn protection_end(protection: Option<DoNotDisrupt>, start: Option<Timestamp>) -> Option<Timestamp> {
+    match protection? {
+        DoNotDisrupt::Always => None,
+        DoNotDisrupt::For(wait) => Some(start? + wait),
+    }
 }
 
 /// A condition of a Node that says what is not ready.
@@ -236,6 +268,8 @@ pub struct UnmetCondition {
 pub struct ClaimRecord {
     /// Name.
     pub name: ClaimName,
+    /// `metadata.uid`; empty while the API server has not created it.
+    pub uid: Text,
     /// NodePool of the NodeClaim.
     pub pool: PoolName,
     /// EC2NodeClass of the NodePool.

@@ -1,4 +1,4 @@
-//! Disruption budgets of NodePools: how many of the nodes that a method selected may leave now.
+//! Disruption budgets of NodePools and of the cluster: how many of the nodes that a method selected may leave now.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::candidates::{Candidate, Candidates};
 use model::disruption_policy::DisruptionReason;
 use model::{PoolName, Timestamp};
 
-/// Selected candidates, divided by the budgets of their NodePools.
+/// Selected candidates, divided by the budgets.
 #[derive(Debug, Default)]
 pub(crate) struct Budgeted<'v> {
     /// Those that may leave now, by NodePool and Node.
@@ -15,7 +15,8 @@ pub(crate) struct Budgeted<'v> {
     pub held: BTreeMap<PoolName, usize>,
 }
 
-/// Divides `selected`, which a method removes for `reason`, by the budgets of their NodePools.
+/// Divides `selected`, which a method removes for `reason`, by the budgets of their NodePools and by that of the
+/// cluster, which NodePools use up in the order of their names.
 pub(crate) fn apply_budgets<'v>(
     candidates: &Candidates<'v>,
     selected: &[Candidate<'v>],
@@ -27,11 +28,14 @@ pub(crate) fn apply_budgets<'v>(
         by_pool.entry(&candidate.pool.pool.name).or_default().push(*candidate);
     }
     let mut budgeted = Budgeted::default();
+    let mut in_cluster = candidates.cluster_allowance();
     for (pool, selected) in by_pool {
         let nodes = candidates.nodes_of(pool);
         let policy = selected.first().map(|candidate| &candidate.pool.disruption);
         let allowed = policy.map_or(0, |policy| policy.allowance(reason, nodes.total, nodes.unavailable, now));
-        let held = selected.len().saturating_sub(allowed);
+        let allowed = allowed.min(in_cluster).min(selected.len());
+        in_cluster -= allowed;
+        let held = selected.len() - allowed;
         if held > 0 {
             budgeted.held.insert(pool.clone(), held);
         }
@@ -43,10 +47,10 @@ pub(crate) fn apply_budgets<'v>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cluster::testing::{initialized_cluster, pool, pool_with};
-    use crate::cluster::{ClusterState, PoolRecord};
+    use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
+    use crate::cluster::{ClaimRecord, ClusterState, Object, PoolRecord};
     use crate::disruption::method::DisruptionView;
-    use model::BudgetLimit;
+    use model::{BudgetLimit, BudgetWindow, Cron, Millis, NodePool, TimeZone};
 
     /// Nodes allowed and held of three selected ones, the first of which leaves.
     fn divided(pool: PoolRecord) -> (Vec<String>, usize) {
@@ -67,8 +71,55 @@ mod tests {
         assert_eq!(divided(pool_with(BudgetLimit::Nodes(9))).1, 0);
     }
 
+    /// Nodes allowed and held of three empty nodes in two pools, beside one that leaves, under a budget of the cluster.
+    fn in_cluster(limit: Option<BudgetLimit>) -> (Vec<String>, BTreeMap<PoolName, usize>) {
+        let mut state: ClusterState = initialized_cluster(pool(), &["m0", "m1", "m2", "m3"]);
+        let other = PoolRecord { pool: NodePool { name: text("q"), ..pool().pool }, ..pool() };
+        let moved = ClaimRecord { pool: text("q"), ..claim("m3") };
+        observe(&mut state, 0, [Object::Pool(other), Object::Claim(moved)]);
+        state.mark_for_deletion(&"m0".into());
+        let now = Timestamp::from_millis(1_000);
+        let view = DisruptionView { max_unavailable_nodes: limit, ..DisruptionView::of(&state, now) };
+        let candidates = Candidates::collect(&view);
+        let selected: Vec<Candidate<'_>> = candidates.iter().copied().collect();
+        let Budgeted { allowed, held } = apply_budgets(&candidates, &selected, DisruptionReason::Empty, now);
+        (allowed.iter().map(|candidate| candidate.claim.name.to_string()).collect(), held)
+    }
+
     #[test]
-    fn without_budgets_all_may_leave() {
+    fn the_budget_of_the_cluster_counts_the_nodes_of_all_pools() {
+        let held = |p: usize, q: usize| [(text("p"), p), (text("q"), q)].into_iter().filter(|(_, held)| *held > 0);
+        // m0 leaves. With 3 two more may leave: m1 and m2 of p, and q has to wait.
+        let (allowed, waiting) = in_cluster(Some(BudgetLimit::Nodes(3)));
+        assert_eq!((allowed, waiting), (vec!["m1".to_owned(), "m2".to_owned()], held(0, 1).collect()));
+        // 26 % of four nodes are 1.04, rounded up 2.
+        let (allowed, waiting) = in_cluster(Some(BudgetLimit::Percent(26)));
+        assert_eq!((allowed, waiting), (vec!["m1".to_owned()], held(1, 1).collect()));
+        assert_eq!(in_cluster(Some(BudgetLimit::Nodes(0))), (Vec::new(), held(2, 1).collect()));
+    }
+
+    #[test]
+    fn sabotage_without_a_budget_of_the_cluster_all_pools_remove_at_once() {
+        assert_eq!(in_cluster(None), (["m1", "m2", "m3"].map(str::to_owned).to_vec(), BTreeMap::new()));
+    }
+
+    /// A pool whose nodes may leave within half an hour after each time of `schedule`.
+    fn pool_with_window(schedule: &str) -> PoolRecord {
+        let mut pool = pool();
+        let schedule = Cron::parse(schedule).unwrap();
+        pool.disruption.windows.push(BudgetWindow { schedule, zone: TimeZone::UTC, duration: Millis::from_mins(30) });
+        pool
+    }
+
+    #[test]
+    fn outside_its_windows_a_pool_holds_all() {
+        // One second after midnight.
+        assert_eq!(divided(pool_with_window("0 12 * * *")), (Vec::new(), 3));
+        assert_eq!(divided(pool_with_window("0 0 * * *")).1, 0);
+    }
+
+    #[test]
+    fn sabotage_without_windows_or_budgets_all_may_leave() {
         assert_eq!(divided(pool()), (["m1", "m2", "m3"].map(str::to_owned).to_vec(), 0));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
-use model::{NodeName, PoolName, Timestamp};
+use model::{BudgetLimit, NodeName, PoolName, Timestamp};
 
 /// An initialized Node of a managed NodePool that is not terminating. No pod is assigned to it, unless
 /// it is being replaced.
@@ -19,7 +19,13 @@ pub(crate) struct Candidate<'v> {
 impl Candidate<'_> {
     /// Whether the Node or one of its pods blocks voluntary disruption at `now`.
     pub fn is_protected(&self, state: &ClusterState, now: Timestamp) -> bool {
-        self.node.do_not_disrupt || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
+        self.node.blocks_disruption(now) || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
+    }
+
+    /// When the first do-not-disrupt with a duration ends, of the Node and its pods, after `now`.
+    pub fn next_protection_end(&self, state: &ClusterState, now: Timestamp) -> Option<Timestamp> {
+        let of_pods = state.pods_on(&self.node.name).filter_map(|pod| pod.protection_end());
+        of_pods.chain(self.node.protection_end()).filter(|end| *end > now).min()
     }
 }
 
@@ -40,6 +46,8 @@ pub(crate) struct Candidates<'v> {
     /// Nodes that are being replaced, by name.
     replaced: Vec<Candidate<'v>>,
     pools: BTreeMap<&'v PoolName, PoolNodes>,
+    /// The budget of the cluster.
+    cluster_limit: Option<BudgetLimit>,
 }
 
 impl<'v> Candidates<'v> {
@@ -48,7 +56,7 @@ impl<'v> Candidates<'v> {
     pub fn collect(view: &DisruptionView<'v>) -> Self {
         let state = view.state;
         let assigned = assigned_nodes(state);
-        let mut found = Self::default();
+        let mut found = Self { cluster_limit: view.max_unavailable_nodes, ..Self::default() };
         for node in state.nodes().filter(|node| node.is_initialized()) {
             let Some(claim) = state.claim_of_node(node).filter(|claim| claim.ours) else { continue };
             let Some(pool) = state.pool(&claim.pool).filter(|pool| state.unmanaged_reason(pool).is_none()) else {
@@ -81,6 +89,14 @@ impl<'v> Candidates<'v> {
     /// Counts of the initialized Nodes of a NodePool.
     pub(super) fn nodes_of(&self, pool: &PoolName) -> PoolNodes {
         self.pools.get(pool).copied().unwrap_or_default()
+    }
+
+    /// How many further nodes of all pools together the budget of the cluster allows to be removed.
+    pub(super) fn cluster_allowance(&self) -> usize {
+        let Some(limit) = self.cluster_limit else { return usize::MAX };
+        let (total, unavailable) =
+            self.pools.values().fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable));
+        limit.of(total).saturating_sub(unavailable)
     }
 }
 

@@ -32,7 +32,7 @@ struct Workload {
 /// `terminationGracePeriod`, on one of its pods (Karpenter: eventual disruption).
 pub(crate) fn is_replacement_forbidden(candidate: &Candidate<'_>, view: &DisruptionView<'_>) -> bool {
     let ends_drains = candidate.claim.termination_grace_period.is_some();
-    candidate.node.do_not_disrupt || (!ends_drains && candidate.is_protected(view.state, view.now))
+    candidate.node.blocks_disruption(view.now) || (!ends_drains && candidate.is_protected(view.state, view.now))
 }
 
 /// Whether a PodDisruptionBudget blocks the drain of the machine now, and no `terminationGracePeriod`
@@ -76,7 +76,7 @@ impl<'v> Evictions<'v> {
             let Some(one) = budgets.next() else { continue };
             if budgets.next().is_some() {
                 fits = false;
-            } else if !(one.evicts_unhealthy_always && !pod.ready) {
+            } else if pod.ready || !one.evicts_unhealthy_always {
                 let key = (one.namespace.clone(), one.name.clone());
                 let earlier = self.by_budget.get(&key).copied().unwrap_or(0);
                 let count = needed.entry(key).or_default();

@@ -14,6 +14,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::nodeclaim::TerminationReason;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use model::removal::RemovalReason;
 use model::{CapacityType, ClaimName, ProviderId, Text};
 
 impl ClusterController {
@@ -33,7 +34,7 @@ impl ClusterController {
             self.guardrails.replace_removal_hold(None);
         }
         // Graceful methods have not run while a plan is pending; what they replace goes on.
-        if plan_due.is_none() && !self.is_shadow(ctx) {
+        if plan_due.is_none() && !self.is_shadow_removal(RemovalReason::Drifted, ctx) {
             self.reconcile_replacements(&proposals, ctx);
         }
         for proposal in proposals {
@@ -49,6 +50,7 @@ impl ClusterController {
         if machine.stage().is_terminating() {
             // An interrupted machine is terminated whether its Node is empty or not.
             machine.require_drain();
+            self.stop_awaiting_replacement(&claim, ctx);
             return;
         }
         if let Some(instance) = machine.instance().filter(|instance| instance.capacity_type == CapacityType::Spot) {
@@ -75,8 +77,8 @@ impl ClusterController {
         let reason = DecisionReason::Disruption(method.reason());
         let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
         let mut removals = self.check_removals(proposal, ctx);
-        if self.is_shadow(ctx) {
-            removals.extend(self.limit_removals(replacements, ctx));
+        if self.is_shadow_removal(method.reason().removal, ctx) {
+            removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
             return self.record_shadow_removals(reason, &removals, ctx);
         }
         if removals.is_empty() {
@@ -98,7 +100,7 @@ impl ClusterController {
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
         let Proposal { method, removals, .. } = proposal;
         let reason = method.reason();
-        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, ctx) };
+        let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
         self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
     }
 
@@ -133,7 +135,7 @@ impl ClusterController {
             !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
         let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
         for removal in &decision.removals {
-            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, ctx) {
+            if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
                 self.begin_removal(method, removal, ctx);
             } else {
                 ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);
@@ -158,6 +160,9 @@ impl ClusterController {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
         self.record_replaced(&removal.claim);
+        if method.reason().removal == RemovalReason::Expired {
+            self.await_replacement_of_expired(&removal.claim, ctx);
+        }
         let reason = TerminationReason::Decided(removal.reason.clone());
         self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
     }
@@ -174,6 +179,7 @@ fn view_of<'v>(
         waits_for_initialization: ctx.disabled_guards.is_enabled(Guard::InitializedReplacement),
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,
+        max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         ..DisruptionView::of(state, ctx.now)
     }
 }

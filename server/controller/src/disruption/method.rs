@@ -7,7 +7,7 @@ use super::replacement_backoff::ReplacementBackoff;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
-use model::{ClaimName, PoolName, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, PoolName, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
 pub(crate) trait Method: Debug + Sync {
@@ -38,6 +38,8 @@ pub(crate) struct DisruptionView<'v> {
     pub backoff: ReplacementBackoff,
     /// Whether a node has to be initialized before pods are moved to it; off in guard-off tests only.
     pub waits_for_initialization: bool,
+    /// `disruption.max-unavailable-nodes`: the budget of the cluster.
+    pub max_unavailable_nodes: Option<BudgetLimit>,
     pub now: Timestamp,
 }
 
@@ -49,13 +51,15 @@ pub(crate) struct InterruptionNotice {
 }
 
 impl<'v> DisruptionView<'v> {
-    /// A view without removals in progress, without a notice, and with the gates that are on by default.
+    /// A view without removals in progress, notice and budget of the cluster, and with the gates that are on by
+    /// default.
     pub fn of(state: &'v ClusterState, now: Timestamp) -> Self {
         Self {
             state,
             being_removed: BTreeSet::new(),
             notice: None,
             feature_gates: FeatureGates::default(),
+            max_unavailable_nodes: None,
             backoff: ReplacementBackoff::default(),
             waits_for_initialization: true,
             now,

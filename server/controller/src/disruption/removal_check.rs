@@ -5,23 +5,22 @@
 //! NodePools, and all pods only if a removed node has replicas of a workload that no
 //! PodDisruptionBudget protects.
 //!
-//! The agent does not report workloads: the number of replicas is the number of their pods. It
-//! reports do-not-disrupt of Nodes as a switch, without a duration.
+//! The agent does not report workloads: the number of replicas is the number of their pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{ClaimRecord, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
-    NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
-    ReplicaCount,
+    ClusterBudget, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
+    RemovalReason, ReplicaCount,
 };
 use model::taints::first_untolerated;
-use model::{ClaimName, Effect, NodeName, NodeStage, PodKey, PoolName, Taint, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, Effect, NodeName, NodeStage, PodKey, PoolName, Taint, Text, Timestamp};
 use verifier::check_removals;
 
 impl ClusterController {
@@ -46,7 +45,11 @@ impl ClusterController {
         let placements = if reason.is_forceful() { BTreeMap::new() } else { self.placements_of(&removals, ctx) };
         let plan = RemovalPlan { removals: removals.iter().map(removal).collect(), placements };
         let mut rejected: BTreeSet<ClaimName> = BTreeSet::new();
-        for violation in check_removals(&self.removal_input(&plan, ctx.now), &plan) {
+        let mut input = self.removal_input(&plan, ctx.now);
+        if let Some(limit) = ctx.settings.disruption.max_unavailable_nodes.filter(|_| !reason.is_forceful()) {
+            input.cluster_budget = Some(self.cluster_budget(limit, &input));
+        }
+        for violation in check_removals(&input, &plan) {
             if rejected.insert(violation.claim.clone()) {
                 self.report_finding(Finding::RemovalRejected { violation }, ctx);
             }
@@ -114,7 +117,7 @@ impl ClusterController {
             pool: pool.clone(),
             stage,
             created: node.and_then(|node| node.created),
-            do_not_disrupt: node.filter(|node| node.do_not_disrupt).map(|_| DoNotDisrupt::Always),
+            do_not_disrupt: node.and_then(|node| node.do_not_disrupt),
             pods: Vec::new(),
         })
     }
@@ -127,8 +130,9 @@ impl ClusterController {
         let managed = records.filter(|record| self.state.unmanaged_reason(record).is_none());
         let mut pools: BTreeMap<PoolName, RemovalPool> = managed
             .map(|record| {
-                let (name, budgets) = (record.pool.name.clone(), record.disruption.budgets.clone());
-                (name.clone(), RemovalPool { name, budgets, total: 0, unavailable: 0 })
+                let (name, policy) = (record.pool.name.clone(), &record.disruption);
+                let (budgets, windows) = (policy.budgets.clone(), policy.windows.clone());
+                (name.clone(), RemovalPool { name, budgets, windows, total: 0, unavailable: 0 })
             })
             .collect();
         for node in self.state.nodes().filter(|node| node.is_initialized()) {
@@ -139,6 +143,25 @@ impl ClusterController {
             pool.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
         }
         input.pools = pools.into_values().collect();
+    }
+
+    /// The budget of the cluster with the counts of all managed NodePools, by one pass over all
+    /// nodes.
+    fn cluster_budget(&self, limit: BudgetLimit, input: &RemovalInput) -> ClusterBudget {
+        let decided = self.decisions.claims_being_removed();
+        let removed: BTreeSet<&ClaimName> = input.nodes.iter().map(|node| &node.claim).collect();
+        let mut budget = ClusterBudget { limit, total: 0, unavailable: 0 };
+        for node in self.state.nodes().filter(|node| node.is_initialized()) {
+            let claim = self.state.claim_of_node(node).filter(|claim| claim.ours);
+            let is_managed = |claim: &&ClaimRecord| {
+                self.state.pool(&claim.pool).is_some_and(|pool| self.state.unmanaged_reason(pool).is_none())
+            };
+            let Some(claim) = claim.filter(is_managed) else { continue };
+            let leaving = decided.contains(&claim.name) || self.state.is_node_terminating(&node.name);
+            budget.total += 1;
+            budget.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
+        }
+        budget
     }
 
     /// Adds the pods of the removed nodes, and the PodDisruptionBudgets that select them.

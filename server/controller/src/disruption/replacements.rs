@@ -20,7 +20,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::{Finding, Removal, UnplacedPod};
 use model::plan::ReasonCode;
-use model::{ClaimName, Millis, PoolName, Text, Timestamp};
+use model::{ClaimName, Millis, Text, Timestamp};
 
 /// How long capacity may take to be there before the replacement fails (Karpenter: orchestration queue,
 /// shortest timeout).
@@ -48,14 +48,17 @@ impl ClusterController {
                 self.disruption.schedule_at(since + TIMEOUT);
             }
         }
-        self.begin_replacements(planned().collect(), ctx);
+        for proposal in proposals {
+            self.begin_replacements(proposal, ctx);
+        }
         let state = &self.state;
         self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
     }
 
-    /// Begins the replacements of `planned` that guardrails admit, and has the pods of those under way
+    /// Begins the replacements of `proposal` that guardrails admit, and has the pods of those under way
     /// planned when they may move.
-    fn begin_replacements(&mut self, planned: Vec<&PlannedReplacement>, ctx: &mut Context<'_>) {
+    fn begin_replacements(&mut self, proposal: &Proposal, ctx: &mut Context<'_>) {
+        let (planned, reason) = (&proposal.replacements, proposal.method.reason().removal);
         if self.guardrails.is_quarantined() {
             return;
         }
@@ -65,7 +68,7 @@ impl ClusterController {
         };
         let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
         let admitted: BTreeSet<ClaimName> =
-            self.limit_removals(new, ctx).into_iter().map(|removal| removal.claim).collect();
+            self.limit_removals(new, reason, ctx).into_iter().map(|removal| removal.claim).collect();
         for PlannedReplacement { removal, moves_pods } in planned {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
@@ -115,13 +118,15 @@ impl ClusterController {
     /// Records that the removal of a machine begins, which may have been replaced.
     pub(crate) fn record_replaced(&mut self, claim: &ClaimName) {
         let is_replaced = self.state.replacement_of(claim).is_some();
-        if let Some(pool) = self.pool_of(claim).filter(|_| is_replaced) {
+        if let Some(pool) = self.pool_of(claim).cloned().filter(|_| is_replaced) {
             self.disruption.backoff.record_success(&pool, claim);
         }
     }
 
     fn fail_replacement(&mut self, claim: &ClaimName, why: &str, ctx: &mut Context<'_>) {
-        if let Some(pool) = self.pool_of(claim).filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff)) {
+        if let Some(pool) =
+            self.pool_of(claim).cloned().filter(|_| ctx.disabled_guards.is_enabled(Guard::ReplacementBackoff))
+        {
             self.disruption.backoff.record_failure(&pool, claim, ctx.now);
         }
         self.end_replacement(claim, ctx);
@@ -135,11 +140,7 @@ impl ClusterController {
     }
 
     fn is_backing_off(&self, claim: &ClaimName, now: Timestamp) -> bool {
-        self.pool_of(claim).is_some_and(|pool| self.disruption.backoff.until(&pool, now).is_some())
-    }
-
-    fn pool_of(&self, claim: &ClaimName) -> Option<PoolName> {
-        self.state.claim(claim).map(|record| record.pool.clone())
+        self.pool_of(claim).is_some_and(|pool| self.disruption.backoff.until(pool, now).is_some())
     }
 
     /// The machine under the pod, if it is being replaced.

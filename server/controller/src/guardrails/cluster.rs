@@ -10,8 +10,10 @@ use super::quarantine::Quarantine;
 use super::recent_launch::RecentLaunch;
 use super::removal::{HeldRemoval, HeldRemovals, HoldCause, RemovalRefusal};
 use super::settings::{LaunchBackoffRule, QuarantineRule};
-use super::shadow_content::{ShadowContent, ShadowKind};
+use super::shadow_content::ShadowContent;
+
 use super::unannounced_deletions::UnannouncedDeletions;
+use crate::DecisionReason;
 use crate::cluster::Object;
 use model::disruption_policy::DisruptionPolicy;
 use model::{ClaimName, Millis, NodeName, PodKey, PoolName, Text, Timestamp};
@@ -37,8 +39,10 @@ pub(crate) struct ClusterGuardrails {
     rejected_removals: usize,
     /// Last known disruption policies of deleted NodePools.
     former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
-    /// Content of the last shadow decisions: launches, removals.
-    last_shadow_decisions: [ShadowContent; 2],
+    /// Machines whose drain waits until their replacements are ready, and the end of the wait.
+    awaited_replacements: BTreeMap<ClaimName, Timestamp>,
+    /// Content of the last shadow decisions, by the kind of the decision.
+    last_shadow_decisions: BTreeMap<&'static str, ShadowContent>,
 }
 
 impl ClusterGuardrails {
@@ -259,16 +263,39 @@ impl ClusterGuardrails {
     }
 }
 
+/// Replacement before removal.
+impl ClusterGuardrails {
+    /// Has the drain of `claim` wait for its replacements, until a time at most.
+    pub fn await_replacement(&mut self, claim: ClaimName, until: Timestamp) {
+        self.awaited_replacements.insert(claim, until);
+    }
+
+    /// When the wait for the replacements of `claim` ends; `None` when it does not wait for them.
+    pub fn replacement_awaited_until(&self, claim: &ClaimName) -> Option<Timestamp> {
+        self.awaited_replacements.get(claim).copied()
+    }
+
+    /// Ends the wait of `claim`; returns whether it waited.
+    pub fn stop_awaiting_replacement(&mut self, claim: &ClaimName) -> bool {
+        self.awaited_replacements.remove(claim).is_some()
+    }
+
+    /// Machines that wait for their replacements.
+    pub fn awaited_replacements(&self) -> impl Iterator<Item = &ClaimName> {
+        self.awaited_replacements.keys()
+    }
+}
+
 /// Shadow mode.
 impl ClusterGuardrails {
     /// Forgets the last shadow plan.
     pub fn forget_shadow_plan(&mut self) {
-        self.last_shadow_decisions[ShadowKind::Plan as usize] = ShadowContent::default();
+        self.last_shadow_decisions.remove(DecisionReason::Provision.as_str());
     }
 
-    /// Records what a shadow decision says; returns whether that is new.
-    pub fn record_shadow_content(&mut self, kind: ShadowKind, content: ShadowContent) -> bool {
-        let last = &mut self.last_shadow_decisions[kind as usize];
+    /// Records what a shadow decision of this kind says; returns whether that is new.
+    pub fn record_shadow_content(&mut self, kind: &'static str, content: ShadowContent) -> bool {
+        let last = self.last_shadow_decisions.entry(kind).or_default();
         let is_new = content != ShadowContent::default() && *last != content;
         if is_new {
             *last = content;

@@ -5,11 +5,12 @@ use super::{Freeze, GuardrailsView, Hold, HoldReason};
 use crate::cluster::{ClusterState, PodRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::view::PoolView;
-use crate::{PlannedMachine, Removal, UnplacedPod};
+use crate::{PlannedMachine, Removal, Settings, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode, Reason, ReasonCode};
 use model::pool::NotReady;
-use model::{ClaimName, MicroUsd, PodKey, Text, Timestamp};
+use model::removal::RemovalReason;
+use model::{ClaimName, MicroUsd, PodKey, PoolName, Text, Timestamp};
 
 impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
@@ -119,23 +120,47 @@ impl ClusterController {
         }
     }
 
-    /// Whether a decided removal may still begin.
-    pub(crate) fn may_remove(&self, claim: &ClaimName, ctx: &Context<'_>) -> bool {
+    /// Whether a removal that was decided for `reason` may still begin.
+    pub(crate) fn may_remove(&self, claim: &ClaimName, reason: RemovalReason, ctx: &Context<'_>) -> bool {
         !self.guardrails.is_quarantined()
             && !ctx.guardrails.is_breaker_engaged(&self.cluster)
-            && self.freeze_of(claim, ctx).is_none()
+            && self.freeze_of_removal(claim, reason, ctx).is_none()
             && self.pods_uncertain_until(claim, ctx).is_none()
     }
 
-    /// The freeze that covers the NodePool of `claim`.
+    /// The freeze that stops launches and removals in the NodePool of `claim`.
     pub(crate) fn freeze_of<'c>(&self, claim: &ClaimName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
-        let pool = self.claims.get(claim).map(|machine| machine.pool());
-        let pool = pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))?;
-        ctx.guardrails.freezes().for_pool(&self.cluster, pool)
+        ctx.guardrails.freezes().for_pool(&self.cluster, self.pool_of(claim)?)
     }
 
-    /// Returns the removals that may begin. The others are evaluated again later.
-    pub(crate) fn limit_removals(&mut self, mut removals: Vec<Removal>, ctx: &mut Context<'_>) -> Vec<Removal> {
+    /// The freeze that stops a removal of `claim` for `reason`: of voluntary ones, also a freeze of
+    /// disruption alone.
+    fn freeze_of_removal<'c>(
+        &self,
+        claim: &ClaimName,
+        reason: RemovalReason,
+        ctx: &'c Context<'_>,
+    ) -> Option<&'c Freeze> {
+        if reason.is_forceful() {
+            return self.freeze_of(claim, ctx);
+        }
+        ctx.guardrails.freezes().for_disruption(&self.cluster, self.pool_of(claim)?)
+    }
+
+    /// The NodePool of `claim`.
+    pub(crate) fn pool_of(&self, claim: &ClaimName) -> Option<&PoolName> {
+        let pool = self.claims.get(claim).map(|machine| machine.pool());
+        pool.or_else(|| self.state.claim(claim).map(|claim| &claim.pool))
+    }
+
+    /// Returns those of the `removals` for `reason` that may begin. The others are evaluated again
+    /// later.
+    pub(crate) fn limit_removals(
+        &mut self,
+        mut removals: Vec<Removal>,
+        reason: RemovalReason,
+        ctx: &mut Context<'_>,
+    ) -> Vec<Removal> {
         self.exclude_uncertain_removals(&mut removals, ctx);
         if removals.is_empty() {
             return removals;
@@ -145,8 +170,9 @@ impl ClusterController {
             self.guardrails.replace_removal_hold(Some(held));
             return Vec::new();
         }
-        let frozen = removals.iter().find_map(|removal| self.freeze_of(&removal.claim, ctx)).cloned();
-        removals.retain(|removal| self.freeze_of(&removal.claim, ctx).is_none());
+        let freeze_of = |removal: &Removal| self.freeze_of_removal(&removal.claim, reason, ctx);
+        let frozen = removals.iter().find_map(freeze_of).cloned();
+        removals.retain(|removal| freeze_of(removal).is_none());
         let prices: Vec<MicroUsd> = removals.iter().map(|removal| self.price_of(&removal.claim)).collect();
         let settings = &ctx.settings.guardrails;
         let (admitted, held) = ctx.guardrails.admit_removals(settings, self.population(ctx), prices, ctx.now);
@@ -207,16 +233,13 @@ impl ClusterController {
     }
 
     /// View of the guardrails.
-    pub(crate) fn guardrails_view(
-        &self,
-        guardrails: &super::Guardrails,
-        settings: &super::GuardrailSettings,
-    ) -> GuardrailsView {
+    pub(crate) fn guardrails_view(&self, guardrails: &super::Guardrails, settings: &Settings) -> GuardrailsView {
         let suspicion = self.gc.suspicion();
         let suspicion = suspicion.map(|suspicion| (Text::from(suspicion.loss.to_string()), suspicion.since));
         GuardrailsView {
             untrusted_listing: suspicion,
-            ..GuardrailsView::of(guardrails, &self.guardrails, settings, &self.cluster)
+            disruption_mode: settings.disruption.mode_of(&self.cluster),
+            ..GuardrailsView::of(guardrails, &self.guardrails, &settings.guardrails, &self.cluster)
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Freezes set by operators. A freeze stops launches and voluntary removals; work that has begun is
-//! completed, and interruptions and manual deletions are followed.
+//! Freezes set by operators. A freeze stops launches and voluntary removals, or the latter alone; work
+//! that has begun is completed, and interruptions and manual deletions are followed.
 
 use std::fmt;
 
@@ -14,6 +14,8 @@ pub struct Freeze {
     pub cluster: Option<ClusterName>,
     /// The NodePool; `None` freezes all of them.
     pub pool: Option<PoolName>,
+    /// Whether it stops voluntary disruption alone: launches and all other removals go on.
+    pub only_disruption: bool,
     /// Operator who set it.
     pub by: Text,
     /// Reason given by the operator.
@@ -42,6 +44,9 @@ impl Freeze {
 /// Sentence: what is frozen, by which operator, and why.
 impl fmt::Display for Freeze {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.only_disruption {
+            f.write_str("voluntary disruption of ")?;
+        }
         match (&self.cluster, &self.pool) {
             (Some(cluster), Some(pool)) => write!(f, "NodePool {pool} of cluster {cluster}"),
             (Some(cluster), None) => write!(f, "cluster {cluster}"),
@@ -78,9 +83,15 @@ impl Freezes {
         self.all.iter().filter_map(|freeze| freeze.until).min()
     }
 
-    /// The freeze that covers `pool` of `cluster`.
+    /// The freeze that stops launches and removals in `pool` of `cluster`.
     #[must_use]
     pub fn for_pool(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
+        self.all.iter().find(|freeze| !freeze.only_disruption && freeze.covers(cluster, Some(pool)))
+    }
+
+    /// The freeze that stops voluntary disruption of `pool` of `cluster`.
+    #[must_use]
+    pub fn for_disruption(&self, cluster: &ClusterName, pool: &PoolName) -> Option<&Freeze> {
         self.all.iter().find(|freeze| freeze.covers(cluster, Some(pool)))
     }
 

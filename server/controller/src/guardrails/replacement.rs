@@ -6,15 +6,80 @@
 //! may delay for days: a machine launched as a replacement is not treated as an empty node. Neither
 //! is any node while pods wait for a plan that may use it. After a takeover the new owner restores
 //! the assignments of the same plan.
+//!
+//! With `fleetwright.dev/expire-replace-first` on its NodePool, an expired machine is drained later: once the
+//! Nodes that its pods are assigned to are ready. Expiration is forceful, so that the wait ends after the time
+//! that a launch may take, and an interruption ends it. The wait is not stored: a new owner selects the machine
+//! again.
 
 use super::disabled_guards::Guard;
+use crate::cluster::{NodeRecord, PodRecord, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use model::{ClaimName, Millis, Timestamp};
 
 impl ClusterController {
-    /// Drains the machine of `claim` now, or as soon as its pods are planned.
+    /// Has the drain of an expired machine wait for its replacements, if its NodePool asks for it.
+    pub(crate) fn await_replacement_of_expired(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+        let Some(record) = self.state.claim(claim) else { return };
+        if !self.state.pool(&record.pool).is_some_and(|pool| pool.disruption.expire_replace_first) {
+            return;
+        }
+        let launch = ctx.settings.launch_timeout + ctx.settings.registration_timeout;
+        // The rest of the grace period is left to the pods.
+        let grace = record.termination_grace_period.map(|grace| Millis::new(grace.get() / 2));
+        self.guardrails.await_replacement(claim.clone(), ctx.now + grace.map_or(launch, |grace| grace.min(launch)));
+    }
+
+    /// Begins the drains that waited for replacements which are ready, and forgets ended waits.
+    pub(crate) fn begin_drains_with_ready_replacements(&mut self, ctx: &mut Context<'_>) {
+        let awaited: Vec<ClaimName> = self.guardrails.awaited_replacements().cloned().collect();
+        for claim in awaited {
+            let waits = self
+                .claims
+                .get(&claim)
+                .is_some_and(|machine| machine.stage() == StageKind::Draining && machine.waits_for_time(ctx.now));
+            if !waits {
+                self.guardrails.stop_awaiting_replacement(&claim);
+            } else if self.is_replaced(&claim, ctx.now) {
+                self.stop_awaiting_replacement(&claim, ctx);
+            }
+        }
+    }
+
+    /// Drains the machine of `claim` now if it waits for its replacements.
+    pub(crate) fn stop_awaiting_replacement(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        if self.guardrails.stop_awaiting_replacement(claim) {
+            self.drain_node(claim, ctx);
+        }
+    }
+
+    /// Whether every pod that the drain of `claim` evicts is assigned to a ready Node.
+    fn is_replaced(&self, claim: &ClaimName, now: Timestamp) -> bool {
+        let Some(node) = self.state.node_of_claim(claim) else { return true };
+        let is_usable = |node: Option<&NodeRecord>| node.is_some_and(|node| node.ready && node.is_initialized());
+        let has_place = |pod: &PodRecord| match self.state.assignments().get(&pod.key).map(|found| &found.target) {
+            Some(Target::Node(name)) => is_usable(self.state.node(name)),
+            Some(Target::Claim(claim)) => is_usable(self.state.node_of_claim(claim)),
+            None => false,
+        };
+        let evicted =
+            self.state.pods_on(&node.name).filter(|pod| pod.is_reschedulable() && !pod.blocks_disruption(now));
+        evicted.into_iter().all(has_place)
+    }
+
+    /// Drains the machine of `claim` now, or as soon as its pods are planned; one that is replaced
+    /// first, as soon as its replacements are ready.
     pub(crate) fn drain_when_replaced(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        if let Some(until) = self.guardrails.replacement_awaited_until(claim)
+            && self.is_ready()
+            && self.has_demand_on(claim, ctx)
+        {
+            if let Some(machine) = self.claims.get_mut(claim) {
+                machine.postpone(until);
+            }
+            return;
+        }
         let wait = ctx.settings.guardrails.replacement_wait;
         if wait <= Millis::ZERO || !self.is_ready() || !self.has_demand_on(claim, ctx) {
             return self.drain_node(claim, ctx);
@@ -59,9 +124,12 @@ impl ClusterController {
         waiting.map(|machine| machine.name().clone()).collect()
     }
 
-    /// Begins the drains of `planned` that still wait for their plan.
+    /// Begins the drains of `planned` that still wait for their plan, and not for more.
     pub(crate) fn begin_replaced_drains(&mut self, planned: &[ClaimName], ctx: &mut Context<'_>) {
         for claim in self.waiting_drains(ctx.now).into_iter().filter(|claim| planned.contains(claim)) {
+            if self.guardrails.replacement_awaited_until(&claim).is_some() {
+                continue;
+            }
             self.drain_node(&claim, ctx);
         }
     }

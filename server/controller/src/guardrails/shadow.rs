@@ -1,4 +1,4 @@
-//! Shadow mode: records decisions without carrying them out.
+//! Shadow mode: records decisions without carrying them out, all of a cluster or its voluntary removals alone.
 //!
 //! A shadow decision carries no machines and no removals, only sentences, so that no reader of the
 //! log can carry it out. It is recorded again only when its content changes, because pending pods
@@ -7,11 +7,12 @@
 use std::sync::Arc;
 
 use super::Mode;
-use super::shadow_content::{ShadowContent, ShadowKind};
+use super::shadow_content::ShadowContent;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
+use model::removal::RemovalReason;
 use model::{MicroUsd, NodeName, PodKey};
 
 /// Maximum number of pods named in one sentence.
@@ -21,6 +22,13 @@ impl ClusterController {
     /// Whether decisions for this cluster are only recorded.
     pub(crate) fn is_shadow(&self, ctx: &Context<'_>) -> bool {
         ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow
+    }
+
+    /// Whether removals for `reason` are only recorded: all in shadow mode, and voluntary ones where
+    /// `disruption.mode` is `shadow`.
+    pub(crate) fn is_shadow_removal(&self, reason: RemovalReason, ctx: &Context<'_>) -> bool {
+        let voluntary = || ctx.settings.disruption.mode_of(&self.cluster) == Mode::Shadow;
+        self.is_shadow(ctx) || (!reason.is_forceful() && voluntary())
     }
 
     /// Forgets the last shadow plan, so that the next one is recorded whatever it contains.
@@ -48,7 +56,7 @@ impl ClusterController {
         let decision = self.shadow_decision(DecisionReason::Provision, ctx);
         let decision = Decision { assignments, unplaced, new_cost: cost, would, notes, ..decision };
         let basis = Some(Arc::new(basis));
-        self.record_if_changed(ShadowKind::Plan, Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
+        self.record_if_changed(Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
     /// Records what would have been removed.
@@ -61,12 +69,28 @@ impl ClusterController {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
-        let decision = Decision { would, ..self.shadow_decision(reason, ctx) };
-        self.record_if_changed(ShadowKind::Removals, decision, ctx);
+        let notes = self.price_note(reason, removals).into_iter().collect();
+        let decision = Decision { would, notes, ..self.shadow_decision(reason, ctx) };
+        self.record_if_changed(decision, ctx);
     }
 
-    fn record_if_changed(&mut self, kind: ShadowKind, decision: Decision, ctx: &mut Context<'_>) {
-        if self.guardrails.record_shadow_content(kind, ShadowContent::of(&decision)) {
+    /// What the machines of voluntary `removals` cost; empty ones need no other machine, so that it
+    /// is saved.
+    fn price_note(&self, reason: DecisionReason, removals: &[Removal]) -> Option<String> {
+        let DecisionReason::Disruption(method) = reason else { return None };
+        let cost = MicroUsd(removals.iter().map(|removal| self.price_of(&removal.claim).0).sum());
+        match method.removal {
+            _ if removals.is_empty() => None,
+            RemovalReason::Empty => Some(format!("would save ${cost} an hour")),
+            removal if !removal.is_forceful() => {
+                Some(format!("the machines that it would remove cost ${cost} an hour"))
+            }
+            _ => None,
+        }
+    }
+
+    fn record_if_changed(&mut self, decision: Decision, ctx: &mut Context<'_>) {
+        if self.guardrails.record_shadow_content(decision.reason.as_str(), ShadowContent::of(&decision)) {
             self.record_decision(decision, ctx);
         }
     }

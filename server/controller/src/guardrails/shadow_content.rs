@@ -3,15 +3,6 @@
 use crate::{Decision, UnplacedPod};
 use model::{NodeName, PodKey};
 
-/// What a shadow decision is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ShadowKind {
-    /// Launches.
-    Plan,
-    /// Removals.
-    Removals,
-}
-
 /// What a shadow decision says; an unchanged one is not recorded again.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct ShadowContent {

@@ -11,6 +11,8 @@ use model::{ClaimName, ClusterName, Text, Timestamp};
 pub struct GuardrailsView {
     /// Whether decisions take effect.
     pub mode: Mode,
+    /// Whether voluntary removals take effect, as far as `mode` does not say otherwise.
+    pub disruption_mode: Mode,
     /// Why the agent's snapshot is not accepted, and since when.
     pub quarantine: Option<(Text, Timestamp)>,
     /// Freezes that concern the cluster, as sentences.
@@ -66,9 +68,13 @@ impl GuardrailsView {
         let reason = |held: Option<&Hold>| held.map(|held| sentence(&held.reason));
         let (joined, failed) = guardrails.launch_outcomes(cluster);
         let (launched, removed) = guardrails.window_counts(cluster);
-        let whole = guardrails.freezes().for_cluster(cluster).find(|freeze| freeze.covers(cluster, None));
+        let whole = guardrails
+            .freezes()
+            .for_cluster(cluster)
+            .find(|freeze| !freeze.only_disruption && freeze.covers(cluster, None));
         Self {
             mode: settings.mode_of(cluster),
+            disruption_mode: Mode::Act,
             quarantine: cluster_guardrails
                 .quarantine()
                 .map(|quarantine| (sentence(quarantine.reason()), quarantine.since())),
@@ -104,6 +110,8 @@ impl GuardrailsView {
     pub fn held_reason(&self) -> Option<Text> {
         let quarantine = self.quarantine.as_ref().map(|(reason, _)| reason.clone());
         let shadow = || Text::from("shadow mode: decisions are written down and not carried out");
+        let shadow_disruption =
+            || Text::from("disruption in shadow mode: voluntary removals are written down and not carried out");
         quarantine
             .or_else(|| self.frozen.clone())
             .or_else(|| (self.mode == Mode::Shadow).then(shadow))
@@ -112,6 +120,7 @@ impl GuardrailsView {
             .or_else(|| self.held_removals.clone())
             .or_else(|| self.waiting_because())
             .or_else(|| self.freezes.first().cloned())
+            .or_else(|| (self.disruption_mode == Mode::Shadow).then(shadow_disruption))
     }
 }
 

@@ -135,6 +135,7 @@ fn a_pool_that_changed_or_was_frozen_or_unavailable_or_full_meanwhile_launches_n
         id: 1,
         cluster: None,
         pool: None,
+        only_disruption: false,
         since: Timestamp::from_millis(1_500),
         until: None,
         by: text("p"),

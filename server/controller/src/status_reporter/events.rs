@@ -86,7 +86,7 @@ impl ClusterController {
         });
         let held = self.status_reporter.budget_blocked.iter();
         let held = held.map(|(pool, nodes)| {
-            let message = format!("disruption budgets keep {nodes} nodes of this NodePool for now");
+            let message = format!("disruption budgets or windows keep {nodes} nodes of this NodePool for now");
             normal(ObjectRef::Pool(pool.clone()), "DisruptionBlocked", message)
         });
         blocked.chain(held).collect()

@@ -156,7 +156,7 @@ mod tests {
         let short = lookup(TABLES, "nodepool.fleetwright.dev/zone-balance").unwrap();
         let long = lookup(TABLES, "np.metadata.annotations.fleetwright.dev/zone-balance").unwrap();
         assert_eq!(short.field, long.field);
-        assert_eq!(children("np.metadata.annotations").len(), 12);
+        assert_eq!(children("np.metadata.annotations").len(), 16);
     }
 
     #[test]

@@ -233,8 +233,8 @@ const DISRUPTION: &[Field] = &[
         "spec.disruption.budgets.schedule",
         "string",
         "always",
-        "five cron fields in UTC, or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually; together with duration",
-        "When the budget begins to be active.",
+        "five cron fields, or @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually; together with duration",
+        "When the budget begins to be active, in UTC or the time zone of fleetwright.dev/budget-time-zone. A time that clocks skip is that of the change, and one that they show twice is the first.",
         "\"0 9 * * mon-fri\"",
     ),
     field(

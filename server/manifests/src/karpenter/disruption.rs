@@ -1,9 +1,10 @@
 //! `spec.disruption` of a NodePool: when its nodes may be removed or replaced.
 
-use model::Millis;
 use model::cron::Cron;
+use model::{BudgetWindow, Millis, TimeZone};
 
 use super::duration::{self, Lifetime};
+use super::opt_in_disruption::{read_expire_jitter, read_expire_replace_first, read_time_zone, read_windows};
 use crate::Cursor;
 
 /// `spec.disruption`.
@@ -15,6 +16,13 @@ pub struct Disruption {
     pub consolidate_after: Lifetime,
     /// `budgets`; an empty list limits nothing.
     pub budgets: Vec<Budget>,
+    /// Windows outside of which no node is removed voluntarily, by annotation; without an entry it is allowed at any
+    /// time.
+    pub windows: Vec<BudgetWindow>,
+    /// How much earlier than by `expireAfter` nodes expire at most, by annotation.
+    pub expire_jitter: Option<Millis>,
+    /// Whether an expired node is drained once the nodes that its pods move to are ready, by annotation.
+    pub expire_replace_first: bool,
 }
 
 /// Which nodes consolidation considers.
@@ -35,8 +43,8 @@ pub struct Budget {
     pub nodes: Quota,
     /// `reasons`; `None` applies to all reasons, an empty list to none.
     pub reasons: Option<Vec<DisruptionReason>>,
-    /// `schedule` and `duration`; `None` is always active.
-    pub window: Option<(Cron, Millis)>,
+    /// `schedule` and `duration`, in the pool's time zone; `None` is always active.
+    pub window: Option<BudgetWindow>,
 }
 
 /// Maximum number of nodes that may be disrupted at a time.
@@ -84,16 +92,22 @@ impl Default for Disruption {
             policy: ConsolidationPolicy::WhenEmptyOrUnderutilized,
             consolidate_after: Lifetime::Finite(Millis::ZERO),
             budgets: vec![Budget::default()],
+            windows: Vec::new(),
+            expire_jitter: None,
+            expire_replace_first: false,
         }
     }
 }
 
 impl Disruption {
-    /// Parses the object at `at`; an absent one has the defaults, a present one requires
-    /// `consolidateAfter`.
+    /// Parses the object at `at`, and the pool's `annotations`; an absent object has the defaults, a
+    /// present one requires `consolidateAfter`.
     #[must_use]
-    pub fn read(at: &Cursor<'_>) -> Self {
-        let mut disruption = Self::default();
+    pub fn read(at: &Cursor<'_>, annotations: &Cursor<'_>) -> Self {
+        let zone = read_time_zone(annotations);
+        let windows = read_windows(annotations, &zone);
+        let mut disruption = Self { windows, expire_jitter: read_expire_jitter(annotations), ..Self::default() };
+        disruption.expire_replace_first = read_expire_replace_first(annotations);
         if !at.exists() {
             return disruption;
         }
@@ -101,21 +115,21 @@ impl Disruption {
         let after = duration::read_lifetime(&at.at("consolidateAfter").required());
         disruption.consolidate_after = after.unwrap_or(disruption.consolidate_after);
         if at.at("budgets").exists() {
-            disruption.budgets = read_budgets(&at.at("budgets"));
+            disruption.budgets = read_budgets(&at.at("budgets"), &zone);
         }
         disruption
     }
 }
 
-fn read_budgets(at: &Cursor<'_>) -> Vec<Budget> {
+fn read_budgets(at: &Cursor<'_>, zone: &TimeZone) -> Vec<Budget> {
     let entries = at.list();
     if entries.len() > MOST_BUDGETS {
         at.error(format!("{} budgets, allowed: at most {MOST_BUDGETS}", entries.len()));
     }
-    entries.iter().take(MOST_BUDGETS).map(read_budget).collect()
+    entries.iter().take(MOST_BUDGETS).map(|budget| read_budget(budget, zone)).collect()
 }
 
-fn read_budget(at: &Cursor<'_>) -> Budget {
+fn read_budget(at: &Cursor<'_>, zone: &TimeZone) -> Budget {
     let nodes_at = at.at("nodes");
     let nodes = match nodes_at.exists() {
         true => nodes_at.str().and_then(|text| {
@@ -126,7 +140,7 @@ fn read_budget(at: &Cursor<'_>) -> Budget {
     let reasons_at = at.at("reasons");
     let reasons =
         reasons_at.exists().then(|| reasons_at.list().iter().filter_map(|reason| reason.one_of(&REASONS)).collect());
-    Budget { nodes: nodes.unwrap_or(Quota::Percent(10)), reasons, window: read_window(at) }
+    Budget { nodes: nodes.unwrap_or(Quota::Percent(10)), reasons, window: read_window(at, zone) }
 }
 
 fn parse_quota(text: &str) -> Option<Quota> {
@@ -137,7 +151,7 @@ fn parse_quota(text: &str) -> Option<Quota> {
     }
 }
 
-fn read_window(at: &Cursor<'_>) -> Option<(Cron, Millis)> {
+fn read_window(at: &Cursor<'_>, zone: &TimeZone) -> Option<BudgetWindow> {
     let (schedule_at, duration_at) = (at.at("schedule"), at.at("duration"));
     if schedule_at.exists() != duration_at.exists() {
         at.error("schedule and duration belong together; write both or neither");
@@ -149,5 +163,5 @@ fn read_window(at: &Cursor<'_>) -> Option<(Cron, Millis)> {
     let text = duration_at.str()?;
     let whole_minutes = duration::parse(text).filter(|duration| duration.get() % 60_000 == 0);
     let duration = whole_minutes.or_else(|| duration_at.unexpected(text, "hours and minutes, such as 8h or 1h30m"));
-    Some((schedule?, duration?))
+    Some(BudgetWindow { schedule: schedule?, zone: zone.clone(), duration: duration? })
 }

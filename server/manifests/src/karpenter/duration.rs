@@ -52,6 +52,13 @@ pub fn parse(text: &str) -> Option<Millis> {
     (!text.is_empty()).then_some(Millis::new(total))
 }
 
+/// The duration at `at`, which is above zero.
+pub fn read_positive(at: &Cursor<'_>) -> Option<Millis> {
+    let text = at.str()?;
+    let positive = parse(text).filter(|duration| *duration > Millis::ZERO);
+    positive.or_else(|| at.unexpected(text, &format!("a duration above zero: {ALLOWED}")))
+}
+
 /// The duration at `at`.
 pub fn read(at: &Cursor<'_>) -> Option<Millis> {
     let text = at.str()?;

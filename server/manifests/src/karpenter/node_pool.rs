@@ -112,7 +112,8 @@ impl NodePoolManifest {
         let object = format!("NodePool/{name}");
         let template = spec.at("template").required();
         let inner = template.at("spec").required();
-        let rules = opt_in::read(&metadata.at("annotations"), &object, notes);
+        let annotations = metadata.at("annotations");
+        let rules = opt_in::read(&annotations, &object, notes);
         opt_in::note_misplaced(&template.at("metadata").at("annotations"), &object, notes);
         let class = if inner.exists() { ClassReference::read(&inner.at("nodeClassRef")) } else { None };
         let labels = read_labels(&template.at("metadata").at("labels"));
@@ -122,7 +123,7 @@ impl NodePoolManifest {
         let conditions = Conditions::read(&status.at("conditions"));
         let deleting = metadata.at("deletionTimestamp").exists();
         let (weight, limits, replicas) = read_size(&spec);
-        let disruption = Disruption::read(&spec.at("disruption"));
+        let disruption = Disruption::read(&spec.at("disruption"), &annotations);
         let expire_after = duration::read_lifetime(&inner.at("expireAfter")).unwrap_or(duration::DEFAULT_EXPIRY);
         let termination_grace_period = duration::read(&inner.at("terminationGracePeriod"));
         // All fields are parsed before this return, so that one run reports all errors.
@@ -131,7 +132,7 @@ impl NodePoolManifest {
         Some(Self {
             not_ready: not_ready(deleting, invalid, &conditions),
             unhealthy: conditions.get("NodeRegistrationHealthy").is_some_and(|c| c.status == Status::False),
-            hash: hash_of(&metadata.at("annotations")),
+            hash: hash_of(&annotations),
             template_annotations: template.at("metadata").at("annotations").string_map(),
             disruption,
             expire_after,

@@ -1,8 +1,8 @@
 //! Opt-in rules: annotations `fleetwright.dev/…` in the metadata of a NodePool.
 
-use model::{MicroUsd, Millis, OptInRules, Text};
+use model::{MicroUsd, OptInRules, Text};
 
-use super::duration;
+use super::{duration, opt_in_disruption};
 use crate::Cursor;
 
 /// The domain of Fleetwright's annotations.
@@ -11,14 +11,15 @@ pub const DOMAIN: &str = "fleetwright.dev/";
 const ARCHITECTURES: [&str; 2] = ["amd64", "arm64"];
 const ABOVE_ZERO: &str = "a whole number above zero, in quotes";
 
-/// Parses the rules in the annotations at `at`. An invalid value is an error; unknown annotations
+/// Parses the rules of planning in the annotations at `at`; those of disruption belong to
+/// [`Disruption`](super::Disruption). An invalid value is an error; unknown annotations
 /// of the domain are reported in `notes`, for `object`.
 #[must_use]
 pub fn read(at: &Cursor<'_>, object: &str, notes: &mut Vec<String>) -> OptInRules {
     let mut rules = OptInRules::default();
     for (key, value) in at.map() {
         let Some(name) = key.strip_prefix(DOMAIN) else { continue };
-        if !read_one(&mut rules, name, &value) {
+        if !opt_in_disruption::KEYS.contains(&key) && !read_one(&mut rules, name, &value) {
             notes.push(format!("{object}: there is no annotation {key}; it is ignored"));
         }
     }
@@ -38,7 +39,7 @@ fn read_one(rules: &mut OptInRules, name: &str, at: &Cursor<'_>) -> bool {
     match name {
         "zone-balance" => rules.zone_balance = at.one_of(&[("true", true), ("false", false)]).unwrap_or(false),
         "safe-architectures" => rules.safe_architectures = read_architectures(at).unwrap_or_default(),
-        "spot-fallback-after" => rules.spot_fallback_after = read_duration(at),
+        "spot-fallback-after" => rules.spot_fallback_after = duration::read_positive(at),
         "max-price-per-vcpu" => rules.max_price_per_vcpu = read_dollars(at),
         "max-node-price" => rules.max_node_price = read_dollars(at),
         "spot-max-percent" => {
@@ -67,12 +68,6 @@ fn read_architectures(at: &Cursor<'_>) -> Option<Vec<Text>> {
     names.sort_unstable();
     names.dedup();
     Some(names.into_iter().map(Text::from).collect())
-}
-
-fn read_duration(at: &Cursor<'_>) -> Option<Millis> {
-    let text = at.str()?;
-    let positive = duration::parse(text).filter(|duration| *duration > Millis::ZERO);
-    positive.or_else(|| at.unexpected(text, &format!("a duration above zero: {}", duration::ALLOWED)))
 }
 
 fn read_number(at: &Cursor<'_>, least: i64, most: i64, allowed: &str) -> Option<i64> {

@@ -107,7 +107,7 @@ fn budgets_are_read_with_reasons_and_windows() {
         good(&pool("", &format!("  disruption: {{consolidateAfter: Never, budgets: {budgets}}}"), NO_REQUIREMENTS));
     let [night, share] = &read.disruption.budgets[..] else { panic!("{:?}", read.disruption) };
     assert_eq!((night.nodes, night.reasons.as_deref()), (Quota::Nodes(0), Some(&[DisruptionReason::Drifted][..])));
-    assert_eq!(night.window.map(|(_, duration)| duration), Some(Millis::from_hours(8)));
+    assert_eq!(night.window.as_ref().map(|window| window.duration), Some(Millis::from_hours(8)));
     assert_eq!((share.nodes, share.reasons.as_deref()), (Quota::Percent(25), Some(&[][..])));
     assert_eq!(read.disruption.consolidate_after, Lifetime::Never);
     let (_, errors, _) = self::read(&pool(
@@ -116,6 +116,24 @@ fn budgets_are_read_with_reasons_and_windows() {
         NO_REQUIREMENTS,
     ));
     assert!(errors[0].starts_with("spec.disruption.budgets[0].schedule: not a schedule: hour \"25\""), "{errors:?}");
+}
+
+#[test]
+fn schedules_are_in_the_time_zone_of_the_pool() {
+    let budgets = "  disruption: {consolidateAfter: 0s, budgets: [{nodes: '0', schedule: 0 9 * * *, duration: 8h}]}";
+    let zone = |annotations: &str| {
+        let read = good(&pool(annotations, budgets, NO_REQUIREMENTS));
+        read.disruption.budgets[0].window.as_ref().map(|window| window.zone.name().to_owned())
+    };
+    assert_eq!(zone("").as_deref(), Some("UTC"));
+    let annotated = zone("  annotations: {fleetwright.dev/budget-time-zone: America/New_York}");
+    assert_eq!(annotated.as_deref(), Some("America/New_York"));
+    let windows = "  annotations:\n    fleetwright.dev/budget-time-zone: Asia/Tokyo\n    fleetwright.dev/disruption-windows: 0 22 * * *;6h";
+    let read = good(&pool(windows, "", NO_REQUIREMENTS)).disruption.windows;
+    let facts: Vec<_> = read.iter().map(|window| (window.zone.name(), window.duration)).collect();
+    assert_eq!(facts, [("Asia/Tokyo", Millis::from_hours(6))]);
+    let jitter = good(&pool("  annotations: {fleetwright.dev/expire-jitter: 24h}", "", NO_REQUIREMENTS));
+    assert_eq!(jitter.disruption.expire_jitter, Some(Millis::from_hours(24)));
 }
 
 #[test]
@@ -201,6 +219,11 @@ fn an_invalid_rule_is_an_error_that_names_the_allowed_values() {
         ("spot-max-percent", "'101'", "0 to 100"),
         ("min-nodes", "'0'", "above zero"),
         ("min-nodes", "3", "a text"),
+        ("budget-time-zone", "Berlin", "IANA"),
+        ("disruption-windows", "0 25 * * *;1h", "0 to 23"),
+        ("disruption-windows", "0 22 * * *", "semicolon"),
+        ("expire-jitter", "1d", "above zero"),
+        ("expire-replace-first", "'yes'", "true, false"),
     ] {
         let (_, errors, _) =
             read(&pool(&format!("  annotations: {{fleetwright.dev/{name}: {value}}}"), "", NO_REQUIREMENTS));

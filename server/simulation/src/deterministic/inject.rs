@@ -174,7 +174,7 @@ impl Simulation {
 
     fn freeze(&mut self, for_ms: i64) -> bool {
         let (by, reason) = ("simulation".to_owned(), "fault injection".to_owned());
-        let order = FreezeOrder { scope: FreezeScope::Fleet, by, reason, until_ms: None };
+        let order = FreezeOrder { scope: FreezeScope::Fleet, only_disruption: false, by, reason, until_ms: None };
         let Some(Ok(freeze)) = self.events.environment.store().freeze(&order).now_or_never() else { return false };
         self.events.environment.freeze_changed(true);
         self.events.schedule_after(for_ms, SimEvent::Thaw { freeze });

@@ -30,7 +30,8 @@ async fn every_replica_receives_all_freezes_and_thaws() {
         assert!(frozen(replica).await.is_empty());
     }
     let scope = FreezeScope::Pool { cluster: "c".to_owned(), pool: "p".to_owned() };
-    let order = FreezeOrder { scope, by: "alice".to_owned(), reason: "why".to_owned(), until_ms: None };
+    let order =
+        FreezeOrder { scope, only_disruption: false, by: "alice".to_owned(), reason: "why".to_owned(), until_ms: None };
     let id = store.freeze(&order).await.unwrap();
     let sentence = format!("NodePool p of cluster c is frozen by alice: why (freeze {id})");
     for replica in &mut replicas {

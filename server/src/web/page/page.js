@@ -40,6 +40,7 @@ function guardrails(held) {
     [held.quarantine, "bad", "Quarantine"],
     ...held.freezes.map((freeze) => [freeze, "busy", "Frozen"]),
     [held.mode === "shadow" ? "decisions are recorded and not executed" : null, "busy", "Shadow mode"],
+    [held.disruptionMode === "shadow" ? "voluntary removals are recorded and not executed" : null, "busy", "Disruption in shadow mode"],
     [held.circuitBreaker, "bad", "Circuit breaker"],
     [held.heldLaunches, "busy", "Launches held"],
     [held.heldRemovals, "busy", "Removals held"],

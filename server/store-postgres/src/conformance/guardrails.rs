@@ -7,6 +7,7 @@ use store::{Store, clock};
 pub(super) async fn all(store: &dyn Store, run: &str) {
     an_unavailable_offering_is_kept_until_it_expires(store, run).await;
     a_freeze_is_announced_at_once_and_audited(store, run).await;
+    a_freeze_of_disruption_alone_is_kept_and_audited_as_such(store, run).await;
     a_slow_subscriber_receives_only_the_latest_change(store, run).await;
     a_freeze_with_an_expiry_ends_by_itself(store, run).await;
     audit_is_read_latest_first(store, run).await;
@@ -93,7 +94,8 @@ async fn an_unavailable_offering_is_kept_until_it_expires(store: &dyn Store, run
 }
 
 fn order(scope: FreezeScope, until_ms: Option<i64>) -> FreezeOrder {
-    FreezeOrder { scope, by: "kim".to_owned(), reason: "change window".to_owned(), until_ms }
+    let (by, reason) = ("kim".to_owned(), "change window".to_owned());
+    FreezeOrder { scope, only_disruption: false, by, reason, until_ms }
 }
 
 /// Freezes of this run: a shared database may hold others.
@@ -118,6 +120,21 @@ async fn a_freeze_is_announced_at_once_and_audited(store: &dyn Store, run: &str)
     let mine: Vec<_> = mine.map(|line| (line.who.as_str(), line.what.as_str(), line.detail.as_str())).collect();
     let thaw = format!("freeze {id}");
     assert_eq!(mine, [("lee", "thaw", thaw.as_str()), ("kim", "freeze", "change window")]);
+}
+
+async fn a_freeze_of_disruption_alone_is_kept_and_audited_as_such(store: &dyn Store, run: &str) {
+    let scope = FreezeScope::Cluster(format!("{run}-only"));
+    let only = FreezeOrder { only_disruption: true, ..order(scope.clone(), None) };
+    let (one, other) = (store.freeze(&only).await.unwrap(), store.freeze(&order(scope, None)).await.unwrap());
+    let kept = frozen(store, &[one, other]).await;
+    assert_eq!(kept.iter().map(|freeze| freeze.order.only_disruption).collect::<Vec<_>>(), [true, false]);
+    let lines = store.read_audit(1000, None).await.unwrap();
+    let mine = lines.iter().map(|row| &row.entry).filter(|line| line.scope == format!("cluster/{run}-only"));
+    let details: Vec<&str> = mine.map(|line| line.detail.as_str()).collect();
+    assert_eq!(details, ["change window", "only disruption: change window"]);
+    for id in [one, other] {
+        assert!(store.thaw(id, "lee").await.unwrap());
+    }
 }
 
 async fn a_slow_subscriber_receives_only_the_latest_change(store: &dyn Store, run: &str) {

@@ -138,20 +138,21 @@ impl PostgresStore {
         let (cluster, pool) = columns(&order.scope);
         let mut transaction = self.begin(FREEZE).await?;
         let written = sqlx::query_scalar!(
-            "INSERT INTO freezes (nonce, cluster, pool, frozen_by, reason, until_at)
-             VALUES ($1, $2, $3, $4, $5, moment($6)) ON CONFLICT (nonce) DO NOTHING RETURNING id",
+            "INSERT INTO freezes (nonce, cluster, pool, frozen_by, reason, until_at, only_disruption)
+             VALUES ($1, $2, $3, $4, $5, moment($6), $7) ON CONFLICT (nonce) DO NOTHING RETURNING id",
             text(nonce),
             cluster,
             pool,
             order.by,
             order.reason,
-            order.until_ms
+            order.until_ms,
+            order.only_disruption
         );
         let Some(id) = written.fetch_optional(&mut *transaction).await.map_err(database(FREEZE))? else {
             let before = sqlx::query_scalar!("SELECT id FROM freezes WHERE nonce = $1", text(nonce));
             return before.fetch_one(&mut *transaction).await.map_err(database(FREEZE));
         };
-        let entry = line(&order.by, "freeze", &order.scope, order.reason.clone());
+        let entry = line(&order.by, "freeze", &order.scope, order.audit_detail());
         write_line(&mut transaction, &entry, nonce).await?;
         bump_signal(&mut transaction, Signal::Freezes, FREEZE).await?;
         commit(transaction, FREEZE).await?;
@@ -181,13 +182,18 @@ impl PostgresStore {
     pub(super) async fn read_freezes(&self) -> Result<Vec<Freeze>, StoreError> {
         let rows = sqlx::query!(
             r#"SELECT id, cluster, pool, frozen_by, reason, milliseconds(since_at) AS "since_ms!",
-                      milliseconds(until_at) AS until_ms
+                      milliseconds(until_at) AS until_ms, only_disruption
                FROM freezes WHERE thawed_at IS NULL AND (until_at IS NULL OR until_at > now()) ORDER BY id"#
         );
         let rows = rows.fetch_all(&self.pool).await.map_err(database("read freezes"))?;
         let read = rows.into_iter().map(|row| {
-            let scope = scope(row.cluster, row.pool);
-            let order = FreezeOrder { scope, by: row.frozen_by, reason: row.reason, until_ms: row.until_ms };
+            let order = FreezeOrder {
+                scope: scope(row.cluster, row.pool),
+                only_disruption: row.only_disruption,
+                by: row.frozen_by,
+                reason: row.reason,
+                until_ms: row.until_ms,
+            };
             Freeze { id: row.id, since_ms: row.since_ms, order }
         });
         Ok(read.collect())

@@ -98,7 +98,8 @@ async fn a_commit_with_a_lost_response_takes_effect_once() {
         store.record_decision(&lease, &entry(number)).await.unwrap();
         assert!(proxy.fired(), "{cut:?} did not fire");
     }
-    let order = FreezeOrder { scope: FreezeScope::Fleet, by: "kim".to_owned(), reason: String::new(), until_ms: None };
+    let (scope, by, reason) = (FreezeScope::Fleet, "kim".to_owned(), String::new());
+    let order = FreezeOrder { scope, only_disruption: false, by, reason, until_ms: None };
     for cut in [DisconnectAt::BeforeCommit, DisconnectAt::AfterCommit] {
         proxy.disconnect_at_next_commit(cut);
         store.freeze(&order).await.unwrap();

@@ -56,7 +56,7 @@ impl Tables {
     pub(super) fn freeze(&mut self, order: &FreezeOrder, now: i64) -> i64 {
         let id = number(self.freezes.len() + 1);
         self.freezes.push(FreezeRow { freeze: Freeze { id, since_ms: now, order: order.clone() }, thawed: false });
-        self.append_audit_entry(now, &order.by, "freeze", order, order.reason.clone());
+        self.append_audit_entry(now, &order.by, "freeze", order, order.audit_detail());
         id
     }
 

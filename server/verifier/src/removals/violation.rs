@@ -17,8 +17,11 @@ pub enum RemovalRule {
     /// A voluntary reason removes initialized nodes only (Karpenter: disruption candidates).
     NotInitialized,
     /// No more nodes of a NodePool are unavailable than its budgets allow for the reason
-    /// (Karpenter: disruption budgets).
+    /// (Karpenter: disruption budgets), and one of its disruption windows is open (plan contract §4).
     Budget,
+    /// No more nodes of the cluster are unavailable than its own budget allows, over all managed
+    /// NodePools (`disruption.max-unavailable-nodes`).
+    ClusterBudget,
     /// Neither the Node nor one of its pods has an active `karpenter.sh/do-not-disrupt` (Karpenter:
     /// disruption candidates).
     DoNotDisrupt,

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, DisruptionReason};
 use model::removal::{
-    DoNotDisrupt, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
-    RemovalReason, ReplicaCount,
+    ClusterBudget, DoNotDisrupt, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod,
+    RemovalPool, RemovalReason, ReplicaCount,
 };
-use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, Timestamp};
+use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, TimeZone, Timestamp};
 use verifier::{RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_protected};
 
 use crate::fixture::text;
@@ -72,11 +72,12 @@ impl Removals {
         ];
         // One of the ten nodes is not ready, and three leave: 40 % of the nodes are unavailable.
         let budgets = vec![budget(BudgetLimit::Percent(40), None)];
-        let pool = RemovalPool { name: PoolName::from("p"), budgets, total: 10, unavailable: 1 };
+        let pool = RemovalPool { name: PoolName::from("p"), budgets, windows: Vec::new(), total: 10, unavailable: 1 };
         let web = (text("shop"), text("ReplicaSet/web"));
         let input = RemovalInput {
             now: NOW,
             pools: vec![pool],
+            cluster_budget: None,
             nodes,
             pod_budgets: BTreeMap::from([(text("shop/db"), PodBudget { allowed: 1, evicts_unhealthy_always: false })]),
             elsewhere: BTreeMap::from([(web, ReplicaCount { pods: 2, ready: 1 })]),
@@ -242,12 +243,69 @@ fn the_smallest_budget_for_the_reason_at_the_time_applies() {
     assert_eq!(of(vec![unreadable]).violations().len(), 3, "no node may be removed at all");
     // 1,000 s after the epoch is 00:16:40 UTC. A window opens at midnight.
     let midnight = Cron::parse("0 0 * * *").expect("a valid schedule");
-    let from_midnight = |minutes| {
-        let window = Some(BudgetWindow { schedule: midnight, duration: Millis::from_mins(minutes) });
+    let from_midnight = |minutes, zone: &TimeZone| {
+        let window =
+            Some(BudgetWindow { schedule: midnight, zone: zone.clone(), duration: Millis::from_mins(minutes) });
         Budget { window, ..none(Some(vec![DisruptionReason::Empty])) }
     };
-    of(vec![from_midnight(16)]).assert_clean();
-    of(vec![from_midnight(17)]).assert_breaks(RemovalRule::Budget, "empty");
+    of(vec![from_midnight(16, &TimeZone::UTC)]).assert_clean();
+    of(vec![from_midnight(17, &TimeZone::UTC)]).assert_breaks(RemovalRule::Budget, "empty");
+    // Kolkata is five and a half hours ahead: there it is 05:46:40, 346 full minutes after midnight.
+    let kolkata = TimeZone::named("Asia/Kolkata").expect("a time zone of the database");
+    of(vec![from_midnight(346, &kolkata)]).assert_clean();
+    of(vec![from_midnight(347, &kolkata)]).assert_breaks(RemovalRule::Budget, "empty");
+}
+
+#[test]
+fn the_budget_of_the_cluster_counts_the_nodes_of_every_pool() {
+    let of = |limit: BudgetLimit| {
+        let mut removals = Removals::new();
+        removals.pool().budgets = Vec::new();
+        // Of 40 nodes in all pools 2 are unavailable; the plan removes three more.
+        removals.input.cluster_budget = Some(ClusterBudget { limit, total: 40, unavailable: 2 });
+        removals
+    };
+    of(BudgetLimit::Nodes(5)).assert_clean();
+    of(BudgetLimit::Nodes(4)).assert_breaks(RemovalRule::ClusterBudget, "big");
+    // 10 % of 40 are 4, 11 % are 4.4, rounded up 5.
+    of(BudgetLimit::Percent(11)).assert_clean();
+    of(BudgetLimit::Percent(10)).assert_breaks(RemovalRule::ClusterBudget, "big");
+    assert_eq!(of(BudgetLimit::Nodes(0)).violations().len(), 3);
+    let mut forceful = of(BudgetLimit::Nodes(4));
+    for claim in ["empty", "old", "big"] {
+        forceful.set_reason(claim, RemovalReason::Expired, None);
+    }
+    forceful.assert_clean();
+    // A forceful removal leaves first, and the voluntary ones after it count it.
+    let mut spot = of(BudgetLimit::Nodes(5));
+    spot.input.nodes.push(node("spot", Vec::new()));
+    spot.remove("spot", RemovalReason::Interrupted);
+    spot.assert_breaks(RemovalRule::ClusterBudget, "big");
+}
+
+#[test]
+fn voluntary_removals_begin_in_a_window_of_the_pool() {
+    // 1,000 s after the epoch is 00:16:40 UTC.
+    let daily = |schedule: &str| {
+        let schedule = Cron::parse(schedule).expect("a valid schedule");
+        BudgetWindow { schedule, zone: TimeZone::UTC, duration: Millis::from_mins(10) }
+    };
+    let of = |schedules: &[&str]| {
+        let mut removals = Removals::new();
+        removals.pool().budgets = Vec::new();
+        removals.pool().windows = schedules.iter().map(|schedule| daily(schedule)).collect();
+        removals
+    };
+    of(&[]).assert_clean();
+    of(&["0 0 * * *", "10 0 * * *"]).assert_clean();
+    let mut closed = of(&["0 0 * * *", "20 0 * * *"]);
+    let violations = closed.violations();
+    assert_eq!(violations.len(), 3, "Empty, Drifted and Underutilized: {violations:?}");
+    assert!(violations.iter().all(|violation| violation.rule == RemovalRule::Budget), "{violations:?}");
+    for claim in ["empty", "old", "big"] {
+        closed.set_reason(claim, RemovalReason::Expired, None);
+    }
+    closed.assert_clean();
 }
 
 #[test]

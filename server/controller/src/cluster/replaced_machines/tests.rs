@@ -1,8 +1,9 @@
 use super::*;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
 use crate::cluster::{NOMINATION_WINDOW, Object};
-use model::NodeStage;
 use model::input::Policy;
+use model::resources::NODES;
+use model::{NodeStage, Resources};
 
 fn at(seconds: i64) -> Timestamp {
     Timestamp::from_millis(seconds * 1_000)
@@ -31,6 +32,23 @@ fn pods_of_a_replaced_machine_are_planned_elsewhere_and_nothing_is_planned_onto_
     assert_eq!(planned(&state), (1, NodeStage::Deleting));
     assert_eq!(state.replacement_of(&text("m0")), Some(Replacement { since: at(1), moves_pods: true }));
     assert!(!state.is_node_terminating(&text("n-m0")) && !state.is_node_outgoing(&text("n-m1")));
+}
+
+#[test]
+fn a_replaced_machine_uses_the_limits_of_its_pool_until_it_terminates() {
+    let mut limited = pool();
+    limited.pool.limits = Resources::from_iter([("cpu", 8_000), (NODES, 3)]);
+    let mut state = initialized_cluster(limited, &["m0", "m1"]);
+    let left = |state: &ClusterState| {
+        let limits = state.planning_input(&Policy::default(), at(1)).pools[0].limits.clone();
+        (limits.get("cpu"), limits.get(NODES))
+    };
+    assert_eq!(left(&state), (8_000, 3));
+    // m0 is a t.2 of 2 cores.
+    state.begin_replacement(&text("m0"), true, at(1));
+    assert_eq!(left(&state), (6_000, 2));
+    state.mark_for_deletion(&text("m0"));
+    assert_eq!(left(&state), (8_000, 3));
 }
 
 #[test]

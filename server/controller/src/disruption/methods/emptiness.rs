@@ -29,8 +29,12 @@ impl Method for Emptiness {
     fn select(&self, view: &DisruptionView<'_>) -> Selection {
         let candidates = Candidates::collect(view);
         let (mut next_check, mut due): (Option<Timestamp>, Vec<Candidate<'_>>) = (None, Vec::new());
-        for candidate in candidates.iter().filter(|candidate| is_empty(candidate, view.state, view.now)) {
-            match consolidatable_at(candidate, view.state) {
+        for candidate in candidates.iter().filter(|candidate| is_empty(candidate, view.state)) {
+            let removable_at = match candidate.is_protected(view.state, view.now) {
+                true => candidate.next_protection_end(view.state, view.now),
+                false => consolidatable_at(candidate, view.state),
+            };
+            match removable_at {
                 Some(at) if at <= view.now => due.push(*candidate),
                 Some(at) => next_check = Some(next_check.map_or(at, |next: Timestamp| next.min(at))),
                 None => {}
@@ -51,8 +55,8 @@ impl Method for Emptiness {
     }
 }
 
-fn is_empty(candidate: &Candidate<'_>, state: &ClusterState, now: Timestamp) -> bool {
-    !state.pods_on(&candidate.node.name).any(PodRecord::is_reschedulable) && !candidate.is_protected(state, now)
+fn is_empty(candidate: &Candidate<'_>, state: &ClusterState) -> bool {
+    !state.pods_on(&candidate.node.name).any(PodRecord::is_reschedulable)
 }
 
 fn consolidatable_at(candidate: &Candidate<'_>, state: &ClusterState) -> Option<Timestamp> {

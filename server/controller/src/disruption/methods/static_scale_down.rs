@@ -85,8 +85,8 @@ fn rank(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Rank {
     }
     let node = view.state.node_of_claim(&claim.name);
     let pods: Vec<&PodRecord> = node.into_iter().flat_map(|node| view.state.pods_on(&node.name)).collect();
-    let is_protected =
-        node.is_some_and(|node| node.do_not_disrupt) || pods.iter().any(|pod| pod.blocks_disruption(view.now));
+    let is_protected = node.is_some_and(|node| node.blocks_disruption(view.now))
+        || pods.iter().any(|pod| pod.blocks_disruption(view.now));
     let mut moved = pods.iter().filter(|pod| pod.is_reschedulable()).peekable();
     if moved.peek().is_none() && !is_protected {
         return Rank::Empty;

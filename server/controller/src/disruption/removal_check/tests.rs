@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterState, Object, Observation, Target};
-use crate::{Decision, Effect, RegionState};
+use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, Target};
+use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
 
 /// A controller of the cluster `c` in this state, with every machine that the state has.
 struct Cluster {
     controller: ClusterController,
+    settings: Settings,
     effects: Vec<Effect>,
 }
 
@@ -20,12 +21,12 @@ impl Cluster {
         let mut controller = ClusterController::new(text("c"), Arc::default());
         controller.state = state;
         controller.adopt_claims(Timestamp::from_millis(0));
-        Self { controller, effects: Vec::new() }
+        Self { controller, settings: Settings::default(), effects: Vec::new() }
     }
 
     /// Runs `act` at 60 s, 30 s after empty nodes of the pool may be removed.
     fn run<T>(&mut self, act: impl FnOnce(&mut ClusterController, &mut Context<'_>) -> T) -> T {
-        let (region, locked) = (RegionState::default(), Cell::new(false));
+        let (region, locked) = (RegionState::new(self.settings.clone()), Cell::new(false));
         let mut ctx = Context::new(&region, &locked, &mut self.effects, Timestamp::from_millis(60_000));
         act(&mut self.controller, &mut ctx)
     }
@@ -165,7 +166,7 @@ fn an_interruption_that_the_verifier_rejects_is_neither_recorded_nor_executed() 
 #[test]
 fn an_interruption_is_recorded_whatever_protects_the_node_and_its_pods() {
     let mut state = initialized_cluster(pool_with(BudgetLimit::Nodes(0)), &["m0"]);
-    let protected = NodeRecord { do_not_disrupt: true, ..node("m0") };
+    let protected = NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") };
     let pods = [Object::Pod(bound_to("m0", web("web-0"))), Object::Pod(web("web-1"))];
     observe(&mut state, 0, [Object::Node(protected), pod_disruption_budget(0)].into_iter().chain(pods));
     let mut cluster = Cluster::new(state);
@@ -196,7 +197,7 @@ fn each_rule_is_judged_by_what_is_observed() {
     let one = || pool_with(BudgetLimit::Nodes(1));
     assert_eq!(rejected(RemovalReason::Empty, one(), vec![]), []);
     assert_eq!(rejected(RemovalReason::Empty, one(), vec![unready()]), [RemovalRule::Budget]);
-    let protected = Object::Node(NodeRecord { do_not_disrupt: true, ..node("m0") });
+    let protected = Object::Node(NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") });
     assert_eq!(rejected(RemovalReason::Empty, pool(), vec![protected]), [RemovalRule::DoNotDisrupt]);
     // Started at 0; it is 60 s later.
     let until = |secs| {
@@ -235,6 +236,28 @@ fn ready_replicas_count_on_nodes_that_stay() {
     assert_eq!(last_ready(vec![bound_to("m1", PodRecord { terminating: true, ..web("web-1") })]), count(0, 0));
     assert_eq!(last_ready(vec![bound_to("m0", web("web-1"))]), count(0, 0));
     assert_eq!(last_ready(vec![bound_to("m9", web("web-1"))]), count(1, 0), "the Node m9 does not exist");
+}
+
+/// The budget of the cluster is judged independently of what selects nodes.
+#[test]
+fn the_budget_of_the_cluster_is_verified() {
+    let rejected = |limit: Option<BudgetLimit>, reason| {
+        let mut state = initialized_cluster(pool(), &["m0", "m1", "m2", "m3"]);
+        observe(&mut state, 0, [Object::Node(NodeRecord { ready: false, ..node("m3") })]);
+        let mut cluster = Cluster::new(state);
+        cluster.settings.disruption =
+            DisruptionSettings { max_unavailable_nodes: limit, ..DisruptionSettings::default() };
+        cluster.verify(&["m0", "m1"], reason);
+        cluster.rejected().into_iter().map(|(rule, claim)| (rule, claim.to_owned())).collect::<Vec<_>>()
+    };
+    // m3 is not ready: with m0 and m1 three of four nodes are unavailable, 75 %.
+    let m1 = vec![(RemovalRule::ClusterBudget, "m1".to_owned())];
+    assert_eq!(rejected(Some(BudgetLimit::Nodes(2)), RemovalReason::Empty), m1);
+    assert_eq!(rejected(Some(BudgetLimit::Percent(50)), RemovalReason::Empty), m1);
+    for limit in [None, Some(BudgetLimit::Nodes(3)), Some(BudgetLimit::Percent(75))] {
+        assert_eq!(rejected(limit, RemovalReason::Empty), []);
+    }
+    assert_eq!(rejected(Some(BudgetLimit::Nodes(0)), RemovalReason::Expired), []);
 }
 
 fn plan_of(claim: &str) -> RemovalPlan {

@@ -24,7 +24,16 @@ fn listing_loss() -> ListingLoss {
 
 fn freeze() -> Freeze {
     let (by, reason) = (text("ada"), text("audit"));
-    Freeze { id: 4, cluster: None, pool: None, by, reason, since: Timestamp::from_millis(0), until: None }
+    Freeze {
+        id: 4,
+        cluster: None,
+        pool: None,
+        only_disruption: false,
+        by,
+        reason,
+        since: Timestamp::from_millis(0),
+        until: None,
+    }
 }
 
 /// At most two machines of cluster c within ten minutes, until 5 ms.

@@ -4,7 +4,7 @@
 //! expire after 40 s. The NodePool's budget allows no removal.
 
 use super::fixture::{Fixture, real, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool_with, text};
+use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt};
 use crate::disruption::EXPIRATION;
 use crate::guardrails::Freeze;
@@ -46,6 +46,72 @@ fn an_expired_machine_is_drained_once_its_pods_are_planned() {
     assert_eq!(world.done.decisions.iter().filter(|decision| expired(decision.reason)).count(), 1);
 }
 
+/// The same cluster, whose NodePool has its expired machines replaced first.
+fn replaced_first(machines: usize) -> ClusterSnapshot {
+    let mut shown = cluster(machines);
+    shown.pools[0].disruption.expire_replace_first = true;
+    shown
+}
+
+#[test]
+fn a_machine_that_is_replaced_first_is_drained_once_its_replacement_is_ready() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    world.connect("c", replaced_first(1));
+    world.run_to(100_000);
+    assert_eq!((world.done.launches.len(), drained(&world)), (1, vec![]));
+    world.join_launched("c");
+    world.run_to(200_000);
+    assert_eq!(world.done.launches.len(), 1);
+    assert_eq!(drained(&world), [(100_000, "m0")]);
+}
+
+#[test]
+fn a_machine_whose_replacement_never_joins_is_drained_after_the_time_of_a_launch() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    world.connect("c", replaced_first(1));
+    // It expires at 40 s; a launch may take 5 minutes, and a registration 15: 40 + 1,200 s.
+    world.run_to(1_239_999);
+    assert_eq!(drained(&world), []);
+    world.run_to(1_241_000);
+    assert_eq!(drained(&world), [(1_240_000, "m0")]);
+}
+
+#[test]
+fn sabotage_without_replace_first_it_is_drained_although_its_replacement_never_joins() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    world.connect("c", cluster(1));
+    world.run_to(60_000);
+    assert_eq!(drained(&world), [(41_000, "m0")]);
+}
+
+#[test]
+fn an_interruption_ends_the_wait_for_the_replacement() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    world.connect("c", replaced_first(1));
+    world.run_to(60_000);
+    assert_eq!(drained(&world), []);
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.run_to(61_000);
+    assert_eq!(drained(&world), [(60_000, "m0")]);
+}
+
+#[test]
+fn the_wait_leaves_half_of_the_grace_period_to_the_pods() {
+    let mut world = Fixture::planned_by(real, |_| {});
+    world.never_joins = true;
+    let mut shown = replaced_first(1);
+    shown.claims[0].termination_grace_period = Some(Millis::from_secs(100));
+    world.connect("c", shown);
+    world.run_to(200_000);
+    // 40 s and half of 100 s.
+    assert_eq!(drained(&world), [(90_000, "m0")]);
+}
+
 #[test]
 fn do_not_disrupt_does_not_hold_it_and_its_pod_is_planned_when_it_leaves() {
     let mut world = Fixture::planned_by(real, |_| {});
@@ -75,6 +141,7 @@ fn a_freeze_holds_it_and_its_end_lets_it_go() {
         id: 7,
         cluster: Some(text("c")),
         pool: None,
+        only_disruption: false,
         by: text("alice"),
         reason: text("the network is being changed"),
         since: Timestamp::from_millis(0),

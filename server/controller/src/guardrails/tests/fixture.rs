@@ -150,6 +150,16 @@ impl Fixture {
         world
     }
 
+    /// The Nodes of the machines that were launched in `cluster` join it.
+    pub fn join_launched(&mut self, cluster: &str) {
+        self.never_joins = false;
+        let launched = self.claims.iter().filter(|((of, _), claim)| *of == cluster && !claim.provider_id.is_empty());
+        let nodes: Vec<NodeRecord> = launched.map(|(_, claim)| joined(claim)).collect();
+        for node in nodes {
+            self.observe(cluster, Object::Node(node));
+        }
+    }
+
     /// Connects the agent of `cluster` and sends this snapshot.
     pub fn connect(&mut self, cluster: &str, snapshot: ClusterSnapshot) {
         self.handle(Event::AgentConnected { cluster: text(cluster) });

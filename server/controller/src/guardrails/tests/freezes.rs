@@ -3,7 +3,7 @@ use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
 use crate::{DecisionReason, Event};
-use model::Timestamp;
+use model::{Millis, Timestamp};
 
 use super::fixture::{Fixture, snapshot};
 
@@ -12,6 +12,7 @@ fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Free
         id: 7,
         cluster: cluster.map(text),
         pool: pool.map(text),
+        only_disruption: false,
         by: text("alice"),
         reason: text("the network is being changed"),
         since: Timestamp::from_millis(0),
@@ -59,6 +60,59 @@ fn a_freeze_of_fleet_cluster_or_pool_stops_launches_and_voluntary_removals() {
 fn sabotage_without_a_freeze_or_with_one_of_something_else_both_happen() {
     assert_eq!(did(&under(Vec::new())), (1, 2));
     assert_eq!(did(&under(vec![freeze(Some("d"), None, None), freeze(Some("c"), Some("q"), None)])), (1, 2));
+}
+
+fn freeze_of_disruption(cluster: Option<&str>, pool: Option<&str>) -> Freeze {
+    Freeze { only_disruption: true, ..freeze(cluster, pool, None) }
+}
+
+#[test]
+fn a_freeze_of_disruption_stops_voluntary_removals_and_lets_launches_go_on() {
+    for (cluster, pool) in [(None, None), (Some("c"), None), (Some("c"), Some("p"))] {
+        let frozen = freeze_of_disruption(cluster, pool);
+        let world = under(vec![frozen.clone()]);
+        assert_eq!(did(&world), (1, 0), "{frozen:?}");
+        let view = world.controller.view(&text("c")).expect("the cluster is known");
+        assert_eq!((view.guardrails.freezes, view.guardrails.frozen), (vec![text(&frozen.to_string())], None));
+        assert_eq!(view.guardrails.held_removals, Some(text(&frozen.to_string())));
+        assert_eq!(view.pools[0].closed, None);
+    }
+    let expected = "voluntary disruption of cluster c is frozen by alice: the network is being changed (freeze 7)";
+    assert_eq!(freeze_of_disruption(Some("c"), None).to_string(), expected);
+}
+
+#[test]
+fn sabotage_without_the_freeze_of_disruption_or_with_one_of_something_else_nodes_are_removed() {
+    let elsewhere = vec![freeze_of_disruption(Some("d"), None), freeze_of_disruption(Some("c"), Some("q"))];
+    assert_eq!(did(&under(elsewhere)), (1, 2));
+}
+
+#[test]
+fn a_decided_removal_is_not_begun_under_a_freeze_of_disruption() {
+    let mut world = Fixture::new(|_| {});
+    world.slow_store = true;
+    world.connect("c", snapshot(2, vec![pod("p0", 500)]));
+    world.run_to(40_000);
+    world.handle(Event::FreezesChanged { freezes: vec![freeze_of_disruption(None, None)] });
+    world.record_decisions();
+    world.run_to(60_000);
+    assert_eq!(did(&world), (1, 0));
+}
+
+#[test]
+fn interruptions_and_expiry_go_on_under_a_freeze_of_disruption() {
+    let mut world = Fixture::new(|_| {});
+    world.handle(Event::FreezesChanged { freezes: vec![freeze_of_disruption(None, None)] });
+    let mut cluster = snapshot(2, vec![bound_to("m0", pod("p0", 500)), bound_to("m1", pod("p1", 500))]);
+    for claim in cluster.claims.iter_mut().filter(|claim| claim.name == "m1") {
+        claim.created = Some(Timestamp::from_millis(0));
+        claim.expire_after = Some(Millis::from_secs(30));
+    }
+    world.connect("c", cluster);
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.run_to(60_000);
+    assert_eq!(did(&world).1, 2, "m0 is interrupted and m1 expires at 30 s");
 }
 
 #[test]

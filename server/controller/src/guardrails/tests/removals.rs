@@ -59,6 +59,7 @@ fn freeze(world: &mut Fixture, frozen: bool) {
         id: 1,
         cluster: None,
         pool: None,
+        only_disruption: false,
         by: text("kim"),
         reason: text("a bad day"),
         since: Timestamp::from_millis(0),

@@ -1,8 +1,9 @@
 use crate::cluster::testing::{bound_to, claim, key, node, pod, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, NodeRecord, Object, PodRecord};
+use crate::disruption::EMPTY;
 use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::guardrails::{DisabledGuards, Guard, Mode};
-use crate::{DecisionReason, Event};
+use crate::{Decision, DecisionReason, Event};
 use model::{MicroUsd, Millis, Timestamp};
 
 use super::fixture::{Fixture, one_node_per_pod, snapshot};
@@ -409,6 +410,66 @@ fn shadow_mode_records_decisions_once_and_carries_none_out() {
     world.observe("c", Object::Pod(pod("p9", 500)));
     world.run_to(140_000);
     assert_eq!(world.done.decisions.len(), 3);
+}
+
+/// The same, while voluntary removals are recorded alone.
+fn everything_to_do_in_shadow_disruption() -> Fixture {
+    let mut world = Fixture::with(6, pending(2), |settings| settings.disruption.mode = Mode::Shadow);
+    world.run_to(120_000);
+    world
+}
+
+#[test]
+fn with_disruption_in_shadow_mode_launches_go_on_and_voluntary_removals_are_recorded() {
+    let mut world = everything_to_do_in_shadow_disruption();
+    assert!(world.done.launches.len() >= 2, "a machine for each pending pod");
+    assert_eq!(world.drained(), [].into());
+    let removals = |world: &Fixture| -> Vec<Decision> {
+        world
+            .done
+            .decisions
+            .iter()
+            .filter(|decision| decision.reason == DecisionReason::Disruption(EMPTY))
+            .cloned()
+            .collect()
+    };
+    let recorded = removals(&world);
+    let last = recorded.last().expect("what would be removed is recorded");
+    assert!(recorded.iter().all(|decision| decision.shadow && decision.removals.is_empty()));
+    assert!(last.would[0].starts_with("would remove n-m0 (m0): node n-m0 holds only DaemonSet pods"), "{last:?}");
+    assert!(last.notes[0].starts_with("would save $"), "{last:?}");
+    let view = world.controller.view(&text("c")).expect("the cluster is known").guardrails;
+    assert_eq!((view.mode, view.disruption_mode), (Mode::Act, Mode::Shadow));
+    // What changes nothing of it is not recorded again.
+    world.observe("c", Object::Pod(bound_to("m0", PodRecord { daemon: Some(text("agent")), ..pod("agent", 1) })));
+    world.run_to(240_000);
+    assert_eq!(removals(&world).len(), recorded.len());
+}
+
+#[test]
+fn with_disruption_in_shadow_mode_interruptions_are_followed() {
+    let mut world = everything_to_do_in_shadow_disruption();
+    let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
+    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.run_to(180_000);
+    assert_eq!(world.drained(), [text("m0")].into());
+}
+
+#[test]
+fn the_voluntary_removals_of_one_cluster_may_be_in_shadow_mode() {
+    let mut world = Fixture::new(|settings| {
+        settings.disruption.shadow.insert(text("a"));
+    });
+    for name in ["a", "b"] {
+        world.connect(name, snapshot(1, Vec::new()));
+    }
+    world.run_to(60_000);
+    let removed: Vec<(&str, bool)> = (world.done.decisions.iter())
+        .filter(|decision| decision.reason == DecisionReason::Disruption(EMPTY))
+        .map(|decision| (decision.cluster.as_ref(), decision.shadow))
+        .collect();
+    assert_eq!(removed, [("a", true), ("b", false)]);
+    assert_eq!(world.done.drained.len(), 1);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::kube::SimulatedCluster;
 use agent::Record;
 use controller::cluster::{
-    ClaimRecord, DaemonRecord, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
+    ClaimRecord, DaemonRecord, DoNotDisrupt, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
 };
 use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
@@ -142,7 +142,13 @@ fn reason(scheduling: Scheduling) -> &'static str {
 }
 
 fn node(record: &NodeRecord) -> v1::NodeRecord {
-    let annotations = record.do_not_disrupt.then(|| pair("karpenter.sh/do-not-disrupt", "true"));
+    let annotations = record.do_not_disrupt.map(|protection| {
+        let value = match protection {
+            DoNotDisrupt::Always => "true".to_owned(),
+            DoNotDisrupt::For(duration) => format!("{}s", duration.as_secs()),
+        };
+        pair("karpenter.sh/do-not-disrupt", &value)
+    });
     let drain =
         record.drain_deadline.map(|at| pair("fleetwright.dev/drain", &format!("{{\"forceAtMs\":{}}}", at.as_millis())));
     v1::NodeRecord {

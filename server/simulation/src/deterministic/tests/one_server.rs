@@ -229,7 +229,8 @@ fn a_changed_template_replaces_every_machine_and_loses_no_pod() {
 
 #[test]
 fn templates_that_change_amid_random_faults_break_no_invariant() {
-    for seed in 0..25 {
+    // In seed 47 a NodePool at its limits has machines to replace.
+    for seed in (0..25).chain([47]) {
         let mut setup = Setup::faulty(seed, None);
         for at_ms in [2 * MINUTE, 6 * MINUTE] {
             setup.faults.push(TimedFault { at_ms, fault: Fault::TemplateChanged { cluster: 0 } });

@@ -62,12 +62,28 @@ fn a_node_that_is_not_ready_counts_against_the_budget() {
 #[test]
 fn do_not_disrupt_on_the_node_or_any_of_its_pods_keeps_the_node() {
     let mut state = initialized_cluster(pool(), &["m0", "m1", "m2"]);
-    let kept = NodeRecord { do_not_disrupt: true, ..node("m0") };
+    let kept = NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") };
     let guarded = PodRecord { do_not_disrupt: Some(DoNotDisrupt::For(Millis::from_secs(40))), ..daemon("m1") };
     observe(&mut state, 0, [Object::Node(kept), Object::Pod(guarded)]);
     // The daemon on m1 started at 0 and is protected for 40 s.
     assert_eq!(going(&state, 39_999), ["m2"]);
     assert_eq!(going(&state, 40_000), ["m1", "m2"]);
+}
+
+#[test]
+fn do_not_disrupt_with_a_duration_keeps_the_node_from_its_creation_on() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let do_not_disrupt = Some(DoNotDisrupt::For(Millis::from_secs(50)));
+    let kept = NodeRecord { do_not_disrupt, created: Some(Timestamp::from_millis(5_000)), ..node("m0") };
+    observe(&mut state, 0, [Object::Node(kept)]);
+    // Created at 5 s, protected for 50 s; without it the node may leave after 30 s.
+    assert_eq!(going(&state, 54_999), Vec::<ClaimName>::new());
+    let next = Emptiness.select(&DisruptionView::of(&state, Timestamp::from_millis(40_000))).next_check;
+    assert_eq!(next, Some(Timestamp::from_millis(55_000)));
+    assert_eq!(going(&state, 55_000), ["m0"]);
+    let undated = NodeRecord { do_not_disrupt, created: None, ..node("m0") };
+    observe(&mut state, 0, [Object::Node(undated)]);
+    assert_eq!(going(&state, 1 << 40), Vec::<ClaimName>::new());
 }
 
 #[test]

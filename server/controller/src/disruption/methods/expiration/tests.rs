@@ -66,6 +66,29 @@ fn a_machine_expires_before_it_has_a_node_and_without_its_pool() {
     assert_eq!(selected(&state, 60_000), ["m0"]);
 }
 
+/// The vectors of the algorithm's authors.
+#[test]
+fn the_hash_is_fnv_1a() {
+    assert_eq!(["", "a", "foobar"].map(hash), [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]);
+}
+
+#[test]
+fn with_jitter_machines_of_one_age_expire_at_times_of_their_own() {
+    let of = |uid: &str, jitter: Option<i64>, lifetime: i64| {
+        let mut pool = pool();
+        pool.disruption.expire_jitter = jitter.map(Millis::new);
+        let mut state = initialized_cluster(pool, &["m0"]);
+        let claim = ClaimRecord { uid: text(uid), ..aging("m0", 0, Some(lifetime)) };
+        observe(&mut state, 0, [Object::Claim(claim)]);
+        Expiration.select(&DisruptionView::of(&state, at(0))).next_check
+    };
+    // FNV-1a of "a" ends in the byte 8c, 140, and of "foobar" in e8, 232: modulo 256 ms, they are that much earlier.
+    assert_eq!([of("a", Some(256), 60), of("foobar", Some(256), 60)], [at(59_860), at(59_768)].map(Some));
+    assert_eq!(of("a", None, 60), Some(at(60_000)), "without the annotation all expire at once");
+    // Half of a lifetime of 60 s is left, whatever the jitter.
+    assert!(of("a", Some(1 << 40), 60) > Some(at(30_000)));
+}
+
 #[test]
 fn its_drain_has_no_deadline_but_the_grace_period() {
     assert_eq!(Expiration.drain_terms(at(1_000)), DrainTerms::default());

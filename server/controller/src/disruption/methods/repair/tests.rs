@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::FeatureGates;
 use crate::cluster::testing::{initialized_cluster, node, observe, pool_with, text};
-use crate::cluster::{ClusterState, Object};
+use crate::cluster::{ClusterState, DoNotDisrupt, Object};
 use model::disruption_policy::BudgetLimit;
 
 const GATES: FeatureGates = FeatureGates { node_repair: true };
@@ -88,7 +88,8 @@ fn too_many_unhealthy_nodes_of_a_pool_block_its_repairs() {
 #[test]
 fn do_not_repair_keeps_the_node_and_do_not_disrupt_does_not() {
     let kept = NodeRecord { do_not_repair: true, ..with_condition("m0", "Ready", "False", 0) };
-    let protected = NodeRecord { do_not_disrupt: true, ..with_condition("m1", "Ready", "False", 0) };
+    let protected =
+        NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..with_condition("m1", "Ready", "False", 0) };
     assert_eq!(removed(&cluster(10, vec![kept, protected]), 30), ["m1"]);
 }
 

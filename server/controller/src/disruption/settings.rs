@@ -1,0 +1,26 @@
+//! Settings of voluntary disruption.
+
+use std::collections::BTreeSet;
+
+use crate::guardrails::Mode;
+use model::{BudgetLimit, ClusterName};
+
+/// What an operator sets for voluntary disruption in all clusters.
+#[derive(Debug, Clone, Default)]
+pub struct DisruptionSettings {
+    /// How many initialized nodes of one cluster, over all its managed NodePools, may be unavailable when one is
+    /// removed voluntarily; `None` has no limit beside the budgets of the NodePools.
+    pub max_unavailable_nodes: Option<BudgetLimit>,
+    /// Whether voluntary removals are carried out, or recorded alone.
+    pub mode: Mode,
+    /// Clusters whose voluntary removals are recorded alone, whatever `mode` is.
+    pub shadow: BTreeSet<ClusterName>,
+}
+
+impl DisruptionSettings {
+    /// What happens to voluntary removals in `cluster`.
+    #[must_use]
+    pub fn mode_of(&self, cluster: &ClusterName) -> Mode {
+        if self.shadow.contains(cluster) { Mode::Shadow } else { self.mode }
+    }
+}
