@@ -168,6 +168,7 @@ fn a_freeze_holds_the_replacement_and_not_only_the_removal() {
         reason: text("the network is being changed"),
         since: Timestamp::from_millis(0),
         until: None,
+        only_disruption: false,
     };
     let mut world = Fixture::planned_by(real, |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });

@@ -133,7 +133,7 @@ fn a_replacement_that_the_budget_does_not_allow_any_more_is_not_selected() {
 fn do_not_disrupt_on_the_node_always_holds_it() {
     let mut state = drifted_cluster(pool(), &["m0"]);
     let ends = ClaimRecord { termination_grace_period: Some(Millis::from_secs(30)), ..old("m0", 1) };
-    let held = NodeRecord { do_not_disrupt: true, ..node("m0") };
+    let held = NodeRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..node("m0") };
     observe(&mut state, 0, [Object::Claim(ends), Object::Node(held)]);
     assert_eq!(select(&state), Selection::default());
 }
