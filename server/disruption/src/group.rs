@@ -67,20 +67,21 @@ impl<'c> Groups<'c> {
         cache: &mut CompileCache,
     ) -> Option<Step> {
         let order = self.order(working, candidates, allowances);
-        let mut size = 2;
-        while size.min(order.len()) >= 2 {
-            let group = &order[..size.min(order.len())];
+        // One spot node is replaced by spot only by machines with enough options, which is no matter of groups.
+        let mut size = if order.first().is_some_and(|node| is_spot(working, *node)) { 2 } else { 1 };
+        while size <= order.len() {
+            let group = &order[..size];
             if !self.take_work(working) {
                 return None;
             }
-            if let Some(step) = self.replace(working, group, cache) {
+            if let Some(step) = self.replace((working, candidates), group, cache) {
                 take(working, candidates, allowances, group);
                 return Some(step);
             }
             if size >= order.len() {
                 return None;
             }
-            size += size.div_ceil(2);
+            size = (size + size.div_ceil(2)).min(order.len());
         }
         None
     }
@@ -124,16 +125,18 @@ impl<'c> Groups<'c> {
 
     /// Spot nodes are not replaced by spot without the feature gate; a group would be.
     fn may_be_replaced(&self, working: &WorkingCluster<'_>, node: u32) -> bool {
-        let is_spot = working.input.nodes[node as usize]
-            .labels
-            .get(CAPACITY_TYPE)
-            .is_some_and(|value| value.as_ref() == CapacityType::Spot.as_str());
-        working.nodes[node as usize].launch.is_none() && (self.settings.spot_to_spot || !is_spot)
+        working.nodes[node as usize].launch.is_none() && (self.settings.spot_to_spot || !is_spot(working, node))
     }
 
     /// The step that replaces `group`, if it saves enough.
-    fn replace(&mut self, working: &WorkingCluster<'_>, group: &[u32], cache: &mut CompileCache) -> Option<Step> {
-        let (mut input, pods) = working.input_for(group);
+    fn replace(
+        &mut self,
+        (working, candidates): (&WorkingCluster<'_>, &[Option<Candidate<'_>>]),
+        group: &[u32],
+        cache: &mut CompileCache,
+    ) -> Option<Step> {
+        let takes = |node| candidate(working, candidates, node).is_none_or(Candidate::takes_pods);
+        let (mut input, pods) = working.input_for(group, takes);
         let search = (input.policy.search_steps / SEARCH_PART).min(self.search);
         self.search -= search;
         input.policy.search_steps = search;
@@ -151,7 +154,7 @@ impl<'c> Groups<'c> {
         }
         let machines = ReplacementMachines::new(&working.input);
         for machine in &mut step.replacements {
-            *machine = within(&machines, machine, after, most);
+            *machine = within(&machines, machine, after, most)?;
         }
         step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
         Some(step)
@@ -160,9 +163,14 @@ impl<'c> Groups<'c> {
 
 /// `machine` with the launch options by which the whole group saves enough, whichever of them launch: each
 /// machine may cost its part of `most` if the machines cost `after` together.
-fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> PlannedNode {
+fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> Option<PlannedNode> {
     let part = i128::from(machine.price.0) * i128::from(most) / i128::from(after.max(1));
     machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
+}
+
+fn is_spot(working: &WorkingCluster<'_>, node: u32) -> bool {
+    let capacity_type = working.input.nodes[node as usize].labels.get(CAPACITY_TYPE);
+    capacity_type.is_some_and(|value| value.as_ref() == CapacityType::Spot.as_str())
 }
 
 fn candidate<'c, 'i>(

@@ -227,7 +227,8 @@ impl<'r> WorkingCluster<'r> {
 
     /// The working cluster as the input of a plan for the pods of `leaving`, which are being deleted, in
     /// the order of namespace and name; and the movable pod of each.
-    pub(crate) fn input_for(&self, leaving: &[u32]) -> (PlanningInput, Vec<u32>) {
+    /// Of the other nodes, those that `takes` accepts take pods.
+    pub(crate) fn input_for(&self, leaving: &[u32], takes: impl Fn(u32) -> bool) -> (PlanningInput, Vec<u32>) {
         let mut input = self.input.clone();
         let mut pods: Vec<u32> = leaving.iter().flat_map(|node| self.nodes[*node as usize].movable()).collect();
         pods.sort_by_key(|pod| key(&self.pods[*pod as usize]));
@@ -238,7 +239,7 @@ impl<'r> WorkingCluster<'r> {
         }
         input.pods = pods.iter().map(|pod| self.input.pods[*pod as usize].clone()).collect();
         for (at, node) in (0..).zip(&mut input.nodes) {
-            if node.stage != NodeStage::Deleting && !self.accepts_pods(at) {
+            if node.stage != NodeStage::Deleting && !(self.accepts_pods(at) && takes(at)) {
                 close(node, &self.input);
             }
         }
