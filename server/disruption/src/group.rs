@@ -4,9 +4,10 @@
 //! because it moves few pods; a larger one is tried when the smaller ones save nothing.
 
 use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, HOSTNAME, ZONE};
 use model::plan::PlannedNode;
 use model::removal::RemovalReason;
-use model::{CapacityType, MicroUsd, Text, labels::CAPACITY_TYPE};
+use model::{CapacityType, MicroUsd, NodeStage, Text, Zone};
 use planner::{CompileCache, ReplacementMachines, plan_with, resource_prices};
 
 use crate::Settings;
@@ -153,6 +154,7 @@ impl<'c> Groups<'c> {
             return None;
         }
         let machines = ReplacementMachines::new(&working.input);
+        in_known_zones(working, &machines, &mut step.replacements)?;
         for machine in &mut step.replacements {
             *machine = within(&machines, machine, after, most)?;
         }
@@ -166,6 +168,33 @@ impl<'c> Groups<'c> {
 fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> Option<PlannedNode> {
     let part = i128::from(machine.price.0) * i128::from(most) / i128::from(after.max(1));
     machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
+}
+
+/// The machines of `step` in zones that have a node, if pods that moved already are spread over zones: an empty zone
+/// would break their spread. `None` if the first zone of a machine has none.
+fn in_known_zones(
+    working: &WorkingCluster<'_>,
+    machines: &ReplacementMachines<'_>,
+    replacements: &mut [PlannedNode],
+) -> Option<()> {
+    let is_spread = |pod: u32| {
+        let shape = &working.input.shapes[working.input.pods[pod as usize].shape as usize];
+        shape.spread.iter().any(|spread| spread.hard && spread.topology_key.as_ref() != HOSTNAME)
+    };
+    if !working.moves().into_iter().any(is_spread) {
+        return Some(());
+    }
+    let staying = || working.input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
+    let is_known =
+        |zone: &Zone| staying().any(|node| node.labels.get(ZONE).is_some_and(|known| known == zone.as_text()));
+    for machine in replacements.iter_mut().filter(|machine| !machine.zones.iter().all(is_known)) {
+        let zones: std::sync::Arc<[Zone]> = machine.zones.iter().filter(|zone| is_known(zone)).cloned().collect();
+        if zones.first() != machine.zones.first() {
+            return None;
+        }
+        *machine = machines.with_pods(&PlannedNode { zones, ..machine.clone() }, machine.pods.clone());
+    }
+    Some(())
 }
 
 fn is_spot(working: &WorkingCluster<'_>, node: u32) -> bool {
