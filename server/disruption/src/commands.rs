@@ -96,7 +96,7 @@ pub(crate) fn finish<'i>(
     working: WorkingCluster<'i>,
     cache: &mut CompileCache,
 ) -> Result<DisruptionPlan, Vec<Violation>> {
-    let mut outcome = Outcome::of(working, planned.input);
+    let mut outcome = Outcome::of(working);
     let mut accepted = planned.steps.len();
     let mut refused = planned.violations(&outcome);
     if !refused.is_empty() {
@@ -121,12 +121,18 @@ pub(crate) fn finish<'i>(
     Ok(DisruptionPlan { commands, held, cost, input, plan, refused, notes: planned.notes })
 }
 
+/// Whether the verifier accepts the plan for the pods that have moved in `working`.
+pub(crate) fn keeps_rules(working: WorkingCluster<'_>) -> bool {
+    let outcome = Outcome::of(working);
+    check(&outcome.input, &outcome.plan).is_empty()
+}
+
 impl<'i> Planned<'i> {
     /// The cluster after the first `steps` steps.
     fn outcome(&self, steps: usize) -> Outcome<'i> {
         let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
         self.steps.iter().take(steps).for_each(|step| working.apply(step.clone()));
-        Outcome::of(working, self.input)
+        Outcome::of(working)
     }
 
     /// What the verifier finds.
@@ -317,8 +323,8 @@ impl<'i> Planned<'i> {
 
 impl<'i> Outcome<'i> {
     /// The plan for the pods that move, in the input in which the removed nodes are being deleted.
-    fn of(mut working: WorkingCluster<'i>, original: &PlanningInput) -> Self {
-        let existing = original.nodes.len();
+    fn of(mut working: WorkingCluster<'i>) -> Self {
+        let existing = working.nodes.iter().take_while(|node| node.launch.is_none()).count();
         let moves = order_of_placement(&working);
         let mut sorted = moves.clone();
         sorted.sort_by(|one, other| {

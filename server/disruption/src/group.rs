@@ -13,6 +13,7 @@ use planner::{CompileCache, ReplacementMachines, plan_with, resource_prices};
 use crate::Settings;
 use crate::allowances::Allowances;
 use crate::candidates::Candidate;
+use crate::commands::keeps_rules;
 use crate::consolidation::is_tried;
 use crate::evacuation::step_of;
 use crate::working::{Step, WorkingCluster};
@@ -149,17 +150,20 @@ impl<'c> Groups<'c> {
         let most = self.settings.most_for_replacement(MicroUsd(before), pods.len())?;
         let most = most.0.min(before - before * MIN_SAVED_PERCENT / 100);
         let mut step = step_of(&decision.plan, &pods);
+        let machines = ReplacementMachines::new(&working.input);
+        in_known_zones(working, &machines, &mut step.replacements);
         let after: i64 = step.replacements.iter().map(|machine| machine.price.0).sum();
         if after >= most {
             return None;
         }
-        let machines = ReplacementMachines::new(&working.input);
-        in_known_zones(working, &machines, &mut step.replacements)?;
         for machine in &mut step.replacements {
             *machine = within(&machines, machine, after, most)?;
         }
         step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
-        Some(step)
+        // Pods that moved before are judged again: a machine in another zone may break their spread.
+        let mut carried_out = working.clone();
+        carried_out.apply(step.clone());
+        keeps_rules(carried_out).then_some(step)
     }
 }
 
@@ -170,31 +174,25 @@ fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64,
     machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
 }
 
-/// The machines of `step` in zones that have a node, if pods that moved already are spread over zones: an empty zone
-/// would break their spread. `None` if the first zone of a machine has none.
-fn in_known_zones(
-    working: &WorkingCluster<'_>,
-    machines: &ReplacementMachines<'_>,
-    replacements: &mut [PlannedNode],
-) -> Option<()> {
+/// Leaves the machines their zones that have a node, if there are any and pods that moved already are spread over zones:
+/// an empty zone would break their spread.
+fn in_known_zones(working: &WorkingCluster<'_>, machines: &ReplacementMachines<'_>, replacements: &mut [PlannedNode]) {
     let is_spread = |pod: u32| {
         let shape = &working.input.shapes[working.input.pods[pod as usize].shape as usize];
         shape.spread.iter().any(|spread| spread.hard && spread.topology_key.as_ref() != HOSTNAME)
     };
     if !working.moves().into_iter().any(is_spread) {
-        return Some(());
+        return;
     }
     let staying = || working.input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
     let is_known =
         |zone: &Zone| staying().any(|node| node.labels.get(ZONE).is_some_and(|known| known == zone.as_text()));
     for machine in replacements.iter_mut().filter(|machine| !machine.zones.iter().all(is_known)) {
         let zones: std::sync::Arc<[Zone]> = machine.zones.iter().filter(|zone| is_known(zone)).cloned().collect();
-        if zones.first() != machine.zones.first() {
-            return None;
+        if !zones.is_empty() {
+            *machine = machines.with_pods(&PlannedNode { zones, ..machine.clone() }, machine.pods.clone());
         }
-        *machine = machines.with_pods(&PlannedNode { zones, ..machine.clone() }, machine.pods.clone());
     }
-    Some(())
 }
 
 fn is_spot(working: &WorkingCluster<'_>, node: u32) -> bool {
