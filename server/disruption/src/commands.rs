@@ -334,13 +334,15 @@ impl<'i> Outcome<'i> {
         let mut index = vec![0; working.pods.len()];
         (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
         let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
+        let has_zone_rules = moves.iter().any(|pod| working.has_domain_rules(*pod));
         let machines = ReplacementMachines::new(&working.input);
         for state in working.nodes.iter().skip(existing).filter(|state| !state.is_gone) {
             let Some(launch) = &state.launch else { continue };
             let mut pods: Vec<u32> = state.movable().collect();
             pods.sort_unstable();
-            let is_as_launched = pods == launch.pods;
-            plan.nodes.push(if is_as_launched {
+            // Rules over zones were judged with each machine in its first zone.
+            let has_one_zone = launch.zones.len() == 1 || !has_zone_rules;
+            plan.nodes.push(if has_one_zone && pods == launch.pods {
                 launch.clone()
             } else {
                 machines.with_pods(&in_one_zone(launch), pods)
@@ -366,7 +368,7 @@ impl<'i> Outcome<'i> {
     }
 }
 
-/// The launch in its first zone: pods that moved to it later may have rules over zones.
+/// The launch in its first zone.
 fn in_one_zone(launch: &PlannedNode) -> PlannedNode {
     PlannedNode { zones: launch.zones.iter().take(1).cloned().collect(), ..launch.clone() }
 }

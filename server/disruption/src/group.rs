@@ -4,7 +4,7 @@
 //! because it moves few pods; a larger one is tried when the smaller ones save nothing.
 
 use model::input::PlanningInput;
-use model::labels::{CAPACITY_TYPE, HOSTNAME, ZONE};
+use model::labels::{CAPACITY_TYPE, ZONE};
 use model::plan::PlannedNode;
 use model::removal::RemovalReason;
 use model::{CapacityType, MicroUsd, NodeStage, Text, Zone};
@@ -174,14 +174,10 @@ fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64,
     machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
 }
 
-/// Leaves the machines their zones that have a node, if there are any and pods that moved already are spread over zones:
-/// an empty zone would break their spread.
+/// Leaves the machines their zones that have a node, if there are any and pods that moved already have rules over
+/// zones: an empty zone would break their spread.
 fn in_known_zones(working: &WorkingCluster<'_>, machines: &ReplacementMachines<'_>, replacements: &mut [PlannedNode]) {
-    let is_spread = |pod: u32| {
-        let shape = &working.input.shapes[working.input.pods[pod as usize].shape as usize];
-        shape.spread.iter().any(|spread| spread.hard && spread.topology_key.as_ref() != HOSTNAME)
-    };
-    if !working.moves().into_iter().any(is_spread) {
+    if !working.moves().into_iter().any(|pod| working.has_domain_rules(pod)) {
         return;
     }
     let staying = || working.input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);

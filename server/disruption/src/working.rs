@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use binding::{bound_pod, launched_node};
 use model::input::PlanningInput;
+use model::labels::HOSTNAME;
 use model::plan::PlannedNode;
 use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
@@ -208,6 +209,14 @@ impl<'r> WorkingCluster<'r> {
         }
         last.reverse();
         last
+    }
+
+    /// Whether the movable pod has hard rules over domains of several nodes.
+    pub(crate) fn has_domain_rules(&self, pod: u32) -> bool {
+        let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
+        let spread = shape.spread.iter().filter(|spread| spread.hard).map(|spread| &spread.topology_key);
+        let terms = shape.pod_affinity.iter().chain(&shape.pod_anti_affinity).map(|term| &term.topology_key);
+        spread.chain(terms).any(|key| key.as_ref() != HOSTNAME)
     }
 
     /// Whether pods of other nodes may move to `node`.
