@@ -96,7 +96,7 @@ pub(crate) fn finish<'i>(
     working: WorkingCluster<'i>,
     cache: &mut CompileCache,
 ) -> Result<DisruptionPlan, Vec<Violation>> {
-    let mut outcome = Outcome::of(working, planned.input);
+    let mut outcome = Outcome::of(working);
     let mut accepted = planned.steps.len();
     let mut refused = planned.violations(&outcome);
     if !refused.is_empty() {
@@ -121,12 +121,18 @@ pub(crate) fn finish<'i>(
     Ok(DisruptionPlan { commands, held, cost, input, plan, refused, notes: planned.notes })
 }
 
+/// Whether the verifier accepts the plan for the pods that have moved in `working`.
+pub(crate) fn keeps_rules(working: WorkingCluster<'_>) -> bool {
+    let outcome = Outcome::of(working);
+    check(&outcome.input, &outcome.plan).is_empty()
+}
+
 impl<'i> Planned<'i> {
     /// The cluster after the first `steps` steps.
     fn outcome(&self, steps: usize) -> Outcome<'i> {
         let mut working = WorkingCluster::new(self.input, self.running, &self.placed);
         self.steps.iter().take(steps).for_each(|step| working.apply(step.clone()));
-        Outcome::of(working, self.input)
+        Outcome::of(working)
     }
 
     /// What the verifier finds.
@@ -317,8 +323,8 @@ impl<'i> Planned<'i> {
 
 impl<'i> Outcome<'i> {
     /// The plan for the pods that move, in the input in which the removed nodes are being deleted.
-    fn of(mut working: WorkingCluster<'i>, original: &PlanningInput) -> Self {
-        let existing = original.nodes.len();
+    fn of(mut working: WorkingCluster<'i>) -> Self {
+        let existing = working.nodes.iter().take_while(|node| node.launch.is_none()).count();
         let moves = order_of_placement(&working);
         let mut sorted = moves.clone();
         sorted.sort_by(|one, other| {
@@ -328,13 +334,15 @@ impl<'i> Outcome<'i> {
         let mut index = vec![0; working.pods.len()];
         (0..).zip(&sorted).for_each(|(at, pod)| index[*pod as usize] = at);
         let mut plan = Plan { order: moves.iter().map(|pod| index[*pod as usize]).collect(), ..Plan::default() };
+        let has_zone_rules = moves.iter().any(|pod| working.has_domain_rules(*pod));
         let machines = ReplacementMachines::new(&working.input);
         for state in working.nodes.iter().skip(existing).filter(|state| !state.is_gone) {
             let Some(launch) = &state.launch else { continue };
             let mut pods: Vec<u32> = state.movable().collect();
             pods.sort_unstable();
-            let is_as_launched = pods == launch.pods;
-            plan.nodes.push(if is_as_launched {
+            // Rules over zones were judged with each machine in its first zone.
+            let has_one_zone = launch.zones.len() == 1 || !has_zone_rules;
+            plan.nodes.push(if has_one_zone && pods == launch.pods {
                 launch.clone()
             } else {
                 machines.with_pods(&in_one_zone(launch), pods)
@@ -360,7 +368,7 @@ impl<'i> Outcome<'i> {
     }
 }
 
-/// The launch in its first zone: pods that moved to it later may have rules over zones.
+/// The launch in its first zone.
 fn in_one_zone(launch: &PlannedNode) -> PlannedNode {
     PlannedNode { zones: launch.zones.iter().take(1).cloned().collect(), ..launch.clone() }
 }

@@ -244,6 +244,7 @@ impl<'w, 'r> Pass<'w, 'r> {
             self.arrived[*to as usize].push(*pod);
             moves.push((*pod, Destination::Node(*to)));
         }
+        self.snapshot.close(node);
         self.give_back_limits(node, Some((machine.pool, &machine.types)));
         let removed = vec![(node, RemovalReason::Underutilized)];
         Ok(Step { removed, replacements: vec![machine], moves })
@@ -266,7 +267,6 @@ impl<'w, 'r> Pass<'w, 'r> {
                 return false;
             }
         }
-        self.snapshot.close(node);
         true
     }
 

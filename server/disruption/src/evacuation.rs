@@ -25,7 +25,7 @@ pub(crate) fn evacuate(
     cache: &mut CompileCache,
 ) -> Result<Evacuation, Vec<Violation>> {
     let nodes: Vec<u32> = leaving.iter().map(|(node, _)| *node).collect();
-    let (input, pods) = working.input_for(&nodes);
+    let (input, pods) = working.input_for(&nodes, |_| true);
     let decision = plan_with(&input, cache)?;
     let reason = |entry: &model::plan::Unschedulable| {
         let first = entry.reasons.first().map_or("no reason is known", |reason| reason.message.as_str());

@@ -4,15 +4,17 @@
 //! because it moves few pods; a larger one is tried when the smaller ones save nothing.
 
 use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, ZONE};
 use model::plan::PlannedNode;
 use model::removal::RemovalReason;
-use model::{CapacityType, MicroUsd, Text, labels::CAPACITY_TYPE};
+use model::{CapacityType, MicroUsd, NodeStage, Text, Zone};
 use planner::{CompileCache, ReplacementMachines, plan_with, resource_prices};
 
 use crate::Settings;
 use crate::allowances::Allowances;
 use crate::balance::Balance;
 use crate::candidates::Candidate;
+use crate::commands::keeps_rules;
 use crate::consolidation::is_tried;
 use crate::evacuation::step_of;
 use crate::working::{Step, WorkingCluster};
@@ -70,13 +72,14 @@ impl<'c> Groups<'c> {
         cache: &mut CompileCache,
     ) -> Option<Step> {
         let order = self.order(working, candidates, allowances);
-        let mut size = 2;
-        while size.min(order.len()) >= 2 {
-            let group = &order[..size.min(order.len())];
+        // One spot node is replaced by spot only by machines with enough options, which is no matter of groups.
+        let mut size = if order.first().is_some_and(|node| is_spot(working, *node)) { 2 } else { 1 };
+        while size <= order.len() {
+            let group = &order[..size];
             if !self.take_work(working) {
                 return None;
             }
-            let step = self.replace(working, group, cache);
+            let step = self.replace((working, candidates), group, cache);
             let members = || group.iter().filter_map(|node| candidate(working, candidates, *node)).collect::<Vec<_>>();
             if let Some(step) = step.filter(|step| balance.hold(&members(), saved_by(working, step)).is_none()) {
                 take(working, candidates, allowances, group);
@@ -85,7 +88,7 @@ impl<'c> Groups<'c> {
             if size >= order.len() {
                 return None;
             }
-            size += size.div_ceil(2);
+            size = (size + size.div_ceil(2)).min(order.len());
         }
         None
     }
@@ -129,16 +132,18 @@ impl<'c> Groups<'c> {
 
     /// Spot nodes are not replaced by spot without the feature gate; a group would be.
     fn may_be_replaced(&self, working: &WorkingCluster<'_>, node: u32) -> bool {
-        let is_spot = working.input.nodes[node as usize]
-            .labels
-            .get(CAPACITY_TYPE)
-            .is_some_and(|value| value.as_ref() == CapacityType::Spot.as_str());
-        working.nodes[node as usize].launch.is_none() && (self.settings.spot_to_spot || !is_spot)
+        working.nodes[node as usize].launch.is_none() && (self.settings.spot_to_spot || !is_spot(working, node))
     }
 
     /// The step that replaces `group`, if it saves enough.
-    fn replace(&mut self, working: &WorkingCluster<'_>, group: &[u32], cache: &mut CompileCache) -> Option<Step> {
-        let (mut input, pods) = working.input_for(group);
+    fn replace(
+        &mut self,
+        (working, candidates): (&WorkingCluster<'_>, &[Option<Candidate<'_>>]),
+        group: &[u32],
+        cache: &mut CompileCache,
+    ) -> Option<Step> {
+        let takes = |node| candidate(working, candidates, node).is_none_or(Candidate::takes_pods);
+        let (mut input, pods) = working.input_for(group, takes);
         let of_pods = SEARCH_STEPS_PER_POD * u64::try_from(pods.len()).unwrap_or(u64::MAX);
         let search = of_pods.min(input.policy.search_steps / SEARCH_PART).min(self.search);
         self.search -= search;
@@ -151,24 +156,50 @@ impl<'c> Groups<'c> {
         let most = self.settings.most_for_replacement(MicroUsd(before), pods.len())?;
         let most = most.0.min(before - before * MIN_SAVED_PERCENT / 100);
         let mut step = step_of(&decision.plan, &pods);
+        let machines = ReplacementMachines::new(&working.input);
+        in_known_zones(working, &machines, &mut step.replacements);
         let after: i64 = step.replacements.iter().map(|machine| machine.price.0).sum();
         if after >= most {
             return None;
         }
-        let machines = ReplacementMachines::new(&working.input);
         for machine in &mut step.replacements {
-            *machine = within(&machines, machine, after, most);
+            *machine = within(&machines, machine, after, most)?;
         }
         step.removed = group.iter().map(|node| (*node, RemovalReason::Underutilized)).collect();
-        Some(step)
+        // Pods that moved before are judged again: a machine in another zone may break their spread.
+        let mut carried_out = working.clone();
+        carried_out.apply(step.clone());
+        keeps_rules(carried_out).then_some(step)
     }
 }
 
 /// `machine` with the launch options by which the whole group saves enough, whichever of them launch: each
 /// machine may cost its part of `most` if the machines cost `after` together.
-fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> PlannedNode {
+fn within(machines: &ReplacementMachines<'_>, machine: &PlannedNode, after: i64, most: i64) -> Option<PlannedNode> {
     let part = i128::from(machine.price.0) * i128::from(most) / i128::from(after.max(1));
     machines.cheaper_than(machine, MicroUsd(i64::try_from(part).unwrap_or(i64::MAX)))
+}
+
+/// Leaves the machines their zones that have a node, if there are any and pods that moved already have rules over
+/// zones: an empty zone would break their spread.
+fn in_known_zones(working: &WorkingCluster<'_>, machines: &ReplacementMachines<'_>, replacements: &mut [PlannedNode]) {
+    if !working.moves().into_iter().any(|pod| working.has_domain_rules(pod)) {
+        return;
+    }
+    let staying = || working.input.nodes.iter().filter(|node| node.stage != NodeStage::Deleting);
+    let is_known =
+        |zone: &Zone| staying().any(|node| node.labels.get(ZONE).is_some_and(|known| known == zone.as_text()));
+    for machine in replacements.iter_mut().filter(|machine| !machine.zones.iter().all(is_known)) {
+        let zones: std::sync::Arc<[Zone]> = machine.zones.iter().filter(|zone| is_known(zone)).cloned().collect();
+        if !zones.is_empty() {
+            *machine = machines.with_pods(&PlannedNode { zones, ..machine.clone() }, machine.pods.clone());
+        }
+    }
+}
+
+fn is_spot(working: &WorkingCluster<'_>, node: u32) -> bool {
+    let capacity_type = working.input.nodes[node as usize].labels.get(CAPACITY_TYPE);
+    capacity_type.is_some_and(|value| value.as_ref() == CapacityType::Spot.as_str())
 }
 
 fn candidate<'c, 'i>(

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use binding::{bound_pod, launched_node};
 use model::input::PlanningInput;
+use model::labels::HOSTNAME;
 use model::plan::PlannedNode;
 use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
@@ -210,6 +211,14 @@ impl<'r> WorkingCluster<'r> {
         last
     }
 
+    /// Whether the movable pod has hard rules over domains of several nodes.
+    pub(crate) fn has_domain_rules(&self, pod: u32) -> bool {
+        let shape = &self.input.shapes[self.input.pods[pod as usize].shape as usize];
+        let spread = shape.spread.iter().filter(|spread| spread.hard).map(|spread| &spread.topology_key);
+        let terms = shape.pod_affinity.iter().chain(&shape.pod_anti_affinity).map(|term| &term.topology_key);
+        spread.chain(terms).any(|key| key.as_ref() != HOSTNAME)
+    }
+
     /// Whether pods of other nodes may move to `node`.
     pub(crate) fn accepts_pods(&self, node: u32) -> bool {
         let at = node as usize;
@@ -227,7 +236,8 @@ impl<'r> WorkingCluster<'r> {
 
     /// The working cluster as the input of a plan for the pods of `leaving`, which are being deleted, in
     /// the order of namespace and name; and the movable pod of each.
-    pub(crate) fn input_for(&self, leaving: &[u32]) -> (PlanningInput, Vec<u32>) {
+    /// Of the other nodes, those that `takes` accepts take pods.
+    pub(crate) fn input_for(&self, leaving: &[u32], takes: impl Fn(u32) -> bool) -> (PlanningInput, Vec<u32>) {
         let mut input = self.input.clone();
         let mut pods: Vec<u32> = leaving.iter().flat_map(|node| self.nodes[*node as usize].movable()).collect();
         pods.sort_by_key(|pod| key(&self.pods[*pod as usize]));
@@ -238,7 +248,7 @@ impl<'r> WorkingCluster<'r> {
         }
         input.pods = pods.iter().map(|pod| self.input.pods[*pod as usize].clone()).collect();
         for (at, node) in (0..).zip(&mut input.nodes) {
-            if node.stage != NodeStage::Deleting && !self.accepts_pods(at) {
+            if node.stage != NodeStage::Deleting && !(self.accepts_pods(at) && takes(at)) {
                 close(node, &self.input);
             }
         }

@@ -196,18 +196,21 @@ impl<'i> ReplacementMachines<'i> {
         machine
     }
 
-    /// `machine` with those of its launch options that cost less than `most`, and the first.
+    /// `machine` with those of its launch options that cost less than `most`, and the first; `None` if they do not meet
+    /// the `minValues` of the NodePool.
     #[must_use]
-    pub fn cheaper_than(&self, machine: &PlannedNode, most: MicroUsd) -> PlannedNode {
+    pub fn cheaper_than(&self, machine: &PlannedNode, most: MicroUsd) -> Option<PlannedNode> {
         let (pool, zones) = (&self.input.pools[machine.pool as usize], machine.zones.to_vec());
         let dearest = |kind: u32| zones.iter().filter_map(|zone| price_in(pool, kind, machine, zone)).max();
         let others =
             machine.types.iter().copied().skip(1).filter(|kind| dearest(*kind).is_some_and(|price| price < most));
         let options: Vec<u32> = machine.types.iter().copied().take(1).chain(others).collect();
         if options.len() == machine.types.len() {
-            return machine.clone();
+            return Some(machine.clone());
         }
-        self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone())
+        let kinds = options.iter().filter_map(|kind| pool.catalogue.types.get(*kind as usize));
+        let machine = meets_min_values(self.input, pool, kinds).then_some(machine)?;
+        Some(self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone()))
     }
 
     /// For each shape of `pods`, the types that may run it.

@@ -6,7 +6,9 @@ use disruption::Settings;
 use model::MicroUsd;
 
 use crate::holds::{first, web};
-use crate::{NOW, node, plan, plan_of, plan_with, pod, pool, read_at, render, rendered, rendered_with, two_nodes};
+use crate::{
+    CATALOGUE, NOW, node, plan, plan_of, plan_with, pod, pool, read_at, render, rendered, rendered_with, two_nodes,
+};
 
 const REPLACED: &str = "Underutilized n-1: saves 0.20\n  launch default-1: box on-demand\n  web-1 to default-1\n";
 
@@ -240,4 +242,33 @@ fn nodes_that_share_a_cheaper_machine_are_replaced_together() {
         + &node("n-2", "box").pool("flex").text()
         + &pod("web-2", "n-2", "3").text();
     assert_eq!(plan(&text).cost.after, MicroUsd(160_000));
+}
+
+#[test]
+fn pods_do_not_move_to_a_node_that_has_been_replaced() {
+    // `web` pods exclude each other. `n-1` becomes a `box`, and the pods of `n-2` need 5.5 CPUs: it stays. 0.40 + 0.20.
+    let exclusive = "affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: \
+                     kubernetes.io/hostname, labelSelector: {matchLabels: {app: web}}}]}}";
+    let text = first().text()
+        + &web().spec(exclusive).text()
+        + &node("n-2", "big").text()
+        + &pod("web-2", "n-2", "1").spec(exclusive).text()
+        + &pod("api-1", "n-2", "3500m").text()
+        + &pod("api-2", "n-2", "1").text();
+    let plan = plan(&text);
+    assert_eq!(plan.cost.after, MicroUsd(600_000), "{}", render(&plan));
+}
+
+#[test]
+fn a_replacement_may_be_in_a_cheaper_zone() {
+    // On-demand `box` costs 0.20 in `lab-a`, where the node is, and 0.15 in `lab-b`.
+    let catalogue = CATALOGUE.replacen(
+        r#"{"zone":"lab-b","capacityType":"on-demand","priceUsdPerHour":0.2}"#,
+        r#"{"zone":"lab-b","capacityType":"on-demand","priceUsdPerHour":0.15}"#,
+        1,
+    );
+    let text = pool("default").text() + &node("n-1", "box").text() + &pod("web-1", "n-1", "3").text();
+    let plan = plan_of(&read_at(NOW, &catalogue, &text), &Settings::default());
+    let expected = "Underutilized n-1: saves 0.05\n  launch default-1: box on-demand\n  web-1 to default-1\n";
+    assert_eq!(render(&plan), expected);
 }

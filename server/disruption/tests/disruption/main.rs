@@ -15,6 +15,7 @@ mod holds;
 mod objects;
 mod order;
 mod pod_budgets;
+mod properties;
 
 use disruption::{DisruptionPlan, Settings};
 use manifests::Source;
