@@ -17,6 +17,7 @@ use verifier::kernel::active_nodes;
 
 use crate::Settings;
 use crate::allowances::Allowances;
+use crate::balance::Balance;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
 use crate::hold::{Hold, HoldCode};
@@ -44,6 +45,7 @@ pub(crate) struct Pass<'w, 'r> {
     working: &'w WorkingCluster<'r>,
     candidates: &'w [Option<Candidate<'r>>],
     settings: &'w Settings,
+    balance: &'w Balance<'r>,
     snapshot: ClusterSnapshot<'w>,
     machines: ReplacementMachines<'w>,
     /// The class of each movable pod.
@@ -69,7 +71,7 @@ impl<'w, 'r> Pass<'w, 'r> {
         working: &'w WorkingCluster<'r>,
         candidates: &'w [Option<Candidate<'r>>],
         cost: DisruptionCost,
-        settings: &'w Settings,
+        (settings, balance): (&'w Settings, &'w Balance<'r>),
     ) -> Self {
         let planned = working.planned_pods();
         let snapshot =
@@ -97,6 +99,7 @@ impl<'w, 'r> Pass<'w, 'r> {
             working,
             candidates,
             settings,
+            balance,
             snapshot,
             classes,
             cost,
@@ -139,7 +142,8 @@ impl<'w, 'r> Pass<'w, 'r> {
         let price = self.working.nodes[node as usize].price;
         let worth = |saved: MicroUsd, moved: usize| self.settings.is_worth(saved, moved);
         let trial = self.begin(node, &pods, method);
-        if trial.unplaced.is_empty() && worth(price, moved) {
+        let unbalanced = self.unbalanced(node, price);
+        if trial.unplaced.is_empty() && worth(price, moved) && unbalanced.is_none() {
             let moves = trial.placed.iter().map(|(pod, to)| (*pod, Destination::Node(*to))).collect();
             trial.placed.iter().for_each(|(pod, to)| self.arrived[*to as usize].push(*pod));
             self.arrived[node as usize].clear();
@@ -147,6 +151,10 @@ impl<'w, 'r> Pass<'w, 'r> {
             return Ok(Step { removed: vec![(node, RemovalReason::Underutilized)], moves, ..Step::default() });
         }
         self.take_back(node, &trial);
+        // A replacement saves less than a removal.
+        if let Some(hold) = unbalanced {
+            return Err(hold);
+        }
         if trial.unplaced.is_empty() {
             return Err(self.too_little(node, price, moved));
         }
@@ -155,6 +163,11 @@ impl<'w, 'r> Pass<'w, 'r> {
             Method::Replace if self.candidate(node).is_some() => self.replace(node, &pods, &trial),
             Method::Delete | Method::Replace => Err(self.no_place(trial.unplaced[0])),
         }
+    }
+
+    /// What the policy `Balanced` holds `node` by, if its removal saves `saved`.
+    fn unbalanced(&self, node: u32, saved: MicroUsd) -> Option<Hold> {
+        self.balance.hold_of_node(self.candidate(node)?, saved)
     }
 
     /// The pods that are on `node` now, in the order in which they are placed: large ones first.
@@ -214,6 +227,9 @@ impl<'w, 'r> Pass<'w, 'r> {
             Some(all) => (all, &[][..]),
             None => (rest, trial.placed.as_slice()),
         };
+        if let Some(hold) = self.unbalanced(node, MicroUsd(price.0 - machine.price.0)) {
+            return Err(hold);
+        }
         // The machine is in the domains of the node: rules that are broken on the node are broken on the machine.
         let broken = machine.pods.iter().find(|pod| !self.snapshot.keeps_rules(self.classes[**pod as usize], node));
         if let Some(pod) = broken {

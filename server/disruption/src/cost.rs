@@ -10,7 +10,7 @@ use crate::working::WorkingCluster;
 pub(crate) struct Ratio(i128);
 
 /// Eviction costs are counted in parts of 2^27.
-const UNIT: i128 = 1 << 27;
+pub(crate) const UNIT: i128 = 1 << 27;
 
 /// The eviction cost of a pod, in parts of 2^27 (Karpenter: EvictionCost): 1, and more for a high deletion
 /// cost or priority, between −10 and 10.

@@ -12,6 +12,7 @@ use planner::{CompileCache, ReplacementMachines, plan_with, resource_prices};
 
 use crate::Settings;
 use crate::allowances::Allowances;
+use crate::balance::Balance;
 use crate::candidates::Candidate;
 use crate::commands::keeps_rules;
 use crate::consolidation::is_tried;
@@ -23,9 +24,11 @@ use crate::working::{Step, WorkingCluster};
 const MIN_SAVED_PERCENT: i64 = 4;
 
 /// The work for all groups of a plan, in steps of scheduling.
-const WORK: u64 = 2_000_000;
+const WORK: u64 = 4_000_000;
 /// The steps that a plan for a group takes for each pod of the cluster, apart from its search.
 const STEPS_PER_POD: u64 = 50;
+/// The steps of the search for each pod of a group.
+const SEARCH_STEPS_PER_POD: u64 = 5_000;
 /// The part of the steps of the policy's search that a plan for one group may take.
 const SEARCH_PART: u64 = 8;
 
@@ -64,7 +67,7 @@ impl<'c> Groups<'c> {
     pub(crate) fn next<'i>(
         &mut self,
         working: &WorkingCluster<'i>,
-        candidates: &[Option<Candidate<'i>>],
+        (candidates, balance): (&[Option<Candidate<'i>>], &Balance<'i>),
         allowances: &mut Allowances<'i>,
         cache: &mut CompileCache,
     ) -> Option<Step> {
@@ -76,7 +79,9 @@ impl<'c> Groups<'c> {
             if !self.take_work(working) {
                 return None;
             }
-            if let Some(step) = self.replace((working, candidates), group, cache) {
+            let step = self.replace((working, candidates), group, cache);
+            let members = || group.iter().filter_map(|node| candidate(working, candidates, *node)).collect::<Vec<_>>();
+            if let Some(step) = step.filter(|step| balance.hold(&members(), saved_by(working, step)).is_none()) {
                 take(working, candidates, allowances, group);
                 return Some(step);
             }
@@ -139,7 +144,8 @@ impl<'c> Groups<'c> {
     ) -> Option<Step> {
         let takes = |node| candidate(working, candidates, node).is_none_or(Candidate::takes_pods);
         let (mut input, pods) = working.input_for(group, takes);
-        let search = (input.policy.search_steps / SEARCH_PART).min(self.search);
+        let of_pods = SEARCH_STEPS_PER_POD * u64::try_from(pods.len()).unwrap_or(u64::MAX);
+        let search = of_pods.min(input.policy.search_steps / SEARCH_PART).min(self.search);
         self.search -= search;
         input.policy.search_steps = search;
         let decision = plan_with(&input, cache).ok()?;
@@ -213,4 +219,11 @@ fn take<'i>(
     for node in group {
         candidate(working, candidates, *node).into_iter().for_each(|candidate| allowances.take(candidate));
     }
+}
+
+/// What `step` saves per hour.
+fn saved_by(working: &WorkingCluster<'_>, step: &Step) -> MicroUsd {
+    let before: i64 = step.removed.iter().map(|(node, _)| working.nodes[*node as usize].price.0).sum();
+    let after: i64 = step.replacements.iter().map(|machine| machine.price.0).sum();
+    MicroUsd(before - after)
 }

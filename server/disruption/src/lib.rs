@@ -7,11 +7,12 @@
 //! which it checks too.
 //!
 //! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [`hold`]s the others),
-//! `allowances` (what removals use up together), `working` (the cluster while removals are planned),
+//! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while removals are planned),
 //! `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one pass over all
 //! candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with `placement_order`, [`drift`] (whether a node still matches its NodePool).
 
 mod allowances;
+mod balance;
 mod candidates;
 mod commands;
 mod consolidation;

@@ -10,6 +10,7 @@ use verifier::Violation;
 
 use crate::Settings;
 use crate::allowances::Allowances;
+use crate::balance::Balance;
 use crate::candidates::{self, Candidate};
 use crate::commands::{self, DisruptionPlan, Planned};
 use crate::consolidation::{Found, Method, Pass, order_of_trials};
@@ -41,6 +42,7 @@ pub fn plan(
     let mut planning = Planning {
         settings,
         allowances: Allowances::new(&candidates, &running.pod_budgets, input.now),
+        balance: Balance::new(input, &candidates),
         working: WorkingCluster::new(input, running, &placed),
         candidates,
         steps: Vec::new(),
@@ -91,6 +93,7 @@ struct Planning<'i, 'c> {
     settings: &'c Settings,
     candidates: Vec<Option<Candidate<'i>>>,
     allowances: Allowances<'i>,
+    balance: Balance<'i>,
     working: WorkingCluster<'i>,
     steps: Vec<Step>,
     /// Why nodes stay that nothing held before planning, by index and reason.
@@ -214,7 +217,9 @@ impl Planning<'_, '_> {
         let mut groups = Groups::new(&self.working, self.settings);
         if groups.is_worthwhile(&self.working) {
             self.round(false);
-            while let Some(step) = groups.next(&self.working, &self.candidates, &mut self.allowances, self.cache) {
+            while let Some(step) =
+                groups.next(&self.working, (&self.candidates, &self.balance), &mut self.allowances, self.cache)
+            {
                 step.removed.iter().for_each(|removed| drop(self.holds.remove(removed)));
                 self.apply(step);
             }
@@ -233,7 +238,7 @@ impl Planning<'_, '_> {
         if order.is_empty() {
             return false;
         }
-        let mut pass = Pass::new(&self.working, &self.candidates, cost, self.settings);
+        let mut pass = Pass::new(&self.working, &self.candidates, cost, (self.settings, &self.balance));
         let removals = pass.run(&order, Method::Delete, &mut self.allowances);
         let replacements = match may_replace {
             true => pass.run(&order, Method::Replace, &mut self.allowances),

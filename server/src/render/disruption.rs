@@ -149,8 +149,11 @@ pub(crate) fn write_table(rendering: &Rendering<'_>, out: &mut dyn Write) -> io:
         writeln!(out, "\nNODES THAT STAY")?;
         write_columns(std::iter::once(header).chain(rows).collect(), out)?;
     }
+    if !rendering.notes.is_empty() {
+        writeln!(out, "\nNOTES")?;
+    }
     for note in rendering.notes {
-        writeln!(out, "note: {note}")?;
+        writeln!(out, "  - {note}")?;
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ mod mistakes;
 mod night;
 mod own_database;
 mod plan;
+mod plan_disrupt;
 mod relists;
 mod removals;
 mod repack;

@@ -147,16 +147,6 @@ fn timings_are_one_line_of_json_on_standard_error() {
 }
 
 #[test]
-fn flags_of_later_versions_are_rejected_by_name() {
-    for flag in ["--disrupt", "--feature-gates=a"] {
-        let ended = fleetwright(&["plan", "-f", "-", flag]);
-        let name = flag.split('=').next().unwrap_or(flag);
-        assert_eq!(ended.status, 2, "{flag}");
-        assert!(ended.stderr.starts_with(&format!("error: {name} is not supported")), "{}", ended.stderr);
-    }
-}
-
-#[test]
 fn a_comparison_is_shown_beside_the_plan_and_changes_no_exit_status() {
     let folder = TempDir::new();
     let pool = folder.write_file("a.yaml", pool_without_burstable_types());

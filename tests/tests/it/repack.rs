@@ -148,7 +148,7 @@ fn flags_without_effect_together_are_refused() {
         (&["--repack", "-f", &pod], "error: --repack: the input has no Node whose price is known"),
         (&["-f", &cluster, "--compare", "karpenter", "-o", "svg"], "error: --compare has no effect with -o svg"),
         (&["-f", &cluster, "--explain-node", "n", "-o", "markdown"], "error: --explain-node prints text only"),
-        (&["-f", &cluster, "--repack", "--disrupt"], "error: --disrupt is not supported"),
+        (&["-f", &cluster, "--repack", "--disrupt"], "error: the argument '--repack' cannot be used with '--disrupt'"),
     ] {
         let ended = fleetwright(&[&["plan"], arguments].concat());
         assert_eq!(ended.status, 2, "{arguments:?}");
