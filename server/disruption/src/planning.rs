@@ -58,11 +58,14 @@ pub fn plan(
     commands::finish(planned, working, cache)
 }
 
-/// The pods that wait and the nodes that have capacity for them, both by index; and notes about the others.
+/// Pods and the nodes that have capacity for them, both by index.
+type Placements = Vec<(u32, u32)>;
+
+/// The placements of the pods that wait, and notes about the others.
 fn place_waiting_pods(
     input: &PlanningInput,
     cache: &mut CompileCache,
-) -> Result<(Vec<(u32, u32)>, Vec<String>), Vec<Violation>> {
+) -> Result<(Placements, Vec<String>), Vec<Violation>> {
     if input.pods.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }

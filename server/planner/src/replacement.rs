@@ -57,12 +57,15 @@ pub enum NoReplacement {
 /// An offering in one zone: price, type.
 type Offered = (MicroUsd, u32);
 
+/// The offerings in one zone by capacity type, each by price.
+type OffersOfZone = Rc<[(CapacityType, Vec<Offered>)]>;
+
 /// Finds replacements.
 pub struct ReplacementMachines<'i> {
     input: &'i PlanningInput,
     trials: MachineTrials<'i>,
-    /// By pool and zone, the offerings by capacity type, each by price.
-    offers: FxHashMap<(u32, Zone), Rc<[(CapacityType, Vec<Offered>)]>>,
+    /// By pool and zone.
+    offers: FxHashMap<(u32, Zone), OffersOfZone>,
     amounts: Amounts,
     /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
     compatible: FxHashMap<(u32, u32), Rc<[bool]>>,
@@ -241,7 +244,7 @@ impl<'i> ReplacementMachines<'i> {
 
     /// What the pool may launch in `zone`, spot before on-demand. Reservations are left to plans, which count
     /// them together.
-    fn offers_in(&mut self, at: u32, zone: &Zone) -> Rc<[(CapacityType, Vec<Offered>)]> {
+    fn offers_in(&mut self, at: u32, zone: &Zone) -> OffersOfZone {
         if let Some(known) = self.offers.get(&(at, zone.clone())) {
             return known.clone();
         }
@@ -268,7 +271,7 @@ impl<'i> ReplacementMachines<'i> {
             (capacity_type, offered)
         };
         let in_order = [CapacityType::Spot, CapacityType::OnDemand].map(of_type);
-        let offers: Rc<[(CapacityType, Vec<Offered>)]> = Rc::new(in_order);
+        let offers: OffersOfZone = Rc::new(in_order);
         self.offers.insert((at, zone.clone()), offers.clone());
         offers
     }

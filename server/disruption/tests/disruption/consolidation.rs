@@ -1,7 +1,5 @@
 //! Removals and replacements that save money.
 
-use std::fmt::Write as _;
-
 use disruption::Settings;
 use model::MicroUsd;
 
@@ -97,18 +95,15 @@ fn a_spot_node_is_removed_and_with_the_gate_off_not_replaced() {
 
 /// Spot types `s-01` to `s-NN` of four CPUs, each a cent dearer than the one before, and a node of the last.
 fn spot_types(count: usize, gate: bool, requirement: &str) -> String {
-    let mut types = String::new();
-    for at in 1..=count {
-        let separator = if at == 1 { "" } else { "," };
-        write!(
-            types,
-            r#"{separator}{{"name":"s-{at:02}","labels":{{"kubernetes.io/arch":"amd64","kubernetes.io/os":"linux"}},"overhead":{{}},
+    let kind = |at: usize| {
+        let price = at as f64 / 100.0;
+        format!(
+            r#"{{"name":"s-{at:02}","labels":{{"kubernetes.io/arch":"amd64","kubernetes.io/os":"linux"}},"overhead":{{}},
               "capacity":{{"cpu":"4","memory":"16Gi","pods":"110"}},
-              "offerings":[{{"zone":"lab-a","capacityType":"spot","priceUsdPerHour":{}}}]}}"#,
-            at as f64 / 100.0
+              "offerings":[{{"zone":"lab-a","capacityType":"spot","priceUsdPerHour":{price}}}]}}"#
         )
-        .unwrap();
-    }
+    };
+    let types = (1..=count).map(kind).collect::<Vec<String>>().join(",");
     let catalogue = format!(
         r#"{{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue","regions":[{{"name":"lab","zones":["lab-a"]}}],"types":[{types}]}}"#
     );

@@ -48,8 +48,7 @@ fn a_node_outside_of_the_requirements_is_drifted() {
     assert_eq!(with("lab-a"), DRIFTED);
     assert_eq!(with("lab-a, lab-b"), FREE);
     let team = pool("default").requirement("{key: team, operator: Exists}").text();
-    let of_team = two_nodes(&first(), &web()).replace("name: n-2, creation", "name: n-2, creation");
-    let rendered = rendered_with(&Settings::default(), &(team + &of_team));
+    let rendered = rendered_with(&Settings::default(), &(team + &two_nodes(&first(), &web())));
     assert!(rendered.starts_with("Drifted n-1"), "{rendered}");
 }
 

@@ -186,6 +186,29 @@ fn when_empty_holds_nodes_with_pods_only() {
     assert_eq!(with(&first().text()), "Empty n-1: saves 0.40\n");
 }
 
+/// `n-1`, a `box` with so many small pods, beside a `big` that stays with one pod. `n-1` is a third of the cost of both.
+fn balanced(policy: &str, pods: usize) -> String {
+    let disruption = format!("consolidateAfter: 0s, consolidationPolicy: {policy}, budgets: []");
+    let pods: String = (0..pods).map(|at| pod(&format!("web-{at}"), "n-1", "100m").text()).collect();
+    let text = pool("default").disruption(&disruption).text()
+        + &node("n-1", "box").text()
+        + &pods
+        + &node("n-2", "big").do_not_disrupt().text()
+        + &pod("api-1", "n-2", "1").text();
+    let rendered = rendered_with(&Settings::default(), &text);
+    rendered.lines().find(|line| line.contains("n-1")).unwrap_or_default().to_owned()
+}
+
+#[test]
+fn the_policy_balanced_holds_nodes_whose_removal_disrupts_more_than_twice_what_it_saves() {
+    let goes = "Underutilized n-1: saves 0.20";
+    // Disruption of `n-1` is 1 + 3 of 4 + 2 in all: 2/3, twice the third that is saved.
+    assert_eq!(balanced("Balanced", 3), goes);
+    // 5 of 7 is more.
+    assert_eq!(balanced("Balanced", 4), "n-1 stays (Underutilized): Policy NodePool/default");
+    assert_eq!(balanced("WhenEmptyOrUnderutilized", 4), goes);
+}
+
 #[test]
 fn a_pod_that_nothing_else_can_run_holds() {
     // No machine of the pool has the label.
