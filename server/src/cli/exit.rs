@@ -47,6 +47,13 @@ impl Failure {
         Self { status: Status::Refused, messages: errors.iter().map(ToString::to_string).collect() }
     }
 
+    /// Even a plan that changes nothing fails the plan verifier.
+    pub fn failed_check(violations: &[verifier::Violation]) -> Self {
+        let head = "even an empty plan fails the plan verifier, so none is printed; please report this with the input";
+        let messages = std::iter::once(head.to_owned()).chain(violations.iter().map(ToString::to_string)).collect();
+        Self { status: Status::Internal, messages }
+    }
+
     /// Failure that the user cannot fix by other input.
     pub fn internal(message: impl fmt::Display) -> Self {
         Self { status: Status::Internal, messages: vec![message.to_string()] }

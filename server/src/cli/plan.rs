@@ -61,12 +61,12 @@ struct Planned {
 fn plan(flags: &PlanFlags, captured: Captured) -> Result<Planned, Failure> {
     let Captured { input, mut notes, running, .. } = captured;
     if !flags.repack {
-        let decision = planner::plan(&input).map_err(|violations| failed_check(&violations))?;
+        let decision = planner::plan(&input).map_err(|violations| Failure::failed_check(&violations))?;
         return Ok(Planned { input, decision, notes, repacking: None });
     }
     refuse_unrepackable(&input, &running)?;
     let Repacking { input, decision, summary } =
-        repack(&input, &running).map_err(|violations| failed_check(&violations))?;
+        repack(&input, &running).map_err(|violations| Failure::failed_check(&violations))?;
     notes.extend(summary.notes.iter().cloned());
     Ok(Planned { input, decision, notes, repacking: Some(summary) })
 }
@@ -133,12 +133,6 @@ fn warn_of_failed_checks(decision: &PlannedDecision) {
              please report this with the input"
         ),
     }
-}
-
-fn failed_check(violations: &[verifier::Violation]) -> Failure {
-    let head = "even an empty plan fails the plan verifier, so none is printed; please report this with the input";
-    let messages = std::iter::once(head.to_owned()).chain(violations.iter().map(ToString::to_string)).collect();
-    Failure { status: Status::Internal, messages }
 }
 
 fn print(flags: &PlanFlags, planned: &Planned) -> Result<(), Failure> {

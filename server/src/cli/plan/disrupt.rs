@@ -6,8 +6,8 @@ use planning_input::Captured;
 
 use super::flags::{Output, PlanFlags};
 use super::timings::Measurement;
-use super::{failed_check, output};
 use crate::cli::exit::{Failure, Status};
+use crate::cli::output;
 use crate::render::colour::coloured;
 use crate::render::disruption::{self as rendered, Rendering};
 
@@ -22,7 +22,7 @@ pub(super) fn run(flags: &PlanFlags, captured: &Captured, measurement: Measureme
     };
     let mut cache = CompileCache::default();
     let planned = disruption::plan(&captured.input, &captured.running, &settings, &mut cache);
-    let planned = planned.map_err(|violations| failed_check(&violations))?;
+    let planned = planned.map_err(|violations| Failure::failed_check(&violations))?;
     let timings = measurement.deciding_ended(0);
     for refused in &planned.refused {
         eprintln!("a removal failed the plan verifier ({refused}) and is left out; please report this with the input");
