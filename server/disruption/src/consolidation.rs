@@ -19,7 +19,7 @@ use crate::Settings;
 use crate::allowances::Allowances;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
-use crate::hold::{Hold, HoldCode};
+use crate::{Hold, HoldCode};
 use crate::working::{Destination, Step, WorkingCluster};
 
 /// What may happen to a candidate in a pass.

@@ -11,12 +11,12 @@ use verifier::Violation;
 use crate::Settings;
 use crate::allowances::Allowances;
 use crate::candidates::{self, Candidate};
-use crate::commands::{self, DisruptionPlan, Planned};
+use crate::commands::{self, Planned};
 use crate::consolidation::{Found, Method, Pass, order_of_trials};
 use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
 use crate::group::Groups;
-use crate::hold::{Hold, HoldCode};
+use crate::{DisruptionPlan, Hold, HoldCode};
 use crate::working::{Step, WorkingCluster};
 
 /// Maximum number of plans until every pod of the drifted nodes that go has a place.
