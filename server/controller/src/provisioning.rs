@@ -22,8 +22,8 @@ mod window_search;
 
 pub(crate) use launch_view::LaunchView;
 pub use planning::{
-    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome,
-    PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
+    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
+    PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
 };
 pub(crate) use provisioner::{ArrivedPlan, Provisioner};
 

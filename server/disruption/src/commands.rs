@@ -13,8 +13,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use verifier::{RemovalViolation, Violation, check, check_removals};
 
 use crate::candidates::Candidate;
-use crate::{Command, DisruptionCosts, DisruptionPlan, HeldNode, Hold, HoldCode};
 use crate::working::{Step, WorkingCluster};
+use crate::{Command, DisruptionCosts, DisruptionPlan, HeldNode, Hold, HoldCode};
 
 /// What was planned, before it is checked.
 pub(crate) struct Planned<'i> {

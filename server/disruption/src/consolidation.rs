@@ -19,8 +19,8 @@ use crate::Settings;
 use crate::allowances::Allowances;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
-use crate::{Hold, HoldCode};
 use crate::working::{Destination, Step, WorkingCluster};
+use crate::{Hold, HoldCode};
 
 /// What may happen to a candidate in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

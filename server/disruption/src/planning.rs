@@ -16,8 +16,8 @@ use crate::consolidation::{Found, Method, Pass, order_of_trials};
 use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
 use crate::group::Groups;
-use crate::{DisruptionPlan, Hold, HoldCode};
 use crate::working::{Step, WorkingCluster};
+use crate::{DisruptionPlan, Hold, HoldCode};
 
 /// Maximum number of plans until every pod of the drifted nodes that go has a place.
 const MAX_PLANS: usize = 6;

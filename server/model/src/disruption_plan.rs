@@ -77,7 +77,7 @@ pub struct DisruptionCosts {
 }
 
 /// Everything that may start now.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[must_use = "an unread disruption plan removes nothing"]
 pub struct DisruptionPlan {
     /// The commands, in their order.

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use controller::FeatureGates;
+use model::MicroUsd;
 
 use super::error::{ConfigError, ConfigErrors};
 use super::file;
 use super::keys::{ConfigKey, KEYS, PREFIX, find};
 use super::origin::Origin;
 use super::renamed;
-use super::value_type::{ValueType, parse_duration, parse_feature_gates, parse_pairs, word_of};
+use super::value_type::{ValueType, parse_dollars, parse_duration, parse_feature_gates, parse_pairs, word_of};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -172,6 +173,10 @@ impl Layers {
 
     pub(super) fn pairs(&self, path: &'static str) -> Result<BTreeMap<String, String>, ConfigError> {
         self.parsed(path, parse_pairs)
+    }
+
+    pub(super) fn dollars(&self, path: &'static str) -> Result<MicroUsd, ConfigError> {
+        self.parsed(path, parse_dollars)
     }
 
     pub(super) fn feature_gates(&self, path: &'static str) -> Result<FeatureGates, ConfigError> {

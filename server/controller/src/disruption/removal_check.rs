@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{ClusterState, DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::nodeclaim::recovery::DISRUPTED;
@@ -143,27 +143,9 @@ impl ClusterController {
 
     /// Adds the pods of the removed nodes, and the PodDisruptionBudgets that select them.
     fn add_pods(&self, input: &mut RemovalInput) {
-        let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
         for node in &mut input.nodes {
             for pod in self.state.pods_on(&node.node) {
-                let node_bound = is_node_bound(pod);
-                let mut pod_budgets = Vec::new();
-                for budget in self.state.pod_budgets_of(pod).filter(|_| !node_bound) {
-                    let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
-                    input.pod_budgets.insert(name.clone(), pod_budget(budget));
-                    pod_budgets.push(name);
-                }
-                node.pods.push(RemovalPod {
-                    key: pod.key.clone(),
-                    workload: pod.workload.clone(),
-                    node_bound,
-                    terminating: pod.terminating,
-                    ready: pod.ready,
-                    tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
-                    do_not_disrupt: pod.do_not_disrupt,
-                    started: pod.started,
-                    pod_budgets,
-                });
+                node.pods.push(removal_pod(&self.state, pod, &mut input.pod_budgets));
             }
         }
     }
@@ -193,6 +175,33 @@ impl ClusterController {
             count.ready += usize::from(pod.ready && node.is_some_and(stays));
         }
         input.elsewhere = elsewhere;
+    }
+}
+
+/// What the eviction of `pod` is judged by. The PodDisruptionBudgets that select it are added to `budgets`.
+pub(super) fn removal_pod(
+    state: &ClusterState,
+    pod: &PodRecord,
+    budgets: &mut BTreeMap<Text, PodBudget>,
+) -> RemovalPod {
+    let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
+    let node_bound = is_node_bound(pod);
+    let mut pod_budgets = Vec::new();
+    for budget in state.pod_budgets_of(pod).filter(|_| !node_bound) {
+        let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
+        budgets.insert(name.clone(), pod_budget(budget));
+        pod_budgets.push(name);
+    }
+    RemovalPod {
+        key: pod.key.clone(),
+        workload: pod.workload.clone(),
+        node_bound,
+        terminating: pod.terminating,
+        ready: pod.ready,
+        tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
+        do_not_disrupt: pod.do_not_disrupt,
+        started: pod.started,
+        pod_budgets,
     }
 }
 

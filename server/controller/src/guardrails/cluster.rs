@@ -38,7 +38,7 @@ pub(crate) struct ClusterGuardrails {
     /// Last known disruption policies of deleted NodePools.
     former_disruption_policies: BTreeMap<PoolName, DisruptionPolicy>,
     /// Content of the last shadow decisions: launches, removals.
-    last_shadow_decisions: [ShadowContent; 2],
+    last_shadow_decisions: [ShadowContent; 3],
 }
 
 impl ClusterGuardrails {

@@ -13,6 +13,8 @@ pub(crate) enum Guard {
     InitializedReplacement,
     /// A NodePool whose replacement failed begins no other one for a while.
     ReplacementBackoff,
+    /// A plan of disruption is carried out only if everything that it was made from is as it was.
+    ConsolidationCheck,
 }
 
 /// The disabled guards: none, except in guard-off tests. No configuration key adds one.

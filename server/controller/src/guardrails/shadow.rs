@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Mode;
 use super::shadow_content::{ShadowContent, ShadowKind};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::CONSOLIDATION;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
@@ -62,7 +63,9 @@ impl ClusterController {
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
         let decision = Decision { would, ..self.shadow_decision(reason, ctx) };
-        self.record_if_changed(ShadowKind::Removals, decision, ctx);
+        let is_consolidation = reason == DecisionReason::Disruption(CONSOLIDATION);
+        let kind = if is_consolidation { ShadowKind::Consolidation } else { ShadowKind::Removals };
+        self.record_if_changed(kind, decision, ctx);
     }
 
     fn record_if_changed(&mut self, kind: ShadowKind, decision: Decision, ctx: &mut Context<'_>) {

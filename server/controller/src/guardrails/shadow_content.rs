@@ -10,6 +10,8 @@ pub(crate) enum ShadowKind {
     Plan,
     /// Removals.
     Removals,
+    /// Removals of consolidation.
+    Consolidation,
 }
 
 /// What a shadow decision says; an unchanged one is not recorded again.

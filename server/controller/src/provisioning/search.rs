@@ -75,9 +75,10 @@ impl ClusterController {
     /// The plan of the window's search for `request`, if it is the same plan with a search.
     pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
         match self.provisioner.finish_search(&request.input)? {
-            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => {
-                Some(PlanAnswer { request: PlanRequest { number: request.number, cluster, input, disruption: None }, outcome })
-            }
+            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => Some(PlanAnswer {
+                request: PlanRequest { number: request.number, cluster, input, disruption: None },
+                outcome,
+            }),
             Err(unused) => {
                 ctx.searches().record_unused(unused);
                 None

@@ -95,7 +95,8 @@ fn drifted_by_pool<'v>(
         // A PodDisruptionBudget that blocks for a moment does not undo what is under way.
         is_replacement_forbidden(candidate, view) || (!is_replaced && is_drain_blocked(candidate, view))
     };
-    for candidate in candidates.iter().chain(candidates.replaced()) {
+    let replaced = candidates.replaced_for(DisruptionReason::Drifted, view);
+    for candidate in candidates.iter().chain(replaced) {
         let Some(drift) = view.state.drift_of(candidate.claim, view.now) else {
             selection.check_at(view.state.next_drift_of(candidate.claim, view.now));
             continue;

@@ -6,7 +6,7 @@ use crate::cluster::testing::{initialized_cluster, node, observe, pool_with, tex
 use crate::cluster::{ClusterState, Object};
 use model::disruption_policy::BudgetLimit;
 
-const GATES: FeatureGates = FeatureGates { node_repair: true };
+const GATES: FeatureGates = FeatureGates { node_repair: true, spot_to_spot_consolidation: false };
 
 fn minutes(minutes: i64) -> Timestamp {
     Timestamp::default() + Millis::from_mins(minutes)
