@@ -37,6 +37,7 @@ use controller::{ConsolidationSettings, FeatureGates};
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
+use store::clock;
 
 /// Configuration of `serve`.
 #[derive(Debug, Clone)]

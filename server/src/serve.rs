@@ -15,10 +15,7 @@ use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
 use controller::search_allowance::SearchSettings;
-use controller::{
-    ClassFacts, ConsolidationSettings, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner,
-    RegionState,
-};
+use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner, RegionState};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;

@@ -33,6 +33,10 @@ use model::{ClaimName, MicroUsd, Millis, NodeStage, PoolName, Text, Timestamp};
 /// budgets and prices change without an event.
 const RECHECK: Millis = Millis::from_mins(5);
 
+/// After a plan, the next one is requested after this multiple of the time that the plan took at the earliest:
+/// large clusters use a bounded share of the search threads.
+const PAUSE_FACTOR: i64 = 4;
+
 /// Number of commands that the notes of a decision name.
 const COMMANDS_NAMED: usize = 10;
 
@@ -43,6 +47,8 @@ pub(crate) struct Consolidation {
     pending: Option<PendingConsolidation>,
     /// When the cluster was last looked at.
     checked_at: Option<Timestamp>,
+    /// When the pause after the last plan ends.
+    paused_until: Option<Timestamp>,
     /// The last look that led to nothing.
     idle: Option<Idle>,
     /// When it has to be advanced without an event.
@@ -53,6 +59,7 @@ pub(crate) struct Consolidation {
 #[derive(Debug)]
 struct PendingConsolidation {
     number: PlanNumber,
+    since: Timestamp,
     /// Version of the cluster state in the request.
     version: u64,
     /// The last decision before the request.
@@ -74,7 +81,8 @@ impl Consolidation {
     /// When the next request is due while the cluster state has this version; `None` if only a change can
     /// make it due.
     fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Option<Timestamp> {
-        let earliest = self.checked_at.map_or(now, |checked| checked + interval);
+        let checked = self.checked_at.map(|checked| checked + interval);
+        let earliest = checked.into_iter().chain(self.paused_until).max().unwrap_or(now);
         match self.idle {
             Some(idle) if idle.version == version => Some(idle.until?.max(earliest)),
             _ => Some(earliest),
@@ -102,8 +110,9 @@ impl ClusterController {
         }
         let version = self.state.version();
         let Some(due) = self.disruption.consolidation.due_at(version, interval, ctx.now) else { return };
-        let plan_due = self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
-        let due = plan_due.map_or(due, |plan_due| plan_due.max(due));
+        // Demand is counted only when a request is due.
+        let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
+        let due = if due > ctx.now { due } else { plan_due().unwrap_or(due) };
         if due > ctx.now {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
@@ -126,7 +135,7 @@ impl ClusterController {
         let number = ctx.next_plan_number();
         let (version, last_decision) = (self.state.version(), self.decisions.last_id());
         self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, version, last_decision, revisions });
+            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions });
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
         let settings = DisruptionSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
@@ -180,6 +189,8 @@ impl ClusterController {
         let Some(pending) = pending else { return };
         let idle_until = self.next_look(ctx);
         self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
+        let took = ctx.now.duration_since(pending.since);
+        self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
         let Ok(planned) = outcome else { return };
         let removals = self.consolidated(&planned);
         if removals.is_empty() || !self.holds_still(&pending, request, &planned, &removals, ctx) {
@@ -277,6 +288,9 @@ impl ClusterController {
     /// Ends the consolidation of machines with pods that have no place any more, before a plan launches
     /// machines for them: the pods stay where they run.
     pub(crate) fn end_invalid_consolidations(&mut self, ctx: &Context<'_>) {
+        if self.state.replacements().is_empty() || !ctx.disabled_guards.is_enabled(Guard::ConsolidationEnd) {
+            return;
+        }
         let has_place = |claim: &ClaimName| {
             let Some(node) = self.state.node_of_claim(claim) else { return true };
             let mut pods = self.state.pods_to_move_from(&node.name, ctx.now);

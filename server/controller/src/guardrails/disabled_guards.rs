@@ -15,6 +15,8 @@ pub(crate) enum Guard {
     ReplacementBackoff,
     /// A plan of disruption is carried out only if everything that it was made from is as it was.
     ConsolidationCheck,
+    /// The consolidation of a machine ends when one of its pods has no place, before a plan launches one for it.
+    ConsolidationEnd,
 }
 
 /// The disabled guards: none, except in guard-off tests. No configuration key adds one.

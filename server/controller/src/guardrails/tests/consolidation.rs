@@ -204,8 +204,9 @@ fn shadow_mode_records_what_it_would_remove_once_and_launches_nothing() {
 
 #[test]
 fn a_launch_that_a_guardrail_limits_drops_the_whole_plan() {
-    let none = |settings: &mut Settings| settings.guardrails.launches.cluster.machines = 0;
-    assert_eq!(changes(changed(dear(), DisabledGuards::default(), none)), (0, 0));
+    // The machine costs $0.02 an hour.
+    let less = |settings: &mut Settings| settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(19_999);
+    assert_eq!(changes(changed(dear(), DisabledGuards::default(), less)), (0, 0));
 }
 
 /// `shown` at 40 s, when the plan of 30 s is in progress and `object` appears before its answer.
@@ -256,33 +257,60 @@ fn sabotage_without_the_check_an_answer_is_carried_out_although_a_pod_has_taken_
     assert_eq!(of("m0") + of("m1"), 2);
 }
 
-#[test]
-fn a_pod_that_is_bound_to_a_machine_under_way_keeps_it() {
-    let mut world = world(dear());
+/// `m0` at 80 s, which is under replacement from 30 s on and gets another pod at 60 s: launches, and replacements
+/// under way.
+fn with_another_pod(disabled: DisabledGuards) -> (Vec<i64>, usize) {
+    let mut world = changed(dear(), disabled, |_| {});
     world.never_ready = true;
     world.run_to(60_000);
-    assert_eq!(launched(&world), [30_000]);
-    world.observe("c", Object::Pod(bound_to("m0", pod("q", 500))));
+    // Beside the first pod it does not fit on the new machine of 2 cores.
+    world.observe("c", Object::Pod(bound_to("m0", pod("q", 1_800))));
     world.run_to(80_000);
+    assert_eq!(drained(&world), []);
     let state = world.controller.state(&text("c")).expect("the cluster is there");
-    assert_eq!((state.replacements().len(), launched(&world), drained(&world)), (0, vec![30_000], vec![]));
+    (launched(&world), state.replacements().len())
 }
 
 #[test]
-fn a_steady_cluster_is_planned_every_five_minutes_and_stays_as_it_is() {
-    // Each pod fills most of its machine.
+fn a_machine_under_way_that_gets_a_pod_stays() {
+    assert_eq!(with_another_pod(DisabledGuards::default()), (vec![30_000], 0));
+}
+
+#[test]
+fn sabotage_without_the_end_of_a_consolidation_the_pod_gets_a_machine_of_its_own() {
+    assert_eq!(with_another_pod(DisabledGuards::only(Guard::ConsolidationEnd)), (vec![30_000, 61_000], 1));
+}
+
+/// Seconds at which disruption is planned until `end`, in a cluster of three machines that pods of 1.8 of 2 cores
+/// fill; `step` runs each second.
+fn plans(end: i64, step: impl Fn(&mut Fixture)) -> Vec<i64> {
     let bound = |number: usize| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 1_800));
     let mut world = world(snapshot(3, (0..3).map(bound).collect()));
     world.controller.stalled_disruption = true;
-    let mut requests = Vec::new();
-    while world.now < 3_600_000 {
+    let mut plans = Vec::new();
+    while world.now < end {
         world.run_to(world.now + 1_000);
+        step(&mut world);
         if !world.controller.waiting.is_empty() {
-            requests.push(world.now / 1_000);
+            plans.push(world.now / 1_000);
             let effects = world.controller.plan_waiting(Timestamp::from_millis(world.now));
             world.carry_out(effects);
         }
     }
     assert_eq!((launched(&world), drained(&world), world.done.decisions.len()), (vec![], vec![], 0));
-    assert!(requests.len() <= 1 + 12, "at 30 s, and then every 5 minutes: {requests:?}");
+    plans
+}
+
+#[test]
+fn a_steady_cluster_is_planned_every_five_minutes_and_stays_as_it_is() {
+    assert_eq!(plans(1_000_000, |_| {}), [30, 330, 630, 930]);
+}
+
+#[test]
+fn a_cluster_that_changes_all_the_time_is_planned_once_in_an_interval() {
+    let change = |world: &mut Fixture| {
+        let ready = world.now % 2_000 == 0;
+        world.observe("c", Object::Pod(PodRecord { ready, ..bound_to("m0", pod("p0", 1_800)) }));
+    };
+    assert_eq!(plans(89_000, change), [30, 45, 60, 75]);
 }
