@@ -282,6 +282,7 @@ fn drift_facts(pool: Option<NodePoolManifest>, class: Option<NodeClassManifest>)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use model::{BudgetLimit, ConsolidationPolicy};
 
     fn manifest(json: &Value) -> Manifest {
         Manifest { json: json.to_string().into_bytes(), revision: Text::from("7") }

@@ -103,7 +103,7 @@ impl<'i> Allowances<'i> {
         for pod in pods.filter(|pod| !pod.node_bound && !pod.terminating && !pod.tolerates_drain) {
             let [name] = pod.pod_budgets.as_slice() else { continue };
             let always = self.pod_budgets.get(name).is_some_and(|budget| budget.evicts_unhealthy_always);
-            if !is_protected(pod, self.now) && !(always && !pod.ready) {
+            if !is_protected(pod, self.now) && (!always || pod.ready) {
                 *needed.entry(name).or_insert(0) += 1;
             }
         }

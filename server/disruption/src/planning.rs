@@ -56,11 +56,11 @@ pub fn plan(
     commands::finish(planned, working, cache)
 }
 
+/// The pods that wait and their nodes, by index, and notes.
+type WaitingPods = (Vec<(u32, u32)>, Vec<String>);
+
 /// The pods that wait and the nodes that have capacity for them, both by index; and notes about the others.
-fn place_waiting_pods(
-    input: &PlanningInput,
-    cache: &mut CompileCache,
-) -> Result<(Vec<(u32, u32)>, Vec<String>), Vec<Violation>> {
+fn place_waiting_pods(input: &PlanningInput, cache: &mut CompileCache) -> Result<WaitingPods, Vec<Violation>> {
     if input.pods.is_empty() {
         return Ok((Vec::new(), Vec::new()));
     }

@@ -208,12 +208,6 @@ impl<'r> WorkingCluster<'r> {
         last
     }
 
-    /// Cost per hour of the nodes that no step removed.
-    #[cfg(test)]
-    pub(crate) fn cost(&self) -> MicroUsd {
-        MicroUsd(self.nodes.iter().filter(|node| !node.is_gone).map(|node| node.price.0).sum())
-    }
-
     /// Whether pods of other nodes may move to `node`.
     pub(crate) fn accepts_pods(&self, node: u32) -> bool {
         let at = node as usize;

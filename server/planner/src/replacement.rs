@@ -56,12 +56,15 @@ pub enum NoReplacement {
 /// An offering in one zone: price, type.
 type Offered = (MicroUsd, u32);
 
+/// Offerings by capacity type.
+type Offers = [(CapacityType, Vec<Offered>)];
+
 /// Finds replacements.
 pub struct ReplacementMachines<'i> {
     input: &'i PlanningInput,
     trials: MachineTrials<'i>,
     /// By pool and zone, the offerings by capacity type, each by price.
-    offers: FxHashMap<(u32, Zone), Rc<[(CapacityType, Vec<Offered>)]>>,
+    offers: FxHashMap<(u32, Zone), Rc<Offers>>,
     amounts: Amounts,
     /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
     compatible: FxHashMap<(u32, u32), Rc<[bool]>>,

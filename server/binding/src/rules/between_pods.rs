@@ -40,7 +40,7 @@ impl<'a> Compiler<'a, '_> {
         let selects = |other: &PodClass<'_>| {
             selectors.iter().all(|selector| selector.selects(input, other.namespace, other.labels))
         };
-        let classes = self.select(terms.first().and_then(|term| term.selector.as_ref()), &selects, steps)?;
+        let classes = self.select(terms.first().and_then(|term| term.selector.as_ref()), selects, steps)?;
         rules.matches_own_affinity = selects(&class);
         for term in terms {
             let key = self.domains.key(&term.topology_key, &input.nodes);

@@ -76,7 +76,7 @@ impl<'v> Evictions<'v> {
             let Some(one) = budgets.next() else { continue };
             if budgets.next().is_some() {
                 fits = false;
-            } else if !(one.evicts_unhealthy_always && !pod.ready) {
+            } else if !one.evicts_unhealthy_always || pod.ready {
                 let key = (one.namespace.clone(), one.name.clone());
                 let earlier = self.by_budget.get(&key).copied().unwrap_or(0);
                 let count = needed.entry(key).or_default();

@@ -379,13 +379,14 @@ impl SimCluster {
         if self.empty_view {
             return self.pools.iter().map(manifest).collect();
         }
-        let ClusterSnapshot { pods, nodes, mut claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        let ClusterSnapshot { pods, nodes, mut claims, daemons, namespaces, budgets, .. } = self.cluster.snapshot();
         if self.off == Some(Guard::PodEvents) {
             claims.iter_mut().for_each(|claim| (claim.last_pod_event, claim.initialized_at) = (None, None));
         }
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
+        let objects = objects.chain(budgets.into_iter().map(Object::PodBudget));
         let objects = objects.chain(pods.into_iter().map(Object::Pod));
         let objects = objects.filter(|object| kind_of(object).is_none_or(|kind| !self.covers(kind)));
         let objects = objects.map(|object| self.as_served(object));
