@@ -10,24 +10,25 @@
 //! [`Underutilized`](super::methods::consolidation::Underutilized) removes them once their pods have
 //! initialized nodes to go to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use super::consolidation_check::{Facts, is_outdated};
+use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
-use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanNumber, PlanRequest};
+use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
-use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use crate::{Decision, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionSettings};
 use model::disruption_policy::DisruptionReason;
 use model::input::PlanningInput;
 use model::plan::PlanReport;
 use model::removal::{DoNotDisrupt, RemovalReason};
 use model::running::RunningCluster;
-use model::{ClaimName, MicroUsd, Millis, NodeStage, PoolName, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, NodeStage, Text, Timestamp};
 
 /// A cluster in which a request found nothing is planned again after this time without a change: windows of
 /// budgets and prices change without an event.
@@ -39,65 +40,6 @@ const PAUSE_FACTOR: i64 = 4;
 
 /// Number of commands that the notes of a decision name.
 const COMMANDS_NAMED: usize = 10;
-
-/// When disruption is planned, and the plan in progress.
-#[derive(Debug, Default)]
-pub(crate) struct Consolidation {
-    /// The request in progress.
-    pending: Option<PendingConsolidation>,
-    /// When the cluster was last looked at.
-    checked_at: Option<Timestamp>,
-    /// When the pause after the last plan ends.
-    paused_until: Option<Timestamp>,
-    /// The last look that led to nothing.
-    idle: Option<Idle>,
-    /// When it has to be advanced without an event.
-    next_wakeup: Option<Timestamp>,
-}
-
-/// A requested plan of disruption.
-#[derive(Debug)]
-struct PendingConsolidation {
-    number: PlanNumber,
-    since: Timestamp,
-    /// Version of the cluster state in the request.
-    version: u64,
-    /// The last decision before the request.
-    last_decision: Option<DecisionId>,
-    /// Revisions of the NodePools.
-    revisions: BTreeMap<PoolName, Text>,
-}
-
-/// A look at the cluster that led to nothing.
-#[derive(Debug, Clone, Copy)]
-struct Idle {
-    /// Version of the cluster state.
-    version: u64,
-    /// When the next look may find something without a change; `None` is never.
-    until: Option<Timestamp>,
-}
-
-impl Consolidation {
-    /// When the next request is due while the cluster state has this version; `None` if only a change can
-    /// make it due.
-    fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Option<Timestamp> {
-        let checked = self.checked_at.map(|checked| checked + interval);
-        let earliest = checked.into_iter().chain(self.paused_until).max().unwrap_or(now);
-        match self.idle {
-            Some(idle) if idle.version == version => Some(idle.until?.max(earliest)),
-            _ => Some(earliest),
-        }
-    }
-
-    fn record_idle(&mut self, version: u64, until: Option<Timestamp>) {
-        self.idle = Some(Idle { version, until });
-    }
-
-    /// When it has to be advanced without an event.
-    pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.next_wakeup
-    }
-}
 
 impl ClusterController {
     /// Requests a plan of disruption if one is due and a node may be consolidated.

@@ -10,18 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::removal_facts::removal_pod;
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{ClusterState, DoNotDisrupt, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{DoNotDisrupt, NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
-use crate::nodeclaim::recovery::DISRUPTED;
-use model::removal::{
-    NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool, RemovalReason,
-    ReplicaCount,
-};
-use model::taints::first_untolerated;
-use model::{ClaimName, Effect, NodeName, NodeStage, PodKey, PoolName, Taint, Text, Timestamp};
+use model::removal::{NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason, ReplicaCount};
+use model::{ClaimName, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
 use verifier::check_removals;
 
 impl ClusterController {
@@ -175,45 +171,6 @@ impl ClusterController {
             count.ready += usize::from(pod.ready && node.is_some_and(stays));
         }
         input.elsewhere = elsewhere;
-    }
-}
-
-/// What the eviction of `pod` is judged by. The PodDisruptionBudgets that select it are added to `budgets`.
-pub(super) fn removal_pod(
-    state: &ClusterState,
-    pod: &PodRecord,
-    budgets: &mut BTreeMap<Text, PodBudget>,
-) -> RemovalPod {
-    let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
-    let node_bound = is_node_bound(pod);
-    let mut pod_budgets = Vec::new();
-    for budget in state.pod_budgets_of(pod).filter(|_| !node_bound) {
-        let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
-        budgets.insert(name.clone(), pod_budget(budget));
-        pod_budgets.push(name);
-    }
-    RemovalPod {
-        key: pod.key.clone(),
-        workload: pod.workload.clone(),
-        node_bound,
-        terminating: pod.terminating,
-        ready: pod.ready,
-        tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
-        do_not_disrupt: pod.do_not_disrupt,
-        started: pod.started,
-        pod_budgets,
-    }
-}
-
-/// Whether the pod ends with its node.
-fn is_node_bound(pod: &PodRecord) -> bool {
-    pod.daemon.is_some() || pod.mirror
-}
-
-fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
-    PodBudget {
-        allowed: usize::try_from(record.allowed).unwrap_or(0),
-        evicts_unhealthy_always: record.evicts_unhealthy_always,
     }
 }
 

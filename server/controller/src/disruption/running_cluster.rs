@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::removal_check::removal_pod;
+use super::removal_facts::removal_pod;
 use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PodRecord, PoolRecord};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
