@@ -27,17 +27,18 @@ pub use origin::Origin;
 pub use print::{explain, print};
 pub use renamed::key_of_flag;
 pub use value_type::parse_duration_flag;
-pub(crate) use value_type::parse_feature_gates;
+pub(crate) use value_type::{parse_dollars, parse_feature_gates};
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use controller::guardrails::GuardrailSettings;
-use controller::{DisruptionSettings, FeatureGates};
+use controller::{ConsolidationSettings, DisruptionSettings, FeatureGates};
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
+use store::clock;
 
 /// Configuration of `serve`.
 #[derive(Debug, Clone)]
@@ -50,6 +51,8 @@ pub struct Config {
     pub cloud: CloudConfig,
     /// Batching, planning and garbage collection.
     pub control: ControlConfig,
+    /// `disruption.*`: when nodes are consolidated.
+    pub consolidation: ConsolidationSettings,
     /// `guardrails.*`: safety limits on decisions.
     pub guardrails: GuardrailSettings,
     /// `disruption.*`: what holds voluntary disruption.
@@ -226,6 +229,12 @@ impl Config {
                 },
             },
             disruption: disruption::resolve(layers)?,
+            consolidation: ConsolidationSettings {
+                is_enabled: layers.boolean("disruption.consolidation")?,
+                interval: clock::millis(layers.duration("disruption.interval")?),
+                min_savings: layers.dollars("disruption.min-savings-usd-per-hour")?,
+                churn_price: layers.dollars("disruption.churn-price-usd-per-hour")?,
+            },
             guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {
                 owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),

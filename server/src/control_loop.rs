@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use controller::{NewPlanner, PlanAnswer, RegionState};
+use controller::{NewPlanner, PlanAnswer, RegionState, Settings};
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use model::{Millis, Timestamp};
@@ -212,7 +212,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             ClusterSettings { region: Arc::clone(&shared), region_key: region.key().into(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
-        let (planners, plans) = Planners::start(planner, planning, shared.settings().search.concurrency())?;
+        let (planners, plans) = Planners::start(planner, planning, search_threads(shared.settings()))?;
         let (views, view_updates) = mpsc::unbounded_channel();
         tokio::spawn(publish_views(view_updates, publisher));
         let context = TaskContext {
@@ -319,6 +319,11 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             warn!(leases = leases.len(), "could not release leases on shutdown; they expire");
         }
     }
+}
+
+/// Threads for searches, and one at least if disruption is planned.
+fn search_threads(settings: &Settings) -> usize {
+    settings.search.concurrency().max(usize::from(settings.consolidation.is_enabled))
 }
 
 /// Completes when the number of lease requests differs from `known`.

@@ -15,7 +15,7 @@ use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
 use controller::search_allowance::SearchSettings;
-use controller::{ClassFacts, PlanError, PlanOutcome, Planner, RegionState};
+use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner, RegionState};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
@@ -28,7 +28,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use crate::agent_service::{Delivery, Sessions};
 use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
@@ -186,6 +186,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             open_together: clock::millis(config.control.open_together),
             feature_gates: config.control.feature_gates,
             disruption: config.disruption,
+            consolidation: config.consolidation,
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),
@@ -258,8 +259,19 @@ fn report_failed_checks(failed: &FailedChecks) {
 
 /// A planner of the control loop; the same as in `fleetwright plan`.
 pub fn new_planner() -> Planner {
-    let mut cache = CompileCache::default();
-    Box::new(move |input| plan(input, &mut cache))
+    let (mut cache, mut of_disruption) = (CompileCache::default(), CompileCache::default());
+    Planner {
+        pods: Box::new(move |input| plan(input, &mut cache)),
+        disruption: Box::new(move |input, request| plan_disruption(input, request, &mut of_disruption)),
+    }
+}
+
+fn plan_disruption(input: &PlanningInput, request: &DisruptionRequest, cache: &mut CompileCache) -> DisruptionOutcome {
+    let planned = disruption::plan(input, &request.running, &request.settings, cache).map_err(PlanError::Rejected)?;
+    for refused in &planned.refused {
+        error!(%refused, "disruption plan cut by verifier");
+    }
+    Ok(planned)
 }
 
 fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {

@@ -2,33 +2,42 @@
 //!
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
-//! Graceful ones (emptiness, drift) are held by budgets too, and do not run while a plan may need the nodes
+//! Graceful ones (emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
 //! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! A method may have a machine [replaced](replacements) first: its pods are planned elsewhere, and it is
 //! selected for removal once the nodes that they are assigned to are initialized.
 //!
+//! [Consolidation](consolidation) is chosen by a plan of disruption, which is requested as plans of pods are.
+//!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::drift`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
+//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
 //! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
-//! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`queue`] (decisions that
+//! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
+//! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
 
 mod budgets;
 mod candidates;
+mod consolidation;
+mod consolidation_check;
+mod consolidation_schedule;
 mod evictions;
 mod execution;
 pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
 mod removal_check;
+mod removal_facts;
 mod replacement_backoff;
 mod replacements;
+mod running_cluster;
 pub(crate) mod settings;
 
+pub use methods::consolidation::CONSOLIDATION;
 pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
@@ -40,6 +49,7 @@ pub(crate) use queue::DecisionQueue;
 use std::collections::BTreeMap;
 
 use crate::Removal;
+use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
 pub(crate) use methods::repair::MAX_UNHEALTHY_PERCENT;
@@ -57,6 +67,8 @@ pub(crate) struct Disruption {
     changed_since_pass: bool,
     /// Replacements that failed.
     backoff: ReplacementBackoff,
+    /// When disruption is planned.
+    pub(crate) consolidation: Consolidation,
 }
 
 /// Removals that a method proposes.
@@ -98,7 +110,7 @@ impl Disruption {
 
     /// When the next pass is due without another change.
     pub fn next_wakeup(&self) -> Option<Timestamp> {
-        self.next_pass
+        self.next_pass.into_iter().chain(self.consolidation.next_wakeup()).min()
     }
 
     /// Schedules a pass for the changes since the last one; returns whether a pass is due.

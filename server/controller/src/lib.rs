@@ -63,9 +63,12 @@ pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};
-pub use provisioning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};
+pub use provisioning::{
+    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
+    PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
+};
 pub use region_state::RegionState;
-pub use settings::{ClassFacts, FeatureGates, Settings};
+pub use settings::{ClassFacts, ConsolidationSettings, FeatureGates, Settings};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};
 

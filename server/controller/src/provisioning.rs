@@ -21,7 +21,10 @@ mod search;
 mod window_search;
 
 pub(crate) use launch_view::LaunchView;
-pub use planning::{NewPlanner, PlanAnswer, PlanError, PlanNumber, PlanOutcome, PlanRequest, PlanWorker, Planner};
+pub use planning::{
+    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
+    PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
+};
 pub(crate) use provisioner::{ArrivedPlan, Provisioner};
 
 #[cfg(test)]

@@ -124,9 +124,11 @@ impl ClusterController {
                 }
             }
         }
+        self.end_invalid_consolidations(ctx);
         self.request_plan_if_due(ctx);
         self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
+        self.request_consolidation_if_due(ctx);
         self.persist_counts(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);

@@ -5,8 +5,8 @@ use crate::disruption::settings::DisruptionSettings;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::UNAVAILABLE_TTL;
-use model::Millis;
 use model::input::Policy;
+use model::{MicroUsd, Millis};
 
 /// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -42,6 +42,25 @@ impl FeatureGates {
     }
 }
 
+/// When nodes are consolidated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConsolidationSettings {
+    /// Whether nodes with pods are consolidated at all.
+    pub is_enabled: bool,
+    /// Minimum time between two plans of disruption of a cluster.
+    pub interval: Millis,
+    /// What a removal must save per hour at least, beyond the price of the moves.
+    pub min_savings: MicroUsd,
+    /// What a moved pod costs, in dollars per hour that must be saved for it.
+    pub churn_price: MicroUsd,
+}
+
+impl Default for ConsolidationSettings {
+    fn default() -> Self {
+        Self { is_enabled: true, interval: Millis::from_secs(15), min_savings: MicroUsd(0), churn_price: MicroUsd(0) }
+    }
+}
+
 /// Settings of the region controller, from the operator and the process.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -62,6 +81,8 @@ pub struct Settings {
     pub disruption_pass_interval: Millis,
     /// What holds voluntary disruption beside the NodePools' own settings.
     pub disruption: DisruptionSettings,
+    /// When nodes are consolidated.
+    pub consolidation: ConsolidationSettings,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
@@ -99,6 +120,7 @@ impl Default for Settings {
             retry_delay: Millis::from_secs(10),
             disruption_pass_interval: Millis::from_secs(10),
             disruption: DisruptionSettings::default(),
+            consolidation: ConsolidationSettings::default(),
             feature_gates: FeatureGates::default(),
             launch_timeout: Millis::from_mins(5),
             registration_timeout: Millis::from_mins(15),

@@ -5,9 +5,11 @@ use std::sync::Arc;
 
 use super::guardrails::DisabledGuards;
 use super::{
-    ClusterController, ClusterView, Effect, Event, PlanOutcome, PlanRequest, PlanWorker, RegionState, Settings,
+    ClusterController, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanOutcome, PlanRequest, PlanWorker,
+    Planner, RegionState, Settings,
 };
 use crate::cluster::ClusterState;
+use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
 use model::{ClusterName, Timestamp};
 
@@ -20,7 +22,9 @@ pub(crate) struct SynchronousController {
     worker: PlanWorker,
     /// Requested plans are queued and not computed.
     pub stalled: bool,
-    /// Requests queued while `stalled`.
+    /// Requested plans of disruption are queued and not computed.
+    pub stalled_disruption: bool,
+    /// Requests queued while `stalled` or `stalled_disruption`.
     pub waiting: VecDeque<PlanRequest>,
 }
 
@@ -36,9 +40,10 @@ impl SynchronousController {
         disabled_guards: DisabledGuards,
     ) -> Self {
         let region = Arc::new(RegionState::with_disabled_guards(settings, disabled_guards));
-        let worker = PlanWorker::new(Box::new(planner));
+        let disruption = Box::new(|_: &PlanningInput, _: &DisruptionRequest| Ok(DisruptionPlan::default()));
+        let worker = PlanWorker::new(Planner { pods: Box::new(planner), disruption });
         let (clusters, now) = (BTreeMap::new(), Timestamp::default());
-        Self { region, clusters, now, worker, stalled: false, waiting: VecDeque::new() }
+        Self { region, clusters, now, worker, stalled: false, stalled_disruption: false, waiting: VecDeque::new() }
     }
 
     /// Handles an event, and the plans that it requests. On a tick, every cluster that is due
@@ -48,7 +53,7 @@ impl SynchronousController {
         let mut effects = VecDeque::from(self.step(event, now));
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Plan(request) if self.stalled => self.waiting.push_back(*request),
+                Effect::Plan(request) if self.is_stalled(&request) => self.waiting.push_back(*request),
                 Effect::Plan(request) => {
                     let answer = self.worker.answer(*request);
                     for effect in self.step(Event::Planned(Box::new(answer)), now).into_iter().rev() {
@@ -59,6 +64,19 @@ impl SynchronousController {
             }
         }
         done
+    }
+
+    /// Has disruption planned as servers do.
+    pub fn plan_disruption(&mut self, planner: impl FnMut(&PlanningInput) -> PlanOutcome + Send + 'static) {
+        let plan = |input: &PlanningInput, request: &DisruptionRequest| {
+            let mut cache = planner::CompileCache::default();
+            disruption::plan(input, &request.running, &request.settings, &mut cache).map_err(PlanError::Rejected)
+        };
+        self.worker = PlanWorker::new(Planner { pods: Box::new(planner), disruption: Box::new(plan) });
+    }
+
+    fn is_stalled(&self, request: &PlanRequest) -> bool {
+        if request.disruption.is_some() { self.stalled_disruption } else { self.stalled }
     }
 
     fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {

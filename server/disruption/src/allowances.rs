@@ -9,7 +9,7 @@ use model::{DisruptionPolicy, NodeStage, PoolName, Text, Timestamp};
 use verifier::is_protected;
 
 use crate::candidates::Candidate;
-use crate::hold::{Hold, HoldCode};
+use crate::{Hold, HoldCode};
 
 /// What is left for further removals.
 #[derive(Debug, Clone)]

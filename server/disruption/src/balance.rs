@@ -9,7 +9,7 @@ use model::{ConsolidationPolicy, MicroUsd, PoolName};
 
 use crate::candidates::Candidate;
 use crate::cost::{UNIT, eviction_cost};
-use crate::hold::{Hold, HoldCode};
+use crate::{Hold, HoldCode};
 
 /// The score that approves a removal is one over this number.
 const K: i128 = 2;

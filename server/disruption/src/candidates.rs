@@ -10,7 +10,7 @@ use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, Po
 use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 
 use crate::Settings;
-use crate::hold::{Hold, HoldCode};
+use crate::{Hold, HoldCode};
 
 /// Repairs are blocked in a NodePool when more than so many percent of its nodes, rounded up, are
 /// unhealthy (Karpenter: node repair, circuit breaker).

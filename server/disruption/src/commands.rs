@@ -11,66 +11,9 @@ use planner::{CompileCache, ReplacementMachines, price_bound};
 use verifier::{RemovalViolation, Violation, check, check_removals};
 
 use crate::candidates::Candidate;
-use crate::hold::{Hold, HoldCode};
 use crate::placement_order::order_of_placement;
 use crate::working::{Step, WorkingCluster};
-
-/// Removals that begin together, and what is launched for them.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Command {
-    /// Why.
-    pub reason: RemovalReason,
-    /// The removed nodes, as indices into [`PlanningInput::nodes`].
-    pub nodes: Vec<u32>,
-    /// Machines to launch, as indices into the nodes of [`DisruptionPlan::plan`].
-    pub replacements: Vec<u32>,
-    /// The pods that move, and the existing node or the replacement, of this or another command, of each.
-    pub placements: Vec<(PodKey, NodeName)>,
-    /// What is saved per hour; negative if the replacements cost more.
-    pub savings: MicroUsd,
-}
-
-/// A node that stays.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HeldNode {
-    /// Index into [`PlanningInput::nodes`].
-    pub node: u32,
-    /// Why it would go.
-    pub reason: RemovalReason,
-    /// What holds it; not empty.
-    pub by: Vec<Hold>,
-}
-
-/// Cost per hour of the nodes of the NodePools, those that are being deleted and those that start included.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DisruptionCosts {
-    /// Now.
-    pub before: MicroUsd,
-    /// After all commands.
-    pub after: MicroUsd,
-    /// No cluster that runs the same pods, with the nodes that are held, costs less.
-    pub lower_bound: MicroUsd,
-}
-
-/// Everything that may start now.
-#[derive(Debug, Clone)]
-#[must_use = "an unread disruption plan removes nothing"]
-pub struct DisruptionPlan {
-    /// The commands, in their order.
-    pub commands: Vec<Command>,
-    /// The nodes of the NodePools that stay, in the order of the input.
-    pub held: Vec<HeldNode>,
-    /// What it costs.
-    pub cost: DisruptionCosts,
-    /// What was planned: removed nodes are being deleted in it, and pods that move are pending.
-    pub input: PlanningInput,
-    /// The plan for `input`, which the verifier accepts.
-    pub plan: Plan,
-    /// Commands that the verifier refused: a bug, which the caller must report.
-    pub refused: Vec<String>,
-    /// Notes for the user.
-    pub notes: Vec<String>,
-}
+use crate::{Command, DisruptionCosts, DisruptionPlan, HeldNode, Hold, HoldCode};
 
 /// What was planned, before it is checked.
 pub(crate) struct Planned<'i> {

@@ -20,8 +20,8 @@ use crate::allowances::Allowances;
 use crate::balance::Balance;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
-use crate::hold::{Hold, HoldCode};
 use crate::working::{Destination, Step, WorkingCluster};
+use crate::{Hold, HoldCode};
 
 /// What may happen to a candidate in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

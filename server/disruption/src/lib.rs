@@ -6,7 +6,7 @@
 //! The result is a plan for the pods that move, which the verifier checks as it checks any plan, and removals,
 //! which it checks too.
 //!
-//! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [`hold`]s the others),
+//! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [holds](Hold) the others),
 //! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while removals are planned),
 //! `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one pass over all
 //! candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with `placement_order`, [`drift`] (whether a node still matches its NodePool).
@@ -20,13 +20,11 @@ mod cost;
 pub mod drift;
 mod evacuation;
 mod group;
-pub mod hold;
 mod placement_order;
 mod planning;
-mod settings;
 mod working;
 
-pub use commands::{Command, DisruptionCosts, DisruptionPlan, HeldNode};
-pub use hold::{Hold, HoldCode};
+pub use model::disruption_plan::{
+    Command, DisruptionCosts, DisruptionPlan, DisruptionSettings as Settings, HeldNode, Hold, HoldCode,
+};
 pub use planning::plan;
-pub use settings::Settings;

@@ -12,13 +12,13 @@ use crate::Settings;
 use crate::allowances::Allowances;
 use crate::balance::Balance;
 use crate::candidates::{self, Candidate};
-use crate::commands::{self, DisruptionPlan, Planned};
+use crate::commands::{self, Planned};
 use crate::consolidation::{Found, Method, Pass, order_of_trials};
 use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
 use crate::group::Groups;
-use crate::hold::{Hold, HoldCode};
 use crate::working::{Step, WorkingCluster};
+use crate::{DisruptionPlan, Hold, HoldCode};
 
 /// Maximum number of plans until every pod of the drifted nodes that go has a place.
 const MAX_PLANS: usize = 6;

@@ -9,6 +9,7 @@
 //! [`running`] (what runs on the nodes of a cluster), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
+pub mod disruption_plan;
 pub mod disruption_policy;
 pub mod input;
 pub mod labels;

@@ -7,14 +7,16 @@ use std::path::Path;
 use std::time::Duration;
 
 use controller::FeatureGates;
-use model::BudgetLimit;
+use model::{BudgetLimit, MicroUsd};
 
 use super::error::{ConfigError, ConfigErrors};
 use super::file;
 use super::keys::{ConfigKey, KEYS, PREFIX, find};
 use super::origin::Origin;
 use super::renamed;
-use super::value_type::{ValueType, parse_duration, parse_feature_gates, parse_node_limit, parse_pairs, word_of};
+use super::value_type::{
+    ValueType, parse_dollars, parse_duration, parse_feature_gates, parse_node_limit, parse_pairs, word_of,
+};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -178,6 +180,10 @@ impl Layers {
     /// `None` when it is unset.
     pub(super) fn node_limit(&self, path: &'static str) -> Result<Option<BudgetLimit>, ConfigError> {
         self.parsed(path, |value| if value.is_empty() { Some(None) } else { parse_node_limit(value).map(Some) })
+    }
+
+    pub(super) fn dollars(&self, path: &'static str) -> Result<MicroUsd, ConfigError> {
+        self.parsed(path, parse_dollars)
     }
 
     pub(super) fn feature_gates(&self, path: &'static str) -> Result<FeatureGates, ConfigError> {

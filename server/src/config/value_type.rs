@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use controller::FeatureGates;
-use model::BudgetLimit;
+use model::{BudgetLimit, MicroUsd};
 
 use crate::telemetry;
 
@@ -34,6 +34,8 @@ pub enum ValueType {
     Duration,
     /// Map in the form `a=b,c=d`.
     Pairs,
+    /// Dollars, with at most six decimals.
+    Dollars,
     /// Feature gates by Karpenter's names, `NodeRepair=true`.
     FeatureGates,
     /// Number of nodes, or a percentage of them such as `10%`; empty for no limit.
@@ -56,6 +58,7 @@ impl ValueType {
             Self::Boolean => text.parse::<bool>().is_ok(),
             Self::Duration => parse_duration(text).is_some(),
             Self::Pairs => parse_pairs(text).is_some(),
+            Self::Dollars => parse_dollars(text).is_some(),
             Self::FeatureGates => parse_feature_gates(text).is_some(),
             Self::NodeLimit => text.is_empty() || parse_node_limit(text).is_some(),
             Self::LogFilter => telemetry::is_filter(text),
@@ -78,6 +81,7 @@ impl ValueType {
             Self::Boolean => "true or false".to_owned(),
             Self::Duration => DURATION.to_owned(),
             Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
+            Self::Dollars => "dollars such as 0 or 0.05, with at most six decimals".to_owned(),
             Self::FeatureGates => {
                 let gates: Vec<String> = FeatureGates::NAMES.iter().map(|name| format!("{name}=true")).collect();
                 format!("feature gates such as {}", gates.join(","))
@@ -99,6 +103,7 @@ impl ValueType {
             Self::Number | Self::Percent => "integer",
             Self::Boolean => "boolean",
             Self::Duration => "duration",
+            Self::Dollars => "number",
             Self::Pairs | Self::FeatureGates => "map",
             Self::NodeLimit => "integer or percentage",
             Self::Choice(_) => "enum",
@@ -119,6 +124,7 @@ impl ValueType {
             Self::Boolean => "BOOLEAN",
             Self::Duration => "DURATION",
             Self::Pairs => "NAME=VALUE,…",
+            Self::Dollars => "DOLLARS",
             Self::FeatureGates => "GATE=BOOLEAN,…",
             Self::NodeLimit => "NUMBER|PERCENT%",
             Self::LogFilter => "FILTER",
@@ -128,7 +134,7 @@ impl ValueType {
 
     /// Whether a file has the value without quotes.
     pub(super) fn is_unquoted(self) -> bool {
-        matches!(self, Self::Number | Self::Percent | Self::Boolean)
+        matches!(self, Self::Number | Self::Percent | Self::Boolean | Self::Dollars)
     }
 }
 
@@ -153,6 +159,18 @@ pub(super) fn parse_node_limit(text: &str) -> Option<BudgetLimit> {
         Some(percent) => number(percent).filter(|percent| *percent <= 100).map(BudgetLimit::Percent),
         None => number(text).map(BudgetLimit::Nodes),
     }
+}
+
+/// Parses an amount of dollars that is not negative, exactly.
+pub(crate) fn parse_dollars(text: &str) -> Option<MicroUsd> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number(whole) || !is_number(decimals) || decimals.len() > 6 {
+        return None;
+    }
+    let micros: i64 = format!("{decimals:0<6}").parse().ok()?;
+    let amount = whole.parse::<i64>().ok()?.checked_mul(1_000_000)?.checked_add(micros)?;
+    Some(MicroUsd(amount))
 }
 
 /// Description of a duration.
@@ -231,7 +249,10 @@ mod tests {
         {
             assert!(!ValueType::FeatureGates.accepts(text), "{text}");
         }
-        assert_eq!(ValueType::FeatureGates.expected(), "feature gates such as NodeRepair=true");
+        assert_eq!(
+            ValueType::FeatureGates.expected(),
+            "feature gates such as NodeRepair=true,SpotToSpotConsolidation=true"
+        );
     }
 
     #[test]
@@ -250,6 +271,15 @@ mod tests {
         }
         for url in ["mysql://a@b/c", "b/c", "postgres:b"] {
             assert!(!ValueType::DatabaseUrl.accepts(url), "{url}");
+        }
+    }
+
+    #[test]
+    fn dollars_are_read_exactly_and_are_not_negative() {
+        let read = |text| parse_dollars(text).map(|amount| amount.0);
+        assert_eq!([read("0"), read("1"), read("0.05"), read("2.000001")], [0, 1_000_000, 50_000, 2_000_001].map(Some));
+        for text in ["", "-1", "1.", ".5", "0.0000001", "1e3", "99999999999999999999"] {
+            assert!(!ValueType::Dollars.accepts(text), "{text}");
         }
     }
 }

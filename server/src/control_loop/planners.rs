@@ -5,8 +5,8 @@
 //! takes only small plans, so that they never wait for large ones. The threads run at a lower
 //! priority than the rest of the process.
 //!
-//! Searches have a queue and threads of their own, at the lowest priority: no plan waits for a
-//! search.
+//! Searches and plans of disruption have a queue and threads of their own, at the lowest priority: no plan waits
+//! for them.
 
 pub(super) mod queue;
 
@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use controller::{NewPlanner, PlanAnswer, PlanError, PlanOutcome, PlanRequest, PlanWorker};
+use controller::{NewPlanner, PlanAnswer, PlanError, PlanRequest, PlanWorker, Planned};
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
@@ -34,7 +34,7 @@ const SLOW_PLAN: Duration = Duration::from_secs(5);
 /// Planning threads.
 pub(super) struct Planners {
     shared: Arc<Shared>,
-    /// Searches wait here until their plan is due.
+    /// Searches and plans of disruption wait here until a plan of their cluster is due.
     searches: Arc<Shared>,
     answers: mpsc::UnboundedSender<PlanAnswer>,
     /// Plans inline when there are no threads. Each plan has a planner of its own, so that clusters
@@ -86,7 +86,8 @@ impl Planners {
         Ok((Self { shared, searches, answers: answer_sender, inline }, receiver))
     }
 
-    /// Queues a plan. A search that still waits when the plan of its cluster is due is dropped.
+    /// Queues a plan. What still waits in the background when a plan of its cluster is due, or a search, is
+    /// dropped.
     pub(super) fn submit(&self, request: PlanRequest) {
         if let Some(new_planner) = self.inline {
             let answer = PlanWorker::new(new_planner()).answer(request);
@@ -94,14 +95,12 @@ impl Planners {
             let _sent = self.answers.send(answer);
             return;
         }
-        if request.is_search() {
-            return self.searches.push(request);
-        }
         let dropped = self.searches.queue().remove(&request.cluster);
         if let Some(request) = dropped {
             let _sent = self.answers.send(PlanAnswer { request, outcome: Err(PlanError::NotReached) });
         }
-        self.shared.push(request);
+        let queue = if request.is_background() { &self.searches } else { &self.shared };
+        queue.push(request);
     }
 }
 
@@ -158,14 +157,15 @@ impl Shared {
         while let Some(request) = self.next_request(class) {
             let begun = Instant::now();
             let (cluster, pods) = (request.cluster.clone(), request.input.pods.len());
+            let is_background = request.is_background();
             // The worker is replaced after a panic, so its inconsistent cache is never read.
-            let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request.input))).unwrap_or_else(|_| {
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request))).unwrap_or_else(|_| {
                 error!(%cluster, pods, "planner panicked; plan refused");
                 worker = PlanWorker::new(planner());
                 Err(PlanError::Panicked)
             });
             let took = begun.elapsed();
-            if took > SLOW_PLAN {
+            if took > SLOW_PLAN && !is_background {
                 warn!(%cluster, pods, seconds = took.as_secs_f64(), "slow plan");
             }
             if request.is_search() {
@@ -193,8 +193,9 @@ impl Shared {
     }
 }
 
-fn log_search(request: &PlanRequest, outcome: &PlanOutcome, took: Duration) {
-    let Ok((_, report)) = outcome else { return };
+fn log_search(request: &PlanRequest, outcome: &Result<Planned, PlanError>, took: Duration) {
+    let Ok(Planned::Pods(planned)) = outcome else { return };
+    let report = &planned.1;
     let (granted, pods) = (request.input.policy.search_steps, request.input.pods.len());
     let first = report.first_cost.unwrap_or(report.new_cost);
     debug!(

@@ -9,6 +9,7 @@ use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{Event, Planner, Settings, StageKind};
+use model::input::PlanningInput;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{Millis, PodShape, Resources};
 
@@ -57,13 +58,14 @@ impl Gate {
 
 /// The production planner; it waits at the gate before it plans greedy pods.
 fn plan_after_gate(gate: &'static Gate) -> Planner {
-    let mut planner = serve::new_planner();
-    Box::new(move |input| {
+    let Planner { mut pods, disruption } = serve::new_planner();
+    let plan = move |input: &PlanningInput| {
         if input.pods.iter().any(|pod| pod.name.starts_with("greedy")) {
             gate.wait_until_open();
         }
-        planner(input)
-    })
+        pods(input)
+    };
+    Planner { pods: Box::new(plan), disruption }
 }
 
 fn snapshot(pod: &str) -> ClusterSnapshot {
@@ -270,13 +272,14 @@ static SEARCH: Gate = Gate::new();
 
 /// The production planner; it waits at the gate before it searches.
 fn search_after_gate() -> Planner {
-    let mut planner = serve::new_planner();
-    Box::new(move |input| {
+    let Planner { mut pods, disruption } = serve::new_planner();
+    let plan = move |input: &PlanningInput| {
         if input.policy.search_steps > 0 {
             SEARCH.wait_until_open();
         }
-        planner(input)
-    })
+        pods(input)
+    };
+    Planner { pods: Box::new(plan), disruption }
 }
 
 #[tokio::test]

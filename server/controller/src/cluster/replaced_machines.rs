@@ -5,12 +5,20 @@ use super::assignments::Target;
 use super::record::{NodeRecord, PodRecord};
 use super::replacement::Replacement;
 use super::state::ClusterState;
+use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, NodeName, PodKey, Timestamp};
 
 impl ClusterState {
-    /// Begins the replacement of the machine of `claim`, or has the pods of one under way planned.
+    /// Begins the replacement of the machine of `claim`, whose pods are assigned to other nodes already.
+    pub fn begin_consolidation(&mut self, claim: &ClaimName, now: Timestamp) {
+        let begun = Replacement { reason: DisruptionReason::Underutilized, since: now, moves_pods: true };
+        self.mark_changed();
+        self.replacements_mut().entry(claim.clone()).or_insert(begun);
+    }
+
+    /// Begins the replacement of the drifted machine of `claim`, or has the pods of one under way planned.
     pub fn begin_replacement(&mut self, claim: &ClaimName, moves_pods: bool, now: Timestamp) {
-        let begun = Replacement { since: now, moves_pods };
+        let begun = Replacement { reason: DisruptionReason::Drifted, since: now, moves_pods };
         self.mark_changed();
         self.replacements_mut().entry(claim.clone()).or_insert(begun).moves_pods |= moves_pods;
     }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
+use model::disruption_policy::DisruptionReason;
 use model::{BudgetLimit, NodeName, PoolName, Timestamp};
 
 /// An initialized Node of a managed NodePool that is not terminating. No pod is assigned to it, unless
@@ -81,9 +82,14 @@ impl<'v> Candidates<'v> {
         self.candidates.iter()
     }
 
-    /// Nodes that are being replaced, by name. They are no candidates of other methods.
-    pub fn replaced(&self) -> impl Iterator<Item = &Candidate<'v>> {
-        self.replaced.iter()
+    /// Nodes that are being replaced for `reason`, by name. They are no candidates of other methods.
+    pub fn replaced_for(
+        &self,
+        reason: DisruptionReason,
+        view: &DisruptionView<'v>,
+    ) -> impl Iterator<Item = &Candidate<'v>> {
+        let begun = move |claim: &ClaimRecord| view.state.replacement_of(&claim.name);
+        self.replaced.iter().filter(move |one| begun(one.claim).is_some_and(|begun| begun.reason == reason))
     }
 
     /// Counts of the initialized Nodes of a NodePool.

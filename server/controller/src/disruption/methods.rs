@@ -4,6 +4,7 @@
 //! [`DisruptionView`](super::method::DisruptionView) alone;
 //! everything after that is the same for all methods ([`execution`](super::execution)).
 
+pub(crate) mod consolidation;
 pub(crate) mod drift;
 pub(crate) mod emptiness;
 pub(crate) mod expiration;
@@ -23,6 +24,7 @@ static METHODS: &[&dyn Method] = &[
     &static_scale_down::StaticScaleDown,
     &emptiness::Emptiness,
     &drift::Drifted,
+    &consolidation::Underutilized,
 ];
 
 /// The methods that run in passes, held by guardrails.

@@ -9,18 +9,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::removal_facts::removal_pod;
 use crate::Finding;
 use crate::Removal;
-use crate::cluster::{ClaimRecord, NodeRecord, PodBudgetRecord, PodRecord};
+use crate::cluster::{ClaimRecord, NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
-use crate::nodeclaim::recovery::DISRUPTED;
 use model::removal::{
-    ClusterBudget, NodeRemoval, PodBudget, RemovalInput, RemovalNode, RemovalPlan, RemovalPod, RemovalPool,
-    RemovalReason, ReplicaCount,
+    ClusterBudget, NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason, ReplicaCount,
 };
-use model::taints::first_untolerated;
-use model::{BudgetLimit, ClaimName, Effect, NodeName, NodeStage, PodKey, PoolName, Taint, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, NodeName, NodeStage, PodKey, PoolName, Text, Timestamp};
 use verifier::check_removals;
 
 impl ClusterController {
@@ -166,27 +164,9 @@ impl ClusterController {
 
     /// Adds the pods of the removed nodes, and the PodDisruptionBudgets that select them.
     fn add_pods(&self, input: &mut RemovalInput) {
-        let drain = [Taint { key: Text::from(DISRUPTED), value: Text::default(), effect: Effect::NoSchedule }];
         for node in &mut input.nodes {
             for pod in self.state.pods_on(&node.node) {
-                let node_bound = is_node_bound(pod);
-                let mut pod_budgets = Vec::new();
-                for budget in self.state.pod_budgets_of(pod).filter(|_| !node_bound) {
-                    let name = Text::from(format!("{}/{}", budget.namespace, budget.name));
-                    input.pod_budgets.insert(name.clone(), pod_budget(budget));
-                    pod_budgets.push(name);
-                }
-                node.pods.push(RemovalPod {
-                    key: pod.key.clone(),
-                    workload: pod.workload.clone(),
-                    node_bound,
-                    terminating: pod.terminating,
-                    ready: pod.ready,
-                    tolerates_drain: first_untolerated(&drain, &pod.shape.tolerations).is_none(),
-                    do_not_disrupt: pod.do_not_disrupt,
-                    started: pod.started,
-                    pod_budgets,
-                });
+                node.pods.push(removal_pod(&self.state, pod, &mut input.pod_budgets));
             }
         }
     }
@@ -216,18 +196,6 @@ impl ClusterController {
             count.ready += usize::from(pod.ready && node.is_some_and(stays));
         }
         input.elsewhere = elsewhere;
-    }
-}
-
-/// Whether the pod ends with its node.
-fn is_node_bound(pod: &PodRecord) -> bool {
-    pod.daemon.is_some() || pod.mirror
-}
-
-fn pod_budget(record: &PodBudgetRecord) -> PodBudget {
-    PodBudget {
-        allowed: usize::try_from(record.allowed).unwrap_or(0),
-        evicts_unhealthy_always: record.evicts_unhealthy_always,
     }
 }
 

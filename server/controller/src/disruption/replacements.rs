@@ -133,7 +133,7 @@ impl ClusterController {
         self.report_finding(Finding::ReplacementFailed { claim: claim.clone(), why: Text::from(why) }, ctx);
     }
 
-    fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+    pub(crate) fn end_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         self.state.end_replacement(claim);
         self.provisioner.plan_with_kept_node(ctx.now);
         self.disruption.mark_changed();

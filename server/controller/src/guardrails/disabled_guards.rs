@@ -13,6 +13,10 @@ pub(crate) enum Guard {
     InitializedReplacement,
     /// A NodePool whose replacement failed begins no other one for a while.
     ReplacementBackoff,
+    /// A plan of disruption is carried out only if everything that it was made from is as it was.
+    ConsolidationCheck,
+    /// The consolidation of a machine ends when one of its pods has no place, before a plan launches one for it.
+    ConsolidationEnd,
 }
 
 /// The disabled guards: none, except in guard-off tests. No configuration key adds one.

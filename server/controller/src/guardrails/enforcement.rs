@@ -135,7 +135,7 @@ impl ClusterController {
 
     /// The freeze that stops a removal of `claim` for `reason`: of voluntary ones, also a freeze of
     /// disruption alone.
-    fn freeze_of_removal<'c>(
+    pub(crate) fn freeze_of_removal<'c>(
         &self,
         claim: &ClaimName,
         reason: RemovalReason,

@@ -1,6 +1,7 @@
 //! Each guardrail with its sabotage: the same run with the guardrail switched off breaks the
 //! property under test.
 
+mod consolidation;
 mod drains;
 mod drift;
 mod expiration;

@@ -8,8 +8,10 @@
 //! number of pods ([`demand_cursor`](super::demand_cursor)).
 
 use model::ClusterName;
+use model::disruption_plan::{DisruptionPlan, DisruptionSettings};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
+use model::running::RunningCluster;
 use verifier::Violation;
 
 /// Number of a plan, unique within one controller.
@@ -25,6 +27,17 @@ pub struct PlanRequest {
     pub cluster: ClusterName,
     /// The complete input, including the limits on the planner's work.
     pub input: PlanningInput,
+    /// What runs, for a plan of disruption; `None` for a plan of the pods alone.
+    pub disruption: Option<Box<DisruptionRequest>>,
+}
+
+/// What a plan of disruption is made from besides the planning input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DisruptionRequest {
+    /// The nodes of the input, and what runs on them.
+    pub running: RunningCluster,
+    /// What consolidation requires.
+    pub settings: DisruptionSettings,
 }
 
 impl PlanRequest {
@@ -32,6 +45,12 @@ impl PlanRequest {
     #[must_use]
     pub fn is_search(&self) -> bool {
         self.input.policy.search_steps > 0
+    }
+
+    /// Whether no pending pod waits for it: it is planned with what plans leave of the processors.
+    #[must_use]
+    pub fn is_background(&self) -> bool {
+        self.is_search() || self.disruption.is_some()
     }
 
     /// Estimated work, in identical pods: queues let small plans overtake large ones. Each
@@ -66,18 +85,41 @@ fn joined(violations: &[Violation]) -> String {
 /// A plan with its report, or why there is none.
 pub type PlanOutcome = Result<(Plan, PlanReport), PlanError>;
 
+/// A plan of disruption, or why there is none.
+pub type DisruptionOutcome = Result<DisruptionPlan, PlanError>;
+
+/// What a planner computed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Planned {
+    /// A plan of the pods, with its report.
+    Pods(Box<(Plan, PlanReport)>),
+    /// A plan of disruption.
+    Disruption(Box<DisruptionPlan>),
+}
+
 /// The answer to a plan request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PlanAnswer {
     /// The request, whose input is recorded with the decision.
     pub request: PlanRequest,
     /// The plan, or the planner's error.
-    pub outcome: PlanOutcome,
+    pub outcome: Result<Planned, PlanError>,
 }
+
+/// Plans the pods of an input.
+pub type PodPlanner = Box<dyn FnMut(&PlanningInput) -> PlanOutcome + Send>;
+
+/// Plans disruption.
+pub type DisruptionPlanner = Box<dyn FnMut(&PlanningInput, &DisruptionRequest) -> DisruptionOutcome + Send>;
 
 /// Computes plans, one after another. It may cache what it compiled for the next input, which
 /// changes the running time and never the result. An error rejects the whole plan with a reason.
-pub type Planner = Box<dyn FnMut(&PlanningInput) -> PlanOutcome + Send>;
+pub struct Planner {
+    /// For pods.
+    pub pods: PodPlanner,
+    /// For disruption.
+    pub disruption: DisruptionPlanner,
+}
 
 /// Makes a planner, one for each planning thread.
 pub type NewPlanner = fn() -> Planner;
@@ -85,6 +127,12 @@ pub type NewPlanner = fn() -> Planner;
 /// Answers plan requests one after another.
 pub struct PlanWorker {
     planner: Planner,
+}
+
+impl std::fmt::Debug for Planner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Planner").finish_non_exhaustive()
+    }
 }
 
 impl std::fmt::Debug for PlanWorker {
@@ -100,18 +148,22 @@ impl PlanWorker {
         Self { planner }
     }
 
-    /// The plan for `input`.
+    /// The plan for `request`.
     ///
     /// # Errors
     /// Why the planner rejects the input.
-    pub fn plan(&mut self, input: &PlanningInput) -> PlanOutcome {
-        (self.planner)(input)
+    pub fn plan(&mut self, request: &PlanRequest) -> Result<Planned, PlanError> {
+        match &request.disruption {
+            None => (self.planner.pods)(&request.input).map(|planned| Planned::Pods(Box::new(planned))),
+            Some(disruption) => (self.planner.disruption)(&request.input, disruption)
+                .map(|planned| Planned::Disruption(Box::new(planned))),
+        }
     }
 
     /// Executes a request.
     #[must_use]
     pub fn answer(&mut self, request: PlanRequest) -> PlanAnswer {
-        let outcome = self.plan(&request.input);
+        let outcome = self.plan(&request);
         PlanAnswer { request, outcome }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ArrivedPlan, LaunchView, PlanAnswer};
+use super::{ArrivedPlan, LaunchView, PlanAnswer, Planned};
 use crate::cluster::ClusterState;
 use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
 use crate::cluster_controller::{ClusterController, Context};
@@ -15,7 +15,9 @@ use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMa
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::resources::NODES;
-use model::{ClaimName, ClusterName, MicroUsd, NodeName, NodeStage, PodKey, PoolName, Resources, Timestamp};
+use model::{
+    ClaimName, ClusterName, MicroUsd, NodeName, NodePool, NodeStage, PodKey, PoolName, Resources, Text, Timestamp,
+};
 
 impl ClusterController {
     /// Requests a plan if one is due and there is anything to plan.
@@ -52,6 +54,15 @@ impl ClusterController {
 
     /// Handles the answer to a plan request.
     pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+        let answer = match answer {
+            PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)) } => {
+                return self.handle_disruption_plan(&request, Ok(*planned), ctx);
+            }
+            PlanAnswer { request, outcome: Err(error) } if request.disruption.is_some() => {
+                return self.handle_disruption_plan(&request, Err(error), ctx);
+            }
+            answer => answer,
+        };
         if answer.request.is_search() {
             self.settle_search(&answer, ctx);
         }
@@ -86,13 +97,7 @@ impl ClusterController {
         if self.is_shadow(ctx) {
             return self.record_shadow_plan(basis, &plan, report, unplaced, ctx);
         }
-        let id = DecisionId(ctx.next_id());
-        let machines = self.assume_machines(&basis.input, &plan, id, ctx);
-        self.count_launches(&machines, planned_nodes(&plan), ctx);
-        let placed = self.assign_placements(&basis.input, &plan, ctx.now);
-        if !placed.is_empty() {
-            self.nominator.schedule_nominations(ctx.now);
-        }
+        let (id, machines, placed) = self.assign_plan(&basis.input, &plan, ctx);
         let unchanged = self.provisioner.record_unplaced(&unplaced);
         if machines.is_empty() && placed.is_empty() && unchanged {
             return;
@@ -109,6 +114,31 @@ impl ClusterController {
             ..Decision::new(id, self.cluster.clone(), DecisionReason::Provision, version, ctx.now)
         };
         self.record_decision(decision, ctx);
+    }
+
+    /// Orders, assumes and counts the machines of a plan, and assigns its pods: the number of the decision, its
+    /// launches and its assignments to existing capacity.
+    pub(crate) fn assign_plan(
+        &mut self,
+        input: &PlanningInput,
+        plan: &Plan,
+        ctx: &mut Context<'_>,
+    ) -> (DecisionId, Vec<PlannedMachine>, Vec<(PodKey, NodeName)>) {
+        let id = DecisionId(ctx.next_id());
+        let machines = self.assume_machines(input, plan, id, ctx);
+        self.count_launches(&machines, planned_nodes(plan), ctx);
+        let placed = self.assign_placements(input, plan, ctx.now);
+        if !placed.is_empty() {
+            self.nominator.schedule_nominations(ctx.now);
+        }
+        (id, machines, placed)
+    }
+
+    /// Whether the NodePool has this revision still and may launch the planned machine.
+    pub(crate) fn may_launch(&self, pool: &NodePool, node: &PlannedNode, revision: &Text, ctx: &Context<'_>) -> bool {
+        let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
+        view.launchable_pool(&pool.name, revision).is_some()
+            && view.has_available(&order::launch_options(pool, node), node.capacity_type)
     }
 
     /// Orders the planned machines, and assumes them with their pods: no other plan places these.

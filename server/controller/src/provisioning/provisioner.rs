@@ -6,7 +6,7 @@ use super::batch::BatchWindow;
 use super::demand_cursor::DemandCursor;
 use super::pending_plan::PendingPlan;
 use super::window_search::WindowSearch;
-use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest};
+use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest, Planned};
 use crate::cluster::ClusterState;
 use crate::search_allowance::UnusedSearch;
 use crate::view::PlanningView;
@@ -199,7 +199,7 @@ impl Provisioner {
         let PlanDraft { input, held, due, opened, .. } = draft;
         let pending = PendingPlan::of(state, &input, (due, opened), held, drains, now);
         self.pending_plan = Some((number, pending));
-        PlanRequest { number, cluster, input }
+        PlanRequest { number, cluster, input, disruption: None }
     }
 
     /// Takes the answer to the request in progress. Parts whose assumptions do not hold any more
@@ -221,7 +221,9 @@ impl Provisioner {
         }
         let retry_at = retry_time(pending.since(), settings, view.now);
         let (mut plan, mut report) = match outcome {
-            Ok(planned) => planned,
+            Ok(Planned::Pods(planned)) => *planned,
+            // The answer to another kind of request.
+            Ok(Planned::Disruption(_)) => return None,
             Err(error) => {
                 self.last_error = Some(error.to_string());
                 self.retry_at = Some(retry_at);

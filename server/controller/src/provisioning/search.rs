@@ -2,7 +2,7 @@
 //! all clusters, give back what it did not use, and use what it found
 //! ([`window_search`](super::window_search)).
 
-use super::{PlanAnswer, PlanError, PlanRequest};
+use super::{PlanAnswer, PlanError, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::search_allowance::SearchDemand;
@@ -57,7 +57,7 @@ impl ClusterController {
         input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
         // A packing that takes more than the allowance counts for it ends without a search.
         input.policy.step_limit = packing_step_limit(&input);
-        Some(PlanRequest { number, cluster, input })
+        Some(PlanRequest { number, cluster, input, disruption: None })
     }
 
     /// Gives back what a search did not use.
@@ -65,9 +65,9 @@ impl ClusterController {
         let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
         let granted = input.policy.search_steps;
         let (objects, granted, used) = match outcome {
-            Ok((_, report)) => (objects(input), granted, report.search_steps),
+            Ok(Planned::Pods(planned)) => (objects(input), granted, planned.1.search_steps),
             Err(PlanError::NotReached) => (0, 0, 0),
-            Err(_) => (objects(input), granted, granted),
+            Ok(Planned::Disruption(_)) | Err(_) => (objects(input), granted, granted),
         };
         ctx.searches().settle(*number, objects, granted, used);
     }
@@ -75,9 +75,10 @@ impl ClusterController {
     /// The plan of the window's search for `request`, if it is the same plan with a search.
     pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
         match self.provisioner.finish_search(&request.input)? {
-            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => {
-                Some(PlanAnswer { request: PlanRequest { number: request.number, cluster, input }, outcome })
-            }
+            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => Some(PlanAnswer {
+                request: PlanRequest { number: request.number, cluster, input, disruption: None },
+                outcome,
+            }),
             Err(unused) => {
                 ctx.searches().record_unused(unused);
                 None

@@ -13,7 +13,7 @@
 //! can be replayed although time decides whether it is used.
 
 use super::batch::BatchWindow;
-use super::{PlanAnswer, PlanNumber};
+use super::{PlanAnswer, PlanNumber, Planned};
 use crate::Settings;
 use crate::search_allowance::UnusedSearch;
 use model::Timestamp;
@@ -74,7 +74,7 @@ impl WindowSearch {
 /// Whether the planner has searched: it does not if the first packing fails its check or takes too
 /// many steps.
 fn has_searched(answer: &PlanAnswer) -> bool {
-    answer.outcome.as_ref().is_ok_and(|(_, report)| report.first_cost.is_some())
+    matches!(&answer.outcome, Ok(Planned::Pods(planned)) if planned.1.first_cost.is_some())
 }
 
 /// Whether two inputs differ at most in the search and in the time, which passed while the window

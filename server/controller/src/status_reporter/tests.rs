@@ -360,7 +360,10 @@ fn a_pool_with_too_many_unhealthy_nodes_gets_a_warning() {
         let since = Timestamp::from_millis(0);
         node.unmet = vec![UnmetCondition { kind: text("KernelReady"), status: text("False"), since }];
     }
-    let settings = Settings { feature_gates: FeatureGates { node_repair: true, spot_to_spot_consolidation: false }, ..Settings::default() };
+    let settings = Settings {
+        feature_gates: FeatureGates { node_repair: true, ..FeatureGates::default() },
+        ..Settings::default()
+    };
     let mut never = pool();
     never.disruption.consolidate_after = None;
     let mut world = Fixture::new(ClusterSnapshot { pools: vec![never], ..shown }, settings);

@@ -201,7 +201,7 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
 
 /// A planner that never plans.
 fn plan_nothing() -> Planner {
-    Box::new(|_| Ok(Default::default()))
+    Planner { pods: Box::new(|_| Ok(Default::default())), disruption: Box::new(|_, _| Ok(Default::default())) }
 }
 
 /// Scale events: bursts, then scale-down.

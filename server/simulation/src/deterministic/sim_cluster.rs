@@ -379,13 +379,14 @@ impl SimCluster {
         if self.empty_view {
             return self.pools.iter().map(manifest).collect();
         }
-        let ClusterSnapshot { pods, nodes, mut claims, daemons, namespaces, .. } = self.cluster.snapshot();
+        let ClusterSnapshot { pods, nodes, mut claims, daemons, namespaces, budgets, .. } = self.cluster.snapshot();
         if self.off == Some(Guard::PodEvents) {
             claims.iter_mut().for_each(|claim| (claim.last_pod_event, claim.initialized_at) = (None, None));
         }
         let objects = namespaces.into_iter().map(Object::Namespace);
         let objects = objects.chain(daemons.into_iter().map(Object::Daemon));
         let objects = objects.chain(nodes.into_iter().map(Object::Node)).chain(claims.into_iter().map(Object::Claim));
+        let objects = objects.chain(budgets.into_iter().map(Object::PodBudget));
         let objects = objects.chain(pods.into_iter().map(Object::Pod));
         let objects = objects.filter(|object| kind_of(object).is_none_or(|kind| !self.covers(kind)));
         let objects = objects.map(|object| self.as_served(object));
@@ -480,7 +481,9 @@ impl SimCluster {
             Some(v1::instruction::Action::DrainNode(drain)) => {
                 let claim = ClaimName::from(drain.node_claim.as_str());
                 let stays = self.has_machine(&claim, events, |entry, _| entry.interrupted.is_none());
-                let has_cause = self.ledger.removed_claims.contains_key(&claim) || self.has_drifted(&claim);
+                let has_cause = self.ledger.removed_claims.contains_key(&claim)
+                    || self.has_drifted(&claim)
+                    || self.is_consolidated(drain);
                 let used = self.is_in_use(&claim, events.now()) && !has_cause;
                 // The server cannot tell a NodeClaim hidden by a list gap from one that the
                 // operator removed, and a few of those are drained at once. Such a drain continues
@@ -521,6 +524,16 @@ impl SimCluster {
         let of_pool = self.pools.iter().find(|pool| pool.pool.name == record.pool);
         let hash = record.drift.own_hash.as_ref().map(|(hash, _)| hash);
         hash.zip(of_pool).is_some_and(|(hash, pool)| *hash != pool.revision)
+    }
+
+    /// Whether the Node is drained because its pods have other Nodes: another one is initialized and ready.
+    /// A drain of an empty Node is none, whatever runs on it.
+    fn is_consolidated(&self, drain: &v1::DrainNode) -> bool {
+        let is_place = |node: &NodeRecord| {
+            node.name.as_ref() != drain.node && node.ready && node.is_initialized() && !node.unschedulable
+        };
+        let moves = drain.reason.ends_with("have other nodes at a lower price");
+        moves && !drain.only_if_empty && self.cluster.nodes().any(is_place)
     }
 
     /// Whether pods have been running for long on the instance of `claim`.

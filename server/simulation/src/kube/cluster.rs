@@ -78,6 +78,8 @@ pub struct SimulatedCluster {
     drains: BTreeMap<ClaimName, (NodeName, Option<Timestamp>)>,
     /// PodDisruptionBudgets: minimum number of running pods, by workload.
     min_running: BTreeMap<Text, usize>,
+    /// The evictions that they allow, as last emitted, by workload.
+    allowed_evictions: BTreeMap<Text, i32>,
     /// Provider ids of terminated instances.
     terminated_instances: BTreeSet<ProviderId>,
     /// Whether kubelets of new machines join this cluster.
@@ -129,6 +131,7 @@ impl SimulatedCluster {
             free: BTreeMap::new(),
             drains: BTreeMap::new(),
             min_running: BTreeMap::new(),
+            allowed_evictions: BTreeMap::new(),
             terminated_instances: BTreeSet::new(),
             kubelets_join: true,
             event_queue: BTreeSet::new(),
@@ -183,6 +186,7 @@ impl SimulatedCluster {
             pools: Vec::new(),
             daemons: self.daemons.clone(),
             namespaces: self.namespaces.iter().map(|name| self.namespace(name)).collect(),
+            budgets: self.pod_budgets(),
             ..ClusterSnapshot::default()
         }
     }
@@ -202,6 +206,7 @@ impl SimulatedCluster {
             }
         }
         self.schedule(now);
+        self.emit_pod_budgets();
         std::mem::take(&mut self.outbox)
     }
 

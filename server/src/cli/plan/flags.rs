@@ -9,7 +9,7 @@ use planning_input::AutoscaledReplicas;
 use super::super::exit::Failure;
 use super::super::sources::InputFlags;
 use super::compare::Other;
-use crate::config::parse_feature_gates;
+use crate::config::{parse_dollars, parse_feature_gates};
 
 /// Output format of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -282,14 +282,7 @@ fn parse_gates(text: &str) -> Result<FeatureGates, FlagError> {
 
 /// Parses dollars with at most six decimals, exactly.
 fn parse_usd(text: &str) -> Result<MicroUsd, FlagError> {
-    let wrong = || FlagError::Usd(text.to_owned());
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || fraction.len() > 6 || !digits(whole) || !digits(fraction) {
-        return Err(wrong());
-    }
-    let micro: i64 = format!("{whole}{fraction:0<6}").parse().map_err(|_| wrong())?;
-    Ok(MicroUsd(micro))
+    parse_dollars(text).ok_or_else(|| FlagError::Usd(text.to_owned()))
 }
 
 fn parse_time(text: &str) -> Result<Timestamp, FlagError> {

@@ -125,7 +125,7 @@ mod tests {
             pods: (0..pods).map(pod).collect(),
             ..PlanningInput::default()
         };
-        PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input }
+        PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None }
     }
 
     fn queue(requests: &[(&str, usize, u64)]) -> Queue {

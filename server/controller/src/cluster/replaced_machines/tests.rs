@@ -30,7 +30,10 @@ fn pods_of_a_replaced_machine_are_planned_elsewhere_and_nothing_is_planned_onto_
     assert_eq!(planned(&state), (0, NodeStage::Deleting), "the pods wait for the new machine of a static pool");
     state.begin_replacement(&text("m0"), true, at(2));
     assert_eq!(planned(&state), (1, NodeStage::Deleting));
-    assert_eq!(state.replacement_of(&text("m0")), Some(Replacement { since: at(1), moves_pods: true }));
+    assert_eq!(
+        state.replacement_of(&text("m0")),
+        Some(Replacement { reason: DisruptionReason::Drifted, since: at(1), moves_pods: true })
+    );
     assert!(!state.is_node_terminating(&text("n-m0")) && !state.is_node_outgoing(&text("n-m1")));
 }
 

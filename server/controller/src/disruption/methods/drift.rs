@@ -43,6 +43,7 @@ impl Method for Drifted {
         let candidates = Candidates::collect(view);
         let mut selection = Selection::default();
         let mut evictions = Evictions::none(view);
+        let mut in_cluster = candidates.cluster_allowance();
         for (pool, mut drifted) in drifted_by_pool(&candidates, view, &mut selection) {
             drifted.sort_by_cached_key(|one| one.rank(view));
             let allowed = allowance(pool, &drifted, &candidates, view);
@@ -53,7 +54,8 @@ impl Method for Drifted {
             }
             let may_begin = may_begin(pool, &drifted, view, &mut selection);
             let begun = drifted.iter().filter(|one| one.is_replaced(view)).count();
-            drifted.truncate(begun.saturating_add(may_begin));
+            drifted.truncate(begun.saturating_add(may_begin.min(in_cluster)));
+            in_cluster -= drifted.len().saturating_sub(begun).min(in_cluster);
             let with_machine = machines_replaced(pool, begun, view);
             for (index, one) in drifted.iter().enumerate() {
                 let has_machine = with_machine.is_none_or(|machines| index < machines);
@@ -95,7 +97,8 @@ fn drifted_by_pool<'v>(
         // A PodDisruptionBudget that blocks for a moment does not undo what is under way.
         is_replacement_forbidden(candidate, view) || (!is_replaced && is_drain_blocked(candidate, view))
     };
-    for candidate in candidates.iter().chain(candidates.replaced()) {
+    let replaced = candidates.replaced_for(DisruptionReason::Drifted, view);
+    for candidate in candidates.iter().chain(replaced) {
         let Some(drift) = view.state.drift_of(candidate.claim, view.now) else {
             selection.check_at(view.state.next_drift_of(candidate.claim, view.now));
             continue;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
-use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, Target};
+use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};

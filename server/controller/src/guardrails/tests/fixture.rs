@@ -142,6 +142,13 @@ impl Fixture {
         }
     }
 
+    /// A world without clusters and without these guards, in which pods and disruption are planned as servers do.
+    pub fn consolidating(disabled_guards: DisabledGuards, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut world = Self::with_disabled_guards(real, disabled_guards, change);
+        world.controller.plan_disruption(real);
+        world
+    }
+
     /// A world with the cluster `c`, which has the pool `p`, machines `m0` … in service, and these
     /// pods.
     pub fn with(machines: usize, pods: Vec<PodRecord>, change: impl FnOnce(&mut Settings)) -> Self {
@@ -227,7 +234,13 @@ impl Fixture {
     }
 
     pub fn handle(&mut self, event: Event) {
-        let mut effects = VecDeque::from(self.controller.handle(event, Timestamp::from_millis(self.now)));
+        let effects = self.controller.handle(event, Timestamp::from_millis(self.now));
+        self.carry_out(effects);
+    }
+
+    /// Carries effects out, and handles the events that answer them.
+    pub fn carry_out(&mut self, effects: Vec<Effect>) {
+        let mut effects = VecDeque::from(effects);
         while let Some(effect) = effects.pop_front() {
             for answer in self.execute_decision(effect) {
                 effects.extend(self.controller.handle(answer, Timestamp::from_millis(self.now)));

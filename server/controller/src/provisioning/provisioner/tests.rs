@@ -3,6 +3,7 @@ use crate::PlanError;
 use crate::cluster::testing::{key, observe, pod, pool, text};
 use crate::cluster::{Object, PodRecord};
 use crate::guardrails::Freezes;
+use crate::provisioning::Planned;
 use crate::unavailable_offerings::UnavailableOfferings;
 use model::Millis;
 use model::plan::Reason;
@@ -58,7 +59,7 @@ fn nothing_placed(request: PlanRequest) -> PlanAnswer {
     let plan = Plan { unschedulable: vec![0], ..Plan::default() };
     let entry = Unschedulable { pod: 0, reasons: Vec::new(), fits_if: Vec::new() };
     let report = PlanReport { unschedulable: vec![entry], ..PlanReport::default() };
-    PlanAnswer { request, outcome: Ok((plan, report)) }
+    PlanAnswer { request, outcome: Ok(Planned::Pods(Box::new((plan, report)))) }
 }
 
 fn next_plan(provisioner: &Provisioner, now: i64) -> Option<i64> {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::kube::SimulatedCluster;
 use agent::Record;
 use controller::cluster::{
-    ClaimRecord, DaemonRecord, DoNotDisrupt, Key, NamespaceRecord, NodeRecord, Object, PodPhase, PodRecord, Scheduling,
+    ClaimRecord, DaemonRecord, DoNotDisrupt, Key, NamespaceRecord, NodeRecord, Object, PodBudgetRecord, PodPhase,
+    PodRecord, Scheduling,
 };
 use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
@@ -51,14 +52,12 @@ pub fn object(cluster: &SimulatedCluster, object: &Object) -> Option<Record> {
         Object::Claim(record) => Record::plain(Change::NodeClaim(Box::new(claim(record, Vec::new())))),
         Object::Daemon(record) => daemon(cluster, record),
         Object::Namespace(record) => Record::plain(Change::Namespace(namespace(record))),
+        Object::PodBudget(record) => Record::plain(Change::PodDisruptionBudget(pod_budget(cluster, record))),
         // A simulated cluster has none of these; NodePools and EC2NodeClasses are sent as
         // manifests.
-        Object::Pool(_)
-        | Object::PodBudget(_)
-        | Object::Class(_)
-        | Object::Attach(_)
-        | Object::Autoscaler(_)
-        | Object::Problem(_) => return None,
+        Object::Pool(_) | Object::Class(_) | Object::Attach(_) | Object::Autoscaler(_) | Object::Problem(_) => {
+            return None;
+        }
     })
 }
 
@@ -85,6 +84,23 @@ pub fn removal(key: &Key) -> Record {
             name: name.to_string(),
             ..v1::AutoscalerRecord::default()
         })),
+    }
+}
+
+fn pod_budget(cluster: &SimulatedCluster, record: &PodBudgetRecord) -> v1::PodDisruptionBudgetRecord {
+    let selector = v1::LabelSelector {
+        match_labels: pairs(&cluster.labels_of_budget(&record.name)),
+        ..v1::LabelSelector::default()
+    };
+    let policy = if record.evicts_unhealthy_always { "AlwaysAllow" } else { "" };
+    v1::PodDisruptionBudgetRecord {
+        namespace: record.namespace.to_string(),
+        name: record.name.to_string(),
+        selector: Some(selector),
+        disruptions_allowed: record.allowed,
+        unhealthy_pod_eviction_policy: policy.to_owned(),
+        status_is_current: true,
+        ..v1::PodDisruptionBudgetRecord::default()
     }
 }
 

@@ -1,0 +1,298 @@
+//! Consolidation: requests for plans of disruption, and what follows from their answers.
+//!
+//! A plan of disruption reads the whole cluster, so the controller requests it and never computes it, as with
+//! plans of pods. At most one is in progress, at most one is requested in an interval, and none while a plan of
+//! pods is pending or nothing has changed since one that found nothing.
+//!
+//! An answer is carried out as a whole or not at all: the moves of one command count on those of others. If
+//! everything that it was made from is as it was, its machines are launched and its pods assigned, and the
+//! removed machines are put under [replacement](super::replacements). The method
+//! [`Underutilized`](super::methods::consolidation::Underutilized) removes them once their pods have
+//! initialized nodes to go to.
+
+use std::collections::BTreeSet;
+
+use super::candidates::Candidates;
+use super::consolidation_check::{Facts, is_outdated};
+use super::consolidation_schedule::PendingConsolidation;
+use super::method::DisruptionView;
+use super::methods::consolidation::{CONSOLIDATION, consolidatable};
+use super::running_cluster::running_cluster;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Guard;
+use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
+use crate::settings::ConsolidationSettings;
+use crate::{Decision, DecisionReason, Effect, Removal};
+use model::disruption_plan::{Command, DisruptionPlan, DisruptionSettings};
+use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
+use model::input::PlanningInput;
+use model::plan::PlanReport;
+use model::removal::{DoNotDisrupt, RemovalReason};
+use model::running::RunningCluster;
+use model::{ClaimName, MicroUsd, Millis, NodeStage, Text, Timestamp};
+
+/// A cluster in which a request found nothing is planned again after this time without a change: windows of
+/// budgets and prices change without an event.
+const RECHECK: Millis = Millis::from_mins(5);
+
+/// After a plan, the next one is requested after this multiple of the time that the plan took at the earliest:
+/// large clusters use a bounded share of the search threads.
+const PAUSE_FACTOR: i64 = 4;
+
+/// Number of commands that the notes of a decision name.
+const COMMANDS_NAMED: usize = 10;
+
+impl ClusterController {
+    /// Requests a plan of disruption if one is due and a node may be consolidated.
+    pub(crate) fn request_consolidation_if_due(&mut self, ctx: &mut Context<'_>) {
+        self.disruption.consolidation.next_wakeup = None;
+        let ConsolidationSettings { is_enabled, interval, .. } = ctx.settings.consolidation;
+        let is_held = self.guardrails.is_quarantined() || self.disruption.consolidation.pending.is_some();
+        if !is_enabled || is_held || !self.is_ready() {
+            return;
+        }
+        let version = self.state.version();
+        let Some(due) = self.disruption.consolidation.due_at(version, interval, ctx.now) else { return };
+        // Demand is counted only when a request is due.
+        let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
+        let due = if due > ctx.now { due } else { plan_due().unwrap_or(due) };
+        if due > ctx.now {
+            self.disruption.consolidation.next_wakeup = Some(due);
+            return;
+        }
+        self.disruption.consolidation.checked_at = Some(ctx.now);
+        let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
+        if found.is_any_now && !ctx.guardrails.is_breaker_engaged(&self.cluster) {
+            self.request_consolidation(ctx);
+        } else {
+            let until = found.is_any.then(|| self.next_look(ctx));
+            self.disruption.consolidation.record_idle(version, until);
+            let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
+            self.disruption.consolidation.next_wakeup = due;
+        }
+    }
+
+    fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
+        let (input, running) = self.disruption_input(ctx);
+        let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
+        let number = ctx.next_plan_number();
+        let (version, last_decision) = (self.state.version(), self.decisions.last_id());
+        self.disruption.consolidation.pending =
+            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions });
+        let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
+        let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
+        let settings = DisruptionSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
+        let disruption = Some(Box::new(DisruptionRequest { running, settings }));
+        let request = PlanRequest { number, cluster: self.cluster.clone(), input, disruption };
+        ctx.effects.push(Effect::Plan(Box::new(request)));
+    }
+
+    /// What a plan of disruption is made from now. Nodes whose removal is decided leave; nodes that are not
+    /// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
+    fn disruption_input(&self, ctx: &Context<'_>) -> (PlanningInput, RunningCluster) {
+        let mut policy = ctx.settings.policy.clone();
+        policy.search_steps = 0;
+        let mut input = self.state.planning_input(&policy, ctx.now);
+        self.exclude_frozen_pools(&mut input, ctx);
+        for pool in &mut input.pools {
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
+        }
+        let mut running = running_cluster(&self.state, &mut input);
+        self.limit_by_cluster_budget(&mut running, ctx);
+        let leaving = self.decisions.claims_being_removed();
+        for running in &mut running.nodes {
+            let node = &mut input.nodes[running.node as usize];
+            node.unschedulable |= matches!(node.stage, NodeStage::InFlight | NodeStage::Registered);
+            let Some(claim) = running.claim.as_ref().map(|claim| &claim.name) else { continue };
+            if leaving.contains(claim) {
+                node.stage = NodeStage::Deleting;
+            }
+            let waits = node.pool.as_ref().is_some_and(|pool| self.disruption.backoff.until(pool, ctx.now).is_some());
+            if waits || self.freeze_of_removal(claim, CONSOLIDATION.removal, ctx).is_some() {
+                running.do_not_disrupt = Some(DoNotDisrupt::Always);
+            }
+        }
+        (input, running)
+    }
+
+    /// Adds what the budget of the cluster leaves to the budgets of each NodePool; the sum over NodePools is
+    /// checked with the answer.
+    fn limit_by_cluster_budget(&self, running: &mut RunningCluster, ctx: &Context<'_>) {
+        let candidates = self.candidates_in_cluster_budget(ctx);
+        let left = candidates.cluster_allowance();
+        for (pool, policy) in running.policies.iter_mut().filter(|_| left < usize::MAX) {
+            let nodes = candidates.nodes_of(pool).unavailable.saturating_add(left);
+            let limit = BudgetLimit::Nodes(u32::try_from(nodes).unwrap_or(u32::MAX));
+            policy.budgets.push(Budget { limit, reasons: None, window: None });
+        }
+    }
+
+    fn candidates_in_cluster_budget(&self, ctx: &Context<'_>) -> Candidates<'_> {
+        Candidates::collect(&DisruptionView {
+            being_removed: self.decisions.claims_being_removed(),
+            max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
+            ..DisruptionView::of(&self.state, ctx.now)
+        })
+    }
+
+    /// When the cluster is looked at again without a change.
+    fn next_look(&self, ctx: &Context<'_>) -> Timestamp {
+        let backoffs = self.state.pools().filter_map(|pool| self.disruption.backoff.until(&pool.pool.name, ctx.now));
+        let next = consolidatable(&DisruptionView::of(&self.state, ctx.now)).next;
+        backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
+    }
+
+    /// Handles the answer to a request: carries it out if it still holds as a whole.
+    pub(crate) fn handle_disruption_plan(
+        &mut self,
+        request: &PlanRequest,
+        outcome: DisruptionOutcome,
+        ctx: &mut Context<'_>,
+    ) {
+        let pending = self.disruption.consolidation.pending.take_if(|pending| pending.number == request.number);
+        let Some(pending) = pending else { return };
+        let idle_until = self.next_look(ctx);
+        self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
+        let took = ctx.now.duration_since(pending.since);
+        self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
+        let Ok(planned) = outcome else { return };
+        let removals = self.consolidated(&planned);
+        if removals.is_empty() || !self.holds_still(&pending, request, &planned, &removals, ctx) {
+            return;
+        }
+        if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {
+            let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
+            return self.record_shadow_removals(DecisionReason::Disruption(CONSOLIDATION), &removals, ctx);
+        }
+        if removals.iter().all(|removal| self.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
+            self.apply_consolidation(planned, &removals, ctx);
+        }
+    }
+
+    /// The machines that the plan removes because their pods fit elsewhere at a lower price.
+    fn consolidated(&self, planned: &DisruptionPlan) -> Vec<Removal> {
+        let removal = |command: &Command, node: u32| {
+            let node = self.state.node(&planned.input.nodes.get(node as usize)?.name)?;
+            let claim = self.state.claim_of_node(node)?;
+            let into = match command.replacements.len() {
+                0 => "fit on other nodes".to_owned(),
+                machines => format!("fit on other nodes and {machines} cheaper machines"),
+            };
+            let saved = command.savings;
+            let reason = format!("the pods of node {} {into}: its command saves ${saved} an hour", node.name);
+            Some(Removal { claim: claim.name.clone(), node: node.name.clone(), reason: Text::from(reason) })
+        };
+        let of = |command: &Command| -> Vec<Removal> {
+            command.nodes.iter().filter_map(|node| removal(command, *node)).collect()
+        };
+        underutilized(planned).flat_map(of).collect()
+    }
+
+    /// Whether everything that the plan was made from is as it was.
+    fn holds_still(
+        &self,
+        pending: &PendingConsolidation,
+        request: &PlanRequest,
+        planned: &DisruptionPlan,
+        removals: &[Removal],
+        ctx: &Context<'_>,
+    ) -> bool {
+        if !ctx.disabled_guards.is_enabled(Guard::ConsolidationCheck) {
+            return true;
+        }
+        let is_free = self.is_ready()
+            && !self.guardrails.is_quarantined()
+            && self.pending_plan_due(ctx).is_none()
+            && self.decisions.last_id() == pending.last_decision;
+        let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
+        let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
+            return false;
+        };
+        if removals.len() > self.candidates_in_cluster_budget(ctx).cluster_allowance() {
+            return false;
+        }
+        let (input, running) = self.disruption_input(ctx);
+        let before = Facts { input: &request.input, running: &disruption.running };
+        let view = DisruptionView {
+            being_removed: self.decisions.claims_being_removed(),
+            ..DisruptionView::of(&self.state, ctx.now)
+        };
+        let may_launch = planned.plan.nodes.iter().all(|node| {
+            let pool = &planned.input.pools[node.pool as usize];
+            pending.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
+        });
+        may_launch && !is_outdated(before, Facts { input: &input, running: &running }, planned, removals, &view)
+    }
+
+    /// Launches the machines of the plan, assigns its pods, and puts the removed machines under replacement.
+    /// If a guardrail limits a launch, nothing is done: the moves count on each machine.
+    fn apply_consolidation(&mut self, planned: DisruptionPlan, removals: &[Removal], ctx: &mut Context<'_>) {
+        let notes = notes(&planned);
+        let DisruptionPlan { input, mut plan, .. } = planned;
+        let machines = plan.nodes.len();
+        let new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
+        self.limit_launches(&input, &mut plan, &mut PlanReport::default(), ctx);
+        if plan.nodes.len() < machines {
+            return;
+        }
+        let (id, launches, assignments) = self.assign_plan(&input, &plan, ctx);
+        for removal in removals {
+            self.state.begin_consolidation(&removal.claim, ctx.now);
+        }
+        self.disruption.consolidation.idle = None;
+        self.disruption.mark_changed();
+        let reason = DecisionReason::Disruption(CONSOLIDATION);
+        let decision = Decision {
+            launches,
+            assignments,
+            new_cost,
+            notes,
+            ..Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
+        };
+        self.record_decision(decision, ctx);
+    }
+
+    /// Ends the consolidation of machines with pods that have no place any more, before a plan launches
+    /// machines for them: the pods stay where they run.
+    pub(crate) fn end_invalid_consolidations(&mut self, ctx: &Context<'_>) {
+        if self.state.replacements().is_empty() || !ctx.disabled_guards.is_enabled(Guard::ConsolidationEnd) {
+            return;
+        }
+        let has_place = |claim: &ClaimName| {
+            let Some(node) = self.state.node_of_claim(claim) else { return true };
+            let mut pods = self.state.pods_to_move_from(&node.name, ctx.now);
+            pods.all(|pod| self.state.assignments().get(&pod.key).is_some())
+        };
+        let of_consolidation = self.state.replacements().iter().filter(|(claim, begun)| {
+            begun.reason == DisruptionReason::Underutilized && !self.state.is_marked_for_deletion(claim)
+        });
+        let invalid: BTreeSet<ClaimName> =
+            of_consolidation.map(|(claim, _)| claim).filter(|claim| !has_place(claim)).cloned().collect();
+        for claim in invalid {
+            self.end_replacement(&claim, ctx);
+        }
+    }
+}
+
+fn underutilized(planned: &DisruptionPlan) -> impl Iterator<Item = &Command> {
+    planned.commands.iter().filter(|command| command.reason == RemovalReason::Underutilized)
+}
+
+/// What the commands do and save, for the decision.
+fn notes(planned: &DisruptionPlan) -> Vec<String> {
+    let commands = underutilized(planned).count();
+    let saved: i64 = underutilized(planned).map(|command| command.savings.0).sum();
+    let of_command = |command: &Command| {
+        let names: Vec<&str> =
+            command.nodes.iter().map(|node| planned.input.nodes[*node as usize].name.as_ref()).collect();
+        let machines = command.replacements.len();
+        format!(
+            "consolidates {} into other nodes and {machines} new: saves ${} an hour",
+            names.join(", "),
+            command.savings
+        )
+    };
+    let mut notes = vec![format!("consolidation saves ${} an hour by {commands} commands", MicroUsd(saved))];
+    notes.extend(underutilized(planned).take(COMMANDS_NAMED).map(of_command));
+    notes
+}

@@ -1,0 +1,67 @@
+//! When plans of disruption are requested, and the one in progress.
+
+use std::collections::BTreeMap;
+
+use crate::DecisionId;
+use crate::provisioning::PlanNumber;
+use model::{Millis, PoolName, Text, Timestamp};
+
+/// When disruption is planned, and the plan in progress.
+#[derive(Debug, Default)]
+pub(crate) struct Consolidation {
+    /// The request in progress.
+    pub pending: Option<PendingConsolidation>,
+    /// When the cluster was last looked at.
+    pub checked_at: Option<Timestamp>,
+    /// When the pause after the last plan ends.
+    pub paused_until: Option<Timestamp>,
+    /// The last look that led to nothing.
+    pub idle: Option<Idle>,
+    /// When it has to be advanced without an event.
+    pub next_wakeup: Option<Timestamp>,
+}
+
+/// A requested plan of disruption.
+#[derive(Debug)]
+pub(crate) struct PendingConsolidation {
+    pub number: PlanNumber,
+    /// When it was requested.
+    pub since: Timestamp,
+    /// Version of the cluster state in the request.
+    pub version: u64,
+    /// The last decision before the request.
+    pub last_decision: Option<DecisionId>,
+    /// Revisions of the NodePools.
+    pub revisions: BTreeMap<PoolName, Text>,
+}
+
+/// A look at the cluster that led to nothing.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Idle {
+    /// Version of the cluster state.
+    version: u64,
+    /// When the next look may find something without a change; `None` is never.
+    until: Option<Timestamp>,
+}
+
+impl Consolidation {
+    /// When the next request is due while the cluster state has this version; `None` if only a change can
+    /// make it due.
+    pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Option<Timestamp> {
+        let checked = self.checked_at.map(|checked| checked + interval);
+        let earliest = checked.into_iter().chain(self.paused_until).max().unwrap_or(now);
+        match self.idle {
+            Some(idle) if idle.version == version => Some(idle.until?.max(earliest)),
+            _ => Some(earliest),
+        }
+    }
+
+    pub fn record_idle(&mut self, version: u64, until: Option<Timestamp>) {
+        self.idle = Some(Idle { version, until });
+    }
+
+    /// When it has to be advanced without an event.
+    pub fn next_wakeup(&self) -> Option<Timestamp> {
+        self.next_wakeup
+    }
+}

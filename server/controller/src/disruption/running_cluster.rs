@@ -1,0 +1,153 @@
+//! What runs, as a plan of disruption reads it: the nodes of a planning input with their prices, pods and
+//! NodeClaims.
+//!
+//! Only consolidation is planned from it: drift, expiry and unhealthy Nodes are left to their methods,
+//! so none of them is in it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use super::removal_facts::removal_pod;
+use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, PodRecord, PoolRecord};
+use model::input::PlanningInput;
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
+use model::removal::PodBudget;
+use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
+use model::{
+    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Node, Offering, Pod, PodKey, PoolName, Text, Timestamp,
+    VolumeAlternatives,
+};
+
+/// The nodes of `input`, which is the planning input of `state`. The volumes of their pods are added to it.
+pub(super) fn running_cluster(state: &ClusterState, input: &mut PlanningInput) -> RunningCluster {
+    let mut reader = Reader { state, now: input.now, pod_budgets: BTreeMap::new(), volumes: Volumes::default() };
+    let nodes = (0..).zip(&input.nodes).map(|(at, node)| reader.node(at, node)).collect();
+    let Reader { pod_budgets, volumes, .. } = reader;
+    let first = input.volume_sets.len();
+    input.volume_sets.extend(volumes.values);
+    let mut running = RunningCluster { nodes, pod_budgets, policies: policies(state) };
+    for pod in running.nodes.iter_mut().flat_map(|node| &mut node.pods).filter_map(|pod| pod.pod.as_mut()) {
+        let first = u32::try_from(first).unwrap_or(u32::MAX);
+        pod.volumes = pod.volumes.map(|volumes| first.saturating_add(volumes));
+    }
+    running
+}
+
+fn policies(state: &ClusterState) -> BTreeMap<PoolName, model::DisruptionPolicy> {
+    let managed = state.pools().filter(|record| state.unmanaged_reason(record).is_none());
+    managed.map(|record| (record.pool.name.clone(), record.disruption.clone())).collect()
+}
+
+/// Distinct volumes of pods in the order of insertion, by address.
+#[derive(Default)]
+struct Volumes {
+    values: Vec<VolumeAlternatives>,
+    by_address: FxHashMap<usize, u32>,
+}
+
+impl Volumes {
+    fn index(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
+        *self.by_address.entry(Arc::as_ptr(volumes) as usize).or_insert_with(|| {
+            self.values.push(VolumeAlternatives::clone(volumes));
+            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
+        })
+    }
+}
+
+struct Reader<'s> {
+    state: &'s ClusterState,
+    now: Timestamp,
+    pod_budgets: BTreeMap<Text, PodBudget>,
+    volumes: Volumes,
+}
+
+impl Reader<'_> {
+    fn node(&mut self, at: u32, node: &Node) -> RunningNode {
+        let record = self.state.node(&node.name);
+        let claim = match record {
+            Some(record) => self.state.claim_of_node(record),
+            None => self.state.claim(&ClaimName::from(node.name.as_text())),
+        };
+        let pool = claim.and_then(|claim| self.state.pool(&claim.pool));
+        let pods: Vec<RunningPod> = node.pods.iter().filter_map(|pod| self.pod(pod, node)).collect();
+        // Its successor has the same name and is planned once the pod has ended.
+        let returns = |pod: &PodRecord| pod.terminating && pod.is_reschedulable();
+        let is_held = self.state.pods_on(&node.name).any(returns);
+        let of_node = record.and_then(|record| record.do_not_disrupt);
+        RunningNode {
+            node: at,
+            price: pool.and_then(|pool| price(pool, &node.labels)).unwrap_or_default(),
+            do_not_disrupt: if is_held { Some(DoNotDisrupt::Always) } else { of_node },
+            claim: claim.zip(pool).filter(|(claim, _)| claim.ours).map(|(claim, pool)| self.claim(claim, pool, record)),
+            pods,
+        }
+    }
+
+    fn claim(&self, claim: &ClaimRecord, pool: &PoolRecord, node: Option<&NodeRecord>) -> RunningClaim {
+        let event = node.and_then(|node| self.state.last_pod_event(&node.name));
+        let consolidatable = match pool.disruption.consolidate_after {
+            None => Consolidatable::Never,
+            // Without a time the wait begins now.
+            Some(wait) => Consolidatable::From(event.unwrap_or(self.now) + wait),
+        };
+        RunningClaim {
+            name: claim.name.clone(),
+            ready: node.is_some_and(|node| node.ready),
+            consolidatable,
+            expires: None,
+            drift: None,
+            unhealthy: None,
+            termination_grace_period: claim.termination_grace_period,
+        }
+    }
+
+    fn pod(&mut self, bound: &BoundPod, node: &Node) -> Option<RunningPod> {
+        let key = PodKey { namespace: bound.namespace.clone(), name: bound.name.clone() };
+        let record = self.state.pod(&key)?;
+        let is_nominated = record.node.as_ref() != Some(&node.name);
+        let mut facts = removal_pod(self.state, record, &mut self.pod_budgets);
+        if facts.workload.starts_with("Pod/") {
+            // A pod without an owner is planned elsewhere like any other, as in each drain.
+            facts.workload = Text::from(format!("Unowned/{}", record.key.name));
+        }
+        let is_movable = !facts.node_bound && !is_nominated;
+        // A volume on the disk of the node keeps its topology, and so its pod and the node.
+        let pod = is_movable.then(|| Pod {
+            namespace: key.namespace,
+            name: key.name,
+            shape: bound.shape,
+            labels: bound.labels,
+            volumes: record.volumes.as_ref().map(|volumes| self.volumes.index(volumes)),
+            created: record.created,
+            workload: record.workload.clone(),
+            moved_from: record.node.clone(),
+            invalid: record.invalid.clone(),
+        });
+        Some(RunningPod {
+            pod,
+            facts,
+            is_nominated,
+            unsafe_to_evict: false,
+            local_volumes: Vec::new(),
+            other_scheduler: None,
+            deletion_cost: 0,
+        })
+    }
+}
+
+/// The price per hour of a node with these labels; `None` when the catalogue of its NodePool has no such
+/// offering. Reserved capacity costs nothing.
+pub(super) fn price(pool: &PoolRecord, labels: &Labels) -> Option<MicroUsd> {
+    let (kind, zone) = (labels.get(INSTANCE_TYPE)?, labels.get(ZONE)?);
+    let capacity_type = labels.get(CAPACITY_TYPE)?;
+    if capacity_type.as_ref() == CapacityType::Reserved.as_str() {
+        return Some(MicroUsd(0));
+    }
+    let found = pool.pool.catalogue.types.binary_search_by(|known| known.name.as_text().cmp(kind)).ok()?;
+    let of_node = |offering: &&Offering| {
+        offering.zone.as_text() == zone && offering.capacity_type.as_str() == capacity_type.as_ref()
+    };
+    pool.pool.catalogue.types[found].offerings.iter().find(of_node).map(|offering| offering.price)
+}

@@ -1,0 +1,317 @@
+//! Machines whose pods fit elsewhere at a lower price are removed, or replaced by cheaper ones.
+//!
+//! The NodePool has t.2 with 2 cores at $0.02 an hour and t.4 with 4 cores at $0.04. consolidateAfter is 30 s, and
+//! all machines join at 0 s: the first plan of disruption is due at 30 s. A pass runs every 10 s.
+
+use super::fixture::{Fixture, snapshot};
+use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
+use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
+use crate::disruption::CONSOLIDATION;
+use crate::guardrails::{DisabledGuards, Freeze, Guard, Mode};
+use crate::{DecisionReason, Event, Settings};
+use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
+use model::{CapacityType, LabelSelector, MicroUsd, Resources, Timestamp};
+
+/// Two machines, each with a pod of half a core of its 2.
+fn half_empty(pool: PoolRecord) -> ClusterSnapshot {
+    let bound = |number: usize| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 500));
+    ClusterSnapshot { pools: vec![pool], ..snapshot(2, (0..2).map(bound).collect()) }
+}
+
+/// One on-demand t.4 with a pod of half a core, for which a t.2 is enough.
+fn dear() -> ClusterSnapshot {
+    let mut pool = pool();
+    let mut catalogue = pool.pool.catalogue.as_ref().clone();
+    for offering in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
+        offering.capacity_type = CapacityType::OnDemand;
+    }
+    pool.pool.catalogue = std::sync::Arc::new(catalogue);
+    let mut shown = snapshot(1, vec![bound_to("m0", pod("p0", 500))]);
+    let amounts = Resources::from_iter([("cpu", 4_000), ("pods", 20)]);
+    let (claim, node) = (&mut shown.claims[0], &mut shown.nodes[0]);
+    for labels in [&mut claim.labels, &mut node.labels] {
+        labels.insert(text(INSTANCE_TYPE), text("t.4"));
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    (claim.capacity, claim.allocatable) = (amounts.clone(), amounts.clone());
+    (node.capacity, node.allocatable) = (amounts.clone(), amounts);
+    ClusterSnapshot { pools: vec![pool], ..shown }
+}
+
+fn world(shown: ClusterSnapshot) -> Fixture {
+    changed(shown, DisabledGuards::default(), |_| {})
+}
+
+fn changed(shown: ClusterSnapshot, disabled: DisabledGuards, change: impl FnOnce(&mut Settings)) -> Fixture {
+    let mut world = Fixture::consolidating(disabled, change);
+    world.connect("c", shown);
+    world
+}
+
+fn drained(world: &Fixture) -> Vec<(i64, &str)> {
+    world.done.drained.iter().map(|(at, claim)| (at.as_millis(), claim.as_ref())).collect()
+}
+
+fn launched(world: &Fixture) -> Vec<i64> {
+    world.done.launches.iter().map(|(at, _)| at.as_millis()).collect()
+}
+
+/// Launches and drains until the tenth minute.
+fn changes(mut world: Fixture) -> (usize, usize) {
+    world.run_to(600_000);
+    (world.done.launches.len(), world.done.drained.len())
+}
+
+/// A cluster that stays as it is shows that nothing but `kept` holds it.
+fn assert_kept(kept: ClusterSnapshot) {
+    assert_eq!(changes(world(kept)), (0, 0));
+}
+
+#[test]
+fn two_half_empty_machines_become_one_without_a_launch() {
+    let mut world = world(half_empty(pool()));
+    world.run_to(29_000);
+    assert_eq!(drained(&world), [], "consolidateAfter has not passed");
+    world.run_to(31_000);
+    assert_eq!((launched(&world), drained(&world).len(), drained(&world)[0].0), (vec![], 1, 30_000));
+    let decided: Vec<_> =
+        world.done.decisions.iter().map(|decision| (decision.reason, decision.assignments.len())).collect();
+    let reason = DecisionReason::Disruption(CONSOLIDATION);
+    assert_eq!(decided, [(reason, 1), (reason, 0)], "its pod gets a place, and then it is removed");
+    assert_eq!(world.done.decisions[0].notes[0], "consolidation saves $0.02 an hour by 1 commands");
+}
+
+#[test]
+fn a_dear_machine_is_drained_when_the_cheaper_one_is_initialized() {
+    let mut world = world(dear());
+    world.run_to(60_000);
+    // The plan at 30 s launches; the machine joins at once, and the next pass removes m0.
+    assert_eq!((launched(&world), drained(&world)), (vec![30_000], vec![(40_000, "m0")]));
+    assert_eq!(world.done.launches[0].1.options[0].instance_type.as_ref(), "t.2");
+    assert_eq!(world.done.decisions[0].new_cost, MicroUsd(20_000));
+}
+
+#[test]
+fn a_machine_stays_while_its_replacement_is_not_initialized_and_its_pool_waits_after_the_timeout() {
+    let mut world = world(dear());
+    world.never_ready = true;
+    world.run_to(660_000);
+    // The replacement fails after ten minutes, at 630 s; its NodePool waits one minute.
+    assert_eq!((launched(&world), drained(&world)), (vec![30_000], vec![]));
+}
+
+#[test]
+fn sabotage_without_waiting_for_initialization_it_is_drained_before_its_capacity_is_there() {
+    let mut world = changed(dear(), DisabledGuards::only(Guard::InitializedReplacement), |_| {});
+    world.never_ready = true;
+    world.run_to(60_000);
+    assert_eq!(drained(&world), [(40_000, "m0")]);
+}
+
+#[test]
+fn a_machine_stays_when_the_launch_of_its_replacement_fails() {
+    let mut world = world(dear());
+    world.refused = true;
+    world.run_to(85_000);
+    // The NodePool waits a minute after the failure at 30 s.
+    assert_eq!((launched(&world), drained(&world)), (vec![30_000], vec![]));
+    assert_eq!(world.controller.state(&text("c")).map(|state| state.replacements().len()), Some(0));
+}
+
+#[test]
+fn nothing_moves_under_do_not_disrupt() {
+    let mut of_pods = half_empty(pool());
+    of_pods.pods.iter_mut().for_each(|pod| pod.do_not_disrupt = Some(DoNotDisrupt::Always));
+    assert_kept(of_pods);
+    let mut of_nodes = half_empty(pool());
+    of_nodes.nodes.iter_mut().for_each(|node| node.do_not_disrupt = Some(DoNotDisrupt::Always));
+    assert_kept(of_nodes);
+}
+
+#[test]
+fn nothing_moves_while_a_pod_disruption_budget_allows_no_eviction() {
+    let budget = PodBudgetRecord {
+        namespace: text("default"),
+        name: text("all"),
+        selector: Some(LabelSelector::default()),
+        allowed: 0,
+        evicts_unhealthy_always: false,
+    };
+    assert_kept(ClusterSnapshot { budgets: vec![budget], ..half_empty(pool()) });
+}
+
+#[test]
+fn nothing_moves_under_a_budget_of_0_a_policy_that_excludes_it_or_without_consolidation() {
+    assert_kept(half_empty(pool_with(BudgetLimit::Nodes(0))));
+    let mut empty_only = pool();
+    empty_only.disruption.policy = ConsolidationPolicy::WhenEmpty;
+    assert_kept(half_empty(empty_only));
+    let mut never = pool();
+    never.disruption.consolidate_after = None;
+    assert_kept(half_empty(never));
+    let off = |settings: &mut Settings| settings.consolidation.is_enabled = false;
+    assert_eq!(changes(changed(half_empty(pool()), DisabledGuards::default(), off)), (0, 0));
+}
+
+#[test]
+fn nothing_moves_for_less_than_the_savings_that_are_required() {
+    // Removing a machine saves $0.02 an hour, and moves one pod.
+    let least = |savings: i64, churn: i64| {
+        let change = move |settings: &mut Settings| {
+            settings.consolidation.min_savings = MicroUsd(savings);
+            settings.consolidation.churn_price = MicroUsd(churn);
+        };
+        changes(changed(half_empty(pool()), DisabledGuards::default(), change)).1
+    };
+    assert_eq!([least(19_999, 0), least(20_000, 0), least(0, 19_999), least(0, 20_000)], [1, 0, 1, 0]);
+}
+
+#[test]
+fn a_freeze_holds_consolidation_until_it_ends() {
+    let freeze = Freeze {
+        id: 7,
+        cluster: Some(text("c")),
+        pool: None,
+        by: text("alice"),
+        reason: text("the network is being changed"),
+        since: Timestamp::from_millis(0),
+        until: None,
+        only_disruption: false,
+    };
+    let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
+    world.handle(Event::FreezesChanged { freezes: vec![freeze] });
+    world.connect("c", dear());
+    world.run_to(120_000);
+    assert_eq!((launched(&world), drained(&world)), (vec![], vec![]));
+    world.handle(Event::FreezesChanged { freezes: Vec::new() });
+    world.run_to(600_000);
+    assert_eq!((launched(&world).len(), drained(&world).len()), (1, 1));
+}
+
+#[test]
+fn shadow_mode_records_what_it_would_remove_once_and_launches_nothing() {
+    let shadow = |settings: &mut Settings| settings.guardrails.mode = Mode::Shadow;
+    let mut world = changed(dear(), DisabledGuards::default(), shadow);
+    world.run_to(600_000);
+    assert_eq!((launched(&world), drained(&world)), (vec![], vec![]));
+    let would: Vec<&String> = world.done.decisions.iter().flat_map(|decision| &decision.would).collect();
+    assert_eq!(
+        would,
+        ["would remove n-m0 (m0): the pods of node n-m0 fit on other nodes and 1 cheaper machines: its command saves \
+          $0.02 an hour"]
+    );
+}
+
+#[test]
+fn a_launch_that_a_guardrail_limits_drops_the_whole_plan() {
+    // The machine costs $0.02 an hour.
+    let less = |settings: &mut Settings| settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(19_999);
+    assert_eq!(changes(changed(dear(), DisabledGuards::default(), less)), (0, 0));
+}
+
+/// `shown` at 40 s, when the plan of 30 s is in progress and `object` appears before its answer.
+fn overtaken(shown: ClusterSnapshot, disabled: DisabledGuards, object: Object) -> Fixture {
+    let mut world = changed(shown, disabled, |_| {});
+    world.controller.stalled_disruption = true;
+    world.run_to(35_000);
+    world.observe("c", object);
+    world.run_to(40_000);
+    let effects = world.controller.plan_waiting(Timestamp::from_millis(40_000));
+    world.carry_out(effects);
+    world.run_to(55_000);
+    world
+}
+
+#[test]
+fn a_pod_that_appears_before_the_answer_drops_the_plan() {
+    // On one of the two machines there is room for the other pod no more.
+    for machine in ["m0", "m1"] {
+        let new = Object::Pod(bound_to(machine, pod("q", 1_400)));
+        assert_eq!(drained(&overtaken(half_empty(pool()), DisabledGuards::default(), new)), []);
+    }
+    let pending = Object::Pod(pod("q", 500));
+    assert_eq!(drained(&overtaken(half_empty(pool()), DisabledGuards::default(), pending)), []);
+}
+
+#[test]
+fn do_not_disrupt_that_appears_before_the_answer_drops_the_plan() {
+    let held = |number: &str| {
+        let pod = bound_to(&format!("m{number}"), pod(&format!("p{number}"), 500));
+        Object::Pod(PodRecord { do_not_disrupt: Some(DoNotDisrupt::Always), ..pod })
+    };
+    let mut shown = half_empty(pool());
+    shown.pods.remove(1);
+    shown.pods.push(bound_to("m1", pod("p1", 1_000)));
+    let world = overtaken(shown, DisabledGuards::default(), held("0"));
+    assert!(drained(&world).iter().all(|(_, claim)| *claim != "m0"), "{:?}", drained(&world));
+}
+
+#[test]
+fn sabotage_without_the_check_an_answer_is_carried_out_although_a_pod_has_taken_its_place() {
+    let disabled = || DisabledGuards::only(Guard::ConsolidationCheck);
+    let of = |machine: &str| {
+        let new = Object::Pod(bound_to(machine, pod("q", 1_400)));
+        let world = overtaken(half_empty(pool()), disabled(), new);
+        world.done.decisions.iter().filter(|decision| !decision.assignments.is_empty()).count()
+    };
+    assert_eq!(of("m0") + of("m1"), 2);
+}
+
+/// `m0` at 80 s, which is under replacement from 30 s on and gets another pod at 60 s: launches, and replacements
+/// under way.
+fn with_another_pod(disabled: DisabledGuards) -> (Vec<i64>, usize) {
+    let mut world = changed(dear(), disabled, |_| {});
+    world.never_ready = true;
+    world.run_to(60_000);
+    // Beside the first pod it does not fit on the new machine of 2 cores.
+    world.observe("c", Object::Pod(bound_to("m0", pod("q", 1_800))));
+    world.run_to(80_000);
+    assert_eq!(drained(&world), []);
+    let state = world.controller.state(&text("c")).expect("the cluster is there");
+    (launched(&world), state.replacements().len())
+}
+
+#[test]
+fn a_machine_under_way_that_gets_a_pod_stays() {
+    assert_eq!(with_another_pod(DisabledGuards::default()), (vec![30_000], 0));
+}
+
+#[test]
+fn sabotage_without_the_end_of_a_consolidation_the_pod_gets_a_machine_of_its_own() {
+    assert_eq!(with_another_pod(DisabledGuards::only(Guard::ConsolidationEnd)), (vec![30_000, 61_000], 1));
+}
+
+/// Seconds at which disruption is planned until `end`, in a cluster of three machines that pods of 1.8 of 2 cores
+/// fill; `step` runs each second.
+fn plans(end: i64, step: impl Fn(&mut Fixture)) -> Vec<i64> {
+    let bound = |number: usize| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 1_800));
+    let mut world = world(snapshot(3, (0..3).map(bound).collect()));
+    world.controller.stalled_disruption = true;
+    let mut plans = Vec::new();
+    while world.now < end {
+        world.run_to(world.now + 1_000);
+        step(&mut world);
+        if !world.controller.waiting.is_empty() {
+            plans.push(world.now / 1_000);
+            let effects = world.controller.plan_waiting(Timestamp::from_millis(world.now));
+            world.carry_out(effects);
+        }
+    }
+    assert_eq!((launched(&world), drained(&world), world.done.decisions.len()), (vec![], vec![], 0));
+    plans
+}
+
+#[test]
+fn a_steady_cluster_is_planned_every_five_minutes_and_stays_as_it_is() {
+    assert_eq!(plans(1_000_000, |_| {}), [30, 330, 630, 930]);
+}
+
+#[test]
+fn a_cluster_that_changes_all_the_time_is_planned_once_in_an_interval() {
+    let change = |world: &mut Fixture| {
+        let ready = world.now % 2_000 == 0;
+        world.observe("c", Object::Pod(PodRecord { ready, ..bound_to("m0", pod("p0", 1_800)) }));
+    };
+    assert_eq!(plans(89_000, change), [30, 45, 60, 75]);
+}

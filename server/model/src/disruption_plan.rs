@@ -1,0 +1,173 @@
+//! A plan of disruption: which nodes are removed or replaced, and what holds the others.
+
+use crate::input::PlanningInput;
+use crate::plan::Plan;
+use crate::removal::RemovalReason;
+use crate::{MicroUsd, NodeName, PodKey};
+
+/// What consolidation requires, and which features are on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DisruptionSettings {
+    /// What a removal must save per hour at least, beyond the price of the moves; it must save more than 0.
+    pub min_savings: MicroUsd,
+    /// What a moved pod costs, in micro-dollars per hour that must be saved for it.
+    pub churn_price: MicroUsd,
+    /// Feature gate `SpotToSpotConsolidation`.
+    pub spot_to_spot: bool,
+    /// Feature gate `NodeRepair`.
+    pub node_repair: bool,
+}
+
+impl DisruptionSettings {
+    /// Whether `saved` per hour is worth moving so many pods.
+    #[must_use]
+    pub fn is_worth(&self, saved: MicroUsd, moved: usize) -> bool {
+        saved.0 > self.least(moved)
+    }
+
+    /// What every launch option of machines that replace nodes of `price` must cost less than; `None` if
+    /// nothing can be saved.
+    #[must_use]
+    pub fn most_for_replacement(&self, price: MicroUsd, moved: usize) -> Option<MicroUsd> {
+        Some(MicroUsd(price.0.saturating_sub(self.least(moved)))).filter(|most| most.0 > 0)
+    }
+
+    /// What must be saved more than.
+    fn least(&self, moved: usize) -> i64 {
+        let moves = i64::try_from(moved).unwrap_or(i64::MAX).saturating_mul(self.churn_price.0);
+        moves.saturating_add(self.min_savings.0).max(0)
+    }
+}
+
+/// Removals that begin together, and what is launched for them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Command {
+    /// Why.
+    pub reason: RemovalReason,
+    /// The removed nodes, as indices into [`PlanningInput::nodes`].
+    pub nodes: Vec<u32>,
+    /// Machines to launch, as indices into the nodes of [`DisruptionPlan::plan`].
+    pub replacements: Vec<u32>,
+    /// The pods that move, and the existing node or the replacement, of this or another command, of each.
+    pub placements: Vec<(PodKey, NodeName)>,
+    /// What is saved per hour; negative if the replacements cost more.
+    pub savings: MicroUsd,
+}
+
+/// A node that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldNode {
+    /// Index into [`PlanningInput::nodes`].
+    pub node: u32,
+    /// Why it would go.
+    pub reason: RemovalReason,
+    /// What holds it; not empty.
+    pub by: Vec<Hold>,
+}
+
+/// Cost per hour of the nodes of the NodePools, those that are being deleted and those that start included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DisruptionCosts {
+    /// Now.
+    pub before: MicroUsd,
+    /// After all commands.
+    pub after: MicroUsd,
+    /// No cluster that runs the same pods, with the nodes that are held, costs less.
+    pub lower_bound: MicroUsd,
+}
+
+/// Everything that may start now.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[must_use = "an unread disruption plan removes nothing"]
+pub struct DisruptionPlan {
+    /// The commands, in their order.
+    pub commands: Vec<Command>,
+    /// The nodes of the NodePools that stay, in the order of the input.
+    pub held: Vec<HeldNode>,
+    /// What it costs.
+    pub cost: DisruptionCosts,
+    /// What was planned: removed nodes are being deleted in it, and pods that move are pending.
+    pub input: PlanningInput,
+    /// The plan for `input`, which the verifier accepts.
+    pub plan: Plan,
+    /// Commands that the verifier refused: a bug, which the caller must report.
+    pub refused: Vec<String>,
+    /// Notes for the user.
+    pub notes: Vec<String>,
+}
+
+/// Why a node stays, as a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HoldCode {
+    /// The budgets of its NodePool allow no further removal for the reason now, or none of its disruption
+    /// windows is open.
+    Budget,
+    /// A PodDisruptionBudget allows no eviction now, several select a pod, or it allows fewer evictions
+    /// than several nodes together need.
+    PodDisruptionBudget,
+    /// `karpenter.sh/do-not-disrupt` on the Node or a pod.
+    DoNotDisrupt,
+    /// A pod came or went within `consolidateAfter`, or that is `Never`.
+    ConsolidateAfter,
+    /// The node is not initialized.
+    NotInitialized,
+    /// A pod is nominated for the node.
+    Nominated,
+    /// The node is being deleted already.
+    Deleting,
+    /// `consolidationPolicy` excludes the node, or the savings are too small for it.
+    Policy,
+    /// A pod fits on no other node and no machine.
+    NoCapacity,
+    /// No removal or replacement costs less.
+    NoSavings,
+    /// Cheaper machines are too few for `minValues`.
+    MinValues,
+    /// A spot node is replaced by spot only where enough cheaper machines are left to choose from.
+    SpotFlexibility,
+    /// Pods that wait are planned on the node.
+    PendingPods,
+    /// The NodePool has a fixed number of nodes.
+    Static,
+}
+
+impl HoldCode {
+    /// The code as printed.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "Budget",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::DoNotDisrupt => "DoNotDisrupt",
+            Self::ConsolidateAfter => "ConsolidateAfter",
+            Self::NotInitialized => "NotInitialized",
+            Self::Nominated => "Nominated",
+            Self::Deleting => "Deleting",
+            Self::Policy => "Policy",
+            Self::NoCapacity => "NoCapacity",
+            Self::NoSavings => "NoSavings",
+            Self::MinValues => "MinValues",
+            Self::SpotFlexibility => "SpotFlexibility",
+            Self::PendingPods => "PendingPods",
+            Self::Static => "Static",
+        }
+    }
+}
+
+/// An object that holds a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Hold {
+    /// Why.
+    pub code: HoldCode,
+    /// `Kind/name` or `Kind/namespace/name`.
+    pub object: String,
+    /// The reason as a sentence whose subject is the object.
+    pub message: String,
+}
+
+impl Hold {
+    /// A hold by `object`.
+    pub fn new(code: HoldCode, object: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { code, object: object.into(), message: message.into() }
+    }
+}
