@@ -16,7 +16,7 @@ const K: i128 = 2;
 
 /// Price per hour and disruption cost, of a NodePool or of nodes that go together.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct PriceAndDisruption {
     price: i128,
     disruption: i128,
 }
@@ -25,7 +25,7 @@ struct Share {
 #[derive(Debug)]
 pub(crate) struct Balance<'i> {
     input: &'i PlanningInput,
-    pools: BTreeMap<&'i PoolName, Share>,
+    pools: BTreeMap<&'i PoolName, PriceAndDisruption>,
 }
 
 impl<'i> Balance<'i> {
@@ -41,12 +41,12 @@ impl<'i> Balance<'i> {
         balance
     }
 
-    fn share_of(&self, candidate: &Candidate<'_>) -> Share {
+    fn share_of(&self, candidate: &Candidate<'_>) -> PriceAndDisruption {
         let costs = candidate.node.pods.iter().filter_map(|pod| {
             let priority = self.input.shapes[pod.pod.as_ref()?.shape as usize].priority;
             Some(eviction_cost(pod, priority).max(0))
         });
-        Share { price: i128::from(candidate.node.price.0), disruption: UNIT + costs.sum::<i128>() }
+        PriceAndDisruption { price: i128::from(candidate.node.price.0), disruption: UNIT + costs.sum::<i128>() }
     }
 
     /// What holds nodes that would go together and save `saved`: a NodePool with the policy whose part of the
@@ -56,14 +56,14 @@ impl<'i> Balance<'i> {
             return None;
         }
         let all: i128 = nodes.iter().map(|candidate| i128::from(candidate.node.price.0)).sum();
-        let mut moved: BTreeMap<&PoolName, Share> = BTreeMap::new();
+        let mut moved: BTreeMap<&PoolName, PriceAndDisruption> = BTreeMap::new();
         for candidate in nodes {
             let share = self.share_of(candidate);
             let of_pool = moved.entry(&candidate.pool.name).or_default();
             of_pool.price += share.price;
             of_pool.disruption += share.disruption;
         }
-        let refuses = |(name, share): &(&PoolName, Share)| {
+        let refuses = |(name, share): &(&PoolName, PriceAndDisruption)| {
             let Some(pool) = self.pools.get(name) else { return false };
             // score = (saved × share.price / all / pool.price) / (share.disruption / pool.disruption) ≥ 1 / K
             let benefit = K * i128::from(saved.0) * share.price / all.max(1) * pool.disruption;

@@ -45,6 +45,8 @@ const COMMANDS: [(&str, How); 25] = [
     ("fleetwright plan -f deploy/examples/ --max-usd 10 -o markdown", How::Ends(0)),
     ("fleetwright plan -f deploy/examples/ -o svg", How::Ends(0)),
     // Both need Nodes of machines with a price: tests/tests/it/repack.rs.
+    ("fleetwright plan --disrupt -f tests/fixtures/disruption/cluster.yaml", How::Elsewhere),
+    ("fleetwright capture | fleetwright plan --disrupt -f -", How::Elsewhere),
     ("fleetwright plan --repack -f tests/fixtures/repack/cluster.yaml", How::Elsewhere),
     ("fleetwright capture | fleetwright plan --repack -f -", How::Elsewhere),
     ("fleetwright capture | fleetwright plan -f -", How::Ends(0)),
