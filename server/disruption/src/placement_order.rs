@@ -5,7 +5,7 @@
 
 use model::input::PlanningInput;
 use model::labels::HOSTNAME;
-use model::{LabelSelector, Text};
+use model::{LabelSelector, SelectorOperator, SelectorTerm, Text};
 use rustc_hash::FxHashMap;
 
 use crate::working::WorkingCluster;
@@ -36,6 +36,12 @@ struct DomainCounts<'w> {
     working: &'w WorkingCluster<'w>,
     constraints: Vec<Constraint<'w>>,
     numbers: FxHashMap<Constraint<'w>, usize>,
+    /// By namespace and shape, the number of the constraint of pods with it.
+    of_shape: FxHashMap<(&'w Text, u32), Option<usize>>,
+    /// The constraints whose selectors need one value of one label, by both.
+    by_label: FxHashMap<(&'w str, &'w str), Vec<usize>>,
+    /// The other constraints.
+    by_other_terms: Vec<usize>,
     /// By namespace and label set, the constraints that select pods with them.
     selecting: FxHashMap<(&'w Text, u32), Vec<usize>>,
     counts: FxHashMap<(usize, &'w str), usize>,
@@ -47,17 +53,34 @@ impl<'w> DomainCounts<'w> {
             working,
             constraints: Vec::new(),
             numbers: FxHashMap::default(),
+            of_shape: FxHashMap::default(),
+            by_label: FxHashMap::default(),
+            by_other_terms: Vec::new(),
             selecting: FxHashMap::default(),
             counts: FxHashMap::default(),
         };
-        for constraint in moves.iter().filter_map(|pod| constraint_of(working, *pod)) {
-            let Self { constraints, numbers, .. } = &mut counts;
-            numbers.entry(constraint).or_insert_with(|| {
-                constraints.push(constraint);
-                constraints.len() - 1
-            });
+        for pod in moves {
+            let object = &working.input.pods[*pod as usize];
+            if counts.of_shape.contains_key(&(&object.namespace, object.shape)) {
+                continue;
+            }
+            let number = constraint_of(working, *pod).map(|constraint| counts.number(constraint));
+            counts.of_shape.insert((&object.namespace, object.shape), number);
         }
         counts
+    }
+
+    fn number(&mut self, constraint: Constraint<'w>) -> usize {
+        let next = self.constraints.len();
+        let number = *self.numbers.entry(constraint).or_insert(next);
+        if number == next {
+            self.constraints.push(constraint);
+            match needed_label(constraint.selector) {
+                Some(label) => self.by_label.entry(label).or_default().push(number),
+                None => self.by_other_terms.push(number),
+            }
+        }
+        number
     }
 
     fn count_staying_pods(&mut self) {
@@ -75,24 +98,32 @@ impl<'w> DomainCounts<'w> {
         let movable = &self.working.pods[pod as usize];
         let (node, pod_object) = (movable.node as usize, &self.working.input.pods[pod as usize]);
         self.count(node, (&pod_object.namespace, pod_object.labels));
-        let constraint = constraint_of(self.working, pod)?;
-        let number = *self.numbers.get(&constraint)?;
-        let domain = domain(&self.working.input, node, constraint.topology_key);
+        let number = (*self.of_shape.get(&(&pod_object.namespace, pod_object.shape))?)?;
+        let domain = domain(&self.working.input, node, self.constraints[number].topology_key);
         Some(self.counts.get(&(number, domain)).copied().unwrap_or(0))
     }
 
     fn count(&mut self, node: usize, class: (&'w Text, u32)) {
         let input = &self.working.input;
-        let Self { constraints, selecting, counts, .. } = self;
+        let Self { constraints, selecting, counts, by_label, by_other_terms, .. } = self;
         let selecting = selecting.entry(class).or_insert_with(|| {
             let labels = &input.label_sets[class.1 as usize];
             let selects = |one: &Constraint<'_>| one.namespace == class.0 && one.selector.matches(labels);
-            (0..constraints.len()).filter(|at| selects(&constraints[*at])).collect()
+            let of_label = |(key, value): (&'w Text, &'w Text)| by_label.get(&(key.as_ref(), value.as_ref()));
+            let indexed = labels.iter().filter_map(of_label).flatten();
+            indexed.chain(by_other_terms.iter()).copied().filter(|at| selects(&constraints[*at])).collect()
         });
         for number in selecting {
             *counts.entry((*number, domain(input, node, constraints[*number].topology_key))).or_default() += 1;
         }
     }
+}
+
+/// A label with one value that pods need for the selector.
+fn needed_label(selector: &LabelSelector) -> Option<(&str, &str)> {
+    let has_one = |term: &&SelectorTerm| term.operator == SelectorOperator::In && term.values.len() == 1;
+    let term = selector.terms.iter().find(has_one)?;
+    Some((term.key.as_ref(), term.values.first()?.as_ref()))
 }
 
 /// The first hard spread constraint of the pod, one over wider domains than nodes before others.
