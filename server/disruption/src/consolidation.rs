@@ -219,35 +219,47 @@ impl<'w, 'r> Pass<'w, 'r> {
         let Some(replaced) = self.replaced(node, pods.len()) else {
             return Err(self.no_place(trial.unplaced[0]));
         };
-        let rest = self.machines.cheapest(&replaced, &trial.unplaced);
-        let rest = rest.map_err(|reason| self.no_machine(node, reason, &replaced))?;
-        // Fewer pods move between nodes when all go to one machine.
-        let all = self.machines.cheapest(&replaced, pods).ok().filter(|all| all.price <= rest.price);
-        let (machine, elsewhere) = match all {
-            Some(all) => (all, &[][..]),
-            None => (rest, trial.placed.as_slice()),
+        let (machines, elsewhere) = match self.machines.cheapest(&replaced, &trial.unplaced) {
+            Ok(rest) => {
+                // Fewer pods move between nodes when all go to one machine.
+                let all = self.machines.cheapest(&replaced, pods).ok().filter(|all| all.price <= rest.price);
+                match all {
+                    Some(all) => (vec![all], &[][..]),
+                    None => (vec![rest], trial.placed.as_slice()),
+                }
+            }
+            Err(reason) => match self.machines.cheapest_two(&replaced, &trial.unplaced) {
+                Some(two) => (two.to_vec(), trial.placed.as_slice()),
+                None => return Err(self.no_machine(node, reason, &replaced)),
+            },
         };
-        if let Some(hold) = self.unbalanced(node, MicroUsd(price.0 - machine.price.0)) {
+        let cost: i64 = machines.iter().map(|machine| machine.price.0).sum();
+        if let Some(hold) = self.unbalanced(node, MicroUsd(price.0 - cost)) {
             return Err(hold);
         }
-        // The machine is in the domains of the node: rules that are broken on the node are broken on the machine.
-        let broken = machine.pods.iter().find(|pod| !self.snapshot.keeps_rules(self.classes[**pod as usize], node));
+        // The machines are in the domains of the node: rules that are broken on the node are broken on them.
+        let launched = || machines.iter().flat_map(|machine| &machine.pods);
+        let broken = launched().find(|pod| !self.snapshot.keeps_rules(self.classes[**pod as usize], node));
         if let Some(pod) = broken {
             return Err(self.no_place(*pod));
         }
         if !elsewhere.is_empty() && !self.move_again(node, elsewhere) {
             return Err(self.no_place(trial.unplaced[0]));
         }
-        let mut moves: Vec<(u32, Destination)> =
-            machine.pods.iter().map(|pod| (*pod, Destination::Replacement(0))).collect();
+        let mut moves: Vec<(u32, Destination)> = Vec::with_capacity(pods.len());
+        for (at, machine) in machines.iter().enumerate() {
+            moves.extend(machine.pods.iter().map(|pod| (*pod, Destination::Replacement(at))));
+        }
         for (pod, to) in elsewhere {
             self.arrived[*to as usize].push(*pod);
             moves.push((*pod, Destination::Node(*to)));
         }
         self.snapshot.close(node);
-        self.give_back_limits(node, Some((machine.pool, &machine.types)));
+        // Two machines replace a node only where nothing is limited.
+        let launched = machines.first().map(|machine| (machine.pool, &*machine.types));
+        self.give_back_limits(node, launched);
         let removed = vec![(node, RemovalReason::Underutilized)];
-        Ok(Step { removed, replacements: vec![machine], moves })
+        Ok(Step { removed, replacements: machines, moves })
     }
 
     /// Moves the pods of `elsewhere` off `node`, which stands for its replacement from now on: both have

@@ -14,6 +14,7 @@ use model::taints::first_untolerated;
 use model::{CapacityType, Catalogue, MicroUsd, NodeName, NodePool, Resources, Text, Zone};
 use rustc_hash::FxHashMap;
 use verifier::daemon_requests;
+use verifier::kernel::{most_cpu, surplus_credits};
 
 use crate::retry::machines::{
     MachineTrials, alternatives, cheapest, is_offered, labels_of, matches_known_labels, meets_min_values, ordinary,
@@ -67,6 +68,8 @@ pub struct ReplacementMachines<'i> {
     /// By pool and zone.
     offers: FxHashMap<(u32, Zone), OffersOfZone>,
     amounts: Amounts,
+    /// By pool and zone, the offerings of plain types, by price, that have more of some resource than cheaper ones.
+    sizes: FxHashMap<(u32, Zone), Rc<[Offered]>>,
     /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
     compatible: FxHashMap<(u32, u32), Rc<[bool]>>,
 }
@@ -82,7 +85,8 @@ impl<'i> ReplacementMachines<'i> {
     #[must_use]
     pub fn new(input: &'i PlanningInput) -> Self {
         let (trials, amounts) = (MachineTrials::new(input), Amounts::of(input));
-        Self { input, trials, offers: FxHashMap::default(), amounts, compatible: FxHashMap::default() }
+        let (offers, sizes, compatible) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        Self { input, trials, offers, amounts, sizes, compatible }
     }
 
     /// The cheapest machine that runs `pods` of the input instead of `replaced`. Its name is empty.
@@ -114,8 +118,16 @@ impl<'i> ReplacementMachines<'i> {
             if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
                 return Err(NoReplacement::SpotFlexibility(0));
             }
-            let cheaper: Vec<u32> =
-                usable.take_while(|(price, _)| *price < replaced.below).map(|(_, kind)| kind).collect();
+            if price >= replaced.below {
+                dearest = dearest.or(Some(price));
+                continue;
+            }
+            // A burstable machine that is dearer with its surplus credits saves nothing.
+            let cpu = most_cpu(self.input, pool, pods);
+            let credits = |kind: u32| surplus_credits(pool, &pool.catalogue.types[kind as usize], cpu);
+            let saves = |(price, kind): &Offered| price.0.saturating_add(credits(*kind).0) < replaced.below.0;
+            let below = usable.take_while(|(price, _)| *price < replaced.below);
+            let cheaper: Vec<u32> = below.filter(saves).map(|(_, kind)| kind).collect();
             if cheaper.is_empty() {
                 dearest = dearest.or(Some(price));
                 continue;
@@ -125,6 +137,53 @@ impl<'i> ReplacementMachines<'i> {
             return self.with_enough_options(machine, is_spot_for_spot);
         }
         Err(dearest.map_or(NoReplacement::NoMachine, NoReplacement::NotCheaper))
+    }
+
+    /// The cheapest two machines that run `pods`, large ones first, instead of `replaced`: whichever of their launch
+    /// options launch, they cost less than the limit together. `None` where pods must stay on one host, or limits
+    /// would have to be divided.
+    pub fn cheapest_two(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<[PlannedNode; 2]> {
+        let pool = &self.input.pools[replaced.pool as usize];
+        let shape = |pod: &u32| &self.input.shapes[self.input.pods[*pod as usize].shape as usize];
+        if !pool.limits.is_empty() || pods.iter().any(|pod| !shape(pod).pod_affinity.is_empty()) {
+            return None;
+        }
+        let compatible = self.compatible_types(replaced.pool, pods);
+        let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
+        let may_run = |kind: u32| compatible.iter().all(|of| of[kind as usize]) && is_plain(pool, kind);
+        let offered = offers.iter().find(|(_, offered)| offered.iter().any(|(_, kind)| may_run(*kind)));
+        let (_, offered) = offered?;
+        let is_any_compatible = compatible.iter().all(|of| of.iter().all(|runs| *runs));
+        let known = self.sizes.get(&(replaced.pool, replaced.zone.clone())).filter(|_| is_any_compatible).cloned();
+        let sizes = known.unwrap_or_else(|| {
+            let offered = offered.iter().copied().filter(|(_, kind)| may_run(*kind));
+            let sizes: Rc<[Offered]> = undominated(offered, &allocatable).into();
+            if is_any_compatible {
+                self.sizes.insert((replaced.pool, replaced.zone.clone()), sizes.clone());
+            }
+            sizes
+        });
+        let cheaper = sizes.partition_point(|(price, _)| *price < replaced.below);
+        let sizes = &sizes[..cheaper];
+        let mut best: Option<(MicroUsd, MicroUsd, Vec<u32>, Vec<u32>)> = None;
+        for (first, kind) in sizes {
+            let (on_first, others) = self.amounts.fill(self.input, &allocatable[*kind as usize], pods);
+            if on_first.is_empty() || others.is_empty() {
+                continue;
+            }
+            let requested = self.amounts.requested(self.input, &others);
+            let runs = |kind: u32| requested.iter().zip(&allocatable[kind as usize]).all(|(wanted, has)| wanted <= has);
+            let Some((second, _)) = sizes.iter().find(|(_, kind)| runs(*kind)) else { continue };
+            let least = best.as_ref().map_or(replaced.below.0, |(first, second, _, _)| first.0 + second.0);
+            if first.0 + second.0 < least {
+                best = Some((*first, *second, on_first, others));
+            }
+        }
+        let (first, second, on_first, others) = best?;
+        let slack = ((replaced.below.0 - first.0 - second.0) / 2).max(1);
+        let part = |price: MicroUsd| Replaced { below: MicroUsd(price.0 + slack), ..replaced.clone() };
+        Some([self.cheapest(&part(first), &on_first).ok()?, self.cheapest(&part(second), &others).ok()?])
     }
 
     /// The machine with the options of `cheaper` that run its DaemonSet pods too.
@@ -308,6 +367,19 @@ impl Amounts {
         sum
     }
 
+    /// Those of `pods` that a machine of this size has room for, in their order, and the others.
+    fn fill(&self, input: &PlanningInput, allocatable: &[i64], pods: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let mut left = allocatable.to_vec();
+        pods.iter().partition(|pod| {
+            let requests = &self.requests[input.pods[**pod as usize].shape as usize];
+            let fits = requests.iter().zip(&left).all(|(wanted, left)| wanted <= left);
+            if fits {
+                left.iter_mut().zip(requests).for_each(|(left, wanted)| *left -= wanted);
+            }
+            fits
+        })
+    }
+
     fn allocatable(&mut self, pool: u32, catalogue: &Catalogue) -> Rc<[Vec<i64>]> {
         let amounts = |resources: &Resources| self.names.iter().map(|name| resources.get(name)).collect();
         let of_types = || catalogue.types.iter().map(|kind| amounts(&kind.allocatable)).collect();
@@ -317,4 +389,23 @@ impl Amounts {
 
 fn price_in(pool: &NodePool, kind: u32, machine: &PlannedNode, zone: &Zone) -> Option<MicroUsd> {
     cheapest(pool, kind, machine, std::slice::from_ref(zone)).map(|(price, _)| price)
+}
+
+/// Whether a machine of the type costs its price whatever it runs, and is no exotic one.
+fn is_plain(pool: &NodePool, kind: u32) -> bool {
+    let kind = &pool.catalogue.types[kind as usize];
+    !kind.exotic && (kind.burstable.is_none() || pool.rules.ignores_credits)
+}
+
+/// Of `offered`, which are sorted by price, those that have more of some resource than every cheaper one.
+fn undominated(offered: impl Iterator<Item = Offered>, sizes: &[Vec<i64>]) -> Vec<Offered> {
+    let mut kept: Vec<Offered> = Vec::new();
+    for (price, kind) in offered {
+        let size = &sizes[kind as usize];
+        let covers = |(_, other): &Offered| sizes[*other as usize].iter().zip(size).all(|(other, own)| other >= own);
+        if !kept.iter().any(covers) {
+            kept.push((price, kind));
+        }
+    }
+    kept
 }

@@ -61,7 +61,8 @@ fn carried_out(captured: &Captured, planned: &DisruptionPlan) -> Result<(Plannin
     Ok((after, pods.map(|pod| (pod.key(), pod)).collect()))
 }
 
-/// Price of the machines for the pods of `node` without it; `None` if they fit nowhere.
+/// Cost of the machines for the pods of `node` without it, surplus credits included: by list price, many small
+/// burstable machines would look cheaper than they are. `None` if the pods fit nowhere.
 fn cost_without(
     after: &PlanningInput,
     movable: &BTreeMap<PodKey, Pod>,
@@ -77,6 +78,6 @@ fn cost_without(
     input.pods = keys.filter_map(|key| movable.get(&key).cloned()).collect();
     input.pods.sort_by_key(Pod::key);
     let plan = planner::plan_with(&input, cache).map_err(|violations| anyhow!("{violations:?}"))?.plan;
-    let cost = plan.nodes.iter().map(|node| node.price.0).sum();
+    let cost = plan.nodes.iter().map(|node| node.cost().0).sum();
     Ok(plan.unschedulable.is_empty().then_some(cost))
 }
