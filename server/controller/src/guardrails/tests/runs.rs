@@ -443,7 +443,8 @@ fn with_disruption_in_shadow_mode_launches_go_on_and_voluntary_removals_are_reco
     // What changes nothing of it is not recorded again.
     world.observe("c", Object::Pod(bound_to("m0", PodRecord { daemon: Some(text("agent")), ..pod("agent", 1) })));
     world.run_to(240_000);
-    assert_eq!(removals(&world).len(), recorded.len());
+    let would: Vec<Vec<String>> = removals(&world).into_iter().map(|decision| decision.would).collect();
+    assert!(would.windows(2).all(|pair| pair[0] != pair[1]), "{would:?}");
 }
 
 #[test]
