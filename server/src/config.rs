@@ -38,7 +38,6 @@ use controller::{ConsolidationSettings, DisruptionSettings, FeatureGates};
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
-use store::clock;
 
 /// Configuration of `serve`.
 #[derive(Debug, Clone)]
@@ -229,12 +228,7 @@ impl Config {
                 },
             },
             disruption: disruption::resolve(layers)?,
-            consolidation: ConsolidationSettings {
-                is_enabled: layers.boolean("disruption.consolidation")?,
-                interval: clock::millis(layers.duration("disruption.interval")?),
-                min_savings: layers.dollars("disruption.min-savings-usd-per-hour")?,
-                churn_price: layers.dollars("disruption.churn-price-usd-per-hour")?,
-            },
+            consolidation: disruption::consolidation(layers)?,
             guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {
                 owner: layers.optional("lease.owner").unwrap_or_else(|| owner::of(listen.grpc)),

@@ -52,7 +52,6 @@ use crate::Removal;
 use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
-pub(crate) use methods::repair::MAX_UNHEALTHY_PERCENT;
 use model::{Millis, PoolName, Timestamp};
 use replacement_backoff::ReplacementBackoff;
 

@@ -5,16 +5,12 @@ use std::collections::BTreeMap;
 
 use model::input::PlanningInput;
 use model::removal::{RemovalInput, RemovalReason};
+use model::repair_policy::{MAX_UNHEALTHY_PERCENT, is_blocked};
 use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
 use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Timestamp};
 use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 
-use crate::Settings;
-use crate::{Hold, HoldCode};
-
-/// Repairs are blocked in a NodePool when more than so many percent of its nodes, rounded up, are
-/// unhealthy (Karpenter: node repair, circuit breaker).
-const MAX_UNHEALTHY_PERCENT: usize = 20;
+use crate::{Hold, HoldCode, Settings};
 
 /// A node of a NodePool of ours.
 #[derive(Debug, Clone)]
@@ -73,8 +69,8 @@ pub(crate) fn collect<'i>(
         let (claim, policy) = (node.claim.as_ref()?, running.policies.get(&pool.name)?);
         let mut candidate = Candidate { node, object, claim, pool, policy, reasons: Vec::new(), in_use: Vec::new() };
         let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
-        (candidate.reasons, candidate.in_use) =
-            (rules.reasons(), rules.holds_of_consolidation(RemovalReason::Underutilized));
+        let in_use = candidate.is_empty().then(|| rules.holds_of_consolidation(RemovalReason::Underutilized));
+        (candidate.reasons, candidate.in_use) = (rules.reasons(), in_use.unwrap_or_default());
         Some(candidate)
     };
     running.nodes.iter().map(candidate).collect()
@@ -94,7 +90,7 @@ fn blocked_repairs<'i>(
         *unhealthy += usize::from(claim.unhealthy.is_some());
         *nodes += usize::from(input.nodes[node.node as usize].stage != NodeStage::InFlight);
     }
-    counts.retain(|_, (unhealthy, nodes)| *unhealthy > (*nodes * MAX_UNHEALTHY_PERCENT).div_ceil(100));
+    counts.retain(|_, (unhealthy, nodes)| is_blocked(*unhealthy, *nodes));
     counts
 }
 
@@ -152,7 +148,9 @@ impl Rules<'_, '_> {
         }
         let pool = &self.candidate.pool.name;
         if let Some((unhealthy, nodes)) = self.blocked.get(pool) {
-            let message = format!("has {unhealthy} unhealthy nodes of {nodes}: more than 20 %, so none is repaired");
+            let message = format!(
+                "has {unhealthy} unhealthy nodes of {nodes}: more than {MAX_UNHEALTHY_PERCENT} %, so none is repaired"
+            );
             holds.push(Hold::new(HoldCode::Policy, format!("NodePool/{pool}"), message));
         }
         holds

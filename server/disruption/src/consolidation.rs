@@ -109,23 +109,21 @@ impl<'w, 'r> Pass<'w, 'r> {
     /// Tries the nodes of `order` by `method`, within `allowances`, which they use up.
     pub(crate) fn run(&mut self, order: &[u32], method: Method, allowances: &mut Allowances<'r>) -> Found {
         let mut found = Found::default();
-        for node in order.iter().filter(|node| !self.gone[**node as usize]).copied().collect::<Vec<u32>>() {
-            let node = &node;
-            let candidate = self.candidate(*node);
-            let held = candidate
-                .and_then(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next());
-            if let Some(hold) = held {
-                found.holds.insert(*node, hold);
+        for node in order.iter().copied() {
+            if self.gone[node as usize] {
                 continue;
             }
-            match self.try_node(*node, method) {
+            let candidate = self.candidate(node);
+            let held = candidate
+                .and_then(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next());
+            match held.map_or_else(|| self.try_node(node, method), Err) {
                 Ok(step) => {
                     candidate.into_iter().for_each(|candidate| allowances.take(candidate));
-                    self.gone[*node as usize] = true;
+                    self.gone[node as usize] = true;
                     found.steps.push(step);
                 }
                 Err(hold) => {
-                    found.holds.insert(*node, hold);
+                    found.holds.insert(node, hold);
                 }
             }
         }

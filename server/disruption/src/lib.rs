@@ -7,9 +7,10 @@
 //! which it checks too.
 //!
 //! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [holds](Hold) the others),
-//! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while removals are planned),
-//! `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one pass over all
-//! candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with `placement_order`, [`drift`] (whether a node still matches its NodePool).
+//! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while
+//! removals are planned), `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one
+//! pass over all candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with
+//! `placement_order`. Whether a node still matches its NodePool is found by the crate `drift`, before.
 
 mod allowances;
 mod balance;
@@ -17,7 +18,6 @@ mod candidates;
 mod commands;
 mod consolidation;
 mod cost;
-pub mod drift;
 mod evacuation;
 mod group;
 mod placement_order;
@@ -25,6 +25,6 @@ mod planning;
 mod working;
 
 pub use model::disruption_plan::{
-    Command, DisruptionCosts, DisruptionPlan, DisruptionSettings as Settings, HeldNode, Hold, HoldCode,
+    Command, DisruptionCosts, DisruptionPlan, DisruptionPlanSettings as Settings, HeldNode, Hold, HoldCode,
 };
 pub use planning::plan;

@@ -7,7 +7,7 @@ use crate::{MicroUsd, NodeName, PodKey};
 
 /// What consolidation requires, and which features are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct DisruptionSettings {
+pub struct DisruptionPlanSettings {
     /// What a removal must save per hour at least, beyond the price of the moves; it must save more than 0.
     pub min_savings: MicroUsd,
     /// What a moved pod costs, in micro-dollars per hour that must be saved for it.
@@ -18,7 +18,7 @@ pub struct DisruptionSettings {
     pub node_repair: bool,
 }
 
-impl DisruptionSettings {
+impl DisruptionPlanSettings {
     /// Whether `saved` per hour is worth moving so many pods.
     #[must_use]
     pub fn is_worth(&self, saved: MicroUsd, moved: usize) -> bool {

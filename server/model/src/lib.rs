@@ -6,7 +6,8 @@
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
-//! [`running`] (what runs on the nodes of a cluster), and [`node_class`] (what a NodeClass sets for its instances).
+//! [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`disruption_plan`] (which of them are
+//! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
 pub mod disruption_plan;
@@ -23,6 +24,7 @@ pub mod pod;
 pub mod pool;
 pub mod quantity;
 pub mod removal;
+pub mod repair_policy;
 pub mod requirements;
 pub mod resources;
 pub mod running;

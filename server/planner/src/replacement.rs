@@ -148,24 +148,11 @@ impl<'i> ReplacementMachines<'i> {
         if !pool.limits.is_empty() || pods.iter().any(|pod| !shape(pod).pod_affinity.is_empty()) {
             return None;
         }
-        let compatible = self.compatible_types(replaced.pool, pods);
-        let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let sizes = self.plain_sizes(replaced, pods)?;
+        let sizes = &sizes[..sizes.partition_point(|(price, _)| *price < replaced.below)];
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
-        let may_run = |kind: u32| compatible.iter().all(|of| of[kind as usize]) && is_plain(pool, kind);
-        let offered = offers.iter().find(|(_, offered)| offered.iter().any(|(_, kind)| may_run(*kind)));
-        let (_, offered) = offered?;
-        let is_any_compatible = compatible.iter().all(|of| of.iter().all(|runs| *runs));
-        let known = self.sizes.get(&(replaced.pool, replaced.zone.clone())).filter(|_| is_any_compatible).cloned();
-        let sizes = known.unwrap_or_else(|| {
-            let offered = offered.iter().copied().filter(|(_, kind)| may_run(*kind));
-            let sizes: Rc<[Offered]> = undominated(offered, &allocatable).into();
-            if is_any_compatible {
-                self.sizes.insert((replaced.pool, replaced.zone.clone()), sizes.clone());
-            }
-            sizes
-        });
-        let cheaper = sizes.partition_point(|(price, _)| *price < replaced.below);
-        let sizes = &sizes[..cheaper];
+        // The first machine is filled with the largest pods, and the second is the cheapest for the others: of all
+        // first ones, that with the least sum.
         let mut best: Option<(MicroUsd, MicroUsd, Vec<u32>, Vec<u32>)> = None;
         for (first, kind) in sizes {
             let (on_first, others) = self.amounts.fill(self.input, &allocatable[*kind as usize], pods);
@@ -184,6 +171,27 @@ impl<'i> ReplacementMachines<'i> {
         let slack = ((replaced.below.0 - first.0 - second.0) / 2).max(1);
         let part = |price: MicroUsd| Replaced { below: MicroUsd(price.0 + slack), ..replaced.clone() };
         Some([self.cheapest(&part(first), &on_first).ok()?, self.cheapest(&part(second), &others).ok()?])
+    }
+
+    /// What the pool offers for `pods` in the zone of `replaced`, from the first capacity type that has any: plain
+    /// types by price that have more of some resource than cheaper ones.
+    fn plain_sizes(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<Rc<[Offered]>> {
+        let pool = &self.input.pools[replaced.pool as usize];
+        let compatible = self.compatible_types(replaced.pool, pods);
+        let is_any_compatible = compatible.iter().all(|of| of.iter().all(|runs| *runs));
+        let place = (replaced.pool, replaced.zone.clone());
+        if let Some(known) = self.sizes.get(&place).filter(|_| is_any_compatible) {
+            return Some(known.clone());
+        }
+        let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
+        let may_run = |(_, kind): &&Offered| compatible.iter().all(|of| of[*kind as usize]) && is_plain(pool, *kind);
+        let (_, offered) = offers.iter().find(|(_, offered)| offered.iter().any(|one| may_run(&one)))?;
+        let sizes: Rc<[Offered]> = undominated(offered.iter().filter(may_run).copied(), &allocatable).into();
+        if is_any_compatible {
+            self.sizes.insert(place, sizes.clone());
+        }
+        Some(sizes)
     }
 
     /// The machine with the options of `cheaper` that run its DaemonSet pods too.

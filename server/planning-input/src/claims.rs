@@ -8,24 +8,13 @@ use manifests::cluster::node::NodeObject;
 use manifests::karpenter::conditions::Status;
 use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
 use manifests::notes::Notes;
+use model::repair_policy::toleration;
 use model::running::{Consolidatable, RunningClaim, RunningDrift, RunningNode, UnhealthyNode};
 use model::{
     ClaimName, DisruptionPolicy, Labels, Millis, Node, NodePool, NodeStage, PoolName, Requirements, Text, Timestamp,
 };
 
-use crate::nodes::belongs;
 use crate::prices::NodePrices;
-
-/// Condition type, status and toleration of each repair policy (Karpenter's AWS provider: repair policies).
-const REPAIR_POLICIES: [(&str, Status, Millis); 7] = [
-    ("Ready", Status::False, Millis::from_mins(30)),
-    ("Ready", Status::Unknown, Millis::from_mins(30)),
-    ("AcceleratedHardwareReady", Status::False, Millis::from_mins(10)),
-    ("StorageReady", Status::False, Millis::from_mins(30)),
-    ("NetworkingReady", Status::False, Millis::from_mins(30)),
-    ("KernelReady", Status::False, Millis::from_mins(30)),
-    ("ContainerRuntimeReady", Status::False, Millis::from_mins(30)),
-];
 
 type Hash = Option<(Text, Text)>;
 
@@ -76,12 +65,14 @@ impl ClaimFacts {
             claims.iter().map(|claim| (claim.name.as_text(), claim)).collect();
         let by_provider: BTreeMap<&str, &NodeClaimManifest> =
             claims.iter().filter_map(|claim| Some((claim.provider_id.as_ref()?.as_ref(), claim))).collect();
+        let by_node: BTreeMap<&Text, &NodeClaimManifest> =
+            claims.iter().rev().filter_map(|claim| Some((claim.node_name.as_ref()?.as_text(), claim))).collect();
         let running = |(at, node): (u32, &Node)| {
             let object = objects.get(node.name.as_text()).copied();
             let claim = match object {
                 Some(object) => {
                     let of_provider = object.provider_id.as_ref().and_then(|id| by_provider.get(id.as_ref()).copied());
-                    of_provider.or_else(|| claims.iter().find(|claim| belongs(claim, object)))
+                    of_provider.or_else(|| by_node.get(&object.meta.name).copied())
                 }
                 None => by_name.get(node.name.as_text()).copied(),
             };
@@ -175,13 +166,11 @@ fn consolidatable(
 
 /// The condition that a repair policy matches and whose toleration ends first.
 fn unhealthy(object: &NodeObject) -> Option<UnhealthyNode> {
-    let matching = REPAIR_POLICIES.iter().filter_map(|(kind, status, toleration)| {
-        let condition = object.conditions.get(kind).filter(|condition| condition.status == *status)?;
-        let since = condition.since?;
-        let what = format!("{kind} is {status:?}");
+    let matching = object.conditions.iter().filter_map(|condition| {
+        let toleration = toleration(&condition.name, condition.status.as_str())?;
         Some(UnhealthyNode {
-            condition: Text::from(what),
-            repair_from: since + *toleration,
+            condition: Text::from(format!("{} is {}", condition.name, condition.status.as_str())),
+            repair_from: condition.since? + toleration,
             do_not_repair: object.do_not_repair,
         })
     });

@@ -50,7 +50,7 @@ pub fn build(cluster: &Cluster, claims: &[NodeClaimManifest], pools: &[NodePool]
     nodes.into_values().collect()
 }
 
-pub(crate) fn belongs(claim: &NodeClaimManifest, node: &NodeObject) -> bool {
+fn belongs(claim: &NodeClaimManifest, node: &NodeObject) -> bool {
     let same_machine = claim.provider_id.is_some() && claim.provider_id == node.provider_id;
     same_machine || claim.node_name.as_ref().map(NodeName::as_text) == Some(&node.meta.name)
 }

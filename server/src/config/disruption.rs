@@ -1,7 +1,8 @@
 //! The table `disruption`: settings of voluntary disruption.
 
-use controller::DisruptionSettings;
 use controller::guardrails::Mode;
+use controller::{ConsolidationSettings, DisruptionSettings};
+use store::clock;
 
 use super::error::ConfigError;
 use super::guardrails::clusters;
@@ -16,6 +17,19 @@ pub(super) fn resolve(layers: &Layers) -> Result<DisruptionSettings, ConfigError
         max_unavailable_nodes: layers.node_limit("disruption.max-unavailable-nodes")?,
         mode: if layers.choice("disruption.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
         shadow: clusters(&layers.text("disruption.shadow-clusters")),
+    })
+}
+
+/// Parses when nodes are consolidated.
+///
+/// # Errors
+/// [`ConfigError::Value`] for the first invalid value.
+pub(super) fn consolidation(layers: &Layers) -> Result<ConsolidationSettings, ConfigError> {
+    Ok(ConsolidationSettings {
+        is_enabled: layers.boolean("disruption.consolidation")?,
+        interval: clock::millis(layers.duration("disruption.interval")?),
+        min_savings: layers.dollars("disruption.min-savings-usd-per-hour")?,
+        churn_price: layers.dollars("disruption.churn-price-usd-per-hour")?,
     })
 }
 

@@ -23,7 +23,7 @@ use crate::guardrails::Guard;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionReason, Effect, Removal};
-use model::disruption_plan::{Command, DisruptionPlan, DisruptionSettings};
+use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
 use model::plan::PlanReport;
@@ -81,7 +81,7 @@ impl ClusterController {
             Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions });
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
-        let settings = DisruptionSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
+        let settings = DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
         let disruption = Some(Box::new(DisruptionRequest { running, settings }));
         let request = PlanRequest { number, cluster: self.cluster.clone(), input, disruption };
         ctx.effects.push(Effect::Plan(Box::new(request)));

@@ -8,7 +8,7 @@
 //! number of pods ([`demand_cursor`](super::demand_cursor)).
 
 use model::ClusterName;
-use model::disruption_plan::{DisruptionPlan, DisruptionSettings};
+use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
 use model::running::RunningCluster;
@@ -37,7 +37,7 @@ pub struct DisruptionRequest {
     /// The nodes of the input, and what runs on them.
     pub running: RunningCluster,
     /// What consolidation requires.
-    pub settings: DisruptionSettings,
+    pub settings: DisruptionPlanSettings,
 }
 
 impl PlanRequest {

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use crate::cluster_controller::{ClusterController, Context};
-use crate::disruption::{BlockedRepair, MAX_UNHEALTHY_PERCENT};
+use crate::disruption::BlockedRepair;
 use crate::guardrails::removal::HoldCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
 use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId, UnplacedPod};
+use model::repair_policy::MAX_UNHEALTHY_PERCENT;
 use model::{ClaimName, PodKey, Text, Timestamp};
 
 /// Held removals for which Events are recorded in one pass.

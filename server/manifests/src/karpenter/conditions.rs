@@ -15,6 +15,18 @@ pub enum Status {
     Unknown,
 }
 
+impl Status {
+    /// The spelling in objects.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
 /// One entry of `status.conditions`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
@@ -42,6 +54,11 @@ impl Conditions {
         Self(at.list().iter().filter_map(read_one).collect())
     }
 
+    /// The conditions, as listed.
+    pub fn iter(&self) -> impl Iterator<Item = &Condition> {
+        self.0.iter()
+    }
+
     /// The condition of type `name`.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Condition> {
@@ -58,7 +75,7 @@ impl Conditions {
     #[must_use]
     pub fn failure(&self, name: &str) -> Option<String> {
         let condition = self.get(name).filter(|condition| condition.status != Status::True)?;
-        let status = if condition.status == Status::False { "False" } else { "Unknown" };
+        let status = condition.status.as_str();
         let because = [&condition.reason, &condition.message].map(Text::as_ref);
         let because: Vec<&str> = because.into_iter().filter(|part| !part.is_empty()).collect();
         let separator = if because.is_empty() { "" } else { ": " };

@@ -13,26 +13,12 @@ use crate::disruption::method::{BlockedRepair, DisruptionView, Method, Selection
 use crate::nodeclaim::DrainTerms;
 use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
+use model::repair_policy;
 use model::{Millis, PoolName, Text, Timestamp};
 
 /// The reason of its decisions.
 pub const REPAIR: MethodReason =
     MethodReason { kind: "repair", summary: "unhealthy", removal: RemovalReason::Unhealthy };
-
-/// Condition type, status and toleration of each repair policy (Karpenter's AWS provider: repair policies).
-const POLICIES: [(&str, &str, Millis); 7] = [
-    ("Ready", "False", Millis::from_mins(30)),
-    ("Ready", "Unknown", Millis::from_mins(30)),
-    ("AcceleratedHardwareReady", "False", Millis::from_mins(10)),
-    ("StorageReady", "False", Millis::from_mins(30)),
-    ("NetworkingReady", "False", Millis::from_mins(30)),
-    ("KernelReady", "False", Millis::from_mins(30)),
-    ("ContainerRuntimeReady", "False", Millis::from_mins(30)),
-];
-
-/// Repairs are blocked in a NodePool when more than so many percent of its Nodes, rounded up, are unhealthy
-/// (Karpenter: node repair, circuit breaker).
-pub(crate) const MAX_UNHEALTHY_PERCENT: usize = 20;
 
 /// When blocked repairs are evaluated again.
 const BLOCKED_RETRY: Millis = Millis::from_mins(5);
@@ -57,7 +43,7 @@ impl Method for Repair {
             let due = |one: &&Unhealthy<'_>| one.due <= view.now && is_repairable(one, view);
             let next = unhealthy.iter().map(|one| one.due).filter(|due| *due > view.now).min();
             selection.next_check = selection.next_check.into_iter().chain(next).min();
-            let is_blocked = unhealthy.len() > (nodes.len() * MAX_UNHEALTHY_PERCENT).div_ceil(100);
+            let is_blocked = repair_policy::is_blocked(unhealthy.len(), nodes.len());
             if !is_blocked {
                 selection.removals.extend(unhealthy.iter().filter(due).map(removal));
             } else if unhealthy.iter().any(|one| due(&one)) {
@@ -104,10 +90,7 @@ struct Unhealthy<'v> {
 /// The condition of the Node that is due first.
 fn unhealthy<'v>((node, claim): NodeOfClaim<'v>) -> Option<Unhealthy<'v>> {
     let due = |condition: &UnmetCondition| {
-        let matches = |(kind, status, _): &&(&str, &str, Millis)| {
-            condition.kind.as_ref() == *kind && condition.status.as_ref() == *status
-        };
-        POLICIES.iter().find(matches).map(|(_, _, toleration)| condition.since + *toleration)
+        Some(condition.since + repair_policy::toleration(&condition.kind, &condition.status)?)
     };
     let matching = node.unmet.iter().filter_map(|condition| Some((due(condition)?, condition)));
     let (due, condition) = matching.min_by_key(|(due, _)| *due)?;

@@ -3,11 +3,11 @@
 //! The NodePool has t.2 with 2 cores at $0.02 an hour and t.4 with 4 cores at $0.04. consolidateAfter is 30 s, and
 //! all machines join at 0 s: the first plan of disruption is due at 30 s. A pass runs every 10 s.
 
-use super::fixture::{Fixture, snapshot};
+use super::fixture::{Fixture, freeze, snapshot};
 use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
-use crate::guardrails::{DisabledGuards, Freeze, Guard, Mode};
+use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
@@ -169,16 +169,7 @@ fn nothing_moves_for_less_than_the_savings_that_are_required() {
 
 #[test]
 fn a_freeze_holds_consolidation_until_it_ends() {
-    let freeze = Freeze {
-        id: 7,
-        cluster: Some(text("c")),
-        pool: None,
-        by: text("alice"),
-        reason: text("the network is being changed"),
-        since: Timestamp::from_millis(0),
-        until: None,
-        only_disruption: false,
-    };
+    let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });
     world.connect("c", dear());

@@ -4,11 +4,11 @@
 //! own. The template of the NodePool has changed since the launch of `m0`, `m1`, …, which drifted in this
 //! order. A pass runs every 10 s, and a batch window closes a second after it.
 
-use super::fixture::{Fixture, real, snapshot};
+use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodRecord, PoolRecord};
 use crate::disruption::DRIFT;
-use crate::guardrails::{DisabledGuards, Freeze, Guard, Mode};
+use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::BudgetLimit;
 use model::resources::NODES;
@@ -160,16 +160,7 @@ fn a_process_that_takes_over_uses_the_machine_that_was_launched_for_it() {
 
 #[test]
 fn a_freeze_holds_the_replacement_and_not_only_the_removal() {
-    let freeze = Freeze {
-        id: 7,
-        cluster: Some(text("c")),
-        pool: None,
-        by: text("alice"),
-        reason: text("the network is being changed"),
-        since: Timestamp::from_millis(0),
-        until: None,
-        only_disruption: false,
-    };
+    let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::planned_by(real, |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });
     world.connect("c", cluster(1, pool()));

@@ -3,11 +3,10 @@
 //! The cluster: a t.2 of 2 cores for each of `n` pods of 1.8 cores, whose NodeClaims are created at 0 and
 //! expire after 40 s. The NodePool's budget allows no removal.
 
-use super::fixture::{Fixture, real, snapshot};
+use super::fixture::{Fixture, freeze, real, snapshot};
 use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt};
 use crate::disruption::EXPIRATION;
-use crate::guardrails::Freeze;
 use crate::guardrails::settings::Bound;
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::BudgetLimit;
@@ -137,16 +136,7 @@ fn a_machine_that_expired_while_no_server_decided_is_removed_after_the_restart()
 #[test]
 fn a_freeze_holds_it_and_its_end_lets_it_go() {
     let mut world = world(1, |_| {});
-    let freeze = Freeze {
-        id: 7,
-        cluster: Some(text("c")),
-        pool: None,
-        only_disruption: false,
-        by: text("alice"),
-        reason: text("the network is being changed"),
-        since: Timestamp::from_millis(0),
-        until: None,
-    };
+    let freeze = freeze(Some("c"), None, None);
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });
     world.run_to(60_000);
     assert_eq!(drained(&world), []);

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
-use crate::guardrails::DisabledGuards;
 use crate::guardrails::ObjectCounts;
+use crate::guardrails::{DisabledGuards, Freeze};
 use crate::testing::SynchronousController;
 use crate::{
     ClaimOrder, Decision, DecisionReason, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
@@ -425,4 +425,18 @@ fn joined(claim: &ClaimRecord) -> NodeRecord {
     }
     let name = NodeName::from(format!("n-{}", claim.name));
     NodeRecord { name, provider_id: claim.provider_id.clone(), labels, ..node("x") }
+}
+
+/// A freeze of launches and removals.
+pub(super) fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Freeze {
+    Freeze {
+        id: 7,
+        cluster: cluster.map(text),
+        pool: pool.map(text),
+        only_disruption: false,
+        by: text("alice"),
+        reason: text("the network is being changed"),
+        since: Timestamp::from_millis(0),
+        until: until.map(Timestamp::from_millis),
+    }
 }

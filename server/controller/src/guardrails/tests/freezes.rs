@@ -5,20 +5,7 @@ use crate::guardrails::Freeze;
 use crate::{DecisionReason, Event};
 use model::{Millis, Timestamp};
 
-use super::fixture::{Fixture, snapshot};
-
-fn freeze(cluster: Option<&str>, pool: Option<&str>, until: Option<i64>) -> Freeze {
-    Freeze {
-        id: 7,
-        cluster: cluster.map(text),
-        pool: pool.map(text),
-        only_disruption: false,
-        by: text("alice"),
-        reason: text("the network is being changed"),
-        since: Timestamp::from_millis(0),
-        until: until.map(Timestamp::from_millis),
-    }
-}
+use super::fixture::{Fixture, freeze, snapshot};
 
 /// A pod waits and two machines are empty, under these freezes, until one minute.
 fn under(freezes: Vec<Freeze>) -> Fixture {
