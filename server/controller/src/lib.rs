@@ -57,7 +57,7 @@ pub use cluster_controller::ClusterController;
 pub use decision::{
     ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
 };
-pub use decision_input::DecisionInput;
+pub use decision_input::{DecisionAnswer, DecisionInput};
 pub use disruption::settings::DisruptionSettings;
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
