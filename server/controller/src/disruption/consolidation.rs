@@ -21,6 +21,7 @@ use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
@@ -157,6 +158,7 @@ impl ClusterController {
         let took = ctx.now.duration_since(pending.since);
         self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
         let Ok(planned) = outcome else { return };
+        self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
         if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {
             return;
