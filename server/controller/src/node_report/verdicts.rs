@@ -129,6 +129,15 @@ impl LiveHolds<'_, '_> {
         Verdict { reason: RemovalReason::Underutilized, evidence, by }
     }
 
+    /// The last plan held the node by what holds it no more.
+    fn judged_again(&self, ended: &[Hold]) -> Hold {
+        let codes: BTreeSet<&str> = ended.iter().map(|hold| hold.code.as_str()).collect();
+        let codes: Vec<&str> = codes.into_iter().collect();
+        let message =
+            format!("was held by {} when disruption was planned last; the next plan judges it again", codes.join(", "));
+        Hold::new(HoldCode::NotPlanned, self.node_title(), message)
+    }
+
     /// Whether consolidation looks at the node, and what its last plan found.
     fn of_consolidation(&self, candidate: &Candidate<'_>, is_free: bool) -> Vec<Hold> {
         if candidate.pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
@@ -141,7 +150,10 @@ impl LiveHolds<'_, '_> {
         }
         let planned = &self.controller.disruption.consolidation.planned_holds;
         match planned.of_node(&self.node.name) {
-            Some(holds) => holds.iter().filter(|hold| OF_PLANS.contains(&hold.code)).cloned().collect(),
+            Some(holds) => {
+                let known: Vec<Hold> = holds.iter().filter(|hold| OF_PLANS.contains(&hold.code)).cloned().collect();
+                if known.is_empty() && is_free { vec![self.judged_again(holds)] } else { known }
+            }
             None if is_free => {
                 let message = match planned.at() {
                     Some(_) => {
