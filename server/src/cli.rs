@@ -27,3 +27,4 @@ mod sources;
 pub mod thaw;
 pub mod trust_file;
 pub mod validate;
+pub mod why;

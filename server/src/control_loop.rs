@@ -42,6 +42,7 @@ use tracing::warn;
 
 use crate::agent_service::{Delivery, Sessions};
 use crate::config::LeaseConfig;
+use crate::node_questions::NodeQuestion;
 use crate::views::Publisher;
 use calls::{CallRunner, run_within_limit};
 use cluster_task::{CALLS_GRACE, TaskContext};
@@ -96,6 +97,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) heartbeat: Arc<Heartbeat>,
     /// The threads that the clusters are stepped on.
     pub(crate) threads: Handle,
+    /// Questions about nodes, which the tasks of the clusters answer.
+    pub(crate) questions: mpsc::Receiver<NodeQuestion>,
 }
 
 /// The next thing that the loop handles.
@@ -105,6 +108,7 @@ enum Next {
     Input(Box<Input>, Option<OwnedSemaphorePermit>),
     Time,
     ClusterFailed(anyhow::Error),
+    Question(NodeQuestion),
 }
 
 impl Next {
@@ -135,7 +139,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
     /// When a call task panicked, because its outcome is unknown, or when the system cannot start a
     /// thread.
     pub(crate) async fn run(
-        self,
+        mut self,
         mut session_events: mpsc::Receiver<Delivery>,
         stop: CancellationToken,
     ) -> anyhow::Result<()> {
@@ -144,6 +148,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut changes = self.store.changes();
         let mut lease_requests = changes.next().await.unwrap_or_default().leases;
         let heartbeat = Arc::clone(&self.heartbeat);
+        let mut questions = std::mem::replace(&mut self.questions, mpsc::channel(1).1);
         let mut running = LoopState::new(self, renewal)?;
         let mut polls = tokio::time::interval(CLOUD_POLL_INTERVAL);
         let mut counter_syncs = tokio::time::interval(::replica::counter_sync::INTERVAL);
@@ -175,6 +180,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 () = tokio::time::sleep_until(wakeup) => Next::Time,
                 Some(answer) = running.plans.recv() => Next::input(Input::Planned(Box::new(answer))),
                 Some(done) = running.calls.join_next() => Next::input(done?),
+                Some(question) = questions.recv() => Next::Question(question),
                 Some(Delivery { event, place }) = session_events.recv() => {
                     Next::Input(Box::new(Input::Session(event)), place)
                 }
@@ -184,6 +190,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                 Next::ClusterFailed(error) => return Err(error),
                 Next::Input(input, place) => running.handle_input(*input, place).await,
                 Next::Time => running.tick().await,
+                Next::Question(question) => running.clusters.ask(question),
             }
         }
         running.shut_down().await;

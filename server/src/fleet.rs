@@ -4,6 +4,7 @@
 pub mod change_feed;
 pub(crate) mod decisions;
 mod encode;
+mod node_report;
 mod operations;
 
 use std::pin::Pin;
@@ -16,6 +17,7 @@ use futures::{Stream, StreamExt};
 use model::ClusterName;
 use tonic::{Request, Response, Status};
 
+use crate::node_questions::NodeQuestions;
 use crate::throttle;
 use crate::views::Views;
 use store::Store;
@@ -28,11 +30,12 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct FleetApi {
     views: Views,
     store: Arc<dyn Store>,
+    questions: NodeQuestions,
 }
 
 impl FleetApi {
-    pub(crate) fn new(views: Views, store: Arc<dyn Store>) -> Self {
-        Self { views, store }
+    pub(crate) fn new(views: Views, store: Arc<dyn Store>, questions: NodeQuestions) -> Self {
+        Self { views, store, questions }
     }
 }
 
@@ -69,6 +72,14 @@ impl FleetService for FleetApi {
         let view = self.views.borrow().clone();
         let clusters = view.clusters.values().map(|cluster| encode::summary(cluster)).collect();
         Ok(Response::new(v1::ListClustersResponse { clusters }))
+    }
+
+    async fn explain_node(
+        &self,
+        request: Request<v1::ExplainNodeRequest>,
+    ) -> Result<Response<v1::ExplainNodeResponse>, Status> {
+        let report = node_report::explain(&*self.store, &self.questions, request.into_inner()).await?;
+        Ok(Response::new(report))
     }
 
     async fn watch(&self, request: Request<v1::WatchRequest>) -> Result<Response<Self::WatchStream>, Status> {

@@ -35,6 +35,7 @@ use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
 use crate::fleet::FleetApi;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
+use crate::node_questions;
 use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
 use crate::web::{self, Pages, WebState};
@@ -360,7 +361,8 @@ impl Server {
         events.send(frozen.into()).await.context("the control loop has ended")?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
         let sessions = Sessions::new(sessions, pool_reader, events.clone(), Arc::clone(&components.authorizer));
-        let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store));
+        let (questions, asked) = node_questions::channel();
+        let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store), questions);
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
         // Half the garbage collection delay, so that an orphan is observed twice within it.
@@ -386,6 +388,7 @@ impl Server {
             latencies: Arc::clone(&latencies),
             heartbeat: Arc::clone(&heartbeat),
             threads: decision_threads.handle().clone(),
+            questions: asked,
         };
         let mut tasks = JoinSet::new();
         let result = spawn_control_loop(control, decision_threads, session_events, deciding.clone())?;

@@ -51,6 +51,7 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.FleetService/AcceptClusterUid", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ForgetCluster", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),

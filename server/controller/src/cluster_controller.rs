@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::disruption::{DecisionQueue, Disruption};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
+use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
 use super::provisioning::{PlanNumber, Provisioner};
@@ -96,6 +97,8 @@ pub struct ClusterController {
     pub(crate) decisions: DecisionQueue,
     /// When the disruption methods run.
     pub(crate) disruption: Disruption,
+    /// The last nodes that went.
+    pub(crate) removed_nodes: RemovedNodes,
     /// Conditions and events already written.
     pub(crate) status_reporter: StatusReporter,
     /// When this cluster has to be advanced without an event.

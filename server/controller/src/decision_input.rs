@@ -3,8 +3,11 @@
 use std::fmt;
 
 use model::Timestamp;
+use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
+
+use super::provisioning::DisruptionRequest;
 
 /// A planning input with the planner's answer, before guardrails hold back any part of it.
 #[derive(Clone, PartialEq, Eq)]
@@ -14,10 +17,32 @@ pub struct DecisionInput {
     /// The planner's input, without pods and pools that guardrails held back, with unavailable
     /// offerings marked.
     pub input: PlanningInput,
-    /// The plan.
-    pub plan: Plan,
-    /// The report of the plan, with its reasons.
-    pub report: PlanReport,
+    /// What was planned from it.
+    pub answer: DecisionAnswer,
+}
+
+/// What a decision was made by.
+#[derive(Clone, PartialEq, Eq)]
+pub enum DecisionAnswer {
+    /// A plan of the pending pods, and its report with the reasons.
+    Pods(Box<(Plan, PlanReport)>),
+    /// A plan of disruption.
+    Disruption {
+        /// What it was made from besides the planning input.
+        request: Box<DisruptionRequest>,
+        /// The plan.
+        plan: Box<DisruptionPlan>,
+    },
+}
+
+impl DecisionAnswer {
+    /// Number of machines that the plan launches, those of static NodePools left out.
+    fn planned_machines(&self) -> usize {
+        match self {
+            Self::Pods(planned) => planned.0.nodes.len(),
+            Self::Disruption { plan, .. } => plan.plan.nodes.len(),
+        }
+    }
 }
 
 impl fmt::Debug for DecisionInput {
@@ -26,7 +51,7 @@ impl fmt::Debug for DecisionInput {
         f.debug_struct("DecisionInput")
             .field("pods", &self.input.pods.len())
             .field("nodes", &self.input.nodes.len())
-            .field("planned", &self.plan.nodes.len())
+            .field("planned", &self.answer.planned_machines())
             .finish_non_exhaustive()
     }
 }

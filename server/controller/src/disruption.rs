@@ -21,7 +21,7 @@
 //! verifier judges removals by).
 
 mod budgets;
-mod candidates;
+pub(crate) mod candidates;
 mod consolidation;
 mod consolidation_check;
 mod consolidation_schedule;
@@ -41,8 +41,10 @@ pub use methods::consolidation::CONSOLIDATION;
 pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
+pub(crate) use methods::expiration::expiry_of;
 pub use methods::interruption::INTERRUPTION;
 pub use methods::repair::REPAIR;
+pub(crate) use methods::repair::repair_of;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub(crate) use queue::DecisionQueue;
 
@@ -65,7 +67,7 @@ pub(crate) struct Disruption {
     /// Whether anything changed since the last pass.
     changed_since_pass: bool,
     /// Replacements that failed.
-    backoff: ReplacementBackoff,
+    pub(crate) backoff: ReplacementBackoff,
     /// When disruption is planned.
     pub(crate) consolidation: Consolidation,
 }

@@ -23,7 +23,7 @@
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
 //! `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
 //! [`unavailable_offerings`] (insufficient capacity), [`status`] and `status_reporter` (conditions
-//! and events), [`view`] and `cluster_view` (read model for users),
+//! and events), [`view`] and `cluster_view` (read model for users), [`node_report`] (why a node is there, or went),
 //! [`executor`] (effects in flight).
 
 mod catalogue_zones;
@@ -40,6 +40,7 @@ pub mod executor;
 mod external_autoscalers;
 mod finding;
 pub mod guardrails;
+pub mod node_report;
 mod nodeclaim;
 mod nomination;
 pub mod order;
@@ -57,7 +58,7 @@ pub use cluster_controller::ClusterController;
 pub use decision::{
     ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
 };
-pub use decision_input::DecisionInput;
+pub use decision_input::{DecisionAnswer, DecisionInput};
 pub use disruption::settings::DisruptionSettings;
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};

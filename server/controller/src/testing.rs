@@ -9,6 +9,7 @@ use super::{
     Planner, RegionState, Settings,
 };
 use crate::cluster::ClusterState;
+use crate::node_report::NodeReport;
 use model::disruption_plan::DisruptionPlan;
 use model::input::PlanningInput;
 use model::{ClusterName, Timestamp};
@@ -135,6 +136,10 @@ impl SynchronousController {
 
     pub fn view(&self, cluster: &ClusterName) -> Option<ClusterView> {
         self.clusters.get(cluster).map(|controller| controller.view(self.now))
+    }
+
+    pub fn node_report(&self, cluster: &ClusterName, node: &str) -> Option<NodeReport> {
+        self.clusters.get(cluster).map(|controller| controller.node_report(node, self.now))
     }
 
     pub fn state(&self, cluster: &ClusterName) -> Option<&ClusterState> {

@@ -5,6 +5,7 @@
 //! lists length-prefixed, maps and sets in their order, fields in the order of [`model`]. A field
 //! added to one of these types does not compile until it is listed; [`FORM`] is incremented with it.
 
+mod disruption;
 pub(super) mod model;
 
 use std::collections::{BTreeMap, BTreeSet};

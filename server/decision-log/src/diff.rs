@@ -2,8 +2,11 @@
 
 use std::fmt::Debug;
 
+use model::disruption_plan::Command;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
+
+use super::disruption_answer::DisruptionAnswer;
 
 /// Plan and report of the planner.
 type PlannerOutput<'a> = (&'a Plan, &'a PlanReport);
@@ -23,6 +26,41 @@ pub fn first(input: &PlanningInput, then: PlannerOutput<'_>, again: PlannerOutpu
         .or_else(|| value("reasons", &reports.0.unschedulable, &reports.1.unschedulable))
         .or_else(|| value("notes", &reports.0.notes, &reports.1.notes))
         .or_else(|| value("steps of the search", &reports.0.search_steps, &reports.1.search_steps))
+}
+
+/// The first difference between two plans of disruption, as text; `None` for equal plans.
+pub fn disruption(input: &PlanningInput, then: &DisruptionAnswer, again: &DisruptionAnswer) -> Option<String> {
+    commands(input, &then.commands, &again.commands)
+        .or_else(|| nodes("machines to launch", input, &then.plan.nodes, &again.plan.nodes))
+        .or_else(|| value("pods on nodes that are there", &then.plan.placements, &again.plan.placements))
+        .or_else(|| value("plan of the pods that move", &then.plan, &again.plan))
+        .or_else(|| value("cost", &then.cost, &again.cost))
+        .or_else(|| value("nodes that stay", &then.held, &again.held))
+        .or_else(|| value("refused commands", &then.refused, &again.refused))
+        .or_else(|| value("notes", &then.notes, &again.notes))
+        .or_else(|| {
+            (then.holds != again.holds).then(|| "the reasons of nodes that stay differ in their words".to_owned())
+        })
+        .or_else(|| {
+            (then.planned != again.planned).then(|| "what was planned for the pods that move differs".to_owned())
+        })
+}
+
+fn commands(input: &PlanningInput, then: &[Command], again: &[Command]) -> Option<String> {
+    let differs = then.iter().zip(again).find(|(then, again)| then != again);
+    if let Some((then, again)) = differs {
+        return Some(format!("commands: then {}; now {}", command(input, then), command(input, again)));
+    }
+    (then.len() != again.len()).then(|| format!("commands: then {}; now {}", then.len(), again.len()))
+}
+
+/// `Underutilized: ip-10-0-1-7, ip-10-0-2-7, launched: 1, moved pods: 4, saves $0.2 an hour`.
+pub fn command(input: &PlanningInput, command: &Command) -> String {
+    let name = |at: &u32| input.nodes.get(*at as usize).map_or("?", |node| node.name.as_ref());
+    let names: Vec<&str> = command.nodes.iter().map(name).collect();
+    let (reason, launched, moved) = (command.reason, command.replacements.len(), command.placements.len());
+    let saved = command.savings;
+    format!("{reason}: {}, launched: {launched}, moved pods: {moved}, saves ${saved} an hour", names.join(", "))
 }
 
 fn nodes(what: &str, input: &PlanningInput, then: &[PlannedNode], again: &[PlannedNode]) -> Option<String> {

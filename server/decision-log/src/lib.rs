@@ -1,8 +1,8 @@
 //! The decision log: the input of every plan, so that it can be replayed.
 //!
-//! The planner is a pure function, so a decision can be repeated bit for bit from its input. A copy
-//! of the input per decision would be a copy of the cluster per minute; instead a cluster's log
-//! consists of segments, and a segment holds one complete input, then per decision the difference
+//! Plans of pods and plans of disruption are pure functions, so a decision can be repeated bit for bit from its
+//! input. A copy of the input per decision would be a copy of the cluster per minute; instead a cluster's log
+//! consists of segments, and a segment holds one complete input, then per decision of its kind the difference
 //! from the previous one ([`delta`]). Catalogues and policies, which decisions share, are stored
 //! once by hash ([`content`]).
 //!
@@ -16,28 +16,31 @@
 //!   │        └──────► digest of the input                     ├─► Store::record_decision, one transaction
 //!   └─ catalogues, policy ─► blobs by hash; plan ─► digest ───┘
 //!
-//! decision row ─► its segment up to its sequence ─► records ─► input ─► planner::plan ─► the same digests?
+//! decision row ─► its segment up to its sequence ─► records ─► input ─► planner::plan or disruption::plan ─► the
+//! same digests?
 //! ```
 //!
-//! Not in the log: why an empty or interrupted instance was removed. No plan is made for those; the
-//! decision row holds the reasons as text.
+//! Not in the log: why an empty, drifted, expired, unhealthy or interrupted instance was removed. No plan is made for
+//! those; the decision row holds the reasons as text.
 //!
 //! Reading order: [`records`] (an input as a list), [`delta`], [`writer`] (the next event),
-//! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`] and
-//! [`content`] define the bytes.
+//! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`],
+//! [`disruption_answer`] and [`content`] define the bytes.
 
 mod catalogue_cache;
 mod codec;
 mod content;
 mod delta;
 pub mod diff;
+mod disruption_answer;
 mod records;
 pub mod replay;
 pub mod replay_all;
 pub mod what_if;
 mod writer;
 
-pub use writer::ENGINE;
+pub use disruption_answer::DisruptionAnswer;
+pub use writer::{ENGINE, RecordedAnswer};
 
 #[cfg(test)]
 mod tests;
@@ -45,7 +48,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use controller::Decision;
+use controller::{Decision, DecisionAnswer, DecisionInput};
 use model::{ClusterName, Millis, Timestamp};
 use tracing::warn;
 
@@ -59,12 +62,31 @@ use writer::SegmentWriter;
 /// blobs.
 const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
 
+/// The plans of a kind have segments of their own: their inputs differ in what each pod of the cluster adds,
+/// so that a delta from one kind to the other would be as large as the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum PlanKind {
+    Pods,
+    Disruption,
+}
+
+impl PlanKind {
+    fn of(basis: &DecisionInput) -> Self {
+        match basis.answer {
+            DecisionAnswer::Pods(_) => Self::Pods,
+            DecisionAnswer::Disruption { .. } => Self::Disruption,
+        }
+    }
+}
+
+type SharedWriter = Arc<futures::lock::Mutex<SegmentWriter>>;
+
 /// Writer of the decision log, for all clusters of a process.
 #[derive(Debug, Default)]
 pub struct DecisionLog {
-    /// Segment writer of each cluster. Locked across a store write, so that an event builds on the
+    /// Segment writers of each cluster. Locked across a store write, so that an event builds on the
     /// one that was written last.
-    writers: Mutex<BTreeMap<ClusterName, Arc<futures::lock::Mutex<SegmentWriter>>>>,
+    writers: Mutex<BTreeMap<(ClusterName, PlanKind), SharedWriter>>,
     /// Hashes of catalogues.
     cache: CatalogueCache,
     /// Blobs known to be stored, with the time of their last write.
@@ -84,15 +106,15 @@ impl DecisionLog {
         mut entry: Entry,
     ) -> Result<(), StoreError> {
         let Some(basis) = &decision.basis else { return store.record_decision(lease, &entry).await };
-        let writer = self.writer(&decision.cluster);
+        let writer = self.writer(&decision.cluster, PlanKind::of(basis));
         let mut writer = writer.lock().await;
         // The writer stays reset until the store write is known to have succeeded: after a failure
         // the next decision begins a new segment.
         let before = std::mem::take(&mut *writer);
         let next = match before.next(lease.epoch, decision, basis, &self.cache) {
             Ok(next) => next,
-            Err(collision) => {
-                warn!(decision = decision.id.0, %collision, "recorded decision without replay data");
+            Err(error) => {
+                warn!(decision = decision.id.0, %error, "recorded decision without replay data");
                 return store.record_decision(lease, &entry).await;
             }
         };
@@ -105,9 +127,9 @@ impl DecisionLog {
         Ok(())
     }
 
-    fn writer(&self, cluster: &ClusterName) -> Arc<futures::lock::Mutex<SegmentWriter>> {
+    fn writer(&self, cluster: &ClusterName, kind: PlanKind) -> SharedWriter {
         let mut writers = self.writers.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(writers.entry(cluster.clone()).or_default())
+        Arc::clone(writers.entry((cluster.clone(), kind)).or_default())
     }
 
     /// Blobs that may be missing in the store.

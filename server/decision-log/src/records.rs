@@ -5,12 +5,17 @@
 //! difference between two decisions small: a pod references its shape, labels and volumes by hash
 //! instead of by index, which would shift with other pods; and the pods of a node are separate
 //! records. Catalogues are referenced by hash and stored once; the unavailable offerings are part
-//! of the pool record.
+//! of the pool record. The input of a plan of disruption has further records ([`running`]).
 
 use std::collections::BTreeMap;
 
+mod running;
+
+use controller::DisruptionRequest;
+use model::disruption_plan::DisruptionPlanSettings;
 use model::input::{PlanningInput, Policy};
 use model::offering::SharedCatalogue;
+use model::running::RunningCluster;
 use model::{BoundPod, Catalogue, DaemonSet, Labels, Node, NodePool, OptInRules, Pod, Text, Timestamp};
 
 use super::codec::{Codec, DecodeError, FORM, Reader};
@@ -29,15 +34,26 @@ mod tag {
     pub(super) const POOL: u8 = b'O';
     pub(super) const DAEMON: u8 = b'D';
     pub(super) const NAMESPACE: u8 = b'M';
+    pub(super) const RUNNING_NODE: u8 = b'R';
+    pub(super) const RUNNING_POD: u8 = b'Q';
+    pub(super) const POD_BUDGET: u8 = b'U';
+    pub(super) const POLICY: u8 = b'C';
+    pub(super) const SETTINGS: u8 = b'T';
 }
 
 /// Key of a shape, label set or volume set: the first bytes of its record's hash.
 type RecordKey = [u8; 8];
 
-/// Two values of an input have the same key, so that pod references would be ambiguous.
+/// Why an input cannot be encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("two shapes, label sets or volume sets of the input have the same key")]
-pub(crate) struct KeyCollision;
+pub(crate) enum NotRecordable {
+    /// Two values have the same key, so that pod references would be ambiguous.
+    #[error("two shapes, label sets or volume sets of the input have the same key")]
+    KeyCollision,
+    /// What runs is not in the order of the nodes, or a node of it is not in the input.
+    #[error("what runs is not in the order of the nodes of the input")]
+    NodeOrder,
+}
 
 /// Reference to a catalogue, with its unavailable offerings.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,17 +97,29 @@ pub(super) fn digest(now: Timestamp, policy: &BlobHash, hashes: &[RecordHash]) -
     content::hash_all(std::iter::once(head.as_slice()).chain(hashes.iter().map(|hash| hash.as_slice())))
 }
 
-/// Encodes `input`; `reference` holds the catalogue reference of each pool, in pool order.
-pub(super) fn write(input: &PlanningInput, reference: &[CatalogueRef]) -> Result<Vec<Record>, KeyCollision> {
+/// Encodes `input`; `reference` holds the catalogue reference of each pool, in pool order, and `disruption` what a
+/// plan of disruption is made from besides.
+pub(super) fn write(
+    input: &PlanningInput,
+    reference: &[CatalogueRef],
+    disruption: Option<&DisruptionRequest>,
+) -> Result<Vec<Record>, NotRecordable> {
     let mut writer = RecordWriter::default();
     let shapes = writer.table(tag::SHAPE, &input.shapes)?;
     let labels = writer.table(tag::LABELS, &input.label_sets)?;
     let volumes = writer.table(tag::VOLUMES, &input.volume_sets)?;
     let keys = RecordKeys { shapes, labels, volumes };
     input.pods.iter().for_each(|pod| writer.pod(pod, &keys));
-    for node in &input.nodes {
+    let mut running = disruption.into_iter().flat_map(|request| &request.running.nodes).peekable();
+    for (at, node) in (0..).zip(&input.nodes) {
         writer.node(node);
         node.pods.iter().for_each(|pod| writer.bound(pod, &keys));
+        while let Some(of_node) = running.next_if(|running| running.node == at) {
+            writer.running_node(of_node, &keys);
+        }
+    }
+    if running.next().is_some() {
+        return Err(NotRecordable::NodeOrder);
     }
     input.pools.iter().zip(reference).for_each(|(pool, reference)| writer.pool(pool, reference));
     input.daemons.iter().for_each(|daemon| writer.daemon(daemon, &keys));
@@ -101,6 +129,9 @@ pub(super) fn write(input: &PlanningInput, reference: &[CatalogueRef]) -> Result
             labels.put(out);
         });
     }
+    if let Some(request) = disruption {
+        writer.disruption(request);
+    }
     Ok(writer.records)
 }
 
@@ -109,6 +140,21 @@ struct RecordKeys {
     shapes: Vec<RecordKey>,
     labels: Vec<RecordKey>,
     volumes: Vec<RecordKey>,
+}
+
+impl RecordKeys {
+    fn put_pod(&self, pod: &Pod, out: &mut Vec<u8>) {
+        let Pod { namespace, name, shape, labels, volumes, created, workload, moved_from, invalid } = pod;
+        namespace.put(out);
+        name.put(out);
+        self.shapes[*shape as usize].put(out);
+        self.labels[*labels as usize].put(out);
+        volumes.map(|volumes| self.volumes[volumes as usize]).put(out);
+        created.put(out);
+        workload.put(out);
+        moved_from.put(out);
+        invalid.put(out);
+    }
 }
 
 #[derive(Default)]
@@ -123,7 +169,7 @@ impl RecordWriter {
         self.records.push(record);
     }
 
-    fn table<T: Codec>(&mut self, tag: u8, values: &[T]) -> Result<Vec<RecordKey>, KeyCollision> {
+    fn table<T: Codec>(&mut self, tag: u8, values: &[T]) -> Result<Vec<RecordKey>, NotRecordable> {
         let mut names = Vec::with_capacity(values.len());
         for value in values {
             self.begin(tag, |out| value.put(out));
@@ -132,22 +178,11 @@ impl RecordWriter {
         let mut sorted = names.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        if sorted.len() == names.len() { Ok(names) } else { Err(KeyCollision) }
+        if sorted.len() == names.len() { Ok(names) } else { Err(NotRecordable::KeyCollision) }
     }
 
     fn pod(&mut self, pod: &Pod, keys: &RecordKeys) {
-        let Pod { namespace, name, shape, labels, volumes, created, workload, moved_from, invalid } = pod;
-        self.begin(tag::POD, |out| {
-            namespace.put(out);
-            name.put(out);
-            keys.shapes[*shape as usize].put(out);
-            keys.labels[*labels as usize].put(out);
-            volumes.map(|volumes| keys.volumes[volumes as usize]).put(out);
-            created.put(out);
-            workload.put(out);
-            moved_from.put(out);
-            invalid.put(out);
-        });
+        self.begin(tag::POD, |out| keys.put_pod(pod, out));
     }
 
     fn node(&mut self, node: &Node) {
@@ -254,7 +289,7 @@ pub(super) fn catalogues(records: &[Record]) -> Result<Vec<BlobHash>, DecodeErro
     Ok(hashes)
 }
 
-/// Decodes `records`.
+/// Decodes `records` into the input, and for a plan of disruption what it was made from besides.
 ///
 /// # Errors
 /// When a record is invalid, or references a catalogue that is not in `catalogues`.
@@ -263,20 +298,42 @@ pub(super) fn read(
     now: Timestamp,
     policy: Policy,
     catalogues: &BTreeMap<BlobHash, Catalogue>,
-) -> Result<PlanningInput, DecodeError> {
+) -> Result<(PlanningInput, Option<DisruptionRequest>), DecodeError> {
     let input = PlanningInput { now, policy, ..PlanningInput::default() };
-    let mut readers = RecordReader { input, catalogues, places: BTreeMap::new(), shared: BTreeMap::new() };
+    let mut readers = RecordReader {
+        input,
+        disruption: ReadDisruption::default(),
+        catalogues,
+        places: BTreeMap::new(),
+        shared: BTreeMap::new(),
+    };
     for record in records {
         let (tag, rest) = record.split_first().ok_or(DecodeError("a record"))?;
         let mut from = Reader::new(rest);
         readers.take(*tag, record, &mut from)?;
         from.end()?;
     }
-    Ok(readers.input)
+    Ok((readers.input, readers.disruption.request()))
+}
+
+/// What is read beside a planning input.
+#[derive(Default)]
+struct ReadDisruption {
+    running: RunningCluster,
+    settings: Option<DisruptionPlanSettings>,
+}
+
+impl ReadDisruption {
+    /// The request; `None` for the input of a plan of pods.
+    fn request(self) -> Option<DisruptionRequest> {
+        let Self { running, settings } = self;
+        Some(DisruptionRequest { running, settings: settings? })
+    }
 }
 
 struct RecordReader<'c> {
     input: PlanningInput,
+    disruption: ReadDisruption,
     catalogues: &'c BTreeMap<BlobHash, Catalogue>,
     /// Indices by record type and key.
     places: BTreeMap<(u8, RecordKey), u32>,
@@ -299,7 +356,7 @@ impl RecordReader<'_> {
                 self.input.namespaces.insert(namespace, labels);
                 Ok(())
             }
-            _ => Err(DecodeError("a record of a kind that this program knows")),
+            other => self.take_disruption(other, from),
         }
     }
 
@@ -327,7 +384,13 @@ impl RecordReader<'_> {
     }
 
     fn pod(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {
-        let pod = Pod {
+        let pod = self.read_pod(from)?;
+        self.input.pods.push(pod);
+        Ok(())
+    }
+
+    fn read_pod(&self, from: &mut Reader<'_>) -> Result<Pod, DecodeError> {
+        Ok(Pod {
             namespace: Codec::get(from)?,
             name: Codec::get(from)?,
             shape: self.place(tag::SHAPE, from)?,
@@ -337,9 +400,7 @@ impl RecordReader<'_> {
             workload: Codec::get(from)?,
             moved_from: Codec::get(from)?,
             invalid: Codec::get(from)?,
-        };
-        self.input.pods.push(pod);
-        Ok(())
+        })
     }
 
     fn node(&mut self, from: &mut Reader<'_>) -> Result<(), DecodeError> {

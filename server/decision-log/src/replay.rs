@@ -2,13 +2,17 @@
 
 use std::collections::BTreeMap;
 
+use controller::DisruptionRequest;
 use model::Catalogue;
 use model::input::{PlanningInput, Policy};
 use model::plan::{Plan, PlanReport};
-use planner::PlannedDecision;
+use planner::{CompileCache, PlannedDecision};
 
+use super::catalogue_cache::CatalogueCache;
 use super::codec::{Codec, DecodeError};
 use super::delta::{self, Record};
+use super::disruption_answer::DisruptionAnswer;
+use super::writer::RecordedAnswer;
 use super::{ENGINE, content, diff, records, writer};
 use store::lease::Scope;
 use store::log::{BlobHash, LogChunk, Replay, StoredDecision};
@@ -64,13 +68,42 @@ pub struct RecordedDecision {
     pub stored: StoredDecision,
     /// Planning input.
     pub input: PlanningInput,
-    /// Recorded plan.
-    pub plan: Plan,
-    /// Recorded report.
-    pub report: PlanReport,
+    /// What was planned from it.
+    pub planned: RecordedPlan,
     /// Version of the program that decided.
     pub engine: String,
     digests: Digests,
+}
+
+/// A recorded plan, with what it was made from besides the planning input.
+#[derive(Debug)]
+pub enum RecordedPlan {
+    /// A plan of pods.
+    Pods {
+        /// The plan.
+        plan: Plan,
+        /// Its report.
+        report: PlanReport,
+    },
+    /// A plan of disruption.
+    Disruption {
+        /// What it was made from.
+        request: DisruptionRequest,
+        /// What is recorded of it.
+        answer: Box<DisruptionAnswer>,
+    },
+}
+
+impl RecordedPlan {
+    fn of(answer: RecordedAnswer, disruption: Option<DisruptionRequest>) -> Result<Self, DecodeError> {
+        match (answer, disruption) {
+            (RecordedAnswer::Pods(plan, report), None) => Ok(Self::Pods { plan, report }),
+            (RecordedAnswer::Disruption(answer), Some(request)) => {
+                Ok(Self::Disruption { request, answer: Box::new(answer) })
+            }
+            _ => Err(DecodeError("a plan of the kind of its input")),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -133,17 +166,18 @@ impl<'s> LogReader<'s> {
         let row = || format!("the row of decision {} of {}", stored.decision.number, stored.scope.key());
         let changed = |error: DecodeError| changed(&stored, row(), &error);
         let now = writer::decode_moment(&replay.stance).map_err(changed)?;
-        let (plan, report) = writer::decode_answer(&replay.plan).map_err(changed)?;
+        let answer = writer::decode_recorded(&replay.plan).map_err(changed)?;
         let policy_hash = replay.policy.ok_or(DecodeError("a decision with its policy")).map_err(changed)?;
         let policy = self.policy(&stored, &policy_hash).await?;
         for hash in records::catalogues(&records).map_err(changed)? {
             self.fetch_catalogue(&stored, hash).await?;
         }
-        let input = records::read(&records, now, policy, &self.catalogues).map_err(changed)?;
+        let (input, disruption) = records::read(&records, now, policy, &self.catalogues).map_err(changed)?;
+        let planned = RecordedPlan::of(answer, disruption).map_err(changed)?;
         let input_read = records::digest(now, &policy_hash, &delta::hash_records(&records));
         self.position = Some(SegmentPosition { records, ..position });
         let digests = Digests { input_then: replay.input_digest, input_read, plan_then: replay.plan_digest };
-        Ok(RecordedDecision { stored, input, plan, report, engine: replay.engine_version, digests })
+        Ok(RecordedDecision { stored, input, planned, engine: replay.engine_version, digests })
     }
 
     /// Applies the events of the decision's segment up to the decision.
@@ -237,16 +271,38 @@ impl RecordedDecision {
     }
 
     fn compare(&self) -> Option<String> {
+        match &self.planned {
+            RecordedPlan::Pods { plan, report } => self.compare_pods((plan, report)),
+            RecordedPlan::Disruption { request, answer } => self.compare_disruption(request, answer),
+        }
+    }
+
+    fn compare_pods(&self, then: (&Plan, &PlanReport)) -> Option<String> {
         let again = match planner::plan(&self.input) {
             Ok(again) => again,
             Err(violations) => return Some(refused(&violations)),
         };
         let PlannedDecision { plan, report, failed_checks: _ } = again;
-        if content::hash(&writer::encode_answer(&plan, &report)).as_slice() == self.digests.plan_then {
-            return None;
+        self.difference(&writer::encode_answer(&plan, &report), || diff::first(&self.input, then, (&plan, &report)))
+    }
+
+    fn compare_disruption(&self, request: &DisruptionRequest, then: &DisruptionAnswer) -> Option<String> {
+        let mut cache = CompileCache::default();
+        let again = match disruption::plan(&self.input, &request.running, &request.settings, &mut cache) {
+            Ok(again) => again,
+            Err(violations) => return Some(refused(&violations)),
+        };
+        match DisruptionAnswer::of(&again, &CatalogueCache::default()) {
+            Ok(again) => self.difference(&again.encode(), || diff::disruption(&self.input, then, &again)),
+            Err(error) => Some(format!("this engine's plan cannot be compared: {error}")),
         }
-        let found = diff::first(&self.input, (&self.plan, &self.report), (&plan, &report));
-        Some(found.unwrap_or_else(|| "the recorded plan does not match its digest: the row was modified".to_owned()))
+    }
+
+    /// The first difference that `find` finds, unless `again` has the recorded digest.
+    fn difference(&self, again: &[u8], find: impl FnOnce() -> Option<String>) -> Option<String> {
+        (content::hash(again).as_slice() != self.digests.plan_then).then(|| {
+            find().unwrap_or_else(|| "the recorded plan does not match its digest: the row was modified".to_owned())
+        })
     }
 
     /// Version of the program that decided, when it is not the present one.
@@ -264,7 +320,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Recorded plan and report; `None` without a plan, or when the row is unreadable.
-pub fn answer_of(stored: &StoredDecision) -> Option<(Plan, PlanReport)> {
-    writer::decode_answer(&stored.decision.replay.as_ref()?.plan).ok()
+/// What was recorded of the plan; `None` without a plan, or when the row is unreadable.
+pub fn answer_of(stored: &StoredDecision) -> Option<RecordedAnswer> {
+    writer::decode_recorded(&stored.decision.replay.as_ref()?.plan).ok()
 }

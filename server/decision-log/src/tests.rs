@@ -4,10 +4,14 @@
 mod answers;
 mod cost;
 mod fixture;
+mod running;
 
+use controller::DecisionAnswer;
 use model::CapacityType;
+use model::plan::{Plan, PlanReport};
 
-use super::replay::{LogReader, ReplayError};
+use super::RecordedAnswer;
+use super::replay::{LogReader, RecordedDecision, RecordedPlan, ReplayError};
 use super::replay_all::{self, ReplaySummary};
 use super::what_if::WhatIf;
 use fixture::{LoggedCluster, catalogue, copy, pods, source};
@@ -29,6 +33,13 @@ async fn three_decisions() -> LoggedCluster {
     cluster
 }
 
+fn of_pods(recorded: &RecordedDecision) -> (&Plan, &PlanReport) {
+    match &recorded.planned {
+        RecordedPlan::Pods { plan, report } => (plan, report),
+        RecordedPlan::Disruption { .. } => panic!("a plan of disruption"),
+    }
+}
+
 async fn replay_outcomes(store: &dyn Archive) -> (ReplaySummary, Vec<String>) {
     let decisions = replay_all::read(store, None, 100, |_| true).await.unwrap();
     let mut outcomes = Vec::new();
@@ -47,7 +58,8 @@ async fn every_decision_is_replayed_bit_for_bit_from_the_log_alone() {
         let stored = cluster.store.decision(made.number).await.unwrap().remove(0);
         let recorded = LogReader::new(&cluster.store).load(stored).await.unwrap();
         assert_eq!(recorded.input, made.basis.input);
-        assert_eq!((&recorded.plan, &recorded.report), (&made.basis.plan, &made.basis.report));
+        let (plan, report) = of_pods(&recorded);
+        assert!(made.basis.answer == DecisionAnswer::Pods(Box::new((plan.clone(), report.clone()))));
         assert!(recorded.replay().is_identical());
     }
     let (summary, outcomes) = replay_outcomes(&cluster.store).await;
@@ -69,7 +81,8 @@ async fn a_decision_of_a_search_is_replayed_bit_for_bit_with_the_steps_that_it_w
     let stored = cluster.store.decision(1).await.unwrap().remove(0);
     let recorded = LogReader::new(&cluster.store).load(stored).await.unwrap();
     assert_eq!(recorded.input.policy.search_steps, 300_000);
-    assert!(recorded.report.first_cost.is_some_and(|first| first >= recorded.report.new_cost));
+    let report = of_pods(&recorded).1;
+    assert!(report.first_cost.is_some_and(|first| first >= report.new_cost));
     assert_eq!(replay_outcomes(&cluster.store).await.0, ReplaySummary { identical: 2, ..ReplaySummary::default() });
 }
 
@@ -136,7 +149,8 @@ async fn a_modified_time_or_plan_is_reported_as_a_difference() {
     let spoil = |row: &mut store::log::DecisionRow| match (row.number, &mut row.replay) {
         (1, Some(replay)) => replay.stance[1] ^= 2,
         (2, Some(replay)) => {
-            let (mut plan, report) = super::writer::decode_answer(&replay.plan).unwrap();
+            let answer = super::writer::decode_recorded(&replay.plan).unwrap();
+            let RecordedAnswer::Pods(mut plan, report) = answer else { panic!("{answer:?}") };
             plan.nodes[0].capacity_type = CapacityType::Spot;
             let answer = super::writer::encode_answer(&plan, &report);
             replay.plan = super::content::pack(&answer);
@@ -168,7 +182,8 @@ async fn what_if_replays_report_their_cost() {
     let stored = cluster.store.decision(1).await.unwrap().remove(0);
     let recorded = LogReader::new(&cluster.store).load(stored).await.unwrap();
     // Two pods of 3 cores; a box has 4 cores, so each needs one: 2 × $0.20.
-    assert_eq!((recorded.plan.nodes.len(), recorded.report.new_cost.0), (2, 400_000));
+    let (plan, report) = of_pods(&recorded);
+    assert_eq!((plan.nodes.len(), report.new_cost.0), (2, 400_000));
     let otherwise = |alternative: WhatIf| {
         let mut input = recorded.input.clone();
         alternative.apply(&mut input).unwrap();

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use controller::DisruptionRequest;
 use manifests::{InputError, Source};
 use model::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
-use model::labels::REGION;
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGION, ZONE};
 use model::offering::SharedCatalogue;
-use model::{Catalogue, InstanceType, InstanceTypeName, NodePool, NotReady};
-use planning_input::Options;
+use model::running::{Consolidatable, RunningCluster};
+use model::{
+    Catalogue, DisruptionPolicy, InstanceType, InstanceTypeName, MicroUsd, Node, NodePool, NotReady, Offering, PoolName,
+};
+use planning_input::{Captured, Options};
 
 /// Policy settings that replace those of the decision.
 #[derive(Debug, Clone, Copy)]
@@ -16,6 +20,12 @@ pub struct PolicyOverride {
     pub preferences: PreferencePolicy,
     /// Handling of `minValues` that cannot be met.
     pub min_values: MinValuesPolicy,
+    /// What a consolidation must save per hour at least.
+    pub min_savings: MicroUsd,
+    /// What must be saved per hour for each pod that a consolidation moves.
+    pub churn_price: MicroUsd,
+    /// Feature gate `SpotToSpotConsolidation`.
+    pub spot_to_spot: bool,
 }
 
 /// Changes to apply to the input.
@@ -35,6 +45,34 @@ impl WhatIf {
     /// # Errors
     /// Errors of the manifests or the catalogue.
     pub fn apply(&self, input: &mut PlanningInput) -> Result<(), Vec<InputError>> {
+        self.replace_in(input).map(drop)
+    }
+
+    /// Applies the changes to `input` and `request`, of a plan of disruption. Running nodes get the prices of the
+    /// other catalogue, where it has their offering, and the disruption settings of the other NodePools.
+    ///
+    /// # Errors
+    /// Errors of the manifests or the catalogue.
+    pub fn apply_to_disruption(
+        &self,
+        input: &mut PlanningInput,
+        request: &mut DisruptionRequest,
+    ) -> Result<(), Vec<InputError>> {
+        let policies = self.replace_in(input)?;
+        if let Some(settings) = self.settings {
+            request.settings.min_savings = settings.min_savings;
+            request.settings.churn_price = settings.churn_price;
+            request.settings.spot_to_spot = settings.spot_to_spot;
+        }
+        if self.catalogue.is_some() {
+            reprice(input, &mut request.running);
+        }
+        policies.into_iter().for_each(|(pool, policy)| replace_policy(input, &mut request.running, pool, policy));
+        Ok(())
+    }
+
+    /// Applies the changes to `input`; returns the disruption settings of the NodePools of the manifests.
+    fn replace_in(&self, input: &mut PlanningInput) -> Result<BTreeMap<PoolName, DisruptionPolicy>, Vec<InputError>> {
         let region = region(input);
         if let Some(settings) = self.settings {
             input.policy.preferences = settings.preferences;
@@ -43,14 +81,16 @@ impl WhatIf {
         if let Some(catalogue) = &self.catalogue {
             replace_catalogues(input, &machines_of(catalogue, region.clone())?);
         }
-        if !self.manifests.is_empty() {
-            let catalogue = self.catalogue.clone();
-            // Without an entry for the region, the catalogue of the decision is used.
-            let options = Options { region, allow_no_zones: true, catalogue, now: input.now, ..Options::default() };
-            let read = planning_input::read(&self.manifests, &options)?.input.pools;
-            read.into_iter().for_each(|pool| replace(input, pool));
+        if self.manifests.is_empty() {
+            return Ok(BTreeMap::new());
         }
-        Ok(())
+        let catalogue = self.catalogue.clone();
+        // Without an entry for the region, the catalogue of the decision is used.
+        let options =
+            Options { region, allow_no_zones: true, catalogue, now: input.now, disrupt: true, ..Options::default() };
+        let Captured { input: read, running, .. } = planning_input::read(&self.manifests, &options)?;
+        read.pools.into_iter().for_each(|pool| replace(input, pool));
+        Ok(running.policies)
     }
 }
 
@@ -103,6 +143,41 @@ fn merged(known: &Catalogue, machines: &Catalogue) -> Catalogue {
         None => kind.clone(),
     });
     Catalogue { types: types.collect(), offering_keys: machines.offering_keys.clone() }
+}
+
+/// Prices running nodes by the catalogues of their NodePools; one without such an offering keeps its price.
+fn reprice(input: &PlanningInput, running: &mut RunningCluster) {
+    for running in &mut running.nodes {
+        let price = input.nodes.get(running.node as usize).and_then(|node| price(input, node));
+        running.price = price.unwrap_or(running.price);
+    }
+}
+
+fn price(input: &PlanningInput, node: &Node) -> Option<MicroUsd> {
+    let pool = input.pools.iter().find(|pool| Some(&pool.name) == node.pool.as_ref())?;
+    let [kind, zone, capacity_type] = [INSTANCE_TYPE, ZONE, CAPACITY_TYPE].map(|key| node.labels.get(key));
+    let (kind, zone, capacity_type) = (kind?, zone?, capacity_type?);
+    let kind = pool.catalogue.types.iter().find(|known| known.name.as_text() == kind)?;
+    let of_node = |offering: &&Offering| {
+        offering.zone.as_text() == zone && offering.capacity_type.as_str() == capacity_type.as_ref()
+    };
+    kind.offerings.iter().find(of_node).map(|offering| offering.price)
+}
+
+/// Replaces the disruption settings of `pool`. The last pod event of a node is that of the decision; a node that
+/// was never consolidatable is from the time of the decision on.
+fn replace_policy(input: &PlanningInput, running: &mut RunningCluster, pool: PoolName, policy: DisruptionPolicy) {
+    let before = running.policies.get(&pool).and_then(|policy| policy.consolidate_after);
+    for running in &mut running.nodes {
+        let of_pool = input.nodes.get(running.node as usize).and_then(|node| node.pool.as_ref()) == Some(&pool);
+        let Some(claim) = running.claim.as_mut().filter(|_| of_pool) else { continue };
+        claim.consolidatable = match (claim.consolidatable, before, policy.consolidate_after) {
+            (_, _, None) => Consolidatable::Never,
+            (Consolidatable::From(from), Some(before), Some(wait)) => Consolidatable::From(from - before + wait),
+            (_, _, Some(_)) => Consolidatable::From(input.now),
+        };
+    }
+    running.policies.insert(pool, policy);
 }
 
 /// Replaces the pool of the same name. When the manifests lack its EC2NodeClass, it uses the

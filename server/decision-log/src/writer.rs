@@ -1,16 +1,18 @@
 //! Appends to a cluster's log: current segment, last event, and the hashes of its records.
 
-use controller::{Decision, DecisionInput};
+use controller::{Decision, DecisionAnswer, DecisionInput};
 use model::input::Policy;
 use model::offering::SharedCatalogue;
-use model::plan::{Plan, PlanReport, PlannedNode};
+use model::plan::{Plan, PlanReport};
 use model::{MicroUsd, Millis, Timestamp};
 
 use super::catalogue_cache::CatalogueCache;
+use super::codec::model::{get_credits, put_credits};
 use super::codec::{Codec, DecodeError, FORM, Reader};
 use super::content;
 use super::delta::{self, Record, RecordHash};
-use super::records::{self, CatalogueRef, KeyCollision};
+use super::disruption_answer::DisruptionAnswer;
+use super::records::{self, CatalogueRef, NotRecordable};
 use store::log::{Blob, BlobHash, LogChunk, Replay};
 
 /// Version of this program, as decisions record it.
@@ -86,10 +88,16 @@ impl SegmentWriter {
         decision: &Decision,
         basis: &DecisionInput,
         cache: &CatalogueCache,
-    ) -> Result<PreparedEvent, KeyCollision> {
+    ) -> Result<PreparedEvent, NotRecordable> {
         let catalogues: Vec<&SharedCatalogue> = basis.input.pools.iter().map(|pool| &pool.catalogue).collect();
         let of_pools: Vec<CatalogueRef> = catalogues.iter().map(|catalogue| cache.reference(catalogue)).collect();
-        let records = records::write(&basis.input, &of_pools)?;
+        let (answer, disruption) = match &basis.answer {
+            DecisionAnswer::Pods(planned) => (encode_answer(&planned.0, &planned.1), None),
+            DecisionAnswer::Disruption { request, plan } => {
+                (DisruptionAnswer::of(plan, cache)?.encode(), Some(&**request))
+            }
+        };
+        let records = records::write(&basis.input, &of_pools, disruption)?;
         let hashes = delta::hash_records(&records);
         let policy = basis.input.policy.to_bytes();
         let policy_hash = BlobHash(content::hash(&policy));
@@ -101,7 +109,6 @@ impl SegmentWriter {
             1 => segment.first = chunk.bytes.len(),
             _ => segment.rest += chunk.bytes.len(),
         }
-        let answer = encode_answer(&basis.plan, &basis.report);
         let replay = Replay {
             segment: segment.number,
             sequence: segment.sequence,
@@ -225,10 +232,8 @@ pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     report.put(&mut bytes);
     let has_credits = plan.nodes.iter().chain(&plan.static_nodes).any(|node| node.credits != MicroUsd(0));
     if has_credits || report.realised_cost.is_some() || report.first_cost.is_some() {
-        let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
         report.realised_cost.put(&mut bytes);
-        credits(&plan.nodes).put(&mut bytes);
-        credits(&plan.static_nodes).put(&mut bytes);
+        put_credits(plan, &mut bytes);
     }
     if let Some(first) = report.first_cost {
         first.put(&mut bytes);
@@ -236,18 +241,32 @@ pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     bytes
 }
 
-/// Decodes a stored plan with its report.
-pub(super) fn decode_answer(packed: &[u8]) -> Result<(Plan, PlanReport), DecodeError> {
+/// An answer as it is stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RecordedAnswer {
+    /// A plan of pods with its report.
+    Pods(Plan, PlanReport),
+    /// A plan of disruption.
+    Disruption(DisruptionAnswer),
+}
+
+/// Decodes a stored answer.
+pub(super) fn decode_recorded(packed: &[u8]) -> Result<RecordedAnswer, DecodeError> {
     let bytes = content::unpack(packed)?;
-    let mut from = Reader::new(&bytes);
+    match DisruptionAnswer::decode(&bytes) {
+        Some(answer) => answer.map(RecordedAnswer::Disruption),
+        None => decode_answer(&bytes).map(|(plan, report)| RecordedAnswer::Pods(plan, report)),
+    }
+}
+
+/// Decodes a plan with its report.
+pub(super) fn decode_answer(bytes: &[u8]) -> Result<(Plan, PlanReport), DecodeError> {
+    let mut from = Reader::new(bytes);
     check_form(&mut from)?;
     let (mut plan, mut report) = (Plan::get(&mut from)?, PlanReport::get(&mut from)?);
     if !from.is_empty() {
         report.realised_cost = Codec::get(&mut from)?;
-        for nodes in [&mut plan.nodes, &mut plan.static_nodes] {
-            let credits: Vec<MicroUsd> = Codec::get(&mut from)?;
-            nodes.iter_mut().zip(credits).for_each(|(node, credits)| node.credits = credits);
-        }
+        get_credits(&mut plan, &mut from)?;
     }
     if !from.is_empty() {
         report.first_cost = Some(Codec::get(&mut from)?);

@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use server::cli::exit::{Failure, Status};
 use server::cli::{
     audit, catalogue, clusters, convert, crds, explain, forget, freeze, freezes, history, output, plan, quarantine,
-    removals, replay, serve, thaw, trust_file, validate,
+    removals, replay, serve, thaw, trust_file, validate, why,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -48,6 +48,8 @@ enum Command {
     #[command(subcommand)]
     Clusters(clusters::ClustersCommand),
     Removals(removals::RemovalsFlags),
+    #[command(subcommand)]
+    Why(why::WhyCommand),
     #[command(subcommand)]
     Trust(trust_file::TrustCommand),
     /// Print the version
@@ -109,6 +111,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Quarantine(command) => quarantine::run(command),
         Command::Clusters(command) => clusters::run(command),
         Command::Removals(flags) => removals::run(flags),
+        Command::Why(command) => why::run(command),
         Command::Trust(command) => trust_file::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),

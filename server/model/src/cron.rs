@@ -21,6 +21,38 @@ pub struct Cron {
     both_days: bool,
 }
 
+/// The fields of a schedule, for encodings: minutes, hours, days, months and weekdays as bitsets, and whether
+/// both days must match.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CronParts {
+    /// Bits 0 to 59.
+    pub minutes: u64,
+    /// Bits 0 to 23.
+    pub hours: u64,
+    /// Bits 1 to 31.
+    pub days: u64,
+    /// Bits 1 to 12.
+    pub months: u64,
+    /// Bits 0 to 6, from Sunday.
+    pub weekdays: u64,
+    /// Day of month or day of week is unrestricted, so that both must match.
+    pub both_days: bool,
+}
+
+impl From<CronParts> for Cron {
+    fn from(parts: CronParts) -> Self {
+        let CronParts { minutes, hours, days, months, weekdays, both_days } = parts;
+        Self { minutes, hours, days, months, weekdays, both_days }
+    }
+}
+
+impl From<Cron> for CronParts {
+    fn from(cron: Cron) -> Self {
+        let Cron { minutes, hours, days, months, weekdays, both_days } = cron;
+        Self { minutes, hours, days, months, weekdays, both_days }
+    }
+}
+
 /// Why a text is no schedule.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CronError {

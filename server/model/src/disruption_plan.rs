@@ -129,6 +129,23 @@ pub enum HoldCode {
     PendingPods,
     /// The NodePool has a fixed number of nodes.
     Static,
+    /// The agent is not connected, or the state of the cluster is not synced. Of a live cluster alone, as
+    /// those that follow.
+    NotSynced,
+    /// The node is of no NodeClaim or NodePool of this server.
+    NotManaged,
+    /// An operator froze removals.
+    Frozen,
+    /// Removals are recorded and not carried out.
+    Shadow,
+    /// A guardrail stops or limits removals.
+    Guardrail,
+    /// A replacement in the NodePool failed lately.
+    BackOff,
+    /// The node is being replaced, and its pods wait for capacity.
+    Replacing,
+    /// No plan of disruption has judged the node yet.
+    NotPlanned,
 }
 
 impl HoldCode {
@@ -150,6 +167,44 @@ impl HoldCode {
             Self::SpotFlexibility => "SpotFlexibility",
             Self::PendingPods => "PendingPods",
             Self::Static => "Static",
+            Self::NotSynced => "NotSynced",
+            Self::NotManaged => "NotManaged",
+            Self::Frozen => "Frozen",
+            Self::Shadow => "Shadow",
+            Self::Guardrail => "Guardrail",
+            Self::BackOff => "BackOff",
+            Self::Replacing => "Replacing",
+            Self::NotPlanned => "NotPlanned",
+        }
+    }
+
+    /// What an operator can do about it, or what ends it.
+    #[must_use]
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Self::Budget => "raise or remove the budget, or wait for its window and for the nodes that leave",
+            Self::PodDisruptionBudget => "have more replicas ready, or raise maxUnavailable of the PodDisruptionBudget",
+            Self::DoNotDisrupt => "remove the annotation, or wait for its end",
+            Self::ConsolidateAfter => "wait, or lower consolidateAfter of the NodePool",
+            Self::NotInitialized => "wait for the node: kubectl describe nodeclaim shows its conditions",
+            Self::Nominated | Self::PendingPods => "wait until the pod runs, or delete it",
+            Self::Deleting => "nothing: it leaves",
+            Self::Policy => "change the disruption settings that are named",
+            Self::NoCapacity => "allow more machines in the NodePools, or relax the rules of the pod",
+            Self::NoSavings => "nothing: it is the cheapest way to run its pods, as far as was found",
+            Self::MinValues => "lower minValues of the NodePool",
+            Self::SpotFlexibility => "allow more instance types in the NodePool",
+            Self::Static => "lower replicas of the NodePool",
+            Self::NotSynced => "start the agent, and read its log",
+            Self::NotManaged => "remove it by what manages it",
+            Self::Frozen => "fleetwright thaw, with the number of the freeze",
+            Self::Shadow => "leave shadow mode: guardrails.mode, disruption.mode and their lists of clusters",
+            Self::Guardrail => {
+                "read fleetwright clusters list and fleetwright removals; the limit ends by itself or by an operator"
+            }
+            Self::BackOff => "wait; the log of the server states why the replacement failed",
+            Self::Replacing => "wait until the nodes for its pods are initialized",
+            Self::NotPlanned => "wait for the next plan of disruption",
         }
     }
 }

@@ -7,6 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use controller::executor::{Command, CommandId, Executor, Outcome};
+use controller::node_report::NodeReport;
 use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
 use model::{ClusterName, Timestamp};
 use rustc_hash::FxHasher;
@@ -111,6 +112,12 @@ impl OwnedCluster {
     #[must_use]
     pub fn view(&self, now: Timestamp) -> ClusterView {
         self.controller.view(now)
+    }
+
+    /// Why a node is there, or why it went.
+    #[must_use]
+    pub fn node_report(&self, node: &str, now: Timestamp) -> NodeReport {
+        self.controller.node_report(node, now)
     }
 
     /// The controller, for what a simulation checks.

@@ -65,7 +65,7 @@ pub fn failed(error: StoreError) -> Failure {
 }
 
 /// Archive of a running server.
-struct ServerArchive(FleetClient);
+pub(crate) struct ServerArchive(pub(crate) FleetClient);
 
 /// Result of a request; `None` for "not found".
 fn found<T>(what: &'static str, answer: Result<T, RpcStatus>) -> Result<Option<T>, StoreError> {

@@ -12,7 +12,7 @@ use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{Format, moment, print_rows};
 use crate::escape::escape_unprintable;
-use decision_log::{replay, replay_all};
+use decision_log::{RecordedAnswer, replay, replay_all};
 use store::clock;
 use store::lease::Scope;
 use store::log::StoredDecision;
@@ -115,7 +115,7 @@ fn earlier(now: Timestamp, since: Duration) -> Timestamp {
 }
 
 fn row(stored: StoredDecision) -> Row {
-    let answer = replay::answer_of(&stored);
+    let answer = replay::answer_of(&stored).map(plan_columns);
     let cluster = stored.scope.cluster_name().map_or_else(|| stored.scope.key(), str::to_owned);
     Row {
         decision: stored.decision.number,
@@ -123,12 +123,38 @@ fn row(stored: StoredDecision) -> Row {
         cluster,
         kind: stored.decision.kind,
         epoch: stored.epoch,
-        nodes: answer.as_ref().map(|(plan, _)| plan.nodes.len() + plan.static_nodes.len()),
-        cost_per_hour: answer.as_ref().map(|(_, report)| dollars(report.new_cost)),
-        lower_bound_per_hour: answer.as_ref().map(|(_, report)| dollars(report.lower_bound)),
+        nodes: answer.map(|plan| plan.nodes),
+        cost_per_hour: answer.map(|plan| dollars(plan.cost)),
+        lower_bound_per_hour: answer.and_then(|plan| plan.lower_bound).map(dollars),
         summary: stored.decision.summary,
         reasons: Vec::new(),
         engine: None,
+    }
+}
+
+/// A recorded plan in figures.
+#[derive(Debug, Clone, Copy)]
+struct PlanColumns {
+    /// Number of machines to launch.
+    nodes: usize,
+    /// What they cost per hour.
+    cost: MicroUsd,
+    /// The lower bound of that; `None` for a plan of disruption, whose bound is that of the whole cluster.
+    lower_bound: Option<MicroUsd>,
+}
+
+fn plan_columns(answer: RecordedAnswer) -> PlanColumns {
+    match answer {
+        RecordedAnswer::Pods(plan, report) => PlanColumns {
+            nodes: plan.nodes.len() + plan.static_nodes.len(),
+            cost: report.new_cost,
+            lower_bound: Some(report.lower_bound),
+        },
+        RecordedAnswer::Disruption(answer) => PlanColumns {
+            nodes: answer.plan.nodes.len(),
+            cost: MicroUsd(answer.plan.nodes.iter().map(|node| node.price.0).sum()),
+            lower_bound: None,
+        },
     }
 }
 
@@ -147,10 +173,10 @@ fn story(row: &Row) -> String {
     let (cluster, kind) = (escape_unprintable(&row.cluster), escape_unprintable(&row.kind));
     let mut text = format!("decision {} of cluster {cluster} ({kind}), epoch {}\n", row.decision, row.epoch);
     text.push_str(&format!("  when     {} UTC\n  what     {}\n", moment(row.at_ms), escape_unprintable(&row.summary)));
-    if let (Some(nodes), Some(cost), Some(bound)) = (row.nodes, row.cost_per_hour, row.lower_bound_per_hour) {
-        text.push_str(&format!(
-            "  plan     nodes: {nodes}, ${cost} an hour; lower bound ${bound} an hour (no plan can be cheaper)\n"
-        ));
+    if let (Some(nodes), Some(cost)) = (row.nodes, row.cost_per_hour) {
+        let bound = |bound| format!("; lower bound ${bound} an hour (no plan can be cheaper)");
+        let bound = row.lower_bound_per_hour.map_or_else(String::new, bound);
+        text.push_str(&format!("  plan     nodes: {nodes}, ${cost} an hour{bound}\n"));
     }
     match &row.engine {
         Some(engine) => {

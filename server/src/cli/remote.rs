@@ -216,7 +216,8 @@ fn json<R: Serialize>(rows: &[R]) -> Result<String, Failure> {
     Ok(text)
 }
 
-fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> String {
+/// A table with these headings.
+pub(crate) fn table<const N: usize>(headings: [&str; N], rows: Vec<[String; N]>) -> String {
     let wide = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
         cells.chain([headings[column].len()]).max().unwrap_or(0)

@@ -1,6 +1,7 @@
 //! `fleetwright replay`: replays a decision bit for bit, or under another policy.
 
 mod comparison;
+mod disruption;
 
 use std::path::Path;
 
@@ -15,9 +16,13 @@ use super::{output, sources};
 use crate::config::{Config, Layers};
 use crate::render::Rendering;
 use comparison::Comparison;
-use decision_log::replay::{LogReader, RecordedDecision, ReplayError, ReplayOutcome};
+use controller::DisruptionRequest;
+use decision_log::replay::{LogReader, RecordedDecision, RecordedPlan, ReplayError, ReplayOutcome};
 use decision_log::what_if::{PolicyOverride, WhatIf};
-use decision_log::{ENGINE, replay_all};
+use decision_log::{DisruptionAnswer, ENGINE, replay_all};
+use disruption::{CommandFigures, DisruptionComparison};
+use model::plan::{Plan, PlanReport};
+use planner::CompileCache;
 use store::lease::Scope;
 use store::log::StoredDecision;
 
@@ -26,7 +31,8 @@ use store::log::StoredDecision;
 /// Plans are pure: the same input gives the same plan, bit for bit. Replay reads the input of a
 /// decision, plans again and compares input and plan; exit status 1 means that they differ. With
 /// another policy or catalogue it prints the alternative decision and the difference in nodes and
-/// dollars.
+/// dollars. Plans of pods and plans of disruption (consolidation) are replayed; other removals are
+/// made without a plan.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
 pub struct ReplayFlags {
@@ -181,28 +187,59 @@ fn alternative(flags: &ReplayFlags) -> Result<Option<WhatIf>, Failure> {
 fn settings(file: &Path) -> Result<PolicyOverride, Failure> {
     let mut layers = Layers::default();
     layers.add_file(file);
-    let control = Config::resolve(&layers)?.control;
-    Ok(PolicyOverride { preferences: control.preferences, min_values: control.min_values })
+    let config = Config::resolve(&layers)?;
+    let control = config.control;
+    Ok(PolicyOverride {
+        preferences: control.preferences,
+        min_values: control.min_values,
+        min_savings: config.consolidation.min_savings,
+        churn_price: config.consolidation.churn_price,
+        spot_to_spot: control.feature_gates.spot_to_spot_consolidation,
+    })
 }
 
 fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) -> Result<Status, Failure> {
     if let Some(why) = recorded.replay().input {
         return Err(Failure::refused(format!("cannot reconstruct the input of the decision: {why}")));
     }
+    match &recorded.planned {
+        RecordedPlan::Pods { plan, report } => compare_pods(recorded, (plan, report), alternative, format),
+        RecordedPlan::Disruption { request, answer } => {
+            compare_disruption(recorded, (request, answer), alternative, format)
+        }
+    }
+}
+
+fn compare_disruption(
+    recorded: &RecordedDecision,
+    (request, answer): (&DisruptionRequest, &DisruptionAnswer),
+    alternative: &WhatIf,
+    format: Format,
+) -> Result<Status, Failure> {
+    let (mut input, mut request) = (recorded.input.clone(), request.clone());
+    alternative.apply_to_disruption(&mut input, &mut request).map_err(Failure::input)?;
+    let again = ::disruption::plan(&input, &request.running, &request.settings, &mut CompileCache::default());
+    let again = again.map_err(|violations| Failure::failed_check(&violations))?;
+    let then = CommandFigures::of(&recorded.input, &answer.commands, &answer.cost);
+    let otherwise = CommandFigures::of(&input, &again.commands, &again.cost);
+    let comparison = DisruptionComparison::of(&recorded.stored, then, otherwise);
+    match format {
+        Format::Table => output::print_text(&comparison.table())?,
+        format => print_value(&comparison, format)?,
+    }
+    Ok(Status::Done)
+}
+
+fn compare_pods(
+    recorded: &RecordedDecision,
+    (plan, report): (&Plan, &PlanReport),
+    alternative: &WhatIf,
+    format: Format,
+) -> Result<Status, Failure> {
     let mut input = recorded.input.clone();
     alternative.apply(&mut input).map_err(Failure::input)?;
-    let again = planner::plan(&input).map_err(|violations| {
-        let violations: Vec<String> = violations.iter().map(ToString::to_string).collect();
-        Failure::internal(format!("the plan failed the plan verifier: {}", violations.join("; ")))
-    })?;
-    let then = Rendering {
-        input: &recorded.input,
-        plan: &recorded.plan,
-        report: &recorded.report,
-        notes: &[],
-        comparison: None,
-        repacking: None,
-    };
+    let again = planner::plan(&input).map_err(|violations| Failure::failed_check(&violations))?;
+    let then = Rendering { input: &recorded.input, plan, report, notes: &[], comparison: None, repacking: None };
     let otherwise = Rendering {
         input: &input,
         plan: &again.plan,

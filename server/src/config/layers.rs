@@ -92,6 +92,8 @@ impl Layers {
             toml::Value::Integer(number) if matches!(key.kind, ValueType::Number | ValueType::Percent) => {
                 number.to_string()
             }
+            toml::Value::Integer(dollars) if key.kind == ValueType::Dollars => dollars.to_string(),
+            toml::Value::Float(dollars) if key.kind == ValueType::Dollars => dollars.to_string(),
             toml::Value::Boolean(on) if key.kind == ValueType::Boolean => on.to_string(),
             toml::Value::String(text) if !key.kind.is_unquoted() => text,
             // The value may be a secret in the wrong place.

@@ -91,6 +91,19 @@ fn an_invalid_value_is_an_error_with_key_value_and_valid_values() {
 }
 
 #[test]
+fn dollars_in_a_file_are_numbers_of_at_most_six_decimals() {
+    let least = |text: &str| {
+        let layers = with_file(&format!("[disruption]\nmin-savings-usd-per-hour = {text}\n"));
+        Config::resolve(&layers).map(|config| config.consolidation.min_savings.0)
+    };
+    let read = ["0", "1", "0.05", "1.0", "2.000001"].map(|text| least(text).unwrap());
+    assert_eq!(read, [0, 1_000_000, 50_000, 1_000_000, 2_000_001]);
+    for text in ["-1", "0.0000001", "nan", "inf", "1e300", "\"0.05\""] {
+        assert!(least(text).is_err(), "{text}");
+    }
+}
+
+#[test]
 fn subnets_are_pairs_and_each_zone_has_one() {
     let subnets = |text: &str| {
         let layers = with_environment(&[("FLEETWRIGHT_CLOUD_SUBNETS", text)]);

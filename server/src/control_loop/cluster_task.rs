@@ -32,6 +32,7 @@ use super::steps::StepTimer;
 use super::traces::Traces;
 use super::view_publisher::ViewUpdate;
 use crate::agent_service::Sessions;
+use crate::node_questions::NodeQuestion;
 
 /// Minimum interval between two steps that no message causes. Overdue work that cannot be done yet
 /// is retried after it.
@@ -91,6 +92,8 @@ pub(super) enum Message {
     Lease(Lease),
     /// An input, and the place in the cluster's inbox that it takes.
     Input(ClusterInput, Option<OwnedSemaphorePermit>),
+    /// A question about a node, which changes nothing.
+    Question(NodeQuestion),
 }
 
 /// How a task ends.
@@ -166,6 +169,10 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         loop {
             match task.next(&mut limits).await {
                 Next::End => break,
+                Next::Message(Message::Question(NodeQuestion { node, answer, .. })) => {
+                    // Whoever asked may have gone.
+                    let _sent = answer.send(task.cluster.node_report(&node, clock::now()));
+                }
                 Next::Message(Message::Lease(lease)) => task.cluster.replace_lease(lease),
                 Next::Message(Message::Input(ClusterInput::Event(event), _))
                     if matches!(*event, Event::Listed { .. }) =>

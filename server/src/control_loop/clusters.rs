@@ -12,6 +12,8 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
+use crate::node_questions::NodeQuestion;
+
 use super::cluster_task::{ClusterTask, Ends, Message, TaskContext};
 
 /// The tasks of the clusters.
@@ -76,6 +78,13 @@ impl<C: CloudProvider + 'static> Clusters<C> {
         if let Some(inbox) = self.inboxes.get(cluster) {
             // A task that has panicked ends the process.
             let _sent = inbox.messages.send(Message::Input(input, place));
+        }
+    }
+
+    /// Passes a question to a cluster; it is dropped if this process does not own the cluster.
+    pub(super) fn ask(&self, question: NodeQuestion) {
+        if let Some(inbox) = self.inboxes.get(&question.cluster) {
+            let _sent = inbox.messages.send(Message::Question(question));
         }
     }
 

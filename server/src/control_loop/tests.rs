@@ -127,6 +127,7 @@ impl Fixture {
             latencies: Arc::default(),
             heartbeat: Arc::clone(&heartbeat),
             threads: if threads == Threads::One { runtime.handle().clone() } else { two.handle().clone() },
+            questions: crate::node_questions::channel().1,
         };
         let stop = CancellationToken::new();
         let stopped = stop.clone();

@@ -2,6 +2,7 @@
 
 mod attack;
 mod bad_input;
+mod consolidation;
 mod crashes;
 mod crates;
 mod cut_off;

@@ -19,23 +19,34 @@ use tonic::transport::Channel;
 
 use crate::serve::get;
 use crate::{PROGRAM, TIMEOUT, fleetwright};
-use fake_cluster::{FakeCluster, NAME, UID};
+use fake_cluster::FakeCluster;
+pub(crate) use fake_cluster::{NAME, UID};
 
 /// Interval at which conditions are polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-struct Server {
+pub(crate) struct Server {
     process: RunningProcess,
     grpc: SocketAddr,
     http: String,
 }
 
 impl Server {
-    fn start(settings: &str) -> Self {
+    pub(crate) fn start(settings: &str) -> Self {
         let process = Program::new(PROGRAM, &["serve", "--config", settings]).start();
         let [grpc, dashboard] = process.wait_for_urls(TIMEOUT);
         let grpc = authority(&grpc).parse().expect("an address");
         Self { process, grpc, http: authority(&dashboard).to_owned() }
+    }
+
+    /// Address of its API.
+    pub(crate) fn grpc(&self) -> String {
+        format!("http://{}", self.grpc)
+    }
+
+    /// What it has logged since the last call.
+    pub(crate) fn logged(&self) -> String {
+        self.process.take_stderr_lines().join("\n")
     }
 }
 
@@ -158,7 +169,7 @@ impl Environment {
     }
 
     fn grpc(&self) -> String {
-        format!("http://{}", self.server.grpc)
+        self.server.grpc()
     }
 }
 
@@ -181,7 +192,11 @@ fn run(arguments: &[&str]) -> String {
     ended.stdout
 }
 
-fn launch_instance(runtime: &Runtime, mut client: SimulatedCloudServiceClient<Channel>, n: usize) -> v1::Instance {
+pub(crate) fn launch_instance(
+    runtime: &Runtime,
+    mut client: SimulatedCloudServiceClient<Channel>,
+    n: usize,
+) -> v1::Instance {
     let request = v1::LaunchRequest {
         token: format!("m{n}-1"),
         cluster: NAME.to_owned(),

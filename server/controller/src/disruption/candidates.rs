@@ -32,7 +32,7 @@ impl Candidate<'_> {
 
 /// Initialized Nodes of one NodePool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct PoolNodes {
+pub(crate) struct PoolNodes {
     pub total: usize,
     /// Those that are terminating, being replaced or not ready: the NodePool's budgets count them as
     /// disrupted.
@@ -93,12 +93,12 @@ impl<'v> Candidates<'v> {
     }
 
     /// Counts of the initialized Nodes of a NodePool.
-    pub(super) fn nodes_of(&self, pool: &PoolName) -> PoolNodes {
+    pub(crate) fn nodes_of(&self, pool: &PoolName) -> PoolNodes {
         self.pools.get(pool).copied().unwrap_or_default()
     }
 
     /// How many further nodes of all pools together the budget of the cluster allows to be removed.
-    pub(super) fn cluster_allowance(&self) -> usize {
+    pub(crate) fn cluster_allowance(&self) -> usize {
         let Some(limit) = self.cluster_limit else { return usize::MAX };
         let (total, unavailable) =
             self.pools.values().fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable));

@@ -11,6 +11,7 @@
 //! initialized nodes to go to.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::candidates::Candidates;
 use super::consolidation_check::{Facts, is_outdated};
@@ -20,9 +21,10 @@ use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
-use crate::{Decision, DecisionReason, Effect, Removal};
+use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
@@ -145,7 +147,7 @@ impl ClusterController {
     /// Handles the answer to a request: carries it out if it still holds as a whole.
     pub(crate) fn handle_disruption_plan(
         &mut self,
-        request: &PlanRequest,
+        request: PlanRequest,
         outcome: DisruptionOutcome,
         ctx: &mut Context<'_>,
     ) {
@@ -156,16 +158,18 @@ impl ClusterController {
         let took = ctx.now.duration_since(pending.since);
         self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
         let Ok(planned) = outcome else { return };
+        self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
-        if removals.is_empty() || !self.holds_still(&pending, request, &planned, &removals, ctx) {
+        if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {
             return;
         }
         if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
-            return self.record_shadow_removals(DecisionReason::Disruption(CONSOLIDATION), &removals, ctx);
+            let (reason, basis) = (DecisionReason::Disruption(CONSOLIDATION), basis(request, planned));
+            return self.record_shadow_removals(reason, &removals, basis, ctx);
         }
         if removals.iter().all(|removal| self.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
-            self.apply_consolidation(planned, &removals, ctx);
+            self.apply_consolidation(request, planned, &removals, ctx);
         }
     }
 
@@ -226,16 +230,24 @@ impl ClusterController {
 
     /// Launches the machines of the plan, assigns its pods, and puts the removed machines under replacement.
     /// If a guardrail limits a launch, nothing is done: the moves count on each machine.
-    fn apply_consolidation(&mut self, planned: DisruptionPlan, removals: &[Removal], ctx: &mut Context<'_>) {
+    fn apply_consolidation(
+        &mut self,
+        request: PlanRequest,
+        planned: DisruptionPlan,
+        removals: &[Removal],
+        ctx: &mut Context<'_>,
+    ) {
         let notes = notes(&planned);
-        let DisruptionPlan { input, mut plan, .. } = planned;
+        let input = &planned.input;
+        // The plan as it was made is recorded.
+        let mut plan = planned.plan.clone();
         let machines = plan.nodes.len();
         let new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
-        self.limit_launches(&input, &mut plan, &mut PlanReport::default(), ctx);
+        self.limit_launches(input, &mut plan, &mut PlanReport::default(), ctx);
         if plan.nodes.len() < machines {
             return;
         }
-        let (id, launches, assignments) = self.assign_plan(&input, &plan, ctx);
+        let (id, launches, assignments) = self.assign_plan(input, &plan, ctx);
         for removal in removals {
             self.state.begin_consolidation(&removal.claim, ctx.now);
         }
@@ -247,6 +259,7 @@ impl ClusterController {
             assignments,
             new_cost,
             notes,
+            basis: basis(request, planned).map(Arc::new),
             ..Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
         };
         self.record_decision(decision, ctx);
@@ -276,6 +289,13 @@ impl ClusterController {
 
 fn underutilized(planned: &DisruptionPlan) -> impl Iterator<Item = &Command> {
     planned.commands.iter().filter(|command| command.reason == RemovalReason::Underutilized)
+}
+
+/// What the decision was made from, to be recorded with it.
+fn basis(request: PlanRequest, planned: DisruptionPlan) -> Option<DecisionInput> {
+    let PlanRequest { input, disruption, .. } = request;
+    let answer = DecisionAnswer::Disruption { request: disruption?, plan: Box::new(planned) };
+    Some(DecisionInput { opened: None, input, answer })
 }
 
 /// What the commands do and save, for the decision.

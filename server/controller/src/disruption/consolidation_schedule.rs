@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::DecisionId;
+use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::PlanNumber;
 use model::{Millis, PoolName, Text, Timestamp};
 
@@ -19,6 +20,8 @@ pub(crate) struct Consolidation {
     pub idle: Option<Idle>,
     /// When it has to be advanced without an event.
     pub next_wakeup: Option<Timestamp>,
+    /// What the last plan found of the nodes that stay.
+    pub planned_holds: PlannedHolds,
 }
 
 /// A requested plan of disruption.

@@ -79,7 +79,7 @@ impl ClusterController {
         let mut removals = self.check_removals(proposal, ctx);
         if self.is_shadow_removal(method.reason().removal, ctx) {
             removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
-            return self.record_shadow_removals(reason, &removals, ctx);
+            return self.record_shadow_removals(reason, &removals, None, ctx);
         }
         if removals.is_empty() {
             return;

@@ -22,17 +22,12 @@ use model::{
 
 /// The nodes of `input`, which is the planning input of `state`. The volumes of their pods are added to it.
 pub(super) fn running_cluster(state: &ClusterState, input: &mut PlanningInput) -> RunningCluster {
-    let mut reader = Reader { state, now: input.now, pod_budgets: BTreeMap::new(), volumes: Volumes::default() };
+    let volumes = Volumes::of(std::mem::take(&mut input.volume_sets));
+    let mut reader = Reader { state, now: input.now, pod_budgets: BTreeMap::new(), volumes };
     let nodes = (0..).zip(&input.nodes).map(|(at, node)| reader.node(at, node)).collect();
     let Reader { pod_budgets, volumes, .. } = reader;
-    let first = input.volume_sets.len();
-    input.volume_sets.extend(volumes.values);
-    let mut running = RunningCluster { nodes, pod_budgets, policies: policies(state) };
-    for pod in running.nodes.iter_mut().flat_map(|node| &mut node.pods).filter_map(|pod| pod.pod.as_mut()) {
-        let first = u32::try_from(first).unwrap_or(u32::MAX);
-        pod.volumes = pod.volumes.map(|volumes| first.saturating_add(volumes));
-    }
-    running
+    input.volume_sets = volumes.values;
+    RunningCluster { nodes, pod_budgets, policies: policies(state) }
 }
 
 fn policies(state: &ClusterState) -> BTreeMap<PoolName, model::DisruptionPolicy> {
@@ -40,19 +35,26 @@ fn policies(state: &ClusterState) -> BTreeMap<PoolName, model::DisruptionPolicy>
     managed.map(|record| (record.pool.name.clone(), record.disruption.clone())).collect()
 }
 
-/// Distinct volumes of pods in the order of insertion, by address.
-#[derive(Default)]
+/// Distinct volumes of pods in the order of insertion: the decision log refers to them by content.
 struct Volumes {
     values: Vec<VolumeAlternatives>,
-    by_address: FxHashMap<usize, u32>,
+    by_value: FxHashMap<VolumeAlternatives, u32>,
 }
 
 impl Volumes {
+    fn of(values: Vec<VolumeAlternatives>) -> Self {
+        let by_value = values.iter().cloned().zip(0..).collect();
+        Self { values, by_value }
+    }
+
     fn index(&mut self, volumes: &Arc<VolumeAlternatives>) -> u32 {
-        *self.by_address.entry(Arc::as_ptr(volumes) as usize).or_insert_with(|| {
-            self.values.push(VolumeAlternatives::clone(volumes));
-            u32::try_from(self.values.len() - 1).unwrap_or(u32::MAX)
-        })
+        if let Some(known) = self.by_value.get(&**volumes) {
+            return *known;
+        }
+        let next = u32::try_from(self.values.len()).unwrap_or(u32::MAX);
+        self.values.push(VolumeAlternatives::clone(volumes));
+        self.by_value.insert(VolumeAlternatives::clone(volumes), next);
+        next
     }
 }
 

@@ -59,18 +59,20 @@ impl ClusterController {
         self.record_if_changed(Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
-    /// Records what would have been removed.
+    /// Records what would have been removed; `basis` is the input of the plan that chose it, if one did.
     pub(crate) fn record_shadow_removals(
         &mut self,
         reason: DecisionReason,
         removals: &[Removal],
+        basis: Option<DecisionInput>,
         ctx: &mut Context<'_>,
     ) {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
         let notes = self.price_note(reason, removals).into_iter().collect();
-        let decision = Decision { would, notes, ..self.shadow_decision(reason, ctx) };
+        let basis = basis.map(Arc::new);
+        let decision = Decision { would, notes, basis, ..self.shadow_decision(reason, ctx) };
         self.record_if_changed(decision, ctx);
     }
 

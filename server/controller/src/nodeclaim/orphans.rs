@@ -35,6 +35,7 @@ impl ClusterController {
         self.state.apply(observation, now);
         for (claim, node) in nodes {
             if let Some(machine) = self.claims.get_mut(&claim) {
+                self.removed_nodes.record(node.name.clone(), machine, now);
                 machine.record_lost_node(node);
             }
         }

@@ -117,8 +117,12 @@ impl ClusterController {
             return;
         }
         let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
-        self.state.mark_for_deletion(claim);
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone());
+        // The NodeClaim may be deleted before its Node, which is then the Node of no machine.
+        if let Some(node) = &node {
+            self.removed_nodes.record(node.clone(), machine, ctx.now);
+        }
+        self.state.mark_for_deletion(claim);
         self.instruct(Instruction::DeleteClaim { claim: claim.clone(), node, provider_id, reason }, ctx);
     }
 }

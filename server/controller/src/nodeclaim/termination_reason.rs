@@ -42,6 +42,13 @@ pub(crate) enum TerminationReason {
     InstanceGone,
 }
 
+impl TerminationReason {
+    /// Whether something else than this server deleted the machine, so that this server finishes what was begun.
+    pub fn is_external(&self) -> bool {
+        matches!(self, Self::DeletedByHand | Self::ClaimRemoved | Self::InstanceGone)
+    }
+}
+
 impl fmt::Display for TerminationReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -56,10 +56,10 @@ impl ClusterController {
     pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
         let answer = match answer {
             PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)) } => {
-                return self.handle_disruption_plan(&request, Ok(*planned), ctx);
+                return self.handle_disruption_plan(request, Ok(*planned), ctx);
             }
             PlanAnswer { request, outcome: Err(error) } if request.disruption.is_some() => {
-                return self.handle_disruption_plan(&request, Err(error), ctx);
+                return self.handle_disruption_plan(request, Err(error), ctx);
             }
             answer => answer,
         };

@@ -10,7 +10,7 @@ use super::{LaunchView, PlanAnswer, PlanNumber, PlanRequest, Planned};
 use crate::cluster::ClusterState;
 use crate::search_allowance::UnusedSearch;
 use crate::view::PlanningView;
-use crate::{DecisionInput, Settings, UnplacedPod};
+use crate::{DecisionAnswer, DecisionInput, Settings, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, ReasonCode, Unschedulable};
 use model::{ClaimName, ClusterName, PodKey, Timestamp};
@@ -231,7 +231,8 @@ impl Provisioner {
             }
         };
         self.last_error = None;
-        let basis = DecisionInput { opened: pending.opened(), input, plan: plan.clone(), report: report.clone() };
+        let answer = DecisionAnswer::Pods(Box::new((plan.clone(), report.clone())));
+        let basis = DecisionInput { opened: pending.opened(), input, answer };
         if pending.drop_outdated_parts(&basis.input, (&mut plan, &mut report), view) {
             self.window.extend(view.now);
         }

@@ -9,7 +9,7 @@ use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
 use crate::unavailable_offerings::UnavailableOffering;
-use crate::{ClusterController, Decision, Effect, Event, Settings};
+use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, Settings};
 use model::resources::NODES;
 use model::{CapacityType, InstanceType, PodKey, Resources, Timestamp};
 
@@ -115,7 +115,9 @@ fn outdated_parts_of_a_plan_are_dropped_and_planned_again() {
         observe(&mut controller, 1_500, change.clone());
         let effects = controller.plan_waiting(Timestamp::from_millis(2_000));
         assert_eq!(instance(&effects), "default/b", "{change:?}");
-        assert_eq!(decisions(&effects)[0].basis.as_ref().unwrap().plan.nodes[0].pods, [0, 1], "as it was planned");
+        let basis = decisions(&effects)[0].basis.as_ref().unwrap();
+        let DecisionAnswer::Pods(planned) = &basis.answer else { panic!("a plan of disruption") };
+        assert_eq!(planned.0.nodes[0].pods, [0, 1], "as it was planned");
         controller.handle(Event::Tick, Timestamp::from_millis(3_000));
         let again = matches!(&change, Observation::Upsert(object) if matches!(&**object, Object::Pod(pod) if pod.node.is_none()));
         assert_eq!(controller.waiting.len(), usize::from(again), "{change:?}");

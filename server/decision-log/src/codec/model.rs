@@ -63,6 +63,8 @@ macro_rules! fieldless_enums {
     )* };
 }
 
+pub(super) use {fieldless_enums, fields, names};
+
 names! { InstanceTypeName, NodeName, PoolName, Zone }
 
 fieldless_enums! {
@@ -269,6 +271,22 @@ impl Codec for PlannedNode {
             requests: Codec::get(from)?,
         })
     }
+}
+
+/// Encodes the credits of the nodes of `plan`.
+pub(crate) fn put_credits(plan: &Plan, bytes: &mut Vec<u8>) {
+    let credits = |nodes: &[PlannedNode]| nodes.iter().map(|node| node.credits).collect::<Vec<_>>();
+    credits(&plan.nodes).put(bytes);
+    credits(&plan.static_nodes).put(bytes);
+}
+
+/// Decodes the credits of the nodes of `plan`.
+pub(crate) fn get_credits(plan: &mut Plan, from: &mut Reader<'_>) -> Result<(), DecodeError> {
+    for nodes in [&mut plan.nodes, &mut plan.static_nodes] {
+        let credits: Vec<MicroUsd> = Codec::get(from)?;
+        nodes.iter_mut().zip(credits).for_each(|(node, credits)| node.credits = credits);
+    }
+    Ok(())
 }
 
 /// A policy is a blob of its own, so newer fields are appended, and absent in older blobs: those

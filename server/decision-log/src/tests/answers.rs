@@ -4,7 +4,7 @@ use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{CapacityType, MicroUsd};
 
 use crate::content;
-use crate::writer::{decode_answer, encode_answer};
+use crate::writer::{RecordedAnswer, decode_recorded, encode_answer};
 
 fn node(credits: i64) -> PlannedNode {
     PlannedNode {
@@ -33,8 +33,8 @@ fn credits_and_realised_cost_are_read_back_with_and_without_each_other() {
     let answers =
         [answer(5_000, 0, None), answer(0, 7_000, None), answer(0, 0, Some(40_000)), answer(5_000, 7_000, Some(0))];
     for (plan, report) in answers {
-        let decoded = decode_answer(&content::pack(&encode_answer(&plan, &report)));
-        assert_eq!(decoded, Ok((plan, report)));
+        let decoded = decode_recorded(&content::pack(&encode_answer(&plan, &report)));
+        assert_eq!(decoded, Ok(RecordedAnswer::Pods(plan, report)));
     }
 }
 
@@ -43,8 +43,8 @@ fn the_cost_of_the_first_packing_is_read_back_with_and_without_the_others() {
     for (credits, realised) in [(0, None), (5_000, None), (0, Some(40_000))] {
         let (plan, report) = answer(credits, 0, realised);
         let report = PlanReport { first_cost: Some(MicroUsd(50_000)), search_steps: 7, ..report };
-        let decoded = decode_answer(&content::pack(&encode_answer(&plan, &report)));
-        assert_eq!(decoded, Ok((plan, report)));
+        let decoded = decode_recorded(&content::pack(&encode_answer(&plan, &report)));
+        assert_eq!(decoded, Ok(RecordedAnswer::Pods(plan, report)));
     }
 }
 

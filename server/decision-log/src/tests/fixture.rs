@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::disruption::EMPTY;
-use controller::{Decision, DecisionId, DecisionInput, DecisionReason};
+use controller::{Decision, DecisionAnswer, DecisionId, DecisionInput, DecisionReason};
 use manifests::Source;
 use model::input::PlanningInput;
 use model::{ClusterName, Timestamp};
@@ -50,7 +50,8 @@ impl LoggedCluster {
         let mut input = planning_input::read(&sources, &options).unwrap().input;
         arrange(&mut input);
         let planned = planner::plan(&input).unwrap();
-        let basis = Arc::new(DecisionInput { opened: None, input, plan: planned.plan, report: planned.report });
+        let answer = DecisionAnswer::Pods(Box::new((planned.plan, planned.report)));
+        let basis = Arc::new(DecisionInput { opened: None, input, answer });
         self.record(&decision(number, DecisionReason::Provision, now, Some(Arc::clone(&basis)))).await?;
         self.made.lock().unwrap().push(LoggedDecision { number, basis });
         Ok(())

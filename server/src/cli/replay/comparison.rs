@@ -82,7 +82,7 @@ impl<'r> Comparison<'r> {
         }
         text.push_str(&format!("difference  {:<+7} {:<+11}\n", self.nodes_difference, self.cost_per_hour_difference));
         text.push_str("\nMACHINES (- then, + otherwise)\n");
-        text.push_str(&machine_diff(&self.then.machines, &self.otherwise.machines));
+        text.push_str(&multiset_diff(&self.then.machines, &self.otherwise.machines));
         let mut unplaced = Vec::new();
         write_unschedulable(otherwise, &mut unplaced)?;
         text.push_str(&String::from_utf8_lossy(&unplaced));
@@ -90,9 +90,9 @@ impl<'r> Comparison<'r> {
     }
 }
 
-/// The machines that one plan has more often than the other, and how many both have. Machines count
+/// The texts that one plan has more often than the other, and how many both have. Machines count
 /// by what they are: their names have the order of the plan.
-fn machine_diff(then: &[String], otherwise: &[String]) -> String {
+pub(super) fn multiset_diff(then: &[String], otherwise: &[String]) -> String {
     let mut counts: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
     for (side, machines) in [then, otherwise].into_iter().enumerate() {
         machines.iter().for_each(|machine| counts.entry(machine).or_default()[side] += 1);
@@ -118,7 +118,7 @@ mod tests {
     fn machines_of_both_plans_are_counted_and_the_others_are_listed() {
         let machines = |names: &[&str]| -> Vec<String> { names.iter().map(|name| format!("{name}.large")).collect() };
         let (then, otherwise) = (machines(&["b", "a", "a", "a"]), machines(&["a", "c", "b", "c"]));
-        assert_eq!(machine_diff(&then, &otherwise), "- 2 × a.large\n+ 2 × c.large\n  unchanged: 2\n");
-        assert_eq!(machine_diff(&machines(&["a"]), &[]), "- a.large\n  unchanged: 0\n");
+        assert_eq!(multiset_diff(&then, &otherwise), "- 2 × a.large\n+ 2 × c.large\n  unchanged: 2\n");
+        assert_eq!(multiset_diff(&machines(&["a"]), &[]), "- a.large\n  unchanged: 0\n");
     }
 }

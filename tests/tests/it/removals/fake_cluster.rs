@@ -13,9 +13,9 @@ use serde_json::json;
 use tokio::sync::mpsc;
 
 /// Name of the cluster.
-pub(super) const NAME: &str = "shop";
+pub(crate) const NAME: &str = "shop";
 /// UID of the cluster.
-pub(super) const UID: &str = "uid of shop";
+pub(crate) const UID: &str = "uid of shop";
 
 /// The objects of the fake cluster, and the executed instructions.
 #[derive(Default)]

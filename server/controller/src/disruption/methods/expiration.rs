@@ -52,7 +52,8 @@ fn is_candidate(claim: &ClaimRecord, view: &DisruptionView<'_>) -> bool {
     claim.ours && !claim.provider_id.is_empty() && !view.is_leaving(claim) && !is_unmanaged()
 }
 
-fn expiry_of(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Option<Timestamp> {
+/// When the machine expires; `None` is never.
+pub(crate) fn expiry_of(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Option<Timestamp> {
     Some(claim.created? + (claim.expire_after? - advance(claim, view)))
 }
 

@@ -101,6 +101,29 @@ fn is_repairable(one: &Unhealthy<'_>, view: &DisruptionView<'_>) -> bool {
     !one.node.do_not_repair && !one.node.deleting && !view.is_leaving(one.claim)
 }
 
+/// The repair of a Node that is due now or later.
+#[derive(Debug)]
+pub(crate) struct DueRepair {
+    pub evidence: Text,
+    pub due: Timestamp,
+    /// Why no Node of its NodePool is repaired.
+    pub blocked: Option<BlockedRepair>,
+}
+
+/// The repair of the Node of `claim`; `None` while it is healthy. The feature gate is not asked.
+pub(crate) fn repair_of(node: &NodeRecord, claim: &ClaimRecord, view: &DisruptionView<'_>) -> Option<DueRepair> {
+    let one = unhealthy((node, claim))?;
+    let nodes = nodes_by_pool(view).remove(&claim.pool).unwrap_or_default();
+    let sick = nodes.iter().filter(|node| unhealthy(**node).is_some()).count();
+    let blocked = repair_policy::is_blocked(sick, nodes.len());
+    let UnmetCondition { kind, status, .. } = one.condition;
+    Some(DueRepair {
+        evidence: Text::from(format!("its condition {kind} is {status}")),
+        due: one.due,
+        blocked: blocked.then_some(BlockedRepair { unhealthy: sick, nodes: nodes.len() }),
+    })
+}
+
 fn removal(one: &Unhealthy<'_>) -> Removal {
     let UnmetCondition { kind, status, since } = one.condition;
     let minutes = (one.due - *since).as_mins();

@@ -1,0 +1,135 @@
+//! Why a node is there, or why it went: a report for operators, from the state of now.
+//!
+//! What holds a node from removal is named by the codes of plans of disruption ([`HoldCode`]). Holds that follow from the
+//! state are computed when the report is made ([`holds`]); whether anything would be saved is known from the last plan of
+//! disruption ([`planned_holds`]).
+//!
+//! [`HoldCode`]: model::disruption_plan::HoldCode
+
+mod holds;
+pub(crate) mod planned_holds;
+pub(crate) mod removed_nodes;
+mod verdicts;
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use crate::cluster::NodeRecord;
+use crate::cluster_controller::{ClusterController, Context};
+use holds::LiveHolds;
+use model::disruption_plan::{Hold, HoldCode};
+use model::removal::RemovalReason;
+use model::{ClaimName, MicroUsd, NodeName, PoolName, Text, Timestamp};
+pub use removed_nodes::RemovedNode;
+
+/// Why a node is there, or why it went.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeReport {
+    /// When it was made.
+    pub at: Timestamp,
+    /// What is known of the node.
+    pub node: ReportedNode,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReportedNode {
+    /// The cluster shows it.
+    Present(Box<PresentNode>),
+    /// It went while this process owned the cluster.
+    Removed(RemovedNode),
+    /// It is not there, and this process has not seen it go; the names of the nodes that are there.
+    Unknown(Vec<NodeName>),
+}
+
+/// A node that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PresentNode {
+    /// Its name.
+    pub name: NodeName,
+    /// Its NodeClaim.
+    pub claim: Option<ClaimName>,
+    /// The NodePool of that.
+    pub pool: Option<PoolName>,
+    /// Price per hour; 0 if it is unknown.
+    pub price: MicroUsd,
+    /// Number of its pods, without those of DaemonSets.
+    pub pods: usize,
+    /// Why it is being removed; `None` while it stays.
+    pub leaves: Option<Text>,
+    /// Why it would go, in the order of precedence, and what holds it.
+    pub verdicts: Vec<Verdict>,
+    /// When it expires.
+    pub expires: Option<Timestamp>,
+    /// Time of the last plan of disruption.
+    pub planned_at: Option<Timestamp>,
+}
+
+/// A reason for which a node would go, and what holds it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// Why it would go.
+    pub reason: RemovalReason,
+    /// The evidence for the reason, one sentence.
+    pub evidence: Text,
+    /// What holds it; empty if it may go now.
+    pub by: Vec<Hold>,
+}
+
+impl ClusterController {
+    /// Why the Node of this name, or the Node of the NodeClaim of this name, is there, or why it went.
+    #[must_use]
+    pub fn node_report(&self, name: &str, now: Timestamp) -> NodeReport {
+        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
+        let ctx = Context::new(&region, &locked, &mut effects, now);
+        let by_claim = || self.state.node_of_claim(&ClaimName::from(name));
+        let node = match self.state.node(&NodeName::from(name)).or_else(by_claim) {
+            Some(node) => ReportedNode::Present(Box::new(self.present_node(node, &ctx))),
+            None => self.absent_node(name),
+        };
+        NodeReport { at: now, node }
+    }
+
+    fn absent_node(&self, name: &str) -> ReportedNode {
+        let claim = ClaimName::from(name);
+        if let Some(machine) = self.claims.get(&claim) {
+            let leaves = machine.termination_reason().map(|reason| Text::from(reason.to_string()));
+            let message = format!("has no Node yet (stage {:?})", machine.stage());
+            let by = vec![Hold::new(HoldCode::NotInitialized, format!("NodeClaim/{claim}"), message)];
+            let evidence = Text::from("it is being launched");
+            return ReportedNode::Present(Box::new(PresentNode {
+                name: NodeName::from(name),
+                pool: Some(machine.pool().clone()),
+                price: self.price_of(&claim),
+                claim: Some(claim),
+                leaves,
+                verdicts: vec![Verdict { reason: RemovalReason::Underutilized, evidence, by }],
+                planned_at: self.disruption.consolidation.planned_holds.at(),
+                ..PresentNode::default()
+            }));
+        }
+        match self.removed_nodes.get(name) {
+            Some(removed) => ReportedNode::Removed(removed.clone()),
+            None => ReportedNode::Unknown(self.state.nodes().map(|node| node.name.clone()).collect()),
+        }
+    }
+
+    fn present_node(&self, node: &NodeRecord, ctx: &Context<'_>) -> PresentNode {
+        let claim = self.state.claim_of_node(node);
+        let machine = claim.and_then(|claim| self.claims.get(&claim.name));
+        let leaves = machine.and_then(|machine| machine.termination_reason()).map(|why| Text::from(why.to_string()));
+        let deleted = || node.deleting.then(|| Text::from("the Node was deleted in the cluster"));
+        let holds = LiveHolds::new(self, node, ctx);
+        PresentNode {
+            name: node.name.clone(),
+            claim: claim.map(|claim| claim.name.clone()),
+            pool: claim.map(|claim| claim.pool.clone()),
+            price: claim.map(|claim| self.price_of(&claim.name)).unwrap_or_default(),
+            pods: self.state.non_daemon_pods_on(&node.name),
+            leaves: leaves.or_else(deleted),
+            verdicts: holds.verdicts(),
+            expires: holds.expires(),
+            planned_at: self.disruption.consolidation.planned_holds.at(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! For which reasons a node would go, and what holds it from each.
+
+use std::collections::BTreeSet;
+
+use super::Verdict;
+use super::holds::LiveHolds;
+use crate::cluster::PodRecord;
+use crate::disruption::candidates::Candidate;
+use crate::disruption::{expiry_of, repair_of};
+use model::disruption_plan::{Hold, HoldCode};
+use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
+use model::removal::RemovalReason;
+use model::{Text, Timestamp};
+
+/// Codes of plans of disruption that the state alone does not show.
+const OF_PLANS: [HoldCode; 7] = [
+    HoldCode::NoCapacity,
+    HoldCode::NoSavings,
+    HoldCode::MinValues,
+    HoldCode::SpotFlexibility,
+    HoldCode::PendingPods,
+    HoldCode::Policy,
+    HoldCode::PodDisruptionBudget,
+];
+
+impl LiveHolds<'_, '_> {
+    /// When the node expires.
+    pub(super) fn expires(&self) -> Option<Timestamp> {
+        expiry_of(self.managed?.claim, &self.view)
+    }
+
+    /// The reasons that apply, in the order of precedence.
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        let Some(candidate) = self.managed else {
+            let (reason, evidence) = (RemovalReason::Underutilized, Text::from("it is not judged"));
+            return vec![Verdict { reason, evidence, by: vec![self.unmanaged()] }];
+        };
+        let voluntary = if self.is_empty() { self.empty() } else { self.underutilized(&candidate) };
+        let found = [self.unhealthy(), self.expired(), self.drifted(&candidate)];
+        let mut verdicts: Vec<Verdict> = found.into_iter().flatten().chain([voluntary]).collect();
+        verdicts.sort_by_key(|verdict| verdict.reason);
+        for verdict in &mut verdicts {
+            if self.view.is_leaving(candidate.claim) {
+                verdict.by.insert(0, Hold::new(HoldCode::Deleting, self.node_title(), "is being deleted already"));
+            }
+            // The last plan repeats what the state shows, and a PodDisruptionBudget may select many pods.
+            let mut seen = BTreeSet::new();
+            verdict.by.retain(|hold| seen.insert((hold.code, hold.object.clone())));
+        }
+        verdicts
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.controller.state.pods_on(&self.node.name).any(PodRecord::is_reschedulable)
+    }
+
+    fn unhealthy(&self) -> Option<Verdict> {
+        let repair = repair_of(self.node, self.managed?.claim, &self.view)?;
+        let title = self.node_title();
+        let mut by = Vec::new();
+        if !self.view.feature_gates.node_repair {
+            let message = "is off: unhealthy nodes are not repaired";
+            by.push(Hold::new(HoldCode::Policy, "FeatureGate/NodeRepair", message));
+        }
+        if self.node.do_not_repair {
+            by.push(Hold::new(HoldCode::DoNotDisrupt, title.clone(), "has karpenter.sh/do-not-repair"));
+        }
+        if repair.due > self.view.now {
+            let message = format!("is repaired if the condition stays, {}", self.remaining(repair.due));
+            by.push(Hold::new(HoldCode::Policy, title, message));
+        }
+        if let Some(blocked) = repair.blocked {
+            let message =
+                format!("has {} unhealthy nodes of {}: too many for a repair", blocked.unhealthy, blocked.nodes);
+            by.push(Hold::new(HoldCode::Guardrail, format!("NodePool/{}", self.managed?.claim.pool), message));
+        }
+        by.extend(self.of_operation(RemovalReason::Unhealthy));
+        Some(Verdict { reason: RemovalReason::Unhealthy, evidence: repair.evidence, by })
+    }
+
+    fn expired(&self) -> Option<Verdict> {
+        self.expires().filter(|expires| *expires <= self.view.now)?;
+        let evidence = Text::from("it is older than expireAfter of its NodeClaim");
+        let by = self.of_operation(RemovalReason::Expired);
+        Some(Verdict { reason: RemovalReason::Expired, evidence, by })
+    }
+
+    fn drifted(&self, candidate: &Candidate<'_>) -> Option<Verdict> {
+        let drift = self.controller.state.drift_of(candidate.claim, self.view.now)?;
+        let mut by = self.of_operation(RemovalReason::Drifted);
+        by.extend(self.of_node());
+        if candidate.claim.termination_grace_period.is_none() {
+            by.extend(self.of_pods());
+        }
+        if candidate.pool.pool.not_ready.is_some() {
+            let title = format!("NodePool/{}", candidate.pool.pool.name);
+            by.push(Hold::new(HoldCode::NoCapacity, title, "is not ready, so that nothing can replace the node"));
+        }
+        by.extend(self.of_replacements());
+        // What is under way has its place in the budgets.
+        if self.controller.state.replacement_of(&candidate.claim.name).is_none() {
+            by.extend(self.of_budgets(DisruptionReason::Drifted));
+        }
+        let evidence = Text::from(format!("it has drifted ({}): {}", drift.reason, drift.message));
+        Some(Verdict { reason: RemovalReason::Drifted, evidence, by })
+    }
+
+    fn empty(&self) -> Verdict {
+        let mut by = self.of_operation(RemovalReason::Empty);
+        by.extend(self.of_node());
+        by.extend(self.of_pods());
+        by.extend(self.of_wait());
+        by.extend(self.of_budgets(DisruptionReason::Empty));
+        Verdict { reason: RemovalReason::Empty, evidence: Text::from("it has only DaemonSet pods"), by }
+    }
+
+    fn underutilized(&self, candidate: &Candidate<'_>) -> Verdict {
+        let mut by = self.of_operation(RemovalReason::Underutilized);
+        by.extend(self.of_node());
+        by.extend(self.of_pods());
+        by.extend(self.of_wait());
+        by.extend(self.of_replacements());
+        let is_replaced = self.controller.state.replacement_of(&candidate.claim.name).is_some();
+        if !is_replaced {
+            by.extend(self.of_budgets(DisruptionReason::Underutilized));
+            by.extend(self.of_consolidation(candidate, by.is_empty()));
+        }
+        let evidence = Text::from("it may go if its pods fit elsewhere at a lower price");
+        Verdict { reason: RemovalReason::Underutilized, evidence, by }
+    }
+
+    /// The last plan held the node by what holds it no more.
+    fn judged_again(&self, ended: &[Hold]) -> Hold {
+        let codes: BTreeSet<&str> = ended.iter().map(|hold| hold.code.as_str()).collect();
+        let codes: Vec<&str> = codes.into_iter().collect();
+        let message =
+            format!("was held by {} when disruption was planned last; the next plan judges it again", codes.join(", "));
+        Hold::new(HoldCode::NotPlanned, self.node_title(), message)
+    }
+
+    /// Whether consolidation looks at the node, and what its last plan found.
+    fn of_consolidation(&self, candidate: &Candidate<'_>, is_free: bool) -> Vec<Hold> {
+        if candidate.pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
+            let title = format!("NodePool/{}", candidate.pool.pool.name);
+            let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
+            return vec![Hold::new(HoldCode::Policy, title, message)];
+        }
+        if !self.ctx.settings.consolidation.is_enabled {
+            return vec![Hold::new(HoldCode::Policy, "Setting/disruption.consolidation", "is false")];
+        }
+        let planned = &self.controller.disruption.consolidation.planned_holds;
+        match planned.of_node(&self.node.name) {
+            Some(holds) => {
+                let known: Vec<Hold> = holds.iter().filter(|hold| OF_PLANS.contains(&hold.code)).cloned().collect();
+                if known.is_empty() && is_free { vec![self.judged_again(holds)] } else { known }
+            }
+            None if is_free => {
+                let message = match planned.at() {
+                    Some(_) => {
+                        "was removed by the last plan of disruption, which was not carried out, or is newer than it"
+                    }
+                    None => "has not been judged by a plan of disruption yet",
+                };
+                vec![Hold::new(HoldCode::NotPlanned, self.node_title(), message)]
+            }
+            None => Vec::new(),
+        }
+    }
+}
