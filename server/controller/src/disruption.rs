@@ -3,7 +3,7 @@
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
 //! Graceful ones (emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
-//! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
+//! that they would remove; forceful ones (rebalance recommendations, repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! A method may have a machine [replaced](replacements) first: its pods are planned elsewhere, and it is
@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
 //! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
-//! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
 //! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
@@ -27,6 +27,7 @@ mod consolidation_check;
 mod consolidation_schedule;
 mod evictions;
 mod execution;
+mod interruptions;
 pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
@@ -42,17 +43,19 @@ pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub use methods::interruption::INTERRUPTION;
+pub use methods::rebalance::REBALANCE;
 pub use methods::repair::REPAIR;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub(crate) use queue::DecisionQueue;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Removal;
+use crate::nodeclaim::DrainTerms;
 use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
-use model::{Millis, PoolName, Timestamp};
+use model::{ClaimName, Millis, PoolName, Timestamp};
 use replacement_backoff::ReplacementBackoff;
 
 /// When the methods of one cluster run in passes.
@@ -66,6 +69,8 @@ pub(crate) struct Disruption {
     changed_since_pass: bool,
     /// Replacements that failed.
     backoff: ReplacementBackoff,
+    /// Machines that the cloud recommends to leave.
+    recommended: BTreeSet<ClaimName>,
     /// When disruption is planned.
     pub(crate) consolidation: Consolidation,
 }
@@ -75,6 +80,8 @@ pub(crate) struct Disruption {
 pub(crate) struct Proposal {
     pub method: &'static dyn Method,
     pub removals: Vec<Removal>,
+    /// How their Nodes are drained.
+    pub drain_terms: DrainTerms,
     /// Machines to replace before they may be removed.
     pub replacements: Vec<PlannedReplacement>,
 }
@@ -100,6 +107,12 @@ impl Disruption {
     pub fn schedule_now(&mut self) {
         self.changed_since_pass = true;
         self.last_pass = None;
+    }
+
+    /// Has the machine replaced in the next pass: the cloud recommends to leave it.
+    pub fn recommend_removal(&mut self, claim: ClaimName) {
+        self.recommended.insert(claim);
+        self.schedule_now();
     }
 
     /// Has a pass run at `at`, unless one is due earlier.
@@ -137,7 +150,8 @@ impl Disruption {
                 *pass.held_by_budget.entry(pool).or_default() += held;
             }
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
-            pass.proposals.push(Proposal { method, removals, replacements });
+            let drain_terms = method.drain_terms(&view);
+            pass.proposals.push(Proposal { method, removals, drain_terms, replacements });
         }
         match plan_due {
             None => {
@@ -154,7 +168,7 @@ impl Disruption {
     pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
         let proposal = |method: &'static dyn Method| {
             let Selection { removals, replacements, .. } = method.select(view);
-            Proposal { method, removals, replacements }
+            Proposal { method, removals, drain_terms: method.drain_terms(view), replacements }
         };
         methods::urgent().map(proposal).collect()
     }

@@ -12,6 +12,8 @@ use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Time
 pub enum RemovalReason {
     /// The cloud reclaims the instance.
     Interrupted,
+    /// The cloud recommends to leave the instance.
+    Rebalanced,
     /// Its conditions match a repair policy.
     Unhealthy,
     /// It is older than `expireAfter`.
@@ -31,7 +33,7 @@ impl RemovalReason {
     #[must_use]
     pub fn disruption_reason(self) -> Option<DisruptionReason> {
         match self {
-            Self::Interrupted | Self::Unhealthy | Self::Expired | Self::Surplus => None,
+            Self::Interrupted | Self::Rebalanced | Self::Unhealthy | Self::Expired | Self::Surplus => None,
             Self::Empty => Some(DisruptionReason::Empty),
             Self::Drifted => Some(DisruptionReason::Drifted),
             Self::Underutilized => Some(DisruptionReason::Underutilized),
@@ -58,6 +60,7 @@ impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Interrupted => "Interrupted",
+            Self::Rebalanced => "Rebalanced",
             Self::Unhealthy => "Unhealthy",
             Self::Expired => "Expired",
             Self::Surplus => "Surplus",

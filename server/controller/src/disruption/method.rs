@@ -18,8 +18,8 @@ pub(crate) trait Method: Debug + Sync {
     /// begins, which has to be selected then as well.
     fn select(&self, view: &DisruptionView<'_>) -> Selection;
 
-    /// How the Nodes are drained whose removal begins at `now`.
-    fn drain_terms(&self, now: Timestamp) -> DrainTerms;
+    /// How the Nodes are drained whose removal begins at the time of `view`.
+    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms;
 }
 
 /// What a method decides from.
@@ -32,6 +32,8 @@ pub(crate) struct DisruptionView<'v> {
     pub being_removed: BTreeSet<ClaimName>,
     /// The interruption notice that the cloud just sent.
     pub notice: Option<InterruptionNotice>,
+    /// NodeClaims whose instances the cloud recommends to leave.
+    pub recommended: BTreeSet<ClaimName>,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Replacements that failed.
@@ -43,11 +45,13 @@ pub(crate) struct DisruptionView<'v> {
     pub now: Timestamp,
 }
 
-/// The cloud's notice that it reclaims the instance of a NodeClaim.
+/// The cloud's notice that the instance of a NodeClaim ends or fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InterruptionNotice {
     pub claim: ClaimName,
     pub reason: Text,
+    /// When pods are deleted regardless of PodDisruptionBudgets.
+    pub deadline: Option<Timestamp>,
 }
 
 impl<'v> DisruptionView<'v> {
@@ -58,6 +62,7 @@ impl<'v> DisruptionView<'v> {
             state,
             being_removed: BTreeSet::new(),
             notice: None,
+            recommended: BTreeSet::new(),
             feature_gates: FeatureGates::default(),
             max_unavailable_nodes: None,
             backoff: ReplacementBackoff::default(),

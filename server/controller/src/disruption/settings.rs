@@ -5,6 +5,16 @@ use std::collections::BTreeSet;
 use crate::guardrails::Mode;
 use model::{BudgetLimit, ClusterName};
 
+/// What follows from the cloud's recommendation to leave a spot instance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum RebalanceRecommendations {
+    /// An Event is recorded (Karpenter).
+    #[default]
+    Ignore,
+    /// The machine is replaced first, and then removed.
+    Replace,
+}
+
 /// What an operator sets for voluntary disruption in all clusters.
 #[derive(Debug, Clone, Default)]
 pub struct DisruptionSettings {
@@ -15,6 +25,8 @@ pub struct DisruptionSettings {
     pub mode: Mode,
     /// Clusters whose voluntary removals are recorded alone, whatever `mode` is.
     pub shadow: BTreeSet<ClusterName>,
+    /// What follows from rebalance recommendations.
+    pub rebalance: RebalanceRecommendations,
 }
 
 impl DisruptionSettings {

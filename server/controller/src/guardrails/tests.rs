@@ -8,6 +8,7 @@ mod expiration;
 mod fixture;
 mod fleet_counters;
 mod freezes;
+mod interruptions;
 mod occupied;
 mod pure;
 mod removals;

@@ -21,10 +21,10 @@ use crate::disruption::evictions::{Evictions, is_drain_blocked, is_replacement_f
 use crate::disruption::method::{DisruptionView, Method, PlannedReplacement, Selection};
 use crate::nodeclaim::DrainTerms;
 use drift::Drift;
+use model::PoolName;
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::resources::NODES;
-use model::{PoolName, Timestamp};
 
 /// The reason of its decisions.
 pub const DRIFT: MethodReason =
@@ -72,7 +72,7 @@ impl Method for Drifted {
         selection
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         DrainTerms::default()
     }
 }

@@ -56,8 +56,8 @@ impl Method for Repair {
         selection
     }
 
-    fn drain_terms(&self, now: Timestamp) -> DrainTerms {
-        DrainTerms { deadline: Some(now), ..DrainTerms::default() }
+    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms {
+        DrainTerms { deadline: Some(view.now), ..DrainTerms::default() }
     }
 }
 

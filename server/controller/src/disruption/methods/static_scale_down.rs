@@ -45,7 +45,7 @@ impl Method for StaticScaleDown {
         selection
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         DrainTerms::default()
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
-use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
+use crate::{Decision, DisruptionSettings, Effect, Instruction, RegionState, Settings};
+use model::interruption::InterruptionKind;
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
 
@@ -157,9 +158,14 @@ fn an_interruption_that_the_verifier_rejects_is_neither_recorded_nor_executed() 
     let theirs = ClaimRecord { ours: false, ..claim("m0") };
     observe(&mut cluster.controller.state, 0, [Object::Claim(theirs)]);
     let provider_id = claim("m0").provider_id;
-    cluster.run(|controller, ctx| controller.handle_interruption(&provider_id, &text("spot"), ctx));
+    cluster.run(|controller, ctx| {
+        controller.handle_interruption(&provider_id, InterruptionKind::SpotInterrupted, None, ctx)
+    });
     assert_eq!(cluster.rejected(), [(RemovalRule::Unmanaged, "m0")]);
-    assert_eq!(cluster.effects.len(), 1, "nothing but the finding: {:?}", cluster.effects);
+    let is_event = |effect: &&Effect| matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::RecordEvent(_)));
+    let events = cluster.effects.iter().filter(is_event).count();
+    assert_eq!(events, 2, "what the cloud says, on NodeClaim and Node: {:?}", cluster.effects);
+    assert_eq!(cluster.effects.len(), 3, "nothing else but the finding: {:?}", cluster.effects);
     assert!(!cluster.controller.state.is_marked_for_deletion(&text("m0")));
 }
 
@@ -173,7 +179,9 @@ fn an_interruption_is_recorded_whatever_protects_the_node_and_its_pods() {
     assert_eq!(cluster.verify(&["m0"], RemovalReason::Underutilized), Vec::<ClaimName>::new());
     cluster.effects.clear();
     let provider_id = claim("m0").provider_id;
-    cluster.run(|controller, ctx| controller.handle_interruption(&provider_id, &text("spot"), ctx));
+    cluster.run(|controller, ctx| {
+        controller.handle_interruption(&provider_id, InterruptionKind::SpotInterrupted, None, ctx)
+    });
     assert_eq!(cluster.rejected(), []);
     let kinds: Vec<&str> = cluster.decisions().iter().map(|decision| decision.reason.as_str()).collect();
     assert_eq!(kinds, ["interruption"]);

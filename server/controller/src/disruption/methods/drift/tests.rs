@@ -6,6 +6,7 @@ use crate::cluster::{
     ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, PodRecord, PoolMeta,
     Target,
 };
+use model::Timestamp;
 use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
 use model::{ClaimName, LabelSelector, Millis, NotReady, Resources};
 
