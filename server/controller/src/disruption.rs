@@ -2,7 +2,7 @@
 //!
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
-//! Graceful ones (emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
+//! Graceful ones (voluntary repair, emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
 //! that they would remove; forceful ones (rebalance recommendations, repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
@@ -12,10 +12,10 @@
 //! [Consolidation](consolidation) is chosen by a plan of disruption, which is requested as plans of pods are.
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
+//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
 //! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
-//! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
+//! [`replace_first`], [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
 //! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
@@ -33,6 +33,7 @@ pub(crate) mod methods;
 mod queue;
 mod removal_check;
 mod removal_facts;
+mod replace_first;
 mod replacement_backoff;
 mod replacements;
 mod running_cluster;
@@ -46,6 +47,7 @@ pub use methods::interruption::INTERRUPTION;
 pub use methods::rebalance::REBALANCE;
 pub use methods::repair::REPAIR;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
+pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
 pub(crate) use queue::DecisionQueue;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -58,7 +58,7 @@ pub use decision::{
     ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
 };
 pub use decision_input::DecisionInput;
-pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations};
+pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;

@@ -20,6 +20,8 @@ pub enum RemovalReason {
     Expired,
     /// Its static NodePool has more nodes than `replicas`.
     Surplus,
+    /// Its conditions match a repair policy, and other capacity replaces it first.
+    Repaired,
     /// It has only DaemonSet pods.
     Empty,
     /// It does not match its NodePool any more.
@@ -34,6 +36,7 @@ impl RemovalReason {
     pub fn disruption_reason(self) -> Option<DisruptionReason> {
         match self {
             Self::Interrupted | Self::Rebalanced | Self::Unhealthy | Self::Expired | Self::Surplus => None,
+            Self::Repaired => Some(DisruptionReason::Unhealthy),
             Self::Empty => Some(DisruptionReason::Empty),
             Self::Drifted => Some(DisruptionReason::Drifted),
             Self::Underutilized => Some(DisruptionReason::Underutilized),
@@ -64,6 +67,7 @@ impl fmt::Display for RemovalReason {
             Self::Unhealthy => "Unhealthy",
             Self::Expired => "Expired",
             Self::Surplus => "Surplus",
+            Self::Repaired => "Repaired",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
             Self::Underutilized => "Underutilized",
@@ -126,6 +130,8 @@ pub struct RemovalPool {
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
     /// the removed nodes of the plan are not counted.
     pub unavailable: usize,
+    /// Number of these that are only not ready. They do not hold repairs, which make them available again.
+    pub not_ready: usize,
 }
 
 /// A budget over all managed NodePools of a cluster.
@@ -138,6 +144,8 @@ pub struct ClusterBudget {
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
     /// the removed nodes of the plan are not counted.
     pub unavailable: usize,
+    /// Number of these that are only not ready. They do not hold repairs, which make them available again.
+    pub not_ready: usize,
 }
 
 /// A node to remove, or a NodeClaim without a Node.

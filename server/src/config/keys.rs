@@ -404,6 +404,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Dollars per hour that a consolidation must save for each pod that it moves.",
     ),
     key(
+        "disruption.repair",
+        "disruption-repair",
+        ValueType::Choice("forceful|voluntary"),
+        "forceful",
+        "voluntary",
+        "How unhealthy nodes are removed if control.feature-gates has NodeRepair. `forceful` deletes their pods at once, whatever budgets, PodDisruptionBudgets and do-not-disrupt say, unless more than 20 % of the nodes of the NodePool are unhealthy. `voluntary` replaces them first, within the disruption budgets that name no reason, and only if do-not-disrupt and PodDisruptionBudgets let their pods go. karpenter.sh/do-not-repair on a Node holds both.",
+    ),
+    key(
         "interruption.rebalance-recommendations",
         "interruption-rebalance-recommendations",
         ValueType::Choice("ignore|replace"),

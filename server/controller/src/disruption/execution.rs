@@ -158,6 +158,7 @@ fn view_of<'v>(
         waits_for_initialization: ctx.disabled_guards.is_enabled(Guard::InitializedReplacement),
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,
+        repair: ctx.settings.disruption.repair,
         max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         ..DisruptionView::of(state, ctx.now)
     }

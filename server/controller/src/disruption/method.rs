@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use super::replacement_backoff::ReplacementBackoff;
+use super::settings::RepairMode;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
@@ -40,6 +41,8 @@ pub(crate) struct DisruptionView<'v> {
     pub backoff: ReplacementBackoff,
     /// Whether a node has to be initialized before pods are moved to it; off in guard-off tests only.
     pub waits_for_initialization: bool,
+    /// How unhealthy nodes are removed.
+    pub repair: RepairMode,
     /// `disruption.max-unavailable-nodes`: the budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,
     pub now: Timestamp,
@@ -64,6 +67,7 @@ impl<'v> DisruptionView<'v> {
             notice: None,
             recommended: BTreeSet::new(),
             feature_gates: FeatureGates::default(),
+            repair: RepairMode::default(),
             max_unavailable_nodes: None,
             backoff: ReplacementBackoff::default(),
             waits_for_initialization: true,

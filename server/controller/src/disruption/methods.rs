@@ -12,6 +12,7 @@ pub(crate) mod interruption;
 pub(crate) mod rebalance;
 pub(crate) mod repair;
 pub(crate) mod static_scale_down;
+pub(crate) mod voluntary_repair;
 
 use super::method::Method;
 use crate::DecisionReason;
@@ -24,6 +25,7 @@ static METHODS: &[&dyn Method] = &[
     &repair::Repair,
     &expiration::Expiration,
     &static_scale_down::StaticScaleDown,
+    &voluntary_repair::VoluntaryRepair,
     &emptiness::Emptiness,
     &drift::Drifted,
     &consolidation::Underutilized,

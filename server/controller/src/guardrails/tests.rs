@@ -12,6 +12,7 @@ mod interruptions;
 mod occupied;
 mod pure;
 mod removals;
+mod repairs;
 mod restore;
 mod runs;
 mod snapshot_acceptance;

@@ -6,6 +6,7 @@ use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
 use crate::{Decision, DisruptionSettings, Effect, Instruction, RegionState, Settings};
+use model::disruption_policy::DisruptionReason;
 use model::interruption::InterruptionKind;
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
@@ -112,7 +113,7 @@ fn a_removal_that_the_verifier_rejects_is_left_out_counted_and_reported() {
 fn verdict_with_place(change: impl FnOnce(&mut ClusterState)) -> Vec<(RemovalRule, String)> {
     let mut state = initialized_cluster(pool(), &["m0", "m1"]);
     observe(&mut state, 0, [Object::Pod(bound_to("m0", web("web-0")))]);
-    state.begin_replacement(&text("m0"), true, Timestamp::from_millis(0));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, Timestamp::from_millis(0));
     state.assign_pod(web("web-0").key, Target::Claim(text("m1")), None);
     change(&mut state);
     let mut cluster = Cluster::new(state);
@@ -131,7 +132,12 @@ fn a_drifted_node_is_removed_when_the_node_that_its_pod_is_assigned_to_is_initia
     };
     assert_eq!(verdict_with_place(initializing), no_room);
     assert_eq!(
-        verdict_with_place(|state| state.begin_replacement(&text("m1"), true, Timestamp::from_millis(1_000))),
+        verdict_with_place(|state| state.begin_replacement(
+            &text("m1"),
+            DisruptionReason::Drifted,
+            true,
+            Timestamp::from_millis(1_000)
+        )),
         no_room
     );
     assert_eq!(verdict_with_place(|state| state.end_replacement(&text("m0"))), no_room, "no place is assigned");
