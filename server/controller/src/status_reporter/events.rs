@@ -24,6 +24,11 @@ impl ClusterController {
         events.extend(self.drain_events(ctx.now));
         events.extend(self.held_events());
         events.extend(self.waiting_events());
+        let failed = self.status_reporter.consistency.take_failed();
+        let inconsistent = |(claim, why): (ClaimName, Text)| {
+            warning(ObjectRef::Claim(claim), "FailedConsistencyCheck", why.to_string())
+        };
+        events.extend(failed.into_iter().map(inconsistent));
         events.extend(self.class_events());
         events.extend(self.decision_events());
         self.emit_events(events, ctx);
