@@ -8,6 +8,7 @@
 use std::fmt;
 use std::future::Future;
 
+use model::interruption::InterruptionKind;
 use model::{
     CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, LaunchOrder, PoolName, ProviderId, Text,
     Timestamp, Zone,
@@ -237,12 +238,14 @@ impl CloudError {
 pub enum CloudEvent {
     /// The instance is running, and its kubelet may join.
     Running(Instance),
-    /// The spot instance will be reclaimed.
+    /// The cloud announces, or reports, that the instance ends or fails.
     Interrupted {
-        /// The instance that will be reclaimed.
+        /// The instance.
         instance: Instance,
-        /// Time of the reclaim.
-        at: Timestamp,
+        /// What happens to it.
+        kind: InterruptionKind,
+        /// When it ends, as far as the cloud has set a time.
+        at: Option<Timestamp>,
     },
     /// The instance is terminated.
     Terminated(Instance),

@@ -15,6 +15,7 @@ pub mod seeded_rng;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::interruption::InterruptionKind;
 use model::offering::SharedCatalogue;
 use model::{CapacityType, ClusterName, MicroUsd, Millis, ProviderId, Text, Timestamp};
 
@@ -27,8 +28,12 @@ pub use fault_profile::{CapacityShortage, FaultProfile, TokenBucket};
 pub use ledger::{Ledger, LedgerEntry};
 pub use seeded_rng::SeededRng;
 
-/// Time between interruption notice and reclaim of a spot instance (EC2: two minutes).
+/// Time between interruption notice and reclaim of an instance (EC2: two minutes).
 pub const INTERRUPTION_NOTICE: Millis = Millis::from_mins(2);
+
+/// Time between the announcement of maintenance and the retirement of the instance. EC2 announces it days
+/// before; a simulated run is shorter.
+pub const MAINTENANCE_NOTICE: Millis = Millis::from_mins(30);
 
 /// A simulated cloud.
 #[derive(Debug)]
@@ -51,7 +56,7 @@ pub struct SimulatedCloud {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum NextEvent {
     Boot,
-    Warn,
+    Interrupt(InterruptionKind),
     TakeBack,
     End,
 }
@@ -172,7 +177,8 @@ impl SimulatedCloud {
         let spot = request.capacity_type == CapacityType::Spot;
         if spot && rng.child("interrupted").percent(self.faults.interrupted_percent) {
             let wait = rng.child("interruption").between(self.faults.interrupted_after_ms);
-            self.event_queue.insert((at(wait), id.clone(), NextEvent::Warn));
+            let notice = NextEvent::Interrupt(InterruptionKind::SpotInterrupted);
+            self.event_queue.insert((at(wait), id.clone(), notice));
         }
         let price = self.price(option, request.capacity_type);
         self.tokens.insert(request.token.clone(), (request.clone(), id.clone()));
@@ -245,16 +251,26 @@ impl SimulatedCloud {
         Ok(())
     }
 
-    /// Reclaims spot instance `id` two minutes after `now`; false when it is no running spot
-    /// instance.
-    pub fn interrupt(&mut self, id: &str, now: Timestamp) -> bool {
+    /// Announces or reports `kind` for instance `id` at `now`, and ends the instance when the cloud would;
+    /// false when it does not run, or its capacity type has no such event. A recommendation and a failed
+    /// status check end nothing. A stopped instance ends as a terminated one does: there is no other state.
+    pub fn interrupt(&mut self, id: &str, kind: InterruptionKind, now: Timestamp) -> bool {
         let Some(instance) = self.instances.get(instance_id(id)) else { return false };
         let live = matches!(instance.state, InstanceState::Pending | InstanceState::Running);
-        let spot = instance.capacity_type == CapacityType::Spot;
-        if live && spot {
-            self.event_queue.insert((now, instance.id.clone(), NextEvent::Warn));
+        let concerned = match kind {
+            InterruptionKind::SpotInterrupted | InterruptionKind::RebalanceRecommendation => {
+                instance.capacity_type == CapacityType::Spot
+            }
+            InterruptionKind::CapacityReservationInterrupted => instance.capacity_type == CapacityType::Reserved,
+            InterruptionKind::ScheduledChange
+            | InterruptionKind::InstanceStopped
+            | InterruptionKind::InstanceTerminated
+            | InterruptionKind::StatusCheckFailed => true,
+        };
+        if live && concerned {
+            self.event_queue.insert((now, instance.id.clone(), NextEvent::Interrupt(kind)));
         }
-        live && spot
+        live && concerned
     }
 
     /// Replaces the rate limit.
@@ -298,11 +314,14 @@ impl SimulatedCloud {
                 instance.state = InstanceState::Running;
                 Some(CloudEvent::Running(instance.clone()))
             }
-            NextEvent::Warn if live => {
-                let end = at + INTERRUPTION_NOTICE;
-                self.event_queue.insert((end, id.clone(), NextEvent::TakeBack));
-                self.ledger.record_interruption(id, at);
-                Some(CloudEvent::Interrupted { instance: instance.clone(), at: end })
+            NextEvent::Interrupt(kind) if live => {
+                let end = end_of(kind, at);
+                self.event_queue.extend(end.map(|end| (end, id.clone(), NextEvent::TakeBack)));
+                if kind != InterruptionKind::RebalanceRecommendation {
+                    self.ledger.record_interruption(id, at);
+                }
+                let ends_later = end.filter(|end| *end > at);
+                Some(CloudEvent::Interrupted { instance: instance.clone(), kind, at: ends_later })
             }
             NextEvent::TakeBack if live => {
                 instance.state = InstanceState::ShuttingDown;
@@ -315,8 +334,21 @@ impl SimulatedCloud {
                 self.ledger.record_end(id, at);
                 Some(CloudEvent::Terminated(instance.clone()))
             }
-            NextEvent::Boot | NextEvent::Warn | NextEvent::TakeBack => None,
+            NextEvent::Boot | NextEvent::Interrupt(_) | NextEvent::TakeBack => None,
         }
+    }
+}
+
+/// When an instance begins to shut down of which `kind` is announced or reported at `at`; `None` while it
+/// runs on.
+fn end_of(kind: InterruptionKind, at: Timestamp) -> Option<Timestamp> {
+    match kind {
+        InterruptionKind::SpotInterrupted | InterruptionKind::CapacityReservationInterrupted => {
+            Some(at + INTERRUPTION_NOTICE)
+        }
+        InterruptionKind::ScheduledChange => Some(at + MAINTENANCE_NOTICE),
+        InterruptionKind::InstanceStopped | InterruptionKind::InstanceTerminated => Some(at),
+        InterruptionKind::RebalanceRecommendation | InterruptionKind::StatusCheckFailed => None,
     }
 }
 

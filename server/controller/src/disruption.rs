@@ -2,8 +2,8 @@
 //!
 //! A [method](methods) selects machines from a view of the cluster. Methods run in passes, at most
 //! one in an interval; guardrails and a second selection before the drain hold their removals back.
-//! Graceful ones (emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
-//! that they would remove; forceful ones (repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
+//! Graceful ones (voluntary repair, emptiness, drift, consolidation) are held by budgets too, and do not run while a plan may need the nodes
+//! that they would remove; forceful ones (rebalance recommendations, repair, expiration, static scale-down) are not. An urgent method (interruption) runs when
 //! its cause is known and waits for nothing. Everything after the selection is the same for all methods.
 //!
 //! A method may have a machine [replaced](replacements) first: its pods are planned elsewhere, and it is
@@ -12,10 +12,10 @@
 //! [Consolidation](consolidation) is chosen by a plan of disruption, which is requested as plans of pods are.
 //!
 //! Reading order: [`method`] (the interface), [`methods`] (the registry) with
-//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`],
-//! [`methods::static_scale_down`] and [`methods::interruption`], [`candidates`] (nodes that may be
+//! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
+//! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
-//! [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
+//! [`replace_first`], [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
 //! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
@@ -27,11 +27,13 @@ mod consolidation_check;
 mod consolidation_schedule;
 mod evictions;
 mod execution;
+mod interruptions;
 pub(crate) mod method;
 pub(crate) mod methods;
 mod queue;
 mod removal_check;
 mod removal_facts;
+mod replace_first;
 mod replacement_backoff;
 mod replacements;
 mod running_cluster;
@@ -43,18 +45,21 @@ pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub(crate) use methods::expiration::expiry_of;
 pub use methods::interruption::INTERRUPTION;
+pub use methods::rebalance::REBALANCE;
 pub use methods::repair::REPAIR;
 pub(crate) use methods::repair::repair_of;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
+pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
 pub(crate) use queue::DecisionQueue;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::Removal;
+use crate::nodeclaim::DrainTerms;
 use consolidation_schedule::Consolidation;
 pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
-use model::{Millis, PoolName, Timestamp};
+use model::{ClaimName, Millis, PoolName, Timestamp};
 use replacement_backoff::ReplacementBackoff;
 
 /// When the methods of one cluster run in passes.
@@ -68,6 +73,8 @@ pub(crate) struct Disruption {
     changed_since_pass: bool,
     /// Replacements that failed.
     pub(crate) backoff: ReplacementBackoff,
+    /// Machines that the cloud recommends to leave.
+    recommended: BTreeSet<ClaimName>,
     /// When disruption is planned.
     pub(crate) consolidation: Consolidation,
 }
@@ -77,6 +84,8 @@ pub(crate) struct Disruption {
 pub(crate) struct Proposal {
     pub method: &'static dyn Method,
     pub removals: Vec<Removal>,
+    /// How their Nodes are drained.
+    pub drain_terms: DrainTerms,
     /// Machines to replace before they may be removed.
     pub replacements: Vec<PlannedReplacement>,
 }
@@ -102,6 +111,12 @@ impl Disruption {
     pub fn schedule_now(&mut self) {
         self.changed_since_pass = true;
         self.last_pass = None;
+    }
+
+    /// Has the machine replaced in the next pass: the cloud recommends to leave it.
+    pub fn recommend_removal(&mut self, claim: ClaimName) {
+        self.recommended.insert(claim);
+        self.schedule_now();
     }
 
     /// Has a pass run at `at`, unless one is due earlier.
@@ -139,7 +154,8 @@ impl Disruption {
                 *pass.held_by_budget.entry(pool).or_default() += held;
             }
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
-            pass.proposals.push(Proposal { method, removals, replacements });
+            let drain_terms = method.drain_terms(&view);
+            pass.proposals.push(Proposal { method, removals, drain_terms, replacements });
         }
         match plan_due {
             None => {
@@ -156,7 +172,7 @@ impl Disruption {
     pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
         let proposal = |method: &'static dyn Method| {
             let Selection { removals, replacements, .. } = method.select(view);
-            Proposal { method, removals, replacements }
+            Proposal { method, removals, drain_terms: method.drain_terms(view), replacements }
         };
         methods::urgent().map(proposal).collect()
     }

@@ -5,6 +5,7 @@ use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
+use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
 
 /// An input of the controller.
@@ -91,14 +92,16 @@ pub enum Event {
         /// The precondition of the instruction does not hold, and execution has not begun.
         unmet: bool,
     },
-    /// The cloud announced that it reclaims an instance (spot interruption, scheduled maintenance).
+    /// The cloud announced, or reported, that an instance ends or fails.
     Interrupted {
         /// The cluster that the event concerns.
         cluster: ClusterName,
         /// Provider id of the instance.
         provider_id: ProviderId,
-        /// The announcement, one sentence.
-        reason: Text,
+        /// What happens to it.
+        kind: InterruptionKind,
+        /// When it ends, as far as the cloud has set a time.
+        ends: Option<Timestamp>,
     },
     /// The complete list of active freezes.
     FreezesChanged {

@@ -7,7 +7,8 @@
 //!
 //! Guarantees:
 //! - Commands about one NodeClaim are carried out one after the other, in the order in which they
-//!   were decided.
+//!   were decided. A drain does not wait for an earlier drain, which ends without an event: the cloud may have
+//!   set an earlier end.
 //! - A launch whose outcome is unknown is repeated with the same token until the cloud reports its
 //!   outcome.
 //! - Every effect that expects an answer gets exactly one event, however often it was tried.
@@ -70,15 +71,28 @@ impl Executor {
         let id = CommandId(self.next);
         self.next += 1;
         let key = command::subject_key(&effect);
+        let replaces_drains = command::is_drain(&effect);
         self.in_flight.add(id, InFlight { effect, tries: 0, state: State::Queued });
-        match key {
-            None => self.run(id, now),
-            Some(key) => {
-                let queue = self.queues.entry(key).or_default();
-                queue.push_back(id);
-                if queue.len() == 1 { self.run(id, now) } else { None }
-            }
+        let Some(key) = key else { return self.run(id, now) };
+        if replaces_drains {
+            self.drop_drains(&key);
         }
+        let queue = self.queues.entry(key).or_default();
+        queue.push_back(id);
+        if queue.len() == 1 { self.run(id, now) } else { None }
+    }
+
+    /// Drops the drains of the subject, which a later one replaces.
+    fn drop_drains(&mut self, key: &SubjectKey) {
+        let Some(queue) = self.queues.get_mut(key) else { return };
+        let in_flight = &mut self.in_flight;
+        queue.retain(|id| {
+            let replaced = in_flight.get(*id).is_some_and(|entry| command::is_drain(&entry.effect));
+            if replaced {
+                in_flight.remove(*id);
+            }
+            !replaced
+        });
     }
 
     fn run(&mut self, id: CommandId, now: Timestamp) -> Option<Command> {

@@ -59,7 +59,7 @@ pub use decision::{
     ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
 };
 pub use decision_input::{DecisionAnswer, DecisionInput};
-pub use disruption::settings::DisruptionSettings;
+pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;

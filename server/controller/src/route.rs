@@ -49,7 +49,9 @@ impl ClusterController {
             Event::InstructionFailed { instruction, reason, unmet, .. } => {
                 self.handle_instruction_failure(instruction, &reason, unmet, ctx);
             }
-            Event::Interrupted { provider_id, reason, .. } => self.handle_interruption(&provider_id, &reason, ctx),
+            Event::Interrupted { provider_id, kind, ends, .. } => {
+                self.handle_interruption(&provider_id, kind, ends, ctx);
+            }
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),

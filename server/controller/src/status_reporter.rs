@@ -8,6 +8,7 @@
 //! condition can change. An object has at most one write in flight. A failed write is retried after
 //! a delay, because the cluster may have changed since.
 
+mod consistency;
 mod event_recorder;
 mod events;
 mod health;
@@ -25,6 +26,7 @@ use crate::disruption::BlockedRepair;
 use crate::nodeclaim::StageKind;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
+use consistency::Consistency;
 use event_recorder::EventRecorder;
 pub(super) use events::drain_blocked_message;
 use health::RegistrationHealth;
@@ -72,6 +74,7 @@ pub(super) struct StatusReporter {
     /// NodePools whose repairs are blocked.
     blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
     health: RegistrationHealth,
+    consistency: Consistency,
     pod_events: PendingPodEvents,
     event_recorder: EventRecorder,
 }
@@ -116,16 +119,19 @@ impl StatusReporter {
         let pass = self.dirty.then(|| after(self.last_pass, PASS_INTERVAL));
         let whole = self.full_pass_dirty.then(|| after(self.last_full_pass, FULL_PASS_INTERVAL));
         let pod_event = self.pod_events.next_due().map(|at| at.max(after(self.last_pass, PASS_INTERVAL)));
-        [pass, whole, self.next_retry, pod_event].into_iter().flatten().min()
+        let consistency = self.consistency.next_due().map(|at| at.max(after(self.last_full_pass, FULL_PASS_INTERVAL)));
+        [pass, whole, self.next_retry, pod_event, consistency].into_iter().flatten().min()
     }
 
-    /// Begins a pass; a full one, if that is due.
-    fn begin_pass(&mut self, now: Timestamp) {
+    /// Begins a pass; returns whether it is a full one, because that is due.
+    fn begin_pass(&mut self, now: Timestamp) -> bool {
         (self.dirty, self.last_pass) = (false, Some(now));
-        if self.last_full_pass.is_none_or(|last| now.duration_since(last) >= FULL_PASS_INTERVAL) {
+        let is_full = self.last_full_pass.is_none_or(|last| now.duration_since(last) >= FULL_PASS_INTERVAL);
+        if is_full {
             (self.full_pass_dirty, self.last_full_pass) = (false, Some(now));
             self.up_to_date.clear();
         }
+        is_full
     }
 
     /// Drops the last written status of objects that no longer exist.

@@ -5,6 +5,7 @@ use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::input::PlanningInput;
+use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp};
 
@@ -391,7 +392,7 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
     let mut controller = with_machine();
     see_pod(&mut controller, 2_000, bound_to("m0", pod("a", 500)));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    let event = Event::Interrupted { cluster, provider_id, reason: text("spot") };
+    let event = Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None };
     controller.handle(event, Timestamp::from_millis(10_000));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(11_000));
     let sent = instructions(&effects);

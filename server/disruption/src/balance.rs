@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use model::eviction_cost::{UNIT, eviction_cost};
 use model::input::PlanningInput;
 use model::removal::RemovalReason;
 use model::{ConsolidationPolicy, MicroUsd, PoolName};
 
 use crate::candidates::Candidate;
-use crate::cost::{UNIT, eviction_cost};
 use crate::{Hold, HoldCode};
 
 /// The score that approves a removal is one over this number.
@@ -44,7 +44,7 @@ impl<'i> Balance<'i> {
     fn share_of(&self, candidate: &Candidate<'_>) -> PriceAndDisruption {
         let costs = candidate.node.pods.iter().filter_map(|pod| {
             let priority = self.input.shapes[pod.pod.as_ref()?.shape as usize].priority;
-            Some(eviction_cost(pod, priority).max(0))
+            Some(eviction_cost(pod.stated_cost, priority).max(0))
         });
         PriceAndDisruption { price: i128::from(candidate.node.price.0), disruption: UNIT + costs.sum::<i128>() }
     }

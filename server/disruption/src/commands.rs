@@ -140,6 +140,7 @@ impl<'i> Planned<'i> {
         for candidate in self.candidates.iter().flatten() {
             let (name, budgets) = (candidate.pool.name.clone(), candidate.policy.budgets.clone());
             let pool = pools.entry(name.clone()).or_insert(RemovalPool {
+                not_ready: 0,
                 name,
                 budgets,
                 windows: candidate.policy.windows.clone(),

@@ -1,6 +1,6 @@
 //! What a removal disrupts, and in which order candidates are tried.
 
-use model::running::RunningPod;
+use model::eviction_cost::{UNIT, eviction_cost};
 use model::{Pod, Resources, Text};
 
 use crate::working::WorkingCluster;
@@ -8,17 +8,6 @@ use crate::working::WorkingCluster;
 /// Savings per disruption, in micro-dollars per hour for each unit of disruption cost, times 1,024.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub(crate) struct Ratio(i128);
-
-/// Eviction costs are counted in parts of 2^27.
-pub(crate) const UNIT: i128 = 1 << 27;
-
-/// The eviction cost of a pod, in parts of 2^27 (Karpenter: EvictionCost): 1, and more for a high deletion
-/// cost or priority, between −10 and 10.
-pub(crate) fn eviction_cost(pod: &RunningPod, priority: i32) -> i128 {
-    // priority / 2^25 is priority × 4 / 2^27.
-    let cost = UNIT + i128::from(pod.deletion_cost) + 4 * i128::from(priority);
-    cost.clamp(-10 * UNIT, 10 * UNIT)
-}
 
 /// The figures of the nodes of a working cluster.
 #[derive(Debug, Clone)]
@@ -48,7 +37,7 @@ impl DisruptionCost {
         for (node, state) in input.nodes.iter().zip(&working.nodes) {
             let disruption = state.movable().map(|pod| {
                 let pod = &working.pods[pod as usize];
-                eviction_cost(pod.running, input.shapes[pod.pod.shape as usize].priority).max(0)
+                eviction_cost(pod.running.stated_cost, input.shapes[pod.pod.shape as usize].priority).max(0)
             });
             let disruption = UNIT + disruption.sum::<i128>();
             ratios.push(Ratio(i128::from(state.price.0) * 1024 * UNIT / disruption));

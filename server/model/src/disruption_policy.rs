@@ -17,9 +17,12 @@ pub enum ConsolidationPolicy {
     Balanced,
 }
 
-/// Why this server removes a node voluntarily; budgets may name it.
+/// Why this server removes a node voluntarily; budgets may name it, except [`DisruptionReason::Unhealthy`], which
+/// the schema of Karpenter 1.14 does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DisruptionReason {
+    /// Its conditions match a repair policy, and repairs are voluntary.
+    Unhealthy,
     /// It has only DaemonSet pods.
     Empty,
     /// It does not match its NodePool any more.
@@ -33,6 +36,7 @@ impl DisruptionReason {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Unhealthy => "Unhealthy",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
             Self::Underutilized => "Underutilized",

@@ -6,13 +6,15 @@
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
-//! [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`disruption_plan`] (which of them are
+//! [`interruption`] (what the cloud announces), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
 //! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cron;
 pub mod disruption_plan;
 pub mod disruption_policy;
+pub mod eviction_cost;
 pub mod input;
+pub mod interruption;
 pub mod labels;
 pub mod launch;
 pub mod names;

@@ -12,12 +12,16 @@ use super::{ClaimName, Millis, NodeName, NodeStage, PodKey, PoolName, Text, Time
 pub enum RemovalReason {
     /// The cloud reclaims the instance.
     Interrupted,
+    /// The cloud recommends to leave the instance.
+    Rebalanced,
     /// Its conditions match a repair policy.
     Unhealthy,
     /// It is older than `expireAfter`.
     Expired,
     /// Its static NodePool has more nodes than `replicas`.
     Surplus,
+    /// Its conditions match a repair policy, and other capacity replaces it first.
+    Repaired,
     /// It has only DaemonSet pods.
     Empty,
     /// It does not match its NodePool any more.
@@ -31,7 +35,8 @@ impl RemovalReason {
     #[must_use]
     pub fn disruption_reason(self) -> Option<DisruptionReason> {
         match self {
-            Self::Interrupted | Self::Unhealthy | Self::Expired | Self::Surplus => None,
+            Self::Interrupted | Self::Rebalanced | Self::Unhealthy | Self::Expired | Self::Surplus => None,
+            Self::Repaired => Some(DisruptionReason::Unhealthy),
             Self::Empty => Some(DisruptionReason::Empty),
             Self::Drifted => Some(DisruptionReason::Drifted),
             Self::Underutilized => Some(DisruptionReason::Underutilized),
@@ -58,9 +63,11 @@ impl fmt::Display for RemovalReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Interrupted => "Interrupted",
+            Self::Rebalanced => "Rebalanced",
             Self::Unhealthy => "Unhealthy",
             Self::Expired => "Expired",
             Self::Surplus => "Surplus",
+            Self::Repaired => "Repaired",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",
             Self::Underutilized => "Underutilized",
@@ -123,6 +130,8 @@ pub struct RemovalPool {
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
     /// the removed nodes of the plan are not counted.
     pub unavailable: usize,
+    /// Number of these that are only not ready. They do not hold repairs, which make them available again.
+    pub not_ready: usize,
 }
 
 /// A budget over all managed NodePools of a cluster.
@@ -135,6 +144,8 @@ pub struct ClusterBudget {
     /// Number of initialized nodes that are not ready, terminating, or whose removal is decided;
     /// the removed nodes of the plan are not counted.
     pub unavailable: usize,
+    /// Number of these that are only not ready. They do not hold repairs, which make them available again.
+    pub not_ready: usize,
 }
 
 /// A node to remove, or a NodeClaim without a Node.

@@ -99,6 +99,6 @@ pub struct RunningPod {
     pub local_volumes: Vec<Text>,
     /// The scheduler of the pod when it is not the default one, which alone is planned for.
     pub other_scheduler: Option<Text>,
-    /// `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or cannot be read.
-    pub deletion_cost: i32,
+    /// `karpenter.sh/disruption-cost`, else `controller.kubernetes.io/pod-deletion-cost`; 0 if neither can be read.
+    pub stated_cost: i32,
 }

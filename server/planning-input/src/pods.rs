@@ -237,7 +237,7 @@ impl Reader<'_> {
             facts: removal_facts(pod, self.owners.workload(pod), self.cluster),
             is_nominated: pod.spec.node_name.is_none(),
             unsafe_to_evict: pod.unsafe_to_evict,
-            deletion_cost: pod.deletion_cost,
+            stated_cost: pod.stated_cost,
             local_volumes: self.volumes.local(user, &pod.spec.volumes),
             other_scheduler: (scheduler.as_ref() != DEFAULT_SCHEDULER).then(|| scheduler.clone()),
             pod: pod.is_movable().then(|| {

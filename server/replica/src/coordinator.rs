@@ -173,7 +173,7 @@ impl Coordinator {
             }
             Input::CloudEvents(events) => {
                 self.polling_cloud = false;
-                let events = events.into_iter().filter_map(|event| to_event(event, now));
+                let events = events.into_iter().filter_map(to_event);
                 events.flat_map(|event| self.handle_event(event, now)).collect()
             }
             Input::Renewed(renewal) => self.handle_renewal(&renewal, now),

@@ -2,7 +2,7 @@
 
 use cloud::provider::CloudEvent;
 use controller::{Event, Instruction};
-use model::{Millis, Text, Timestamp};
+use model::{Millis, Timestamp};
 
 /// A drain waits for pods as long as their PodDisruptionBudgets require.
 const DRAIN_TIMEOUT: Millis = Millis::from_hours(24);
@@ -17,14 +17,12 @@ pub(super) fn deadline(instruction: &Instruction, now: Timestamp) -> Timestamp {
 }
 
 /// Converts a cloud event. A running instance needs no event: its Node joins.
-pub(super) fn to_event(event: CloudEvent, now: Timestamp) -> Option<Event> {
+pub(super) fn to_event(event: CloudEvent) -> Option<Event> {
     match event {
         CloudEvent::Running(_) => None,
-        CloudEvent::Interrupted { instance, at } => Some(Event::Interrupted {
-            cluster: instance.cluster,
-            provider_id: instance.provider_id,
-            reason: Text::from(format!("the cloud interrupts the instance in {} s", at.duration_since(now).as_secs())),
-        }),
+        CloudEvent::Interrupted { instance, kind, at } => {
+            Some(Event::Interrupted { cluster: instance.cluster, provider_id: instance.provider_id, kind, ends: at })
+        }
         CloudEvent::Terminated(instance) => {
             Some(Event::InstanceGone { cluster: instance.cluster, provider_id: instance.provider_id })
         }

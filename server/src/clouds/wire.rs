@@ -4,6 +4,7 @@
 use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::failure::Kind;
+use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, PoolName, ProviderId, Text, Timestamp, Zone};
 
 pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
@@ -117,21 +118,49 @@ pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<Launc
 
 /// Encodes an event of the cloud.
 pub fn event(event: &CloudEvent) -> v1::Event {
-    let (kind, machine, at_ms) = match event {
-        CloudEvent::Running(machine) => (v1::EventKind::Running, machine, 0),
-        CloudEvent::Interrupted { instance, at } => (v1::EventKind::Interrupted, instance, at.as_millis()),
-        CloudEvent::Terminated(machine) => (v1::EventKind::Terminated, machine, 0),
+    let plain = |kind: v1::EventKind, machine: &Instance| v1::Event {
+        kind: kind.into(),
+        instance: Some(instance(machine)),
+        ..v1::Event::default()
     };
-    v1::Event { kind: kind.into(), instance: Some(instance(machine)), at_ms }
+    match event {
+        CloudEvent::Running(machine) => plain(v1::EventKind::Running, machine),
+        CloudEvent::Interrupted { instance, kind, at } => v1::Event {
+            at_ms: at.map_or(0, Timestamp::as_millis),
+            interruption: interruption(*kind).into(),
+            ..plain(v1::EventKind::Interrupted, instance)
+        },
+        CloudEvent::Terminated(machine) => plain(v1::EventKind::Terminated, machine),
+    }
+}
+
+/// Encodes a kind of interruption.
+pub fn interruption(kind: InterruptionKind) -> v1::InterruptionKind {
+    match kind {
+        InterruptionKind::SpotInterrupted => v1::InterruptionKind::SpotInterrupted,
+        InterruptionKind::RebalanceRecommendation => v1::InterruptionKind::RebalanceRecommendation,
+        InterruptionKind::CapacityReservationInterrupted => v1::InterruptionKind::CapacityReservationInterrupted,
+        InterruptionKind::ScheduledChange => v1::InterruptionKind::ScheduledChange,
+        InterruptionKind::InstanceStopped => v1::InterruptionKind::InstanceStopped,
+        InterruptionKind::InstanceTerminated => v1::InterruptionKind::InstanceTerminated,
+        InterruptionKind::StatusCheckFailed => v1::InterruptionKind::StatusCheckFailed,
+    }
+}
+
+/// Decodes a kind of interruption.
+pub fn read_interruption(kind: v1::InterruptionKind) -> InterruptionKind {
+    let is_kind = |known: &InterruptionKind| interruption(*known) == kind;
+    InterruptionKind::ALL.into_iter().find(is_kind).unwrap_or(InterruptionKind::SpotInterrupted)
 }
 
 /// `None` for an unknown event kind.
 pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
-    let (kind, at) = (event.kind(), Timestamp::from_millis(event.at_ms));
+    let (kind, interruption) = (event.kind(), read_interruption(event.interruption()));
+    let at = (event.at_ms != 0).then(|| Timestamp::from_millis(event.at_ms));
     let instance = event.instance.map(read_instance)?;
     match kind {
         v1::EventKind::Running => Some(CloudEvent::Running(instance)),
-        v1::EventKind::Interrupted => Some(CloudEvent::Interrupted { instance, at }),
+        v1::EventKind::Interrupted => Some(CloudEvent::Interrupted { instance, kind: interruption, at }),
         v1::EventKind::Terminated => Some(CloudEvent::Terminated(instance)),
         v1::EventKind::Unspecified => None,
     }
@@ -211,6 +240,17 @@ mod tests {
         assert_eq!(read_launch_request(launch_request(&request)), request);
         let plain = LaunchRequest { reservation: None, capacity_type: CapacityType::Spot, ..request };
         assert_eq!(read_launch_request(launch_request(&plain)), plain);
+    }
+
+    #[test]
+    fn every_kind_of_interruption_round_trips() {
+        for (kind, at) in
+            InterruptionKind::ALL.into_iter().zip([None, Some(Timestamp::from_millis(7))].into_iter().cycle())
+        {
+            let plain = v1::Instance { id: "i-1".to_owned(), ..v1::Instance::default() };
+            let told = CloudEvent::Interrupted { instance: read_instance(plain), kind, at };
+            assert_eq!(read_event(event(&told)), Some(told));
+        }
     }
 
     #[test]

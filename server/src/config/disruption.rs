@@ -1,7 +1,7 @@
-//! The table `disruption`: settings of voluntary disruption.
+//! The tables `disruption` and `interruption`.
 
 use controller::guardrails::Mode;
-use controller::{ConsolidationSettings, DisruptionSettings};
+use controller::{ConsolidationSettings, DisruptionSettings, RebalanceRecommendations, RepairMode};
 use store::clock;
 
 use super::error::ConfigError;
@@ -17,6 +17,14 @@ pub(super) fn resolve(layers: &Layers) -> Result<DisruptionSettings, ConfigError
         max_unavailable_nodes: layers.node_limit("disruption.max-unavailable-nodes")?,
         mode: if layers.choice("disruption.mode")? == "shadow" { Mode::Shadow } else { Mode::Act },
         shadow: clusters(&layers.text("disruption.shadow-clusters")),
+        repair: match layers.choice("disruption.repair")? {
+            "voluntary" => RepairMode::Voluntary,
+            _ => RepairMode::Forceful,
+        },
+        rebalance: match layers.choice("interruption.rebalance-recommendations")? {
+            "replace" => RebalanceRecommendations::Replace,
+            _ => RebalanceRecommendations::Ignore,
+        },
     })
 }
 

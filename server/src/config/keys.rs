@@ -404,6 +404,22 @@ pub const KEYS: &[ConfigKey] = &[
         "Dollars per hour that a consolidation must save for each pod that it moves.",
     ),
     key(
+        "disruption.repair",
+        "disruption-repair",
+        ValueType::Choice("forceful|voluntary"),
+        "forceful",
+        "voluntary",
+        "How unhealthy nodes are removed if control.feature-gates has NodeRepair. `forceful` deletes their pods at once, whatever budgets, PodDisruptionBudgets and do-not-disrupt say, unless more than 20 % of the nodes of the NodePool are unhealthy. `voluntary` replaces them first, within the disruption budgets that name no reason, and only if do-not-disrupt and PodDisruptionBudgets let their pods go. karpenter.sh/do-not-repair on a Node holds both.",
+    ),
+    key(
+        "interruption.rebalance-recommendations",
+        "interruption-rebalance-recommendations",
+        ValueType::Choice("ignore|replace"),
+        "ignore",
+        "replace",
+        "What follows when the cloud recommends to leave a spot instance that is at elevated risk of an interruption. `ignore` only records an Event; `replace` launches other capacity first, not of the same offering for 3 minutes, and then removes the Node. Freezes and guardrails.removals-per-cluster hold these removals, and disruption budgets do not.",
+    ),
+    key(
         "guardrails.mode",
         "guardrails-mode",
         ValueType::Choice("act|shadow"),

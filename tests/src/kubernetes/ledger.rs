@@ -54,8 +54,8 @@ impl LedgerClient {
     /// # Errors
     /// When the cloud does not answer, or the machine is no spot machine that is up.
     pub async fn interrupt(&self, id: &str) -> anyhow::Result<()> {
-        let announced =
-            self.cloud.clone().interrupt(InterruptRequest { id: id.to_owned() }).await?.into_inner().announced;
+        let request = InterruptRequest { id: id.to_owned(), ..InterruptRequest::default() };
+        let announced = self.cloud.clone().interrupt(request).await?.into_inner().announced;
         ensure!(announced, "the simulated cloud has no spot machine {id} that is up");
         Ok(())
     }

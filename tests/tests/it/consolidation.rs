@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::Target;
-use e2e::{ExitResult, Program, RunningProcess, TempDir, authority};
+use e2e::{ExitResult, Program, RunningProcess, TempDir};
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;

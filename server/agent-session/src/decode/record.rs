@@ -10,6 +10,7 @@ use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
+use model::eviction_cost::stated_cost;
 use model::labels::{NODEPOOL, canonical_key};
 use model::{
     Effect, Labels, Millis, Operator, PodKey, PodShape, PoolName, Requirement, Requirements, Resources, Taint, Text,
@@ -45,6 +46,7 @@ pub(super) fn pod(pod: &v1::PodRecord, parts: PodParts<'_>, texts: &mut TextPool
             None => texts.pair("Pod", &pod.name),
         },
         do_not_disrupt: annotation(&pod.annotations, DO_NOT_DISRUPT).and_then(parse_do_not_disrupt),
+        stated_cost: stated_cost(|key| annotation(&pod.annotations, key)),
         key: PodKey { namespace: texts.text(&pod.namespace), name: pod.name.as_str().into() },
         uid: pod.uid.as_str().into(),
         shape: parts.shape,

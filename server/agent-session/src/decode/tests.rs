@@ -576,3 +576,15 @@ fn timers_survive_restarts_because_they_are_read_from_the_objects() {
     assert_eq!(claim("True"), (Some(Timestamp::from_millis(70_000)), Some(Timestamp::from_millis(50_000))));
     assert_eq!(claim("Unknown"), (Some(Timestamp::from_millis(70_000)), None));
 }
+
+#[test]
+fn a_pod_states_the_cost_of_its_disruption_or_of_its_deletion() {
+    let cost = |annotations: &[(&str, &str)]| {
+        decoded_pod(v1::PodRecord { annotations: pairs(annotations), ..pod() }).stated_cost
+    };
+    let (disruption, deletion) = ("karpenter.sh/disruption-cost", "controller.kubernetes.io/pod-deletion-cost");
+    assert_eq!(cost(&[]), 0);
+    assert_eq!(cost(&[(deletion, "-5")]), -5);
+    assert_eq!(cost(&[(deletion, "-5"), (disruption, "7")]), 7);
+    assert_eq!(cost(&[(disruption, "a lot")]), 0);
+}

@@ -16,7 +16,7 @@ pub struct LedgerEntry {
     pub token: Text,
     /// Price per hour; `None` without a catalogue.
     pub price: Option<MicroUsd>,
-    /// Time of the interruption notice, if it was reclaimed.
+    /// When the cloud announced or reported that it ends or fails; a rebalance recommendation does not count.
     pub interrupted: Option<Timestamp>,
     /// Time of the termination; `None` while the instance exists.
     pub ended: Option<Timestamp>,

@@ -86,10 +86,10 @@ fn a_spot_instance_gets_a_notice_two_minutes_before_its_end() {
     let mut cloud = cloud(faults);
     let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
     assert!(matches!(cloud.tick(Timestamp::from_millis(10)).as_slice(), [CloudEvent::Running(_)]));
-    assert!(cloud.interrupt(&id, Timestamp::from_millis(1_000)));
+    assert!(cloud.interrupt(&id, InterruptionKind::SpotInterrupted, Timestamp::from_millis(1_000)));
     let warned = cloud.tick(Timestamp::from_millis(1_000));
     assert!(
-        matches!(warned.as_slice(), [CloudEvent::Interrupted { at, .. }] if at.as_millis() == 121_000),
+        matches!(warned.as_slice(), [CloudEvent::Interrupted { at: Some(at), .. }] if at.as_millis() == 121_000),
         "{warned:?}"
     );
     assert!(cloud.tick(Timestamp::from_millis(121_004)).is_empty());
@@ -158,4 +158,39 @@ fn a_termination_is_reported_once_at_its_end() {
     assert!(matches!(events.as_slice(), [CloudEvent::Terminated(_)]), "{events:?}");
     assert!(matches!(cloud.terminate(&id, Timestamp::from_millis(200)), Err(CloudError::NotFound { .. })));
     assert_eq!(cloud.list(&"c1".into(), Timestamp::from_millis(200)).count(), 0);
+}
+
+/// The event of `kind` for an instance of `capacity_type` at 1 s, and when the instance ends without a server.
+fn interrupted(kind: InterruptionKind, capacity_type: CapacityType) -> Option<(Option<i64>, Option<i64>)> {
+    let faults = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
+    let mut cloud = cloud(faults);
+    let order = LaunchRequest { capacity_type, ..request("t", &["x"]) };
+    let id = cloud.launch(&order, Timestamp::from_millis(0)).unwrap().instance.id;
+    cloud.tick(Timestamp::from_millis(10));
+    if !cloud.interrupt(&id, kind, Timestamp::from_millis(1_000)) {
+        return None;
+    }
+    let warned = cloud.tick(Timestamp::from_millis(1_000));
+    let [CloudEvent::Interrupted { kind: told, at, .. }] = warned.as_slice() else { panic!("{warned:?}") };
+    assert_eq!(*told, kind);
+    cloud.tick(Timestamp::from_millis(10_000_000));
+    let ended = cloud.ledger().entries().find_map(|entry| entry.ended);
+    Some((at.map(Timestamp::as_millis), ended.map(Timestamp::as_millis)))
+}
+
+#[test]
+fn every_kind_of_interruption_is_told_and_ends_the_instance_when_the_cloud_would() {
+    use InterruptionKind as Kind;
+    let spot = |kind| interrupted(kind, CapacityType::Spot);
+    // The notice at 1 s, and a shutdown of 5 ms.
+    assert_eq!(spot(Kind::SpotInterrupted), Some((Some(121_000), Some(121_005))));
+    assert_eq!(spot(Kind::RebalanceRecommendation), Some((None, None)));
+    assert_eq!(spot(Kind::ScheduledChange), Some((Some(1_801_000), Some(1_801_005))));
+    assert_eq!(spot(Kind::InstanceStopped), Some((None, Some(1_005))));
+    assert_eq!(spot(Kind::InstanceTerminated), Some((None, Some(1_005))));
+    assert_eq!(spot(Kind::StatusCheckFailed), Some((None, None)));
+    let reserved = interrupted(Kind::CapacityReservationInterrupted, CapacityType::Reserved);
+    assert_eq!(reserved, Some((Some(121_000), Some(121_005))));
+    assert_eq!(interrupted(Kind::SpotInterrupted, CapacityType::OnDemand), None);
+    assert_eq!(spot(Kind::CapacityReservationInterrupted), None);
 }

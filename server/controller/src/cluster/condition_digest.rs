@@ -7,7 +7,8 @@ use rustc_hash::FxHasher;
 
 /// Conditions written by this server, without `Ready`, which follows from them. Others belong to
 /// other writers.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
+    CONSISTENT,
     "Consolidatable",
     "DisruptionReason",
     "Drained",
@@ -17,6 +18,9 @@ const OURS: [&str; 8] = [
     "Launched",
     "Registered",
 ];
+
+/// Condition of an initialized machine whose Node has the promised resources.
+pub const CONSISTENT: &str = "ConsistentStateFound";
 
 /// Condition of a machine that does not match its NodePool or NodeClass any more.
 pub const DRIFTED: &str = "Drifted";

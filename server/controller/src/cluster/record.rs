@@ -74,6 +74,8 @@ pub struct PodRecord {
     pub mirror: bool,
     /// It must not be evicted.
     pub do_not_disrupt: Option<DoNotDisrupt>,
+    /// `karpenter.sh/disruption-cost`, else `controller.kubernetes.io/pod-deletion-cost`; 0 if neither can be read.
+    pub stated_cost: i32,
     /// Why it cannot be scheduled at all.
     pub invalid: Option<Text>,
     /// `status.conditions[Ready]` is True.
@@ -110,6 +112,7 @@ impl PodRecord {
             daemon: None,
             mirror: false,
             do_not_disrupt: None,
+            stated_cost: 0,
             invalid: None,
             ready: false,
             external_scale_up: None,

@@ -16,9 +16,10 @@ impl ClusterState {
         self.replacements_mut().entry(claim.clone()).or_insert(begun);
     }
 
-    /// Begins the replacement of the drifted machine of `claim`, or has the pods of one under way planned.
-    pub fn begin_replacement(&mut self, claim: &ClaimName, moves_pods: bool, now: Timestamp) {
-        let begun = Replacement { reason: DisruptionReason::Drifted, since: now, moves_pods };
+    /// Begins the replacement of the machine of `claim`, which is removed for `reason`, or has the pods of one
+    /// under way planned.
+    pub fn begin_replacement(&mut self, claim: &ClaimName, reason: DisruptionReason, moves_pods: bool, now: Timestamp) {
+        let begun = Replacement { reason, since: now, moves_pods };
         self.mark_changed();
         self.replacements_mut().entry(claim.clone()).or_insert(begun).moves_pods |= moves_pods;
     }

@@ -28,11 +28,12 @@ pub(crate) fn apply_budgets<'v>(
         by_pool.entry(&candidate.pool.pool.name).or_default().push(*candidate);
     }
     let mut budgeted = Budgeted::default();
-    let mut in_cluster = candidates.cluster_allowance();
+    let mut in_cluster = candidates.cluster_allowance(reason);
     for (pool, selected) in by_pool {
         let nodes = candidates.nodes_of(pool);
         let policy = selected.first().map(|candidate| &candidate.pool.disruption);
-        let allowed = policy.map_or(0, |policy| policy.allowance(reason, nodes.total, nodes.unavailable, now));
+        let allowed =
+            policy.map_or(0, |policy| policy.allowance(reason, nodes.total, nodes.unavailable_for(reason), now));
         let allowed = allowed.min(in_cluster).min(selected.len());
         in_cluster -= allowed;
         let held = selected.len() - allowed;

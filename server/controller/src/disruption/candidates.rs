@@ -37,6 +37,16 @@ pub(crate) struct PoolNodes {
     /// Those that are terminating, being replaced or not ready: the NodePool's budgets count them as
     /// disrupted.
     pub unavailable: usize,
+    /// Number of these that are only not ready.
+    pub not_ready: usize,
+}
+
+impl PoolNodes {
+    /// Those that budgets for `reason` count as disrupted. Nodes that are only not ready do not hold a repair,
+    /// which makes them available again (Karpenter 1.15: repair as voluntary disruption).
+    pub(crate) fn unavailable_for(self, reason: DisruptionReason) -> usize {
+        self.unavailable - if reason == DisruptionReason::Unhealthy { self.not_ready } else { 0 }
+    }
 }
 
 /// The candidates of a cluster.
@@ -68,6 +78,7 @@ impl<'v> Candidates<'v> {
             let nodes = found.pools.entry(&claim.pool).or_default();
             nodes.total += 1;
             nodes.unavailable += usize::from(terminating || is_replaced || !node.ready);
+            nodes.not_ready += usize::from(!terminating && !is_replaced && !node.ready);
             if !terminating && is_replaced {
                 found.replaced.push(Candidate { node, claim, pool });
             } else if !terminating && !assigned.contains(&node.name) {
@@ -97,11 +108,13 @@ impl<'v> Candidates<'v> {
         self.pools.get(pool).copied().unwrap_or_default()
     }
 
-    /// How many further nodes of all pools together the budget of the cluster allows to be removed.
-    pub(crate) fn cluster_allowance(&self) -> usize {
+    /// How many further nodes of all pools together the budget of the cluster allows to be removed for `reason`.
+    pub(crate) fn cluster_allowance(&self, reason: DisruptionReason) -> usize {
         let Some(limit) = self.cluster_limit else { return usize::MAX };
-        let (total, unavailable) =
-            self.pools.values().fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable));
+        let (total, unavailable) = self
+            .pools
+            .values()
+            .fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable_for(reason)));
         limit.of(total).saturating_sub(unavailable)
     }
 }

@@ -121,7 +121,7 @@ impl ClusterController {
     /// checked with the answer.
     fn limit_by_cluster_budget(&self, running: &mut RunningCluster, ctx: &Context<'_>) {
         let candidates = self.candidates_in_cluster_budget(ctx);
-        let left = candidates.cluster_allowance();
+        let left = candidates.cluster_allowance(DisruptionReason::Underutilized);
         for (pool, policy) in running.policies.iter_mut().filter(|_| left < usize::MAX) {
             let nodes = candidates.nodes_of(pool).unavailable.saturating_add(left);
             let limit = BudgetLimit::Nodes(u32::try_from(nodes).unwrap_or(u32::MAX));
@@ -212,7 +212,8 @@ impl ClusterController {
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
             return false;
         };
-        if removals.len() > self.candidates_in_cluster_budget(ctx).cluster_allowance() {
+        let candidates = self.candidates_in_cluster_budget(ctx);
+        if removals.len() > candidates.cluster_allowance(DisruptionReason::Underutilized) {
             return false;
         }
         let (input, running) = self.disruption_input(ctx);

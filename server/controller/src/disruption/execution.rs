@@ -6,16 +6,16 @@
 
 use std::collections::BTreeSet;
 
-use super::method::{DisruptionView, InterruptionNotice, Method};
+use super::method::{DisruptionView, Method};
 use super::methods;
 use super::{DecisionQueue, Disruption, Pass, Proposal};
 use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
-use crate::nodeclaim::TerminationReason;
+use crate::nodeclaim::{DrainTerms, TerminationReason};
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
+use model::ClaimName;
 use model::removal::RemovalReason;
-use model::{CapacityType, ClaimName, ProviderId, Text};
 
 impl ClusterController {
     /// Runs the methods when a pass is due, and decides the removals that they propose.
@@ -25,6 +25,8 @@ impl ClusterController {
             return;
         }
         let plan_due = self.pending_plan_due(ctx);
+        let state = &self.state;
+        self.disruption.recommended.retain(|claim| state.claim(claim).is_some());
         let view = view_of(&self.state, &self.decisions, &self.disruption, ctx);
         let Pass { proposals, held_by_budget, blocked_repairs } = self.disruption.reconcile(&view, interval, plan_due);
         self.status_reporter.replace_blocked_repairs(blocked_repairs);
@@ -42,38 +44,9 @@ impl ClusterController {
         }
     }
 
-    /// Handles the interruption of an instance: its offering is excluded for a while, and its Node
-    /// is drained immediately.
-    pub(crate) fn handle_interruption(&mut self, provider_id: &ProviderId, reason: &Text, ctx: &mut Context<'_>) {
-        let Some(claim) = self.claim_of_instance(provider_id) else { return };
-        let Some(machine) = self.claims.get_mut(&claim) else { return };
-        if machine.stage().is_terminating() {
-            // An interrupted machine is terminated whether its Node is empty or not.
-            machine.require_drain();
-            self.stop_awaiting_replacement(&claim, ctx);
-            return;
-        }
-        if let Some(instance) = machine.instance().filter(|instance| instance.capacity_type == CapacityType::Spot) {
-            let until = ctx.now + ctx.settings.unavailable_ttl;
-            ctx.offerings.mark_unavailable(
-                instance.instance_type.clone(),
-                instance.zone.clone(),
-                CapacityType::Spot,
-                until,
-            );
-        }
-        let notice = InterruptionNotice { claim, reason: reason.clone() };
-        for proposal in Disruption::reconcile_urgent(&DisruptionView {
-            notice: Some(notice),
-            ..DisruptionView::of(&self.state, ctx.now)
-        }) {
-            self.decide_removals(proposal, ctx);
-        }
-    }
-
     /// Decides what a method proposes, as far as it passes the checks.
-    fn decide_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) {
-        let method = proposal.method;
+    pub(super) fn decide_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) {
+        let (method, terms) = (proposal.method, proposal.drain_terms);
         let reason = DecisionReason::Disruption(method.reason());
         let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
         let mut removals = self.check_removals(proposal, ctx);
@@ -91,17 +64,17 @@ impl ClusterController {
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         self.record_decision(decision, ctx);
         for removal in &begun {
-            self.begin_removal(method, removal, ctx);
+            self.begin_removal(method, removal, terms, ctx);
         }
     }
 
     /// The proposed removals that may be recorded: the guardrails limit those that are not urgent,
     /// and the verifier judges those that are left, of every method.
     fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
-        let Proposal { method, removals, .. } = proposal;
+        let Proposal { method, removals, drain_terms, .. } = proposal;
         let reason = method.reason();
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
-        self.verify_removals(removals, reason.removal, method.drain_terms(ctx.now).deadline, ctx)
+        self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx)
     }
 
     /// A decision of now that changes nothing.
@@ -134,9 +107,10 @@ impl ClusterController {
         let planning =
             !method.reason().is_forceful() && self.provisioner.is_planning() && self.pending_plan_due(ctx).is_some();
         let valid = if planning { BTreeSet::new() } else { self.selected_again(method, ctx) };
+        let terms = method.drain_terms(&view_of(&self.state, &self.decisions, &self.disruption, ctx));
         for removal in &decision.removals {
             if valid.contains(&removal.claim) && self.may_remove(&removal.claim, method.reason().removal, ctx) {
-                self.begin_removal(method, removal, ctx);
+                self.begin_removal(method, removal, terms, ctx);
             } else {
                 ctx.guardrails.cancel_removal(&self.cluster, &removal.claim);
             }
@@ -155,16 +129,20 @@ impl ClusterController {
     }
 
     /// Begins the drain of a machine that a method removes.
-    fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, ctx: &mut Context<'_>) {
+    fn begin_removal(&mut self, method: &dyn Method, removal: &Removal, terms: DrainTerms, ctx: &mut Context<'_>) {
         if let Some(reason) = method.reason().removal.disruption_reason() {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
         self.record_replaced(&removal.claim);
-        if method.reason().removal == RemovalReason::Expired {
-            self.await_replacement_of_expired(&removal.claim, ctx);
+        match method.reason().removal {
+            RemovalReason::Expired => self.await_replacement_of_expired(&removal.claim, ctx),
+            RemovalReason::Rebalanced if ctx.disabled_guards.is_enabled(Guard::ReplacedFirst) => {
+                self.await_replacement(&removal.claim, ctx);
+            }
+            _ => {}
         }
         let reason = TerminationReason::Decided(removal.reason.clone());
-        self.begin_termination(&removal.claim, reason, method.drain_terms(ctx.now), ctx);
+        self.begin_termination(&removal.claim, reason, terms, ctx);
     }
 }
 
@@ -176,9 +154,11 @@ fn view_of<'v>(
 ) -> DisruptionView<'v> {
     DisruptionView {
         backoff: disruption.backoff.clone(),
+        recommended: disruption.recommended.clone(),
         waits_for_initialization: ctx.disabled_guards.is_enabled(Guard::InitializedReplacement),
         being_removed: decisions.claims_being_removed(),
         feature_gates: ctx.settings.feature_gates,
+        repair: ctx.settings.disruption.repair,
         max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         ..DisruptionView::of(state, ctx.now)
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 
 use super::replacement_backoff::ReplacementBackoff;
+use super::settings::RepairMode;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason, Removal};
@@ -18,8 +19,8 @@ pub(crate) trait Method: Debug + Sync {
     /// begins, which has to be selected then as well.
     fn select(&self, view: &DisruptionView<'_>) -> Selection;
 
-    /// How the Nodes are drained whose removal begins at `now`.
-    fn drain_terms(&self, now: Timestamp) -> DrainTerms;
+    /// How the Nodes are drained whose removal begins at the time of `view`.
+    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms;
 }
 
 /// What a method decides from.
@@ -32,22 +33,28 @@ pub(crate) struct DisruptionView<'v> {
     pub being_removed: BTreeSet<ClaimName>,
     /// The interruption notice that the cloud just sent.
     pub notice: Option<InterruptionNotice>,
+    /// NodeClaims whose instances the cloud recommends to leave.
+    pub recommended: BTreeSet<ClaimName>,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Replacements that failed.
     pub backoff: ReplacementBackoff,
     /// Whether a node has to be initialized before pods are moved to it; off in guard-off tests only.
     pub waits_for_initialization: bool,
+    /// How unhealthy nodes are removed.
+    pub repair: RepairMode,
     /// `disruption.max-unavailable-nodes`: the budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,
     pub now: Timestamp,
 }
 
-/// The cloud's notice that it reclaims the instance of a NodeClaim.
+/// The cloud's notice that the instance of a NodeClaim ends or fails.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InterruptionNotice {
     pub claim: ClaimName,
     pub reason: Text,
+    /// When pods are deleted regardless of PodDisruptionBudgets.
+    pub deadline: Option<Timestamp>,
 }
 
 impl<'v> DisruptionView<'v> {
@@ -58,7 +65,9 @@ impl<'v> DisruptionView<'v> {
             state,
             being_removed: BTreeSet::new(),
             notice: None,
+            recommended: BTreeSet::new(),
             feature_gates: FeatureGates::default(),
+            repair: RepairMode::default(),
             max_unavailable_nodes: None,
             backoff: ReplacementBackoff::default(),
             waits_for_initialization: true,

@@ -9,8 +9,10 @@ pub(crate) mod drift;
 pub(crate) mod emptiness;
 pub(crate) mod expiration;
 pub(crate) mod interruption;
+pub(crate) mod rebalance;
 pub(crate) mod repair;
 pub(crate) mod static_scale_down;
+pub(crate) mod voluntary_repair;
 
 use super::method::Method;
 use crate::DecisionReason;
@@ -19,9 +21,11 @@ use crate::DecisionReason;
 /// their reasons.
 static METHODS: &[&dyn Method] = &[
     &interruption::Interruption,
+    &rebalance::Rebalance,
     &repair::Repair,
     &expiration::Expiration,
     &static_scale_down::StaticScaleDown,
+    &voluntary_repair::VoluntaryRepair,
     &emptiness::Emptiness,
     &drift::Drifted,
     &consolidation::Underutilized,
@@ -47,6 +51,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::cluster::ClusterState;
+    use crate::disruption::method::DisruptionView;
     use model::Timestamp;
 
     #[test]
@@ -63,10 +69,11 @@ mod tests {
 
     #[test]
     fn only_forceful_removals_have_a_deadline_of_their_own() {
-        let now = Timestamp::from_millis(1_000);
+        let state = ClusterState::default();
+        let view = DisruptionView::of(&state, Timestamp::from_millis(1_000));
         let graceful = || in_passes().filter(|method| !method.reason().is_forceful());
         assert!(graceful().next().is_some() && urgent().next().is_some());
-        assert!(graceful().all(|method| method.drain_terms(now).deadline.is_none()));
+        assert!(graceful().all(|method| method.drain_terms(&view).deadline.is_none()));
     }
 
     #[test]

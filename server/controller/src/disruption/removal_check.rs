@@ -130,7 +130,7 @@ impl ClusterController {
             .map(|record| {
                 let (name, policy) = (record.pool.name.clone(), &record.disruption);
                 let (budgets, windows) = (policy.budgets.clone(), policy.windows.clone());
-                (name.clone(), RemovalPool { name, budgets, windows, total: 0, unavailable: 0 })
+                (name.clone(), RemovalPool { name, budgets, windows, total: 0, unavailable: 0, not_ready: 0 })
             })
             .collect();
         for node in self.state.nodes().filter(|node| node.is_initialized()) {
@@ -138,7 +138,9 @@ impl ClusterController {
             let Some(pool) = pools.get_mut(&claim.pool) else { continue };
             let leaving = decided.contains(&claim.name) || self.state.is_node_outgoing(&node.name);
             pool.total += 1;
-            pool.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
+            let stays = !removed.contains(&claim.name);
+            pool.unavailable += usize::from(stays && (leaving || !node.ready));
+            pool.not_ready += usize::from(stays && !leaving && !node.ready);
         }
         input.pools = pools.into_values().collect();
     }
@@ -148,7 +150,7 @@ impl ClusterController {
     fn cluster_budget(&self, limit: BudgetLimit, input: &RemovalInput) -> ClusterBudget {
         let decided = self.decisions.claims_being_removed();
         let removed: BTreeSet<&ClaimName> = input.nodes.iter().map(|node| &node.claim).collect();
-        let mut budget = ClusterBudget { limit, total: 0, unavailable: 0 };
+        let mut budget = ClusterBudget { limit, total: 0, unavailable: 0, not_ready: 0 };
         for node in self.state.nodes().filter(|node| node.is_initialized()) {
             let claim = self.state.claim_of_node(node).filter(|claim| claim.ours);
             let is_managed = |claim: &&ClaimRecord| {
@@ -157,7 +159,9 @@ impl ClusterController {
             let Some(claim) = claim.filter(is_managed) else { continue };
             let leaving = decided.contains(&claim.name) || self.state.is_node_terminating(&node.name);
             budget.total += 1;
-            budget.unavailable += usize::from(!removed.contains(&claim.name) && (leaving || !node.ready));
+            let stays = !removed.contains(&claim.name);
+            budget.unavailable += usize::from(stays && (leaving || !node.ready));
+            budget.not_ready += usize::from(stays && !leaving && !node.ready);
         }
         budget
     }

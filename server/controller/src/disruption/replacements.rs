@@ -59,9 +59,7 @@ impl ClusterController {
     /// planned when they may move.
     fn begin_replacements(&mut self, proposal: &Proposal, ctx: &mut Context<'_>) {
         let (planned, reason) = (&proposal.replacements, proposal.method.reason().removal);
-        if self.guardrails.is_quarantined() {
-            return;
-        }
+        let Some(voluntary) = reason.disruption_reason().filter(|_| !self.guardrails.is_quarantined()) else { return };
         // One that failed just now is not begun again.
         let is_new = |removal: &&Removal| {
             self.state.replacement_of(&removal.claim).is_none() && !self.is_backing_off(&removal.claim, ctx.now)
@@ -72,7 +70,7 @@ impl ClusterController {
         for PlannedReplacement { removal, moves_pods } in planned {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
-                self.state.begin_replacement(&removal.claim, *moves_pods, ctx.now);
+                self.state.begin_replacement(&removal.claim, voluntary, *moves_pods, ctx.now);
                 self.provisioner.replan_displaced_pods(ctx.now);
             }
         }

@@ -134,7 +134,7 @@ impl Reader<'_> {
             unsafe_to_evict: false,
             local_volumes: Vec::new(),
             other_scheduler: None,
-            deletion_cost: 0,
+            stated_cost: record.stated_cost,
         })
     }
 }

@@ -63,7 +63,7 @@ fn urgent_methods_ignore_budgets_and_propose_nothing_without_a_cause() {
     let state = initialized_cluster(pool_with(BudgetLimit::Nodes(0)), &["m0"]);
     let view = DisruptionView::of(&state, at(30_000));
     assert!(Disruption::reconcile_urgent(&view).iter().all(|proposal| proposal.removals.is_empty()));
-    let notice = InterruptionNotice { claim: text("m0"), reason: text("spot") };
+    let notice = InterruptionNotice { claim: text("m0"), reason: text("spot"), deadline: None };
     let proposals = Disruption::reconcile_urgent(&DisruptionView { notice: Some(notice), ..view });
     let proposed: Vec<(&str, usize)> =
         proposals.iter().map(|proposal| (proposal.method.reason().kind, proposal.removals.len())).collect();
@@ -78,5 +78,5 @@ fn forceful_methods_run_while_a_plan_may_need_the_nodes_and_graceful_ones_do_not
     let pass = Disruption::default().reconcile(&DisruptionView::of(&state, at(30_000)), INTERVAL, Some(at(33_000)));
     let ran: Vec<(&str, usize)> =
         pass.proposals.iter().map(|proposal| (proposal.method.reason().kind, proposal.removals.len())).collect();
-    assert_eq!(ran, [("repair", 0), ("expiration", 1), ("static-scale-down", 0)]);
+    assert_eq!(ran, [("rebalance", 0), ("repair", 0), ("expiration", 1), ("static-scale-down", 0)]);
 }

@@ -63,6 +63,11 @@ pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
     Some((effect.cluster().clone(), subject))
 }
 
+/// Whether the effect is the instruction to drain a Node.
+pub(crate) fn is_drain(effect: &Effect) -> bool {
+    matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }))
+}
+
 /// Timeout of an answer. A drain waits for pods, so its instruction is only repeated now and then,
 /// for a restarted agent; a launch is one call that EC2 answers within seconds.
 pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
@@ -71,9 +76,7 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         | Effect::RecordLaunched { .. }
         | Effect::CloseLaunch { .. }
         | Effect::PersistCounts { .. } => Millis::from_secs(10),
-        Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::Drain { .. }) => {
-            Millis::from_mins(2)
-        }
+        effect if is_drain(effect) => Millis::from_mins(2),
         Effect::Instruct { .. } | Effect::Terminate { .. } | Effect::Describe { .. } | Effect::Inspect { .. } => {
             Millis::from_secs(30)
         }

@@ -176,3 +176,43 @@ fn recording_a_launch_is_retried_until_done_and_causes_no_event() {
     assert_eq!(executor.handle_outcome(id, Ok(None), due), (None, None));
     assert_eq!(executor.pending_count(), 0);
 }
+
+fn drain(claim: &str, id: u64) -> Effect {
+    let instruction = Instruction::Drain {
+        claim: text(claim),
+        node: text("n"),
+        provider_id: text(""),
+        deadline: None,
+        interruption: false,
+        only_if_empty: false,
+        reason: text("test"),
+    };
+    Effect::Instruct { cluster: text("c1"), id: InstructionId(id), instruction: Box::new(instruction) }
+}
+
+#[test]
+fn a_drain_does_not_wait_for_an_earlier_one_of_the_same_claim() {
+    let now = Timestamp::from_millis(0);
+    let mut executor = Executor::new(1);
+    let (first, _) = run(executor.start(drain("a", 1), now));
+    let (second, effect) = run(executor.start(drain("a", 2), now));
+    assert!(matches!(effect, Effect::Instruct { id: InstructionId(2), .. }), "{effect:?}");
+    assert_eq!(executor.start(delete("a", 3), now), None, "other commands still wait");
+    assert_eq!(executor.handle_outcome(first, Ok(Some(acked(1))), now), (None, None), "nobody waits for it");
+    let (event, next) = executor.handle_outcome(second, Ok(Some(acked(2))), now);
+    assert_eq!(event, Some(acked(2)));
+    let (_, effect) = run(next);
+    assert!(matches!(effect, Effect::Instruct { id: InstructionId(3), .. }), "{effect:?}");
+}
+
+#[test]
+fn a_drain_waits_for_an_earlier_command_of_another_kind() {
+    let now = Timestamp::from_millis(0);
+    let mut executor = Executor::new(1);
+    let (first, _) = run(executor.start(terminate("a"), now));
+    assert_eq!(executor.start(drain("a", 2), now), None);
+    assert_eq!(executor.start(drain("a", 3), now), None);
+    let (_, next) = executor.handle_outcome(first, Ok(None), now);
+    let (_, effect) = run(next);
+    assert!(matches!(effect, Effect::Instruct { id: InstructionId(3), .. }), "{effect:?}");
+}

@@ -17,6 +17,12 @@ pub(crate) enum Guard {
     ConsolidationCheck,
     /// The consolidation of a machine ends when one of its pods has no place, before a plan launches one for it.
     ConsolidationEnd,
+    /// The offering of a machine whose capacity is taken back is not launched again for a while.
+    WarnedOffering,
+    /// A machine that the cloud recommends to leave is drained when its replacements are ready.
+    ReplacedFirst,
+    /// A notice for a machine that is being drained brings the end of the drain forward.
+    HastenedDrain,
 }
 
 /// The disabled guards: none, except in guard-off tests. No configuration key adds one.

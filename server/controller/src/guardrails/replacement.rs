@@ -8,7 +8,8 @@
 //! the assignments of the same plan.
 //!
 //! With `fleetwright.dev/expire-replace-first` on its NodePool, an expired machine is drained later: once the
-//! Nodes that its pods are assigned to are ready. Expiration is forceful, so that the wait ends after the time
+//! Nodes that its pods are assigned to are ready. So is one that the cloud recommends to leave.
+//! Both are forceful, so that the wait ends after the time
 //! that a launch may take, and an interruption ends it. The wait is not stored: a new owner selects the machine
 //! again.
 
@@ -22,9 +23,14 @@ impl ClusterController {
     /// Has the drain of an expired machine wait for its replacements, if its NodePool asks for it.
     pub(crate) fn await_replacement_of_expired(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
         let Some(record) = self.state.claim(claim) else { return };
-        if !self.state.pool(&record.pool).is_some_and(|pool| pool.disruption.expire_replace_first) {
-            return;
+        if self.state.pool(&record.pool).is_some_and(|pool| pool.disruption.expire_replace_first) {
+            self.await_replacement(claim, ctx);
         }
+    }
+
+    /// Has the drain of a machine wait for its replacements.
+    pub(crate) fn await_replacement(&mut self, claim: &ClaimName, ctx: &Context<'_>) {
+        let Some(record) = self.state.claim(claim) else { return };
         let launch = ctx.settings.launch_timeout + ctx.settings.registration_timeout;
         // The rest of the grace period is left to the pods.
         let grace = record.termination_grace_period.map(|grace| Millis::new(grace.get() / 2));

@@ -179,7 +179,7 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         let nodes = self.candidates.nodes_of(&pool.pool.name);
         let mut holds = Vec::new();
         let title = format!("NodePool/{}", pool.pool.name);
-        let (unavailable, total) = (nodes.unavailable, nodes.total);
+        let (unavailable, total) = (nodes.unavailable_for(reason), nodes.total);
         if !pool.disruption.is_window_open(self.now()) {
             holds.push(Hold::new(HoldCode::Budget, title, "has no open disruption window now"));
         } else if pool.disruption.allowance(reason, total, unavailable, self.now()) == 0 {
@@ -190,7 +190,7 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
             );
             holds.push(Hold::new(HoldCode::Budget, title, message));
         }
-        if self.candidates.cluster_allowance() == 0 {
+        if self.candidates.cluster_allowance(reason) == 0 {
             let message = "has as many unavailable nodes as disruption.max-unavailable-nodes allows";
             holds.push(Hold::new(HoldCode::Budget, self.cluster_title(), message));
         }

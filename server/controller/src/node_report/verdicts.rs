@@ -6,6 +6,7 @@ use super::Verdict;
 use super::holds::LiveHolds;
 use crate::cluster::PodRecord;
 use crate::disruption::candidates::Candidate;
+use crate::disruption::settings::RepairMode;
 use crate::disruption::{expiry_of, repair_of};
 use model::disruption_plan::{Hold, HoldCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
@@ -69,10 +70,16 @@ impl LiveHolds<'_, '_> {
             let message = format!("is repaired if the condition stays, {}", self.remaining(repair.due));
             by.push(Hold::new(HoldCode::Policy, title, message));
         }
+        let candidate = self.managed?;
+        if self.view.repair == RepairMode::Voluntary {
+            by.extend(self.of_operation(RemovalReason::Repaired));
+            by.extend(self.of_voluntary_replacement(&candidate, DisruptionReason::Unhealthy));
+            return Some(Verdict { reason: RemovalReason::Repaired, evidence: repair.evidence, by });
+        }
         if let Some(blocked) = repair.blocked {
             let message =
                 format!("has {} unhealthy nodes of {}: too many for a repair", blocked.unhealthy, blocked.nodes);
-            by.push(Hold::new(HoldCode::Guardrail, format!("NodePool/{}", self.managed?.claim.pool), message));
+            by.push(Hold::new(HoldCode::Guardrail, format!("NodePool/{}", candidate.claim.pool), message));
         }
         by.extend(self.of_operation(RemovalReason::Unhealthy));
         Some(Verdict { reason: RemovalReason::Unhealthy, evidence: repair.evidence, by })
@@ -88,7 +95,14 @@ impl LiveHolds<'_, '_> {
     fn drifted(&self, candidate: &Candidate<'_>) -> Option<Verdict> {
         let drift = self.controller.state.drift_of(candidate.claim, self.view.now)?;
         let mut by = self.of_operation(RemovalReason::Drifted);
-        by.extend(self.of_node());
+        by.extend(self.of_voluntary_replacement(candidate, DisruptionReason::Drifted));
+        let evidence = Text::from(format!("it has drifted ({}): {}", drift.reason, drift.message));
+        Some(Verdict { reason: RemovalReason::Drifted, evidence, by })
+    }
+
+    /// What holds a node that is replaced first for a voluntary reason.
+    fn of_voluntary_replacement(&self, candidate: &Candidate<'_>, reason: DisruptionReason) -> Vec<Hold> {
+        let mut by = self.of_node();
         if candidate.claim.termination_grace_period.is_none() {
             by.extend(self.of_pods());
         }
@@ -99,10 +113,9 @@ impl LiveHolds<'_, '_> {
         by.extend(self.of_replacements());
         // What is under way has its place in the budgets.
         if self.controller.state.replacement_of(&candidate.claim.name).is_none() {
-            by.extend(self.of_budgets(DisruptionReason::Drifted));
+            by.extend(self.of_budgets(reason));
         }
-        let evidence = Text::from(format!("it has drifted ({}): {}", drift.reason, drift.message));
-        Some(Verdict { reason: RemovalReason::Drifted, evidence, by })
+        by
     }
 
     fn empty(&self) -> Verdict {

@@ -8,6 +8,7 @@ use crate::guardrails::removal::HoldCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
 use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId, UnplacedPod};
+use model::interruption::InterruptionKind;
 use model::repair_policy::MAX_UNHEALTHY_PERCENT;
 use model::{ClaimName, PodKey, Text, Timestamp};
 
@@ -23,14 +24,48 @@ impl ClusterController {
         events.extend(self.drain_events(ctx.now));
         events.extend(self.held_events());
         events.extend(self.waiting_events());
+        let failed = self.status_reporter.consistency.take_failed();
+        let inconsistent = |(claim, why): (ClaimName, Text)| {
+            warning(ObjectRef::Claim(claim), "FailedConsistencyCheck", why.to_string())
+        };
+        events.extend(failed.into_iter().map(inconsistent));
         events.extend(self.class_events());
         events.extend(self.decision_events());
+        self.emit_events(events, ctx);
+    }
+
+    fn emit_events(&mut self, events: Vec<EventOrder>, ctx: &mut Context<'_>) {
+        if !self.may_report_status(ctx) {
+            return;
+        }
         for event in events {
             if self.status_reporter.event_recorder.allow(&event, ctx.now) {
                 let id = InstructionId(ctx.next_id());
                 let (cluster, instruction) = (self.cluster.clone(), Box::new(Instruction::RecordEvent(event)));
                 ctx.effects.push(Effect::Instruct { cluster, id, instruction });
             }
+        }
+    }
+
+    /// Records what the cloud says about a machine, on its NodeClaim and Node.
+    pub(crate) fn record_notice_events(&mut self, claim: &ClaimName, kind: InterruptionKind, ctx: &mut Context<'_>) {
+        let node = self.state.node_of_claim(claim).map(|node| ObjectRef::Node(node.name.clone()));
+        let subjects = [ObjectRef::Claim(claim.clone())].into_iter().chain(node);
+        let events = subjects.map(|subject| warning(subject, kind.event_reason(), kind.to_string())).collect();
+        self.emit_events(events, ctx);
+    }
+
+    /// Records that a machine is removed for what the cloud says.
+    pub(crate) fn record_interrupted_event(
+        &mut self,
+        claim: &ClaimName,
+        kind: InterruptionKind,
+        ctx: &mut Context<'_>,
+    ) {
+        if self.claims.get(claim).is_some_and(|machine| machine.termination_reason().is_some()) {
+            let message = format!("the machine is being removed: {kind}");
+            let event = warning(ObjectRef::Claim(claim.clone()), "TerminatingOnInterruption", message);
+            self.emit_events(vec![event], ctx);
         }
     }
 

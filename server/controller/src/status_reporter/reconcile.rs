@@ -1,9 +1,10 @@
 //! Passes of the status reporter: writes the statuses and Events that have changed.
 
 use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::StageKind;
 use crate::status::{ObjectRef, StatusOrder, StatusPatch};
 use crate::{Effect, Instruction, InstructionId};
-use model::Millis;
+use model::{Millis, Timestamp};
 
 /// Delay before a failed write is retried.
 const WRITE_RETRY_DELAY: Millis = Millis::from_mins(1);
@@ -17,7 +18,8 @@ impl ClusterController {
         {
             return;
         }
-        self.status_reporter.begin_pass(ctx.now);
+        let is_full = self.status_reporter.begin_pass(ctx.now);
+        self.check_consistency(is_full, ctx.now);
         self.collect_pod_events(ctx.now);
         let contents = self.desired_statuses(ctx);
         self.status_reporter.retain_objects(&contents);
@@ -31,6 +33,25 @@ impl ClusterController {
         }
         self.status_reporter.postpone_pod_events(ctx.now);
         self.record_events(ctx);
+    }
+
+    /// Checks the initialized machines: in a full pass all whose check is due, and else those that were never
+    /// checked.
+    fn check_consistency(&mut self, is_full: bool, now: Timestamp) {
+        let (claims, checks) = (&self.claims, &mut self.status_reporter.consistency);
+        if is_full {
+            checks.begin();
+            checks.retain(|claim| claims.contains(claim));
+        }
+        for machine in claims.iter().filter(|machine| machine.stage() == StageKind::Initialized) {
+            if !is_full && checks.contains(machine.name()) {
+                continue;
+            }
+            let found = self.state.claim(machine.name()).zip(self.state.node_of_claim(machine.name()));
+            if let Some((claim, node)) = found {
+                checks.check(claim, node, now);
+            }
+        }
     }
 
     /// Whether statuses may be written: not in quarantine, and not in shadow mode.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::ClassFacts;
-use crate::cluster::condition_digest::{CONSOLIDATABLE, DRIFTED};
+use crate::cluster::condition_digest::{CONSISTENT, CONSOLIDATABLE, DRIFTED};
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
@@ -143,6 +143,7 @@ impl ClusterController {
             keep_if_true("Initialized", before, initialized(machine, node, claim)?),
         ];
         if machine.stage() == StageKind::Initialized {
+            conditions.extend(self.status_reporter.consistency.condition(machine.name()));
             conditions.push(match self.consolidatable(machine, node?, ctx) {
                 (ConditionStatus::True, ..) => Condition::met(CONSOLIDATABLE, 0),
                 (status, reason, message) => Condition::unmet(CONSOLIDATABLE, status, reason, message, 0),
@@ -189,6 +190,8 @@ impl ClusterController {
         let Some(claim) = self.state.claim(machine.name()) else { return false };
         let drifted = self.drifted(claim, ctx);
         let same = same && of(DRIFTED) == drifted.as_ref() && (drifted.is_some() || !is_shown_as_drifted(claim));
+        let consistent = self.status_reporter.consistency.condition(machine.name());
+        let same = same && of(CONSISTENT) == consistent.as_ref();
         let initialized_cluster = holds("Launched") && holds("Registered") && holds("Initialized");
         same && initialized_cluster && of("DisruptionReason").is_none()
     }

@@ -1,4 +1,4 @@
-use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, pod, pool, text};
+use crate::cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
     ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
     PodBudgetRecord, PodRecord, PoolRecord, UnmetCondition,
@@ -242,9 +242,13 @@ fn a_node_claim_status_names_what_its_node_lacks_and_stays_initialized() {
     );
     world.observe(5_000, Observation::upsert(Object::Node(node("m0"))));
     let last = world.conditions(&claim_subject);
-    assert_eq!(last[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
     assert_eq!(
-        &last[1..],
+        &last[..2],
+        ["ConsistentStateFound=True ConsistentStateFound", "Consolidatable=False PodEvents"],
+        "consolidateAfter is 30 s"
+    );
+    assert_eq!(
+        &last[2..],
         ["Initialized=True Initialized", "Launched=True Launched", "Ready=True Ready", "Registered=True Registered"]
     );
     assert_eq!(world.reasons(), ["Initialized"]);
@@ -331,10 +335,10 @@ fn a_drifted_machine_has_the_condition_drifted_until_it_matches_its_pool_again()
     shown.claims[0].drift = drift(None);
     let m0 = ObjectRef::Claim(text("m0"));
     let mut world = Fixture::new(shown.clone(), Settings::default());
-    assert_eq!(world.conditions(&m0)[1], "Initialized=True Initialized");
+    assert_eq!(world.conditions(&m0)[2], "Initialized=True Initialized");
     world.observe(5_000, Observation::upsert(Object::Pool(template("new"))));
     world.tick(10_000);
-    assert_eq!(world.conditions(&m0)[1], "Drifted=True NodePoolDrifted");
+    assert_eq!(world.conditions(&m0)[2], "Drifted=True NodePoolDrifted");
     let removed = |world: &Fixture| {
         let last = world.written.iter().rev().find(|(about, _)| *about == m0);
         last.map(|(_, patch)| patch.remove_conditions.clone()).unwrap_or_default()
@@ -345,7 +349,7 @@ fn a_drifted_machine_has_the_condition_drifted_until_it_matches_its_pool_again()
     world.observe(11_000, Observation::upsert(Object::Claim(claim)));
     world.observe(15_000, Observation::upsert(Object::Pool(template("old"))));
     world.tick(20_000);
-    assert_eq!((removed(&world), world.conditions(&m0).len()), (vec!["Drifted"], 5));
+    assert_eq!((removed(&world), world.conditions(&m0).len()), (vec!["Drifted"], 6));
     let claim = ClaimRecord { drift: drift(None), ..shown.claims[0].clone() };
     world.observe(21_000, Observation::upsert(Object::Claim(claim)));
     world.tick(40_000);
@@ -418,29 +422,29 @@ fn a_deleted_pool_launches_nothing_and_its_claims_are_removed_by_garbage_collect
 fn an_initialized_machine_is_checked_every_ten_seconds_and_a_new_one_at_the_next_pass() {
     let mut world = Fixture::new(snapshot(&["m0"]), Settings::default());
     let m0 = ObjectRef::Claim(text("m0"));
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=False PodEvents", "consolidateAfter is 30 s");
     // Full passes are at 0, 10, 20 and 30 s; then 30 s have passed since initialization.
     for second in 1..30 {
         world.observe(second * 1_000, Observation::upsert(Object::Pod(pod("a", second))));
     }
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=False PodEvents");
     world.observe(29_000, Observation::upsert(Object::Claim(claim("m1"))));
     world.observe(29_000, Observation::upsert(Object::Node(node("m1"))));
     world.tick(30_000);
     world.tick(31_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=True Consolidatable");
     world.observe(32_000, Observation::upsert(Object::Pod(bound_to("m0", pod("b", 1)))));
     world.tick(33_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents", "it is written with the pod event");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=False PodEvents", "it is written with the pod event");
     assert_eq!(
-        world.conditions(&ObjectRef::Claim(text("m1")))[1],
+        world.conditions(&ObjectRef::Claim(text("m1")))[2],
         "Initialized=True Initialized",
         "this one is at once"
     );
     let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp::from_millis(41_000));
     assert!(next.is_some(), "a change is checked without another event");
     world.tick(41_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=False PodEvents");
 }
 
 #[test]
@@ -450,7 +454,7 @@ fn a_failed_write_of_an_initialized_machine_is_retried_although_it_is_checked_ra
     world.observe(40_000, Observation::upsert(Object::Pod(pod("a", 1))));
     let m0 = ObjectRef::Claim(text("m0"));
     let writes = |world: &Fixture| world.written.iter().filter(|(subject, _)| *subject == m0).count();
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=True Consolidatable");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=True Consolidatable");
     let before = writes(&world);
     for instruction in std::mem::take(&mut world.unanswered) {
         let reason = "the API server is away".to_owned();
@@ -466,7 +470,8 @@ fn a_failed_write_of_an_initialized_machine_is_retried_although_it_is_checked_ra
 fn conditions_written_by_another_process_are_not_written_again() {
     let m0 = ObjectRef::Claim(text("m0"));
     let holds = |standing: ConditionDigest, kind: &str| standing.with(kind, "True", kind, "");
-    let launched = ["Consolidatable", "Initialized", "Launched"].into_iter().fold(ConditionDigest::default(), holds);
+    let launched = ["ConsistentStateFound", "Consolidatable", "Initialized", "Launched"];
+    let launched = launched.into_iter().fold(ConditionDigest::default(), holds);
     let world = |standing| {
         let mut shown = snapshot(&["m0"]);
         shown.claims[0].condition_digest = standing;
@@ -476,7 +481,7 @@ fn conditions_written_by_another_process_are_not_written_again() {
     // No written status has the condition `Registered`.
     let last = world(launched).conditions(&m0);
     assert_eq!(
-        (last[0].as_str(), last[4].as_str()),
+        (last[1].as_str(), last[5].as_str()),
         ("Consolidatable=True Consolidatable", "Registered=True Registered")
     );
     let mut world = world(holds(launched, "Registered"));
@@ -487,7 +492,7 @@ fn conditions_written_by_another_process_are_not_written_again() {
     world.observe(25_000, Observation::upsert(Object::Pod(bound_to("m0", pod("c", 1)))));
     // The next full pass.
     world.tick(31_000);
-    assert_eq!(world.conditions(&m0)[0], "Consolidatable=False PodEvents");
+    assert_eq!(world.conditions(&m0)[1], "Consolidatable=False PodEvents");
 }
 
 /// Later moments than before that were written into the NodeClaim `m0`, with those of the writes.
@@ -560,4 +565,25 @@ fn a_pod_event_whose_write_failed_is_written_later() {
     world.tick(163_000);
     assert_eq!(written(&world), before + 1);
     assert_eq!(world.written.last().unwrap().1.last_pod_event, Some(Timestamp::from_millis(100_000)));
+}
+
+#[test]
+fn a_node_with_less_than_was_promised_is_reported_on_its_node_claim() {
+    let mut shown = snapshot(&["m0"]);
+    shown.claims[0].requests = cpu(500);
+    // Half of the promised 2,000 millicores.
+    let with = |cpu: i64| Resources::from_iter([("cpu", cpu), ("pods", 20)]);
+    shown.nodes[0].capacity = with(1_000);
+    let mut world = Fixture::new(shown.clone(), Settings::default());
+    let m0 = ObjectRef::Claim(text("m0"));
+    assert_eq!(world.conditions(&m0)[0], "ConsistentStateFound=False ConsistencyCheckFailed");
+    assert_eq!(world.reasons(), ["FailedConsistencyCheck"]);
+    // The Node has all of it after a minute; ten minutes after the first check it is checked again.
+    let whole = NodeRecord { capacity: with(2_000), ..shown.nodes[0].clone() };
+    world.observe(60_000, Observation::upsert(Object::Node(whole)));
+    assert_eq!(world.conditions(&m0)[0], "ConsistentStateFound=False ConsistencyCheckFailed");
+    let next = world.controller.next_wakeup().filter(|at| *at <= Timestamp::from_millis(600_000));
+    assert!(next.is_some(), "it is checked without another event");
+    world.tick(600_000);
+    assert_eq!(world.conditions(&m0)[0], "ConsistentStateFound=True ConsistentStateFound");
 }

@@ -25,7 +25,7 @@ impl RecordWriter {
     }
 
     fn running_pod(&mut self, running: &RunningPod, keys: &RecordKeys) {
-        let RunningPod { pod, facts, is_nominated, unsafe_to_evict, local_volumes, other_scheduler, deletion_cost } =
+        let RunningPod { pod, facts, is_nominated, unsafe_to_evict, local_volumes, other_scheduler, stated_cost } =
             running;
         self.begin(tag::RUNNING_POD, |out| {
             facts.put(out);
@@ -33,7 +33,7 @@ impl RecordWriter {
             unsafe_to_evict.put(out);
             local_volumes.put(out);
             other_scheduler.put(out);
-            deletion_cost.put(out);
+            stated_cost.put(out);
             pod.is_some().put(out);
             if let Some(pod) = pod {
                 keys.put_pod(pod, out);
@@ -104,7 +104,7 @@ impl RecordReader<'_> {
             unsafe_to_evict: Codec::get(from)?,
             local_volumes: Codec::get(from)?,
             other_scheduler: Codec::get(from)?,
-            deletion_cost: Codec::get(from)?,
+            stated_cost: Codec::get(from)?,
             pod: bool::get(from)?.then(|| self.read_pod(from)).transpose()?,
         };
         let node = self.disruption.running.nodes.last_mut().ok_or(DecodeError("a pod that runs on a node"))?;

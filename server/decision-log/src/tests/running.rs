@@ -143,7 +143,7 @@ fn running_pod(numbers: &mut Numbers) -> RunningPod {
         unsafe_to_evict: numbers.coin(),
         local_volumes: numbers.list(Numbers::text),
         other_scheduler: numbers.maybe(Numbers::text),
-        deletion_cost: i32::try_from(numbers.below(1 << 32) as i64 - (1 << 31)).unwrap(),
+        stated_cost: i32::try_from(numbers.below(1 << 32) as i64 - (1 << 31)).unwrap(),
     }
 }
 

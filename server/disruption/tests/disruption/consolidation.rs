@@ -239,6 +239,20 @@ fn nodes_that_share_a_cheaper_machine_are_replaced_together() {
     assert_eq!(plan(&text).cost.after, MicroUsd(160_000));
 }
 
+/// Karpenter drops from the types of a replacement those that cost as much as a node of the same type that it
+/// replaces (`t3.small` for a pair with a `t3.small`): the other node would better go alone. Here that is what is
+/// found: the pods end on the smaller node, and nothing is launched.
+#[test]
+fn a_pair_is_not_replaced_by_a_machine_of_the_type_of_one_of_them() {
+    // Two CPUs fit in a `box` for 0.20, as which `n-2` runs; together the nodes cost 0.60.
+    let text = node("n-1", "big").text()
+        + &node("n-2", "box").text()
+        + &pod("web-1", "n-1", "1").text()
+        + &pod("api-1", "n-2", "1").text();
+    let expected = "Underutilized n-1: saves 0.40\n  web-1 to n-2\nn-2 stays (Underutilized): NoSavings Node/n-2\n";
+    assert_eq!(rendered(&text), expected);
+}
+
 #[test]
 fn pods_do_not_move_to_a_node_that_has_been_replaced() {
     // `web` pods exclude each other. `n-1` becomes a `box`, and the pods of `n-2` need 5.5 CPUs: it stays. 0.40 + 0.20.

@@ -119,3 +119,28 @@ fn the_dearest_empty_nodes_go_first() {
     let expected = "Empty n-2: saves 0.40\n".to_owned() + &line("n-1") + &line("n-3");
     assert_eq!(rendered_with(&Settings::default(), &text), expected);
 }
+
+/// Two nodes of one type, each with a pod that fits onto the other; `first` and `second` are annotations of them.
+fn either(first: &str, second: &str) -> String {
+    let with = |name: &str, node: &str, annotation: &str| {
+        let pod = pod(name, node, "1");
+        if annotation.is_empty() { pod.text() } else { pod.annotation(annotation).text() }
+    };
+    let pods = with("web-1", "n-1", first) + &with("api-1", "n-2", second);
+    rendered(&(node("n-1", "box").text() + &node("n-2", "box").text() + &pods))
+}
+
+#[test]
+fn the_node_whose_pods_cost_less_to_disrupt_goes_first() {
+    let goes = |node: &str, pod: &str, other: &str| {
+        format!(
+            "Underutilized {node}: saves 0.20\n  {pod} to {other}\n{other} stays (Underutilized): NoSavings Node/{other}\n"
+        )
+    };
+    // 2^27 adds the cost of one pod.
+    for key in ["karpenter.sh/disruption-cost", "controller.kubernetes.io/pod-deletion-cost"] {
+        let dear = format!("{key}: \"134217728\"");
+        assert_eq!(either(&dear, ""), goes("n-2", "api-1", "n-1"), "{key}");
+        assert_eq!(either("", &dear), goes("n-1", "web-1", "n-2"), "{key}");
+    }
+}

@@ -1,5 +1,6 @@
 //! Pods of the input.
 
+use model::eviction_cost::stated_cost;
 use model::removal::DoNotDisrupt;
 use model::{NodeName, Timestamp};
 
@@ -29,8 +30,8 @@ pub struct PodObject {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// `cluster-autoscaler.kubernetes.io/safe-to-evict` is `"false"`.
     pub unsafe_to_evict: bool,
-    /// `controller.kubernetes.io/pod-deletion-cost`; 0 if it is absent or cannot be read.
-    pub deletion_cost: i32,
+    /// `karpenter.sh/disruption-cost`, else `controller.kubernetes.io/pod-deletion-cost`; 0 if neither can be read.
+    pub stated_cost: i32,
     /// The pod is the mirror of a static pod.
     pub mirror: bool,
 }
@@ -52,9 +53,7 @@ impl PodObject {
             started: status.at("startTime").timestamp(),
             do_not_disrupt: do_not_disrupt(at),
             unsafe_to_evict: annotation(at, "cluster-autoscaler.kubernetes.io/safe-to-evict") == Some("false"),
-            deletion_cost: annotation(at, "controller.kubernetes.io/pod-deletion-cost")
-                .and_then(|cost| cost.parse().ok())
-                .unwrap_or(0),
+            stated_cost: stated_cost(|key| annotation(at, key)),
             mirror,
             meta,
         }

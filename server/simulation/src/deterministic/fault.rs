@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use cloud::simulated::SeededRng;
+use model::interruption::InterruptionKind;
 
 /// Shorter faults are not halved further.
 const SMALLEST_MS: i64 = 2_000;
@@ -87,8 +88,8 @@ pub enum Fault {
     StoreWiped,
     /// An operator freezes the fleet and thaws it later.
     Freeze { for_ms: i64 },
-    /// The cloud interrupts a spot instance of a cluster.
-    Interrupt { cluster: usize },
+    /// The cloud announces or reports that an instance of a cluster ends or fails.
+    Interrupt { cluster: usize, kind: InterruptionKind },
     /// An instance of a cluster terminates by itself.
     InstanceDies { cluster: usize },
     /// A user changes the templates of a cluster's NodePools. No seed draws it.
@@ -126,7 +127,7 @@ impl Fault {
             Self::Relist { .. } => "relist_lacks_objects",
             Self::StoreWiped => "store_forgets",
             Self::Freeze { .. } => "fleet_frozen",
-            Self::Interrupt { .. } => "spot_interrupted",
+            Self::Interrupt { kind, .. } => kind.as_str(),
             Self::InstanceDies { .. } => "machine_died",
             Self::TemplateChanged { .. } => "template_changed",
         }
@@ -279,7 +280,9 @@ fn draw(rng: SeededRng, processes: usize, clusters: usize) -> Fault {
         17 => Fault::StaleLists { for_ms: for_ms * 2, by_ms: within("by", 1_000, 60_000) },
         18 => Fault::PartialLists { for_ms: for_ms * 2 },
         19 => Fault::NoCapacity { for_ms },
-        20 => Fault::Interrupt { cluster },
+        20 => {
+            Fault::Interrupt { cluster, kind: InterruptionKind::ALL[pick("interruption", InterruptionKind::ALL.len())] }
+        }
         21 => Fault::ZoneEmpty { zone: pick("zone", 2), for_ms: for_ms * 3 },
         22 => Fault::NodesNeverJoin { cluster, for_ms },
         23 => Fault::Freeze { for_ms },

@@ -107,9 +107,9 @@ impl Simulation {
                 let claim = self.rotate_randomly(claims).into_iter().next();
                 claim.is_some_and(|claim| self.remove_claim_by_force(cluster, claim))
             }
-            Fault::Interrupt { cluster } => {
+            Fault::Interrupt { cluster, kind } => {
                 let machines = self.machines(cluster);
-                machines.iter().any(|id| self.events.environment.cloud().interrupt(id, now))
+                machines.iter().any(|id| self.events.environment.cloud().interrupt(id, kind, now))
             }
             Fault::InstanceDies { cluster } => {
                 let machines = self.machines(cluster);

@@ -234,7 +234,9 @@ impl SimulatedCloudService for Service {
         &self,
         request: Request<v1::InterruptRequest>,
     ) -> Result<Response<v1::InterruptResponse>, Status> {
-        let announced = self.shared.cloud.cloud().interrupt(&request.into_inner().id, clock::now());
+        let asked = request.into_inner();
+        let kind = wire::read_interruption(asked.kind());
+        let announced = self.shared.cloud.cloud().interrupt(&asked.id, kind, clock::now());
         Ok(Response::new(v1::InterruptResponse { announced }))
     }
 

@@ -24,6 +24,7 @@ pub(super) fn check(input: &RemovalInput, removals: &[Removed<'_>], findings: &m
                 continue;
             }
             let Some(allowed) = allowed_unavailable(pool, reason, input.now) else { continue };
+            let unavailable = unavailable - not_counted(reason, pool.not_ready, unavailable);
             if unavailable > allowed {
                 let message = format!(
                     "with it {unavailable} of {} nodes of NodePool {} are unavailable; its budgets allow {allowed} for \
@@ -41,17 +42,24 @@ pub(super) fn check(input: &RemovalInput, removals: &[Removed<'_>], findings: &m
 /// Every removal of an initialized node uses the budget of the cluster, whatever its NodePool; a
 /// voluntary one must leave no more nodes unavailable than it allows.
 pub(super) fn check_cluster(input: &RemovalInput, removals: &[Removed<'_>], findings: &mut RemovalFindings) {
-    let Some(ClusterBudget { limit, total, mut unavailable }) = input.cluster_budget else { return };
+    let Some(ClusterBudget { limit, total, mut unavailable, not_ready }) = input.cluster_budget else { return };
     let allowed = allowed_of(limit, total);
     for removed in removals {
         unavailable += usize::from(matches!(removed.node.stage, NodeStage::Initialized | NodeStage::Deleting));
-        if removed.voluntary_reason().is_some() && unavailable > allowed {
+        let Some(reason) = removed.voluntary_reason() else { continue };
+        let unavailable = unavailable - not_counted(reason, not_ready, unavailable);
+        if unavailable > allowed {
             let message = format!(
                 "with it {unavailable} of {total} nodes of the cluster are unavailable; its budget allows {allowed}"
             );
             findings.report(RemovalRule::ClusterBudget, removed.node, message);
         }
     }
+}
+
+/// How many of the unavailable nodes do not count for `reason`: those that are only not ready do not hold a repair.
+fn not_counted(reason: DisruptionReason, not_ready: usize, unavailable: usize) -> usize {
+    if reason == DisruptionReason::Unhealthy { not_ready.min(unavailable) } else { 0 }
 }
 
 fn allowed_of(limit: BudgetLimit, total: usize) -> usize {

@@ -72,7 +72,14 @@ impl Removals {
         ];
         // One of the ten nodes is not ready, and three leave: 40 % of the nodes are unavailable.
         let budgets = vec![budget(BudgetLimit::Percent(40), None)];
-        let pool = RemovalPool { name: PoolName::from("p"), budgets, windows: Vec::new(), total: 10, unavailable: 1 };
+        let pool = RemovalPool {
+            name: PoolName::from("p"),
+            budgets,
+            windows: Vec::new(),
+            total: 10,
+            unavailable: 1,
+            not_ready: 0,
+        };
         let web = (text("shop"), text("ReplicaSet/web"));
         let input = RemovalInput {
             now: NOW,
@@ -262,7 +269,7 @@ fn the_budget_of_the_cluster_counts_the_nodes_of_every_pool() {
         let mut removals = Removals::new();
         removals.pool().budgets = Vec::new();
         // Of 40 nodes in all pools 2 are unavailable; the plan removes three more.
-        removals.input.cluster_budget = Some(ClusterBudget { limit, total: 40, unavailable: 2 });
+        removals.input.cluster_budget = Some(ClusterBudget { limit, total: 40, unavailable: 2, not_ready: 0 });
         removals
     };
     of(BudgetLimit::Nodes(5)).assert_clean();
@@ -281,6 +288,26 @@ fn the_budget_of_the_cluster_counts_the_nodes_of_every_pool() {
     spot.input.nodes.push(node("spot", Vec::new()));
     spot.remove("spot", RemovalReason::Interrupted);
     spot.assert_breaks(RemovalRule::ClusterBudget, "big");
+}
+
+#[test]
+fn nodes_that_are_only_not_ready_do_not_hold_a_repair() {
+    // One of the ten nodes is unavailable, and the budgets allow one.
+    let of = |reason: RemovalReason, not_ready: usize| {
+        let mut removals = Removals::new();
+        removals.plan.removals.retain(|removal| removal.claim == "old");
+        removals.set_reason("old", reason, None);
+        let pool = removals.pool();
+        (pool.budgets, pool.not_ready) = (vec![budget(BudgetLimit::Nodes(1), None)], not_ready);
+        let limit = BudgetLimit::Nodes(1);
+        removals.input.cluster_budget = Some(ClusterBudget { limit, total: 10, unavailable: 1, not_ready });
+        removals
+    };
+    of(RemovalReason::Repaired, 1).assert_clean();
+    for kept in [of(RemovalReason::Repaired, 0), of(RemovalReason::Drifted, 1)] {
+        let rules: Vec<RemovalRule> = kept.violations().iter().map(|violation| violation.rule).collect();
+        assert_eq!(rules, [RemovalRule::Budget, RemovalRule::ClusterBudget]);
+    }
 }
 
 #[test]

@@ -26,9 +26,9 @@ fn planned(state: &ClusterState) -> (usize, NodeStage) {
 fn pods_of_a_replaced_machine_are_planned_elsewhere_and_nothing_is_planned_onto_it() {
     let mut state = cluster();
     assert_eq!(planned(&state), (0, NodeStage::Initialized));
-    state.begin_replacement(&text("m0"), false, at(1));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, false, at(1));
     assert_eq!(planned(&state), (0, NodeStage::Deleting), "the pods wait for the new machine of a static pool");
-    state.begin_replacement(&text("m0"), true, at(2));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(2));
     assert_eq!(planned(&state), (1, NodeStage::Deleting));
     assert_eq!(
         state.replacement_of(&text("m0")),
@@ -48,7 +48,7 @@ fn a_replaced_machine_uses_the_limits_of_its_pool_until_it_terminates() {
     };
     assert_eq!(left(&state), (8_000, 3));
     // m0 is a t.2 of 2 cores.
-    state.begin_replacement(&text("m0"), true, at(1));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(1));
     assert_eq!(left(&state), (6_000, 2));
     state.mark_for_deletion(&text("m0"));
     assert_eq!(left(&state), (8_000, 3));
@@ -57,7 +57,7 @@ fn a_replaced_machine_uses_the_limits_of_its_pool_until_it_terminates() {
 #[test]
 fn an_assignment_outlasts_observations_of_the_running_pod_and_ends_with_the_replacement() {
     let mut state = cluster();
-    state.begin_replacement(&text("m0"), true, at(1));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(1));
     state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
     observe(&mut state, 2_000, [Object::Pod(bound_to("m0", pod("a", 500)))]);
     state.extend_assignments(at(20));
@@ -71,7 +71,7 @@ fn an_assignment_outlasts_observations_of_the_running_pod_and_ends_with_the_repl
 #[test]
 fn a_removal_keeps_the_places_that_the_replacement_found() {
     let mut state = cluster();
-    state.begin_replacement(&text("m0"), true, at(1));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(1));
     state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
     state.mark_for_deletion(&text("m0"));
     assert_eq!((state.replacements().len(), state.assignments().get(&key("a")).is_some()), (0, true));
@@ -81,9 +81,9 @@ fn a_removal_keeps_the_places_that_the_replacement_found() {
 #[test]
 fn a_machine_that_is_replaced_itself_is_no_place() {
     let mut state = cluster();
-    state.begin_replacement(&text("m0"), true, at(1));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(1));
     state.assign_pod(key("a"), Target::Node(text("n-m1")), Some(at(20)));
-    state.begin_replacement(&text("m1"), true, at(2));
+    state.begin_replacement(&text("m1"), DisruptionReason::Drifted, true, at(2));
     assert_eq!(state.initialized_node_for(&key("a")), None);
     state.extend_assignments(at(20));
     assert!(state.expire_assignments(at(20)), "the pod is planned again");

@@ -59,7 +59,7 @@ impl Method for Underutilized {
         selection
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         DrainTerms::default()
     }
 }

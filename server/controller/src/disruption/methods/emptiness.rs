@@ -49,7 +49,7 @@ impl Method for Emptiness {
         }
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         // The agent's watch may lack pods: it has the API server list them before it drains.
         DrainTerms { only_if_empty: true, ..DrainTerms::default() }
     }

@@ -40,7 +40,7 @@ impl Method for Expiration {
         }
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         DrainTerms::default()
     }
 }

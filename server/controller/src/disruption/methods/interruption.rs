@@ -1,4 +1,4 @@
-//! Interruption: removes the machine whose instance the cloud reclaims.
+//! Interruption: removes the machine whose instance ends or fails, as the cloud announces or reports.
 //!
 //! The cloud ends the instance at its own time, so the removal waits neither for its record nor for
 //! budgets and guardrails.
@@ -7,14 +7,10 @@ use crate::MethodReason;
 use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
 use model::removal::RemovalReason;
-use model::{Millis, Timestamp};
 
 /// The reason of its decisions.
 pub const INTERRUPTION: MethodReason =
-    MethodReason { kind: "interruption", summary: "reclaimed by the cloud", removal: RemovalReason::Interrupted };
-
-/// Time between the announcement and the end of a spot instance (EC2: two minutes).
-const NOTICE_PERIOD: Millis = Millis::from_mins(2);
+    MethodReason { kind: "interruption", summary: "interrupted by the cloud", removal: RemovalReason::Interrupted };
 
 /// The method.
 #[derive(Debug)]
@@ -30,8 +26,9 @@ impl Method for Interruption {
         Selection { removals: removals.collect(), ..Selection::default() }
     }
 
-    fn drain_terms(&self, now: Timestamp) -> DrainTerms {
-        DrainTerms { deadline: Some(now + NOTICE_PERIOD), interrupted: true, ..DrainTerms::default() }
+    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms {
+        let deadline = view.notice.as_ref().and_then(|notice| notice.deadline);
+        DrainTerms { deadline, interrupted: true, ..DrainTerms::default() }
     }
 }
 

@@ -3,13 +3,14 @@
 //!
 //! A Node is unhealthy when one of its conditions matches a repair policy. Its machine is removed when the
 //! condition has had that status for the toleration of the policy, whatever budgets, PodDisruptionBudgets
-//! and do-not-disrupt say: its pods are deleted at once. A repair is blocked in NodePools with too many
+//! and do-not-disrupt say, unless repairs are [voluntary](super::voluntary_repair): its pods are deleted at once. A repair is blocked in NodePools with too many
 //! unhealthy Nodes, whose cause is probably not the machines.
 
 use std::collections::BTreeMap;
 
 use crate::cluster::{ClaimRecord, NodeRecord, UnmetCondition};
 use crate::disruption::method::{BlockedRepair, DisruptionView, Method, Selection};
+use crate::disruption::settings::RepairMode;
 use crate::nodeclaim::DrainTerms;
 use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
@@ -34,7 +35,7 @@ impl Method for Repair {
 
     fn select(&self, view: &DisruptionView<'_>) -> Selection {
         let mut selection = Selection::default();
-        if !view.feature_gates.node_repair {
+        if !view.feature_gates.node_repair || view.repair == RepairMode::Voluntary {
             return selection;
         }
         for (pool, nodes) in nodes_by_pool(view) {
@@ -56,8 +57,8 @@ impl Method for Repair {
         selection
     }
 
-    fn drain_terms(&self, now: Timestamp) -> DrainTerms {
-        DrainTerms { deadline: Some(now), ..DrainTerms::default() }
+    fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms {
+        DrainTerms { deadline: Some(view.now), ..DrainTerms::default() }
     }
 }
 
@@ -79,16 +80,16 @@ fn nodes_by_pool<'v>(view: &DisruptionView<'v>) -> BTreeMap<&'v PoolName, Vec<No
 
 /// A Node with a condition that matches a policy.
 #[derive(Debug)]
-struct Unhealthy<'v> {
-    node: &'v NodeRecord,
+pub(super) struct Unhealthy<'v> {
+    pub node: &'v NodeRecord,
     claim: &'v ClaimRecord,
     condition: &'v UnmetCondition,
     /// When the machine is removed for it.
-    due: Timestamp,
+    pub due: Timestamp,
 }
 
 /// The condition of the Node that is due first.
-fn unhealthy<'v>((node, claim): NodeOfClaim<'v>) -> Option<Unhealthy<'v>> {
+pub(super) fn unhealthy<'v>((node, claim): NodeOfClaim<'v>) -> Option<Unhealthy<'v>> {
     let due = |condition: &UnmetCondition| {
         Some(condition.since + repair_policy::toleration(&condition.kind, &condition.status)?)
     };
@@ -125,10 +126,16 @@ pub(crate) fn repair_of(node: &NodeRecord, claim: &ClaimRecord, view: &Disruptio
 }
 
 fn removal(one: &Unhealthy<'_>) -> Removal {
-    let UnmetCondition { kind, status, since } = one.condition;
-    let minutes = (one.due - *since).as_mins();
-    let reason = format!("condition {kind} of node {} has been {status} for {minutes} minutes", one.node.name);
-    Removal { claim: one.claim.name.clone(), node: one.node.name.clone(), reason: Text::from(reason) }
+    Removal { claim: one.claim.name.clone(), node: one.node.name.clone(), reason: one.why() }
+}
+
+impl Unhealthy<'_> {
+    /// Why the machine is removed, as a sentence.
+    pub fn why(&self) -> Text {
+        let UnmetCondition { kind, status, since } = self.condition;
+        let minutes = (self.due - *since).as_mins();
+        Text::from(format!("condition {kind} of node {} has been {status} for {minutes} minutes", self.node.name))
+    }
 }
 
 #[cfg(test)]

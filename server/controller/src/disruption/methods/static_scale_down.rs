@@ -11,17 +11,13 @@ use crate::MethodReason;
 use crate::cluster::{ClaimRecord, PodRecord};
 use crate::disruption::method::{DisruptionView, Method, Selection};
 use crate::nodeclaim::DrainTerms;
+use model::eviction_cost::eviction_cost;
 use model::removal::RemovalReason;
 use model::{PoolName, Timestamp};
 
 /// The reason of its decisions.
 pub const STATIC_SCALE_DOWN: MethodReason =
     MethodReason { kind: "static-scale-down", summary: "more than replicas", removal: RemovalReason::Surplus };
-
-/// Cost of evicting a pod of priority 0, in its own unit.
-const EVICTION: i64 = 1_000_000;
-/// Priority that adds the cost of one pod (Karpenter: eviction cost, 2^25).
-const PRIORITY_UNIT: i64 = 1 << 25;
 
 /// The method.
 #[derive(Debug)]
@@ -45,7 +41,7 @@ impl Method for StaticScaleDown {
         selection
     }
 
-    fn drain_terms(&self, _now: Timestamp) -> DrainTerms {
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
         DrainTerms::default()
     }
 }
@@ -75,7 +71,7 @@ enum Rank {
     InUse {
         is_protected: bool,
         /// Sum of the costs of evicting its pods, by the part of its lifetime that is left.
-        cost: i64,
+        cost: i128,
     },
 }
 
@@ -91,14 +87,8 @@ fn rank(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Rank {
     if moved.peek().is_none() && !is_protected {
         return Rank::Empty;
     }
-    let cost: i64 = moved.map(|pod| eviction_cost(pod)).sum();
-    Rank::InUse { is_protected, cost: cost * lifetime_left_per_mille(claim, view.now) / 1_000 }
-}
-
-/// Karpenter's eviction cost without the pod deletion cost, which the agent does not report.
-fn eviction_cost(pod: &PodRecord) -> i64 {
-    let by_priority = i64::from(pod.shape.priority) * EVICTION / PRIORITY_UNIT;
-    (EVICTION + by_priority).clamp(-10 * EVICTION, 10 * EVICTION)
+    let cost: i128 = moved.map(|pod| eviction_cost(pod.stated_cost, pod.shape.priority)).sum();
+    Rank::InUse { is_protected, cost: cost * i128::from(lifetime_left_per_mille(claim, view.now)) / 1_000 }
 }
 
 /// All of it for a NodeClaim that never expires.

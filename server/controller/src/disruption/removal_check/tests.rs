@@ -5,7 +5,9 @@ use std::sync::Arc;
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{ClaimRecord, ClusterState, DoNotDisrupt, Object, Observation, PodBudgetRecord, Target};
-use crate::{Decision, DisruptionSettings, Effect, RegionState, Settings};
+use crate::{Decision, DisruptionSettings, Effect, Instruction, RegionState, Settings};
+use model::disruption_policy::DisruptionReason;
+use model::interruption::InterruptionKind;
 use model::{BudgetLimit, LabelSelector, Labels, Millis};
 use verifier::{RemovalRule, RemovalViolation};
 
@@ -111,7 +113,7 @@ fn a_removal_that_the_verifier_rejects_is_left_out_counted_and_reported() {
 fn verdict_with_place(change: impl FnOnce(&mut ClusterState)) -> Vec<(RemovalRule, String)> {
     let mut state = initialized_cluster(pool(), &["m0", "m1"]);
     observe(&mut state, 0, [Object::Pod(bound_to("m0", web("web-0")))]);
-    state.begin_replacement(&text("m0"), true, Timestamp::from_millis(0));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, Timestamp::from_millis(0));
     state.assign_pod(web("web-0").key, Target::Claim(text("m1")), None);
     change(&mut state);
     let mut cluster = Cluster::new(state);
@@ -130,7 +132,12 @@ fn a_drifted_node_is_removed_when_the_node_that_its_pod_is_assigned_to_is_initia
     };
     assert_eq!(verdict_with_place(initializing), no_room);
     assert_eq!(
-        verdict_with_place(|state| state.begin_replacement(&text("m1"), true, Timestamp::from_millis(1_000))),
+        verdict_with_place(|state| state.begin_replacement(
+            &text("m1"),
+            DisruptionReason::Drifted,
+            true,
+            Timestamp::from_millis(1_000)
+        )),
         no_room
     );
     assert_eq!(verdict_with_place(|state| state.end_replacement(&text("m0"))), no_room, "no place is assigned");
@@ -157,9 +164,14 @@ fn an_interruption_that_the_verifier_rejects_is_neither_recorded_nor_executed() 
     let theirs = ClaimRecord { ours: false, ..claim("m0") };
     observe(&mut cluster.controller.state, 0, [Object::Claim(theirs)]);
     let provider_id = claim("m0").provider_id;
-    cluster.run(|controller, ctx| controller.handle_interruption(&provider_id, &text("spot"), ctx));
+    cluster.run(|controller, ctx| {
+        controller.handle_interruption(&provider_id, InterruptionKind::SpotInterrupted, None, ctx)
+    });
     assert_eq!(cluster.rejected(), [(RemovalRule::Unmanaged, "m0")]);
-    assert_eq!(cluster.effects.len(), 1, "nothing but the finding: {:?}", cluster.effects);
+    let is_event = |effect: &&Effect| matches!(effect, Effect::Instruct { instruction, .. } if matches!(**instruction, Instruction::RecordEvent(_)));
+    let events = cluster.effects.iter().filter(is_event).count();
+    assert_eq!(events, 2, "what the cloud says, on NodeClaim and Node: {:?}", cluster.effects);
+    assert_eq!(cluster.effects.len(), 3, "nothing else but the finding: {:?}", cluster.effects);
     assert!(!cluster.controller.state.is_marked_for_deletion(&text("m0")));
 }
 
@@ -173,7 +185,9 @@ fn an_interruption_is_recorded_whatever_protects_the_node_and_its_pods() {
     assert_eq!(cluster.verify(&["m0"], RemovalReason::Underutilized), Vec::<ClaimName>::new());
     cluster.effects.clear();
     let provider_id = claim("m0").provider_id;
-    cluster.run(|controller, ctx| controller.handle_interruption(&provider_id, &text("spot"), ctx));
+    cluster.run(|controller, ctx| {
+        controller.handle_interruption(&provider_id, InterruptionKind::SpotInterrupted, None, ctx)
+    });
     assert_eq!(cluster.rejected(), []);
     let kinds: Vec<&str> = cluster.decisions().iter().map(|decision| decision.reason.as_str()).collect();
     assert_eq!(kinds, ["interruption"]);

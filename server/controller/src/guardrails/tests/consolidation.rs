@@ -101,6 +101,21 @@ fn a_machine_stays_while_its_replacement_is_not_initialized_and_its_pool_waits_a
     assert_eq!((launched(&world), drained(&world)), (vec![30_000], vec![]));
 }
 
+/// After a failure Karpenter leaves the replacement running as ordinary capacity and removes its taint from the
+/// Node. Here the Node has no taint before the drain. The replacement stays as well, until it is empty for as long
+/// as `consolidateAfter` says.
+#[test]
+fn a_failed_replacement_leaves_the_node_without_a_drain_and_its_machine_alive() {
+    let mut world = world(dear());
+    world.never_ready = true;
+    world.run_to(660_000);
+    let replacement = world.done.launches[0].1.claim.clone();
+    let state = world.controller.state(&text("c")).unwrap();
+    assert!(state.replacements().is_empty(), "it has failed");
+    assert!(!state.is_marked_for_deletion(&replacement) && state.claim(&replacement).is_some());
+    assert_eq!((drained(&world), world.done.terminated.len(), world.done.removed.len()), (vec![], 0, 0));
+}
+
 #[test]
 fn sabotage_without_waiting_for_initialization_it_is_drained_before_its_capacity_is_there() {
     let mut world = changed(dear(), DisabledGuards::only(Guard::InitializedReplacement), |_| {});
@@ -223,6 +238,23 @@ fn a_pod_that_appears_before_the_answer_drops_the_plan() {
     }
     let pending = Object::Pod(pod("q", 500));
     assert_eq!(drained(&overtaken(half_empty(pool()), DisabledGuards::default(), pending)), []);
+}
+
+/// Karpenter validates after 15 s, and rejects a command if a pod is nominated for a candidate meanwhile. Here the
+/// answer is compared with the state of that moment.
+#[test]
+fn a_pod_that_is_nominated_for_a_machine_before_the_answer_drops_the_plan() {
+    let of = |machine: &str, disabled: DisabledGuards| {
+        let nominated = Some(format!("n-{machine}").as_str().into());
+        let waiting = Object::Pod(PodRecord { nominated, ..pod("q", 100) });
+        let world = overtaken(half_empty(pool()), disabled, waiting);
+        world.done.decisions.iter().filter(|made| made.reason == DecisionReason::Disruption(CONSOLIDATION)).count()
+    };
+    let sabotage = |machine: &str| of(machine, DisabledGuards::only(Guard::ConsolidationCheck));
+    for machine in ["m0", "m1"] {
+        assert_eq!(of(machine, DisabledGuards::default()), 0, "{machine}");
+    }
+    assert!(sabotage("m0") + sabotage("m1") > 0, "without the check the answer is carried out");
 }
 
 #[test]

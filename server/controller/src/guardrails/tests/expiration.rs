@@ -10,6 +10,7 @@ use crate::disruption::EXPIRATION;
 use crate::guardrails::settings::Bound;
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::BudgetLimit;
+use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{MicroUsd, Millis, Timestamp};
 
 fn cluster(machines: usize) -> ClusterSnapshot {
@@ -94,7 +95,7 @@ fn an_interruption_ends_the_wait_for_the_replacement() {
     world.run_to(60_000);
     assert_eq!(drained(&world), []);
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(61_000);
     assert_eq!(drained(&world), [(60_000, "m0")]);
 }

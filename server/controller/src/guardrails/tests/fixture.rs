@@ -61,6 +61,8 @@ pub(super) struct Done {
     pub launches: Vec<(Timestamp, LaunchOrder)>,
     /// NodeClaims, in the order in which their drains were ordered.
     pub drained: Vec<(Timestamp, ClaimName)>,
+    /// The end of each of these drains.
+    pub deadlines: Vec<Option<Timestamp>>,
     /// NodeClaims whose instances were terminated.
     pub terminated: Vec<(Timestamp, ClaimName)>,
     /// NodeClaims that were removed, in that order.
@@ -99,7 +101,8 @@ pub(super) struct Fixture {
     /// Decisions become durable only when the test records them.
     pub slow_store: bool,
     unrecorded: Vec<Decision>,
-    stuck_drains: Vec<(ClusterName, InstructionId)>,
+    /// Drains that were held up, and whether they are for empty Nodes only.
+    stuck_drains: Vec<(ClusterName, InstructionId, bool)>,
     claims: BTreeMap<(ClusterName, ClaimName), ClaimRecord>,
 }
 
@@ -220,7 +223,11 @@ impl Fixture {
 
     /// The agent answers drains that were held up: the Nodes are not empty.
     pub fn refuse_stuck_drains(&mut self) {
-        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
+        let (refused, kept) =
+            std::mem::take(&mut self.stuck_drains).into_iter().partition(|(_, _, if_empty)| *if_empty);
+        self.stuck_drains = kept;
+        let refused: Vec<(ClusterName, InstructionId, bool)> = refused;
+        for (cluster, instruction, _) in refused {
             let reason = "the API server lists pod default/web-1 on it".to_owned();
             self.handle(Event::InstructionFailed { cluster, instruction, reason, unmet: true });
         }
@@ -228,7 +235,7 @@ impl Fixture {
 
     /// Finishes the drains that were held up.
     pub fn finish_drains(&mut self) {
-        for (cluster, instruction) in std::mem::take(&mut self.stuck_drains) {
+        for (cluster, instruction, _) in std::mem::take(&mut self.stuck_drains) {
             self.handle(Event::InstructionAcked { cluster, instruction });
         }
     }
@@ -345,11 +352,12 @@ impl Fixture {
                 let reason = "the API server lists pod default/web-1 on it".to_owned();
                 return vec![Event::InstructionFailed { cluster, instruction, reason, unmet: true }];
             }
-            Instruction::Drain { claim, .. } => {
+            Instruction::Drain { claim, deadline, only_if_empty, .. } => {
+                self.done.deadlines.push(deadline);
                 let empty = self.stuck.is_none_or(|stuck| !claim.starts_with(stuck));
                 self.done.drained.push((Timestamp::from_millis(self.now), claim));
                 if !empty {
-                    self.stuck_drains.push((cluster, instruction));
+                    self.stuck_drains.push((cluster, instruction, only_if_empty));
                     return Vec::new();
                 }
             }

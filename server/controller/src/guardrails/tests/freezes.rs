@@ -3,6 +3,7 @@ use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::disruption::INTERRUPTION;
 use crate::guardrails::Freeze;
 use crate::{DecisionReason, Event};
+use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{Millis, Timestamp};
 
 use super::fixture::{Fixture, freeze, snapshot};
@@ -97,7 +98,7 @@ fn interruptions_and_expiry_go_on_under_a_freeze_of_disruption() {
     }
     world.connect("c", cluster);
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(60_000);
     assert_eq!(did(&world).1, 2, "m0 is interrupted and m1 expires at 30 s");
 }
@@ -138,7 +139,7 @@ fn interrupted_machines_are_drained_under_a_freeze() {
     world.handle(Event::FreezesChanged { freezes: vec![freeze(None, None, None)] });
     world.connect("c", snapshot(1, vec![bound_to("m0", pod("p0", 500))]));
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(60_000);
     assert!(world.done.decisions.iter().any(|decision| decision.reason == DecisionReason::Disruption(INTERRUPTION)));
     assert_eq!(did(&world), (0, 1));

@@ -3,6 +3,7 @@
 use crate::cluster::Object;
 use crate::cluster::testing::{bound_to, claim, pod, text};
 use crate::{Event, StageKind};
+use model::interruption::InterruptionKind::SpotInterrupted;
 
 use super::fixture::Fixture;
 
@@ -55,7 +56,7 @@ fn a_machine_interrupted_meanwhile_is_drained_in_any_case() {
         let asked = world.done.drained.iter().filter(|(_, claim)| claim.as_ref() == "m0").count();
         if interrupted {
             let provider_id = claim("m0").provider_id;
-            world.handle(Event::Interrupted { cluster: text("c"), provider_id, reason: text("taken back") });
+            world.handle(Event::Interrupted { cluster: text("c"), provider_id, kind: SpotInterrupted, ends: None });
         }
         world.refuse_stuck_drains();
         world.run_to(3 * MINUTE);

@@ -5,6 +5,7 @@ use crate::cluster::testing::{bound_to, claim, node, pod, text};
 use crate::cluster::{ClaimRecord, Key, NodeRecord, Object, PodRecord};
 use crate::guardrails::Freeze;
 use crate::{Event, Inspection, ListedInstance, Listing, Settings};
+use model::interruption::InterruptionKind::SpotInterrupted;
 use model::taints::Effect;
 use model::{ClaimName, NodeName, ProviderId, Taint, Timestamp};
 
@@ -289,7 +290,7 @@ fn an_interruption_is_never_held() {
     world.run_to(60_000);
     for n in 10..20 {
         let provider_id = ProviderId::from(format!("aws:///z/i-m{n}"));
-        world.handle(Event::Interrupted { cluster: text("c"), provider_id, reason: text("taken back") });
+        world.handle(Event::Interrupted { cluster: text("c"), provider_id, kind: SpotInterrupted, ends: None });
     }
     world.run_to(80_000);
     assert_eq!(world.drained().len(), 13);

@@ -4,6 +4,7 @@ use crate::disruption::EMPTY;
 use crate::guardrails::settings::{CircuitBreakerRule, QuarantineRule};
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{Decision, DecisionReason, Event};
+use model::interruption::InterruptionKind::SpotInterrupted;
 use model::{MicroUsd, Millis, Timestamp};
 
 use super::fixture::{Fixture, one_node_per_pod, snapshot};
@@ -451,7 +452,7 @@ fn with_disruption_in_shadow_mode_launches_go_on_and_voluntary_removals_are_reco
 fn with_disruption_in_shadow_mode_interruptions_are_followed() {
     let mut world = everything_to_do_in_shadow_disruption();
     let (cluster, provider_id) = (text("c"), claim("m0").provider_id);
-    world.handle(Event::Interrupted { cluster, provider_id, reason: text("spot") });
+    world.handle(Event::Interrupted { cluster, provider_id, kind: SpotInterrupted, ends: None });
     world.run_to(180_000);
     assert_eq!(world.drained(), [text("m0")].into());
 }

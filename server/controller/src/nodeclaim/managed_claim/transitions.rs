@@ -151,6 +151,17 @@ impl ManagedClaim {
         if_occupied.take().is_some()
     }
 
+    /// Draining: the cloud interrupts the instance, and the drain ends by `deadline`. Returns whether that
+    /// changes the drain.
+    pub fn hasten_drain(&mut self, by: Option<Timestamp>) -> bool {
+        let Stage::Draining { deadline, interrupted, .. } = &mut self.stage else { return false };
+        let earlier = deadline.iter().copied().chain(by).min();
+        let changes = earlier != *deadline;
+        *interrupted |= changes;
+        *deadline = earlier;
+        changes
+    }
+
     /// Draining → the earlier stage: the Node was to be drained only if it is empty, and is not.
     pub fn cancel_drain(&mut self, now: Timestamp) -> bool {
         let Stage::Draining { if_occupied, .. } = &mut self.stage else { return false };

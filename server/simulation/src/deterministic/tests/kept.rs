@@ -3,6 +3,7 @@
 use crate::deterministic::Simulation;
 use crate::deterministic::fault::{Fault, ListGap, TimedFault};
 use crate::deterministic::setup::Setup;
+use model::interruption::InterruptionKind;
 
 #[track_caller]
 fn replay_holds(seed: u64, faults: &[(i64, Fault)]) {
@@ -17,7 +18,7 @@ fn a_process_that_dies_between_nodeclaims_and_launches_leaves_none_hollow() {
     replay_holds(85, &[(9_132, Fault::Kill { process: 0, after_steps: 14, away_ms: 13_291 })]);
     replay_holds(93, &[(9_426, Fault::Kill { process: 0, after_steps: 30, away_ms: 16_456 })]);
     let faults = [
-        (102_197, Fault::Interrupt { cluster: 0 }),
+        (102_197, Fault::Interrupt { cluster: 0, kind: InterruptionKind::SpotInterrupted }),
         (137_533, Fault::NoCapacity { for_ms: 81_738 }),
         (281_649, Fault::Kill { process: 1, after_steps: 6, away_ms: 31_467 }),
     ];

@@ -5,6 +5,7 @@ use crate::kube::cluster::{ClusterLedger, Workload};
 use cloud::simulated::{FaultProfile, SeededRng, TokenBucket};
 use controller::guardrails::settings::QuarantineRule;
 use model::Resources;
+use model::interruption::InterruptionKind;
 
 use crate::deterministic::Simulation;
 use crate::deterministic::fault::{Fault, TimedFault};
@@ -151,6 +152,27 @@ fn shortages_throttling_lost_answers_and_interruptions_lose_no_pod() {
         injected.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
     assert!(injected.iter().all(|count| *count > 0), "every kind of fault: {injected:?}");
+}
+
+#[test]
+fn every_kind_of_interruption_replaces_its_machine_and_loses_no_pod() {
+    use InterruptionKind as Kind;
+    // Three pods with a node each. A replaced machine is one launch more, and its pod is created again.
+    for (kind, replaced) in [
+        (Kind::SpotInterrupted, true),
+        (Kind::ScheduledChange, true),
+        (Kind::InstanceStopped, true),
+        (Kind::InstanceTerminated, true),
+        (Kind::StatusCheckFailed, true),
+        (Kind::RebalanceRecommendation, false),
+    ] {
+        let steps = [(0, node_filling("web", Some("spot")), 3)];
+        let fault = TimedFault { at_ms: 5 * MINUTE, fault: Fault::Interrupt { cluster: 0, kind } };
+        let simulation = run(one_server(7, 1, &steps, FaultProfile::default(), vec![fault]));
+        let (pods, launched) = (3 + u64::from(replaced), 3 + usize::from(replaced));
+        let expected = Totals { created: pods, ran: pods, launched, remain: 3 };
+        assert_eq!(totals(&simulation), expected, "{kind:?}");
+    }
 }
 
 /// The error of each cluster, if its last plan failed: the plan verifier has refused it.

@@ -1,12 +1,14 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{
     ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, PodRecord, PoolMeta,
-    Target,
+    PoolRecord, Target,
 };
+use model::Timestamp;
 use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
+use model::resources::NODES;
 use model::{ClaimName, LabelSelector, Millis, NotReady, Resources};
 
 const VERSION: &str = "1";
@@ -114,7 +116,7 @@ fn a_replacement_under_way_uses_the_budget_and_goes_on() {
     let mut state = drifted_cluster(pool_with(BudgetLimit::Nodes(1)), &["m0", "m1"]);
     ["m0", "m1"].iter().for_each(|machine| running(&mut state, machine, machine));
     // m1 drifted first, and the replacement of m0 is under way.
-    state.begin_replacement(&text("m0"), true, at(50));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(50));
     assert_eq!(replaced(&select(&state)), [("m0", true)]);
 }
 
@@ -122,8 +124,8 @@ fn a_replacement_under_way_uses_the_budget_and_goes_on() {
 fn a_replacement_that_the_budget_does_not_allow_any_more_is_not_selected() {
     let mut state = drifted_cluster(pool_with(BudgetLimit::Nodes(1)), &["m0", "m1"]);
     ["m0", "m1"].iter().for_each(|machine| running(&mut state, machine, machine));
-    state.begin_replacement(&text("m0"), true, at(50));
-    state.begin_replacement(&text("m1"), true, at(49));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(50));
+    state.begin_replacement(&text("m1"), DisruptionReason::Drifted, true, at(49));
     let selection = select(&state);
     assert_eq!(replaced(&selection), [("m1", true)], "the one that began first goes on");
     assert_eq!(selection.held_by_budget, BTreeMap::from([(text("p"), 1)]));
@@ -178,7 +180,7 @@ fn moved_pods(change: impl Fn(PodRecord) -> PodRecord) -> ClusterState {
     observe(&mut state, 0, [Object::Claim(claim("m2")), Object::Node(node("m2"))]);
     for (machine, name) in [("m0", "a"), ("m1", "b")] {
         observe(&mut state, 0, [Object::Pod(change(bound_to(machine, pod(name, 100))))]);
-        state.begin_replacement(&text(machine), true, at(50));
+        state.begin_replacement(&text(machine), DisruptionReason::Drifted, true, at(50));
         state.assign_pod(key(name), Target::Claim(text("m2")), None);
     }
     state
@@ -242,7 +244,7 @@ fn the_last_ready_pod_of_a_workload_stays() {
 fn a_pool_that_failed_begins_no_replacement_and_goes_on_with_those_under_way() {
     let mut state = drifted_cluster(pool(), &["m0", "m1"]);
     ["m0", "m1"].iter().for_each(|machine| running(&mut state, machine, machine));
-    state.begin_replacement(&text("m0"), true, at(50));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(50));
     let mut view = DisruptionView::of(&state, at(60));
     view.backoff.record_failure(&text("p"), &text("gone"), at(60));
     let selection = Drifted.select(&view);
@@ -313,7 +315,7 @@ fn the_node_limit_of_a_static_pool_needs_room_for_the_old_and_the_new_machine() 
     // Two replicas: a limit of 2 has no room, 3 has room for one new machine, 4 for two.
     assert_eq!([2, 3, 4, 9].map(begun), [0, 1, 2, 2]);
     let mut state = drifted_cluster(fixed(2, Some(3)), &["m0", "m1"]);
-    state.begin_replacement(&text("m1"), false, at(50));
+    state.begin_replacement(&text("m1"), DisruptionReason::Drifted, false, at(50));
     assert_eq!(replaced(&select(&state)), [("m1", false)], "the one under way uses the room");
 }
 
@@ -331,8 +333,8 @@ fn static_replacement(joined: bool) -> ClusterState {
     }
     let new = [Object::Claim(claim("m2")), Object::Node(node("m2")), Object::Claim(claim("m3")), Object::Node(late)];
     observe(&mut state, 0, new);
-    state.begin_replacement(&text("m0"), false, at(50));
-    state.begin_replacement(&text("m1"), false, at(51));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, false, at(50));
+    state.begin_replacement(&text("m1"), DisruptionReason::Drifted, false, at(51));
     state
 }
 
@@ -349,7 +351,7 @@ fn pods_of_a_static_pools_machine_move_when_the_new_machine_is_initialized() {
     let mut state = static_replacement(false);
     ["m0", "m1"].iter().for_each(|machine| running(&mut state, machine, machine));
     assert_eq!(replaced(&select(&state)), [("m0", true), ("m1", false)]);
-    state.begin_replacement(&text("m0"), true, at(55));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(55));
     state.assign_pod(key("m0"), Target::Node(text("n-m2")), None);
     let selection = select(&state);
     assert_eq!((removed(&selection), replaced(&selection)), (vec!["m0"], vec![("m1", false)]));

@@ -91,5 +91,5 @@ fn with_jitter_machines_of_one_age_expire_at_times_of_their_own() {
 
 #[test]
 fn its_drain_has_no_deadline_but_the_grace_period() {
-    assert_eq!(Expiration.drain_terms(at(1_000)), DrainTerms::default());
+    assert_eq!(Expiration.drain_terms(&DisruptionView::of(&ClusterState::default(), at(1_000))), DrainTerms::default());
 }

@@ -117,6 +117,7 @@ fn without_the_feature_gate_and_for_machines_of_others_nothing_is_repaired() {
 
 #[test]
 fn pods_of_a_repaired_node_are_deleted_at_once() {
-    let now = minutes(30);
-    assert_eq!(Repair.drain_terms(now), DrainTerms { deadline: Some(now), ..DrainTerms::default() });
+    let (state, now) = (cluster(1, Vec::new()), minutes(30));
+    let terms = Repair.drain_terms(&DisruptionView::of(&state, now));
+    assert_eq!(terms, DrainTerms { deadline: Some(now), ..DrainTerms::default() });
 }

@@ -60,9 +60,18 @@ fn machines_that_are_missed_least_are_removed_first() {
 }
 
 #[test]
-fn a_pod_costs_at_most_as_much_as_ten() {
-    let costs = [i32::MAX, 0, i32::MIN].map(|priority| {
-        eviction_cost(&PodRecord { shape: Arc::new(PodShape { priority, ..PodShape::default() }), ..pod("a", 1) })
-    });
-    assert_eq!(costs, [10_000_000, 1_000_000, -10_000_000]);
+fn pods_say_what_their_disruption_costs() {
+    let mut state = cluster(3, Some(0));
+    let with =
+        |name: &str, on: &str, stated_cost: i32| Object::Pod(PodRecord { stated_cost, ..bound_to(on, pod(name, 1)) });
+    // m0: 1 + 2^27 / 2^27 = 2. m1: 1 - 2^26 / 2^27 = 0.5. m2: 1.
+    observe(&mut state, 0, [with("a", "m0", 1 << 27), with("b", "m1", -(1 << 26)), with("c", "m2", 0)]);
+    assert_eq!(removed(&state), ["m1", "m2", "m0"]);
+}
+
+#[test]
+fn sabotage_without_stated_costs_the_name_decides() {
+    let mut state = cluster(3, Some(0));
+    observe(&mut state, 0, ["m0", "m1", "m2"].map(|on| Object::Pod(bound_to(on, pod(on, 1)))));
+    assert_eq!(removed(&state), ["m0", "m1", "m2"]);
 }

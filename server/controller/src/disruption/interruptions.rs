@@ -1,0 +1,102 @@
+//! What the cloud announces, or reports, about an instance: its machine is removed at once, and its pods are
+//! planned with those of all other machines that are announced in the same batch window.
+//!
+//! The drain begins when that plan has arrived, or after `guardrails.replacement-wait`, and runs while the
+//! new machines boot. A notice for a machine that is being drained brings the end of the drain forward.
+
+use super::method::{DisruptionView, InterruptionNotice};
+use super::settings::RebalanceRecommendations;
+use super::{Disruption, Proposal};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Guard;
+use model::interruption::InterruptionKind;
+use model::{CapacityType, ClaimName, Millis, ProviderId, Text, Timestamp};
+
+/// Time between the announcement and the end of an instance whose capacity is taken back (EC2: two minutes).
+const NOTICE_PERIOD: Millis = Millis::from_mins(2);
+
+impl ClusterController {
+    /// Handles what the cloud says about an instance, which ends at `ends` if the cloud has set a time.
+    pub(crate) fn handle_interruption(
+        &mut self,
+        provider_id: &ProviderId,
+        kind: InterruptionKind,
+        ends: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) {
+        let Some(claim) = self.claim_of_instance(provider_id) else { return };
+        let is_recommendation = kind == InterruptionKind::RebalanceRecommendation;
+        let is_followed = !is_recommendation || ctx.settings.disruption.rebalance == RebalanceRecommendations::Replace;
+        self.record_notice_events(&claim, kind, ctx);
+        if !is_followed {
+            return;
+        }
+        if kind.takes_capacity_back() && ctx.disabled_guards.is_enabled(Guard::WarnedOffering) {
+            self.exclude_offering_of(&claim, ctx);
+        }
+        if is_recommendation {
+            return self.disruption.recommend_removal(claim);
+        }
+        self.remove_interrupted(&claim, kind, deadline_of(kind, ends, ctx.now), ctx);
+        self.record_interrupted_event(&claim, kind, ctx);
+    }
+
+    /// Decides the removal of the machine, whose drain ends by `deadline`.
+    fn remove_interrupted(
+        &mut self,
+        claim: &ClaimName,
+        kind: InterruptionKind,
+        deadline: Option<Timestamp>,
+        ctx: &mut Context<'_>,
+    ) {
+        if self.claims.get(claim).is_some_and(|machine| machine.stage().is_terminating()) {
+            return self.hasten_removal(claim, deadline, ctx);
+        }
+        let notice = InterruptionNotice { claim: claim.clone(), reason: Text::from(kind.to_string()), deadline };
+        let view = DisruptionView { notice: Some(notice), ..DisruptionView::of(&self.state, ctx.now) };
+        let proposals: Vec<Proposal> = Disruption::reconcile_urgent(&view);
+        for proposal in proposals {
+            self.decide_removals(proposal, ctx);
+        }
+    }
+
+    /// The machine is removed already: its drain waits for nothing any more and ends by `deadline`, whether its
+    /// Node is empty or not.
+    fn hasten_removal(&mut self, claim: &ClaimName, deadline: Option<Timestamp>, ctx: &mut Context<'_>) {
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        machine.require_drain();
+        let is_earlier = ctx.disabled_guards.is_enabled(Guard::HastenedDrain) && machine.hasten_drain(deadline);
+        // A drain that waits for the plan of its pods begins with the earlier end.
+        if is_earlier && !machine.is_postponed(ctx.now) {
+            self.drain_node(claim, ctx);
+        }
+        self.stop_awaiting_replacement(claim, ctx);
+    }
+
+    /// Excludes the offering of a machine whose capacity is taken back, for as long as one without capacity.
+    fn exclude_offering_of(&self, claim: &ClaimName, ctx: &Context<'_>) {
+        let instance = self.claims.get(claim).and_then(|machine| machine.instance());
+        let Some(instance) = instance.filter(|instance| instance.capacity_type != CapacityType::OnDemand) else {
+            return;
+        };
+        let until = ctx.now + ctx.settings.unavailable_ttl;
+        let (instance_type, zone) = (instance.instance_type.clone(), instance.zone.clone());
+        ctx.offerings.mark_unavailable(instance_type, zone, instance.capacity_type, until);
+    }
+}
+
+/// When pods are deleted regardless of PodDisruptionBudgets. An instance that stops now, or fails its status
+/// checks, leaves no time for them; Karpenter waits for them on a stopping instance, whose kubelet answers no
+/// more.
+fn deadline_of(kind: InterruptionKind, ends: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+    match kind {
+        InterruptionKind::SpotInterrupted | InterruptionKind::CapacityReservationInterrupted => {
+            Some(ends.unwrap_or(now + NOTICE_PERIOD))
+        }
+        InterruptionKind::ScheduledChange => ends,
+        InterruptionKind::InstanceStopped
+        | InterruptionKind::InstanceTerminated
+        | InterruptionKind::StatusCheckFailed => Some(now),
+        InterruptionKind::RebalanceRecommendation => None,
+    }
+}

@@ -1,0 +1,39 @@
+//! Rebalance recommendations: replaces the machine whose spot instance is at elevated risk, if the server is
+//! set to (`interruption.rebalance-recommendations`; Karpenter only records an Event).
+//!
+//! Nothing ends yet, so that the drain waits for other capacity and respects PodDisruptionBudgets, and rate
+//! limits and freezes hold the removal. The budgets of the NodePool do not: an interruption would not wait for
+//! them either. A recommendation is not stored: after a takeover the machine stays until the cloud says more.
+
+use crate::MethodReason;
+use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::nodeclaim::DrainTerms;
+use model::removal::RemovalReason;
+
+/// The reason of its decisions.
+pub const REBALANCE: MethodReason =
+    MethodReason { kind: "rebalance", summary: "at risk of an interruption", removal: RemovalReason::Rebalanced };
+
+/// The method.
+#[derive(Debug)]
+pub(crate) struct Rebalance;
+
+impl Method for Rebalance {
+    fn reason(&self) -> MethodReason {
+        REBALANCE
+    }
+
+    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+        let stays = |claim: &&_| view.state.claim(claim).is_some_and(|record| record.ours && !view.is_leaving(record));
+        let why = "the cloud recommends to leave the spot instance, which is at elevated risk of an interruption";
+        let removals = view.recommended.iter().filter(stays).map(|claim| view.removal(claim, why));
+        Selection { removals: removals.collect(), ..Selection::default() }
+    }
+
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
+        DrainTerms::default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

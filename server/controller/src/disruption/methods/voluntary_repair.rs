@@ -1,0 +1,65 @@
+//! Voluntary node repair (`disruption.repair = "voluntary"`; Karpenter 1.15: repair as voluntary disruption): an
+//! unhealthy machine is replaced as a drifted one is.
+//!
+//! Budgets without reasons pace it in place of the limit on unhealthy Nodes. Nodes that are only not ready do not
+//! use them up, or the Node to repair would hold its own repair. What else holds it, and how a machine is replaced,
+//! is in [`replace_first`](crate::disruption::replace_first).
+
+use super::repair::{Unhealthy, unhealthy};
+use crate::MethodReason;
+use crate::disruption::candidates::Candidates;
+use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::replace_first::{self, Outgoing};
+use crate::disruption::settings::RepairMode;
+use crate::nodeclaim::DrainTerms;
+use model::disruption_policy::DisruptionReason;
+use model::removal::RemovalReason;
+
+/// The reason of its decisions.
+pub const VOLUNTARY_REPAIR: MethodReason =
+    MethodReason { kind: "voluntary-repair", summary: "unhealthy", removal: RemovalReason::Repaired };
+
+/// The method.
+#[derive(Debug)]
+pub(crate) struct VoluntaryRepair;
+
+impl Method for VoluntaryRepair {
+    fn reason(&self) -> MethodReason {
+        VOLUNTARY_REPAIR
+    }
+
+    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+        let mut selection = Selection::default();
+        if !view.feature_gates.node_repair || view.repair == RepairMode::Forceful {
+            return selection;
+        }
+        let candidates = Candidates::collect(view);
+        let due = due(&candidates, view, &mut selection);
+        replace_first::select(due, DisruptionReason::Unhealthy, &candidates, view, &mut selection);
+        selection
+    }
+
+    fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
+        DrainTerms::default()
+    }
+}
+
+/// The machines whose condition has lasted for its toleration. When the next one is due is added to `selection`.
+fn due<'v>(candidates: &Candidates<'v>, view: &DisruptionView<'v>, selection: &mut Selection) -> Vec<Outgoing<'v>> {
+    let replaced = candidates.replaced_for(DisruptionReason::Unhealthy, view);
+    let mut machines = Vec::new();
+    for candidate in candidates.iter().chain(replaced) {
+        let found = unhealthy((candidate.node, candidate.claim)).filter(|found| !found.node.do_not_repair);
+        let Some(found) = found else { continue };
+        let Unhealthy { due, .. } = found;
+        if due > view.now {
+            selection.check_at(Some(due));
+        } else {
+            machines.push(Outgoing { candidate: *candidate, since: due, why: found.why() });
+        }
+    }
+    machines
+}
+
+#[cfg(test)]
+mod tests;
