@@ -35,6 +35,10 @@ use model::{ClaimName, MicroUsd, Millis, NodeStage, Text, Timestamp};
 /// budgets and prices change without an event.
 const RECHECK: Millis = Millis::from_mins(5);
 
+/// A cluster in which a request without a search found nothing, because other clusters searched, is planned again after
+/// this time.
+const SEARCH_RETRY: Millis = Millis::from_mins(1);
+
 /// After a plan, the next one is requested after this multiple of the time that the plan took at the earliest:
 /// large clusters use a bounded share of the search threads.
 const PAUSE_FACTOR: i64 = 4;
@@ -73,12 +77,14 @@ impl ClusterController {
     }
 
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
-        let (input, running) = self.disruption_input(ctx);
+        let (mut input, running) = self.disruption_input(ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
         let number = ctx.next_plan_number();
+        self.allow_search_of_groups(number, &mut input, ctx);
+        let is_searched = input.policy.search_steps > 0 || !ctx.settings.search.is_enabled();
         let (version, last_decision) = (self.state.version(), self.decisions.last_id());
         self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions });
+            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions, is_searched });
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
         let settings = DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
@@ -151,7 +157,8 @@ impl ClusterController {
     ) {
         let pending = self.disruption.consolidation.pending.take_if(|pending| pending.number == request.number);
         let Some(pending) = pending else { return };
-        let idle_until = self.next_look(ctx);
+        let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
+        let idle_until = self.next_look(ctx).min(searched_at);
         self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
         let took = ctx.now.duration_since(pending.since);
         self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);

@@ -33,6 +33,8 @@ pub(crate) struct PendingConsolidation {
     pub last_decision: Option<DecisionId>,
     /// Revisions of the NodePools.
     pub revisions: BTreeMap<PoolName, Text>,
+    /// Whether it may search for groups of nodes, or searches are disabled.
+    pub is_searched: bool,
 }
 
 /// A look at the cluster that led to nothing.

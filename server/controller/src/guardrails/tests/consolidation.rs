@@ -8,6 +8,8 @@ use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
+use crate::provisioning::PlanNumber;
+use crate::search_allowance::{SearchDemand, SearchSettings};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
@@ -107,6 +109,56 @@ fn sabotage_without_waiting_for_initialization_it_is_drained_before_its_capacity
     world.never_ready = true;
     world.run_to(60_000);
     assert_eq!(drained(&world), [(40_000, "m0")]);
+}
+
+/// Three on-demand t.2, each with a pod of 1.3 of its 2 cores: no pod fits beside another one, and a t.2 is the cheapest
+/// machine for each. All three fit in one t.4 of 4 cores at $0.04.
+fn cheaper_together() -> ClusterSnapshot {
+    let pods = (0..3).map(|number| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 1_300))).collect();
+    let mut shown = ClusterSnapshot { pools: dear().pools, ..snapshot(3, pods) };
+    let labels = shown.claims.iter_mut().map(|claim| &mut claim.labels);
+    for labels in labels.chain(shown.nodes.iter_mut().map(|node| &mut node.labels)) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    shown
+}
+
+/// The default of a server with two processors.
+fn with_searches(settings: &mut Settings) {
+    settings.search = SearchSettings::with_share(25, 2);
+}
+
+#[test]
+fn machines_are_replaced_together_within_the_allowance_for_searches() {
+    let mut world = changed(cheaper_together(), DisabledGuards::default(), with_searches);
+    world.run_to(31_000);
+    assert_eq!((launched(&world), world.done.decisions[0].new_cost), (vec![30_000], MicroUsd(40_000)));
+    let totals = world.controller.region().search_totals();
+    // The largest search is granted once, and it is settled: another one may begin.
+    assert_eq!((totals.granted, totals.granted_steps, totals.used_steps), (1, 9_000_000, 9_000_000));
+    world.run_to(41_000);
+    assert_eq!(drained(&world), [(40_000, "m0"), (40_000, "m1"), (40_000, "m2")]);
+}
+
+#[test]
+fn without_searches_each_machine_is_consolidated_by_itself() {
+    assert_eq!(changes(world(cheaper_together())), (0, 0));
+}
+
+#[test]
+fn a_cluster_whose_search_is_refused_is_planned_again_after_a_minute() {
+    let mut world = Fixture::consolidating(DisabledGuards::default(), with_searches);
+    world.connect("c", cheaper_together());
+    world.run_to(29_000);
+    // Another cluster searches, and only one search may be in progress.
+    let (cluster, at) = (text("d"), Timestamp::from_millis(29_000));
+    let deadline = Timestamp::from_millis(39_000);
+    let demand = SearchDemand { cluster: &cluster, search: PlanNumber(1_000), objects: 1, deadline };
+    assert_eq!(world.controller.region().searches().grant(demand, at), Some(9_000_000));
+    world.run_to(89_000);
+    assert_eq!(launched(&world), []);
+    world.run_to(91_000);
+    assert_eq!(launched(&world), [90_000]);
 }
 
 #[test]
