@@ -34,16 +34,10 @@ impl ClusterController {
             self.guardrails.replace_removal_hold(None);
         }
         // Graceful methods have not run while a plan is pending; what they replace goes on.
-        let begun = plan_due.is_none()
-            && !self.is_shadow_removal(RemovalReason::Drifted, ctx)
-            && self.reconcile_replacements(&proposals, ctx);
+        if plan_due.is_none() && !self.is_shadow_removal(RemovalReason::Drifted, ctx) {
+            self.reconcile_replacements(&proposals, ctx);
+        }
         for proposal in proposals {
-            // The pods that begin to move may need a node that is empty now, such as one that was launched for them
-            // before a takeover.
-            if begun && proposal.method.reason().removal == RemovalReason::Empty {
-                self.disruption.mark_changed();
-                continue;
-            }
             self.decide_removals(proposal, ctx);
         }
     }

@@ -28,8 +28,8 @@ const TIMEOUT: Millis = Millis::from_mins(10);
 
 impl ClusterController {
     /// Ends the replacements that no method selects any more or that take too long, and begins those
-    /// that are selected anew, as far as guardrails allow. Returns whether one begins, so that pods are planned.
-    pub(crate) fn reconcile_replacements(&mut self, proposals: &[Proposal], ctx: &mut Context<'_>) -> bool {
+    /// that are selected anew, as far as guardrails allow.
+    pub(crate) fn reconcile_replacements(&mut self, proposals: &[Proposal], ctx: &mut Context<'_>) {
         let planned = || proposals.iter().flat_map(|proposal| &proposal.replacements);
         let removed = proposals.iter().flat_map(|proposal| &proposal.removals).map(|removal| removal.claim.clone());
         let removed: BTreeSet<ClaimName> = removed.chain(self.decisions.claims_being_removed()).collect();
@@ -48,21 +48,19 @@ impl ClusterController {
                 self.disruption.schedule_at(since + TIMEOUT);
             }
         }
-        let mut begins = false;
         for proposal in proposals {
-            begins |= self.begin_replacements(proposal, ctx);
+            self.begin_replacements(proposal, ctx);
         }
         let state = &self.state;
         self.disruption.backoff.retain(|claim| state.claim(claim).is_some(), |pool| state.pool(pool).is_some());
-        begins
     }
 
     /// Begins the replacements of `proposal` that guardrails admit, and has the pods of those under way
-    /// planned when they may move. Returns whether pods are to be planned.
-    fn begin_replacements(&mut self, proposal: &Proposal, ctx: &mut Context<'_>) -> bool {
+    /// planned when they may move.
+    fn begin_replacements(&mut self, proposal: &Proposal, ctx: &mut Context<'_>) {
         let (planned, reason) = (&proposal.replacements, proposal.method.reason().removal);
         if self.guardrails.is_quarantined() {
-            return false;
+            return;
         }
         // One that failed just now is not begun again.
         let is_new = |removal: &&Removal| {
@@ -71,16 +69,13 @@ impl ClusterController {
         let new: Vec<Removal> = planned.iter().map(|one| &one.removal).filter(is_new).cloned().collect();
         let admitted: BTreeSet<ClaimName> =
             self.limit_removals(new, reason, ctx).into_iter().map(|removal| removal.claim).collect();
-        let mut begins = false;
         for PlannedReplacement { removal, moves_pods } in planned {
             let begun = self.state.replacement_of(&removal.claim);
             if begun.map_or_else(|| admitted.contains(&removal.claim), |begun| *moves_pods && !begun.moves_pods) {
                 self.state.begin_replacement(&removal.claim, *moves_pods, ctx.now);
                 self.provisioner.replan_displaced_pods(ctx.now);
-                begins = true;
             }
         }
-        begins
     }
 
     /// Ends the replacements of machines with pods that the plan found no place for. Pods that

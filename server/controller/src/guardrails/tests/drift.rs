@@ -12,7 +12,7 @@ use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::BudgetLimit;
 use model::resources::NODES;
-use model::{Millis, Resources, Timestamp};
+use model::{Resources, Timestamp};
 
 fn changed(mut pool: PoolRecord) -> PoolRecord {
     pool.drift.own_hash = Some((text("new"), text("1")));
@@ -146,28 +146,15 @@ fn do_not_disrupt_on_a_pod_ends_a_replacement_under_way() {
     assert!(drained(&world).iter().all(|(_, claim)| *claim != "m0"), "{:?}", drained(&world));
 }
 
-/// `m0` has drifted, and `m1` is of the new template and empty.
-fn with_empty_replacement(pool: PoolRecord) -> Fixture {
-    let mut shown = cluster(2, pool);
+#[test]
+fn a_process_that_takes_over_uses_the_machine_that_was_launched_for_it() {
+    let mut shown = cluster(2, pool());
+    // m1 is of the new template and empty.
     shown.pods.truncate(1);
     shown.claims[1].drift.own_hash = Some((text("new"), text("1")));
     let mut world = Fixture::planned_by(real, |_| {});
     world.connect("c", shown);
     world.run_to(20_000);
-    world
-}
-
-#[test]
-fn a_process_that_takes_over_uses_the_machine_that_was_launched_for_it() {
-    let world = with_empty_replacement(pool());
-    assert_eq!((launched(&world), drained(&world)), (vec![], vec![(10_000, "m0")]));
-}
-
-#[test]
-fn it_does_so_too_where_an_empty_machine_may_be_removed_at_once() {
-    let mut pool = pool();
-    pool.disruption.consolidate_after = Some(Millis::ZERO);
-    let world = with_empty_replacement(pool);
     assert_eq!((launched(&world), drained(&world)), (vec![], vec![(10_000, "m0")]));
 }
 
