@@ -20,6 +20,7 @@ use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionReason, Effect, Removal};
@@ -28,8 +29,9 @@ use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
 use model::plan::PlanReport;
 use model::removal::{DoNotDisrupt, RemovalReason};
+use model::resources::NODES;
 use model::running::RunningCluster;
-use model::{ClaimName, MicroUsd, Millis, NodeStage, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, NodeStage, Resources, Text, Timestamp};
 
 /// A cluster in which a request found nothing is planned again after this time without a change: windows of
 /// budgets and prices change without an event.
@@ -79,6 +81,12 @@ impl ClusterController {
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
         let (mut input, running) = self.disruption_input(ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
+        if std::mem::take(&mut self.disruption.consolidation.exceeded_limits) {
+            // Nothing is left of their limits.
+            for pool in input.pools.iter_mut().filter(|pool| !pool.limits.is_empty()) {
+                pool.limits = Resources::from_iter([(NODES, 0)]);
+            }
+        }
         let number = ctx.next_plan_number();
         self.allow_search_of_groups(number, &mut input, ctx);
         let is_searched = input.policy.search_steps > 0 || !ctx.settings.search.is_enabled();
@@ -165,6 +173,12 @@ impl ClusterController {
         let Ok(planned) = outcome else { return };
         let removals = self.consolidated(&planned);
         if removals.is_empty() || !self.holds_still(&pending, request, &planned, &removals, ctx) {
+            return;
+        }
+        if !have_limits_room(&self.state, &planned.input, &planned.plan) {
+            // Machines that are replaced count until they are gone.
+            self.disruption.consolidation.exceeded_limits = true;
+            self.disruption.consolidation.idle = None;
             return;
         }
         if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {

@@ -19,6 +19,9 @@ pub(crate) struct Consolidation {
     pub idle: Option<Idle>,
     /// When it has to be advanced without an event.
     pub next_wakeup: Option<Timestamp>,
+    /// Whether the limits of NodePools had no room for the machines of the last plan: the next one launches none in
+    /// NodePools with limits.
+    pub exceeded_limits: bool,
 }
 
 /// A requested plan of disruption.

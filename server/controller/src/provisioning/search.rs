@@ -5,7 +5,7 @@
 use super::{PlanAnswer, PlanError, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::search_allowance::{SearchDemand, WINDOW};
+use crate::search_allowance::SearchDemand;
 use model::Timestamp;
 use model::disruption_plan::SEARCHES;
 use model::input::PlanningInput;
@@ -54,7 +54,8 @@ impl ClusterController {
             return None;
         }
         let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
-        let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline };
+        let demand =
+            SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline: Some(deadline) };
         input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
         // A packing that takes more than the allowance counts for it ends without a search.
         input.policy.step_limit = packing_step_limit(&input);
@@ -67,8 +68,8 @@ impl ClusterController {
         if !ctx.settings.search.is_enabled() {
             return;
         }
-        let deadline = ctx.now + WINDOW;
-        let demand = SearchDemand { cluster: &self.cluster, search: number, objects: objects(input), deadline };
+        let objects = objects(input);
+        let demand = SearchDemand { cluster: &self.cluster, search: number, objects, deadline: None };
         let granted = ctx.searches().grant(demand, ctx.now).unwrap_or(0);
         input.policy.search_steps = granted / SEARCHES;
     }

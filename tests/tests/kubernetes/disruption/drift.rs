@@ -76,9 +76,12 @@ async fn run(environment: &mut Environment, plan: &Plan) -> ScenarioResult {
     let observed = verify(&changes, since, &Rules { node_percent: NODE_PERCENT, budgets: budgets.clone() })?;
     let (gaps, ledger) = (recording.gaps(), environment.ledger.read_ledger().await?);
     let (launched, after) = (ledger.launch_count(), ledger.dollars_an_hour());
+    // The next process does not know which pods a new machine is for. It removes the machine if it is empty while a
+    // PodDisruptionBudget blocks the drain that it was launched for, and launches another one later.
+    let most = 2 * plan.nodes + plan.kills.len();
     ensure!(
-        launched == 2 * plan.nodes,
-        "{launched} machines were launched, and {} and as many replacements are needed",
+        (2 * plan.nodes..=most).contains(&launched),
+        "{launched} machines were launched; {} and as many replacements are needed, and one more for each kill at most",
         plan.nodes
     );
     drop(recording);

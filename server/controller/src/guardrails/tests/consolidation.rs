@@ -152,7 +152,7 @@ fn a_cluster_whose_search_is_refused_is_planned_again_after_a_minute() {
     world.run_to(29_000);
     // Another cluster searches, and only one search may be in progress.
     let (cluster, at) = (text("d"), Timestamp::from_millis(29_000));
-    let deadline = Timestamp::from_millis(39_000);
+    let deadline = Some(Timestamp::from_millis(39_000));
     let demand = SearchDemand { cluster: &cluster, search: PlanNumber(1_000), objects: 1, deadline };
     assert_eq!(world.controller.region().searches().grant(demand, at), Some(9_000_000));
     world.run_to(89_000);
@@ -251,6 +251,37 @@ fn a_launch_that_a_guardrail_limits_drops_the_whole_plan() {
     // The machine costs $0.02 an hour.
     let less = |settings: &mut Settings| settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(19_999);
     assert_eq!(changes(changed(dear(), DisabledGuards::default(), less)), (0, 0));
+}
+
+#[test]
+fn a_replacement_that_the_limits_of_its_pool_have_no_room_for_is_not_launched() {
+    // The t.4 that is there and the t.2 that replaces it have 6 cores together.
+    let limited = |millicores: i64| {
+        let mut shown = dear();
+        shown.pools[0].pool.limits = Resources::from_iter([("cpu", millicores)]);
+        changes(world(shown))
+    };
+    assert_eq!([limited(5_999), limited(6_000)], [(0, 0), (1, 1)]);
+}
+
+#[test]
+fn without_room_for_a_replacement_other_machines_are_removed() {
+    // m1 and m2 are half empty, as in `half_empty`, and share one; m0 is dear.
+    let (mut shown, half) = (dear(), snapshot(3, vec![]));
+    shown.claims.extend(half.claims.into_iter().skip(1));
+    shown.nodes.extend(half.nodes.into_iter().skip(1));
+    shown.pods = vec![bound_to("m0", pod("p0", 1_900)), bound_to("m1", pod("p1", 500)), bound_to("m2", pod("p2", 500))];
+    for labels in shown.claims.iter_mut().map(|claim| &mut claim.labels) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    for labels in shown.nodes.iter_mut().map(|node| &mut node.labels) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    // 4 + 2 + 2 cores are there, and 10 would be with another t.2.
+    shown.pools[0].pool.limits = Resources::from_iter([("cpu", 8_000)]);
+    let mut world = world(shown);
+    world.run_to(120_000);
+    assert_eq!(drained(&world).first().map(|(_, claim)| *claim != "m0"), Some(true), "{:?}", drained(&world));
 }
 
 /// `shown` at 40 s, when the plan of 30 s is in progress and `object` appears before its answer.
