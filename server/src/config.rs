@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use controller::guardrails::GuardrailSettings;
 use controller::{ConsolidationSettings, DisruptionSettings, FeatureGates};
+use model::Millis;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 
 use agent_session::SessionMemory;
@@ -56,6 +57,8 @@ pub struct Config {
     pub guardrails: GuardrailSettings,
     /// `disruption.*`: what holds voluntary disruption.
     pub disruption: DisruptionSettings,
+    /// `disruption.pass-interval`: minimum time between two passes of the disruption methods.
+    pub disruption_pass_interval: Millis,
     /// Leases on clusters.
     pub lease: LeaseConfig,
     /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
@@ -228,6 +231,7 @@ impl Config {
                 },
             },
             disruption: disruption::resolve(layers)?,
+            disruption_pass_interval: disruption::pass_interval(layers)?,
             consolidation: disruption::consolidation(layers)?,
             guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {

@@ -187,6 +187,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             open_together: clock::millis(config.control.open_together),
             feature_gates: config.control.feature_gates,
             disruption: config.disruption,
+            disruption_pass_interval: config.disruption_pass_interval,
             consolidation: config.consolidation,
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),

@@ -13,6 +13,7 @@ mod cleanup;
 pub mod cluster;
 pub mod control_plane;
 pub mod deploy;
+pub mod disruption;
 pub mod environment;
 pub mod expected_placements;
 mod go_build;

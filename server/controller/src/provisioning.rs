@@ -13,7 +13,7 @@
 mod batch;
 mod demand_cursor;
 mod launch_view;
-mod pending_plan;
+pub(crate) mod pending_plan;
 mod planning;
 mod provision;
 mod provisioner;

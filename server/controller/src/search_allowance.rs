@@ -114,10 +114,18 @@ pub(crate) struct SearchAllowance {
     grants: VecDeque<Grant>,
     /// When each cluster asked last, within the window.
     asked: BTreeMap<ClusterName, Timestamp>,
-    /// Searches in progress: their clusters, and when they began. A search whose answer never
-    /// arrives, because its cluster was released, is forgotten after the window.
-    in_progress: BTreeMap<PlanNumber, (ClusterName, Timestamp)>,
+    /// Searches in progress. A search whose answer never arrives, because its cluster was released, is forgotten
+    /// after the window.
+    in_progress: BTreeMap<PlanNumber, SearchInProgress>,
     totals: SearchTotals,
+}
+
+#[derive(Debug, Clone)]
+struct SearchInProgress {
+    cluster: ClusterName,
+    at: Timestamp,
+    /// Whether pending pods wait for it.
+    is_for_pods: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -137,8 +145,9 @@ pub(crate) struct SearchDemand<'d> {
     pub search: PlanNumber,
     /// Number of pods and nodes of the input.
     pub objects: usize,
-    /// When the plan is due: a later answer is of no use.
-    pub deadline: Timestamp,
+    /// When the plan is due: a later answer is of no use. `None` for a plan of disruption, which no pod waits for: it
+    /// keeps no search for pods of its cluster from beginning.
+    pub deadline: Option<Timestamp>,
 }
 
 impl SearchAllowance {
@@ -151,7 +160,8 @@ impl SearchAllowance {
         let SearchDemand { cluster, search, objects, deadline } = demand;
         let packing = packing_steps(objects);
         let least = packing.saturating_add(LEAST_STEPS);
-        let wanted = steps_within(deadline.duration_since(now)).min(packing.saturating_add(MAX_STEPS));
+        let within = deadline.map_or(u64::MAX, |deadline| steps_within(deadline.duration_since(now)));
+        let wanted = within.min(packing.saturating_add(MAX_STEPS));
         if wanted < least {
             self.totals.skipped_time += 1;
             return None;
@@ -168,7 +178,8 @@ impl SearchAllowance {
         self.totals.granted += 1;
         self.totals.granted_steps += steps;
         self.grants.push_back(Grant { at: now, search, cluster: cluster.clone(), steps: allowed });
-        self.in_progress.insert(search, (cluster.clone(), now));
+        let begun = SearchInProgress { cluster: cluster.clone(), at: now, is_for_pods: deadline.is_some() };
+        self.in_progress.insert(search, begun);
         Some(steps)
     }
 
@@ -177,7 +188,7 @@ impl SearchAllowance {
     pub fn has_room(&mut self, cluster: &ClusterName, now: Timestamp) -> bool {
         self.expire(now);
         self.asked.insert(cluster.clone(), now);
-        let is_searching = self.in_progress.values().any(|(searching, _)| searching == cluster);
+        let is_searching = self.in_progress.values().any(|one| one.is_for_pods && one.cluster == *cluster);
         if is_searching || self.in_progress.len() >= self.settings.concurrency() {
             self.totals.skipped_busy += 1;
             return false;
@@ -233,7 +244,7 @@ impl SearchAllowance {
             self.grants.pop_front();
         }
         self.asked.retain(|_, at| !is_over(*at));
-        self.in_progress.retain(|_, (_, at)| !is_over(*at));
+        self.in_progress.retain(|_, one| !is_over(one.at));
     }
 }
 

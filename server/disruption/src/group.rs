@@ -3,6 +3,7 @@
 //! Groups are made of the nodes that cost most beyond what their pods need. A group of few nodes comes first,
 //! because it moves few pods; a larger one is tried when the smaller ones save nothing.
 
+use model::disruption_plan::SEARCHES;
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::plan::PlannedNode;
@@ -45,8 +46,8 @@ pub(crate) struct Groups<'c> {
 
 impl<'c> Groups<'c> {
     pub(crate) fn new(working: &WorkingCluster<'_>, settings: &'c Settings) -> Self {
-        let mut groups =
-            Self { settings, work: WORK, search: 4 * working.input.policy.search_steps, prices: Vec::new() };
+        let search = working.input.policy.search_steps.saturating_mul(SEARCHES);
+        let mut groups = Self { settings, work: WORK, search, prices: Vec::new() };
         if groups.is_worthwhile(working) {
             // Without nodes: their capacity has a price here.
             groups.prices = resource_prices(&PlanningInput { nodes: Vec::new(), ..working.input.clone() });

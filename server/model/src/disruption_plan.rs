@@ -5,6 +5,10 @@ use crate::plan::Plan;
 use crate::removal::RemovalReason;
 use crate::{MicroUsd, NodeName, PodKey};
 
+/// A plan of disruption searches for several groups of nodes, with at most this multiple of the steps of the policy
+/// of its input.
+pub const SEARCHES: u64 = 4;
+
 /// What consolidation requires, and which features are on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct DisruptionPlanSettings {

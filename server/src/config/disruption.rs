@@ -2,6 +2,7 @@
 
 use controller::guardrails::Mode;
 use controller::{ConsolidationSettings, DisruptionSettings, RebalanceRecommendations, RepairMode};
+use model::Millis;
 use store::clock;
 
 use super::error::ConfigError;
@@ -28,6 +29,17 @@ pub(super) fn resolve(layers: &Layers) -> Result<DisruptionSettings, ConfigError
     })
 }
 
+/// Least time between two passes: a pass that budgets hold back is repeated after it.
+const LEAST_PASS_INTERVAL: Millis = Millis::from_secs(1);
+
+/// Parses the minimum time between two passes of the disruption methods.
+///
+/// # Errors
+/// [`ConfigError::Value`] for an invalid duration.
+pub(super) fn pass_interval(layers: &Layers) -> Result<Millis, ConfigError> {
+    Ok(clock::millis(layers.duration("disruption.pass-interval")?).max(LEAST_PASS_INTERVAL))
+}
+
 /// Parses when nodes are consolidated.
 ///
 /// # Errors
@@ -49,5 +61,7 @@ mod tests {
     fn the_defaults_of_the_keys_equal_those_of_the_controller() {
         let resolved = resolve(&Layers::default()).unwrap();
         assert_eq!(format!("{resolved:?}"), format!("{:?}", DisruptionSettings::default()));
+        let interval = pass_interval(&Layers::default()).unwrap();
+        assert_eq!(interval, controller::Settings::default().disruption_pass_interval);
     }
 }

@@ -297,7 +297,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Percent,
         "25",
         "50",
-        "Percent of this host's processors that searches for plans cheaper than the first packing may use, all clusters together, on average over 10 seconds. A search runs while the batch window is open, and delays no plan. 0 disables searches: every plan is the first packing.",
+        "Percent of this host's processors that searches for plans cheaper than the first packing may use, all clusters together, on average over 10 seconds. A search runs while the batch window is open, and delays no plan. Consolidation searches within the same share for Nodes that are replaced together. 0 disables searches: every plan is the first packing, and each Node is replaced by itself.",
     ),
     key(
         "control.feature-gates",
@@ -378,6 +378,14 @@ pub const KEYS: &[ConfigKey] = &[
         "true",
         "false",
         "Whether Nodes with pods are removed, or replaced by cheaper ones, where their pods fit elsewhere at a lower price, as far as the disruption settings of their NodePools allow. Empty Nodes are removed in any case.",
+    ),
+    key(
+        "disruption.pass-interval",
+        "disruption-pass-interval",
+        ValueType::Duration,
+        "10s",
+        "1s",
+        "Minimum time between two passes over the nodes of a cluster that decide which ones leave (Karpenter: every 10 seconds). A pass takes place only if something has changed or becomes due. Less than 1s is 1s.",
     ),
     key(
         "disruption.interval",

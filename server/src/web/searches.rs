@@ -28,7 +28,11 @@ pub(super) fn render(totals: &SearchTotals) -> String {
         }
     };
     let count = |labels: &'static str, count: u64| (labels, count.to_string());
-    counter("fleetwright_searches_total", "Searches for plans cheaper than the first packing.", &[count("", granted)]);
+    counter(
+        "fleetwright_searches_total",
+        "Searches for plans cheaper than the first packing, and for nodes to replace together.",
+        &[count("", granted)],
+    );
     counter(
         "fleetwright_searches_skipped_total",
         "Batches without a search: the allowance was used up, every search thread was busy, or the window closes too early.",

@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde_json::{Value, json};
 
 /// Field manager of the tests' writes.
@@ -139,14 +139,14 @@ impl Cluster {
         self.apply(deployment).await.map(drop)
     }
 
-    /// A merge patch of one object.
+    /// A merge patch of one object; returns its new resource version.
     ///
     /// # Errors
     /// When the API server rejects the request.
-    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<()> {
+    pub async fn patch(&self, api_version: &str, kind: &str, name: &str, change: Value) -> anyhow::Result<u64> {
         let objects = self.objects(api_version, kind);
         let changed = objects.patch(name, &PatchParams::default(), &Patch::Merge(change)).await;
-        changed.map(drop).with_context(|| format!("cannot change {kind} {name}"))
+        revision(&changed.with_context(|| format!("cannot change {kind} {name}"))?)
     }
 
     /// Changes the number of replicas.
@@ -244,6 +244,15 @@ impl Cluster {
             answered => answered.map(drop).with_context(|| format!("cannot delete {kind} {name}")),
         }
     }
+}
+
+/// The resource version of an object. One etcd orders the changes of all kinds by it.
+///
+/// # Errors
+/// When the API server states none, or one that is not a number.
+pub fn revision<K: Resource>(object: &K) -> anyhow::Result<u64> {
+    let version = object.meta().resource_version.as_deref().context("an object without a resource version")?;
+    version.parse().with_context(|| format!("the resource version {version:?} is not a number"))
 }
 
 fn resource(api_version: &str, kind: &str) -> ApiResource {

@@ -238,6 +238,8 @@ fn server(program: &Path, config: String, log: PathBuf, database: Option<String>
     let arguments = vec!["serve".to_owned(), "--config".to_owned(), config];
     let server = Process::new("the server", program.to_owned(), arguments, log);
     let server = with_log_filter(server, "FLEETWRIGHT_LOG_FILTER");
+    // Nothing is gained by the pauses between passes.
+    let server = server.env("FLEETWRIGHT_DISRUPTION_PASS_INTERVAL", "1s");
     match database {
         Some(url) => server.env("DATABASE_URL", url),
         None => server.env("FLEETWRIGHT_STORE_MEMORY", "true"),

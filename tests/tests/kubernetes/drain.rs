@@ -255,39 +255,6 @@ async fn run_expiration(environment: &Environment) -> ScenarioResult {
     Ok(format!("four machines that expire after 40 s were replaced within {:.1} s", gone.as_secs_f64()))
 }
 
-/// Machines of a NodePool whose template has changed are replaced, no more at one time than its disruption budget allows.
-pub(super) async fn drift(test_bed: Arc<TestBed>) -> ScenarioResult {
-    let environment = Environment::start(&test_bed, "drift", Options::default()).await?;
-    run_drift(&environment).await.with_context(|| environment.log_tails())
-}
-
-async fn run_drift(environment: &Environment) -> ScenarioResult {
-    four_nodes(environment, "on-demand").await?;
-    let nodes = || async {
-        let pods = environment.cluster.pods().await?;
-        anyhow::Ok(pods.iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect::<BTreeSet<String>>())
-    };
-    let old = nodes().await?;
-    let change = json!({ "spec": {
-        "disruption": { "budgets": [{ "nodes": "2", "reasons": ["Drifted"] }] },
-        "template": { "metadata": { "labels": { "team": "a" } } },
-    } });
-    environment.cluster.patch("karpenter.sh/v1", "NodePool", "default", change).await?;
-    let start = Instant::now();
-    for node in &old {
-        environment.cluster.wait_until_gone("v1", "Node", node, REPEATED).await?;
-    }
-    let gone = start.elapsed();
-    environment.cluster.wait_until_ready(4, TIMEOUT).await?;
-    let count = environment.wait_until_ledger_matches_cluster(TIMEOUT).await?;
-    ensure!(count == 4, "{count} nodes for four pods");
-    ensure!(nodes().await?.is_disjoint(&old), "a pod runs on a node of the old template");
-    let launched = environment.ledger.read_ledger().await?.launch_count();
-    ensure!(launched == 8, "4 machines and 4 replacements make 8, and {launched} were launched");
-    clear(environment).await?;
-    Ok(format!("four drifted machines were replaced two by two within {:.1} s", gone.as_secs_f64()))
-}
-
 /// A budget that never allows an eviction blocks a drain until the deadline of its NodeClaim.
 pub(super) async fn deadline(test_bed: Arc<TestBed>) -> ScenarioResult {
     let environment = Environment::start(&test_bed, "deadline", Options::default()).await?;

@@ -6,6 +6,7 @@ mod agreement;
 mod capture;
 mod coexist;
 mod crds;
+mod disruption;
 mod documents;
 mod drain;
 mod fields;
@@ -73,8 +74,19 @@ fn main() -> ExitCode {
                 Box::pin(drain::deleted_by_hand(s))
             }),
             scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
-            scenario("drifted_machines_are_replaced_within_the_budget", |s| Box::pin(drain::drift(s))),
             scenario("machines_older_than_expire_after_are_replaced", |s| Box::pin(drain::expiration(s))),
+            Scenario {
+                limit: disruption::LIMIT,
+                ..scenario("a_drifted_pool_rolls_through_within_its_budget_while_the_server_is_killed", |s| {
+                    Box::pin(disruption::drift::rolls_through(s))
+                })
+            },
+            Scenario {
+                limit: disruption::LIMIT,
+                ..scenario("after_scale_in_nodes_are_consolidated_to_the_bound_while_the_server_is_killed", |s| {
+                    Box::pin(disruption::consolidation::ends_near_the_bound(s))
+                })
+            },
             scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
             scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),
             on_its_own("the_api_server_is_killed_and_restarted", |s| Box::pin(restart::of_the_api_server(s))),

@@ -22,6 +22,7 @@ use super::running_cluster::running_cluster;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::node_report::planned_holds::PlannedHolds;
+use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
@@ -30,12 +31,17 @@ use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
 use model::input::PlanningInput;
 use model::plan::PlanReport;
 use model::removal::{DoNotDisrupt, RemovalReason};
+use model::resources::NODES;
 use model::running::RunningCluster;
-use model::{ClaimName, MicroUsd, Millis, NodeStage, Text, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, NodeStage, Resources, Text, Timestamp};
 
 /// A cluster in which a request found nothing is planned again after this time without a change: windows of
 /// budgets and prices change without an event.
 const RECHECK: Millis = Millis::from_mins(5);
+
+/// A cluster in which a request without a search found nothing, because other clusters searched, is planned again after
+/// this time.
+const SEARCH_RETRY: Millis = Millis::from_mins(1);
 
 /// After a plan, the next one is requested after this multiple of the time that the plan took at the earliest:
 /// large clusters use a bounded share of the search threads.
@@ -75,12 +81,20 @@ impl ClusterController {
     }
 
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
-        let (input, running) = self.disruption_input(ctx);
+        let (mut input, running) = self.disruption_input(ctx);
         let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
+        if std::mem::take(&mut self.disruption.consolidation.exceeded_limits) {
+            // Nothing is left of their limits.
+            for pool in input.pools.iter_mut().filter(|pool| !pool.limits.is_empty()) {
+                pool.limits = Resources::from_iter([(NODES, 0)]);
+            }
+        }
         let number = ctx.next_plan_number();
+        self.allow_search_of_groups(number, &mut input, ctx);
+        let is_searched = input.policy.search_steps > 0 || !ctx.settings.search.is_enabled();
         let (version, last_decision) = (self.state.version(), self.decisions.last_id());
         self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions });
+            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions, is_searched });
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
         let settings = DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
@@ -153,7 +167,8 @@ impl ClusterController {
     ) {
         let pending = self.disruption.consolidation.pending.take_if(|pending| pending.number == request.number);
         let Some(pending) = pending else { return };
-        let idle_until = self.next_look(ctx);
+        let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
+        let idle_until = self.next_look(ctx).min(searched_at);
         self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
         let took = ctx.now.duration_since(pending.since);
         self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
@@ -161,6 +176,12 @@ impl ClusterController {
         self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
         if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {
+            return;
+        }
+        if !have_limits_room(&self.state, &planned.input, &planned.plan) {
+            // Machines that are replaced count until they are gone.
+            self.disruption.consolidation.exceeded_limits = true;
+            self.disruption.consolidation.idle = None;
             return;
         }
         if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {

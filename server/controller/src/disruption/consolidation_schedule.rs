@@ -22,6 +22,9 @@ pub(crate) struct Consolidation {
     pub next_wakeup: Option<Timestamp>,
     /// What the last plan found of the nodes that stay.
     pub planned_holds: PlannedHolds,
+    /// Whether the limits of NodePools had no room for the machines of the last plan: the next one launches none in
+    /// NodePools with limits.
+    pub exceeded_limits: bool,
 }
 
 /// A requested plan of disruption.
@@ -36,6 +39,8 @@ pub(crate) struct PendingConsolidation {
     pub last_decision: Option<DecisionId>,
     /// Revisions of the NodePools.
     pub revisions: BTreeMap<PoolName, Text>,
+    /// Whether it may search for groups of nodes, or searches are disabled.
+    pub is_searched: bool,
 }
 
 /// A look at the cluster that led to nothing.

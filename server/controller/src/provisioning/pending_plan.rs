@@ -224,6 +224,13 @@ fn used_of_pools(state: &ClusterState) -> BTreeMap<PoolName, Resources> {
     used
 }
 
+/// Whether the limits of the NodePools have room for the nodes of `plan` beside everything that is there.
+pub(crate) fn have_limits_room(state: &ClusterState, input: &PlanningInput, plan: &Plan) -> bool {
+    let mut limits = RemainingLimits { used: used_of_pools(state), added: BTreeMap::new() };
+    let nobody = Resources::new();
+    plan.nodes.iter().all(|node| limits.try_reserve(&input.pools[node.pool as usize], node, &nobody))
+}
+
 /// Current usage of the NodePools' limits, and what the plan adds.
 struct RemainingLimits {
     used: BTreeMap<PoolName, Resources>,

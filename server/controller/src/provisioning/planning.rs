@@ -8,7 +8,7 @@
 //! number of pods ([`demand_cursor`](super::demand_cursor)).
 
 use model::ClusterName;
-use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings};
+use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings, SEARCHES};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport};
 use model::running::RunningCluster;
@@ -45,6 +45,13 @@ impl PlanRequest {
     #[must_use]
     pub fn is_search(&self) -> bool {
         self.input.policy.search_steps > 0
+    }
+
+    /// Steps that it may search.
+    #[must_use]
+    pub fn granted_steps(&self) -> u64 {
+        let searches = if self.disruption.is_some() { SEARCHES } else { 1 };
+        self.input.policy.search_steps.saturating_mul(searches)
     }
 
     /// Whether no pending pod waits for it: it is planned with what plans leave of the processors.

@@ -54,6 +54,9 @@ impl ClusterController {
 
     /// Handles the answer to a plan request.
     pub(crate) fn handle_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) {
+        if answer.request.is_search() {
+            self.settle_search(&answer, ctx);
+        }
         let answer = match answer {
             PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)) } => {
                 return self.handle_disruption_plan(request, Ok(*planned), ctx);
@@ -63,9 +66,6 @@ impl ClusterController {
             }
             answer => answer,
         };
-        if answer.request.is_search() {
-            self.settle_search(&answer, ctx);
-        }
         if let Some(answer) = self.provisioner.keep_search(answer) {
             self.apply_answer(answer, ctx);
         }

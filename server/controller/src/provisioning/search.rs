@@ -1,12 +1,13 @@
 //! Searches for cheaper plans, with the steps of all parts: request a search within the allowance of
 //! all clusters, give back what it did not use, and use what it found
-//! ([`window_search`](super::window_search)).
+//! ([`window_search`](super::window_search)). Plans of disruption search within the same allowance.
 
-use super::{PlanAnswer, PlanError, PlanRequest, Planned};
+use super::{PlanAnswer, PlanError, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::search_allowance::SearchDemand;
 use model::Timestamp;
+use model::disruption_plan::SEARCHES;
 use model::input::PlanningInput;
 
 /// Scheduling steps of the packings of a search, for each pod and node: the 60 microseconds that the
@@ -53,17 +54,30 @@ impl ClusterController {
             return None;
         }
         let (number, cluster) = (ctx.next_plan_number(), self.cluster.clone());
-        let demand = SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline };
+        let demand =
+            SearchDemand { cluster: &cluster, search: number, objects: objects(&input), deadline: Some(deadline) };
         input.policy.search_steps = ctx.searches().grant(demand, ctx.now)?;
         // A packing that takes more than the allowance counts for it ends without a search.
         input.policy.step_limit = packing_step_limit(&input);
         Some(PlanRequest { number, cluster, input, disruption: None })
     }
 
+    /// Lets the plan of disruption `number` search for groups of nodes to replace, if the allowance of all clusters
+    /// grants it. It has no due time, so that it may take the largest search.
+    pub(crate) fn allow_search_of_groups(&self, number: PlanNumber, input: &mut PlanningInput, ctx: &Context<'_>) {
+        if !ctx.settings.search.is_enabled() {
+            return;
+        }
+        let objects = objects(input);
+        let demand = SearchDemand { cluster: &self.cluster, search: number, objects, deadline: None };
+        let granted = ctx.searches().grant(demand, ctx.now).unwrap_or(0);
+        input.policy.search_steps = granted / SEARCHES;
+    }
+
     /// Gives back what a search did not use.
     pub(crate) fn settle_search(&self, answer: &PlanAnswer, ctx: &Context<'_>) {
-        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
-        let granted = input.policy.search_steps;
+        let PlanAnswer { request, outcome } = answer;
+        let (PlanRequest { number, input, .. }, granted) = (request, request.granted_steps());
         let (objects, granted, used) = match outcome {
             Ok(Planned::Pods(planned)) => (objects(input), granted, planned.1.search_steps),
             Err(PlanError::NotReached) => (0, 0, 0),

@@ -24,7 +24,7 @@ impl Searches {
     fn ask(&mut self, cluster: &str, millis: i64, now: i64) -> Option<(PlanNumber, u64)> {
         self.asked += 1;
         let (cluster, search) = (ClusterName::from(cluster), PlanNumber(self.asked));
-        let demand = SearchDemand { cluster: &cluster, search, objects: 0, deadline: at(now + millis) };
+        let demand = SearchDemand { cluster: &cluster, search, objects: 0, deadline: Some(at(now + millis)) };
         self.allowance.grant(demand, at(now)).map(|steps| (search, steps))
     }
 
@@ -84,7 +84,7 @@ fn a_search_takes_the_time_that_is_left_of_the_window_without_its_first_packing(
     assert_eq!(searches.search("a", 400, 0), 7_200_000);
     assert_eq!(searches.search("b", 10_000, 0), MAX_STEPS);
     let cluster = ClusterName::from("c");
-    let demand = SearchDemand { cluster: &cluster, search: PlanNumber(9), objects: 1_000, deadline: at(400) };
+    let demand = SearchDemand { cluster: &cluster, search: PlanNumber(9), objects: 1_000, deadline: Some(at(400)) };
     // A pod or node takes 60 microseconds: 1,080 steps.
     assert_eq!(searches.allowance.grant(demand, at(0)), Some(6_120_000));
 }

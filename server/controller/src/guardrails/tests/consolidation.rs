@@ -8,6 +8,8 @@ use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
+use crate::provisioning::PlanNumber;
+use crate::search_allowance::{SearchDemand, SearchSettings};
 use crate::{DecisionReason, Event, Settings};
 use model::disruption_policy::{BudgetLimit, ConsolidationPolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE};
@@ -124,6 +126,56 @@ fn sabotage_without_waiting_for_initialization_it_is_drained_before_its_capacity
     assert_eq!(drained(&world), [(40_000, "m0")]);
 }
 
+/// Three on-demand t.2, each with a pod of 1.3 of its 2 cores: no pod fits beside another one, and a t.2 is the cheapest
+/// machine for each. All three fit in one t.4 of 4 cores at $0.04.
+fn cheaper_together() -> ClusterSnapshot {
+    let pods = (0..3).map(|number| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 1_300))).collect();
+    let mut shown = ClusterSnapshot { pools: dear().pools, ..snapshot(3, pods) };
+    let labels = shown.claims.iter_mut().map(|claim| &mut claim.labels);
+    for labels in labels.chain(shown.nodes.iter_mut().map(|node| &mut node.labels)) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    shown
+}
+
+/// The default of a server with two processors.
+fn with_searches(settings: &mut Settings) {
+    settings.search = SearchSettings::with_share(25, 2);
+}
+
+#[test]
+fn machines_are_replaced_together_within_the_allowance_for_searches() {
+    let mut world = changed(cheaper_together(), DisabledGuards::default(), with_searches);
+    world.run_to(31_000);
+    assert_eq!((launched(&world), world.done.decisions[0].new_cost), (vec![30_000], MicroUsd(40_000)));
+    let totals = world.controller.region().search_totals();
+    // The largest search is granted once, and it is settled: another one may begin.
+    assert_eq!((totals.granted, totals.granted_steps, totals.used_steps), (1, 9_000_000, 9_000_000));
+    world.run_to(41_000);
+    assert_eq!(drained(&world), [(40_000, "m0"), (40_000, "m1"), (40_000, "m2")]);
+}
+
+#[test]
+fn without_searches_each_machine_is_consolidated_by_itself() {
+    assert_eq!(changes(world(cheaper_together())), (0, 0));
+}
+
+#[test]
+fn a_cluster_whose_search_is_refused_is_planned_again_after_a_minute() {
+    let mut world = Fixture::consolidating(DisabledGuards::default(), with_searches);
+    world.connect("c", cheaper_together());
+    world.run_to(29_000);
+    // Another cluster searches, and only one search may be in progress.
+    let (cluster, at) = (text("d"), Timestamp::from_millis(29_000));
+    let deadline = Some(Timestamp::from_millis(39_000));
+    let demand = SearchDemand { cluster: &cluster, search: PlanNumber(1_000), objects: 1, deadline };
+    assert_eq!(world.controller.region().searches().grant(demand, at), Some(9_000_000));
+    world.run_to(89_000);
+    assert_eq!(launched(&world), []);
+    world.run_to(91_000);
+    assert_eq!(launched(&world), [90_000]);
+}
+
 #[test]
 fn a_machine_stays_when_the_launch_of_its_replacement_fails() {
     let mut world = world(dear());
@@ -214,6 +266,37 @@ fn a_launch_that_a_guardrail_limits_drops_the_whole_plan() {
     // The machine costs $0.02 an hour.
     let less = |settings: &mut Settings| settings.guardrails.launches.cluster.usd_per_hour = MicroUsd(19_999);
     assert_eq!(changes(changed(dear(), DisabledGuards::default(), less)), (0, 0));
+}
+
+#[test]
+fn a_replacement_that_the_limits_of_its_pool_have_no_room_for_is_not_launched() {
+    // The t.4 that is there and the t.2 that replaces it have 6 cores together.
+    let limited = |millicores: i64| {
+        let mut shown = dear();
+        shown.pools[0].pool.limits = Resources::from_iter([("cpu", millicores)]);
+        changes(world(shown))
+    };
+    assert_eq!([limited(5_999), limited(6_000)], [(0, 0), (1, 1)]);
+}
+
+#[test]
+fn without_room_for_a_replacement_other_machines_are_removed() {
+    // m1 and m2 are half empty, as in `half_empty`, and share one; m0 is dear.
+    let (mut shown, half) = (dear(), snapshot(3, vec![]));
+    shown.claims.extend(half.claims.into_iter().skip(1));
+    shown.nodes.extend(half.nodes.into_iter().skip(1));
+    shown.pods = vec![bound_to("m0", pod("p0", 1_900)), bound_to("m1", pod("p1", 500)), bound_to("m2", pod("p2", 500))];
+    for labels in shown.claims.iter_mut().map(|claim| &mut claim.labels) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    for labels in shown.nodes.iter_mut().map(|node| &mut node.labels) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    // 4 + 2 + 2 cores are there, and 10 would be with another t.2.
+    shown.pools[0].pool.limits = Resources::from_iter([("cpu", 8_000)]);
+    let mut world = world(shown);
+    world.run_to(120_000);
+    assert_eq!(drained(&world).first().map(|(_, claim)| *claim != "m0"), Some(true), "{:?}", drained(&world));
 }
 
 /// `shown` at 40 s, when the plan of 30 s is in progress and `object` appears before its answer.
