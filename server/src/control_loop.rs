@@ -212,7 +212,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             ClusterSettings { region: Arc::clone(&shared), region_key: region.key().into(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
-        let (planners, plans) = Planners::start(planner, planning, search_threads(shared.settings()))?;
+        let (planners, plans) = Planners::start(planner, planning, search_threads(shared.settings()), &latencies)?;
         let (views, view_updates) = mpsc::unbounded_channel();
         tokio::spawn(publish_views(view_updates, publisher));
         let context = TaskContext {

@@ -37,6 +37,8 @@ const PAGE_INTERVAL: Duration = Duration::from_secs(1);
 pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
 /// Metric: latency of the instructions that follow from decisions.
 pub const ORDERED: &str = "fleetwright_order_latency_seconds";
+/// Metric: time that plans of disruption take.
+pub const DISRUPTION_PLANNED: &str = "fleetwright_disruption_plan_duration_seconds";
 
 /// Only resources of this server are loaded; framing and forms are disabled.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -191,10 +193,12 @@ fn readiness(ping: Result<(), StoreError>) -> Response {
 async fn metrics(State(state): State<WebState>) -> Response {
     let view = state.pages.views.borrow().clone();
     let mut text = metrics::render(&view);
-    let Latencies { decided, ordered, step_times } = &*state.pages.latencies;
+    let Latencies { decided, ordered, disruption, step_times } = &*state.pages.latencies;
     text.push_str(&decided.render(DECIDED, "Time from the end of a batch window to the decision for its pods."));
     let help = "Time from the end of a batch window to the instruction for a NodeClaim, with the decision persisted.";
     text.push_str(&ordered.render(ORDERED, help));
+    let help = "Time to plan the disruption of a whole cluster: which nodes are removed or replaced.";
+    text.push_str(&disruption.render(DISRUPTION_PLANNED, help));
     text.push_str(&step_times.render());
     text.push_str(&searches::render(&state.pages.region_state.search_totals()));
     text.push_str(&state.pages.replicas.render());

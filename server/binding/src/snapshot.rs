@@ -3,6 +3,8 @@
 //! The filters are those of a scheduling cycle (`cluster::filter`). Scores play no part: a pod goes to
 //! the first node of a given order that can run it.
 
+mod open_nodes;
+
 use model::Pod;
 use model::input::PlanningInput;
 
@@ -10,6 +12,7 @@ use crate::classes::Classes;
 use crate::cluster::filter::View;
 use crate::hosts::{Hosts, ResourceIndex};
 use crate::rules::{ClassRules, Compiler};
+use crate::snapshot::open_nodes::OpenNodes;
 use crate::steps::Steps;
 use crate::tallies::{Domains, Tallies};
 
@@ -28,11 +31,8 @@ pub struct ClusterSnapshot<'a> {
     classes: Vec<Vec<Option<u32>>>,
     /// The number of the requests of each class.
     size_of_class: Vec<usize>,
-    /// By size, the nodes that may have free what it requests, in the order of preference; `None` until
-    /// it is used.
-    open: Vec<Option<Vec<u32>>>,
-    /// The nodes in the order of preference.
-    order: Vec<u32>,
+    /// The nodes that may have free what pods of a size request.
+    open: OpenNodes,
     /// Whether each node takes no pods.
     closed: Vec<bool>,
     /// The trial in which a pod was last placed on each node, or in which it was last closed.
@@ -81,8 +81,7 @@ impl<'a> ClusterSnapshot<'a> {
             hosts,
             classes: of_nodes,
             size_of_class,
-            open: vec![None; sizes],
-            order,
+            open: OpenNodes::new(order, sizes),
             closed: vec![false; nodes],
             touched: vec![0; nodes],
             trial: 0,
@@ -144,25 +143,16 @@ impl<'a> ClusterSnapshot<'a> {
         let rules = &self.rules[class as usize];
         let view = View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
         let minima = view.spread_minima();
-        let open = self.open[self.size_of_class[class as usize]].get_or_insert_with(|| self.order.clone());
-        let (mut kept, mut found) = (0, None);
-        let mut examined = 0;
-        while let Some(node) = open.get(examined).copied() {
+        let has_free = |node: u32| !self.closed[node as usize] && self.hosts.has_free(node as usize, &rules.requests);
+        // What is full before the trial stays full: pods leave a node only with the node itself.
+        let stays = |node: u32| self.touched[node as usize] == self.trial || has_free(node);
+        let runs = |node: u32| {
             let at = node as usize;
-            let has_free = !self.closed[at] && self.hosts.has_free(at, &rules.requests);
-            // What is full before the trial stays full: pods leave a node only with the node itself.
-            if has_free || self.touched[at] == self.trial {
-                open[kept] = node;
-                kept += 1;
-            }
-            examined += 1;
-            if has_free && accepts(node) && view.is_feasible(at, &minima) && view.keeps_zones(at, from as usize) {
-                found = Some(node);
-                break;
-            }
-        }
-        open.drain(kept..examined);
-        let node = found?;
+            has_free(node) && accepts(node) && view.is_feasible(at, &minima) && view.keeps_zones(at, from as usize)
+        };
+        let among = view.domains_within_skew(&minima);
+        let size = self.size_of_class[class as usize];
+        let node = self.open.first((size, among), &self.domains, stays, runs)?;
         self.hosts.bind(node as usize, &rules.class, &rules.requests);
         self.tallies.add_pod(&self.domains, class, node as usize);
         self.touched[node as usize] = self.trial;

@@ -7,6 +7,29 @@ use model::Node;
 /// The domain of a node without the label.
 pub(crate) const NO_DOMAIN: u32 = u32::MAX;
 
+/// Nodes are listed by domain for keys with so many: zones rather than hosts.
+pub(crate) const MAX_FEW_DOMAINS: usize = 16;
+
+/// Some domains of a key that has few.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FewDomains {
+    key: usize,
+    /// A bit for each domain.
+    domains: u16,
+}
+
+impl FewDomains {
+    /// The number of the key.
+    pub(crate) fn key(self) -> usize {
+        self.key
+    }
+
+    /// Whether the domain is one of them.
+    pub(crate) fn contains(self, domain: usize) -> bool {
+        self.domains >> domain & 1 == 1
+    }
+}
+
 /// The domain of every node for each topology key.
 #[derive(Debug, Default)]
 pub(crate) struct Domains<'a> {
@@ -36,6 +59,13 @@ impl<'a> Domains<'a> {
     /// The domain of `node` for the key with this number.
     pub(crate) fn of(&self, key: usize, node: usize) -> u32 {
         self.of_node[key][node]
+    }
+
+    /// Those domains of the key that `accepts` accepts; `None` if the key has more than [`MAX_FEW_DOMAINS`].
+    pub(crate) fn few(&self, key: usize, accepts: impl Fn(u32) -> bool) -> Option<FewDomains> {
+        let count = u32::try_from(self.count[key]).ok().filter(|count| *count as usize <= MAX_FEW_DOMAINS)?;
+        let bit = |domain: u32| u16::from(accepts(domain)) << domain;
+        Some(FewDomains { key, domains: (0..count).map(bit).sum() })
     }
 
     /// Number of domains of the key with this number.

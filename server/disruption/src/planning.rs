@@ -214,12 +214,12 @@ impl Planning<'_, '_> {
         Ok(())
     }
 
-    /// Rounds over all candidates until one replaces nothing: pods may move to a replacement in the next. In a round,
-    /// removals come first, because they use the budgets for more savings than replacements.
+    /// Rounds until one replaces nothing: pods may move to a replacement in the next, which looks at the nodes of such pods
+    /// alone. In a round, removals come first, because they use the budgets for more savings than replacements.
     fn consolidate(&mut self) {
         let mut groups = Groups::new(&self.working, self.settings);
         if groups.is_worthwhile(&self.working) {
-            self.round(false);
+            self.round(0, false);
             while let Some(step) =
                 groups.next(&self.working, (&self.candidates, &self.balance), &mut self.allowances, self.cache)
             {
@@ -227,17 +227,25 @@ impl Planning<'_, '_> {
                 self.apply(step);
             }
         }
+        let mut first_new = 0;
         for _ in 0..MAX_ROUNDS {
-            if !self.round(true) {
+            let nodes = self.working.nodes.len();
+            if !self.round(first_new, true) {
                 return;
             }
+            first_new = nodes;
         }
     }
 
-    /// Removals, and then replacements; returns whether a node was replaced.
-    fn round(&mut self, may_replace: bool) -> bool {
+    /// Removals, and then replacements, of the nodes with a pod that may fit on one of those from index `first_new` on;
+    /// returns whether a node was replaced.
+    fn round(&mut self, first_new: usize, may_replace: bool) -> bool {
         let cost = DisruptionCost::new(&self.working);
-        let order = order_of_trials(&self.working, &self.candidates, &cost);
+        let mut order = order_of_trials(&self.working, &self.candidates, &cost);
+        if first_new > 0 {
+            let may_use = self.working.nodes_with_pods_for(first_new);
+            order.retain(|node| may_use[*node as usize]);
+        }
         if order.is_empty() {
             return false;
         }

@@ -8,7 +8,7 @@ use model::labels::HOSTNAME;
 use model::plan::PlannedNode;
 use model::removal::{RemovalInput, RemovalReason};
 use model::running::{RunningCluster, RunningNode, RunningPod};
-use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod};
+use model::{BoundPod, MicroUsd, Node, NodeName, NodeStage, Pod, Resources};
 use verifier::{blocking_pod_budgets, is_protected};
 
 /// A cluster with the removals and replacements that are planned so far.
@@ -226,6 +226,27 @@ impl<'r> WorkingCluster<'r> {
         !self.nodes[at].is_gone && (is_replacement || self.input.nodes[at].stage == NodeStage::Initialized)
     }
 
+    /// For each node, whether one of its movable pods may have room on a node from index `first` on, and for those nodes
+    /// themselves that it is so.
+    pub(crate) fn nodes_with_pods_for(&self, first: usize) -> Vec<bool> {
+        let free: Vec<Resources> = (first..self.nodes.len()).map(|at| self.free(at)).collect();
+        let fits: Vec<bool> =
+            self.input.shapes.iter().map(|shape| free.iter().any(|free| shape.requests.fits(free))).collect();
+        let fits_of = |pod: u32| fits[self.pods[pod as usize].pod.shape as usize];
+        let nodes = self.nodes.iter().enumerate();
+        nodes.map(|(at, node)| at >= first || node.movable().any(fits_of)).collect()
+    }
+
+    /// What pods may request of the node beside those that are on it.
+    fn free(&self, at: usize) -> Resources {
+        let node = &self.input.nodes[at];
+        let mut free = node.allocatable.clone();
+        for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+            free.subtract(&self.input.shapes[pod.shape as usize].requests);
+        }
+        free
+    }
+
     /// The movable pod of each bound pod, for [`binding::ClusterSnapshot`].
     pub(crate) fn planned_pods(&self) -> Vec<Vec<Option<&Pod>>> {
         let of_node = |node: &WorkingNode| {
@@ -262,7 +283,7 @@ fn key<'r>(pod: &MovablePod<'r>) -> (&'r model::Text, &'r model::Text) {
 
 /// Leaves nothing free on `node`: it may never become ready.
 fn close(node: &mut Node, input: &PlanningInput) {
-    let mut used = model::Resources::new();
+    let mut used = Resources::new();
     let requests = |pod: &BoundPod| &input.shapes[pod.shape as usize].requests;
     node.pods.iter().filter(|pod| !pod.leaving).for_each(|pod| used.add(requests(pod)));
     node.allocatable = used;

@@ -61,6 +61,19 @@ type Offered = (MicroUsd, u32);
 /// The offerings in one zone by capacity type, each by price.
 type OffersOfZone = Rc<[(CapacityType, Vec<Offered>)]>;
 
+/// Offerings of plain types, by price, that have more of some resource than cheaper ones.
+struct PlainSizes {
+    offered: Vec<Offered>,
+    /// For each, the most of each resource that it or a cheaper one has.
+    most: Vec<Vec<i64>>,
+}
+
+/// Which types of a pool may run pods of a shape, apart from resources.
+struct CompatibleTypes {
+    types: Vec<bool>,
+    is_any: bool,
+}
+
 /// Finds replacements.
 pub struct ReplacementMachines<'i> {
     input: &'i PlanningInput,
@@ -68,10 +81,10 @@ pub struct ReplacementMachines<'i> {
     /// By pool and zone.
     offers: FxHashMap<(u32, Zone), OffersOfZone>,
     amounts: Amounts,
-    /// By pool and zone, the offerings of plain types, by price, that have more of some resource than cheaper ones.
-    sizes: FxHashMap<(u32, Zone), Rc<[Offered]>>,
-    /// By pool and shape, whether each type of the pool may run a pod, apart from resources.
-    compatible: FxHashMap<(u32, u32), Rc<[bool]>>,
+    /// By pool and zone, the plain sizes for pods that any type may run.
+    sizes: FxHashMap<(u32, Zone), Rc<PlainSizes>>,
+    /// By pool and shape.
+    compatible: FxHashMap<(u32, u32), CompatibleTypes>,
 }
 
 impl std::fmt::Debug for ReplacementMachines<'_> {
@@ -98,7 +111,7 @@ impl<'i> ReplacementMachines<'i> {
         if pool.not_ready.is_some() || pool.replicas.is_some() {
             return Err(NoReplacement::NoMachine);
         }
-        let compatible = self.compatible_types(replaced.pool, pods);
+        let shapes = self.shapes_of(replaced.pool, pods);
         let offers = self.offers_in(replaced.pool, &replaced.zone);
         let requested = self.amounts.requested(self.input, pods);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
@@ -106,13 +119,13 @@ impl<'i> ReplacementMachines<'i> {
             let capacity = &pool.catalogue.types[kind as usize].capacity;
             let within = |(name, left): (&Text, i64)| capacity.get(name) <= left;
             let has = &allocatable[kind as usize];
-            requested.iter().zip(has).all(|(wanted, has)| wanted <= has) && replaced.limits.iter().all(within)
+            requested.iter().zip(has).all(|(wanted, has)| wanted <= has)
+                && replaced.limits.iter().all(within)
+                && self.is_compatible((replaced.pool, &shapes), kind)
         };
         let mut dearest = None;
         for (capacity_type, offered) in offers.iter() {
-            let usable =
-                offered.iter().filter(|(_, kind)| compatible.iter().all(|of| of[*kind as usize]) && runs(*kind));
-            let mut usable = usable.copied().peekable();
+            let mut usable = offered.iter().filter(|(_, kind)| runs(*kind)).copied().peekable();
             let Some((price, _)) = usable.peek().copied() else { continue };
             let is_spot_for_spot = replaced.is_spot && *capacity_type == CapacityType::Spot;
             if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
@@ -149,21 +162,28 @@ impl<'i> ReplacementMachines<'i> {
             return None;
         }
         let sizes = self.plain_sizes(replaced, pods)?;
-        let sizes = &sizes[..sizes.partition_point(|(price, _)| *price < replaced.below)];
+        let PlainSizes { offered: sizes, most } = &*sizes;
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
+        let requested = self.amounts.requested(self.input, pods);
         // The first machine is filled with the largest pods, and the second is the cheapest for the others: of all
         // first ones, that with the least sum.
         let mut best: Option<(MicroUsd, MicroUsd, Vec<u32>, Vec<u32>)> = None;
         for (first, kind) in sizes {
-            let (on_first, others) = self.amounts.fill(self.input, &allocatable[*kind as usize], pods);
+            let least = best.as_ref().map_or(replaced.below.0, |(first, second, _, _)| first.0 + second.0);
+            let seconds = &sizes[..sizes.partition_point(|(second, _)| first.0 + second.0 < least)];
+            let Some(most) = seconds.len().checked_sub(1).map(|last| &most[last]) else { break };
+            let has = &allocatable[*kind as usize];
+            // Most pairs are too small for the pods, however these are divided.
+            if requested.iter().zip(has).zip(most).any(|((wanted, first), second)| *wanted > first + second) {
+                continue;
+            }
+            let (on_first, others) = self.amounts.fill(self.input, has, pods);
             if on_first.is_empty() || others.is_empty() {
                 continue;
             }
             let requested = self.amounts.requested(self.input, &others);
             let runs = |kind: u32| requested.iter().zip(&allocatable[kind as usize]).all(|(wanted, has)| wanted <= has);
-            let Some((second, _)) = sizes.iter().find(|(_, kind)| runs(*kind)) else { continue };
-            let least = best.as_ref().map_or(replaced.below.0, |(first, second, _, _)| first.0 + second.0);
-            if first.0 + second.0 < least {
+            if let Some((second, _)) = seconds.iter().find(|(_, kind)| runs(*kind)) {
                 best = Some((*first, *second, on_first, others));
             }
         }
@@ -173,21 +193,23 @@ impl<'i> ReplacementMachines<'i> {
         Some([self.cheapest(&part(first), &on_first).ok()?, self.cheapest(&part(second), &others).ok()?])
     }
 
-    /// What the pool offers for `pods` in the zone of `replaced`, from the first capacity type that has any: plain
-    /// types by price that have more of some resource than cheaper ones.
-    fn plain_sizes(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<Rc<[Offered]>> {
+    /// What the pool offers for `pods` in the zone of `replaced`, from the first capacity type that has any.
+    fn plain_sizes(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<Rc<PlainSizes>> {
         let pool = &self.input.pools[replaced.pool as usize];
-        let compatible = self.compatible_types(replaced.pool, pods);
-        let is_any_compatible = compatible.iter().all(|of| of.iter().all(|runs| *runs));
+        let shapes = self.shapes_of(replaced.pool, pods);
+        let known = |shape| self.compatible.get(&(replaced.pool, shape));
+        let is_any_compatible = shapes.iter().all(|shape| known(*shape).is_some_and(|known| known.is_any));
         let place = (replaced.pool, replaced.zone.clone());
         if let Some(known) = self.sizes.get(&place).filter(|_| is_any_compatible) {
             return Some(known.clone());
         }
         let offers = self.offers_in(replaced.pool, &replaced.zone);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
-        let may_run = |(_, kind): &&Offered| compatible.iter().all(|of| of[*kind as usize]) && is_plain(pool, *kind);
+        let may_run =
+            |(_, kind): &&Offered| is_plain(pool, *kind) && self.is_compatible((replaced.pool, &shapes), *kind);
         let (_, offered) = offers.iter().find(|(_, offered)| offered.iter().any(|one| may_run(&one)))?;
-        let sizes: Rc<[Offered]> = undominated(offered.iter().filter(may_run).copied(), &allocatable).into();
+        let offered = undominated(offered.iter().filter(may_run).copied(), &allocatable);
+        let sizes = Rc::new(PlainSizes { most: largest_up_to(&offered, &allocatable), offered });
         if is_any_compatible {
             self.sizes.insert(place, sizes.clone());
         }
@@ -283,18 +305,26 @@ impl<'i> ReplacementMachines<'i> {
         Some(self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone()))
     }
 
-    /// For each shape of `pods`, the types that may run it.
-    fn compatible_types(&mut self, pool: u32, pods: &[u32]) -> Vec<Rc<[bool]>> {
+    /// The shapes of `pods`, for [`Self::is_compatible`].
+    fn shapes_of(&mut self, pool: u32, pods: &[u32]) -> Vec<u32> {
         let mut shapes: Vec<u32> = pods.iter().map(|pod| self.input.pods[*pod as usize].shape).collect();
         shapes.sort_unstable();
         shapes.dedup();
-        shapes.into_iter().map(|shape| self.compatible_with(pool, shape)).collect()
+        for shape in &shapes {
+            if !self.compatible.contains_key(&(pool, *shape)) {
+                self.compatible.insert((pool, *shape), self.compatible_with(pool, *shape));
+            }
+        }
+        shapes
     }
 
-    fn compatible_with(&mut self, at: u32, shape: u32) -> Rc<[bool]> {
-        if let Some(known) = self.compatible.get(&(at, shape)) {
-            return known.clone();
-        }
+    /// Whether the type may run pods of all shapes, apart from resources.
+    fn is_compatible(&self, (pool, shapes): (u32, &[u32]), kind: u32) -> bool {
+        let known = |shape| self.compatible.get(&(pool, shape));
+        shapes.iter().all(|shape| known(*shape).is_some_and(|known| known.types[kind as usize]))
+    }
+
+    fn compatible_with(&self, at: u32, shape: u32) -> CompatibleTypes {
         let pool = &self.input.pools[at as usize];
         let needs = &self.input.shapes[shape as usize];
         let may_run = first_untolerated(&pool.taints, &needs.tolerations).is_none()
@@ -304,9 +334,8 @@ impl<'i> ReplacementMachines<'i> {
         let runs = |kind: &model::InstanceType| {
             may_run && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
         };
-        let of_types: Rc<[bool]> = pool.catalogue.types.iter().map(runs).collect();
-        self.compatible.insert((at, shape), of_types.clone());
-        of_types
+        let types: Vec<bool> = pool.catalogue.types.iter().map(runs).collect();
+        CompatibleTypes { is_any: types.iter().all(|runs| *runs), types }
     }
 
     /// What the pool may launch in `zone`, spot before on-demand. Reservations are left to plans, which count
@@ -403,6 +432,18 @@ fn price_in(pool: &NodePool, kind: u32, machine: &PlannedNode, zone: &Zone) -> O
 fn is_plain(pool: &NodePool, kind: u32) -> bool {
     let kind = &pool.catalogue.types[kind as usize];
     !kind.exotic && (kind.burstable.is_none() || pool.rules.ignores_credits)
+}
+
+/// For each of `sizes`, the most of each resource that it or one before it has.
+fn largest_up_to(sizes: &[Offered], allocatable: &[Vec<i64>]) -> Vec<Vec<i64>> {
+    let mut most: Vec<i64> = Vec::new();
+    let mut up_to = |(_, kind): &Offered| {
+        let has = &allocatable[*kind as usize];
+        most.resize(has.len(), 0);
+        most.iter_mut().zip(has).for_each(|(most, has)| *most = (*most).max(*has));
+        most.clone()
+    };
+    sizes.iter().map(&mut up_to).collect()
 }
 
 /// Of `offered`, which are sorted by price, those that have more of some resource than every cheaper one.

@@ -3,7 +3,7 @@
 //!
 //! Every cluster starts with nodes full of running pods. Once a minute a burst of pods arrives that
 //! fits on no node, so an instance is launched, joins, runs the pods, is empty when they are
-//! deleted, and is removed. The server's work is read from its metrics and from the operating
+//! deleted, and is removed. Consolidation is on: the server examines the nodes of each cluster after its changes. The server's work is read from its metrics and from the operating
 //! system's accounting of its process; the cost of this process is reported separately.
 //!
 //! Without an external server the command starts everything itself: a durable PostgreSQL, a
@@ -16,6 +16,7 @@
 //! | taken in | from the first agent's start until the last cluster's snapshot is accepted |
 //! | decided | from the end of a batch window until the plan is made and verified, by the server's clock |
 //! | ordered | from the same moment until the decision is in the store and the NodeClaim instruction is sent |
+//! | consolidation | how long plans of disruption take, on threads of the lowest priority |
 //! | written | rows and bytes of the write-ahead log, by PostgreSQL's statistics |
 //! | owned again | from a disturbance until each cluster has an owner that accepted its snapshot |
 //! | meanwhile | usage of the processes until then |

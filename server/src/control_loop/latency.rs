@@ -33,6 +33,8 @@ pub(crate) struct Latencies {
     pub(crate) decided: Histogram,
     /// From the end of a batch window to the NodeClaim instruction.
     pub(crate) ordered: Histogram,
+    /// Time that each plan of disruption took on its thread, which it may share.
+    pub(crate) disruption: Histogram,
     /// Time spent in steps of the loop.
     pub(crate) step_times: StepTimes,
 }

@@ -21,6 +21,8 @@ use tracing::{debug, error, warn};
 
 use queue::{PlannerClass, Queue};
 
+use super::latency::Latencies;
+
 /// Added to the niceness of planning threads: under contention they get about a tenth of a
 /// processor.
 const NICENESS: i32 = 10;
@@ -54,6 +56,7 @@ struct Shared {
     started: Instant,
     queue: Mutex<Queue>,
     changed: Condvar,
+    latencies: Arc<Latencies>,
 }
 
 impl Planners {
@@ -66,11 +69,12 @@ impl Planners {
         planner: NewPlanner,
         planning: PlanningMode,
         search_threads: usize,
+        latencies: &Arc<Latencies>,
     ) -> std::io::Result<(Self, mpsc::UnboundedReceiver<PlanAnswer>)> {
         let processors = available_parallelism().map_or(1, usize::from);
         let classes = std::iter::once(PlannerClass::Small)
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
-        let (shared, searches) = (Arc::<Shared>::default(), Arc::<Shared>::default());
+        let (shared, searches) = (Arc::new(Shared::new(latencies)), Arc::new(Shared::new(latencies)));
         let (answer_sender, receiver) = mpsc::unbounded_channel();
         let inline = (planning == PlanningMode::Inline).then_some(planner);
         if planning == PlanningMode::Threads {
@@ -113,13 +117,12 @@ impl Drop for Planners {
     }
 }
 
-impl Default for Shared {
-    fn default() -> Self {
-        Self { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new() }
-    }
-}
-
 impl Shared {
+    fn new(latencies: &Arc<Latencies>) -> Self {
+        let latencies = Arc::clone(latencies);
+        Self { started: Instant::now(), queue: Mutex::default(), changed: Condvar::new(), latencies }
+    }
+
     fn start_thread(
         self: &Arc<Self>,
         (name, niceness, class): (String, i32, PlannerClass),
@@ -167,6 +170,9 @@ impl Shared {
             let took = begun.elapsed();
             if took > SLOW_PLAN && !is_background {
                 warn!(%cluster, pods, seconds = took.as_secs_f64(), "slow plan");
+            }
+            if request.disruption.is_some() {
+                self.latencies.disruption.observe(took);
             }
             if request.is_search() {
                 log_search(&request, &outcome, took);

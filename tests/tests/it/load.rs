@@ -47,5 +47,8 @@ fn eight_clusters_whose_only_server_is_killed_lose_no_pod_and_launch_nothing_twi
     for expected in all_expected {
         assert!(ended.stdout.contains(expected), "{expected} is missing in:\n{}", ended.stdout);
     }
+    let report: serde_json::Value = serde_json::from_str(&ended.stdout).expect("the report is JSON");
+    let plans = report["upsets"][0]["spell"]["consolidationPlans"]["count"].as_u64();
+    assert!(plans > Some(0), "the server consolidates meanwhile:\n{}", ended.stdout);
     assert!(ended.stderr.contains("owned again"), "the end of each phase is logged:\n{}", ended.stderr);
 }

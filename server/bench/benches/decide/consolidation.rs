@@ -71,11 +71,24 @@ pub(crate) fn report(only: &str, runs: u32, verdicts: usize) -> Result<()> {
             println!("refused: {refused}");
         }
         if verdicts > 0 {
-            let (confirmed, others) = verdicts::confirm(&captured, &planned, verdicts)?;
-            println!("{}: {confirmed} verdicts of {} confirmed", case.name, confirmed + others.len());
-            others.iter().for_each(|other| println!("{other}"));
+            for machines in [verdicts::MAX_MACHINES, verdicts::ANY_NUMBER] {
+                print_verdicts(case, &captured, &planned, (verdicts, machines))?;
+            }
         }
     }
+    Ok(())
+}
+
+fn print_verdicts(
+    case: &Case,
+    captured: &Captured,
+    planned: &DisruptionPlan,
+    (most, machines): (usize, i64),
+) -> Result<()> {
+    let (confirmed, others) = verdicts::confirm(captured, planned, (most, machines))?;
+    let sampled = confirmed + others.len();
+    println!("{}: {confirmed} verdicts of {sampled} confirmed with at most {machines} machines for a node", case.name);
+    others.iter().for_each(|other| println!("{other}"));
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use crate::hosts::Hosts;
 use crate::rules::ClassRules;
-use crate::tallies::{Domains, NO_DOMAIN, Tallies};
+use crate::tallies::{Domains, FewDomains, NO_DOMAIN, Tallies};
 
 /// kube-scheduler examines all nodes of a cluster below this size
 /// (`scheduler.minFeasibleNodesToFind`).
@@ -30,6 +30,15 @@ impl View<'_, '_> {
     pub(crate) fn spread_minima(&self) -> Vec<i64> {
         let spread = self.rules.hard_spread.iter();
         spread.map(|one| self.tallies.get(one.tally).global_minimum(one.min_domains)).collect()
+    }
+
+    /// The domains that a further pod of the class may go to by its first hard spread over few of them; `None` without.
+    pub(crate) fn domains_within_skew(&self, minima: &[i64]) -> Option<FewDomains> {
+        self.rules.hard_spread.iter().zip(minima).find_map(|(spread, minimum)| {
+            let tally = self.tallies.get(spread.tally);
+            let most = minimum + spread.max_skew - spread.own;
+            self.domains.few(tally.key, |domain| tally.count(domain) <= most)
+        })
     }
 
     /// Whether the node can run a pod of the class.

@@ -213,6 +213,9 @@ fn write_interval(text: &mut String, interval: &Interval) {
             "  {what:<17} {count} times; beyond the batch window half within {p50_ms} ms, 99% within {p99_ms} ms"
         );
     }
+    let Percentiles { count, p50_ms, p99_ms } = interval.disruption;
+    let _always =
+        writeln!(text, "  consolidation     planned {count} times; half within {p50_ms} ms, 99% within {p99_ms} ms");
     let _always =
         writeln!(text, "  longest wait      {:.1} s from creation to running of a pod, so far", seconds(interval));
     for (who, used) in users(interval) {
@@ -289,6 +292,7 @@ fn interval_document(interval: &Interval) -> Value {
         "seconds": interval.lasted.as_secs_f64(),
         "decided": latency(interval.decided),
         "ordered": latency(interval.ordered),
+        "consolidationPlans": latency(interval.disruption),
         "longestWaitMillis": interval.longest_wait_ms,
         "servers": usage(interval.servers),
         "database": usage(interval.database),

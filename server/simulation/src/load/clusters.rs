@@ -25,6 +25,10 @@ use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 use store::clock;
 
+/// The NodePool of the full nodes, and their instance type.
+const BASE_POOL: &str = "base";
+const BASE_TYPE: &str = "m5.4xlarge";
+
 /// Age of the clusters: everything in them has settled.
 const AGE: Millis = Millis::from_hours(1);
 
@@ -185,9 +189,9 @@ fn settings(seed: u64) -> ClusterSettings {
 fn create(claim: &ClaimName) -> Instruction {
     Instruction::CreateClaim(ClaimOrder {
         name: claim.clone(),
-        pool: PoolName::from("load"),
+        pool: PoolName::from(BASE_POOL),
         node_class: Text::from("default"),
-        labels: labels(&[(NODEPOOL, "load"), (NODECLASS, "default"), (CAPACITY_TYPE, "on-demand")]),
+        labels: labels(&[(NODEPOOL, BASE_POOL), (NODECLASS, "default"), (CAPACITY_TYPE, "on-demand")]),
         taints: Vec::new(),
         startup_taints: Vec::new(),
         requirements: Requirements::new(),
@@ -204,7 +208,7 @@ fn launched(claim: &ClaimName, node: usize) -> Instruction {
         claim: claim.clone(),
         facts: LaunchedFacts {
             provider_id: ProviderId::from(format!("aws:///us-east-1a/i-{node:017x}")),
-            labels: labels(&[(INSTANCE_TYPE, "m5.4xlarge"), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
+            labels: labels(&[(INSTANCE_TYPE, BASE_TYPE), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
             capacity: amounts.clone(),
             allocatable: amounts,
         },
@@ -219,13 +223,21 @@ fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect()
 }
 
+/// NodePools whose nodes are consolidated: every change of a cluster makes the server examine all its nodes. Those of the
+/// full nodes offer nothing cheaper, so that they stay.
 fn manifests() -> Vec<v1::ManifestRecord> {
-    let requirements = [
+    let of_bursts = [
         one_of("karpenter.k8s.aws/instance-category", &["c", "m", "r"]),
         one_of("kubernetes.io/arch", &["amd64"]),
         one_of("karpenter.sh/capacity-type", &["spot", "on-demand"]),
     ];
-    manifests::manifests(&[manifests::pool("load", &requirements, "5s")])
+    let of_full = [one_of(INSTANCE_TYPE, &[BASE_TYPE]), one_of("karpenter.sh/capacity-type", &["on-demand"])];
+    let pools = [manifests::pool("load", &of_bursts, "5s"), manifests::pool(BASE_POOL, &of_full, "5s")];
+    let consolidated = pools.map(|mut pool| {
+        pool["spec"]["disruption"]["consolidationPolicy"] = "WhenEmptyOrUnderutilized".into();
+        pool
+    });
+    manifests::manifests(&consolidated)
 }
 
 #[cfg(test)]

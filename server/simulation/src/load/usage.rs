@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::metrics::{Durations, Metrics, Percentiles};
 use super::test_bed::TestBed;
-use server::web::{DECIDED, ORDERED};
+use server::web::{DECIDED, DISRUPTION_PLANNED, ORDERED};
 
 /// Clock ticks per second (Linux: `USER_HZ`, the same on every supported architecture).
 const TICKS: f64 = 100.0;
@@ -87,7 +87,7 @@ fn busy(stat: &str) -> Option<(f64, f64)> {
 pub(super) struct UsageSample {
     at: Instant,
     host_processors: Option<(f64, f64)>,
-    pages: BTreeMap<SocketAddr, [Durations; 2]>,
+    pages: BTreeMap<SocketAddr, [Durations; 3]>,
     servers: BTreeMap<u32, ProcessUsage>,
     generator: Option<ProcessUsage>,
     cloud: Option<ProcessUsage>,
@@ -104,6 +104,8 @@ pub struct Interval {
     pub decided: Percentiles,
     /// From the end of a batch window to the order.
     pub ordered: Percentiles,
+    /// How long plans of disruption took.
+    pub disruption: Percentiles,
     /// All servers; `None` if their processes are unknown.
     pub servers: Option<Usage>,
     /// This process: agents, clusters, balancer.
@@ -137,7 +139,7 @@ impl UsageSample {
         let mut pages = BTreeMap::new();
         for page in test_bed.pages() {
             if let Ok(metrics) = Metrics::read(page).await {
-                pages.insert(page, [DECIDED, ORDERED].map(|name| metrics.durations(name)));
+                pages.insert(page, [DECIDED, ORDERED, DISRUPTION_PLANNED].map(|name| metrics.durations(name)));
             }
         }
         Ok(Self {
@@ -174,6 +176,7 @@ impl UsageSample {
             lasted,
             decided: self.durations(before, 0).to_percentiles(),
             ordered: self.durations(before, 1).to_percentiles(),
+            disruption: self.durations(before, 2).to_percentiles(),
             servers: servers.flatten().reduce(|all, one| Usage {
                 bytes: all.bytes + one.bytes,
                 peak: all.peak + one.peak,
@@ -195,7 +198,7 @@ impl UsageSample {
     }
 
     fn durations(&self, before: &Self, which: usize) -> Durations {
-        let of_page = |(page, now): (&SocketAddr, &[Durations; 2])| match before.pages.get(page) {
+        let of_page = |(page, now): (&SocketAddr, &[Durations; 3])| match before.pages.get(page) {
             Some(then) => now[which].since(&then[which]),
             None => now[which].clone(),
         };

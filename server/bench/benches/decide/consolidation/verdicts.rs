@@ -7,16 +7,26 @@ use anyhow::{Context, Result, anyhow};
 use binding::{bound_pod, launched_node};
 use disruption::{DisruptionPlan, HoldCode};
 use model::input::PlanningInput;
-use model::{NodeStage, Pod, PodKey};
+use model::resources::NODES;
+use model::{Node, NodeStage, Pod, PodKey, Text};
 use planner::CompileCache;
 use planning_input::Captured;
 
 /// Steps of the search for each node.
 const SEARCH_STEPS: u64 = 200_000;
+/// A plan of disruption replaces one node by no more machines than these: more nodes of the same capacity are no
+/// consolidation, even where they cost less.
+pub(super) const MAX_MACHINES: i64 = 2;
+/// More machines than the pods of a node need.
+pub(super) const ANY_NUMBER: i64 = 1_000;
 
 /// How many of up to `most` nodes, evenly taken from those that stay for want of savings, cannot be removed or
-/// replaced for less; and a sentence about each other.
-pub(super) fn confirm(captured: &Captured, planned: &DisruptionPlan, most: usize) -> Result<(usize, Vec<String>)> {
+/// replaced by `machines` for less; and a sentence about each other.
+pub(super) fn confirm(
+    captured: &Captured,
+    planned: &DisruptionPlan,
+    (most, machines): (usize, i64),
+) -> Result<(usize, Vec<String>)> {
     let (after, movable) = carried_out(captured, planned)?;
     let held = planned.held.iter().filter(|held| held.by.iter().any(|hold| hold.code == HoldCode::NoSavings));
     let held: Vec<u32> = held.map(|held| held.node).collect();
@@ -24,7 +34,7 @@ pub(super) fn confirm(captured: &Captured, planned: &DisruptionPlan, most: usize
     let prices: BTreeMap<u32, i64> = captured.running.nodes.iter().map(|node| (node.node, node.price.0)).collect();
     let (mut confirmed, mut others, mut cache) = (0, Vec::new(), CompileCache::default());
     for node in held.into_iter().step_by(step) {
-        let cost = cost_without(&after, &movable, node, &mut cache)?;
+        let cost = cost_without(&after, &movable, (node, machines), &mut cache)?;
         let price = prices.get(&node).copied().unwrap_or(0);
         match cost {
             Some(cost) if cost < price => {
@@ -61,12 +71,12 @@ fn carried_out(captured: &Captured, planned: &DisruptionPlan) -> Result<(Plannin
     Ok((after, pods.map(|pod| (pod.key(), pod)).collect()))
 }
 
-/// Cost of the machines for the pods of `node` without it, surplus credits included: by list price, many small
+/// Cost of at most `machines` machines for the pods of `node` without it, surplus credits included: by list price, many small
 /// burstable machines would look cheaper than they are. `None` if the pods fit nowhere.
 fn cost_without(
     after: &PlanningInput,
     movable: &BTreeMap<PodKey, Pod>,
-    node: u32,
+    (node, machines): (u32, i64),
     cache: &mut CompileCache,
 ) -> Result<Option<i64>> {
     let mut input = after.clone();
@@ -77,6 +87,11 @@ fn cost_without(
     let keys = removed.pods.iter().map(|pod| PodKey { namespace: pod.namespace.clone(), name: pod.name.clone() });
     input.pods = keys.filter_map(|key| movable.get(&key).cloned()).collect();
     input.pods.sort_by_key(Pod::key);
+    for pool in &mut input.pools {
+        let stays = |node: &&Node| node.pool.as_ref() == Some(&pool.name) && node.stage != NodeStage::Deleting;
+        let most = i64::try_from(input.nodes.iter().filter(stays).count()).unwrap_or(0) + machines;
+        pool.limits.set(Text::from(NODES), most);
+    }
     let plan = planner::plan_with(&input, cache).map_err(|violations| anyhow!("{violations:?}"))?.plan;
     let cost = plan.nodes.iter().map(|node| node.cost().0).sum();
     Ok(plan.unschedulable.is_empty().then_some(cost))
