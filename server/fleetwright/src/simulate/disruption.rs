@@ -9,12 +9,12 @@ use serde_json::{Value, json};
 use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use simulation::deterministic::guard::Guard;
-use simulation::deterministic::long_run::{Figures, Load, LongRun};
+use simulation::deterministic::long_run::{Load, LongRun, LongRunReport};
 
 /// Simulate months of load on a virtual clock, without faults, and count the moves of pods
 ///
 /// A steady load must move no pod after the first hour, a daily curve each pod once a day at most on average while
-/// machines leave at night, and every node that has drifted must be replaced in time. Figures are printed. Exit status 1
+/// machines leave at night, and every node that has drifted must be replaced in time. LongRunReport are printed. Exit status 1
 /// means that a bound was exceeded or an invariant violated.
 #[derive(Debug, Args)]
 pub(crate) struct DisruptionFlags {
@@ -36,7 +36,7 @@ pub(crate) struct DisruptionFlags {
 }
 
 /// A load, its figures and the time that it took.
-type Ran = (Load, Figures, Duration);
+type Ran = (Load, LongRunReport, Duration);
 
 pub fn run(flags: &DisruptionFlags) -> Result<Status, Failure> {
     let loads = flags.load.map_or_else(|| vec![Load::Steady, Load::Daily, Load::Drift], |load| vec![load]);
@@ -52,7 +52,7 @@ pub fn run(flags: &DisruptionFlags) -> Result<Status, Failure> {
 }
 
 fn table((load, figures, took): &Ran) -> String {
-    let Figures { hours, pods, machines, launched, moves, moves_after_first_hour, .. } = figures;
+    let LongRunReport { hours, pods, machines, launched, moves, moves_after_first_hour, .. } = figures;
     let mut text = format!(
         "{load:?}: {hours} simulated hours in {:.1} s, {} to {} pods on {} to {} machines, {launched} machines launched\n\
          \x20 {moves} moves, {moves_after_first_hour} after the first hour: {:.3} a pod and day, {} of one pod within 24 h at most\n",

@@ -1,7 +1,7 @@
 //! Long runs without faults, on virtual time: what disruption does to a load that stays the same, that follows the
 //! day, or whose NodePools change.
 //!
-//! Each load has bounds ([`Figures::exceeded`]), by the ledgers of cloud and cluster. The invariants of every step hold
+//! Each load has bounds ([`LongRunReport::exceeded`]), by the ledgers of cloud and cluster. The invariants of every step hold
 //! as well.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -64,7 +64,7 @@ pub struct LongRun {
 
 /// What happened in a long run.
 #[derive(Debug, Clone, Default)]
-pub struct Figures {
+pub struct LongRunReport {
     pub hours: i64,
     /// Replicas of all workloads: least and most after the first hour.
     pub pods: (usize, usize),
@@ -88,7 +88,7 @@ pub struct Figures {
 impl LongRun {
     /// Runs it.
     #[must_use]
-    pub fn run(self) -> Figures {
+    pub fn run(self) -> LongRunReport {
         let mut simulation = Simulation::new(self.setup(), false);
         let end = Timestamp::from_millis(self.end_ms());
         let (mut watch, mut pruned) = (Watch::default(), Timestamp::default());
@@ -216,14 +216,14 @@ impl Watch {
         }
     }
 
-    fn figures(self, simulation: &Simulation) -> Figures {
+    fn figures(self, simulation: &Simulation) -> LongRunReport {
         let moves: Vec<(Timestamp, usize)> =
             simulation.sim_clusters.iter().flat_map(|sim_cluster| sim_cluster.cluster.ledger().moves.clone()).collect();
         let late = || moves.iter().filter(|(at, _)| *at >= FIRST_HOUR);
         let ran = simulation.events.now();
         let days = ran.duration_since(FIRST_HOUR).get().max(1) as f64 / (24 * HOUR) as f64;
         let mean_pods = self.pod_samples as f64 / self.samples.max(1) as f64;
-        Figures {
+        LongRunReport {
             hours: ran.as_millis() / HOUR,
             pods: self.pods.unwrap_or_default(),
             machines: self.machines.unwrap_or_default(),
@@ -239,7 +239,7 @@ impl Watch {
     }
 }
 
-impl Figures {
+impl LongRunReport {
     /// The bounds of `load` that are exceeded, and the violated invariants, one sentence each.
     #[must_use]
     pub fn exceeded(&self, load: Load) -> Vec<String> {

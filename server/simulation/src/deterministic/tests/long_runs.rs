@@ -1,14 +1,14 @@
 //! The short form of long runs without faults.
 
 use crate::deterministic::guard::Guard;
-use crate::deterministic::long_run::{Figures, Load, LongRun};
+use crate::deterministic::long_run::{Load, LongRun, LongRunReport};
 
-fn run(load: Load, hours: u32, off: Option<Guard>) -> Figures {
+fn run(load: Load, hours: u32, off: Option<Guard>) -> LongRunReport {
     LongRun { load, hours, seed: 1, off }.run()
 }
 
 #[track_caller]
-fn within_bounds(load: Load, hours: u32) -> Figures {
+fn within_bounds(load: Load, hours: u32) -> LongRunReport {
     let figures = run(load, hours, None);
     assert_eq!(figures.exceeded(load), Vec::<String>::new(), "{figures:?}");
     assert_eq!(figures.hours, i64::from(hours));
