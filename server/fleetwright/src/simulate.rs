@@ -1,6 +1,7 @@
 //! `fleetwright simulate`: long runs that check invariants and print measurements.
 
 mod crashes;
+mod disruption;
 mod faults;
 mod form;
 mod load;
@@ -13,6 +14,7 @@ use server::cli::exit::{Failure, Status};
 #[derive(Debug, Subcommand)]
 pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
+    Disruption(disruption::DisruptionFlags),
     Crashes(crashes::CrashesFlags),
     Load(load::LoadFlags),
 }
@@ -24,6 +26,7 @@ pub(crate) enum SimulateCommand {
 pub fn run(command: SimulateCommand) -> Result<Status, Failure> {
     match command {
         SimulateCommand::Faults(flags) => faults::run(&flags),
+        SimulateCommand::Disruption(flags) => disruption::run(&flags),
         SimulateCommand::Crashes(flags) => crashes::run(flags),
         SimulateCommand::Load(flags) => load::run(flags),
     }

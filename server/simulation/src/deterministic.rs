@@ -9,11 +9,13 @@
 //! The README beside these files lists every invariant with the guard whose absence breaks it.
 //!
 //! Reading order: [`setup`] (what a run consists of), [`fault`] (injected faults), [`guard`] and
-//! `scenario` (what prevents violations, and runs that need it), `event_queue` (pending events and
+//! `scenario` (what prevents violations, and runs that need it), `disruption_runs` (runs of drift and budgets), `event_queue` (pending events and
 //! connections), `process` (a server), `sim_cluster` (a cluster and its agent), `environment` and
-//! `faulty_client` (store and cloud), `virtual_time`, `invariants` (the checks) and [`violation`]
-//! (their results), [`report`], [`seeds`] (many seeds, and shrinking).
+//! `faulty_client` (store and cloud), `virtual_time`, `invariants` and `drain_check` (the checks) and [`violation`]
+//! (their results), [`report`], [`seeds`] (many seeds, and shrinking), [`long_run`] (months of load without faults).
 
+mod disruption_runs;
+mod drain_check;
 mod environment;
 mod event_queue;
 pub mod fault;
@@ -21,6 +23,7 @@ mod faulty_client;
 pub mod guard;
 mod inject;
 mod invariants;
+pub mod long_run;
 mod process;
 pub mod report;
 mod scenario;
@@ -90,6 +93,8 @@ pub(crate) struct Simulation {
     rate_bounds: Option<RateBounds>,
     /// How long empty nodes may exist while none is removed, if checked.
     empty_for: Option<Millis>,
+    /// Whether every pod of a workload fills a node, so that new machines are counted.
+    one_pod_per_node: bool,
     /// By this moment the system must be at rest.
     end: Timestamp,
 }
@@ -127,6 +132,7 @@ impl Simulation {
             faults_end: Timestamp::from_millis(setup.faults_end_ms),
             rate_bounds: setup.rate_bounds,
             empty_for: setup.empty_for,
+            one_pod_per_node: setup.one_pod_per_node,
             end: Timestamp::from_millis(setup.faults_end_ms) + Millis::new(setup.rest_within_ms),
         }
     }
@@ -159,12 +165,10 @@ impl Simulation {
         let mut at_rest = false;
         while let Some(next) = self.next_moment().filter(|next| *next <= self.end) {
             at_once = if next <= self.events.now() { at_once + 1 } else { 0 };
-            // Time first, then the step, then its check: a violation names the step that caused it.
-            self.events.environment.clock_source.set(next.max(self.events.now()));
             if at_once > STUCK {
                 self.violations.insert(Violation::Stuck { at: next });
             }
-            self.step();
+            self.step_at(next);
             let checks_due = self.events.now().duration_since(self.last_checked) >= CHECK_INTERVAL;
             self.check(checks_due);
             if !self.violations.is_empty() {
@@ -186,6 +190,12 @@ impl Simulation {
         }
     }
 
+    /// Time first, then the step, then its check follows: a violation names the step that caused it.
+    fn step_at(&mut self, next: Timestamp) {
+        self.events.environment.clock_source.set(next.max(self.events.now()));
+        self.step();
+    }
+
     fn next_moment(&self) -> Option<Timestamp> {
         let clusters = self.sim_clusters.iter().filter_map(|sim_cluster| sim_cluster.cluster.next_event());
         let processes = self.processes.iter().filter_map(Process::next_wakeup);
@@ -202,6 +212,7 @@ impl Simulation {
             }
             self.steps += 1;
             self.handle_event(number, event);
+            self.apply_triggers();
         }
         let now = self.events.now();
         let cloud_events = self.events.environment.cloud().tick(now);
@@ -215,6 +226,7 @@ impl Simulation {
             if self.processes[at].next_wakeup().is_some_and(|due| due <= now) && self.survives_step(at) {
                 self.steps += 1;
                 self.processes[at].time_passed(&mut self.events);
+                self.apply_triggers();
             }
         }
     }
@@ -306,6 +318,12 @@ impl Simulation {
 
     fn deliver_cloud_event(&mut self, event: &CloudEvent) {
         let now = self.events.now();
+        if let CloudEvent::Terminated(instance) | CloudEvent::Interrupted { instance, .. } = event {
+            let of_instance = |sim_cluster: &&mut SimCluster| sim_cluster.name == instance.cluster;
+            if let Some(sim_cluster) = self.sim_clusters.iter_mut().find(of_instance) {
+                sim_cluster.record_lost_capacity(&instance.claim, now);
+            }
+        }
         if let CloudEvent::Terminated(instance) = event {
             self.events.trace(|| format!("{} for {} has terminated", instance.provider_id, instance.claim));
             if let Some(sim_cluster) =

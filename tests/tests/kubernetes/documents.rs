@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 27] = [
+const COMMANDS: [(&str, How); 28] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
@@ -39,6 +39,7 @@ const COMMANDS: [(&str, How); 27] = [
     ("fleetwright simulate crashes", How::Elsewhere),
     ("fleetwright simulate load", How::Elsewhere),
     ("fleetwright simulate faults", How::Short("fleetwright simulate faults --seeds 1..20")),
+    ("fleetwright simulate disruption", How::Short("fleetwright simulate disruption --load drift --hours 48")),
     // One pod of the example has no place.
     ("fleetwright plan --region", How::Ends(1)),
     ("fleetwright plan -f deploy/examples/ --compare karpenter", How::Ends(0)),

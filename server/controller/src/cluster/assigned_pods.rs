@@ -120,7 +120,7 @@ impl ClusterState {
     }
 
     /// Sum of the requests of pods on `node` and pods assigned to it.
-    fn requests_on(&self, node: &NodeRecord) -> Resources {
+    pub(super) fn requests_on(&self, node: &NodeRecord) -> Resources {
         let targets = self.targets_of(node);
         let assigned = targets.iter().flat_map(|target| self.assignments().pods_on(target));
         let assigned = assigned.filter_map(|pod| self.pod(pod)).filter(|pod| pod.node.as_ref() != Some(&node.name));

@@ -52,12 +52,16 @@ impl ClusterState {
         self.is_node_terminating(node) || self.replacement_on(node).is_some_and(|replacement| replacement.moves_pods)
     }
 
-    /// The Node that `pod` is assigned to, if it accepts the pod now: it is initialized, ready and
-    /// stays.
+    /// The Node that `pod` is assigned to, if it accepts the pod now: it is initialized, ready and stays, and has
+    /// room for all pods that are assigned to it. kube-scheduler may have bound others meanwhile.
     #[must_use]
     pub fn initialized_node_for(&self, pod: &PodKey) -> Option<&NodeRecord> {
         self.assigned_node(pod).filter(|node| {
-            node.is_initialized() && node.ready && !node.unschedulable && !self.is_node_outgoing(&node.name)
+            node.is_initialized()
+                && node.ready
+                && !node.unschedulable
+                && !self.is_node_outgoing(&node.name)
+                && self.requests_on(node).fits(&node.allocatable)
         })
     }
 

@@ -19,6 +19,7 @@ use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
+use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::node_report::planned_holds::PlannedHolds;
@@ -70,7 +71,8 @@ impl ClusterController {
         }
         self.disruption.consolidation.checked_at = Some(ctx.now);
         let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
-        if found.is_any_now && !ctx.guardrails.is_breaker_engaged(&self.cluster) {
+        let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
+        if found.is_any_now && may_launch {
             self.request_consolidation(ctx);
         } else {
             let until = found.is_any.then(|| self.next_look(ctx));
@@ -78,6 +80,22 @@ impl ClusterController {
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
             self.disruption.consolidation.next_wakeup = due;
         }
+    }
+
+    /// Whether a machine is not initialized and no pod is assigned to it, such as that of a replacement that ended. A
+    /// plan of disruption moves no pod to it and would launch another one (Karpenter's simulation refuses a command
+    /// whose pods go to a node that is not initialized). Machines of static NodePools are launched for no pod.
+    fn has_unused_machine_under_way(&self) -> bool {
+        let is_dynamic = |pool| self.state.pool(pool).is_some_and(|record| record.pool.replicas.is_none());
+        self.state.claims().filter(|claim| claim.ours && is_dynamic(&claim.pool)).any(|claim| {
+            let node = self.state.node_of_claim(&claim.name);
+            let of_node = node.map(|node| Target::Node(node.name.clone()));
+            let mut targets = of_node.into_iter().chain([Target::Claim(claim.name.clone())]);
+            node.is_none_or(|node| !node.is_initialized())
+                && !claim.deleting
+                && !self.state.is_marked_for_deletion(&claim.name)
+                && !targets.any(|target| self.state.assignments().has_pods(&target))
+        })
     }
 
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
@@ -228,6 +246,7 @@ impl ClusterController {
         let is_free = self.is_ready()
             && !self.guardrails.is_quarantined()
             && self.pending_plan_due(ctx).is_none()
+            && !self.has_unused_machine_under_way()
             && self.decisions.last_id() == pending.last_decision;
         let expected: usize = underutilized(planned).map(|command| command.nodes.len()).sum();
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {

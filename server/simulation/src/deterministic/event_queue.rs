@@ -3,7 +3,7 @@
 //! A connection delivers in order, with a latency per direction. Cutting it loses what is in
 //! flight; each end notices in its own time, or only by silence.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::kube::cluster::Workload;
@@ -125,6 +125,26 @@ pub(super) enum AgentMessage {
     Tick,
 }
 
+/// Faults that wait for the moment at which they hurt.
+#[derive(Debug, Default)]
+pub(super) struct ArmedFaults {
+    /// Processes that die instead of their next launch call, and for how long, in milliseconds.
+    pub(super) kills: BTreeMap<usize, i64>,
+    /// Clusters whose agent is disconnected with their next launch call, and for how long, in milliseconds.
+    pub(super) cuts: BTreeMap<usize, i64>,
+    /// Clusters whose newest instance terminates when the next voluntary drain begins.
+    pub(super) deaths: BTreeSet<usize>,
+}
+
+/// A moment that armed faults wait for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// A voluntary drain begins.
+    Drained { sim_cluster: usize },
+    /// A process is about to call a launch.
+    Launches { process: usize, cluster: ClusterName },
+}
+
 /// A connection between one agent and one process.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -147,6 +167,11 @@ pub(super) struct EventQueue {
     rng: SeededRng,
     /// Injected faults by kind.
     pub(super) faults: FaultCounts,
+    pub(super) armed: ArmedFaults,
+    /// Moments of this step that armed faults wait for.
+    pub(super) triggers: Vec<Trigger>,
+    /// Largest offset of a server's clock so far.
+    pub(super) clock_error: Millis,
     /// Events are printed on standard error.
     pub(super) trace: bool,
 }
@@ -161,6 +186,9 @@ impl EventQueue {
             connections: Vec::new(),
             rng,
             faults: FaultCounts::new(),
+            armed: ArmedFaults::default(),
+            triggers: Vec::new(),
+            clock_error: Millis::ZERO,
             trace,
         }
     }
@@ -198,6 +226,11 @@ impl EventQueue {
     pub(super) fn next_rng(&mut self) -> SeededRng {
         self.number += 1;
         self.rng.child_number(self.number)
+    }
+
+    /// Notes a moment that armed faults wait for.
+    pub(super) fn trigger(&mut self, trigger: Trigger) {
+        self.triggers.push(trigger);
     }
 
     pub(super) fn trace(&self, line: impl FnOnce() -> String) {

@@ -92,8 +92,17 @@ pub enum Fault {
     Interrupt { cluster: usize, kind: InterruptionKind },
     /// An instance of a cluster terminates by itself.
     InstanceDies { cluster: usize },
-    /// A user changes the templates of a cluster's NodePools. No seed draws it.
+    /// A user changes the templates of a cluster's NodePools.
     TemplateChanged { cluster: usize },
+    /// A user changes the templates, and the lifetime of one of the NodeClaims that drift ends at the same time.
+    ExpiresDrifted { cluster: usize },
+    /// The newest instance of a cluster terminates when the next voluntary drain begins: its replacement fails after
+    /// the drain was decided.
+    ReplacementDies { cluster: usize },
+    /// The agent of a cluster is disconnected when its next machine is launched.
+    CutAtLaunch { cluster: usize, for_ms: i64 },
+    /// A server process dies after the decision for its next launch is durable, before it calls the launch.
+    KillAtLaunch { process: usize, away_ms: i64 },
 }
 
 impl Fault {
@@ -130,6 +139,10 @@ impl Fault {
             Self::Interrupt { kind, .. } => kind.as_str(),
             Self::InstanceDies { .. } => "machine_died",
             Self::TemplateChanged { .. } => "template_changed",
+            Self::ExpiresDrifted { .. } => "drifted_claim_expired",
+            Self::ReplacementDies { .. } => "replacement_died",
+            Self::CutAtLaunch { .. } => "connection_cut_at_launch",
+            Self::KillAtLaunch { .. } => "process_killed_at_launch",
         }
     }
 
@@ -164,11 +177,15 @@ impl Fault {
                 Self::SlowPlans { cluster, for_ms: half(for_ms), by_ms: half(by_ms) }
             }
             Self::Relist { cluster, gap, for_ms } => Self::Relist { cluster, gap, for_ms: half(for_ms) },
+            Self::CutAtLaunch { cluster, for_ms } => Self::CutAtLaunch { cluster, for_ms: half(for_ms) },
+            Self::KillAtLaunch { process, away_ms } => Self::KillAtLaunch { process, away_ms: half(away_ms) },
             Self::StoreWiped
             | Self::ClaimRemoved { .. }
             | Self::Interrupt { .. }
             | Self::InstanceDies { .. }
-            | Self::TemplateChanged { .. } => return None,
+            | Self::TemplateChanged { .. }
+            | Self::ExpiresDrifted { .. }
+            | Self::ReplacementDies { .. } => return None,
         };
         (self.lasts_ms().abs() >= SMALLEST_MS || self.jumps_ms().abs() >= SMALLEST_MS).then_some(smaller)
     }
@@ -185,6 +202,8 @@ impl Fault {
     pub fn lasts_ms(self) -> i64 {
         match self {
             Self::Kill { away_ms: ms, .. }
+            | Self::KillAtLaunch { away_ms: ms, .. }
+            | Self::CutAtLaunch { for_ms: ms, .. }
             | Self::RestartAgent { away_ms: ms, .. }
             | Self::Pause { for_ms: ms, .. }
             | Self::Cut { for_ms: ms, .. }
@@ -213,7 +232,9 @@ impl Fault {
             | Self::ClaimRemoved { .. }
             | Self::Interrupt { .. }
             | Self::InstanceDies { .. }
-            | Self::TemplateChanged { .. } => 0,
+            | Self::TemplateChanged { .. }
+            | Self::ExpiresDrifted { .. }
+            | Self::ReplacementDies { .. } => 0,
         }
     }
 }
@@ -250,7 +271,7 @@ pub(crate) fn by_seed(seed: u64, processes: usize, clusters: usize, until_ms: i6
     faults
 }
 
-fn draw(rng: SeededRng, processes: usize, clusters: usize) -> Fault {
+pub(super) fn draw(rng: SeededRng, processes: usize, clusters: usize) -> Fault {
     let pick = |name: &str, of: usize| usize::try_from(rng.child(name).value() % of.max(1) as u64).unwrap_or(0);
     let (process, cluster) = (pick("process", processes), pick("cluster", clusters));
     let within = |name: &str, from: i64, to: i64| rng.child(name).between((from, to));

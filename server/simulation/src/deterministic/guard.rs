@@ -53,6 +53,16 @@ pub enum Guard {
     Limits,
     /// NodePool disruption budgets apply.
     Budgets,
+    /// Disruption windows of NodePools apply.
+    Windows,
+    /// The budget of a cluster over all its NodePools applies.
+    ClusterBudget,
+    /// A Node is initialized before pods are moved to it.
+    Initialization,
+    /// Plans use machines that are launched and have not joined yet.
+    InFlight,
+    /// Nodes that do not match their NodePool are replaced.
+    Drift,
     /// Evictions respect PodDisruptionBudgets.
     PodBudgets,
     /// Agents acknowledge the end of a drain.

@@ -4,7 +4,7 @@ use futures::future::FutureExt;
 use model::{ClaimName, Millis, Text, Timestamp};
 
 use super::environment::EnvironmentFault;
-use super::event_queue::{ProcessMessage, SimEvent};
+use super::event_queue::{ProcessMessage, SimEvent, Trigger};
 use super::fault::Fault;
 use super::{OPERATOR_INTERVAL_MS, Simulation};
 use store::Store;
@@ -46,6 +46,12 @@ impl Simulation {
             }
             Fault::SetClock { process, by_ms } => {
                 self.processes[process].set_clock(by_ms);
+                let offset = Millis::new(self.processes[process].offset_ms.abs());
+                self.events.clock_error = self.events.clock_error.max(offset);
+                true
+            }
+            Fault::KillAtLaunch { process, away_ms } => {
+                self.events.armed.kills.insert(process, away_ms);
                 true
             }
             Fault::Freeze { for_ms } => self.freeze(for_ms),
@@ -119,7 +125,55 @@ impl Simulation {
                 self.sim_clusters[cluster].change_templates(&mut self.events);
                 true
             }
+            Fault::ExpiresDrifted { cluster } => self.expire_drifted(cluster),
+            Fault::ReplacementDies { cluster } => self.events.armed.deaths.insert(cluster),
+            Fault::CutAtLaunch { cluster, for_ms } => self.events.armed.cuts.insert(cluster, for_ms).is_none(),
             _ => false,
+        }
+    }
+
+    /// Changes the templates and ends the lifetime of a NodeClaim with a Node at the same time.
+    fn expire_drifted(&mut self, cluster: usize) -> bool {
+        let now = self.events.now();
+        let joined = self.sim_clusters[cluster].cluster.claims().map(|claim| claim.name.clone()).collect();
+        let claim = self.rotate_randomly(joined).into_iter().next();
+        self.sim_clusters[cluster].change_templates(&mut self.events);
+        claim.is_some_and(|claim| self.sim_clusters[cluster].cluster.end_lifetime(&claim, now))
+    }
+
+    /// Applies the armed faults whose moment has come in this step.
+    pub(super) fn apply_triggers(&mut self) {
+        for trigger in std::mem::take(&mut self.events.triggers) {
+            match trigger {
+                Trigger::Drained { sim_cluster } => {
+                    if self.events.armed.deaths.remove(&sim_cluster) {
+                        self.kill_newest_instance(sim_cluster);
+                    }
+                }
+                Trigger::Launches { process, cluster } => {
+                    if let Some(away_ms) = self.events.armed.kills.remove(&process) {
+                        self.events.environment.count_effect("processes killed at a launch");
+                        self.kill(process, away_ms);
+                    }
+                    let sim_cluster = self.sim_clusters.iter().position(|sim_cluster| sim_cluster.name == cluster);
+                    let cut = sim_cluster.and_then(|at| Some((at, self.events.armed.cuts.remove(&at)?)));
+                    if cut.is_some_and(|(at, for_ms)| self.cut_connection(at, for_ms)) {
+                        self.events.environment.count_effect("connections cut at a launch");
+                    }
+                }
+            }
+        }
+    }
+
+    fn kill_newest_instance(&mut self, sim_cluster: usize) {
+        let now = self.events.now();
+        let newest = {
+            let (name, cloud) = (&self.sim_clusters[sim_cluster].name, self.events.environment.cloud());
+            let mine = cloud.ledger().active().filter(|entry| entry.instance.cluster == *name);
+            mine.max_by_key(|entry| entry.instance.launched).map(|entry| entry.instance.id.clone())
+        };
+        if newest.is_some_and(|id| self.events.environment.cloud().terminate(&id, now).is_ok()) {
+            self.events.environment.count_effect("replacements died");
         }
     }
 

@@ -11,7 +11,7 @@ use model::{ClaimName, ClusterName, Millis, NodeName, ProviderId, Resources, Tex
 
 use super::Simulation;
 use super::environment::{CloudAction, CloudCall};
-use super::setup::{BUDGET, RateBounds};
+use super::setup::RateBounds;
 use super::sim_cluster::SimCluster;
 use super::violation::{COLLECTION_BOUND, Violation};
 
@@ -55,6 +55,7 @@ impl Simulation {
         if slow_checks {
             self.check_unclaimed();
             self.check_empty_nodes();
+            self.check_new_machines();
             let over = self.rate_bounds.map(|rate_bounds| self.over_rate_bounds(rate_bounds));
             self.violations.extend(over.into_iter().flatten());
         }
@@ -159,6 +160,36 @@ impl Simulation {
         }
     }
 
+    /// In runs whose pods have a node each, a new machine is for a pod without a node, or replaces a node; budgets limit
+    /// the latter. A second replacement of a node is one machine more.
+    fn check_new_machines(&mut self) {
+        if !self.one_pod_per_node {
+            return;
+        }
+        for sim_cluster in &self.sim_clusters {
+            let cloud = self.events.environment.cloud();
+            let mine = |entry: &&LedgerEntry| entry.instance.cluster == sim_cluster.name && is_running(&cloud, entry);
+            let new = |entry: &&LedgerEntry| {
+                let claim = &entry.instance.claim;
+                sim_cluster.has_claim(claim)
+                    && !sim_cluster.cluster.was_used(claim)
+                    && !sim_cluster.cluster.is_draining(claim)
+            };
+            for record in &sim_cluster.pools {
+                let pool = &record.pool.name;
+                let active = cloud.ledger().active().filter(mine).filter(new);
+                let machines = active.filter(|entry| entry.instance.pool == *pool).count();
+                let leaving = sim_cluster.leaving_from(pool);
+                let replaced = sim_cluster.most_replaced(record).saturating_sub(leaving);
+                let needed = sim_cluster.cluster.pods_without_node_in(pool) + replaced;
+                if machines > needed {
+                    let (cluster, pool) = (sim_cluster.name.clone(), pool.clone());
+                    self.violations.insert(Violation::TwoReplacements { cluster, pool, machines, needed });
+                }
+            }
+        }
+    }
+
     /// One node is removed at a time; the others wait.
     fn check_empty_nodes(&mut self) {
         let Some(bound) = self.empty_for else { return };
@@ -237,6 +268,10 @@ impl Simulation {
         let empty = sim_cluster.cluster.empty_nodes();
         violations_at_rest
             .extend(empty.map(|node| Violation::StillEmpty { cluster: cluster.clone(), node: node.clone() }));
+        let drifted = sim_cluster.cluster.claims().filter(|claim| sim_cluster.has_drifted(&claim.name));
+        violations_at_rest.extend(
+            drifted.map(|claim| Violation::StillDrifted { cluster: cluster.clone(), claim: claim.name.clone() }),
+        );
         let alive: BTreeSet<ProviderId> = {
             let cloud = self.events.environment.cloud();
             cloud.ledger().active().map(|entry| entry.instance.provider_id.clone()).collect()
@@ -297,13 +332,6 @@ fn check_cluster_ledger(sim_cluster: &mut SimCluster) -> Vec<Violation> {
     if sim_cluster.cluster.ledger().budgets_violated > 0 {
         found.push(Violation::PodBudgetBroken { cluster: cluster.clone() });
     }
-    if sim_cluster.ledger.leaving.len() > BUDGET as usize {
-        let has_node = |claim: &ClaimName| sim_cluster.cluster.has_node_for(claim);
-        sim_cluster.ledger.leaving.retain(has_node);
-        if sim_cluster.ledger.leaving.len() > BUDGET as usize {
-            let claims = sim_cluster.ledger.leaving.iter().cloned().collect();
-            found.push(Violation::OverBudget { cluster: cluster.clone(), claims });
-        }
-    }
+    found.append(&mut sim_cluster.ledger.drain_violations);
     found
 }

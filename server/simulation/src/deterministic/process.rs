@@ -14,7 +14,7 @@ use controller::{Decision, Effect, Event, NewPlanner, PlanRequest, PlanWorker};
 use model::{ClusterName, LaunchFailure, Millis, Timestamp};
 
 use super::environment::{LaunchEnd, ProcessId};
-use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
+use super::event_queue::{AgentMessage, EventQueue, ProcessMessage, Trigger};
 use super::faulty_client::{self, FaultyClient};
 use super::guard::Guard;
 use super::virtual_time::Task;
@@ -480,6 +480,13 @@ impl Server {
     fn call(&mut self, call: Call, offset_ms: i64, events: &mut EventQueue) {
         if let Call::RunCommand { command, .. } = &call {
             let effect = &command.effect;
+            if let Effect::Launch(order) = effect {
+                let process = self.process_id.process;
+                events.trigger(Trigger::Launches { process, cluster: order.cluster.clone() });
+                if events.armed.kills.contains_key(&process) {
+                    return;
+                }
+            }
             if matches!(effect, Effect::Launch(_) | Effect::Relaunch(_)) {
                 self.launches.insert((effect.cluster().clone(), command.id));
             }
@@ -561,7 +568,11 @@ fn region() -> Scope {
 fn summarize(effect: &Effect) -> String {
     match effect {
         Effect::RecordDecision(decision) => {
-            format!("record {} for {}: {} machines", decision.id.0, decision.cluster, decision.launches.len())
+            let Decision { id, cluster, launches, assignments, removals, .. } = &**decision;
+            let assigned: Vec<String> = assignments.iter().map(|(pod, node)| format!("{pod} to {node}")).collect();
+            let removed: Vec<&str> = removals.iter().map(|removal| removal.claim.as_ref()).collect();
+            let machines = launches.len();
+            format!("record {} for {cluster}: {machines} machines, {assigned:?}, removes {removed:?}", id.0)
         }
         Effect::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
         Effect::Terminate { cluster, claim, provider_id, .. } => {

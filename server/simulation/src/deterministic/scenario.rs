@@ -30,10 +30,16 @@ fn kill(at_ms: i64) -> TimedFault {
     at(at_ms, Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 })
 }
 
+/// Whether the run of a seed is one of drift under budgets and windows: every second one is.
+fn is_of_disruption(seed: u64) -> bool {
+    !seed.is_multiple_of(2)
+}
+
 impl Setup {
     /// The run of a seed: with random faults, or, if a guard is off, a run that needs it.
     pub(crate) fn by_seed(seed: u64, off: Option<Guard>) -> Self {
         match off {
+            None if is_of_disruption(seed) => Self::disrupted_by_seed(seed),
             None => Self::faulty(seed, None),
             Some(guard) => Self::for_guard(guard, seed, false),
         }
@@ -42,6 +48,7 @@ impl Setup {
     /// The run of a seed with given faults.
     pub(super) fn replay(seed: u64, off: Option<Guard>, faults: Vec<TimedFault>) -> Self {
         match off {
+            None if is_of_disruption(seed) => Self::disrupted_with(seed, faults),
             None => Self::with_faults(seed, None, faults),
             Some(guard) => Self { faults, ..Self::for_guard(guard, seed, false) },
         }
@@ -99,6 +106,9 @@ impl Setup {
             Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
             Guard::PodEvents => Self::restarting(seed, off),
+            Guard::Windows | Guard::ClusterBudget | Guard::Initialization | Guard::InFlight | Guard::Drift => {
+                Self::for_disruption_guard(guard, seed, off)
+            }
             Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::DrainAnswers => Self::faulty(seed, off),
         }
     }

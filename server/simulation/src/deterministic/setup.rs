@@ -7,12 +7,13 @@ use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use controller::search_allowance::SearchSettings;
 use controller::{NewPlanner, Planner, Settings};
 use model::disruption_policy::{Budget, BudgetLimit, DisruptionPolicy};
+use model::input::PlanningInput;
 use model::labels::{ARCH, CAPACITY_TYPE, INSTANCE_TYPE, OS};
 use model::offering::SharedCatalogue;
 use model::resources::{CPU, MEMORY, NODES, PODS};
 use model::{
-    CapacityType, Catalogue, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, NodePool, Offering,
-    OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
+    CapacityType, Catalogue, ClusterName, InstanceType, InstanceTypeName, Labels, MicroUsd, Millis, NodePool,
+    NodeStage, Offering, OptInRules, PoolName, Requirement, Requirements, Resources, Text, Zone,
 };
 use serde_json::json;
 
@@ -25,7 +26,7 @@ use agent_session::{ManifestKind, PoolReader};
 use server::serve;
 
 pub(super) const MINUTE: i64 = 60_000;
-const GIB: i64 = 1 << 30;
+pub(super) const GIB: i64 = 1 << 30;
 /// Scale events and faults begin within this time.
 const BUSY_MS: i64 = 8 * MINUTE;
 /// Bound for coming to rest after the last fault: the longest recovery is an instance that never
@@ -34,7 +35,7 @@ const REST_WITHIN_MS: i64 = 45 * MINUTE;
 /// Minimum of running pods that the PodDisruptionBudget of `web` keeps.
 const WEB_LEAST: usize = 1;
 /// Disruption budget: empty nodes of a NodePool that may be removed at one time.
-pub(super) const BUDGET: u32 = 1;
+const BUDGET: u32 = 1;
 /// NodePool limits: enough for all pods once, but not twice.
 const LIMITS: [(&str, i64); 2] = [(CPU, 14_000), (NODES, 5)];
 
@@ -64,6 +65,8 @@ pub(crate) struct Setup {
     pub(super) rate_bounds: Option<RateBounds>,
     /// How long empty nodes may exist while none is removed, if checked.
     pub(super) empty_for: Option<Millis>,
+    /// Whether every pod of a workload fills a node, so that new machines are counted.
+    pub(super) one_pod_per_node: bool,
 }
 
 impl Setup {
@@ -92,8 +95,20 @@ impl Setup {
         limits: Resources,
     ) -> Self {
         let catalogue = catalogue();
-        // The same NodePools reach the agents as manifests and the servers by name.
         let pools = vec![pool(&catalogue, limits)];
+        Self::with_pools(seed, (processes, clusters), off, faults, pools)
+    }
+
+    /// A run with these NodePools.
+    pub(super) fn with_pools(
+        seed: u64,
+        (processes, clusters): (usize, usize),
+        off: Option<Guard>,
+        faults: Vec<TimedFault>,
+        pools: Vec<PoolRecord>,
+    ) -> Self {
+        // The same NodePools reach the agents as manifests and the servers by name.
+        let catalogue = pools.first().map(|pool| SharedCatalogue::clone(&pool.pool.catalogue));
         let mut scale_events = Vec::new();
         let sim_cluster = |number: usize| {
             let name = ClusterName::from(format!("c{number}"));
@@ -114,7 +129,7 @@ impl Setup {
             seed,
             processes,
             sim_clusters: (0..clusters).map(sim_cluster).collect(),
-            cloud: SimulatedCloud::new(cloud_faults(seed, off), Some(SharedCatalogue::clone(&catalogue))),
+            cloud: SimulatedCloud::new(cloud_faults(seed, off), catalogue),
             process_config: process_config(seed, &pools, off),
             scale_events,
             faults,
@@ -122,6 +137,7 @@ impl Setup {
             rest_within_ms: REST_WITHIN_MS,
             rate_bounds: None,
             empty_for: None,
+            one_pod_per_node: false,
         }
     }
 
@@ -158,12 +174,16 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
         let key = |pool: &PoolRecord| (ManifestKind::NodePool, pool.pool.name.as_text().clone());
         let read = |pool: &PoolRecord| {
             let revision = manifests.get(&key(pool))?.revision.clone();
-            let own_hash = Some((revision.clone(), Text::from("1")));
+            let own_hash = (off != Some(Guard::Drift)).then(|| (revision.clone(), Text::from("1")));
             Some(PoolRecord { revision, drift: PoolDriftFacts { own_hash, ..pool.drift.clone() }, ..pool.clone() })
         };
         pools.iter().filter_map(read).collect::<Vec<PoolRecord>>()
     });
-    let planner: NewPlanner = if off == Some(Guard::Planning) { plan_nothing } else { serve::new_planner };
+    let planner: NewPlanner = match off {
+        Some(Guard::Planning) => plan_nothing,
+        Some(Guard::InFlight) => without_machines_in_flight,
+        _ => serve::new_planner,
+    };
     // The default of a server, with two processors.
     let search = SearchSettings::with_share(25, 2);
     let mut settings = Settings { policy: serve::policy(), search, ..Settings::default() };
@@ -191,6 +211,7 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
     match off {
         Some(Guard::Limits) => record.pool.limits = Resources::new(),
         Some(Guard::Emptiness) => record.disruption.consolidate_after = None,
+        Some(Guard::Windows) => record.disruption.windows.clear(),
         Some(Guard::Budgets) => {
             record.disruption.budgets = vec![Budget { limit: BudgetLimit::Percent(100), ..budget() }]
         }
@@ -202,6 +223,18 @@ fn unguarded(mut record: PoolRecord, off: Option<Guard>) -> PoolRecord {
 /// A planner that never plans.
 fn plan_nothing() -> Planner {
     Planner { pods: Box::new(|_| Ok(Default::default())), disruption: Box::new(|_, _| Ok(Default::default())) }
+}
+
+/// A planner that does not use machines that have not joined yet.
+fn without_machines_in_flight() -> Planner {
+    let Planner { mut pods, disruption } = serve::new_planner();
+    let hide = move |input: &PlanningInput| {
+        let mut input = input.clone();
+        let in_flight = input.nodes.iter_mut().filter(|node| node.stage == NodeStage::InFlight);
+        in_flight.for_each(|node| node.unschedulable = true);
+        pods(&input)
+    };
+    Planner { pods: Box::new(hide), disruption }
 }
 
 /// Scale events: bursts, then scale-down.
@@ -231,11 +264,11 @@ pub(super) fn workload(name: &str, cpu: i64, memory: i64, capacity_type: Option<
     Workload::new("default", name, &spec)
 }
 
-fn budget() -> Budget {
+pub(super) fn budget() -> Budget {
     Budget { limit: BudgetLimit::Nodes(BUDGET), reasons: None, window: None }
 }
 
-fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
+pub(super) fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
     let pool = NodePool {
         name: PoolName::from("default"),
         node_class: Text::from("default"),
@@ -261,7 +294,7 @@ fn pool(catalogue: &SharedCatalogue, limits: Resources) -> PoolRecord {
 }
 
 /// `a.2` with 2 vCPU and 8 GiB at 0.10 an hour, and its multiples; spot at a third; two zones.
-fn catalogue() -> SharedCatalogue {
+pub(super) fn catalogue() -> SharedCatalogue {
     SharedCatalogue::new(Catalogue { types: [2, 4, 8].map(kind).into(), offering_keys: Vec::new() })
 }
 

@@ -9,14 +9,16 @@ use agent::{Done, Record};
 use cloud::provider::InstanceState;
 use cloud::simulated::LedgerEntry;
 use controller::Instruction;
-use controller::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord, PoolRecord};
+use controller::cluster::{ClusterSnapshot, Key, NodeRecord, Object, Observation, PoolRecord};
 use fleetwright_proto::v1;
-use model::{ClaimName, ClusterName, Millis, NodeName, Text, Timestamp};
+use model::labels::INITIALIZED;
+use model::{ClaimName, ClusterName, Millis, Text, Timestamp};
 
 use super::environment::ProcessId;
 use super::event_queue::{AgentMessage, EventQueue, ProcessMessage};
 use super::fault::ListGap;
 use super::guard::Guard;
+use super::violation::Violation;
 use crate::demo::agent::{decode, encode};
 
 /// Tick interval of an agent: half a heartbeat.
@@ -31,11 +33,7 @@ const CONNECT_TIMEOUT_MS: i64 = 5_000;
 const RELEASE_THRESHOLD: usize = 2;
 /// The operator releases a cluster only if its agent has shown the true state for this long: a
 /// snapshot in flight may be older.
-const VIEW_SETTLED_AFTER: Millis = Millis::from_mins(4);
-
-/// A pod that has run for this long ran when the drain of its node was decided: an instruction may
-/// be delayed for so long.
-const PODS_SETTLED_AFTER: Millis = Millis::from_mins(3);
+pub(super) const VIEW_SETTLED_AFTER: Millis = Millis::from_mins(4);
 
 /// Ground truth of one cluster for the checkers.
 #[derive(Debug, Default)]
@@ -51,7 +49,15 @@ pub struct ClusterLedger {
     /// NodeClaims being drained whose instances were not interrupted.
     pub(super) leaving: BTreeSet<ClaimName>,
     /// NodeClaims hidden by a list gap when their drain began.
-    hidden_drains: BTreeSet<ClaimName>,
+    pub(super) hidden_drains: BTreeSet<ClaimName>,
+    /// NodeClaims being drained because they had expired.
+    pub(super) expiring: BTreeSet<ClaimName>,
+    /// What voluntary drains violated when they began.
+    pub(super) drain_violations: Vec<Violation>,
+    /// When the cluster last lost capacity that no voluntary drain took.
+    pub(super) capacity_lost: Option<Timestamp>,
+    /// When the templates of its NodePools last changed.
+    pub(super) templates_changed: Option<Timestamp>,
     /// NodeClaims whose drain began without a known cause while pods ran on their Nodes.
     pub(super) drained_in_use: BTreeSet<ClaimName>,
     /// NodeClaims removed by force, and when.
@@ -77,6 +83,8 @@ pub(super) struct SimCluster {
     pub(super) name: ClusterName,
     pub(super) cluster: SimulatedCluster,
     pub(super) pools: Vec<PoolRecord>,
+    /// Budget of the cluster over all its NodePools, if it has one.
+    pub(super) max_unavailable: Option<u32>,
     agent: Option<Agent>,
     /// Generation of the agent process.
     pub(super) generation: u32,
@@ -85,16 +93,16 @@ pub(super) struct SimCluster {
     pub(super) cut_off_until: Timestamp,
     pub(super) offset_ms: i64,
     /// The agent's snapshots contain only NodePools.
-    empty_view: bool,
+    pub(super) empty_view: bool,
     /// Active list gaps, one per fault.
-    list_gaps: Vec<ListGap>,
+    pub(super) list_gaps: Vec<ListGap>,
     /// Active partitions; while there are any, Nodes are not ready.
     partitions: u32,
     /// Since when the agent's view is unchanged by faults.
-    view_unchanged_since: Timestamp,
+    pub(super) view_unchanged_since: Timestamp,
     attempts: u64,
     pub(super) ledger: ClusterLedger,
-    off: Option<Guard>,
+    pub(super) off: Option<Guard>,
 }
 
 impl SimCluster {
@@ -110,6 +118,7 @@ impl SimCluster {
             name,
             cluster,
             pools,
+            max_unavailable: None,
             agent: None,
             generation: 0,
             stored_epoch: 0,
@@ -296,6 +305,7 @@ impl SimCluster {
     /// Changes the templates of the NodePools; the agent sends them. The revision of a NodePool stands for the
     /// hash of its template.
     pub(super) fn change_templates(&mut self, events: &mut EventQueue) {
+        self.ledger.templates_changed = Some(events.now());
         for pool in &mut self.pools {
             pool.revision = Text::from(format!("{}'", pool.revision));
         }
@@ -339,7 +349,7 @@ impl SimCluster {
     }
 
     /// Whether the agent's lists currently lack objects of this kind.
-    fn covers(&self, kind: ListGap) -> bool {
+    pub(super) fn covers(&self, kind: ListGap) -> bool {
         self.list_gaps.iter().any(|gap| gap.covers(kind))
     }
 
@@ -347,8 +357,20 @@ impl SimCluster {
     fn as_served(&self, object: Object) -> Object {
         match object {
             Object::Node(node) if self.partitions > 0 => Object::Node(NodeRecord { ready: false, ..node }),
+            Object::Node(mut node) if self.feigns_initialization() => {
+                if node.is_registered() {
+                    node.labels.insert(Text::from(INITIALIZED), Text::from("true"));
+                }
+                Object::Node(NodeRecord { ready: true, ..node })
+            }
             other => other,
         }
+    }
+
+    /// Whether the agent reports Nodes as initialized as soon as they are registered: not before the templates change,
+    /// so that the first pods run.
+    fn feigns_initialization(&self) -> bool {
+        self.off == Some(Guard::Initialization) && self.ledger.templates_changed.is_some()
     }
 
     pub(super) fn has_claim(&self, claim: &ClaimName) -> bool {
@@ -427,12 +449,14 @@ impl SimCluster {
     }
 
     fn carry_out(&mut self, mut message: v1::Instruction, events: &mut EventQueue) {
-        if let (Some(v1::instruction::Action::DrainNode(drain)), true) = (&mut message.action, self.skips_pod_list()) {
-            drain.only_if_empty = false;
+        let mut was_only_if_empty = false;
+        if let Some(v1::instruction::Action::DrainNode(drain)) = &mut message.action {
+            was_only_if_empty = drain.only_if_empty;
+            drain.only_if_empty &= !self.skips_pod_list();
         }
         let (now, clock) = (events.now(), self.clock(events.now()));
         let id = message.id.clone();
-        self.record_instruction(&message, events);
+        self.record_instruction(&message, was_only_if_empty, events);
         let record = decode::only_tells(&message);
         let drain = matches!(message.action, Some(v1::instruction::Action::DrainNode(_)));
         let answers = !drain || self.off != Some(Guard::DrainAnswers);
@@ -470,7 +494,7 @@ impl SimCluster {
         }
     }
 
-    fn record_instruction(&mut self, message: &v1::Instruction, events: &EventQueue) {
+    fn record_instruction(&mut self, message: &v1::Instruction, was_only_if_empty: bool, events: &mut EventQueue) {
         self.ledger.instructions += u64::from(!decode::only_tells(message));
         if message.epoch < self.ledger.highest_epoch {
             let entry = (Text::from(message.id.as_str()), message.epoch, self.ledger.highest_epoch);
@@ -478,26 +502,7 @@ impl SimCluster {
         }
         self.ledger.highest_epoch = self.ledger.highest_epoch.max(message.epoch);
         match &message.action {
-            Some(v1::instruction::Action::DrainNode(drain)) => {
-                let claim = ClaimName::from(drain.node_claim.as_str());
-                let stays = self.has_machine(&claim, events, |entry, _| entry.interrupted.is_none());
-                let has_cause = self.ledger.removed_claims.contains_key(&claim)
-                    || self.has_drifted(&claim)
-                    || self.is_consolidated(drain);
-                let used = self.is_in_use(&claim, events.now()) && !has_cause;
-                // The server cannot tell a NodeClaim hidden by a list gap from one that the
-                // operator removed, and a few of those are drained at once. Such a drain continues
-                // after a restart, when the NodeClaim may be visible again.
-                let hidden_drains = self.covers(ListGap::Claims);
-                let goes_on = self.ledger.hidden_drains.contains(&claim);
-                self.ledger.hidden_drains.extend(hidden_drains.then(|| claim.clone()));
-                let node = NodeName::from(drain.node.as_str());
-                let begins = !drain.only_if_empty || self.cluster.occupant(&node).is_none();
-                if stays && begins && !goes_on && (hidden_drains || self.ledger.leaving.insert(claim.clone())) {
-                    self.ledger.drains.push(events.now());
-                    self.ledger.drained_in_use.extend(used.then_some(claim));
-                }
-            }
+            Some(v1::instruction::Action::DrainNode(drain)) => self.record_drain(drain, was_only_if_empty, events),
             Some(v1::instruction::Action::DeleteNodeClaim(delete)) => {
                 let claim = ClaimName::from(delete.node_claim.as_str());
                 let up = |_: &LedgerEntry, state| matches!(state, InstanceState::Pending | InstanceState::Running);
@@ -518,33 +523,8 @@ impl SimCluster {
         matches!(self.off, Some(Guard::EmptyCheck | Guard::Losses | Guard::Extents | Guard::SecondWitness))
     }
 
-    /// Whether the template of its NodePool has changed since the NodeClaim was created.
-    fn has_drifted(&self, claim: &ClaimName) -> bool {
-        let Some(record) = self.cluster.claims().find(|known| known.name == *claim) else { return false };
-        let of_pool = self.pools.iter().find(|pool| pool.pool.name == record.pool);
-        let hash = record.drift.own_hash.as_ref().map(|(hash, _)| hash);
-        hash.zip(of_pool).is_some_and(|(hash, pool)| *hash != pool.revision)
-    }
-
-    /// Whether the Node is drained because its pods have other Nodes: another one is initialized and ready.
-    /// A drain of an empty Node is none, whatever runs on it.
-    fn is_consolidated(&self, drain: &v1::DrainNode) -> bool {
-        let is_place = |node: &NodeRecord| {
-            node.name.as_ref() != drain.node && node.ready && node.is_initialized() && !node.unschedulable
-        };
-        let moves = drain.reason.ends_with("have other nodes at a lower price");
-        moves && !drain.only_if_empty && self.cluster.nodes().any(is_place)
-    }
-
-    /// Whether pods have been running for long on the instance of `claim`.
-    fn is_in_use(&self, claim: &ClaimName, now: Timestamp) -> bool {
-        let settled =
-            |pod: &PodRecord| pod.started.is_some_and(|started| now.duration_since(started) >= PODS_SETTLED_AFTER);
-        self.cluster.running_for(claim).any(settled)
-    }
-
     /// Whether the cloud has an instance for `claim` that has not terminated and satisfies `is`.
-    fn has_machine(
+    pub(super) fn has_machine(
         &self,
         claim: &ClaimName,
         events: &EventQueue,

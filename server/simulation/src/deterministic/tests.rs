@@ -1,5 +1,6 @@
 mod incidents;
 mod kept;
+mod long_runs;
 mod one_server;
 mod sabotage;
 mod searches;

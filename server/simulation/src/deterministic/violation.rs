@@ -4,8 +4,6 @@ use std::fmt;
 
 use model::{ClaimName, ClusterName, Millis, NodeName, PoolName, Text, Timestamp};
 
-use super::setup::BUDGET;
-
 /// An instance without a NodeClaim must be gone after this: two rounds of garbage collection, the
 /// cloud's own time, and what faults add to both.
 pub(super) const COLLECTION_BOUND: Millis = Millis::from_mins(20);
@@ -31,8 +29,16 @@ pub enum Violation {
     TwoOwners { cluster: ClusterName, epoch: u64 },
     /// A NodePool exceeds its limits.
     OverLimit { cluster: ClusterName, pool: PoolName },
-    /// More nodes are removed at one time than the NodePool's budget allows.
-    OverBudget { cluster: ClusterName, claims: Vec<ClaimName> },
+    /// More nodes are removed at one time than the NodePool's budgets allow.
+    OverBudget { cluster: ClusterName, claims: Vec<ClaimName>, allowed: usize },
+    /// More nodes are removed at one time than the budget of the cluster allows.
+    OverClusterBudget { cluster: ClusterName, claims: Vec<ClaimName>, allowed: usize },
+    /// A voluntary drain began while no window or budget of its NodePool permitted one.
+    OutsideWindow { cluster: ClusterName, claim: ClaimName },
+    /// A voluntary drain began while its pods had no room on initialized Nodes.
+    NoCapacity { cluster: ClusterName, claim: ClaimName, pod: String },
+    /// There are more new machines in a NodePool than pods and replaced nodes require.
+    TwoReplacements { cluster: ClusterName, pool: PoolName, machines: usize, needed: usize },
     /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
     PodBudgetBroken { cluster: ClusterName },
     /// More instances were launched or removed within a window than allowed.
@@ -59,6 +65,8 @@ pub enum Violation {
     Hollow { cluster: ClusterName, claim: ClaimName },
     /// At rest: an empty node remains.
     StillEmpty { cluster: ClusterName, node: NodeName },
+    /// At rest: a node does not match the template of its NodePool.
+    StillDrifted { cluster: ClusterName, claim: ClaimName },
     /// Empty nodes exist and none of them is removed.
     EmptyTooLong { cluster: ClusterName, nodes: Vec<NodeName> },
     /// At rest: an instruction has no answer.
@@ -81,6 +89,10 @@ impl Violation {
             Self::TwoOwners { .. } => "TwoOwners",
             Self::OverLimit { .. } => "OverLimit",
             Self::OverBudget { .. } => "OverBudget",
+            Self::OverClusterBudget { .. } => "OverClusterBudget",
+            Self::OutsideWindow { .. } => "OutsideWindow",
+            Self::NoCapacity { .. } => "NoCapacity",
+            Self::TwoReplacements { .. } => "TwoReplacements",
             Self::PodBudgetBroken { .. } => "PodBudgetBroken",
             Self::OverCap { .. } => "OverCap",
             Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
@@ -94,6 +106,7 @@ impl Violation {
             Self::Leaked { .. } => "Leaked",
             Self::Hollow { .. } => "Hollow",
             Self::StillEmpty { .. } => "StillEmpty",
+            Self::StillDrifted { .. } => "StillDrifted",
             Self::EmptyTooLong { .. } => "EmptyTooLong",
             Self::Unanswered { .. } => "Unanswered",
             Self::Unowned { .. } => "Unowned",
@@ -130,8 +143,20 @@ impl fmt::Display for Violation {
             }
             Self::TwoOwners { cluster, epoch } => write!(f, "two processes instruct {cluster} in epoch {epoch}"),
             Self::OverLimit { cluster, pool } => write!(f, "NodePool {pool} of {cluster} is over its limits"),
-            Self::OverBudget { cluster, claims } => {
-                write!(f, "{} of {cluster} are removed at once; the budget allows {BUDGET}", claims.join(" and "))
+            Self::OverBudget { cluster, claims, allowed } => {
+                write!(f, "{} of {cluster} are removed at once; the budgets allow {allowed}", claims.join(" and "))
+            }
+            Self::OverClusterBudget { cluster, claims, allowed } => {
+                write!(f, "{} of {cluster} are removed at once; its budget allows {allowed}", claims.join(" and "))
+            }
+            Self::OutsideWindow { cluster, claim } => {
+                write!(f, "the drain of {cluster}/{claim} began while its NodePool permitted none")
+            }
+            Self::NoCapacity { cluster, claim, pod } => {
+                write!(f, "the drain of {cluster}/{claim} began without room for its pods, such as {pod}")
+            }
+            Self::TwoReplacements { cluster, pool, machines, needed } => {
+                write!(f, "NodePool {pool} of {cluster} has {machines} new machines, and requires {needed} at most")
             }
             Self::PodBudgetBroken { cluster } => {
                 write!(f, "a pod in {cluster} was evicted against its PodDisruptionBudget")
@@ -162,6 +187,9 @@ impl fmt::Display for Violation {
             Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
             Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
             Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and is not removed"),
+            Self::StillDrifted { cluster, claim } => {
+                write!(f, "the node of {cluster}/{claim} has drifted and is not replaced")
+            }
             Self::EmptyTooLong { cluster, nodes } => {
                 write!(f, "{} of {cluster} are empty and none of them is removed", nodes.join(" and "))
             }

@@ -15,9 +15,11 @@
 //! would do it.
 //!
 //! Reading order: [`settings`], `workload` and `replicas`, `scheduler`, `kubelet` (nodes that join,
-//! pods that start), `actions` (instructions), `eviction` (PodDisruptionBudgets), [`ledger`].
+//! pods that start), `actions` (instructions), `eviction` (PodDisruptionBudgets),
+//! [`capacity`] (whether the pods of a node fit elsewhere), [`ledger`].
 
 mod actions;
+pub mod capacity;
 mod eviction;
 mod kubelet;
 pub mod ledger;
@@ -38,7 +40,7 @@ use model::{ClaimName, Millis, NodeName, PodKey, ProviderId, Resources, Text, Ti
 pub(crate) use actions::Answer;
 pub(crate) use ledger::ClusterLedger;
 pub(crate) use settings::ClusterSettings;
-use workload::WorkloadState;
+use workload::{Moves, WorkloadState};
 pub(crate) use workload::{Workload, pod_spec};
 
 /// What a watch delivers, or the late answer to an instruction.
@@ -80,6 +82,12 @@ pub struct SimulatedCluster {
     min_running: BTreeMap<Text, usize>,
     /// The evictions that they allow, as last emitted, by workload.
     allowed_evictions: BTreeMap<Text, i32>,
+    /// Moves of existing pods that succeed evicted ones.
+    moves: BTreeMap<PodKey, Moves>,
+    /// Nodes whose drain is voluntary, as the caller has judged it.
+    voluntary_drains: BTreeSet<NodeName>,
+    /// Nodes to which a pod of a workload was ever bound.
+    used_nodes: BTreeSet<NodeName>,
     /// Provider ids of terminated instances.
     terminated_instances: BTreeSet<ProviderId>,
     /// Whether kubelets of new machines join this cluster.
@@ -132,6 +140,9 @@ impl SimulatedCluster {
             drains: BTreeMap::new(),
             min_running: BTreeMap::new(),
             allowed_evictions: BTreeMap::new(),
+            moves: BTreeMap::new(),
+            voluntary_drains: BTreeSet::new(),
+            used_nodes: BTreeSet::new(),
             terminated_instances: BTreeSet::new(),
             kubelets_join: true,
             event_queue: BTreeSet::new(),
@@ -206,7 +217,10 @@ impl SimulatedCluster {
             }
         }
         self.schedule(now);
-        self.emit_pod_budgets();
+        // What the budgets allow changes with an object.
+        if !self.outbox.is_empty() {
+            self.emit_pod_budgets();
+        }
         std::mem::take(&mut self.outbox)
     }
 

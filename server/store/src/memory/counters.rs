@@ -17,7 +17,10 @@ impl Tables {
     pub(super) fn remote_counters(&self, process: &str, within_ms: i64, now: i64) -> RemoteCounters {
         let mut buckets: BTreeMap<i64, CounterValues> = BTreeMap::new();
         let mut machines: BTreeMap<&str, (i64, i64, i64)> = BTreeMap::new();
-        let others = self.counters.iter().filter(|((of, _), _)| of != process);
+        // Its own rows are most of them where one process runs for long.
+        let own = [i64::MIN, i64::MAX].map(|bucket| (process.to_owned(), bucket));
+        let (before, after) = (self.counters.range(..&own[0]), self.counters.range(&own[1]..));
+        let others = before.chain(after).filter(|((of, _), _)| of != process);
         for ((of, bucket), kept) in others.filter(|(_, kept)| now - kept.at_ms < within_ms) {
             add(buckets.entry((now - kept.at_ms).max(0) / BUCKET_MS).or_default(), kept.seen);
             if now - kept.at_ms < milliseconds(INSTANCE_COUNT_TTL) {

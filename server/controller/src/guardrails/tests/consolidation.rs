@@ -4,7 +4,7 @@
 //! all machines join at 0 s: the first plan of disruption is due at 30 s. A pass runs every 10 s.
 
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::cluster::testing::{bound_to, pod, pool, pool_with, text};
+use crate::cluster::testing::{bound_to, claim, pod, pool, pool_with, text};
 use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
@@ -174,6 +174,27 @@ fn a_cluster_whose_search_is_refused_is_planned_again_after_a_minute() {
     assert_eq!(launched(&world), []);
     world.run_to(91_000);
     assert_eq!(launched(&world), [90_000]);
+}
+
+/// A machine that has not joined and that no pod is assigned to, such as that of a replacement that ended.
+fn with_unused_machine_under_way(change: impl FnOnce(&mut ClusterSnapshot)) -> Fixture {
+    let mut shown = dear();
+    shown.claims.push(claim("m1"));
+    change(&mut shown);
+    let mut world = world(shown);
+    world.never_ready = true;
+    world.run_to(59_000);
+    world
+}
+
+#[test]
+fn no_second_replacement_is_launched_while_an_unused_machine_is_under_way() {
+    assert_eq!(launched(&with_unused_machine_under_way(|_| {})), []);
+}
+
+#[test]
+fn sabotage_without_the_machine_under_way_a_replacement_is_launched() {
+    assert_eq!(launched(&with_unused_machine_under_way(|shown| drop(shown.claims.pop()))), [30_000]);
 }
 
 #[test]

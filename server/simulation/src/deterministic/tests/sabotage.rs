@@ -180,6 +180,31 @@ fn without_budgets_too_many_nodes_are_removed_at_one_time() {
 }
 
 #[test]
+fn without_windows_nodes_are_drained_at_any_time() {
+    violates_without_guard("OutsideWindow", 2);
+}
+
+#[test]
+fn without_the_budget_of_the_cluster_its_nodepools_drain_too_many_nodes() {
+    violates_without_guard("OverClusterBudget", 4);
+}
+
+#[test]
+fn without_initialization_nodes_are_drained_before_their_pods_have_room() {
+    violates_without_guard("NoCapacity", 4);
+}
+
+#[test]
+fn without_machines_in_flight_a_restarted_server_replaces_a_node_twice() {
+    violates_without_guard("TwoReplacements", 16);
+}
+
+#[test]
+fn without_drift_outdated_nodes_stay() {
+    violates_without_guard("StillDrifted", 2);
+}
+
+#[test]
 fn without_pod_disruption_budgets_too_many_pods_are_evicted() {
     violates_without_guard("PodBudgetBroken", 30);
 }

@@ -9,7 +9,7 @@ use super::{Change, ClusterEvent, SimulatedCluster};
 use controller::cluster::planning::UNREGISTERED;
 
 /// Taint of a node that is being drained.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 /// Interval between two steps of a drain, in milliseconds.
 const DRAIN_POLL_MS: i64 = 1_000;
 
@@ -152,6 +152,15 @@ impl SimulatedCluster {
         }
     }
 
+    /// Ends the lifetime of a NodeClaim now; returns whether it has one.
+    pub(crate) fn end_lifetime(&mut self, claim: &ClaimName, now: Timestamp) -> bool {
+        let Some(record) = self.claims.get_mut(claim) else { return false };
+        record.expire_after = record.created.map(|created| now.duration_since(created));
+        let (record, lives) = (record.clone(), record.created.is_some());
+        self.emit(Object::Claim(record));
+        lives
+    }
+
     fn drain(&mut self, claim: &ClaimName, name: &NodeName, deadline: Option<Timestamp>, now: Timestamp) -> Answer {
         let Some(node) = self.nodes.get_mut(name) else { return Answer::Done };
         if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
@@ -210,7 +219,7 @@ impl SimulatedCluster {
             if refused && !self.settings.evicts_by_force {
                 continue;
             }
-            self.ledger.pods_evicted += 1;
+            self.record_move(pod, now);
             self.ledger.budgets_violated += u64::from(refused);
             self.terminate_pod(&pod.key, now);
         }
@@ -245,6 +254,8 @@ impl SimulatedCluster {
             return;
         }
         self.ledger.record_node_removed(name);
+        self.voluntary_drains.remove(name);
+        self.used_nodes.remove(name);
         self.free.remove(name);
         self.emit_deletion(Key::Node(name.clone()));
         let pods: Vec<PodKey> = self.on_node.remove(name).into_iter().flatten().collect();

@@ -62,6 +62,11 @@ impl SimulatedCluster {
         self.kubelets_join = kubelets_join;
     }
 
+    /// Sets how long Nodes take from joining to `Ready`, least and most, in milliseconds.
+    pub(crate) fn set_ready_ms(&mut self, ready_ms: (i64, i64)) {
+        self.settings.ready_ms = ready_ms;
+    }
+
     /// Records that an instance has ended: its kubelet stops reporting, and a cloud controller
     /// removes its Node a little later.
     pub(crate) fn mark_machine_gone(&mut self, provider_id: &ProviderId, now: Timestamp) {

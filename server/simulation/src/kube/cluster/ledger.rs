@@ -3,7 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{NodeName, PodKey, Timestamp};
+use model::{Millis, NodeName, PodKey, Timestamp};
+
+/// Moves of a pod are counted over a day.
+const DAY: Millis = Millis::from_hours(24);
 
 /// Counters and names since the start, without DaemonSet pods.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -14,6 +17,8 @@ pub struct ClusterLedger {
     pub pods_ran: u64,
     /// Pods evicted.
     pub(crate) pods_evicted: u64,
+    /// When pods were evicted, oldest first, and the moves of each within the day before, this one included.
+    pub(crate) moves: Vec<(Timestamp, usize)>,
     /// Pods evicted although a PodDisruptionBudget allowed no disruption and no deadline had
     /// passed.
     pub(crate) budgets_violated: u64,
@@ -42,6 +47,13 @@ impl ClusterLedger {
             self.pods_ran += 1;
             self.longest_wait_ms = self.longest_wait_ms.max(at.duration_since(made).get());
         }
+    }
+
+    /// Records an eviction; `earlier` are those of the pods that this one succeeds.
+    pub(super) fn record_move(&mut self, earlier: &[Timestamp], at: Timestamp) {
+        self.pods_evicted += 1;
+        let of_day = earlier.iter().filter(|earlier| at.duration_since(**earlier) < DAY).count();
+        self.moves.push((at, of_day + 1));
     }
 
     pub(super) fn record_removed(&mut self, pod: &PodKey) {

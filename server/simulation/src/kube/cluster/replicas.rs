@@ -1,5 +1,6 @@
 //! Replicas of workloads: a removed pod is replaced under a new name.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use controller::cluster::{Key, Object, PodRecord, Scheduling};
@@ -19,6 +20,7 @@ impl SimulatedCluster {
             replicas,
             made: 0,
             pods: Vec::new(),
+            evicted: VecDeque::new(),
         });
         state.replicas = replicas;
         self.reconcile(&workload.name, now);
@@ -34,6 +36,10 @@ impl SimulatedCluster {
             self.emit(Object::Pod(pod.clone()));
             self.pods.insert(pod.key.clone(), pod);
             self.dirty = true;
+        }
+        // After a scale-down there are fewer successors than evicted pods.
+        if let Some(state) = self.workloads.get_mut(name) {
+            state.evicted.clear();
         }
     }
 
@@ -53,6 +59,9 @@ impl SimulatedCluster {
         pod.scheduling = Scheduling::Unseen;
         pod.do_not_disrupt = *do_not_disrupt;
         state.pods.push(pod.key.clone());
+        if let Some(moves) = state.evicted.pop_front() {
+            self.moves.insert(pod.key.clone(), moves);
+        }
         Some(pod)
     }
 
@@ -84,6 +93,7 @@ impl SimulatedCluster {
         }
         self.detach_from_workload(key);
         let Some(pod) = self.pods.remove(key) else { return };
+        self.moves.remove(key);
         self.ledger.record_removed(key);
         self.unbound.remove(key);
         if let Some(node) = &pod.node {

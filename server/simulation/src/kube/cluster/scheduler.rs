@@ -64,6 +64,9 @@ impl SimulatedCluster {
         if let Some(free) = self.free.get_mut(node) {
             free.subtract(&pod.shape.requests);
         }
+        if pod.daemon.is_none() {
+            self.used_nodes.insert(node.clone());
+        }
         self.unbound.remove(key);
         self.on_node.entry(node.clone()).or_default().insert(key.clone());
         self.schedule_event(now, wait, ClusterEvent::StartPod(key.clone(), pod.uid.clone()));

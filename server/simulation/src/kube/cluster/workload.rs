@@ -1,11 +1,12 @@
 //! Workloads: pods of one template with a number of replicas.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use controller::cluster::DoNotDisrupt;
 use manifests::pod::PodSpec;
 use manifests::{Cursor, ObjectLocation, Problems};
-use model::{Labels, PodKey, PodShape, Text};
+use model::{Labels, PodKey, PodShape, Text, Timestamp};
 use serde_json::{Value, json};
 
 /// Pods of one template, as managed by a Deployment.
@@ -60,6 +61,17 @@ pub(super) struct WorkloadState {
     pub(super) made: u64,
     /// Pods that are not terminating, oldest first.
     pub(super) pods: Vec<PodKey>,
+    /// Pods that were evicted and whose successors are not created yet.
+    pub(super) evicted: VecDeque<Moves>,
+}
+
+/// The evictions of a pod and of those that it succeeds, by the drains of nodes.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Moves {
+    /// When, oldest first.
+    pub(super) at: Vec<Timestamp>,
+    /// Whether the last drain was voluntary.
+    pub(super) is_voluntary: bool,
 }
 
 impl WorkloadState {

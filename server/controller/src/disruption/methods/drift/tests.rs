@@ -220,6 +220,17 @@ fn one_pod_without_a_place_keeps_the_machine() {
     assert_eq!((removed(&selection), replaced(&selection)), (vec!["m1"], vec![("m0", true)]));
 }
 
+/// The successor of an evicted pod may be bound where a plan that was in progress has assigned another pod.
+#[test]
+fn a_machine_stays_while_another_pod_has_taken_the_place_of_its_pod() {
+    let mut state = moved_pods(|pod| pod);
+    // m2 has 2 cores, and a and b request a tenth of one each.
+    observe(&mut state, 0, [Object::Pod(bound_to("m2", pod("taken", 1_800)))]);
+    assert_eq!(removed(&select(&state)), ["m1", "m0"]);
+    observe(&mut state, 0, [Object::Pod(bound_to("m2", pod("taken", 1_801)))]);
+    assert_eq!((removed(&select(&state)), replaced(&select(&state)).len()), (Vec::new(), 2));
+}
+
 #[test]
 fn machines_leave_one_after_another_as_a_pod_disruption_budget_allows() {
     let mut state = moved_pods(|pod| pod);

@@ -1,0 +1,97 @@
+//! `fleetwright simulate disruption`: months of load on virtual time, and how often pods move.
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::form::Form;
+use server::cli::exit::{Failure, Status};
+use simulation::deterministic::guard::Guard;
+use simulation::deterministic::long_run::{Load, LongRun, LongRunReport};
+
+/// Simulate months of load on a virtual clock, without faults, and count the moves of pods
+///
+/// A steady load must move no pod after the first hour, a daily curve each pod once a day at most on average while
+/// machines leave at night, and every node that has drifted must be replaced in time. LongRunReport are printed. Exit status 1
+/// means that a bound was exceeded or an invariant violated.
+#[derive(Debug, Args)]
+pub(crate) struct DisruptionFlags {
+    /// Load; all of them by default
+    #[arg(long, value_enum)]
+    load: Option<Load>,
+    /// Simulated hours of each load
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(48..=100_000))]
+    hours: u32,
+    /// Random seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Disable a guard, to verify that the exceeded bound is detected
+    #[arg(long, value_enum, value_name = "GUARD")]
+    without: Option<Guard>,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Form::Table)]
+    output: Form,
+}
+
+/// A load, its figures and the time that it took.
+type Ran = (Load, LongRunReport, Duration);
+
+pub fn run(flags: &DisruptionFlags) -> Result<Status, Failure> {
+    let loads = flags.load.map_or_else(|| vec![Load::Steady, Load::Daily, Load::Drift], |load| vec![load]);
+    let run = |load: Load| {
+        let begun = Instant::now();
+        let long_run = LongRun { load, hours: flags.hours, seed: flags.seed, off: flags.without };
+        (load, long_run.run(), begun.elapsed())
+    };
+    let ran: Vec<Ran> = loads.into_iter().map(run).collect();
+    flags.output.print(|| ran.iter().map(table).collect(), || ran.iter().map(document).collect())?;
+    let holds = ran.iter().all(|(load, figures, _)| figures.exceeded(*load).is_empty());
+    Ok(if holds { Status::Done } else { Status::Leftover })
+}
+
+fn table((load, figures, took): &Ran) -> String {
+    let LongRunReport { hours, pods, machines, launched, moves, moves_after_first_hour, .. } = figures;
+    let mut text = format!(
+        "{load:?}: {hours} simulated hours in {:.1} s, {} to {} pods on {} to {} machines, {launched} machines launched\n\
+         \x20 {moves} moves, {moves_after_first_hour} after the first hour: {:.3} a pod and day, {} of one pod within 24 h at most\n",
+        took.as_secs_f64(),
+        pods.0,
+        pods.1,
+        machines.0,
+        machines.1,
+        figures.moves_per_pod_and_day,
+        figures.most_moves_in_a_day,
+    );
+    for (pool, longest) in &figures.drifted_for {
+        // Writing to a String cannot fail.
+        let _always =
+            writeln!(text, "  NodePool {pool}: each drifted node was replaced within {} min", longest.as_mins());
+    }
+    for exceeded in figures.exceeded(*load) {
+        let _always = writeln!(text, "  exceeded: {exceeded}");
+    }
+    text
+}
+
+fn document((load, figures, took): &Ran) -> Value {
+    let drifted: Vec<Value> = (figures.drifted_for.iter())
+        .map(|(pool, longest)| json!({ "nodePool": pool.as_ref(), "longestMinutes": longest.as_mins() }))
+        .collect();
+    json!({
+        "load": format!("{load:?}"),
+        "hours": figures.hours,
+        "seconds": took.as_secs_f64(),
+        "pods": [figures.pods.0, figures.pods.1],
+        "machines": [figures.machines.0, figures.machines.1],
+        "launched": figures.launched,
+        "moves": figures.moves,
+        "movesAfterFirstHour": figures.moves_after_first_hour,
+        "movesPerPodAndDay": figures.moves_per_pod_and_day,
+        "mostMovesOfAPodInADay": figures.most_moves_in_a_day,
+        "replaced": figures.replaced,
+        "drifted": drifted,
+        "exceeded": figures.exceeded(*load),
+    })
+}

@@ -1,0 +1,52 @@
+//! The short form of long runs without faults.
+
+use crate::deterministic::guard::Guard;
+use crate::deterministic::long_run::{Load, LongRun, LongRunReport};
+
+fn run(load: Load, hours: u32, off: Option<Guard>) -> LongRunReport {
+    LongRun { load, hours, seed: 1, off }.run()
+}
+
+#[track_caller]
+fn within_bounds(load: Load, hours: u32) -> LongRunReport {
+    let figures = run(load, hours, None);
+    assert_eq!(figures.exceeded(load), Vec::<String>::new(), "{figures:?}");
+    assert_eq!(figures.hours, i64::from(hours));
+    figures
+}
+
+#[test]
+fn no_pod_of_a_steady_load_moves_after_the_first_hour() {
+    let figures = within_bounds(Load::Steady, 30);
+    assert_eq!(figures.pods, (70, 70));
+}
+
+#[test]
+fn a_daily_load_moves_no_pod_more_than_once_a_day_on_average() {
+    let figures = within_bounds(Load::Daily, 49);
+    // 30 % of 40, 20 and 10 pods, and all of them.
+    assert_eq!(figures.pods, (12 + 6 + 3, 70));
+    assert!(figures.moves_after_first_hour > 0, "the load is consolidated: {figures:?}");
+}
+
+#[test]
+fn sabotage_without_the_removal_of_nodes_a_daily_load_keeps_its_machines_at_night() {
+    let figures = run(Load::Daily, 49, Some(Guard::Emptiness));
+    let (least, most) = figures.machines;
+    assert_eq!(figures.exceeded(Load::Daily), [format!("{least} machines at least, more than 60 % of {most}")]);
+}
+
+#[test]
+fn every_drifted_node_is_replaced_in_time() {
+    // Templates change after 2 and 50 hours.
+    let figures = within_bounds(Load::Drift, 76);
+    assert!(figures.replaced >= 2 * 4, "two changes of at least four nodes: {figures:?}");
+}
+
+#[test]
+fn sabotage_without_drift_no_node_is_replaced_and_the_bounds_are_exceeded() {
+    let figures = run(Load::Drift, 30, Some(Guard::Drift));
+    let exceeded = figures.exceeded(Load::Drift);
+    assert_eq!(exceeded[0], "no drifted node was replaced");
+    assert_eq!(exceeded.len(), 3, "and both NodePools exceed their bound: {exceeded:?}");
+}
