@@ -314,7 +314,7 @@ impl Fixture {
         }
         Event::Launched(Box::new(Launched {
             provider_id: ProviderId::from(format!("aws:///z/i-{claim}")),
-            instance_type: text("t.2"),
+            instance_type: order.options.first().map_or_else(|| text("t.2"), |option| option.instance_type.clone()),
             zone: text("z"),
             capacity_type: CapacityType::Spot,
             unavailable: Vec::new(),
@@ -336,6 +336,7 @@ impl Fixture {
                 if let Some(record) = self.claims.get_mut(&(cluster.clone(), claim)) {
                     record.provider_id = facts.provider_id;
                     record.labels.extend(facts.labels);
+                    record.allocatable = facts.allocatable;
                     seen.push(Observation::upsert(Object::Claim(record.clone())));
                     if !self.never_joins {
                         let mut node = joined(record);
@@ -426,13 +427,12 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
 
 fn joined(claim: &ClaimRecord) -> NodeRecord {
     let mut labels = claim.labels.clone();
-    for (key, value) in
-        [(REGISTERED, "true"), (INITIALIZED, "true"), (INSTANCE_TYPE, "t.2"), (ZONE, "z"), (CAPACITY_TYPE, "spot")]
-    {
+    for (key, value) in [(REGISTERED, "true"), (INITIALIZED, "true"), (ZONE, "z"), (CAPACITY_TYPE, "spot")] {
         labels.insert(text(key), text(value));
     }
     let name = NodeName::from(format!("n-{}", claim.name));
-    NodeRecord { name, provider_id: claim.provider_id.clone(), labels, ..node("x") }
+    let (provider_id, allocatable) = (claim.provider_id.clone(), claim.allocatable.clone());
+    NodeRecord { name, provider_id, labels, allocatable, ..node("x") }
 }
 
 /// A freeze of launches and removals.
