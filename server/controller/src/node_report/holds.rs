@@ -122,7 +122,7 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         }
         if self.node.blocks_disruption(self.now()) {
             let message = self.protection(self.node.protection_end());
-            holds.push(Hold::new(HoldCode::DoNotDisrupt, title.clone(), message));
+            holds.push(Hold::new(HoldCode::DoNotDisrupt, title, message));
         }
         let nominated = state.nominated_pods().filter(|pod| state.nominated_node(pod) == Some(&self.node.name));
         holds.extend(nominated.map(|pod| {

@@ -15,7 +15,7 @@ use crate::{
     PlanOutcome, Settings,
 };
 use model::input::PlanningInput;
-use model::labels::{CAPACITY_TYPE, INITIALIZED, INSTANCE_TYPE, REGISTERED, ZONE};
+use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
     CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, ProviderId,
