@@ -88,9 +88,11 @@ impl ClusterController {
             if state == LaunchState::Open {
                 self.record_launched(&claim, attempt, ctx);
             }
-            // The pods of the launch keep their assignment.
-            let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
-            self.reassign_pods(&claim, &pods, ctx.now);
+            // The pods of the launch keep their assignment, unless it failed: nothing plans them again when it is deleted.
+            if self.claims.get(&claim).is_some_and(|machine| !machine.stage().is_terminating()) {
+                let pods = planned.map(|decided| decided.machine.pods).unwrap_or_default();
+                self.reassign_pods(&claim, &pods, ctx.now);
+            }
             return;
         }
         match (state, planned) {

@@ -208,3 +208,19 @@ fn an_instance_with_hidden_nodeclaim_and_node_is_not_terminated_under_its_pods()
     replay_holds(3_582, &faults[..4]);
     replay_holds(3_582, &faults);
 }
+
+/// The launch is refused while the agent is cut off. When the agent is back, the deletion of the NodeClaim is under way.
+#[test]
+fn pods_of_a_refused_launch_are_planned_again_when_the_agent_is_back() {
+    let faults = [
+        (97_485, Fault::StaleLists { for_ms: 1_769, by_ms: 12_198 }),
+        (243_154, Fault::RestartAgent { cluster: 0, away_ms: 25_372 }),
+        (277_174, Fault::TemplateChanged { cluster: 0 }),
+        (394_734, Fault::ReplacementDies { cluster: 0 }),
+        (451_047, Fault::CutAtLaunch { cluster: 0, for_ms: 15_412 }),
+        (469_818, Fault::NodesNeverJoin { cluster: 0, for_ms: 1_353 }),
+        (503_424, Fault::LaunchesRefused { for_ms: 294_637 }),
+        (649_598, Fault::NodesNeverJoin { cluster: 0, for_ms: 1_012 }),
+    ];
+    replay_holds(4_911, &faults);
+}
