@@ -83,6 +83,7 @@ fn main() -> ExitCode {
             },
             Scenario {
                 limit: disruption::LIMIT,
+                only_by_name: true,
                 ..scenario("after_scale_in_nodes_are_consolidated_to_the_bound_while_the_server_is_killed", |s| {
                     Box::pin(disruption::consolidation::ends_near_the_bound(s))
                 })
