@@ -307,6 +307,14 @@ fn spawn_control_loop<C: CloudProvider + 'static>(
     Ok(result)
 }
 
+/// Tells the control loop the freezes, before any agent connects.
+async fn send_freezes(store: &dyn Store, events: &mpsc::Sender<Delivery>) -> anyhow::Result<KnownFreezes> {
+    let mut freezes = KnownFreezes::new();
+    let frozen = change_feed::read_freezes(store, &mut freezes).await?;
+    events.send(frozen.into()).await.context("the control loop has ended")?;
+    Ok(freezes)
+}
+
 /// Follows the changes that other replicas make, each topic in a task of its own.
 fn follow_changes(
     tasks: &mut JoinSet<anyhow::Result<()>>,
@@ -356,10 +364,7 @@ impl Server {
         let (publisher, views) = views::channel();
         let (events, session_events) = mpsc::channel(EVENTS_WAITING);
         let pool_reader = pools::reader(components.region, components.catalogue);
-        // The control loop knows the freezes before any agent connects.
-        let mut freezes = KnownFreezes::new();
-        let frozen = change_feed::read_freezes(&*components.store, &mut freezes).await?;
-        events.send(frozen.into()).await.context("the control loop has ended")?;
+        let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
         let sessions = Sessions::new(sessions, pool_reader, events.clone(), Arc::clone(&components.authorizer));
         let (questions, asked) = node_questions::channel();

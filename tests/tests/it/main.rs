@@ -14,6 +14,7 @@ mod hostile;
 mod impostor;
 mod incidents;
 mod load;
+mod machine_records;
 mod mistakes;
 mod night;
 mod own_database;

@@ -14,11 +14,13 @@ use e2e::Program;
 use e2e::kubernetes::cluster::{Cluster, Poll, taints, wait_until};
 use e2e::kubernetes::disruption::rules::PodBudget;
 use e2e::kubernetes::environment::{Environment, Options, REGION};
-use e2e::kubernetes::suite::{Skip, TestBed};
+use e2e::kubernetes::suite::{Scenario, Skip, TestBed};
 use kube::ResourceExt;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use store_postgres::postgres_local::LocalPostgres;
+
+use crate::scenario;
 
 /// Variable that selects the size of the scenarios: `short`, which is the default, or `whole`.
 const SIZE: &str = "FLEETWRIGHT_E2E_DISRUPTION";
@@ -28,7 +30,24 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 const LONG: Duration = Duration::from_secs(1_800);
 
 /// For a scenario.
-pub(super) const LIMIT: Duration = Duration::from_secs(2_400);
+const LIMIT: Duration = Duration::from_secs(2_400);
+
+/// Drift of a NodePool.
+pub(super) const DRIFT: Scenario = Scenario {
+    limit: LIMIT,
+    ..scenario("a_drifted_pool_rolls_through_within_its_budget_while_the_server_is_killed", |s| {
+        Box::pin(drift::rolls_through(s))
+    })
+};
+
+/// Consolidation after scale-in; it takes too long for CI.
+pub(super) const CONSOLIDATION: Scenario = Scenario {
+    limit: LIMIT,
+    only_by_name: true,
+    ..scenario("after_scale_in_nodes_are_consolidated_to_the_bound_while_the_server_is_killed", |s| {
+        Box::pin(consolidation::ends_near_the_bound(s))
+    })
+};
 
 /// What is chosen by the variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

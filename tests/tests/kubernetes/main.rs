@@ -75,19 +75,8 @@ fn main() -> ExitCode {
             }),
             scenario("an_interrupted_machine_is_drained_and_replaced", |s| Box::pin(drain::interruption(s))),
             scenario("machines_older_than_expire_after_are_replaced", |s| Box::pin(drain::expiration(s))),
-            Scenario {
-                limit: disruption::LIMIT,
-                ..scenario("a_drifted_pool_rolls_through_within_its_budget_while_the_server_is_killed", |s| {
-                    Box::pin(disruption::drift::rolls_through(s))
-                })
-            },
-            Scenario {
-                limit: disruption::LIMIT,
-                only_by_name: true,
-                ..scenario("after_scale_in_nodes_are_consolidated_to_the_bound_while_the_server_is_killed", |s| {
-                    Box::pin(disruption::consolidation::ends_near_the_bound(s))
-                })
-            },
+            disruption::DRIFT,
+            disruption::CONSOLIDATION,
             scenario("the_agent_is_killed_at_every_stage", |s| Box::pin(restart::of_the_agent(s))),
             scenario("the_server_is_killed_at_every_stage", |s| Box::pin(restart::of_the_server(s))),
             on_its_own("the_api_server_is_killed_and_restarted", |s| Box::pin(restart::of_the_api_server(s))),

@@ -114,6 +114,29 @@ impl Violation {
     }
 }
 
+impl Violation {
+    /// The sentence of an invariant that holds when the system is at rest.
+    fn fmt_at_rest(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
+            Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
+            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
+            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and is not removed"),
+            Self::StillDrifted { cluster, claim } => {
+                write!(f, "the node of {cluster}/{claim} has drifted and is not replaced")
+            }
+            Self::EmptyTooLong { cluster, nodes } => {
+                write!(f, "{} of {cluster} are empty and none of them is removed", nodes.join(" and "))
+            }
+            Self::Unanswered { cluster, instructions } => {
+                write!(f, "{instructions} instructions to {cluster} are not answered")
+            }
+            Self::Unowned { cluster } => write!(f, "{cluster} has no owner"),
+            _ => f.write_str(self.kind()),
+        }
+    }
+}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // One sentence per invariant: object first, then what was violated.
@@ -183,20 +206,7 @@ impl fmt::Display for Violation {
                 write!(f, "the node of {cluster}/{claim} is drained without cause under its pods")
             }
             Self::Stuck { at } => write!(f, "time does not advance beyond {} ms", at.as_millis()),
-            Self::NeverRan { cluster, pod } => write!(f, "{pod} in {cluster} does not run"),
-            Self::Leaked { cluster, instance } => write!(f, "{instance} of {cluster} is left without a NodeClaim"),
-            Self::Hollow { cluster, claim } => write!(f, "NodeClaim {claim} of {cluster} is left without an instance"),
-            Self::StillEmpty { cluster, node } => write!(f, "{node} in {cluster} is empty and is not removed"),
-            Self::StillDrifted { cluster, claim } => {
-                write!(f, "the node of {cluster}/{claim} has drifted and is not replaced")
-            }
-            Self::EmptyTooLong { cluster, nodes } => {
-                write!(f, "{} of {cluster} are empty and none of them is removed", nodes.join(" and "))
-            }
-            Self::Unanswered { cluster, instructions } => {
-                write!(f, "{instructions} instructions to {cluster} are not answered")
-            }
-            Self::Unowned { cluster } => write!(f, "{cluster} has no owner"),
+            _ => self.fmt_at_rest(f),
         }
     }
 }

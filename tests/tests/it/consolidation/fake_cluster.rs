@@ -12,6 +12,7 @@ use fleetwright_proto::v1::instruction::Action;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::machine_records::{self, class, manifest, owner};
 use crate::removals::{NAME, UID};
 
 /// A pod of 500 millicores that runs on the machine of this number.
@@ -103,57 +104,13 @@ impl FakeState {
         self.publish(gone.map(|(kind, name)| Record::removed(kind, "", name)).into());
     }
 
-    fn labels(&self, n: usize) -> Vec<v1::StringPair> {
-        let machine = &self.machines[n];
-        let label = |key: &str, value: &str| v1::StringPair { key: key.to_owned(), value: value.to_owned() };
-        vec![
-            label("karpenter.sh/nodepool", "default"),
-            label("karpenter.sh/registered", "true"),
-            label("karpenter.sh/initialized", "true"),
-            label("karpenter.sh/capacity-type", &machine.capacity_type),
-            label("kubernetes.io/arch", "amd64"),
-            label("kubernetes.io/os", "linux"),
-            label("kubernetes.io/hostname", &format!("n-{n}")),
-            label("node.kubernetes.io/instance-type", &machine.instance_type),
-            label("topology.kubernetes.io/zone", &machine.zone),
-        ]
-    }
-
     fn node(&self, n: usize) -> Record {
-        Record::plain(Change::Node(Box::new(v1::NodeRecord {
-            name: format!("n-{n}"),
-            uid: format!("uid of n-{n}"),
-            provider_id: self.machines[n].provider_id.clone(),
-            labels: self.labels(n),
-            capacity: amounts(),
-            allocatable: amounts(),
-            conditions: vec![condition("Ready")],
-            created_at_ms: 1,
-            ..v1::NodeRecord::default()
-        })))
+        Record::plain(Change::Node(Box::new(machine_records::node(n, &self.machines[n]))))
     }
 
     fn claim(&self, n: usize) -> Record {
-        Record::plain(Change::NodeClaim(Box::new(v1::NodeClaimRecord {
-            name: format!("m{n}"),
-            uid: format!("uid of m{n}"),
-            labels: self.labels(n),
-            annotations: vec![v1::StringPair { key: "fleetwright.dev/managed".to_owned(), value: "true".to_owned() }],
-            node_class: Some(v1::NodeClassReference {
-                group: "karpenter.k8s.aws".to_owned(),
-                kind: "EC2NodeClass".to_owned(),
-                name: "default".to_owned(),
-            }),
-            provider_id: self.machines[n].provider_id.clone(),
-            capacity: amounts(),
-            allocatable: amounts(),
-            expire_after: "Never".to_owned(),
-            created_at_ms: 1,
-            last_pod_event_ms: 1,
-            conditions: ["Launched", "Registered", "Initialized"].map(condition).into(),
-            owner: Some(owner("karpenter.sh/v1", "NodePool", "default")),
-            ..v1::NodeClaimRecord::default()
-        })))
+        let claim = machine_records::claim(n, &self.machines[n]);
+        Record::plain(Change::NodeClaim(Box::new(v1::NodeClaimRecord { last_pod_event_ms: 1, ..claim })))
     }
 
     fn pool(&self) -> v1::ManifestRecord {
@@ -174,54 +131,12 @@ impl FakeState {
     }
 }
 
-fn condition(kind: &str) -> v1::Condition {
-    v1::Condition { r#type: kind.to_owned(), status: "True".to_owned(), ..v1::Condition::default() }
-}
-
-fn amounts() -> Vec<v1::Quantity> {
-    let amount = |name: &str, value: &str| v1::Quantity { resource: name.to_owned(), amount: value.to_owned() };
-    vec![amount("cpu", "2"), amount("memory", "8Gi"), amount("pods", "30")]
-}
-
-fn owner(api_version: &str, kind: &str, name: &str) -> v1::Owner {
-    v1::Owner { api_version: api_version.to_owned(), kind: kind.to_owned(), name: name.to_owned(), uid: String::new() }
-}
-
 fn pod(pod: &RunningPod) -> Record {
-    let record = v1::PodRecord {
-        namespace: "default".to_owned(),
-        name: pod.name.clone(),
-        uid: format!("uid of {}", pod.name),
-        node_name: format!("n-{}", pod.machine),
-        phase: v1::PodPhase::Running.into(),
-        owner: Some(owner("apps/v1", "ReplicaSet", "web")),
-        created_at_ms: 1,
-        started_at_ms: 1,
-        ready: true,
-        ..v1::PodRecord::default()
-    };
+    let owner = Some(owner("apps/v1", "ReplicaSet", "web"));
+    let record = v1::PodRecord { owner, ..machine_records::pod(&pod.name, pod.machine) };
     let requests = json!({"requests": {"cpu": "500m", "memory": "256Mi"}});
     let shape = json!({"spec": {"containers": [{"name": "main", "resources": requests}]}}).to_string().into();
     Record::Pod { record: Box::new(record), shape, labels: Arc::default(), volume_claims: None }
-}
-
-fn manifest(kind: v1::ObjectKind, object: &serde_json::Value) -> v1::ManifestRecord {
-    v1::ManifestRecord {
-        kind: kind.into(),
-        name: "default".to_owned(),
-        json: object.to_string().into_bytes(),
-        resource_version: "1".to_owned(),
-    }
-}
-
-fn class() -> v1::ManifestRecord {
-    let any = json!([{"tags": {"a": "b"}}]);
-    let class = json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {"role": "nodes", "amiSelectorTerms": [{"alias": "al2023@latest"}], "subnetSelectorTerms": any,
-                 "securityGroupSelectorTerms": any},
-    });
-    manifest(v1::ObjectKind::Ec2NodeClass, &class)
 }
 
 /// The number of the machine of this NodeClaim.

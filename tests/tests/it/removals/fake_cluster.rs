@@ -12,6 +12,8 @@ use fleetwright_proto::v1::instruction::Action;
 use serde_json::json;
 use tokio::sync::mpsc;
 
+use crate::machine_records::{self, class, condition, manifest};
+
 /// Name of the cluster.
 pub(crate) const NAME: &str = "shop";
 /// UID of the cluster.
@@ -112,96 +114,28 @@ impl FakeState {
         pools.chain(claims).chain(nodes).chain(pods).collect()
     }
 
-    fn labels(&self, n: usize) -> Vec<v1::StringPair> {
-        let machine = &self.machines[n];
-        let label = |key: &str, value: &str| v1::StringPair { key: key.to_owned(), value: value.to_owned() };
-        vec![
-            label("karpenter.sh/nodepool", "default"),
-            label("karpenter.sh/registered", "true"),
-            label("karpenter.sh/initialized", "true"),
-            label("karpenter.sh/capacity-type", &machine.capacity_type),
-            label("node.kubernetes.io/instance-type", &machine.instance_type),
-            label("topology.kubernetes.io/zone", &machine.zone),
-        ]
-    }
-
     fn node(&self, n: usize) -> Record {
         let ready = if self.not_ready.contains(&n) { "Unknown" } else { "True" };
-        Record::plain(Change::Node(Box::new(v1::NodeRecord {
-            name: format!("n-{n}"),
-            uid: format!("uid of n-{n}"),
-            provider_id: self.machines[n].provider_id.clone(),
-            labels: self.labels(n),
-            capacity: amounts(),
-            allocatable: amounts(),
-            conditions: vec![condition("Ready", ready)],
-            created_at_ms: 1,
-            ..v1::NodeRecord::default()
-        })))
+        let conditions = vec![condition("Ready", ready)];
+        let node = v1::NodeRecord { conditions, ..machine_records::node(n, &self.machines[n]) };
+        Record::plain(Change::Node(Box::new(node)))
     }
 
     fn claim(&self, n: usize) -> Record {
-        Record::plain(Change::NodeClaim(Box::new(v1::NodeClaimRecord {
-            name: format!("m{n}"),
-            uid: format!("uid of m{n}"),
-            labels: self.labels(n),
-            annotations: vec![v1::StringPair { key: "fleetwright.dev/managed".to_owned(), value: "true".to_owned() }],
-            node_class: Some(v1::NodeClassReference {
-                group: "karpenter.k8s.aws".to_owned(),
-                kind: "EC2NodeClass".to_owned(),
-                name: "default".to_owned(),
-            }),
-            provider_id: self.machines[n].provider_id.clone(),
-            capacity: amounts(),
-            allocatable: amounts(),
-            expire_after: "Never".to_owned(),
-            created_at_ms: 1,
-            deleted_at_ms: i64::from(self.deleting.contains(&n)),
-            conditions: ["Launched", "Registered", "Initialized"].map(|kind| condition(kind, "True")).into(),
-            owner: Some(v1::Owner {
-                api_version: "karpenter.sh/v1".to_owned(),
-                kind: "NodePool".to_owned(),
-                name: "default".to_owned(),
-                uid: String::new(),
-            }),
-            ..v1::NodeClaimRecord::default()
-        })))
+        let deleted_at_ms = i64::from(self.deleting.contains(&n));
+        let claim = v1::NodeClaimRecord { deleted_at_ms, ..machine_records::claim(n, &self.machines[n]) };
+        Record::plain(Change::NodeClaim(Box::new(claim)))
     }
-}
-
-fn condition(kind: &str, status: &str) -> v1::Condition {
-    v1::Condition { r#type: kind.to_owned(), status: status.to_owned(), ..v1::Condition::default() }
-}
-
-fn amounts() -> Vec<v1::Quantity> {
-    let amount = |name: &str, value: &str| v1::Quantity { resource: name.to_owned(), amount: value.to_owned() };
-    vec![amount("cpu", "2"), amount("memory", "8Gi"), amount("pods", "30")]
 }
 
 /// A pod that runs on the machine of this number.
 fn pod(n: usize) -> Record {
-    let record = v1::PodRecord {
-        namespace: "default".to_owned(),
-        name: format!("p-{n}"),
-        uid: format!("uid of p-{n}"),
-        node_name: format!("n-{n}"),
-        phase: v1::PodPhase::Running.into(),
-        created_at_ms: 1,
-        started_at_ms: 1,
-        ready: true,
-        ..v1::PodRecord::default()
-    };
+    let record = machine_records::pod(&format!("p-{n}"), n);
     let shape = json!({"spec": {"containers": [{"name": "main"}]}}).to_string().into();
     Record::Pod { record: Box::new(record), shape, labels: Arc::default(), volume_claims: None }
 }
 
 fn manifests() -> Vec<v1::ManifestRecord> {
-    let any = json!([{"tags": {"a": "b"}}]);
-    let class = json!({
-        "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
-        "spec": {"role": "nodes", "amiSelectorTerms": [{"alias": "al2023@latest"}], "subnetSelectorTerms": any,
-                 "securityGroupSelectorTerms": any},
-    });
     let pool = json!({
         "apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "default"},
         "spec": {
@@ -212,13 +146,7 @@ fn manifests() -> Vec<v1::ManifestRecord> {
             "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never", "budgets": [{"nodes": "10%"}]},
         },
     });
-    let record = |kind: v1::ObjectKind, object: &serde_json::Value| v1::ManifestRecord {
-        kind: kind.into(),
-        name: "default".to_owned(),
-        json: object.to_string().into_bytes(),
-        resource_version: "1".to_owned(),
-    };
-    vec![record(v1::ObjectKind::Ec2NodeClass, &class), record(v1::ObjectKind::NodePool, &pool)]
+    vec![class(), manifest(v1::ObjectKind::NodePool, &pool)]
 }
 
 impl Cluster for FakeCluster {
