@@ -79,10 +79,15 @@ impl Setup {
 
     /// The run of a seed with given faults.
     pub(super) fn disrupted_with(seed: u64, faults: Vec<TimedFault>) -> Self {
+        Self::disrupted_without(None, seed, faults)
+    }
+
+    /// The same without a guard.
+    fn disrupted_without(off: Option<Guard>, seed: u64, faults: Vec<TimedFault>) -> Self {
         let rng = SeededRng::new(seed).child("disruption");
         let drawn = |name: &str| Permission::BY_SEED[usize::try_from(rng.child(name).value() % 5).unwrap_or(0)];
         let of_cluster = u32::try_from(rng.child("of cluster").value() % 3).ok().filter(|limit| *limit > 0);
-        Self::disrupted(seed, processes(seed), None, faults, POOLS.map(drawn), of_cluster)
+        Self::disrupted(seed, processes(seed), off, faults, POOLS.map(drawn), of_cluster)
     }
 
     /// A run that needs a guard of disruption, with or without it.
@@ -97,6 +102,11 @@ impl Setup {
                 let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 500 };
                 let at_ms = SETTLED_MS + 10_000 + i64::try_from(seed % 8).unwrap_or(0) * 5_000;
                 made(vec![changed, TimedFault { at_ms, fault: kill }], Permission::OneNode, None)
+            }
+            // The server ends while a node is being consolidated.
+            Guard::Replacements => {
+                let (seed, faults) = killed_while_consolidating(seed);
+                Self::disrupted_without(off, seed, faults)
             }
             // The kubelets take a minute from joining to ready.
             Guard::Initialization => {
@@ -145,6 +155,21 @@ impl Setup {
         setup.one_pod_per_node = true;
         setup
     }
+}
+
+/// A run in which the server ends while the machine boots that a node is consolidated into: the Node of that machine
+/// joins before the next owner decides.
+fn killed_while_consolidating(number: u64) -> (u64, Vec<TimedFault>) {
+    let cluster = 0;
+    let kill = |after_steps, away_ms| Fault::Kill { process: 0, after_steps, away_ms };
+    let (seed, faults) = if number.is_multiple_of(2) {
+        let before = [(421_194, Fault::TemplateChanged { cluster }), (445_017, Fault::ReplacementDies { cluster })];
+        (8_799, [before[0], before[1], (764_059, kill(33, 1_302))])
+    } else {
+        let before = [(283_644, Fault::TemplateChanged { cluster }), (421_978, Fault::ReplacementDies { cluster })];
+        (4_631, [before[0], before[1], (492_440, kill(18, 38_886))])
+    };
+    (seed, faults.into_iter().map(|(at_ms, fault)| TimedFault { at_ms, fault }).collect())
 }
 
 fn processes(seed: u64) -> usize {
