@@ -104,10 +104,7 @@ impl Setup {
                 made(vec![changed, TimedFault { at_ms, fault: kill }], Permission::OneNode, None)
             }
             // The server ends while a node is being consolidated.
-            Guard::Replacements => {
-                let (seed, faults) = killed_while_consolidating(seed);
-                Self::disrupted_without(off, seed, faults)
-            }
+            Guard::Replacements => Self::disrupted_without(off, 4_631 + seed, killed_while_consolidating()),
             // The kubelets take a minute from joining to ready.
             Guard::Initialization => {
                 let mut setup = made(vec![changed], Permission::OneNode, None);
@@ -157,19 +154,13 @@ impl Setup {
     }
 }
 
-/// A run in which the server ends while the machine boots that a node is consolidated into: the Node of that machine
-/// joins before the next owner decides.
-fn killed_while_consolidating(number: u64) -> (u64, Vec<TimedFault>) {
-    let cluster = 0;
-    let kill = |after_steps, away_ms| Fault::Kill { process: 0, after_steps, away_ms };
-    let (seed, faults) = if number.is_multiple_of(2) {
-        let before = [(421_194, Fault::TemplateChanged { cluster }), (445_017, Fault::ReplacementDies { cluster })];
-        (8_799, [before[0], before[1], (764_059, kill(33, 1_302))])
-    } else {
-        let before = [(283_644, Fault::TemplateChanged { cluster }), (421_978, Fault::ReplacementDies { cluster })];
-        (4_631, [before[0], before[1], (492_440, kill(18, 38_886))])
-    };
-    (seed, faults.into_iter().map(|(at_ms, fault)| TimedFault { at_ms, fault }).collect())
+/// The faults of seed 4631 in which the server ends while the machines boot that a node of each NodePool is consolidated
+/// into: their Nodes join before the next owner decides.
+fn killed_while_consolidating() -> Vec<TimedFault> {
+    let (cluster, kill) = (0, Fault::Kill { process: 0, after_steps: 18, away_ms: 38_886 });
+    let changed = TimedFault { at_ms: 283_644, fault: Fault::TemplateChanged { cluster } };
+    let died = TimedFault { at_ms: 421_978, fault: Fault::ReplacementDies { cluster } };
+    vec![changed, died, TimedFault { at_ms: 492_440, fault: kill }]
 }
 
 fn processes(seed: u64) -> usize {

@@ -55,6 +55,9 @@ pub(super) fn real(input: &PlanningInput) -> PlanOutcome {
     Ok((decision.plan, decision.report))
 }
 
+/// The waits of NodePools that changed.
+pub(super) type Waits = Vec<(PoolName, Option<ReplacementWait>)>;
+
 /// Effects that were carried out.
 #[derive(Debug, Default)]
 pub(super) struct Done {
@@ -77,7 +80,7 @@ pub(super) struct Done {
     /// Drains that were not begun because the Node is not empty.
     pub refused: Vec<(Timestamp, ClaimName)>,
     /// Replacements whose records were deleted, with the waits that changed.
-    pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Vec<(PoolName, Option<ReplacementWait>)>)>,
+    pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }

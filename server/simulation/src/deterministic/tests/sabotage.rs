@@ -201,7 +201,7 @@ fn without_machines_in_flight_a_restarted_server_replaces_a_node_twice() {
 
 #[test]
 fn without_recorded_replacements_the_next_owner_consolidates_a_node_twice() {
-    violates_without("replacements", "TwoReplacements", 2);
+    violates_without("replacements", "TwoReplacements", 1);
 }
 
 #[test]
