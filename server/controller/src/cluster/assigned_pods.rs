@@ -22,7 +22,12 @@ impl ClusterState {
 
     /// Removes the assignments that have expired by `now`; returns whether there was any.
     pub fn expire_assignments(&mut self, now: Timestamp) -> bool {
-        self.assignments_mut().expire(now)
+        let expired = self.assignments_mut().expire(now);
+        if expired {
+            // Its node may be consolidated from now on.
+            self.mark_changed();
+        }
+        expired
     }
 
     /// Removes all reservations for successors of evicted pods.

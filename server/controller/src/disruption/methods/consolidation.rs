@@ -98,8 +98,6 @@ fn removal(candidate: &Candidate<'_>, view: &DisruptionView<'_>) -> crate::Remov
 /// Nodes with pods that consolidation may remove or replace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConsolidatableNodes {
-    /// Whether there is any, now or later.
-    pub is_any: bool,
     /// Whether `consolidateAfter` of one has passed.
     pub is_any_now: bool,
     /// When it passes for the next one.
@@ -116,7 +114,6 @@ pub(crate) fn consolidatable(view: &DisruptionView<'_>) -> ConsolidatableNodes {
             continue;
         }
         let Some(last) = view.state.last_pod_event(node) else { continue };
-        found.is_any = true;
         match candidate.pool.disruption.consolidatable_from(last) {
             Some(from) if from > view.now => found.next = found.next.into_iter().chain([from]).min(),
             Some(_) => found.is_any_now |= !candidate.is_protected(view.state, view.now),
