@@ -39,14 +39,13 @@ impl Method for Underutilized {
             by_pool.entry(&candidate.claim.pool).or_default().push(*candidate);
         }
         let (mut selection, mut evictions) = (Selection::default(), Evictions::none(view));
-        for (pool, mut begun) in by_pool {
+        for mut begun in by_pool.into_values() {
             let since = |one: &Candidate<'_>| view.state.replacement_of(&one.claim.name).map(|begun| begun.since);
             begun.sort_by_key(|one| (since(one), one.claim.name.clone()));
-            let nodes = candidates.nodes_of(pool);
-            let others = nodes.unavailable.saturating_sub(begun.len());
-            let policy = begun.first().map(|one| &one.pool.disruption);
+            let times: Vec<Timestamp> = begun.iter().filter_map(since).collect();
             let reason = DisruptionReason::Underutilized;
-            let allowed = policy.map_or(0, |policy| policy.allowance(reason, nodes.total, others, view.now));
+            let pool = begun.first().map(|one| one.pool);
+            let allowed = pool.map_or(0, |pool| candidates.allowed_to_go_on(pool, &times, reason, view.now));
             let valid = begun.iter().take(allowed).filter(|one| is_valid(one, view));
             for one in valid {
                 if is_moved(one, view) && evictions.admit(one) {

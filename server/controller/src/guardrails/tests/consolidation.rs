@@ -22,7 +22,7 @@ fn half_empty(pool: PoolRecord) -> ClusterSnapshot {
 }
 
 /// One on-demand t.4 with a pod of half a core, for which a t.2 is enough.
-fn dear() -> ClusterSnapshot {
+pub(super) fn dear() -> ClusterSnapshot {
     let mut pool = pool();
     let mut catalogue = pool.pool.catalogue.as_ref().clone();
     for offering in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
