@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::cluster::replacement::RecordedReplacement;
 use super::decision_input::DecisionInput;
+use super::disruption::selection::RemovalRecord;
+use super::removal::Removal;
 use drift::VersionedHash;
 use model::plan::Reason;
 use model::removal::RemovalReason;
@@ -106,6 +108,8 @@ pub struct Decision {
     pub notes: Vec<String>,
     /// Input of its plan, to be recorded with it; `None` for decisions without a plan.
     pub basis: Option<Arc<DecisionInput>>,
+    /// What its removals were selected and checked from, to be recorded with them; `None` for decisions by a plan.
+    pub removal_record: Option<Arc<RemovalRecord>>,
 }
 
 impl Decision {
@@ -136,6 +140,7 @@ impl Decision {
             would: Vec::new(),
             notes: Vec::new(),
             basis: None,
+            removal_record: None,
         }
     }
 }
@@ -178,17 +183,6 @@ pub struct ClaimOrder {
     pub termination_grace_period: Option<Millis>,
     /// The hash of the NodePool's template and its version, for its annotations.
     pub pool_hash: Option<VersionedHash>,
-}
-
-/// A machine to remove.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removal {
-    /// Name of the NodeClaim.
-    pub claim: ClaimName,
-    /// Name of the Node.
-    pub node: NodeName,
-    /// The reason, one sentence.
-    pub reason: Text,
 }
 
 /// A pod without a node, and why.

@@ -11,7 +11,7 @@
 //!
 //! [Consolidation](consolidation) is chosen by a plan of disruption, which is requested as plans of pods are.
 //!
-//! Reading order: [`method`] (the interface), [`methods`] (the registry) with
+//! Reading order: [`method`] (the interface), [`selection`] (what a method selects from, as values), [`methods`] (the registry) with
 //! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
 //! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
@@ -39,6 +39,7 @@ mod replacement_records;
 mod replacement_recovery;
 mod replacements;
 mod running_cluster;
+pub mod selection;
 pub(crate) mod settings;
 
 pub use methods::consolidation::CONSOLIDATION;
@@ -64,6 +65,7 @@ pub(crate) use method::BlockedRepair;
 use method::{DisruptionView, Method, PlannedReplacement, Selection};
 use model::{ClaimName, Millis, PoolName, Timestamp};
 use replacement_backoff::ReplacementBackoff;
+use selection::SelectionInput;
 
 /// When the methods of one cluster run in passes.
 #[derive(Debug, Default)]
@@ -86,11 +88,28 @@ pub(crate) struct Disruption {
 #[derive(Debug)]
 pub(crate) struct Proposal {
     pub method: &'static dyn Method,
+    /// What the method selected from; `None` if it selected nothing.
+    pub selected: Option<Box<Selected>>,
     pub removals: Vec<Removal>,
     /// How their Nodes are drained.
     pub drain_terms: DrainTerms,
     /// Machines to replace before they may be removed.
     pub replacements: Vec<PlannedReplacement>,
+}
+
+/// What a method selected, and from what.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub input: SelectionInput,
+    pub selection: Selection,
+}
+
+impl Selected {
+    /// To be recorded with the decision, if the method selected anything.
+    fn of(input: SelectionInput, selection: &Selection) -> Option<Box<Self>> {
+        let is_any = !selection.removals.is_empty() || !selection.replacements.is_empty();
+        is_any.then(|| Box::new(Self { input, selection: selection.clone() }))
+    }
 }
 
 /// What a pass found.
@@ -147,8 +166,10 @@ impl Disruption {
         let mut pass = Pass::default();
         let mut next_checks = Vec::new();
         for method in methods::in_passes().filter(|method| plan_due.is_none() || method.reason().is_forceful()) {
-            let Selection { removals, replacements, next_check, held_by_budget, blocked_repairs } =
-                method.select(&view);
+            let input = method.read(&view);
+            let selection = input.select();
+            let selected = Selected::of(input, &selection);
+            let Selection { removals, replacements, next_check, held_by_budget, blocked_repairs } = selection;
             pass.blocked_repairs.extend(blocked_repairs);
             // A budget's time window opens without an event.
             let soon = (!held_by_budget.is_empty()).then(|| view.now + interval);
@@ -158,7 +179,7 @@ impl Disruption {
             }
             view.being_removed.extend(removals.iter().map(|removal| removal.claim.clone()));
             let drain_terms = method.drain_terms(&view);
-            pass.proposals.push(Proposal { method, removals, drain_terms, replacements });
+            pass.proposals.push(Proposal { method, selected, removals, drain_terms, replacements });
         }
         match plan_due {
             None => {
@@ -174,8 +195,11 @@ impl Disruption {
     /// Runs the urgent methods.
     pub fn reconcile_urgent(view: &DisruptionView<'_>) -> Vec<Proposal> {
         let proposal = |method: &'static dyn Method| {
-            let Selection { removals, replacements, .. } = method.select(view);
-            Proposal { method, removals, drain_terms: method.drain_terms(view), replacements }
+            let input = method.read(view);
+            let selection = input.select();
+            let selected = Selected::of(input, &selection);
+            let Selection { removals, replacements, .. } = selection;
+            Proposal { method, selected, removals, drain_terms: method.drain_terms(view), replacements }
         };
         methods::urgent().map(proposal).collect()
     }

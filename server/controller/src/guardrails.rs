@@ -69,7 +69,7 @@ mod removal_gate;
 mod replacement;
 mod restore;
 pub mod settings;
-mod shadow;
+pub(crate) mod shadow;
 mod shadow_content;
 pub mod sliding_window;
 mod snapshot_acceptance;

@@ -46,6 +46,7 @@ mod nomination;
 pub mod order;
 mod provisioning;
 mod region_state;
+mod removal;
 mod route;
 pub mod search_allowance;
 mod settings;
@@ -55,9 +56,7 @@ pub mod unavailable_offerings;
 pub mod view;
 
 pub use cluster_controller::ClusterController;
-pub use decision::{
-    ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, Removal, UnplacedPod,
-};
+pub use decision::{ClaimOrder, Decision, DecisionId, DecisionReason, MethodReason, PlannedMachine, UnplacedPod};
 pub use decision_input::{DecisionAnswer, DecisionInput};
 pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, RepairMode};
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
@@ -69,6 +68,7 @@ pub use provisioning::{
     PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
 };
 pub use region_state::RegionState;
+pub use removal::Removal;
 pub use settings::{ClassFacts, ConsolidationSettings, FeatureGates, Settings};
 pub use status::{Condition, ConditionStatus, EventOrder, ObjectRef, StatusOrder, StatusPatch};
 pub use view::{ClusterView, MachineView};

@@ -7,6 +7,7 @@
 
 mod disruption;
 pub(super) mod model;
+mod removal;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -134,6 +135,27 @@ macro_rules! narrow {
     )* };
 }
 narrow!(u8 => u64, u16 => u64, u32 => u64, i32 => i64);
+
+impl Codec for usize {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_count(*self, out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Self::try_from(u64::get(from)?).map_err(|_| DecodeError("a small integer"))
+    }
+}
+
+/// Encodes all 16 bytes, the highest first.
+impl Codec for i128 {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.to_be_bytes().put(out);
+    }
+
+    fn get(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Codec::get(from).map(Self::from_be_bytes)
+    }
+}
 
 impl Codec for bool {
     fn put(&self, out: &mut Vec<u8>) {
@@ -303,6 +325,8 @@ mod tests {
         round(u64::MAX, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
         // Zigzag: 0, -1, 1, -2 become 0, 1, 2, 3.
         round(-2_i64, &[3]);
+        round(300_usize, &[44 | 0x80, 2]);
+        round(-2_i128, &[[255; 15].as_slice(), &[254]].concat());
         round(i64::MIN, &[255, 255, 255, 255, 255, 255, 255, 255, 255, 1]);
         round(Some(Text::from("ab")), &[1, 2, b'a', b'b']);
         // A name is its text.

@@ -2,6 +2,8 @@
 
 use std::fmt::Debug;
 
+use controller::Removal;
+use controller::disruption::selection::{PlannedReplacement, RemovalAnswer};
 use model::disruption_plan::Command;
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
@@ -44,6 +46,34 @@ pub fn disruption(input: &PlanningInput, then: &DisruptionAnswer, again: &Disrup
         .or_else(|| {
             (then.planned != again.planned).then(|| "what was planned for the pods that move differs".to_owned())
         })
+}
+
+/// The first difference between two answers of a method, as text; `None` for equal answers.
+pub fn removals(then: &RemovalAnswer, again: &RemovalAnswer) -> Option<String> {
+    let (old, new) = (&then.selection, &again.selection);
+    machines("selected removals", &old.removals, &new.removals, removal)
+        .or_else(|| machines("replacements", &old.replacements, &new.replacements, replacement))
+        .or_else(|| machines("decided removals", &then.removals, &again.removals, ToString::to_string))
+        .or_else(|| value("machines that budgets hold", &old.held_by_budget, &new.held_by_budget))
+        .or_else(|| value("blocked repairs", &old.blocked_repairs, &new.blocked_repairs))
+        .or_else(|| value("next selection", &old.next_check, &new.next_check))
+}
+
+/// `ip-10-0-1-7 (general-x7k2p: node ip-10-0-1-7 holds only DaemonSet pods …)`.
+pub fn removal(Removal { claim, node, reason }: &Removal) -> String {
+    format!("{node} ({claim}: {reason})")
+}
+
+fn replacement(PlannedReplacement { removal: replaced, moves_pods }: &PlannedReplacement) -> String {
+    format!("{}, its pods {}", removal(replaced), if *moves_pods { "move" } else { "wait" })
+}
+
+fn machines<T: PartialEq>(what: &str, then: &[T], again: &[T], show: impl Fn(&T) -> String) -> Option<String> {
+    let differs = then.iter().zip(again).find(|(then, again)| then != again);
+    if let Some((then, again)) = differs {
+        return Some(format!("{what}: then {}; now {}", show(then), show(again)));
+    }
+    (then.len() != again.len()).then(|| format!("{what}: then {}; now {}", then.len(), again.len()))
 }
 
 fn commands(input: &PlanningInput, then: &[Command], again: &[Command]) -> Option<String> {

@@ -1,7 +1,7 @@
 //! The decision log: the input of every plan, so that it can be replayed.
 //!
-//! Plans of pods and plans of disruption are pure functions, so a decision can be repeated bit for bit from its
-//! input. A copy of the input per decision would be a copy of the cluster per minute; instead a cluster's log
+//! Plans of pods, plans of disruption, the selection of removals by a disruption method and their check are pure
+//! functions, so a decision can be repeated bit for bit from its input. A copy of the input per decision would be a copy of the cluster per minute; instead a cluster's log
 //! consists of segments, and a segment holds one complete input, then per decision of its kind the difference
 //! from the previous one ([`delta`]). Catalogues and policies, which decisions share, are stored
 //! once by hash ([`content`]).
@@ -20,8 +20,13 @@
 //! same digests?
 //! ```
 //!
-//! Not in the log: why an empty, drifted, expired, unhealthy or interrupted instance was removed. No plan is made for
-//! those; the decision row holds the reasons as text.
+//! A decision to remove machines by a method has no plan: its records are what the method selected from and what
+//! the verifier judged ([`records::removal`]). Their replay selects and judges again.
+//!
+//! Not in the log, and so not repeated: why a machine counts as drifted, empty or unhealthy, or which pods have a
+//! place, which are recorded as verdicts on the observed state; which of the selected removals rate limits, freezes
+//! and circuit breakers admit, which depends on the whole fleet and is recorded as an answer; the second
+//! selection before a drain begins; and the begin of a replacement, which is no decision.
 //!
 //! Reading order: [`records`] (an input as a list), [`delta`], [`writer`] (the next event),
 //! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`],
@@ -39,6 +44,7 @@ pub mod replay_all;
 pub mod what_if;
 mod writer;
 
+pub use controller::disruption::selection::RemovalAnswer;
 pub use disruption_answer::DisruptionAnswer;
 pub use writer::{ENGINE, RecordedAnswer};
 
@@ -48,7 +54,9 @@ mod tests;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use controller::disruption::selection::RemovalRecord;
 use controller::{Decision, DecisionAnswer, DecisionInput};
+use model::removal::RemovalReason;
 use model::{ClusterName, Millis, Timestamp};
 use tracing::warn;
 
@@ -62,19 +70,35 @@ use writer::SegmentWriter;
 /// blobs.
 const CONTENT_REWRITE_INTERVAL: Millis = Millis::from_hours(12);
 
-/// The plans of a kind have segments of their own: their inputs differ in what each pod of the cluster adds,
+/// The decisions of a kind have segments of their own: their inputs differ in what each pod of the cluster adds,
 /// so that a delta from one kind to the other would be as large as the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum PlanKind {
     Pods,
     Disruption,
+    /// Removals by the method of this reason, for which no plan is made.
+    Removals(RemovalReason),
 }
 
-impl PlanKind {
-    fn of(basis: &DecisionInput) -> Self {
-        match basis.answer {
-            DecisionAnswer::Pods(_) => Self::Pods,
-            DecisionAnswer::Disruption { .. } => Self::Disruption,
+/// What a decision was made from.
+enum RecordedInput<'d> {
+    Plan(&'d DecisionInput),
+    Removals(&'d RemovalRecord),
+}
+
+impl<'d> RecordedInput<'d> {
+    fn of(decision: &'d Decision) -> Option<Self> {
+        let of_plan = decision.basis.as_deref().map(Self::Plan);
+        of_plan.or_else(|| decision.removal_record.as_deref().map(Self::Removals))
+    }
+
+    fn kind(&self) -> PlanKind {
+        match self {
+            Self::Plan(basis) => match basis.answer {
+                DecisionAnswer::Pods(_) => PlanKind::Pods,
+                DecisionAnswer::Disruption { .. } => PlanKind::Disruption,
+            },
+            Self::Removals(basis) => PlanKind::Removals(basis.input.reason),
         }
     }
 }
@@ -105,13 +129,17 @@ impl DecisionLog {
         decision: &Decision,
         mut entry: Entry,
     ) -> Result<(), StoreError> {
-        let Some(basis) = &decision.basis else { return store.record_decision(lease, &entry).await };
-        let writer = self.writer(&decision.cluster, PlanKind::of(basis));
+        let Some(basis) = RecordedInput::of(decision) else { return store.record_decision(lease, &entry).await };
+        let writer = self.writer(&decision.cluster, basis.kind());
         let mut writer = writer.lock().await;
         // The writer stays reset until the store write is known to have succeeded: after a failure
         // the next decision begins a new segment.
         let before = std::mem::take(&mut *writer);
-        let next = match before.next(lease.epoch, decision, basis, &self.cache) {
+        let next = match basis {
+            RecordedInput::Plan(basis) => before.next(lease.epoch, decision, basis, &self.cache),
+            RecordedInput::Removals(basis) => Ok(before.next_removals(lease.epoch, decision, basis)),
+        };
+        let next = match next {
             Ok(next) => next,
             Err(error) => {
                 warn!(decision = decision.id.0, %error, "recorded decision without replay data");

@@ -5,10 +5,12 @@
 //! difference between two decisions small: a pod references its shape, labels and volumes by hash
 //! instead of by index, which would shift with other pods; and the pods of a node are separate
 //! records. Catalogues are referenced by hash and stored once; the unavailable offerings are part
-//! of the pool record. The input of a plan of disruption has further records ([`running`]).
+//! of the pool record. The input of a plan of disruption has further records ([`running`]), and removals by a
+//! method have records of their own ([`removal`]).
 
 use std::collections::BTreeMap;
 
+pub(super) mod removal;
 mod running;
 
 use controller::DisruptionRequest;

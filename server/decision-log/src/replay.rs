@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::DisruptionRequest;
+use controller::disruption::selection::{RemovalAnswer, RemovalRecord};
 use model::Catalogue;
 use model::input::{PlanningInput, Policy};
 use model::plan::{Plan, PlanReport};
@@ -21,12 +22,12 @@ use store::{Archive, StoreError};
 /// Why a decision cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The decision has no plan.
+    /// The log does not have what the decision was made from.
     #[error(
-        "decision {number} of {scope} ({kind}) was made without a plan, so there is nothing to repeat; its reasons are in \
-         `fleetwright history {number}`"
+        "decision {number} of {scope} ({kind}) cannot be repeated: what it was made from was not recorded, as with \
+         removals that earlier versions recorded; its reasons are in `fleetwright history {number}`"
     )]
-    NoPlan {
+    NotRecorded {
         /// Decision number.
         number: u64,
         /// Scope of the decision.
@@ -66,7 +67,7 @@ pub enum ReplayError {
 pub struct RecordedDecision {
     /// Row of the decision.
     pub stored: StoredDecision,
-    /// Planning input.
+    /// Planning input; empty for removals by a method, which are made without a plan.
     pub input: PlanningInput,
     /// What was planned from it.
     pub planned: RecordedPlan,
@@ -92,6 +93,8 @@ pub enum RecordedPlan {
         /// What is recorded of it.
         answer: Box<DisruptionAnswer>,
     },
+    /// Removals by a method.
+    Removals(Box<RemovalRecord>),
 }
 
 impl RecordedPlan {
@@ -160,13 +163,26 @@ impl<'s> LogReader<'s> {
     /// # Errors
     /// [`ReplayError`].
     pub async fn load(&mut self, stored: StoredDecision) -> Result<RecordedDecision, ReplayError> {
-        let Some(replay) = stored.decision.replay.clone() else { return Err(no_plan(&stored)) };
+        let Some(replay) = stored.decision.replay.clone() else { return Err(not_recorded(&stored)) };
         let position = self.seek(&stored, &replay).await?;
         let records = position.records;
         let row = || format!("the row of decision {} of {}", stored.decision.number, stored.scope.key());
         let changed = |error: DecodeError| changed(&stored, row(), &error);
         let now = writer::decode_moment(&replay.stance).map_err(changed)?;
         let answer = writer::decode_recorded(&replay.plan).map_err(changed)?;
+        let digests = |input_read| Digests {
+            input_then: replay.input_digest.clone(),
+            input_read,
+            plan_then: replay.plan_digest.clone(),
+        };
+        if let RecordedAnswer::Removals(answer) = answer {
+            let (input, check) = records::removal::read(&records, now).map_err(changed)?;
+            let digests = digests(records::removal::digest(now, &delta::hash_records(&records)));
+            self.position = Some(SegmentPosition { records, ..position });
+            let planned = RecordedPlan::Removals(Box::new(RemovalRecord { input, check, answer }));
+            let (input, engine) = (PlanningInput::default(), replay.engine_version);
+            return Ok(RecordedDecision { stored, input, planned, engine, digests });
+        }
         let policy_hash = replay.policy.ok_or(DecodeError("a decision with its policy")).map_err(changed)?;
         let policy = self.policy(&stored, &policy_hash).await?;
         for hash in records::catalogues(&records).map_err(changed)? {
@@ -176,7 +192,7 @@ impl<'s> LogReader<'s> {
         let planned = RecordedPlan::of(answer, disruption).map_err(changed)?;
         let input_read = records::digest(now, &policy_hash, &delta::hash_records(&records));
         self.position = Some(SegmentPosition { records, ..position });
-        let digests = Digests { input_then: replay.input_digest, input_read, plan_then: replay.plan_digest };
+        let digests = digests(input_read);
         Ok(RecordedDecision { stored, input, planned, engine: replay.engine_version, digests })
     }
 
@@ -242,9 +258,9 @@ impl<'s> LogReader<'s> {
     }
 }
 
-fn no_plan(stored: &StoredDecision) -> ReplayError {
+fn not_recorded(stored: &StoredDecision) -> ReplayError {
     let (number, scope, kind) = (stored.decision.number, stored.scope.key(), stored.decision.kind.clone());
-    ReplayError::NoPlan { number, scope, kind }
+    ReplayError::NotRecorded { number, scope, kind }
 }
 
 fn missing(stored: &StoredDecision, what: String) -> ReplayError {
@@ -274,6 +290,11 @@ impl RecordedDecision {
         match &self.planned {
             RecordedPlan::Pods { plan, report } => self.compare_pods((plan, report)),
             RecordedPlan::Disruption { request, answer } => self.compare_disruption(request, answer),
+            RecordedPlan::Removals(basis) => {
+                let RemovalRecord { input, check, answer } = &**basis;
+                let again = RemovalAnswer::again(input, check);
+                self.difference(&writer::encode_removals(&again), || diff::removals(answer, &again))
+            }
         }
     }
 

@@ -19,8 +19,8 @@ pub struct ReplaySummary {
     pub different: u64,
     /// Replay data is missing or was modified.
     pub unreadable: u64,
-    /// Decisions without a plan.
-    pub(crate) without_plan: u64,
+    /// Decisions of which nothing was recorded.
+    pub(crate) not_recorded: u64,
 }
 
 impl ReplaySummary {
@@ -32,15 +32,15 @@ impl ReplaySummary {
 
 impl fmt::Display for ReplaySummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { identical, different, unreadable, without_plan } = self;
+        let Self { identical, different, unreadable, not_recorded } = self;
         let replayed = identical + different + unreadable;
         write!(
             f,
             "replayed {replayed} decisions: {identical} identical, {different} different, {unreadable} unreadable"
         )?;
-        match without_plan {
+        match not_recorded {
             0 => Ok(()),
-            number => write!(f, " ({number} were made without a plan: removals and interruptions)"),
+            number => write!(f, " (of {number} the log does not have what they were made from)"),
         }
     }
 }
@@ -93,7 +93,7 @@ pub async fn replay(
         match &outcome {
             Ok(outcome) if outcome.is_identical() => summary.identical += 1,
             Ok(_) => summary.different += 1,
-            Err(ReplayError::NoPlan { .. }) => summary.without_plan += 1,
+            Err(ReplayError::NotRecorded { .. }) => summary.not_recorded += 1,
             Err(_) => summary.unreadable += 1,
         }
         report(&stored, &outcome);

@@ -4,6 +4,7 @@
 mod answers;
 mod cost;
 mod fixture;
+mod removals;
 mod running;
 
 use controller::DecisionAnswer;
@@ -36,7 +37,7 @@ async fn three_decisions() -> LoggedCluster {
 fn of_pods(recorded: &RecordedDecision) -> (&Plan, &PlanReport) {
     match &recorded.planned {
         RecordedPlan::Pods { plan, report } => (plan, report),
-        RecordedPlan::Disruption { .. } => panic!("a plan of disruption"),
+        other => panic!("no plan of pods: {other:?}"),
     }
 }
 
@@ -165,14 +166,19 @@ async fn a_modified_time_or_plan_is_reported_as_a_difference() {
 }
 
 #[tokio::test]
-async fn a_decision_without_a_plan_is_reported() {
+async fn a_removal_of_an_earlier_release_is_reported_as_not_recorded() {
     let cluster = LoggedCluster::new().await;
     cluster.remove(1).await;
     let stored = cluster.store.decision(1).await.unwrap().remove(0);
     let refused = LogReader::new(&cluster.store).load(stored).await.unwrap_err();
-    assert!(matches!(refused, ReplayError::NoPlan { .. }));
-    assert!(refused.to_string().contains("decision 1 of cluster/blue (empty) was made without a plan"), "{refused}");
-    assert_eq!(replay_outcomes(&cluster.store).await.0, ReplaySummary { without_plan: 1, ..ReplaySummary::default() });
+    assert!(matches!(refused, ReplayError::NotRecorded { .. }));
+    assert!(
+        refused
+            .to_string()
+            .contains("decision 1 of cluster/blue (empty) cannot be repeated: what it was made from was not recorded"),
+        "{refused}"
+    );
+    assert_eq!(replay_outcomes(&cluster.store).await.0, ReplaySummary { not_recorded: 1, ..ReplaySummary::default() });
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use controller::DisruptionRequest;
+use controller::disruption::selection::{RemovalCheck, SelectionFacts, SelectionInput};
 use manifests::{InputError, Source};
 use model::input::{MinValuesPolicy, PlanningInput, PreferencePolicy};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, REGION, ZONE};
@@ -71,6 +72,32 @@ impl WhatIf {
         Ok(())
     }
 
+    /// Applies the disruption settings of the NodePools of the manifests to removals by a method, as far as they are
+    /// recorded: budgets, windows, `consolidateAfter` and the jitter of expiry. What a NodeClaim was created with
+    /// stays, and no machine is added that the method did not select among.
+    ///
+    /// # Errors
+    /// Errors of the manifests.
+    pub fn apply_to_removals(
+        &self,
+        input: &mut SelectionInput,
+        check: &mut RemovalCheck,
+    ) -> Result<(), Vec<InputError>> {
+        if self.manifests.is_empty() {
+            return Ok(());
+        }
+        // Prices do not matter: any region will do.
+        let options = Options { allow_no_zones: true, now: input.now, disrupt: true, ..Options::default() };
+        let policies = planning_input::read(&self.manifests, &options)?.running.policies;
+        for (pool, policy) in policies {
+            for judged in check.input.pools.iter_mut().filter(|judged| judged.name == pool) {
+                (judged.budgets, judged.windows) = (policy.budgets.clone(), policy.windows.clone());
+            }
+            replace_settings(&mut input.facts, &pool, policy);
+        }
+        Ok(())
+    }
+
     /// Applies the changes to `input`; returns the disruption settings of the NodePools of the manifests.
     fn replace_in(&self, input: &mut PlanningInput) -> Result<BTreeMap<PoolName, DisruptionPolicy>, Vec<InputError>> {
         let region = region(input);
@@ -91,6 +118,25 @@ impl WhatIf {
         let Captured { input: read, running, .. } = planning_input::read(&self.manifests, &options)?;
         read.pools.into_iter().for_each(|pool| replace(input, pool));
         Ok(running.policies)
+    }
+}
+
+/// Replaces the disruption settings of `pool`, if the method reads them.
+fn replace_settings(facts: &mut SelectionFacts, pool: &PoolName, policy: DisruptionPolicy) {
+    let known = match facts {
+        SelectionFacts::Empty(facts) => facts.pools.get_mut(pool),
+        SelectionFacts::Outgoing(facts) | SelectionFacts::Consolidated(facts) => {
+            facts.pools.get_mut(pool).map(|known| &mut known.facts)
+        }
+        SelectionFacts::Expiring(facts) => {
+            let of_pool = facts.machines.iter_mut().filter(|one| &one.machine.pool == pool);
+            of_pool.for_each(|one| one.jitter = policy.expire_jitter);
+            None
+        }
+        SelectionFacts::Announced(_) | SelectionFacts::Surplus(_) | SelectionFacts::Unhealthy(_) => None,
+    };
+    if let Some(known) = known {
+        known.policy = policy;
     }
 }
 

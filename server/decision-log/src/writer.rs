@@ -1,5 +1,6 @@
 //! Appends to a cluster's log: current segment, last event, and the hashes of its records.
 
+use controller::disruption::selection::{RemovalAnswer, RemovalRecord};
 use controller::{Decision, DecisionAnswer, DecisionInput};
 use model::input::Policy;
 use model::offering::SharedCatalogue;
@@ -130,6 +131,33 @@ impl SegmentWriter {
         Ok(PreparedEvent { replay, chunk, contents, writer: Self { segment: Some(segment) } })
     }
 
+    /// Prepares the event of `decision`, whose removals were selected and checked as `basis` says, under `epoch`.
+    pub(super) fn next_removals(mut self, epoch: u64, decision: &Decision, basis: &RemovalRecord) -> PreparedEvent {
+        let RemovalRecord { input, check, answer } = basis;
+        let records = records::removal::write(input, check);
+        let hashes = delta::hash_records(&records);
+        let answer = encode_removals(answer);
+        let (mut segment, before) = self.segment_for(epoch, decision);
+        let chunk = event(&segment, decision, &before, &hashes, &records);
+        match segment.sequence {
+            1 => segment.first = chunk.bytes.len(),
+            _ => segment.rest += chunk.bytes.len(),
+        }
+        let replay = Replay {
+            segment: segment.number,
+            sequence: segment.sequence,
+            stance: encode_moment(input.now),
+            plan: content::pack_unless_small(&answer),
+            policy: None,
+            catalogues: Vec::new(),
+            engine_version: ENGINE.to_owned(),
+            input_digest: records::removal::digest(input.now, &hashes).to_vec(),
+            plan_digest: content::hash(&answer).to_vec(),
+        };
+        segment.hashes = hashes;
+        PreparedEvent { replay, chunk, contents: Vec::new(), writer: Self { segment: Some(segment) } }
+    }
+
     /// Selects the segment for the next event; returns it with the hashes of the previous one.
     fn segment_for(&mut self, epoch: u64, decision: &Decision) -> (Segment, Vec<RecordHash>) {
         let continues = |segment: &Segment| {
@@ -241,6 +269,16 @@ pub(super) fn encode_answer(plan: &Plan, report: &PlanReport) -> Vec<u8> {
     bytes
 }
 
+/// The first byte of encoded removals by a method; that of a plan of pods is [`FORM`].
+const FORM_OF_REMOVALS: u8 = b'R';
+
+/// Encodes what a method selected and what was decided, for their digest and for storage.
+pub(super) fn encode_removals(answer: &RemovalAnswer) -> Vec<u8> {
+    let mut bytes = vec![FORM_OF_REMOVALS];
+    answer.put(&mut bytes);
+    bytes
+}
+
 /// An answer as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedAnswer {
@@ -248,11 +286,16 @@ pub enum RecordedAnswer {
     Pods(Plan, PlanReport),
     /// A plan of disruption.
     Disruption(DisruptionAnswer),
+    /// Removals by a method.
+    Removals(RemovalAnswer),
 }
 
 /// Decodes a stored answer.
 pub(super) fn decode_recorded(packed: &[u8]) -> Result<RecordedAnswer, DecodeError> {
     let bytes = content::unpack(packed)?;
+    if let Some((&FORM_OF_REMOVALS, answer)) = bytes.split_first() {
+        return RemovalAnswer::from_bytes(answer).map(RecordedAnswer::Removals);
+    }
     match DisruptionAnswer::decode(&bytes) {
         Some(answer) => answer.map(RecordedAnswer::Disruption),
         None => decode_answer(&bytes).map(|(plan, report)| RecordedAnswer::Pods(plan, report)),

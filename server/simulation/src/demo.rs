@@ -82,7 +82,7 @@ async fn replay(store: &dyn Store) -> anyhow::Result<bool> {
     let decisions = replay_all::read(store, None, usize::MAX, |_| true).await?;
     let mut lines = Vec::new();
     let collect_line = |stored: &StoredDecision, outcome: &Result<_, ReplayError>| {
-        if !matches!(outcome, Err(ReplayError::NoPlan { .. })) {
+        if !matches!(outcome, Err(ReplayError::NotRecorded { .. })) {
             lines.push(replay_all::describe_outcome(stored, outcome));
         }
     };

@@ -115,7 +115,7 @@ fn earlier(now: Timestamp, since: Duration) -> Timestamp {
 }
 
 fn row(stored: StoredDecision) -> Row {
-    let answer = replay::answer_of(&stored).map(plan_columns);
+    let answer = replay::answer_of(&stored).and_then(plan_columns);
     let cluster = stored.scope.cluster_name().map_or_else(|| stored.scope.key(), str::to_owned);
     Row {
         decision: stored.decision.number,
@@ -143,18 +143,20 @@ struct PlanColumns {
     lower_bound: Option<MicroUsd>,
 }
 
-fn plan_columns(answer: RecordedAnswer) -> PlanColumns {
+/// `None` for removals by a method, which are made without a plan.
+fn plan_columns(answer: RecordedAnswer) -> Option<PlanColumns> {
     match answer {
-        RecordedAnswer::Pods(plan, report) => PlanColumns {
+        RecordedAnswer::Pods(plan, report) => Some(PlanColumns {
             nodes: plan.nodes.len() + plan.static_nodes.len(),
             cost: report.new_cost,
             lower_bound: Some(report.lower_bound),
-        },
-        RecordedAnswer::Disruption(answer) => PlanColumns {
+        }),
+        RecordedAnswer::Disruption(answer) => Some(PlanColumns {
             nodes: answer.plan.nodes.len(),
             cost: MicroUsd(answer.plan.nodes.iter().map(|node| node.price.0).sum()),
             lower_bound: None,
-        },
+        }),
+        RecordedAnswer::Removals(_) => None,
     }
 }
 
@@ -182,7 +184,7 @@ fn story(row: &Row) -> String {
         Some(engine) => {
             text.push_str(&format!("  engine   {engine}; `fleetwright replay {}` repeats it\n", row.decision))
         }
-        None => text.push_str("  engine   made without a plan; there is nothing to replay\n"),
+        None => text.push_str("  engine   what it was made from was not recorded; there is nothing to replay\n"),
     }
     for reason in &row.reasons {
         text.push_str(&format!("  why      {}\n", escape_unprintable(reason)));

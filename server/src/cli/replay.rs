@@ -2,6 +2,7 @@
 
 mod comparison;
 mod disruption;
+mod removals;
 
 use std::path::Path;
 
@@ -17,12 +18,14 @@ use crate::config::{Config, Layers};
 use crate::render::Rendering;
 use comparison::Comparison;
 use controller::DisruptionRequest;
+use controller::disruption::selection::RemovalRecord;
 use decision_log::replay::{LogReader, RecordedDecision, RecordedPlan, ReplayError, ReplayOutcome};
 use decision_log::what_if::{PolicyOverride, WhatIf};
-use decision_log::{DisruptionAnswer, ENGINE, replay_all};
+use decision_log::{DisruptionAnswer, ENGINE, RemovalAnswer, replay_all};
 use disruption::{CommandFigures, DisruptionComparison};
 use model::plan::{Plan, PlanReport};
 use planner::CompileCache;
+use removals::RemovalComparison;
 use store::lease::Scope;
 use store::log::StoredDecision;
 
@@ -31,12 +34,12 @@ use store::log::StoredDecision;
 /// Plans are pure: the same input gives the same plan, bit for bit. Replay reads the input of a
 /// decision, plans again and compares input and plan; exit status 1 means that they differ. With
 /// another policy or catalogue it prints the alternative decision and the difference in nodes and
-/// dollars. Plans of pods and plans of disruption (consolidation) are replayed; other removals are
-/// made without a plan.
+/// dollars. Removals by a disruption method are made without a plan: replay selects and checks them
+/// again; manifests of NodePools replace the disruption settings that they were selected under.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("which").required(true).args(["decision", "all"])))]
 pub struct ReplayFlags {
-    /// Decision to replay: its number, the last digits of it, or `last`, the latest one with a plan
+    /// Decision to replay: its number, the last digits of it, or `last`, the latest one that can be replayed
     decision: Option<DecisionReference>,
     /// All stored decisions
     #[arg(long, conflicts_with_all = ["with_policy", "with_catalogue"])]
@@ -78,7 +81,7 @@ fn all(flags: &ReplayFlags) -> Result<Status, Failure> {
     let tally = flags.archive.ask(async |store| {
         let decisions = replay_all::read(&*store, scope, flags.limit, |_| true).await.map_err(failed)?;
         let print_result = |stored: &StoredDecision, verdict: &Result<ReplayOutcome, ReplayError>| {
-            if !matches!(verdict, Err(ReplayError::NoPlan { .. })) {
+            if !matches!(verdict, Err(ReplayError::NotRecorded { .. })) {
                 outcomes.push(outcome(stored, verdict));
             }
         };
@@ -125,7 +128,7 @@ fn one(flags: &ReplayFlags, decision: &DecisionReference) -> Result<Status, Fail
     let recorded = match recorded {
         Ok(recorded) => recorded,
         Err(ReplayError::Store(error)) => return Err(failed(error)),
-        Err(error @ ReplayError::NoPlan { .. }) => return Err(Failure::refused(error)),
+        Err(error @ ReplayError::NotRecorded { .. }) => return Err(Failure::refused(error)),
         Err(error) => {
             print_lines([error.to_string().as_str()])?;
             return Ok(Status::Leftover);
@@ -207,6 +210,7 @@ fn compare(recorded: &RecordedDecision, alternative: &WhatIf, format: Format) ->
         RecordedPlan::Disruption { request, answer } => {
             compare_disruption(recorded, (request, answer), alternative, format)
         }
+        RecordedPlan::Removals(basis) => compare_removals(recorded, basis, alternative, format),
     }
 }
 
@@ -223,6 +227,30 @@ fn compare_disruption(
     let then = CommandFigures::of(&recorded.input, &answer.commands, &answer.cost);
     let otherwise = CommandFigures::of(&input, &again.commands, &again.cost);
     let comparison = DisruptionComparison::of(&recorded.stored, then, otherwise);
+    match format {
+        Format::Table => output::print_text(&comparison.table())?,
+        format => print_value(&comparison, format)?,
+    }
+    Ok(Status::Done)
+}
+
+fn compare_removals(
+    recorded: &RecordedDecision,
+    basis: &RemovalRecord,
+    alternative: &WhatIf,
+    format: Format,
+) -> Result<Status, Failure> {
+    if alternative.settings.is_some() || alternative.catalogue.is_some() {
+        return Err(Failure::refused(format!(
+            "decision {} removes machines without a plan: neither prices nor the settings of a server are among what the \
+             log has of it. Use --with-policy with manifests of NodePools",
+            recorded.stored.decision.number
+        )));
+    }
+    let RemovalRecord { mut input, mut check, answer } = basis.clone();
+    alternative.apply_to_removals(&mut input, &mut check).map_err(Failure::input)?;
+    let again = RemovalAnswer::again(&input, &check);
+    let comparison = RemovalComparison::of(&recorded.stored, &answer, &again);
     match format {
         Format::Table => output::print_text(&comparison.table())?,
         format => print_value(&comparison, format)?,

@@ -61,7 +61,7 @@ pub struct DecisionRow {
     pub summary: String,
     /// Reasons as text.
     pub report: String,
-    /// Replay data; `None` for decisions without a plan.
+    /// Replay data; `None` for decisions of which the log has no input.
     pub replay: Option<Replay>,
 }
 
@@ -74,7 +74,7 @@ pub struct Replay {
     pub sequence: u64,
     /// Encoded decision time.
     pub stance: Vec<u8>,
-    /// Encoded plan and report.
+    /// Encoded answer: plan and report, or what a method selected.
     pub plan: Vec<u8>,
     /// Hash of the policy.
     pub policy: Option<BlobHash>,
@@ -82,9 +82,9 @@ pub struct Replay {
     pub catalogues: Vec<BlobHash>,
     /// Version of the program that decided.
     pub engine_version: String,
-    /// Digest of the planning input.
+    /// Digest of the input.
     pub input_digest: Vec<u8>,
-    /// Digest of plan and report.
+    /// Digest of the answer.
     pub plan_digest: Vec<u8>,
 }
 

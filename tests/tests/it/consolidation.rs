@@ -141,23 +141,43 @@ fn a_decision_by_consolidation_is_replayed_bit_for_bit_and_under_other_settings(
     assert_eq!(planned.len(), 1, "{planned:#?}");
     let number = planned[0]["decision"].as_u64().expect("a number");
 
+    let number = number.to_string();
+    let plan = environment.ask(&["replay", &number]);
+    assert_eq!(plan.status, 0, "{}\n{}", plan.stdout, plan.stderr);
+    let head = format!("replayed decision {number} of cluster {CLUSTER}: input identical, plan identical (sha256");
+    assert!(plan.stdout.starts_with(&head), "{}", plan.stdout);
+    // The last decision removes the machine once its pod has another node, without a plan.
     let last = environment.ask(&["replay", "last"]);
     assert_eq!(last.status, 0, "{}\n{}", last.stdout, last.stderr);
-    let head = format!("replayed decision {number} of cluster {CLUSTER}: input identical, plan identical (sha256");
-    assert!(last.stdout.starts_with(&head), "{}", last.stdout);
+    assert!(!last.stdout.starts_with(&head) && last.stdout.contains("plan identical"), "{}", last.stdout);
     let all = environment.ask(&["replay", "--all"]);
     assert_eq!(all.status, 0, "{}\n{}", all.stdout, all.stderr);
-    assert!(all.stdout.contains("1 identical, 0 different, 0 unreadable"), "{}", all.stdout);
+    assert!(all.stdout.contains("2 identical, 0 different, 0 unreadable"), "{}", all.stdout);
 
     // The machine costs less than a dollar an hour, so that nothing saves more.
     let folder = TempDir::new();
     let dear = folder.write_file("dear.toml", "[disruption]\nmin-savings-usd-per-hour = 1.0\n");
-    let otherwise = environment.ask(&["replay", "last", "--with-policy", &dear, "-o", "json"]);
+    let otherwise = environment.ask(&["replay", &number, "--with-policy", &dear, "-o", "json"]);
     assert_eq!(otherwise.status, 0, "{}", otherwise.stderr);
     let compared: Value = serde_json::from_str(&otherwise.stdout).expect("one comparison");
     assert_eq!((&compared["then"]["nodesRemoved"], &compared["otherwise"]["nodesRemoved"]), (&json!(1), &json!(0)));
-    let table = environment.ask(&["replay", "last", "--with-policy", &dear]);
+    let table = environment.ask(&["replay", &number, "--with-policy", &dear]);
     assert!(table.stdout.contains("- Underutilized: n-"), "{}", table.stdout);
+
+    // A removal reads the settings of its NodePool, and no prices.
+    let refused = environment.ask(&["replay", "last", "--with-policy", &dear]);
+    assert_ne!(refused.status, 0, "{}", refused.stdout);
+    assert!(refused.stderr.contains("removes machines without a plan"), "{}", refused.stderr);
+    let closed = folder.write_file(
+        "closed.yaml",
+        "apiVersion: karpenter.sh/v1\nkind: NodePool\nmetadata: {name: default}\nspec: {disruption: {consolidateAfter: 0s, \
+         budgets: [{nodes: '0'}]}, template: {spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, \
+         requirements: []}}}\n",
+    );
+    let otherwise = environment.ask(&["replay", "last", "--with-policy", &closed, "-o", "json"]);
+    assert_eq!(otherwise.status, 0, "{}", otherwise.stderr);
+    let compared: Value = serde_json::from_str(&otherwise.stdout).expect("one comparison");
+    assert_eq!((&compared["then"]["selected"], &compared["otherwise"]["selected"]), (&json!(1), &json!(0)));
 }
 
 /// The holds of a node against its removal as underutilized, as `code object`.

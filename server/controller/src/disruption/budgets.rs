@@ -3,17 +3,9 @@
 use std::collections::BTreeMap;
 
 use super::candidates::{Candidate, Candidates};
+use super::selection::{Budgeted, PoolSelection, divide};
 use model::disruption_policy::DisruptionReason;
 use model::{PoolName, Timestamp};
-
-/// Selected candidates, divided by the budgets.
-#[derive(Debug, Default)]
-pub(crate) struct Budgeted<'v> {
-    /// Those that may leave now, by NodePool and Node.
-    pub allowed: Vec<Candidate<'v>>,
-    /// Number of those that budgets hold back, by NodePool.
-    pub held: BTreeMap<PoolName, usize>,
-}
 
 /// Divides `selected`, which a method removes for `reason`, by the budgets of their NodePools and by that of the
 /// cluster, which NodePools use up in the order of their names.
@@ -22,27 +14,15 @@ pub(crate) fn apply_budgets<'v>(
     selected: &[Candidate<'v>],
     reason: DisruptionReason,
     now: Timestamp,
-) -> Budgeted<'v> {
-    let mut by_pool: BTreeMap<&PoolName, Vec<Candidate<'v>>> = BTreeMap::new();
+) -> Budgeted<Candidate<'v>> {
+    let mut pools: BTreeMap<&PoolName, PoolSelection<'_, Candidate<'v>>> = BTreeMap::new();
     for candidate in selected {
-        by_pool.entry(&candidate.pool.pool.name).or_default().push(*candidate);
+        let (name, policy) = (&candidate.pool.pool.name, &candidate.pool.disruption);
+        let nodes = candidates.nodes_of(name);
+        let of_pool = || PoolSelection { policy, nodes, selected: Vec::new() };
+        pools.entry(name).or_insert_with(of_pool).selected.push(*candidate);
     }
-    let mut budgeted = Budgeted::default();
-    let mut in_cluster = candidates.cluster_allowance(reason);
-    for (pool, selected) in by_pool {
-        let nodes = candidates.nodes_of(pool);
-        let policy = selected.first().map(|candidate| &candidate.pool.disruption);
-        let allowed =
-            policy.map_or(0, |policy| policy.allowance(reason, nodes.total, nodes.unavailable_for(reason), now));
-        let allowed = allowed.min(in_cluster).min(selected.len());
-        in_cluster -= allowed;
-        let held = selected.len() - allowed;
-        if held > 0 {
-            budgeted.held.insert(pool.clone(), held);
-        }
-        budgeted.allowed.extend(selected.into_iter().take(allowed));
-    }
-    budgeted
+    divide(pools, candidates.cluster_allowance(reason), reason, now)
 }
 
 #[cfg(test)]

@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
+use super::selection::{MachineNames, PoolFacts, PoolNodes, Protection, Protections, allowance_in_cluster};
 use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Replacement, Target};
 use model::disruption_policy::DisruptionReason;
-use model::{BudgetLimit, NodeName, PoolName, Timestamp};
+use model::removal::ClusterBudget;
+use model::{BudgetLimit, NodeName, PoolName, Text, Timestamp};
 
 /// An initialized Node of a managed NodePool that is not terminating. No pod is assigned to it, unless
 /// it is being replaced.
@@ -23,30 +25,26 @@ impl Candidate<'_> {
         self.node.blocks_disruption(now) || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
     }
 
-    /// When the first do-not-disrupt with a duration ends, of the Node and its pods, after `now`.
-    pub fn next_protection_end(&self, state: &ClusterState, now: Timestamp) -> Option<Timestamp> {
-        let of_pods = state.pods_on(&self.node.name).filter_map(|pod| pod.protection_end());
-        of_pods.chain(self.node.protection_end()).filter(|end| *end > now).min()
+    /// What protects the Node and its pods from voluntary disruption.
+    pub fn protections(&self, state: &ClusterState) -> Protections {
+        protections_of(self.node, state)
+    }
+
+    pub fn names(&self) -> MachineNames {
+        MachineNames { claim: self.claim.name.clone(), node: self.node.name.clone(), pool: self.pool.pool.name.clone() }
     }
 }
 
-/// Initialized Nodes of one NodePool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct PoolNodes {
-    pub total: usize,
-    /// Those that are terminating, being replaced or not ready: the NodePool's budgets count them as
-    /// disrupted.
-    pub unavailable: usize,
-    /// Number of these that are only not ready.
-    pub not_ready: usize,
-}
-
-impl PoolNodes {
-    /// Those that budgets for `reason` count as disrupted. Nodes that are only not ready do not hold a repair,
-    /// which makes them available again (Karpenter 1.15: repair as voluntary disruption).
-    pub(crate) fn unavailable_for(self, reason: DisruptionReason) -> usize {
-        self.unavailable - if reason == DisruptionReason::Unhealthy { self.not_ready } else { 0 }
-    }
+/// What protects the Node and its pods from voluntary disruption.
+pub(super) fn protections_of(node: &NodeRecord, state: &ClusterState) -> Protections {
+    let of_node =
+        node.do_not_disrupt.map(|lasts| Protection { of: node.name.as_text().clone(), lasts, from: node.created });
+    let stays = state.pods_on(&node.name).filter(|pod| !pod.is_terminal() && !pod.terminating);
+    let of_pods = stays.filter_map(|pod| {
+        let lasts = pod.do_not_disrupt?;
+        Some(Protection { of: Text::from(pod.key.to_string()), lasts, from: pod.started })
+    });
+    Protections { node: of_node, pods: of_pods.collect() }
 }
 
 /// The candidates of a cluster.
@@ -106,27 +104,10 @@ impl<'v> Candidates<'v> {
         self.replaced.iter().filter(move |one| begun(one.claim).is_some_and(|begun| begun.reason == reason))
     }
 
-    /// How many of `begun`, the replacements for `reason` under way in `pool`, the oldest first, its budgets allow to go
-    /// on. Those that began later for another reason do not hold them: room was left for what was under way.
-    pub fn allowed_to_go_on(
-        &self,
-        pool: &PoolRecord,
-        begun: &[Timestamp],
-        reason: DisruptionReason,
-        now: Timestamp,
-    ) -> usize {
-        let name = &pool.pool.name;
-        let nodes = self.nodes_of(name);
-        let others = nodes.unavailable_for(reason).saturating_sub(begun.len());
-        let later = |since: Timestamp| {
-            let begun = self.begun.get(name).into_iter().flatten();
-            begun.filter(|other| other.reason != reason && other.since > since).count()
-        };
-        let goes_on = |(index, since): &(usize, &Timestamp)| {
-            let before = others.saturating_sub(later(**since));
-            *index < pool.disruption.allowance(reason, nodes.total, before, now)
-        };
-        begun.iter().enumerate().take_while(goes_on).count()
+    /// When the replacements in `pool` for other reasons than `reason` began, those whose removal has begun included.
+    pub(super) fn begun_for_others(&self, pool: &PoolName, reason: DisruptionReason) -> Vec<Timestamp> {
+        let begun = self.begun.get(pool).into_iter().flatten();
+        begun.filter(|begun| begun.reason != reason).map(|begun| begun.since).collect()
     }
 
     /// Counts of the initialized Nodes of a NodePool.
@@ -134,14 +115,39 @@ impl<'v> Candidates<'v> {
         self.pools.get(pool).copied().unwrap_or_default()
     }
 
+    /// The NodePools of `machines` as their budgets are applied.
+    pub(super) fn pools_of<'m>(
+        &self,
+        machines: impl IntoIterator<Item = &'m Candidate<'v>>,
+    ) -> BTreeMap<PoolName, PoolFacts>
+    where
+        'v: 'm,
+    {
+        let mut pools = BTreeMap::new();
+        for Candidate { pool, .. } in machines {
+            let name = &pool.pool.name;
+            if !pools.contains_key(name) {
+                let (policy, replicas) = (pool.disruption.clone(), pool.pool.replicas);
+                pools.insert(name.clone(), PoolFacts { policy, replicas, nodes: self.nodes_of(name) });
+            }
+        }
+        pools
+    }
+
+    /// The budget of the cluster with the nodes of all pools; `None` has no limit.
+    pub(super) fn cluster_budget(&self) -> Option<ClusterBudget> {
+        let none = ClusterBudget { limit: self.cluster_limit?, total: 0, unavailable: 0, not_ready: 0 };
+        Some(self.pools.values().fold(none, |sum, pool| ClusterBudget {
+            total: sum.total + pool.total,
+            unavailable: sum.unavailable + pool.unavailable,
+            not_ready: sum.not_ready + pool.not_ready,
+            ..sum
+        }))
+    }
+
     /// How many further nodes of all pools together the budget of the cluster allows to be removed for `reason`.
     pub(crate) fn cluster_allowance(&self, reason: DisruptionReason) -> usize {
-        let Some(limit) = self.cluster_limit else { return usize::MAX };
-        let (total, unavailable) = self
-            .pools
-            .values()
-            .fold((0, 0), |(total, gone), pool| (total + pool.total, gone + pool.unavailable_for(reason)));
-        limit.of(total).saturating_sub(unavailable)
+        allowance_in_cluster(self.cluster_budget().as_ref(), reason)
     }
 }
 

@@ -22,6 +22,7 @@ use super::running_cluster::running_cluster;
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::guardrails::shadow::ShadowInput;
 use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
@@ -205,7 +206,7 @@ impl ClusterController {
         if self.is_shadow_removal(CONSOLIDATION.removal, ctx) {
             let removals = self.limit_removals(removals, CONSOLIDATION.removal, ctx);
             let (reason, basis) = (DecisionReason::Disruption(CONSOLIDATION), basis(request, planned));
-            return self.record_shadow_removals(reason, &removals, basis, ctx);
+            return self.record_shadow_removals(reason, &removals, ShadowInput::Plan(basis.map(Arc::new)), ctx);
         }
         if removals.iter().all(|removal| self.may_remove(&removal.claim, CONSOLIDATION.removal, ctx)) {
             self.apply_consolidation(request, planned, &removals, ctx);

@@ -5,13 +5,16 @@
 //! pods ([`replacements`](super::replacements)), and its removal is decided when that capacity is there.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use super::method::{DisruptionView, Method};
 use super::methods;
-use super::{DecisionQueue, Disruption, Pass, Proposal};
+use super::selection::{RemovalAnswer, RemovalRecord};
+use super::{DecisionQueue, Disruption, Pass, Proposal, Selected};
 use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::guardrails::shadow::ShadowInput;
 use crate::nodeclaim::{DrainTerms, TerminationReason};
 use crate::{Decision, DecisionId, DecisionReason, Effect, Removal};
 use model::ClaimName;
@@ -49,10 +52,11 @@ impl ClusterController {
         let (method, terms) = (proposal.method, proposal.drain_terms);
         let reason = DecisionReason::Disruption(method.reason());
         let replacements: Vec<Removal> = proposal.replacements.iter().map(|planned| planned.removal.clone()).collect();
-        let mut removals = self.check_removals(proposal, ctx);
+        let (mut removals, basis) = self.check_removals(proposal, ctx);
+        let basis = basis.map(Arc::new);
         if self.is_shadow_removal(method.reason().removal, ctx) {
             removals.extend(self.limit_removals(replacements, method.reason().removal, ctx));
-            return self.record_shadow_removals(reason, &removals, None, ctx);
+            return self.record_shadow_removals(reason, &removals, ShadowInput::Removal(basis), ctx);
         }
         if removals.is_empty() {
             return;
@@ -60,7 +64,7 @@ impl ClusterController {
         if !reason.is_urgent() {
             self.count_removals(&removals, ctx);
         }
-        let decision = Decision { removals, ..self.new_decision(reason, ctx) };
+        let decision = Decision { removals, removal_record: basis, ..self.new_decision(reason, ctx) };
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         self.record_decision(decision, ctx);
         for removal in &begun {
@@ -69,12 +73,18 @@ impl ClusterController {
     }
 
     /// The proposed removals that may be recorded: the guardrails limit those that are not urgent,
-    /// and the verifier judges those that are left, of every method.
-    fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> Vec<Removal> {
-        let Proposal { method, removals, drain_terms, .. } = proposal;
+    /// and the verifier judges those that are left, of every method. With them, what they were decided from.
+    fn check_removals(&mut self, proposal: Proposal, ctx: &mut Context<'_>) -> (Vec<Removal>, Option<RemovalRecord>) {
+        let Proposal { method, selected, removals, drain_terms, .. } = proposal;
         let reason = method.reason();
         let removals = if reason.is_urgent() { removals } else { self.limit_removals(removals, reason.removal, ctx) };
-        self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx)
+        let (removals, check) = self.verify_removals(removals, reason.removal, drain_terms.deadline, ctx);
+        let decided = removals.iter().map(|removal| removal.claim.clone()).collect();
+        let basis = selected.map(|selected| {
+            let Selected { input, selection } = *selected;
+            RemovalRecord { input, check, answer: RemovalAnswer { selection, removals: decided } }
+        });
+        (removals, basis)
     }
 
     /// A decision of now that changes nothing.
@@ -83,11 +93,11 @@ impl ClusterController {
         Decision::new(id, self.cluster.clone(), reason, self.state.version(), ctx.now)
     }
 
-    /// Emits a decision to be made durable; it is executed afterwards. The input of its plan is
-    /// moved out and not kept, because it is as large as the cluster.
+    /// Emits a decision to be made durable; it is executed afterwards. What it was made from is
+    /// moved out and not kept: the input of a plan is as large as the cluster.
     pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
         decision.replacements = self.replacements_to_record(&decision);
-        let kept = Decision { basis: None, ..decision.clone() };
+        let kept = Decision { basis: None, removal_record: None, ..decision.clone() };
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();
         ctx.effects.push(Effect::RecordDecision(Box::new(decision)));

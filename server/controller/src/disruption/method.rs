@@ -1,23 +1,35 @@
 //! The interface of disruption methods: what a method decides from, and what it selects.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 
 use super::replacement_backoff::ReplacementBackoff;
+pub(crate) use super::selection::{BlockedRepair, PlannedReplacement, Selection};
+use super::selection::{MachineNames, SelectionFacts, SelectionInput};
 use super::settings::RepairMode;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
-use crate::{FeatureGates, MethodReason, Removal};
-use model::{BudgetLimit, ClaimName, PoolName, Text, Timestamp};
+use crate::{FeatureGates, MethodReason};
+use model::{BudgetLimit, ClaimName, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
 pub(crate) trait Method: Debug + Sync {
     /// Why it removes nodes. This names its decisions, and says whether it is graceful or forceful.
     fn reason(&self) -> MethodReason;
 
+    /// What it selects from as of `view`.
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput;
+
     /// The machines that it removes as of `view`. It is called again before a graceful removal
     /// begins, which has to be selected then as well.
-    fn select(&self, view: &DisruptionView<'_>) -> Selection;
+    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+        self.read(view).select()
+    }
+
+    /// Its input with `facts`, at the time of `view`.
+    fn input(&self, view: &DisruptionView<'_>, facts: SelectionFacts) -> SelectionInput {
+        SelectionInput { reason: self.reason().removal, now: view.now, later: None, facts }
+    }
 
     /// How the Nodes are drained whose removal begins at the time of `view`.
     fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms;
@@ -80,50 +92,10 @@ impl<'v> DisruptionView<'v> {
         claim.deleting || self.state.is_marked_for_deletion(&claim.name) || self.being_removed.contains(&claim.name)
     }
 
-    /// The removal of `claim`, with its Node if it has one.
-    pub fn removal(&self, claim: &ClaimName, reason: impl Into<Text>) -> Removal {
+    /// The names of the machine of `claim`, with those of its Node and NodePool as far as they are observed.
+    pub fn machine(&self, claim: &ClaimName) -> MachineNames {
         let node = self.state.node_of_claim(claim).map(|node| node.name.clone()).unwrap_or_default();
-        Removal { claim: claim.clone(), node, reason: reason.into() }
+        let pool = self.state.claim(claim).map(|record| record.pool.clone()).unwrap_or_default();
+        MachineNames { claim: claim.clone(), node, pool }
     }
-}
-
-/// What a method selected.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Selection {
-    /// Machines that may be removed now.
-    pub removals: Vec<Removal>,
-    /// Machines that other capacity has to replace before they may be removed. One that is under way and
-    /// neither here nor among `removals` stays.
-    pub replacements: Vec<PlannedReplacement>,
-    /// When the next machine may become removable.
-    pub next_check: Option<Timestamp>,
-    /// Number of machines that budgets hold back, by NodePool.
-    pub held_by_budget: BTreeMap<PoolName, usize>,
-    /// NodePools whose repairs are blocked.
-    pub blocked_repairs: BTreeMap<PoolName, BlockedRepair>,
-}
-
-impl Selection {
-    /// Has the method called again at `at`, unless it is called earlier.
-    pub fn check_at(&mut self, at: Option<Timestamp>) {
-        self.next_check = self.next_check.into_iter().chain(at).min();
-    }
-}
-
-/// A machine to replace before it is removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PlannedReplacement {
-    /// Its removal.
-    pub removal: Removal,
-    /// Whether its pods are planned elsewhere now.
-    pub moves_pods: bool,
-}
-
-/// A NodePool with too many unhealthy Nodes for a repair.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BlockedRepair {
-    /// Number of unhealthy Nodes.
-    pub unhealthy: usize,
-    /// Number of all its Nodes.
-    pub nodes: usize,
 }

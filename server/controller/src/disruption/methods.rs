@@ -1,8 +1,8 @@
 //! The registry of disruption methods: each selects machines to remove for one reason.
 //!
-//! A method is a file of this folder and a line of [`METHODS`]. It decides from a
-//! [`DisruptionView`](super::method::DisruptionView) alone;
-//! everything after that is the same for all methods ([`execution`](super::execution)).
+//! A method is a file of this folder and a line of [`METHODS`]. It reads values of a
+//! [`DisruptionView`](super::method::DisruptionView), which are all that its selection is made from
+//! ([`selection`](super::selection)); everything after that is the same for all methods ([`execution`](super::execution)).
 
 pub(crate) mod consolidation;
 pub(crate) mod drift;

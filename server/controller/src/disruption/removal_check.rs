@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::removal_facts::removal_pod;
+use super::selection::RemovalCheck;
 use crate::Finding;
 use crate::Removal;
 use crate::cluster::{ClaimRecord, NodeRecord, PodRecord};
@@ -22,8 +23,8 @@ use model::{BudgetLimit, ClaimName, NodeName, NodeStage, PodKey, PoolName, Text,
 use verifier::check_removals;
 
 impl ClusterController {
-    /// Those of `removals` that the verifier accepts. The others are counted and reported: what
-    /// selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
+    /// Those of `removals` that the verifier accepts, and what it judged them by. The others are counted and
+    /// reported: what selected them is wrong. `deadline` is when their drains end regardless of budgets, unless
     /// the NodeClaim's grace period ends earlier.
     pub(crate) fn verify_removals(
         &mut self,
@@ -31,9 +32,9 @@ impl ClusterController {
         reason: RemovalReason,
         deadline: Option<Timestamp>,
         ctx: &mut Context<'_>,
-    ) -> Vec<Removal> {
+    ) -> (Vec<Removal>, RemovalCheck) {
         if removals.is_empty() {
-            return removals;
+            return (removals, RemovalCheck::default());
         }
         let removal = |removal: &Removal| {
             let grace = self.state.claim(&removal.claim).and_then(|claim| claim.termination_grace_period);
@@ -54,7 +55,7 @@ impl ClusterController {
         }
         self.guardrails.count_rejected_removals(rejected.len());
         removals.retain(|removal| !rejected.contains(&removal.claim));
-        removals
+        (removals, RemovalCheck { input, plan })
     }
 
     /// The nodes that the pods of removed nodes are assigned to, as far as they accept pods now.

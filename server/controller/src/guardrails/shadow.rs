@@ -9,6 +9,7 @@ use std::sync::Arc;
 use super::Mode;
 use super::shadow_content::ShadowContent;
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption::selection::RemovalRecord;
 use crate::{Decision, DecisionInput, DecisionReason, Removal, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
@@ -17,6 +18,15 @@ use model::{MicroUsd, NodeName, PodKey};
 
 /// Maximum number of pods named in one sentence.
 const PODS_NAMED: usize = 5;
+
+/// What removals that are only recorded were chosen from.
+#[derive(Debug)]
+pub(crate) enum ShadowInput {
+    /// The input of the plan that chose them, if it is known.
+    Plan(Option<Arc<DecisionInput>>),
+    /// What their method selected from, if it selected any.
+    Removal(Option<Arc<RemovalRecord>>),
+}
 
 impl ClusterController {
     /// Whether decisions for this cluster are only recorded.
@@ -59,20 +69,23 @@ impl ClusterController {
         self.record_if_changed(Decision { lower_bound: report.lower_bound, basis, ..decision }, ctx);
     }
 
-    /// Records what would have been removed; `basis` is the input of the plan that chose it, if one did.
+    /// Records what would have been removed, with what it was chosen from.
     pub(crate) fn record_shadow_removals(
         &mut self,
         reason: DecisionReason,
         removals: &[Removal],
-        basis: Option<DecisionInput>,
+        basis: ShadowInput,
         ctx: &mut Context<'_>,
     ) {
         let sentence =
             |removal: &Removal| format!("would remove {} ({}): {}", removal.node, removal.claim, removal.reason);
         let would = removals.iter().map(sentence).collect();
         let notes = self.price_note(reason, removals).into_iter().collect();
-        let basis = basis.map(Arc::new);
-        let decision = Decision { would, notes, basis, ..self.shadow_decision(reason, ctx) };
+        let (basis, removal_record) = match basis {
+            ShadowInput::Plan(basis) => (basis, None),
+            ShadowInput::Removal(basis) => (None, basis),
+        };
+        let decision = Decision { would, notes, basis, removal_record, ..self.shadow_decision(reason, ctx) };
         self.record_if_changed(decision, ctx);
     }
 

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::disruption::EMPTY;
+use controller::disruption::selection::RemovalRecord;
 use controller::{Decision, DecisionAnswer, DecisionId, DecisionInput, DecisionReason};
 use manifests::Source;
 use model::input::PlanningInput;
@@ -57,7 +58,14 @@ impl LoggedCluster {
         Ok(())
     }
 
-    /// Logs a decision without a plan.
+    /// Logs removals that were made from `basis`.
+    pub(super) async fn remove_by(&self, number: u64, basis: RemovalRecord) {
+        let (at, reason) = (basis.input.now, DecisionReason::Disruption(EMPTY));
+        let removal_record = Some(Arc::new(basis));
+        self.record(&Decision { removal_record, ..decision(number, reason, at, None) }).await.unwrap();
+    }
+
+    /// Logs a decision as an earlier release did, without what it was made from.
     pub(super) async fn remove(&self, number: u64) {
         self.record(&decision(number, DecisionReason::Disruption(EMPTY), Timestamp::from_millis(1_000_000), None))
             .await

@@ -18,10 +18,10 @@ use model::{
 use crate::records::{self, NotRecordable};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -29,40 +29,40 @@ impl Numbers {
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn coin(&mut self) -> bool {
+    pub(super) fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 
-    fn text(&mut self) -> Text {
+    pub(super) fn text(&mut self) -> Text {
         Text::from(format!("t{}", self.below(1_000)))
     }
 
-    fn time(&mut self) -> Timestamp {
+    pub(super) fn time(&mut self) -> Timestamp {
         Timestamp::from_millis(i64::try_from(self.below(1 << 40)).unwrap())
     }
 
-    fn duration(&mut self) -> Millis {
+    pub(super) fn duration(&mut self) -> Millis {
         Millis::new(i64::try_from(self.below(1 << 30)).unwrap())
     }
 
-    fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
+    pub(super) fn maybe<T>(&mut self, value: impl FnOnce(&mut Self) -> T) -> Option<T> {
         self.coin().then(|| value(self))
     }
 
-    fn list<T>(&mut self, value: impl Fn(&mut Self) -> T) -> Vec<T> {
+    pub(super) fn list<T>(&mut self, value: impl Fn(&mut Self) -> T) -> Vec<T> {
         (0..self.below(3)).map(|_| value(self)).collect()
     }
 
-    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+    pub(super) fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[usize::try_from(self.below(choices.len() as u64)).unwrap()]
     }
 }
 
-fn do_not_disrupt(numbers: &mut Numbers) -> DoNotDisrupt {
+pub(super) fn do_not_disrupt(numbers: &mut Numbers) -> DoNotDisrupt {
     if numbers.coin() { DoNotDisrupt::Always } else { DoNotDisrupt::For(numbers.duration()) }
 }
 
-fn window(numbers: &mut Numbers) -> BudgetWindow {
+pub(super) fn window(numbers: &mut Numbers) -> BudgetWindow {
     let schedule = numbers.of(&["0 9 * * mon-fri", "@daily", "*/5 1,2 29 2 *"]);
     let zone = numbers.of(&["UTC", "Europe/Berlin", "America/New_York"]);
     BudgetWindow {
@@ -72,7 +72,7 @@ fn window(numbers: &mut Numbers) -> BudgetWindow {
     }
 }
 
-fn budget(numbers: &mut Numbers) -> Budget {
+pub(super) fn budget(numbers: &mut Numbers) -> Budget {
     let limit = numbers.of(&[BudgetLimit::Nodes(3), BudgetLimit::Percent(10), BudgetLimit::Unreadable]);
     let reason = |numbers: &mut Numbers| {
         numbers.of(&[DisruptionReason::Empty, DisruptionReason::Drifted, DisruptionReason::Underutilized])
@@ -80,7 +80,7 @@ fn budget(numbers: &mut Numbers) -> Budget {
     Budget { limit, reasons: numbers.maybe(|numbers| numbers.list(reason)), window: numbers.maybe(window) }
 }
 
-fn policy(numbers: &mut Numbers) -> DisruptionPolicy {
+pub(super) fn policy(numbers: &mut Numbers) -> DisruptionPolicy {
     use ConsolidationPolicy::{Balanced, WhenEmpty, WhenEmptyOrUnderutilized};
     DisruptionPolicy {
         consolidate_after: numbers.maybe(Numbers::duration),
@@ -125,7 +125,7 @@ fn pod(numbers: &mut Numbers) -> Pod {
     }
 }
 
-fn running_pod(numbers: &mut Numbers) -> RunningPod {
+pub(super) fn running_pod(numbers: &mut Numbers) -> RunningPod {
     RunningPod {
         pod: numbers.maybe(pod),
         facts: RemovalPod {

@@ -3,6 +3,7 @@ mod kept;
 mod long_runs;
 mod one_server;
 mod replacements;
+mod replays;
 mod sabotage;
 mod searches;
 

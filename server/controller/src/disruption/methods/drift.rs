@@ -4,18 +4,19 @@
 //! `consolidateAfter` and the consolidation policy do not hold it. What does, and how a machine is replaced, is
 //! in [`replace_first`](crate::disruption::replace_first).
 //!
-//! Replay needs nothing of its own: the places of the pods come from the plan of a decision to launch, whose
+//! The begin of a replacement is no decision. The places of the pods come from the plan of a decision to launch, whose
 //! input shows the machine as one that leaves.
 
 use crate::MethodReason;
 use crate::disruption::candidates::Candidates;
-use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::replace_first::{self, Outgoing};
+use crate::disruption::selection::{SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
 use drift::Drift;
-use model::Text;
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
+use model::{Text, Timestamp};
 
 /// The reason of its decisions.
 pub const DRIFT: MethodReason =
@@ -30,12 +31,12 @@ impl Method for Drifted {
         DRIFT
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
         let candidates = Candidates::collect(view);
-        let mut selection = Selection::default();
-        let drifted = drifted(&candidates, view, &mut selection);
-        replace_first::select(drifted, DisruptionReason::Drifted, &candidates, view, &mut selection);
-        selection
+        let mut later = None;
+        let drifted = drifted(&candidates, view, &mut later);
+        let facts = replace_first::read(drifted, DisruptionReason::Drifted, &candidates, view);
+        SelectionInput { later, ..self.input(view, SelectionFacts::Outgoing(facts)) }
     }
 
     fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
@@ -43,13 +44,17 @@ impl Method for Drifted {
     }
 }
 
-/// The drifted machines. The next time at which another one drifts is added to `selection`.
-fn drifted<'v>(candidates: &Candidates<'v>, view: &DisruptionView<'v>, selection: &mut Selection) -> Vec<Outgoing<'v>> {
+/// The drifted machines. `later` is when the next one drifts.
+fn drifted<'v>(
+    candidates: &Candidates<'v>,
+    view: &DisruptionView<'v>,
+    later: &mut Option<Timestamp>,
+) -> Vec<Outgoing<'v>> {
     let replaced = candidates.replaced_for(DisruptionReason::Drifted, view);
     let mut drifted = Vec::new();
     for candidate in candidates.iter().chain(replaced) {
         let Some(Drift { reason, message }) = view.state.drift_of(candidate.claim, view.now) else {
-            selection.check_at(view.state.next_drift_of(candidate.claim, view.now));
+            *later = later.iter().copied().chain(view.state.next_drift_of(candidate.claim, view.now)).min();
             continue;
         };
         let why = Text::from(format!("node {} has drifted ({reason}): {message}", candidate.node.name));

@@ -4,7 +4,8 @@
 //! budgets and guardrails.
 
 use crate::MethodReason;
-use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::method::{DisruptionView, InterruptionNotice, Method};
+use crate::disruption::selection::{AnnouncedMachine, SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
 use model::removal::RemovalReason;
 
@@ -21,9 +22,12 @@ impl Method for Interruption {
         INTERRUPTION
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
-        let removals = view.notice.iter().map(|notice| view.removal(&notice.claim, notice.reason.clone()));
-        Selection { removals: removals.collect(), ..Selection::default() }
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
+        let announced = |notice: &InterruptionNotice| AnnouncedMachine {
+            machine: view.machine(&notice.claim),
+            why: notice.reason.clone(),
+        };
+        self.input(view, SelectionFacts::Announced(view.notice.iter().map(announced).collect()))
     }
 
     fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms {

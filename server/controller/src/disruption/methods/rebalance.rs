@@ -6,8 +6,10 @@
 //! them either. A recommendation is not stored: after a takeover the machine stays until the cloud says more.
 
 use crate::MethodReason;
-use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::method::{DisruptionView, Method};
+use crate::disruption::selection::{AnnouncedMachine, SelectionFacts, SelectionInput};
 use crate::nodeclaim::DrainTerms;
+use model::Text;
 use model::removal::RemovalReason;
 
 /// The reason of its decisions.
@@ -23,11 +25,11 @@ impl Method for Rebalance {
         REBALANCE
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
         let stays = |claim: &&_| view.state.claim(claim).is_some_and(|record| record.ours && !view.is_leaving(record));
         let why = "the cloud recommends to leave the spot instance, which is at elevated risk of an interruption";
-        let removals = view.recommended.iter().filter(stays).map(|claim| view.removal(claim, why));
-        Selection { removals: removals.collect(), ..Selection::default() }
+        let machine = |claim| AnnouncedMachine { machine: view.machine(claim), why: Text::from(why) };
+        self.input(view, SelectionFacts::Announced(view.recommended.iter().filter(stays).map(machine).collect()))
     }
 
     fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {

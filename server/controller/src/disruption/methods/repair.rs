@@ -8,21 +8,21 @@
 
 use std::collections::BTreeMap;
 
+use crate::MethodReason;
 use crate::cluster::{ClaimRecord, NodeRecord, UnmetCondition};
-use crate::disruption::method::{BlockedRepair, DisruptionView, Method, Selection};
+use crate::disruption::method::{BlockedRepair, DisruptionView, Method};
+use crate::disruption::selection::{
+    MachineNames, SelectionFacts, SelectionInput, UnhealthyMachine, UnhealthyMachines, UnhealthyPool,
+};
 use crate::disruption::settings::RepairMode;
 use crate::nodeclaim::DrainTerms;
-use crate::{MethodReason, Removal};
 use model::removal::RemovalReason;
 use model::repair_policy;
-use model::{Millis, PoolName, Text, Timestamp};
+use model::{PoolName, Text, Timestamp};
 
 /// The reason of its decisions.
 pub const REPAIR: MethodReason =
     MethodReason { kind: "repair", summary: "unhealthy", removal: RemovalReason::Unhealthy };
-
-/// When blocked repairs are evaluated again.
-const BLOCKED_RETRY: Millis = Millis::from_mins(5);
 
 /// The method.
 #[derive(Debug)]
@@ -33,28 +33,18 @@ impl Method for Repair {
         REPAIR
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
-        let mut selection = Selection::default();
-        if !view.feature_gates.node_repair || view.repair == RepairMode::Voluntary {
-            return selection;
-        }
-        for (pool, nodes) in nodes_by_pool(view) {
-            // Those that leave already count too: they say as much about the cause.
-            let unhealthy: Vec<Unhealthy<'_>> = nodes.iter().filter_map(|node| unhealthy(*node)).collect();
-            let due = |one: &&Unhealthy<'_>| one.due <= view.now && is_repairable(one, view);
-            let next = unhealthy.iter().map(|one| one.due).filter(|due| *due > view.now).min();
-            selection.next_check = selection.next_check.into_iter().chain(next).min();
-            let is_blocked = repair_policy::is_blocked(unhealthy.len(), nodes.len());
-            if !is_blocked {
-                selection.removals.extend(unhealthy.iter().filter(due).map(removal));
-            } else if unhealthy.iter().any(|one| due(&one)) {
-                let retry = view.now + BLOCKED_RETRY;
-                selection.next_check = selection.next_check.into_iter().chain([retry]).min();
-                let blocked = BlockedRepair { unhealthy: unhealthy.len(), nodes: nodes.len() };
-                selection.blocked_repairs.insert(pool.clone(), blocked);
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
+        let mut facts = UnhealthyMachines::default();
+        if view.feature_gates.node_repair && view.repair == RepairMode::Forceful {
+            for (pool, nodes) in nodes_by_pool(view) {
+                let unhealthy = nodes.iter().filter_map(|node| unhealthy(*node));
+                let machines: Vec<UnhealthyMachine> = unhealthy.map(|one| one.machine(view)).collect();
+                if !machines.is_empty() {
+                    facts.pools.insert(pool.clone(), UnhealthyPool { nodes: nodes.len(), machines });
+                }
             }
         }
-        selection
+        self.input(view, SelectionFacts::Unhealthy(facts))
     }
 
     fn drain_terms(&self, view: &DisruptionView<'_>) -> DrainTerms {
@@ -125,16 +115,22 @@ pub(crate) fn repair_of(node: &NodeRecord, claim: &ClaimRecord, view: &Disruptio
     })
 }
 
-fn removal(one: &Unhealthy<'_>) -> Removal {
-    Removal { claim: one.claim.name.clone(), node: one.node.name.clone(), reason: one.why() }
-}
-
 impl Unhealthy<'_> {
     /// Why the machine is removed, as a sentence.
     pub fn why(&self) -> Text {
         let UnmetCondition { kind, status, since } = self.condition;
         let minutes = (self.due - *since).as_mins();
         Text::from(format!("condition {kind} of node {} has been {status} for {minutes} minutes", self.node.name))
+    }
+
+    fn machine(&self, view: &DisruptionView<'_>) -> UnhealthyMachine {
+        let (claim, node) = (self.claim.name.clone(), self.node.name.clone());
+        UnhealthyMachine {
+            machine: MachineNames { claim, node, pool: self.claim.pool.clone() },
+            why: self.why(),
+            due: self.due,
+            is_repairable: is_repairable(self, view),
+        }
     }
 }
 

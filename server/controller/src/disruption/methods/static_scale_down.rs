@@ -9,11 +9,15 @@ use std::collections::BTreeMap;
 
 use crate::MethodReason;
 use crate::cluster::{ClaimRecord, PodRecord};
-use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::candidates::protections_of;
+use crate::disruption::method::{DisruptionView, Method};
+use crate::disruption::selection::{
+    RankedMachine, SelectionFacts, SelectionInput, SurplusMachines, SurplusPool, surplus,
+};
 use crate::nodeclaim::DrainTerms;
+use model::PoolName;
 use model::eviction_cost::eviction_cost;
 use model::removal::RemovalReason;
-use model::{PoolName, Timestamp};
 
 /// The reason of its decisions.
 pub const STATIC_SCALE_DOWN: MethodReason =
@@ -28,17 +32,16 @@ impl Method for StaticScaleDown {
         STATIC_SCALE_DOWN
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
-        let mut selection = Selection::default();
-        for (pool, mut claims) in claims_by_static_pool(view) {
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
+        let mut facts = SurplusMachines::default();
+        for (pool, claims) in claims_by_static_pool(view) {
             let replicas = view.state.pool(pool).and_then(|record| record.pool.replicas).unwrap_or(i64::MAX);
-            let surplus = claims.len().saturating_sub(usize::try_from(replicas).unwrap_or(0));
-            claims.sort_by_cached_key(|claim| (rank(claim, view), &claim.name));
-            let reason = format!("NodePool {pool} has more machines than its replicas, {replicas}");
-            let removals = claims.into_iter().take(surplus).map(|claim| view.removal(&claim.name, reason.as_str()));
-            selection.removals.extend(removals);
+            if surplus(claims.len(), replicas) > 0 {
+                let machines = claims.into_iter().map(|claim| ranked(claim, view)).collect();
+                facts.pools.insert(pool.clone(), SurplusPool { replicas, machines });
+            }
         }
-        selection
+        self.input(view, SelectionFacts::Surplus(facts))
     }
 
     fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
@@ -62,40 +65,19 @@ fn claims_by_static_pool<'v>(view: &DisruptionView<'v>) -> BTreeMap<&'v PoolName
     pools
 }
 
-/// How much a machine is missed, least first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    NotLaunched,
-    /// Without pods that run elsewhere again, and without active do-not-disrupt.
-    Empty,
-    InUse {
-        is_protected: bool,
-        /// Sum of the costs of evicting its pods, by the part of its lifetime that is left.
-        cost: i128,
-    },
-}
-
-fn rank(claim: &ClaimRecord, view: &DisruptionView<'_>) -> Rank {
-    if claim.provider_id.is_empty() {
-        return Rank::NotLaunched;
-    }
+fn ranked(claim: &ClaimRecord, view: &DisruptionView<'_>) -> RankedMachine {
     let node = view.state.node_of_claim(&claim.name);
     let pods: Vec<&PodRecord> = node.into_iter().flat_map(|node| view.state.pods_on(&node.name)).collect();
-    let is_protected = node.is_some_and(|node| node.blocks_disruption(view.now))
-        || pods.iter().any(|pod| pod.blocks_disruption(view.now));
-    let mut moved = pods.iter().filter(|pod| pod.is_reschedulable()).peekable();
-    if moved.peek().is_none() && !is_protected {
-        return Rank::Empty;
+    let moved = || pods.iter().filter(|pod| pod.is_reschedulable());
+    RankedMachine {
+        machine: view.machine(&claim.name),
+        is_launched: !claim.provider_id.is_empty(),
+        created: claim.created,
+        expire_after: claim.expire_after,
+        protections: node.map(|node| protections_of(node, view.state)).unwrap_or_default(),
+        has_pods: moved().next().is_some(),
+        cost: moved().map(|pod| eviction_cost(pod.stated_cost, pod.shape.priority)).sum(),
     }
-    let cost: i128 = moved.map(|pod| eviction_cost(pod.stated_cost, pod.shape.priority)).sum();
-    Rank::InUse { is_protected, cost: cost * i128::from(lifetime_left_per_mille(claim, view.now)) / 1_000 }
-}
-
-/// All of it for a NodeClaim that never expires.
-fn lifetime_left_per_mille(claim: &ClaimRecord, now: Timestamp) -> i64 {
-    let (Some(created), Some(lifetime)) = (claim.created, claim.expire_after) else { return 1_000 };
-    let left = (lifetime - now.duration_since(created)).get();
-    (left * 1_000 / lifetime.get().max(1)).clamp(0, 1_000)
 }
 
 #[cfg(test)]

@@ -8,10 +8,12 @@
 use super::repair::{Unhealthy, unhealthy};
 use crate::MethodReason;
 use crate::disruption::candidates::Candidates;
-use crate::disruption::method::{DisruptionView, Method, Selection};
+use crate::disruption::method::{DisruptionView, Method};
 use crate::disruption::replace_first::{self, Outgoing};
+use crate::disruption::selection::{OutgoingMachines, SelectionFacts, SelectionInput};
 use crate::disruption::settings::RepairMode;
 use crate::nodeclaim::DrainTerms;
+use model::Timestamp;
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 
@@ -28,15 +30,15 @@ impl Method for VoluntaryRepair {
         VOLUNTARY_REPAIR
     }
 
-    fn select(&self, view: &DisruptionView<'_>) -> Selection {
-        let mut selection = Selection::default();
+    fn read(&self, view: &DisruptionView<'_>) -> SelectionInput {
         if !view.feature_gates.node_repair || view.repair == RepairMode::Forceful {
-            return selection;
+            return self.input(view, SelectionFacts::Outgoing(OutgoingMachines::default()));
         }
         let candidates = Candidates::collect(view);
-        let due = due(&candidates, view, &mut selection);
-        replace_first::select(due, DisruptionReason::Unhealthy, &candidates, view, &mut selection);
-        selection
+        let mut later = None;
+        let due = due(&candidates, view, &mut later);
+        let facts = replace_first::read(due, DisruptionReason::Unhealthy, &candidates, view);
+        SelectionInput { later, ..self.input(view, SelectionFacts::Outgoing(facts)) }
     }
 
     fn drain_terms(&self, _view: &DisruptionView<'_>) -> DrainTerms {
@@ -44,8 +46,8 @@ impl Method for VoluntaryRepair {
     }
 }
 
-/// The machines whose condition has lasted for its toleration. When the next one is due is added to `selection`.
-fn due<'v>(candidates: &Candidates<'v>, view: &DisruptionView<'v>, selection: &mut Selection) -> Vec<Outgoing<'v>> {
+/// The machines whose condition has lasted for its toleration. `later` is when the next one is due.
+fn due<'v>(candidates: &Candidates<'v>, view: &DisruptionView<'v>, later: &mut Option<Timestamp>) -> Vec<Outgoing<'v>> {
     let replaced = candidates.replaced_for(DisruptionReason::Unhealthy, view);
     let mut machines = Vec::new();
     for candidate in candidates.iter().chain(replaced) {
@@ -53,7 +55,7 @@ fn due<'v>(candidates: &Candidates<'v>, view: &DisruptionView<'v>, selection: &m
         let Some(found) = found else { continue };
         let Unhealthy { due, .. } = found;
         if due > view.now {
-            selection.check_at(Some(due));
+            *later = later.iter().copied().chain([due]).min();
         } else {
             machines.push(Outgoing { candidate: *candidate, since: due, why: found.why() });
         }

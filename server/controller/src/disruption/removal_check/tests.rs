@@ -52,7 +52,7 @@ impl Cluster {
             reason: text("a test removes it"),
         };
         let removals: Vec<Removal> = claims.iter().map(removal).collect();
-        let accepted = self.run(|controller, ctx| controller.verify_removals(removals, reason, None, ctx));
+        let (accepted, _) = self.run(|controller, ctx| controller.verify_removals(removals, reason, None, ctx));
         accepted.into_iter().map(|removal| removal.claim).collect()
     }
 

@@ -6,6 +6,7 @@ use crate::cluster::{
     ClaimDriftFacts, ClaimRecord, ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, PodRecord, PoolMeta,
     PoolRecord, Target,
 };
+use crate::disruption::method::Selection;
 use model::Timestamp;
 use model::disruption_policy::{Budget, BudgetLimit, ConsolidationPolicy};
 use model::resources::NODES;

@@ -3,6 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, node, observe, pod, pool, pool_with, text};
 use crate::cluster::{DoNotDisrupt, NodeRecord, Object, Target};
+use model::Timestamp;
 use model::disruption_policy::BudgetLimit;
 use model::{ClaimName, Millis};
 

@@ -1,8 +1,11 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::Removal;
 use crate::cluster::testing::{claim, initialized_cluster, observe, pool, pool_with, text};
 use crate::cluster::{ClusterState, Object};
+use crate::disruption::method::Selection;
+use model::Millis;
 use model::disruption_policy::BudgetLimit;
 
 fn at(millis: i64) -> Timestamp {
@@ -64,12 +67,6 @@ fn a_machine_expires_before_it_has_a_node_and_without_its_pool() {
     assert_eq!(removals, [Removal { claim: text("m0"), node: text(""), reason }]);
     observe(&mut state, 0, [Object::Pool(pool())]);
     assert_eq!(selected(&state, 60_000), ["m0"]);
-}
-
-/// The vectors of the algorithm's authors.
-#[test]
-fn the_hash_is_fnv_1a() {
-    assert_eq!(["", "a", "foobar"].map(hash), [0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c, 0x8594_4171_f739_67e8]);
 }
 
 #[test]

@@ -2,6 +2,7 @@ use super::*;
 use crate::Removal;
 use crate::cluster::testing::{initialized_cluster, pool, text};
 use crate::disruption::method::InterruptionNotice;
+use crate::disruption::method::Selection;
 use model::Timestamp;
 
 #[test]

@@ -2,8 +2,11 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::FeatureGates;
+use crate::Removal;
 use crate::cluster::testing::{initialized_cluster, node, observe, pool_with, text};
 use crate::cluster::{ClusterState, DoNotDisrupt, Object};
+use crate::disruption::method::Selection;
+use model::Millis;
 use model::disruption_policy::BudgetLimit;
 
 const GATES: FeatureGates = FeatureGates { node_repair: true, spot_to_spot_consolidation: false };

@@ -4,7 +4,7 @@ use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, observe, pod, pool_with, text};
 use crate::cluster::{ClusterState, DoNotDisrupt, Object};
 use model::disruption_policy::BudgetLimit;
-use model::{Millis, PodShape};
+use model::{Millis, PodShape, Timestamp};
 
 /// Machines m0 … of a NodePool with `replicas` whose budget allows no removal.
 fn cluster(machines: usize, replicas: Option<i64>) -> ClusterState {

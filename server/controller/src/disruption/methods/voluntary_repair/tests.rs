@@ -2,6 +2,7 @@ use super::*;
 use crate::FeatureGates;
 use crate::cluster::testing::{bound_to, initialized_cluster, node, observe, pod, pool_with, text};
 use crate::cluster::{ClusterState, DoNotDisrupt, NodeRecord, Object, PodBudgetRecord, Target, UnmetCondition};
+use crate::disruption::method::Selection;
 use crate::disruption::methods::repair::Repair;
 use model::disruption_policy::BudgetLimit;
 use model::{LabelSelector, Millis, Timestamp};

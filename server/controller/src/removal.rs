@@ -1,0 +1,14 @@
+//! A machine that is removed, and why.
+
+use model::{ClaimName, NodeName, Text};
+
+/// A machine to remove.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Removal {
+    /// Name of the NodeClaim.
+    pub claim: ClaimName,
+    /// Name of the Node.
+    pub node: NodeName,
+    /// The reason, one sentence.
+    pub reason: Text,
+}
