@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use controller::{RebalanceRecommendations, Settings};
 use decision_log::replay_all;
-use futures::executor::block_on;
+use futures::FutureExt;
 use model::interruption::InterruptionKind;
 
 use crate::deterministic::Simulation;
@@ -17,13 +17,15 @@ fn replay(setup: Setup) -> BTreeMap<String, u64> {
     let mut simulation = Simulation::new(setup, false);
     simulation.run_to_rest();
     let (store, mut kinds) = (simulation.events.environment.store(), BTreeMap::new());
-    let decisions = block_on(replay_all::read(store, None, usize::MAX, |_| true)).expect("a store in memory");
-    let summary = block_on(replay_all::replay(store, decisions, |stored, outcome| {
+    let decisions = replay_all::read(store, None, usize::MAX, |_| true).now_or_never();
+    let decisions = decisions.expect("nothing to wait for").expect("a store in memory");
+    let summary = replay_all::replay(store, decisions, |stored, outcome| {
         let said = || replay_all::describe_outcome(stored, outcome);
         assert!(outcome.as_ref().is_ok_and(|outcome| outcome.is_identical()), "seed {seed}: {}", said());
         *kinds.entry(stored.decision.kind.clone()).or_default() += 1;
-    }));
-    assert!(summary.expect("a store in memory").is_success());
+    });
+    let summary = summary.now_or_never().expect("nothing to wait for").expect("a store in memory");
+    assert!(summary.is_success());
     kinds
 }
 
