@@ -367,7 +367,10 @@ fn next_ten(number: usize, waiting: usize, decide: impl Fn(usize, u32) -> Remova
     };
     match &mut basis.input.facts {
         SelectionFacts::Empty(facts) => facts.machines.iter_mut().for_each(|one| rename(&mut one.machine)),
-        SelectionFacts::Outgoing(facts) => facts.machines.iter_mut().for_each(|one| rename(&mut one.machine)),
+        SelectionFacts::Outgoing(facts) => facts.machines.iter_mut().for_each(|one| {
+            rename(&mut one.machine);
+            one.why = format!("node {} has drifted (NodePoolDrifted): the labels differ", one.machine.node).into();
+        }),
         _ => panic!("another method"),
     }
     let selected = basis.input.select().removals;
