@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cluster::DecidedMoves;
 use super::decision_input::DecisionInput;
 use drift::VersionedHash;
 use model::plan::Reason;
@@ -89,6 +90,8 @@ pub struct Decision {
     pub launches: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
+    /// What the removals move, if consolidation decided them.
+    pub moves: Vec<DecidedMoves>,
     /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
     pub assignments: Vec<(PodKey, NodeName)>,
     /// Pods without a node.
@@ -125,6 +128,7 @@ impl Decision {
             state_version,
             launches: Vec::new(),
             removals: Vec::new(),
+            moves: Vec::new(),
             assignments: Vec::new(),
             unplaced: Vec::new(),
             new_cost: MicroUsd(0),

@@ -60,6 +60,8 @@ pub struct DecisionRow {
     pub report: String,
     /// Replay data; `None` for decisions without a plan.
     pub replay: Option<Replay>,
+    /// What its removals move, as text that the next owner of the cluster reads; empty if they move nothing.
+    pub moves: String,
 }
 
 /// Replay data of a decision.

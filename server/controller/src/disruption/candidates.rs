@@ -23,6 +23,12 @@ impl Candidate<'_> {
         self.node.blocks_disruption(now) || state.pods_on(&self.node.name).any(|pod| pod.blocks_disruption(now))
     }
 
+    /// Whether a pod that consolidation has moved, and does not move again yet, came to it after `since`.
+    pub fn has_moved_pod(&self, since: Timestamp, view: &DisruptionView<'_>) -> bool {
+        let mut moved = view.state.moved_pods_on(&self.node.name, view.move_interval, view.now);
+        moved.any(|(pod, _)| pod.created.is_none_or(|created| created > since))
+    }
+
     /// When the first do-not-disrupt with a duration ends, of the Node and its pods, after `now`.
     pub fn next_protection_end(&self, state: &ClusterState, now: Timestamp) -> Option<Timestamp> {
         let of_pods = state.pods_on(&self.node.name).filter_map(|pod| pod.protection_end());

@@ -69,6 +69,10 @@ fn is_valid(candidate: &Candidate<'_>, view: &DisruptionView<'_>) -> bool {
     let mut pods = view.state.pods_to_move_from(&candidate.node.name, view.now);
     is_consolidated(candidate)
         && !candidate.is_protected(view.state, view.now)
+        && !view
+            .state
+            .replacement_of(&candidate.claim.name)
+            .is_some_and(|begun| candidate.has_moved_pod(begun.since, view))
         && pods.all(|pod| view.state.assignments().get(&pod.key).is_some())
 }
 
