@@ -251,6 +251,8 @@ impl Watch {
         let late = || moves.iter().filter(|(at, _)| *at >= FIRST_HOUR);
         let ran = simulation.events.now();
         let days = ran.duration_since(FIRST_HOUR).get().max(1) as f64 / (24 * HOUR) as f64;
+        // The ledger is locked by each of its readers until the end of their statement.
+        let spent = simulation.events.environment.cloud().ledger().spent(ran);
         let mean_pods = self.pod_samples as f64 / self.samples.max(1) as f64;
         LongRunReport {
             hours: ran.as_millis() / HOUR,
@@ -262,7 +264,7 @@ impl Watch {
             moves_per_pod_and_day: late().count() as f64 / (days * mean_pods).max(1.0),
             most_moves_in_a_day: late().map(|(_, of_day)| *of_day).max().unwrap_or(0),
             bound_per_day: None,
-            cost_per_day: per_day(simulation.events.environment.cloud().ledger().spent(ran), ran),
+            cost_per_day: per_day(spent, ran),
             replaced: self.replaced,
             drifted_for: self.drifted_for,
             violations: simulation.violations.iter().map(ToString::to_string).collect(),
