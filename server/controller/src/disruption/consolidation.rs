@@ -19,7 +19,7 @@ use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::running_cluster::running_cluster;
-use crate::cluster::Target;
+use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
@@ -71,6 +71,7 @@ impl ClusterController {
             return;
         }
         self.disruption.consolidation.checked_at = Some(ctx.now);
+        self.state.note_load();
         let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
         if found.is_any_now && may_launch {
@@ -143,7 +144,9 @@ impl ClusterController {
                 node.stage = NodeStage::Deleting;
             }
             let waits = node.pool.as_ref().is_some_and(|pool| self.disruption.backoff.until(pool, ctx.now).is_some());
-            if waits || self.freeze_of_removal(claim, CONSOLIDATION.removal, ctx).is_some() {
+            let interval = ctx.settings.consolidation.move_interval;
+            let is_moved = self.state.moved_pods_on(&node.name, interval, ctx.now).next().is_some();
+            if waits || is_moved || self.freeze_of_removal(claim, CONSOLIDATION.removal, ctx).is_some() {
                 running.do_not_disrupt = Some(DoNotDisrupt::Always);
             }
         }
@@ -168,6 +171,13 @@ impl ClusterController {
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
             ..DisruptionView::of(&self.state, ctx.now)
         })
+    }
+
+    /// Restores what consolidation moved before the takeover. A controller that has machines knows it.
+    pub(crate) fn restore_moves(&mut self, moves: Vec<DecidedMoves>) {
+        if self.claims.is_empty() {
+            self.state.restore_moves(moves);
+        }
     }
 
     /// When the cluster is looked at again without a change.
