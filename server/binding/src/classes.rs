@@ -43,19 +43,24 @@ pub(crate) struct Classes<'a> {
     pub(crate) list: Vec<PodClass<'a>>,
     ids: FxHashMap<Key, u32>,
     namespaces: FxHashMap<&'a Text, u32>,
+    /// Whether it matters which controllers own pods.
+    spreads_by_default: bool,
     /// The namespace of the last pod: pods are sorted by namespace.
     last_namespace: Option<(&'a Text, u32)>,
 }
 
 impl<'a> Classes<'a> {
-    pub(crate) fn new(input: &'a PlanningInput) -> Self {
+    /// No classes yet. Where kube-scheduler's default spread plays no part, pods with and without a controller are
+    /// alike.
+    pub(crate) fn new(input: &'a PlanningInput, spreads_by_default: bool) -> Self {
         let (ids, namespaces) = (FxHashMap::default(), FxHashMap::default());
-        Self { input, list: Vec::new(), ids, namespaces, last_namespace: None }
+        Self { input, list: Vec::new(), ids, namespaces, spreads_by_default, last_namespace: None }
     }
 
     /// The class of a pod to bind.
     pub(crate) fn of_pending(&mut self, pod: &'a Pod) -> u32 {
-        let spread = SPREAD_CONTROLLERS.iter().any(|controller| pod.workload.starts_with(controller));
+        let spread =
+            self.spreads_by_default && SPREAD_CONTROLLERS.iter().any(|controller| pod.workload.starts_with(controller));
         let namespace = self.namespace(&pod.namespace);
         self.number(&pod.namespace, (namespace, pod.shape, pod.labels, pod.volumes, spread))
     }

@@ -69,7 +69,7 @@ impl OpenNodes {
 impl<'a> Cluster<'a> {
     /// The cluster of `input` with no node joined, and the class of each of the `pending` pods.
     pub(crate) fn new(input: &'a PlanningInput, pending: &[u32], steps: &mut Steps) -> Option<(Self, Vec<u32>)> {
-        let mut classes = Classes::new(input);
+        let mut classes = Classes::new(input, true);
         let of_pending: Vec<u32> = pending.iter().map(|pod| classes.of_pending(&input.pods[*pod as usize])).collect();
         let pending_classes = u32::try_from(classes.list.len()).unwrap_or(u32::MAX);
         let counted = input.nodes.iter().map(|node| node.pods.iter().filter(|pod| !pod.leaving && !pod.terminating));
@@ -130,7 +130,7 @@ impl<'a> Cluster<'a> {
             }
             return Some(None);
         };
-        self.hosts.bind(best as usize, &rules.class, &rules.requests);
+        self.hosts.bind(best as usize, &rules.demand);
         self.tallies.add_pod(&self.domains, class, best as usize);
         Some(Some(best))
     }

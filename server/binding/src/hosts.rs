@@ -29,19 +29,38 @@ impl<'a> ResourceIndex<'a> {
     }
 
     /// The numbers and amounts of what `shape` requests.
-    pub(crate) fn requests(&self, shape: &PodShape) -> Vec<(usize, i64)> {
+    fn requests(&self, shape: &PodShape) -> Vec<(usize, i64)> {
         let amounts = self.amounts(&shape.requests);
         amounts.into_iter().enumerate().filter(|(_, amount)| *amount > 0).collect()
     }
 }
 
+/// What a pod of a class takes of a node.
+#[derive(Debug)]
+pub(crate) struct Demand<'a> {
+    class: PodClass<'a>,
+    /// By number of the [`ResourceIndex`].
+    pub(crate) requests: Vec<(usize, i64)>,
+    /// CPU and memory that the pod requests, and what they count as in `LeastAllocated`.
+    pub(crate) requested: CpuAndMemory,
+    pub(crate) scored: CpuAndMemory,
+}
+
+impl<'a> Demand<'a> {
+    pub(crate) fn of(class: PodClass<'a>, index: &ResourceIndex<'_>) -> Self {
+        let shape = class.shape;
+        let (requested, scored) = (cpu_and_memory(&shape.requests), scored_requests(shape));
+        Self { class, requests: index.requests(shape), requested, scored }
+    }
+}
+
 /// CPU and memory of `resources`.
-pub(crate) fn cpu_and_memory(resources: &Resources) -> CpuAndMemory {
+fn cpu_and_memory(resources: &Resources) -> CpuAndMemory {
     [resources.get(CPU), resources.get(MEMORY)]
 }
 
 /// What the requests of a pod count as in `LeastAllocated`.
-pub(crate) fn scored_requests(shape: &PodShape) -> CpuAndMemory {
+fn scored_requests(shape: &PodShape) -> CpuAndMemory {
     let [cpu, memory] = cpu_and_memory(&shape.requests);
     let [default_cpu, default_memory] = DEFAULT_REQUESTS;
     [if cpu == 0 { default_cpu } else { cpu }, if memory == 0 { default_memory } else { memory }]
@@ -79,10 +98,10 @@ impl<'a> Hosts<'a> {
     pub(crate) fn of(input: &'a PlanningInput, index: &ResourceIndex<'_>) -> Self {
         let daemons = DaemonSets::of(input);
         let (mut list, mut free) = (Vec::with_capacity(input.nodes.len()), Vec::new());
+        let mut shapes: Vec<Option<ShapeAmounts>> = input.shapes.iter().map(|_| None).collect();
         for node in &input.nodes {
-            let free_on_node = daemons.free_on_node(node);
-            free.extend(index.amounts(&free_on_node));
-            list.push(Host::new(input, &daemons, node, cpu_and_memory(&free_on_node)));
+            let host = Host::new(input, (&daemons, index), node, (&mut shapes, &mut free));
+            list.push(host);
         }
         Self { versions: vec![0; list.len()], resources: index.names.len(), list, free }
     }
@@ -102,37 +121,78 @@ impl<'a> Hosts<'a> {
         requests.iter().all(|(number, amount)| *amount <= free[*number])
     }
 
-    /// Gives back what a pod of `class` uses, which is bound to `node`.
-    pub(crate) fn unbind(&mut self, node: usize, class: &PodClass<'a>, requests: &[(usize, i64)]) {
+    /// For each resource, the most that one of `nodes` has free.
+    pub(crate) fn most_free(&self, nodes: &[u32]) -> Vec<i64> {
+        let mut most = vec![i64::MIN; self.resources];
+        for node in nodes {
+            let free = &self.free[*node as usize * self.resources..][..self.resources];
+            most.iter_mut().zip(free).for_each(|(most, free)| *most = (*most).max(*free));
+        }
+        most
+    }
+
+    /// Gives back what a pod uses, which is bound to `node`.
+    pub(crate) fn unbind(&mut self, node: usize, demand: &Demand<'a>) {
         let free = &mut self.free[node * self.resources..][..self.resources];
-        for (number, amount) in requests {
+        for (number, amount) in &demand.requests {
             free[*number] += amount;
         }
-        self.list[node].unbind(class);
+        self.list[node].unbind(demand);
         self.versions[node] += 1;
     }
 
-    /// Takes what a pod of `class` uses.
-    pub(crate) fn bind(&mut self, node: usize, class: &PodClass<'a>, requests: &[(usize, i64)]) {
+    /// Takes what a pod uses.
+    pub(crate) fn bind(&mut self, node: usize, demand: &Demand<'a>) {
         let free = &mut self.free[node * self.resources..][..self.resources];
-        for (number, amount) in requests {
+        for (number, amount) in &demand.requests {
             free[*number] -= amount;
         }
-        self.list[node].bind(class);
+        self.list[node].bind(demand);
         self.versions[node] += 1;
     }
 }
 
+/// What a pod of a shape takes of a node: amounts by number of the [`ResourceIndex`], CPU and memory, and what these count
+/// as in `LeastAllocated`.
+struct ShapeAmounts {
+    amounts: Vec<i64>,
+    requested: CpuAndMemory,
+    scored: CpuAndMemory,
+}
+
+impl ShapeAmounts {
+    fn of(shape: &PodShape, index: &ResourceIndex<'_>) -> Self {
+        let (requested, scored) = (cpu_and_memory(&shape.requests), scored_requests(shape));
+        Self { amounts: index.amounts(&shape.requests), requested, scored }
+    }
+}
+
 impl<'a> Host<'a> {
-    fn new(input: &'a PlanningInput, daemons: &DaemonSets<'a>, node: &'a Node, [cpu, memory]: CpuAndMemory) -> Self {
+    /// The node with its pods. `shapes` are the amounts of the shapes of pods, which are computed on demand; the free amounts
+    /// of the node are added to `free_by_node`.
+    fn new(
+        input: &'a PlanningInput,
+        (daemons, index): (&DaemonSets<'a>, &ResourceIndex<'_>),
+        node: &'a Node,
+        (shapes, free_by_node): (&mut [Option<ShapeAmounts>], &mut Vec<i64>),
+    ) -> Self {
         let allocatable = cpu_and_memory(&node.allocatable);
-        let requested = [allocatable[0] - cpu, allocatable[1] - memory];
-        let mut scored = requested;
+        let missing = daemons.missing_requests(node);
+        let of_daemons = cpu_and_memory(&missing);
+        let (mut requested, mut scored) = (of_daemons, of_daemons);
+        let first = free_by_node.len();
+        free_by_node.extend(index.amounts(&node.allocatable));
+        let free = &mut free_by_node[first..];
         for pod in node.pods.iter().filter(|pod| !pod.leaving) {
-            let shape = &input.shapes[pod.shape as usize];
-            let (own, counted) = (cpu_and_memory(&shape.requests), scored_requests(shape));
-            scored = [scored[0] + counted[0] - own[0], scored[1] + counted[1] - own[1]];
+            let at = pod.shape as usize;
+            let taken = shapes[at].get_or_insert_with(|| ShapeAmounts::of(&input.shapes[at], index));
+            free.iter_mut().zip(&taken.amounts).for_each(|(free, amount)| *free = free.saturating_sub(*amount));
+            for at in 0..2 {
+                requested[at] += taken.requested[at];
+                scored[at] += taken.scored[at];
+            }
         }
+        free.iter_mut().zip(index.amounts(&missing)).for_each(|(free, amount)| *free = free.saturating_sub(amount));
         let mut volumes = BTreeMap::new();
         for volume in volumes_on_node(input, node).filter(|_| !node.attach_limits.is_empty()) {
             *volumes.entry(volume).or_insert(0) += 1;
@@ -158,24 +218,24 @@ impl<'a> Host<'a> {
         })
     }
 
-    fn bind(&mut self, class: &PodClass<'a>) {
-        let (own, counted) = (cpu_and_memory(&class.shape.requests), scored_requests(class.shape));
+    fn bind(&mut self, demand: &Demand<'a>) {
         for at in 0..2 {
-            self.requested[at] += own[at];
-            self.scored[at] += counted[at];
+            self.requested[at] += demand.requested[at];
+            self.scored[at] += demand.scored[at];
         }
+        let class = &demand.class;
         self.ports.extend(&class.shape.host_ports);
         for volume in attachments(class, self.node) {
             *self.volumes.entry(volume).or_insert(0) += 1;
         }
     }
 
-    fn unbind(&mut self, class: &PodClass<'a>) {
-        let (own, counted) = (cpu_and_memory(&class.shape.requests), scored_requests(class.shape));
+    fn unbind(&mut self, demand: &Demand<'a>) {
         for at in 0..2 {
-            self.requested[at] -= own[at];
-            self.scored[at] -= counted[at];
+            self.requested[at] -= demand.requested[at];
+            self.scored[at] -= demand.scored[at];
         }
+        let class = &demand.class;
         for port in &class.shape.host_ports {
             if let Some(at) = self.ports.iter().position(|taken| *taken == port) {
                 self.ports.swap_remove(at);

@@ -1,5 +1,7 @@
 //! Classes of nodes that only their names distinguish: the nodes of one launch, mostly.
 
+use std::rc::Rc;
+
 use model::labels::HOSTNAME;
 use model::requirements::Requirement;
 use model::{Node, NodeSelectorTerm, NodeStage, PodShape, Taint, Text, VolumeAlternatives};
@@ -21,12 +23,15 @@ pub(crate) struct NodeClasses {
     of_node: Vec<u32>,
     /// One node of each class, by index.
     examples: Vec<usize>,
+    /// The flags of all nodes, by those of the classes: most rules say the same of every node.
+    flags: FxHashMap<Vec<bool>, Rc<[bool]>>,
 }
 
 impl NodeClasses {
     pub(crate) fn of(nodes: &[Node]) -> Self {
         let mut known: FxHashMap<Key<'_>, u32> = FxHashMap::default();
-        let mut classes = Self { of_node: Vec::with_capacity(nodes.len()), examples: Vec::new() };
+        let (of_node, examples) = (Vec::with_capacity(nodes.len()), Vec::new());
+        let mut classes = Self { of_node, examples, flags: FxHashMap::default() };
         for (at, node) in nodes.iter().enumerate() {
             let key = Key {
                 labels: node.labels.iter().filter(|(key, _)| key.as_ref() != HOSTNAME).collect(),
@@ -52,6 +57,31 @@ impl NodeClasses {
         }
         let by_class: Vec<T> = self.examples.iter().map(|node| value(&nodes[*node])).collect();
         self.of_node.iter().map(|class| by_class[*class as usize]).collect()
+    }
+
+    /// As [`NodeClasses::map`]; equal flags are kept once.
+    pub(crate) fn flags(&mut self, nodes: &[Node], depends_on_name: bool, flag: impl Fn(&Node) -> bool) -> Rc<[bool]> {
+        if depends_on_name {
+            return nodes.iter().map(flag).collect();
+        }
+        let by_class: Vec<bool> = self.examples.iter().map(|node| flag(&nodes[*node])).collect();
+        let Self { of_node, flags, .. } = self;
+        let of_nodes =
+            |by_class: &Vec<bool>| of_node.iter().map(|class| by_class[*class as usize]).collect::<Rc<[bool]>>();
+        flags.entry(by_class).or_insert_with_key(of_nodes).clone()
+    }
+
+    /// As [`NodeClasses::flags`]; `None` if all nodes have the flag.
+    pub(crate) fn flags_unless_all(
+        &mut self,
+        nodes: &[Node],
+        depends_on_name: bool,
+        flag: impl Fn(&Node) -> bool,
+    ) -> Option<Rc<[bool]>> {
+        if !depends_on_name && self.examples.iter().all(|node| flag(&nodes[*node])) {
+            return None;
+        }
+        Some(self.flags(nodes, depends_on_name, flag)).filter(|flags| flags.contains(&false))
     }
 
     /// Number of steps that [`NodeClasses::map`] takes.

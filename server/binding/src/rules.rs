@@ -13,10 +13,9 @@ use rustc_hash::FxHashMap;
 use verifier::kernel::{RequiredNodeAffinity, conflicts_on_node};
 
 use crate::classes::{Classes, PodClass};
-use crate::hosts::{ResourceIndex, cpu_and_memory, scored_requests};
+use crate::hosts::{Demand, ResourceIndex};
 use crate::node_classes::{NodeClasses, mentions_name};
 use crate::scores::HARD_POD_AFFINITY;
-use crate::scores::resources::CpuAndMemory;
 use crate::steps::Steps;
 use crate::tallies::{Domains, Tallies};
 
@@ -42,14 +41,11 @@ pub(crate) struct SoftSpread {
 #[derive(Debug)]
 pub(crate) struct ClassRules<'a> {
     pub(crate) class: PodClass<'a>,
-    pub(crate) requests: Vec<(usize, i64)>,
+    pub(crate) demand: Demand<'a>,
     /// Whether a node may lack the ports or the attachments for a pod.
     pub(crate) needs_ports_or_attachments: bool,
-    /// CPU and memory that the pod requests, and what they count as in `LeastAllocated`.
-    pub(crate) requested: CpuAndMemory,
-    pub(crate) scored: CpuAndMemory,
     /// Nodes that taints, node affinity and volumes allow.
-    pub(crate) allowed: Vec<bool>,
+    pub(crate) allowed: Rc<[bool]>,
     /// Weights of the preferred node affinity terms that a node matches; empty without terms.
     pub(crate) preference: Vec<i64>,
     /// `PreferNoSchedule` taints that are not tolerated; empty if no node has one.
@@ -135,12 +131,10 @@ impl<'a, 'b> Compiler<'a, 'b> {
         let allows = |node: &Node| conflicts_on_node(node, shape, &node_affinity, class.volumes).is_empty();
         let mut rules = ClassRules {
             class,
-            requests: index.requests(shape),
+            demand: Demand::of(class, index),
             needs_ports_or_attachments: !shape.host_ports.is_empty()
                 || class.volumes.is_some_and(|volumes| !volumes.attachments.is_empty()),
-            requested: cpu_and_memory(&shape.requests),
-            scored: scored_requests(shape),
-            allowed: self.node_classes.map(nodes, by_name, allows),
+            allowed: self.node_classes.flags(nodes, by_name, allows),
             preference: if self.scores { self.preferences(&class, by_name) } else { Vec::new() },
             soft_taints: if self.scores { self.soft_taints(&class) } else { Vec::new() },
             hard_spread: Vec::new(),

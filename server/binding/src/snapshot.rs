@@ -38,6 +38,10 @@ pub struct ClusterSnapshot<'a> {
     /// The trial in which a pod was last placed on each node, or in which it was last closed.
     touched: Vec<u32>,
     trial: u32,
+    /// The most that a node to which pods go had free at first, by resource: what leaves a node later was placed there.
+    most_free: Vec<i64>,
+    /// The minima of a placement, whose memory is used again.
+    minima: Vec<i64>,
 }
 
 impl<'a> ClusterSnapshot<'a> {
@@ -46,7 +50,7 @@ impl<'a> ClusterSnapshot<'a> {
     /// nodes of `order`, which are preferred in this order.
     #[must_use]
     pub fn new(input: &'a PlanningInput, movable: &[Vec<Option<&'a Pod>>], order: Vec<u32>) -> Self {
-        let mut classes = Classes::new(input);
+        let mut classes = Classes::new(input, false);
         // Movable pods first: only their classes have rules.
         let pending = |pods: &Vec<Option<&'a Pod>>, classes: &mut Classes<'a>| {
             pods.iter().map(|pod| pod.map(|pod| classes.of_pending(pod))).collect::<Vec<Option<u32>>>()
@@ -78,13 +82,15 @@ impl<'a> ClusterSnapshot<'a> {
             rules,
             domains,
             tallies,
-            hosts,
             classes: of_nodes,
             size_of_class,
+            most_free: hosts.most_free(&order),
             open: OpenNodes::new(order, sizes),
+            hosts,
             closed: vec![false; nodes],
             touched: vec![0; nodes],
             trial: 0,
+            minima: Vec::new(),
         };
         for (at, node) in input.nodes.iter().enumerate() {
             if node.stage == model::NodeStage::Deleting {
@@ -137,23 +143,34 @@ impl<'a> ClusterSnapshot<'a> {
         }
     }
 
+    /// Whether a node may have free what a pod of `class` requests; none has if not.
+    #[must_use]
+    pub fn may_have_room(&self, class: u32) -> bool {
+        self.rules[class as usize].demand.requests.iter().all(|(number, amount)| *amount <= self.most_free[*number])
+    }
+
     /// Places a pod of `class`, which was on the node `from`, on the first node that can run it and that
     /// `accepts` accepts.
     pub fn place(&mut self, class: u32, from: u32, accepts: impl Fn(u32) -> bool) -> Option<u32> {
+        if !self.may_have_room(class) {
+            return None;
+        }
         let rules = &self.rules[class as usize];
         let view = View { rules, hosts: &self.hosts, domains: &self.domains, tallies: &self.tallies };
-        let minima = view.spread_minima();
-        let has_free = |node: u32| !self.closed[node as usize] && self.hosts.has_free(node as usize, &rules.requests);
+        view.read_spread_minima(&mut self.minima);
+        let minima = self.minima.as_slice();
+        let requests = &rules.demand.requests;
+        let has_free = |node: u32| !self.closed[node as usize] && self.hosts.has_free(node as usize, requests);
         // What is full before the trial stays full: pods leave a node only with the node itself.
         let stays = |node: u32| self.touched[node as usize] == self.trial || has_free(node);
         let runs = |node: u32| {
             let at = node as usize;
-            has_free(node) && accepts(node) && view.is_feasible(at, &minima) && view.keeps_zones(at, from as usize)
+            has_free(node) && accepts(node) && view.is_feasible(at, minima) && view.keeps_zones(at, from as usize)
         };
-        let among = view.domains_within_skew(&minima);
+        let among = view.domains_within_skew(minima);
         let size = self.size_of_class[class as usize];
         let node = self.open.first((size, among), &self.domains, stays, runs)?;
-        self.hosts.bind(node as usize, &rules.class, &rules.requests);
+        self.hosts.bind(node as usize, &rules.demand);
         self.tallies.add_pod(&self.domains, class, node as usize);
         self.touched[node as usize] = self.trial;
         Some(node)
@@ -173,14 +190,14 @@ impl<'a> ClusterSnapshot<'a> {
     /// Puts a pod of `class` on `node`, from which it was taken back.
     pub fn put_back(&mut self, class: u32, node: u32) {
         let rules = &self.rules[class as usize];
-        self.hosts.bind(node as usize, &rules.class, &rules.requests);
+        self.hosts.bind(node as usize, &rules.demand);
         self.tallies.add_pod(&self.domains, class, node as usize);
     }
 
     /// Takes back the placement of a pod of `class` on `node`.
     pub fn take_back(&mut self, class: u32, node: u32) {
         let rules = &self.rules[class as usize];
-        self.hosts.unbind(node as usize, &rules.class, &rules.requests);
+        self.hosts.unbind(node as usize, &rules.demand);
         self.tallies.remove_pod(&self.domains, class, node as usize);
     }
 }
@@ -190,7 +207,7 @@ fn sizes(rules: &[ClassRules<'_>]) -> (usize, Vec<usize>) {
     let mut known = std::collections::BTreeMap::new();
     let of_class = rules.iter().map(|rules| {
         let next = known.len();
-        *known.entry(&rules.requests).or_insert(next)
+        *known.entry(&rules.demand.requests).or_insert(next)
     });
     let of_class = of_class.collect();
     (known.len(), of_class)

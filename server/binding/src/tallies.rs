@@ -1,6 +1,7 @@
 //! Counts of pods by topology domain, kept up to date while pods are bound and nodes join.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use model::Node;
 
@@ -92,7 +93,7 @@ pub(crate) struct Tally {
 struct CountedNodes {
     key: usize,
     /// Whether each node counts; all do if `None`.
-    counted: Option<Vec<bool>>,
+    counted: Option<Rc<[bool]>>,
     /// Nodes that are there and count, by domain.
     there: Vec<u32>,
     /// The tallies by these nodes.
@@ -226,7 +227,7 @@ impl Tallies {
         domains: &Domains<'_>,
         classes: Vec<u32>,
         key: usize,
-        counted: Option<Vec<bool>>,
+        counted: Option<Rc<[bool]>>,
     ) -> usize {
         let nodes = self.nodes_that_count(domains, key, counted);
         let definition = (classes, nodes);
@@ -248,7 +249,7 @@ impl Tallies {
         number
     }
 
-    fn nodes_that_count(&mut self, domains: &Domains<'_>, key: usize, counted: Option<Vec<bool>>) -> usize {
+    fn nodes_that_count(&mut self, domains: &Domains<'_>, key: usize, counted: Option<Rc<[bool]>>) -> usize {
         if self.nodes_of_key.len() <= key {
             self.nodes_of_key.resize_with(key + 1, Vec::new);
         }

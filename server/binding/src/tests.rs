@@ -3,6 +3,7 @@
 mod between_pods;
 mod fixture;
 mod scored_nodes;
+mod snapshot;
 mod work;
 
 use model::input::PlanningInput;

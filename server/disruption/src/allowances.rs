@@ -99,7 +99,7 @@ impl<'i> Allowances<'i> {
     /// Evictions that the removal of the candidate needs, by PodDisruptionBudget.
     fn evictions_of(&self, candidate: &Candidate<'i>) -> BTreeMap<&'i Text, usize> {
         let mut needed = BTreeMap::new();
-        let pods = candidate.node.pods.iter().map(|pod| &pod.facts);
+        let pods = candidate.node.pods.iter().filter(|_| candidate.has_pod_budgets).map(|pod| &pod.facts);
         for pod in pods.filter(|pod| !pod.node_bound && !pod.terminating && !pod.tolerates_drain) {
             let [name] = pod.pod_budgets.as_slice() else { continue };
             let always = self.pod_budgets.get(name).is_some_and(|budget| budget.evicts_unhealthy_always);

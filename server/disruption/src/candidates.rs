@@ -24,6 +24,8 @@ pub(crate) struct Candidate<'i> {
     pub(crate) reasons: Vec<(RemovalReason, Vec<Hold>)>,
     /// What holds an empty node from consolidation once pods move to it.
     in_use: Vec<Hold>,
+    /// Whether a PodDisruptionBudget selects one of its pods.
+    pub(crate) has_pod_budgets: bool,
 }
 
 impl Candidate<'_> {
@@ -67,7 +69,9 @@ pub(crate) fn collect<'i>(
         let object = &input.nodes[node.node as usize];
         let pool = *pools.get(object.pool.as_ref()?)?;
         let (claim, policy) = (node.claim.as_ref()?, running.policies.get(&pool.name)?);
-        let mut candidate = Candidate { node, object, claim, pool, policy, reasons: Vec::new(), in_use: Vec::new() };
+        let (reasons, in_use) = (Vec::new(), Vec::new());
+        let has_pod_budgets = node.pods.iter().any(|pod| !pod.facts.pod_budgets.is_empty());
+        let mut candidate = Candidate { node, object, claim, pool, policy, reasons, in_use, has_pod_budgets };
         let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
         let in_use = candidate.is_empty().then(|| rules.holds_of_consolidation(RemovalReason::Underutilized));
         (candidate.reasons, candidate.in_use) = (rules.reasons(), in_use.unwrap_or_default());

@@ -6,13 +6,13 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
 use model::removal::{NodeRemoval, RemovalInput, RemovalNode, RemovalPlan, RemovalPool, RemovalReason};
 use model::running::RunningCluster;
-use model::{MicroUsd, NodeName, NodeStage, PodKey};
+use model::{MicroUsd, NodeName, NodeStage, Pod, PodKey};
 use planner::{CompileCache, ReplacementMachines, price_bound};
-use verifier::{RemovalViolation, Violation, check, check_removals};
+use verifier::{RemovalViolation, Violation, check, check_removals_but_last_pods};
 
 use crate::candidates::Candidate;
 use crate::placement_order::order_of_placement;
-use crate::working::{Step, WorkingCluster};
+use crate::working::{MovablePod, Step, WorkingCluster};
 use crate::{Command, DisruptionCosts, DisruptionPlan, HeldNode, Hold, HoldCode};
 
 /// What was planned, before it is checked.
@@ -31,11 +31,15 @@ struct Outcome<'i> {
     working: WorkingCluster<'i>,
     input: PlanningInput,
     plan: Plan,
+    /// The movable pods whose node changes, in the order of namespace and name: the pods of `input`.
+    moved: Vec<u32>,
+    /// All movable pods.
+    movable: Vec<Pod>,
 }
 
 /// The result of `planned`. If the verifier refuses it, the steps from the first refused one on are left out.
 pub(crate) fn finish<'i>(
-    planned: Planned<'i>,
+    mut planned: Planned<'i>,
     working: WorkingCluster<'i>,
     cache: &mut CompileCache,
 ) -> Result<DisruptionPlan, Vec<Violation>> {
@@ -59,7 +63,7 @@ pub(crate) fn finish<'i>(
     let commands = planned.commands(&outcome, accepted);
     let removed: BTreeSet<u32> = outcome.working.removed.iter().map(|(node, _)| *node).collect();
     let held = planned.held(&removed);
-    let cost = planned.cost(&outcome, &held, cache);
+    let cost = planned.cost(&mut outcome, &held, cache);
     let Outcome { input, plan, .. } = outcome;
     Ok(DisruptionPlan { commands, held, cost, input, plan, refused, notes: planned.notes })
 }
@@ -114,8 +118,10 @@ impl<'i> Planned<'i> {
                 pods: running.pods.iter().filter(|pod| !pod.is_nominated).map(|pod| pod.facts.clone()).collect(),
             })
         };
-        let moved = || working.moves().into_iter().map(|pod| working.pods[pod as usize]);
+        // In the order of their keys: a map is built faster from sorted entries.
+        let moved = || outcome.moved.iter().map(|pod| working.pods[*pod as usize]);
         let name = |node: u32| working.names[node as usize].clone();
+        let destinations: BTreeSet<u32> = moved().map(|pod| pod.node).collect();
         let plan = RemovalPlan {
             removals: working.removed.iter().filter_map(removal).collect(),
             placements: moved().map(|pod| (pod.running.facts.key.clone(), name(pod.node))).collect(),
@@ -127,11 +133,10 @@ impl<'i> Planned<'i> {
             pod_budgets: self.running.pod_budgets.clone(),
             elsewhere: BTreeMap::new(),
             cluster_budget: None,
-            destinations: moved().map(|pod| name(pod.node)).collect(),
+            destinations: destinations.into_iter().map(name).collect(),
         };
-        let violations = check_removals(&input, &plan);
         // Whether a workload keeps a ready pod is judged by the server, which knows all its pods.
-        violations.into_iter().filter(|violation| violation.rule != verifier::RemovalRule::LastReadyPod).collect()
+        check_removals_but_last_pods(&input, &plan)
     }
 
     fn removal_pools(&self, working: &WorkingCluster<'_>) -> Vec<RemovalPool> {
@@ -195,45 +200,39 @@ impl<'i> Planned<'i> {
     }
 
     /// Every node of a NodePool that stays.
-    fn held(&self, removed: &BTreeSet<u32>) -> Vec<HeldNode> {
-        let stays = self.candidates.iter().flatten().filter(|candidate| !removed.contains(&candidate.node.node));
-        let mut held: Vec<HeldNode> = stays.map(|candidate| self.held_node(candidate)).collect();
+    fn held(&mut self, removed: &BTreeSet<u32>) -> Vec<HeldNode> {
+        let Self { candidates, holds, .. } = self;
+        let stays = candidates.iter().flatten().filter(|candidate| !removed.contains(&candidate.node.node));
+        let mut held: Vec<HeldNode> = stays.map(|candidate| held_node(candidate, holds)).collect();
         held.sort_by_key(|held| held.node);
         held
     }
 
-    fn held_node(&self, candidate: &Candidate<'_>) -> HeldNode {
-        let node = candidate.node.node;
-        let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
-        let first = candidate.reasons.first();
-        let (reason, holds) = match (free, first) {
-            (Some((reason, _)), _) => (*reason, self.holds.get(&(node, *reason)).cloned().unwrap_or_default()),
-            (None, Some((reason, holds))) => (*reason, holds.clone()),
-            (None, None) => (RemovalReason::Underutilized, Vec::new()),
-        };
-        let mut by = holds;
-        if by.is_empty() {
-            let object = format!("Node/{}", candidate.object.name);
-            by.push(Hold::new(HoldCode::NoSavings, object, "costs less than any way found to run its pods elsewhere"));
-        }
-        by.sort();
-        by.dedup();
-        HeldNode { node, reason, by }
-    }
-
-    fn cost(&self, outcome: &Outcome<'_>, held: &[HeldNode], cache: &mut CompileCache) -> DisruptionCosts {
+    fn cost(&self, outcome: &mut Outcome<'_>, held: &[HeldNode], cache: &mut CompileCache) -> DisruptionCosts {
         let of_pools = || self.candidates.iter().flatten().map(|candidate| candidate.node);
         let before: i64 = of_pools().map(|node| node.price.0).sum();
         let is_gone = |node: u32| outcome.working.nodes[node as usize].is_gone;
         let staying: i64 = of_pools().filter(|node| !is_gone(node.node)).map(|node| node.price.0).sum();
         let launched: i64 = outcome.plan.nodes.iter().map(|node| node.price.0).sum();
         let after = MicroUsd(staying + launched);
-        let lower_bound = self.lower_bound(held, after, cache);
+        let planned = std::mem::take(&mut outcome.movable);
+        let movable = outcome.working.pods.iter().zip(planned);
+        let lower_bound = self.lower_bound(held, after, movable, cache);
         DisruptionCosts { before: MicroUsd(before), after, lower_bound }
     }
 
     /// The nodes that are held by more than their use of capacity, and what the pods of the others need at least.
-    fn lower_bound(&self, held: &[HeldNode], after: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
+    /// `movable` are the movable pods as they are planned, in the order of the running nodes.
+    fn lower_bound<'p>(
+        &self,
+        held: &[HeldNode],
+        after: MicroUsd,
+        movable: impl Iterator<Item = (&'p MovablePod<'i>, Pod)>,
+        cache: &mut CompileCache,
+    ) -> MicroUsd
+    where
+        'i: 'p,
+    {
         let is_in_use =
             |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
         let fixed: BTreeSet<u32> =
@@ -242,26 +241,27 @@ impl<'i> Planned<'i> {
         let (fixed, free): (Vec<_>, Vec<_>) = of_pools.partition(|node| fixed.contains(&node.node));
         let paid: i64 = fixed.iter().map(|node| node.price.0).sum();
         let most = MicroUsd((after.0 - paid).max(0));
-        let gone: BTreeSet<u32> = free.iter().map(|node| node.node).collect();
-        let pods = free.iter().flat_map(|node| &node.pods).filter_map(|pod| pod.pod.clone());
+        let mut gone = vec![false; self.input.nodes.len()];
+        free.iter().for_each(|node| gone[node.node as usize] = true);
+        let mut movable = movable.filter(|(movable, _)| gone[movable.home as usize]).peekable();
+        let pods = free.iter().flat_map(|node| &node.pods).filter_map(|pod| {
+            let planned = movable.next_if(|(movable, _)| std::ptr::eq(movable.running, pod));
+            planned.map(|(_, planned)| planned).or_else(|| pod.pod.clone())
+        });
         let original = self.input;
         let input = PlanningInput {
             shapes: original.shapes.clone(),
             label_sets: original.label_sets.clone(),
             volume_sets: original.volume_sets.clone(),
             pods: pods.collect(),
-            nodes: (0..)
-                .zip(&original.nodes)
-                .filter(|(at, _)| !gone.contains(at))
-                .map(|(_, node)| node.clone())
-                .collect(),
+            nodes: original.nodes.iter().zip(&gone).filter(|(_, gone)| !**gone).map(|(node, _)| node.clone()).collect(),
             pools: original.pools.clone(),
             daemons: original.daemons.clone(),
             namespaces: original.namespaces.clone(),
             policy: original.policy.clone(),
             now: original.now,
         };
-        MicroUsd((paid + price_bound(&input, most, cache).0).min(after.0))
+        MicroUsd((paid + price_bound(input, most, cache).0).min(after.0))
     }
 }
 
@@ -306,10 +306,29 @@ impl<'i> Outcome<'i> {
         for (node, state) in input.nodes.iter_mut().zip(&working.nodes) {
             node.pods.truncate(state.own);
         }
-        let all = std::mem::take(&mut input.pods);
-        input.pods = sorted.iter().map(|pod| all[*pod as usize].clone()).collect();
-        Self { working, input, plan }
+        let movable = std::mem::take(&mut input.pods);
+        input.pods = sorted.iter().map(|pod| movable[*pod as usize].clone()).collect();
+        Self { working, input, plan, moved: sorted, movable }
     }
+}
+
+/// What holds a node that stays. `holds` are those of nodes that nothing held before planning, by node and reason.
+fn held_node(candidate: &Candidate<'_>, holds: &mut BTreeMap<(u32, RemovalReason), Vec<Hold>>) -> HeldNode {
+    let node = candidate.node.node;
+    let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
+    let first = candidate.reasons.first();
+    let (reason, mut by) = match (free, first) {
+        (Some((reason, _)), _) => (*reason, holds.remove(&(node, *reason)).unwrap_or_default()),
+        (None, Some((reason, holds))) => (*reason, holds.clone()),
+        (None, None) => (RemovalReason::Underutilized, Vec::new()),
+    };
+    if by.is_empty() {
+        let object = format!("Node/{}", candidate.object.name);
+        by.push(Hold::new(HoldCode::NoSavings, object, "costs less than any way found to run its pods elsewhere"));
+    }
+    by.sort();
+    by.dedup();
+    HeldNode { node, reason, by }
 }
 
 /// The launch in its first zone.

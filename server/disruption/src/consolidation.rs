@@ -5,8 +5,6 @@
 //! go to nodes that stay, then to the candidates that are tried last, so that removals do not fill nodes that
 //! could go as well.
 
-use std::collections::BTreeMap;
-
 use binding::ClusterSnapshot;
 use model::labels::{CAPACITY_TYPE, ZONE};
 use model::removal::RemovalReason;
@@ -36,8 +34,8 @@ pub(crate) enum Method {
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     pub(crate) steps: Vec<Step>,
-    /// Why each node that was tried stays.
-    pub(crate) holds: BTreeMap<u32, Hold>,
+    /// Why each node stays that was tried by [`Method::Replace`], which tries all that [`Method::Delete`] leaves.
+    pub(crate) holds: Vec<(u32, Hold)>,
 }
 
 /// A pass over the candidates.
@@ -116,15 +114,17 @@ impl<'w, 'r> Pass<'w, 'r> {
             let candidate = self.candidate(node);
             let held = candidate
                 .and_then(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next());
-            match held.map_or_else(|| self.try_node(node, method), Err) {
+            let tried = match held {
+                Some(hold) => Err((method == Method::Replace).then_some(hold)),
+                None => self.try_node(node, method),
+            };
+            match tried {
                 Ok(step) => {
                     candidate.into_iter().for_each(|candidate| allowances.take(candidate));
                     self.gone[node as usize] = true;
                     found.steps.push(step);
                 }
-                Err(hold) => {
-                    found.holds.insert(node, hold);
-                }
+                Err(hold) => found.holds.extend(hold.map(|hold| (node, hold))),
             }
         }
         found
@@ -134,8 +134,14 @@ impl<'w, 'r> Pass<'w, 'r> {
         self.candidates.get(self.working.nodes[node as usize].running? as usize)?.as_ref()
     }
 
-    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Hold> {
+    /// What becomes of `node`; `None` if it stays, and what holds it is found by [`Method::Replace`].
+    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Option<Hold>> {
         let pods = self.pods_on(node);
+        // Most nodes of a full cluster stay because of their largest pod.
+        let has_room = |pod: &u32| self.snapshot.may_have_room(self.classes[*pod as usize]);
+        if method == Method::Delete && !pods.first().is_none_or(has_room) {
+            return Err(None);
+        }
         let moved = pods.len();
         let price = self.working.nodes[node as usize].price;
         let worth = |saved: MicroUsd, moved: usize| self.settings.is_worth(saved, moved);
@@ -149,18 +155,21 @@ impl<'w, 'r> Pass<'w, 'r> {
             return Ok(Step { removed: vec![(node, RemovalReason::Underutilized)], moves, ..Step::default() });
         }
         self.take_back(node, &trial);
+        if method == Method::Delete {
+            return Err(None);
+        }
         // A replacement saves less than a removal.
         if let Some(hold) = unbalanced {
-            return Err(hold);
+            return Err(Some(hold));
         }
-        if trial.unplaced.is_empty() {
-            return Err(self.too_little(node, price, moved));
-        }
+        let Some(unplaced) = trial.unplaced.first() else {
+            return Err(Some(self.too_little(node, price, moved)));
+        };
         // A replacement that is not launched yet is not replaced.
-        match method {
-            Method::Replace if self.candidate(node).is_some() => self.replace(node, &pods, &trial),
-            Method::Delete | Method::Replace => Err(self.no_place(trial.unplaced[0])),
+        if self.candidate(node).is_none() {
+            return Err(Some(self.no_place(*unplaced)));
         }
+        self.replace(node, &pods, &trial).map_err(Some)
     }
 
     /// What the policy `Balanced` holds `node` by, if its removal saves `saved`.
@@ -172,7 +181,7 @@ impl<'w, 'r> Pass<'w, 'r> {
     fn pods_on(&self, node: u32) -> Vec<u32> {
         let mut pods: Vec<u32> = self.working.nodes[node as usize].movable().collect();
         pods.extend(&self.arrived[node as usize]);
-        pods.sort_by_key(|pod| (std::cmp::Reverse(self.cost.size(self.working.pods[*pod as usize].pod)), *pod));
+        pods.sort_unstable_by_key(|pod| (std::cmp::Reverse(self.cost.size(&self.working.pods[*pod as usize])), *pod));
         pods
     }
 

@@ -3,7 +3,6 @@
 //! The removed nodes are gone before the first placement. Of the pods that a spread constraint counts, those come
 //! first whose domains then have the fewest of them.
 
-use model::input::PlanningInput;
 use model::labels::HOSTNAME;
 use model::{LabelSelector, SelectorOperator, SelectorTerm, Text};
 use rustc_hash::FxHashMap;
@@ -44,7 +43,18 @@ struct DomainCounts<'w> {
     by_other_terms: Vec<usize>,
     /// By namespace and label set, the constraints that select pods with them.
     selecting: FxHashMap<(&'w Text, u32), Vec<usize>>,
-    counts: FxHashMap<(usize, &'w str), usize>,
+    domains: NodeDomains<'w>,
+    /// By constraint and domain.
+    counts: FxHashMap<(usize, u32), usize>,
+}
+
+/// The domains of nodes, numbered.
+#[derive(Default)]
+struct NodeDomains<'w> {
+    /// By topology key, the domain of each node.
+    of_nodes: Vec<(&'w Text, Vec<u32>)>,
+    /// The index of the topology key of each constraint.
+    keys: Vec<usize>,
 }
 
 impl<'w> DomainCounts<'w> {
@@ -57,6 +67,7 @@ impl<'w> DomainCounts<'w> {
             by_label: FxHashMap::default(),
             by_other_terms: Vec::new(),
             selecting: FxHashMap::default(),
+            domains: NodeDomains::default(),
             counts: FxHashMap::default(),
         };
         for pod in moves {
@@ -75,6 +86,7 @@ impl<'w> DomainCounts<'w> {
         let number = *self.numbers.entry(constraint).or_insert(next);
         if number == next {
             self.constraints.push(constraint);
+            self.domains.add(self.working, constraint.topology_key);
             match needed_label(constraint.selector) {
                 Some(label) => self.by_label.entry(label).or_default().push(number),
                 None => self.by_other_terms.push(number),
@@ -99,13 +111,12 @@ impl<'w> DomainCounts<'w> {
         let (node, pod_object) = (movable.node as usize, &self.working.input.pods[pod as usize]);
         self.count(node, (&pod_object.namespace, pod_object.labels));
         let number = (*self.of_shape.get(&(&pod_object.namespace, pod_object.shape))?)?;
-        let domain = domain(&self.working.input, node, self.constraints[number].topology_key);
-        Some(self.counts.get(&(number, domain)).copied().unwrap_or(0))
+        Some(self.counts.get(&(number, self.domains.of(number, node))).copied().unwrap_or(0))
     }
 
     fn count(&mut self, node: usize, class: (&'w Text, u32)) {
         let input = &self.working.input;
-        let Self { constraints, selecting, counts, by_label, by_other_terms, .. } = self;
+        let Self { constraints, selecting, domains, counts, by_label, by_other_terms, .. } = self;
         let selecting = selecting.entry(class).or_insert_with(|| {
             let labels = &input.label_sets[class.1 as usize];
             let selects = |one: &Constraint<'_>| one.namespace == class.0 && one.selector.matches(labels);
@@ -114,8 +125,32 @@ impl<'w> DomainCounts<'w> {
             indexed.chain(by_other_terms.iter()).copied().filter(|at| selects(&constraints[*at])).collect()
         });
         for number in selecting {
-            *counts.entry((*number, domain(input, node, constraints[*number].topology_key))).or_default() += 1;
+            *counts.entry((*number, domains.of(*number, node))).or_default() += 1;
         }
+    }
+}
+
+impl<'w> NodeDomains<'w> {
+    /// Adds a constraint over the domains of `key`.
+    fn add(&mut self, working: &'w WorkingCluster<'w>, key: &'w Text) {
+        let known = self.of_nodes.iter().position(|(known, _)| *known == key);
+        self.keys.push(known.unwrap_or(self.of_nodes.len()));
+        if known.is_some() {
+            return;
+        }
+        let mut numbers: FxHashMap<&str, u32> = FxHashMap::default();
+        let of_nodes = working.input.nodes.iter().map(|node| {
+            let domain = node.labels.get(key).map_or("", |value| value.as_ref());
+            let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX);
+            *numbers.entry(domain).or_insert(next)
+        });
+        let of_nodes = of_nodes.collect();
+        self.of_nodes.push((key, of_nodes));
+    }
+
+    /// The domain of `node` by the topology key of `constraint`.
+    fn of(&self, constraint: usize, node: usize) -> u32 {
+        self.of_nodes[self.keys[constraint]].1[node]
     }
 }
 
@@ -133,8 +168,4 @@ fn constraint_of<'w>(working: &'w WorkingCluster<'w>, pod: u32) -> Option<Constr
     let first = hard.min_by_key(|one| one.topology_key.as_ref() == HOSTNAME)?;
     let selector = first.selector.as_ref()?;
     Some(Constraint { namespace: &pod.namespace, topology_key: &first.topology_key, selector })
-}
-
-fn domain<'w>(input: &'w PlanningInput, node: usize, key: &Text) -> &'w str {
-    input.nodes[node].labels.get(key).map_or("", |value| value.as_ref())
 }

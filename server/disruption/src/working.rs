@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use binding::{bound_pod, launched_node};
+use model::eviction_cost::eviction_cost;
 use model::input::PlanningInput;
 use model::labels::HOSTNAME;
 use model::plan::PlannedNode;
@@ -60,6 +61,10 @@ impl WorkingNode {
 pub(crate) struct MovablePod<'r> {
     pub(crate) running: &'r RunningPod,
     pub(crate) pod: &'r Pod,
+    /// Its shape, by index into the input.
+    pub(crate) shape: u32,
+    /// What its eviction costs, in parts of 2^27; at least 0.
+    pub(crate) eviction_cost: i64,
     /// Index of the node that it runs on.
     pub(crate) home: u32,
     /// Index of the node that it is planned on.
@@ -132,7 +137,10 @@ impl<'r> WorkingCluster<'r> {
             if same {
                 state.pods[next] = u32::try_from(self.pods.len()).ok();
                 let node = running.node;
-                self.pods.push(MovablePod { running: pod, pod: planned, home: node, node });
+                let shape = planned.shape;
+                let cost = eviction_cost(pod.stated_cost, self.input.shapes[shape as usize].priority).max(0);
+                let eviction_cost = i64::try_from(cost).unwrap_or(i64::MAX);
+                self.pods.push(MovablePod { running: pod, pod: planned, shape, eviction_cost, home: node, node });
             }
         }
     }
@@ -232,7 +240,7 @@ impl<'r> WorkingCluster<'r> {
         let free: Vec<Resources> = (first..self.nodes.len()).map(|at| self.free(at)).collect();
         let fits: Vec<bool> =
             self.input.shapes.iter().map(|shape| free.iter().any(|free| shape.requests.fits(free))).collect();
-        let fits_of = |pod: u32| fits[self.pods[pod as usize].pod.shape as usize];
+        let fits_of = |pod: u32| fits[self.pods[pod as usize].shape as usize];
         let nodes = self.nodes.iter().enumerate();
         nodes.map(|(at, node)| at >= first || node.movable().any(fits_of)).collect()
     }

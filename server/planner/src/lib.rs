@@ -112,8 +112,7 @@ pub fn plan_packed_by(
 
 /// A lower bound, of at most `most`, on the price per hour of new machines for all pods of `input`, beside the
 /// capacity that it has.
-pub fn price_bound(input: &PlanningInput, most: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
-    let mut input = input.clone();
+pub fn price_bound(mut input: PlanningInput, most: MicroUsd, cache: &mut CompileCache) -> MicroUsd {
     input.pools.iter_mut().for_each(|pool| pool.rules.ignores_credits = true);
     lower_bound_with(&input, &one_machine(&input, most), cache)
 }

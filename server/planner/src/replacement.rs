@@ -11,7 +11,10 @@ use model::input::PlanningInput;
 use model::plan::PlannedNode;
 use model::resources::CPU;
 use model::taints::first_untolerated;
-use model::{CapacityType, Catalogue, MicroUsd, NodeName, NodePool, Resources, Text, Zone};
+use model::{
+    CapacityType, Catalogue, Labels, MicroUsd, NodeName, NodePool, NodeSelectorTerm, PodShape, Resources, Text,
+    Toleration, Zone,
+};
 use rustc_hash::FxHashMap;
 use verifier::daemon_requests;
 use verifier::kernel::{most_cpu, surplus_credits};
@@ -58,8 +61,22 @@ pub enum NoReplacement {
 /// An offering in one zone: price, type.
 type Offered = (MicroUsd, u32);
 
-/// The offerings in one zone by capacity type, each by price.
-type OffersOfZone = Rc<[(CapacityType, Vec<Offered>)]>;
+/// The offerings in one zone by capacity type.
+type OffersOfZone = Rc<[(CapacityType, Offers)]>;
+
+/// Offerings by price, and for each the most of each resource that it or a cheaper one has.
+struct Offers {
+    offered: Vec<Offered>,
+    most: Vec<Vec<i64>>,
+}
+
+impl Offers {
+    /// The offerings from the first on that may be large enough: all before it have too little of a resource.
+    fn large_enough(&self, requested: &[i64]) -> &[Offered] {
+        let lacks = |most: &Vec<i64>| requested.iter().zip(most).any(|(wanted, has)| wanted > has);
+        &self.offered[self.most.partition_point(lacks)..]
+    }
+}
 
 /// Offerings of plain types, by price, that have more of some resource than cheaper ones.
 struct PlainSizes {
@@ -68,11 +85,8 @@ struct PlainSizes {
     most: Vec<Vec<i64>>,
 }
 
-/// Which types of a pool may run pods of a shape, apart from resources.
-struct CompatibleTypes {
-    types: Vec<bool>,
-    is_any: bool,
-}
+/// Which types of a pool may run pods of a shape, apart from resources; `None` if all may.
+type CompatibleTypes = Option<Rc<[bool]>>;
 
 /// Finds replacements.
 pub struct ReplacementMachines<'i> {
@@ -80,12 +94,19 @@ pub struct ReplacementMachines<'i> {
     trials: MachineTrials<'i>,
     /// By pool and zone.
     offers: FxHashMap<(u32, Zone), OffersOfZone>,
+    /// By pool, the types that it may launch.
+    launched: FxHashMap<u32, Rc<[u32]>>,
     amounts: Amounts,
     /// By pool and zone, the plain sizes for pods that any type may run.
     sizes: FxHashMap<(u32, Zone), Rc<PlainSizes>>,
     /// By pool and shape.
     compatible: FxHashMap<(u32, u32), CompatibleTypes>,
+    /// The same by pool and what shapes ask of nodes, which many have in common.
+    compatible_by_needs: FxHashMap<(u32, Needs<'i>), CompatibleTypes>,
 }
+
+/// What a shape asks of nodes, apart from resources: tolerations, node selector, node affinity.
+type Needs<'i> = (&'i [Toleration], &'i Labels, &'i [NodeSelectorTerm]);
 
 impl std::fmt::Debug for ReplacementMachines<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -98,8 +119,9 @@ impl<'i> ReplacementMachines<'i> {
     #[must_use]
     pub fn new(input: &'i PlanningInput) -> Self {
         let (trials, amounts) = (MachineTrials::new(input), Amounts::of(input));
-        let (offers, sizes, compatible) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
-        Self { input, trials, offers, amounts, sizes, compatible }
+        let (offers, launched, sizes) = (FxHashMap::default(), FxHashMap::default(), FxHashMap::default());
+        let (compatible, compatible_by_needs) = (FxHashMap::default(), FxHashMap::default());
+        Self { input, trials, offers, launched, amounts, sizes, compatible, compatible_by_needs }
     }
 
     /// The cheapest machine that runs `pods` of the input instead of `replaced`. Its name is empty.
@@ -111,8 +133,8 @@ impl<'i> ReplacementMachines<'i> {
         if pool.not_ready.is_some() || pool.replicas.is_some() {
             return Err(NoReplacement::NoMachine);
         }
-        let shapes = self.shapes_of(replaced.pool, pods);
         let offers = self.offers_in(replaced.pool, &replaced.zone);
+        let compatible = self.compatible_with_all(replaced.pool, pods);
         let requested = self.amounts.requested(self.input, pods);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
         let runs = |kind: u32| {
@@ -121,11 +143,12 @@ impl<'i> ReplacementMachines<'i> {
             let has = &allocatable[kind as usize];
             requested.iter().zip(has).all(|(wanted, has)| wanted <= has)
                 && replaced.limits.iter().all(within)
-                && self.is_compatible((replaced.pool, &shapes), kind)
+                && is_compatible(&compatible, kind)
         };
         let mut dearest = None;
         for (capacity_type, offered) in offers.iter() {
-            let mut usable = offered.iter().filter(|(_, kind)| runs(*kind)).copied().peekable();
+            let mut usable =
+                offered.large_enough(&requested).iter().filter(|(_, kind)| runs(*kind)).copied().peekable();
             let Some((price, _)) = usable.peek().copied() else { continue };
             let is_spot_for_spot = replaced.is_spot && *capacity_type == CapacityType::Spot;
             if is_spot_for_spot && !replaced.may_replace_spot_by_spot {
@@ -196,19 +219,17 @@ impl<'i> ReplacementMachines<'i> {
     /// What the pool offers for `pods` in the zone of `replaced`, from the first capacity type that has any.
     fn plain_sizes(&mut self, replaced: &Replaced, pods: &[u32]) -> Option<Rc<PlainSizes>> {
         let pool = &self.input.pools[replaced.pool as usize];
-        let shapes = self.shapes_of(replaced.pool, pods);
-        let known = |shape| self.compatible.get(&(replaced.pool, shape));
-        let is_any_compatible = shapes.iter().all(|shape| known(*shape).is_some_and(|known| known.is_any));
+        let compatible = self.compatible_with_all(replaced.pool, pods);
+        let is_any_compatible = compatible.is_empty();
         let place = (replaced.pool, replaced.zone.clone());
         if let Some(known) = self.sizes.get(&place).filter(|_| is_any_compatible) {
             return Some(known.clone());
         }
         let offers = self.offers_in(replaced.pool, &replaced.zone);
         let allocatable = self.amounts.allocatable(replaced.pool, &pool.catalogue);
-        let may_run =
-            |(_, kind): &&Offered| is_plain(pool, *kind) && self.is_compatible((replaced.pool, &shapes), *kind);
-        let (_, offered) = offers.iter().find(|(_, offered)| offered.iter().any(|one| may_run(&one)))?;
-        let offered = undominated(offered.iter().filter(may_run).copied(), &allocatable);
+        let may_run = |(_, kind): &&Offered| is_plain(pool, *kind) && is_compatible(&compatible, *kind);
+        let (_, offers) = offers.iter().find(|(_, offers)| offers.offered.iter().any(|one| may_run(&one)))?;
+        let offered = undominated(offers.offered.iter().filter(may_run).copied(), &allocatable);
         let sizes = Rc::new(PlainSizes { most: largest_up_to(&offered, &allocatable), offered });
         if is_any_compatible {
             self.sizes.insert(place, sizes.clone());
@@ -305,23 +326,34 @@ impl<'i> ReplacementMachines<'i> {
         Some(self.trials.narrow(machine, &options, &zones).unwrap_or_else(|| machine.clone()))
     }
 
-    /// The shapes of `pods`, for [`Self::is_compatible`].
-    fn shapes_of(&mut self, pool: u32, pods: &[u32]) -> Vec<u32> {
-        let mut shapes: Vec<u32> = pods.iter().map(|pod| self.input.pods[*pod as usize].shape).collect();
-        shapes.sort_unstable();
-        shapes.dedup();
-        for shape in &shapes {
-            if !self.compatible.contains_key(&(pool, *shape)) {
-                self.compatible.insert((pool, *shape), self.compatible_with(pool, *shape));
+    /// What limits the types for `pods`, apart from resources; nothing if all types may run them.
+    fn compatible_with_all(&mut self, pool: u32, pods: &[u32]) -> Vec<Rc<[bool]>> {
+        let mut all: Vec<Rc<[bool]>> = Vec::new();
+        for pod in pods {
+            let shape = self.input.pods[*pod as usize].shape;
+            let types = match self.compatible.get(&(pool, shape)) {
+                Some(known) => known.as_ref(),
+                None => {
+                    let types = self.compatible_by_needs(pool, shape);
+                    self.compatible.entry((pool, shape)).or_insert(types).as_ref()
+                }
+            };
+            if let Some(types) = types.filter(|types| !all.iter().any(|known| Rc::ptr_eq(known, types))) {
+                all.push(types.clone());
             }
         }
-        shapes
+        all
     }
 
-    /// Whether the type may run pods of all shapes, apart from resources.
-    fn is_compatible(&self, (pool, shapes): (u32, &[u32]), kind: u32) -> bool {
-        let known = |shape| self.compatible.get(&(pool, shape));
-        shapes.iter().all(|shape| known(*shape).is_some_and(|known| known.types[kind as usize]))
+    fn compatible_by_needs(&mut self, pool: u32, shape: u32) -> CompatibleTypes {
+        let PodShape { tolerations, node_selector, node_affinity, .. } = &self.input.shapes[shape as usize];
+        let needs = (pool, (tolerations.as_slice(), node_selector, node_affinity.as_slice()));
+        if let Some(known) = self.compatible_by_needs.get(&needs) {
+            return known.clone();
+        }
+        let types = self.compatible_with(pool, shape);
+        self.compatible_by_needs.insert(needs, types.clone());
+        types
     }
 
     fn compatible_with(&self, at: u32, shape: u32) -> CompatibleTypes {
@@ -334,8 +366,8 @@ impl<'i> ReplacementMachines<'i> {
         let runs = |kind: &model::InstanceType| {
             may_run && wanted.iter().any(|wanted| kind.labels.first_conflict(wanted).is_none())
         };
-        let types: Vec<bool> = pool.catalogue.types.iter().map(runs).collect();
-        CompatibleTypes { is_any: types.iter().all(|runs| *runs), types }
+        let types: Rc<[bool]> = pool.catalogue.types.iter().map(runs).collect();
+        types.contains(&false).then_some(types)
     }
 
     /// What the pool may launch in `zone`, spot before on-demand. Reservations are left to plans, which count
@@ -345,31 +377,42 @@ impl<'i> ReplacementMachines<'i> {
             return known.clone();
         }
         let pool = &self.input.pools[at as usize];
-        let within_size = |kind: &model::InstanceType| {
-            pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
-        };
-        let types = || {
-            (0..)
-                .zip(&pool.catalogue.types)
-                .filter(|(_, kind)| kind.labels.first_conflict(&pool.requirements).is_none() && within_size(kind))
-        };
+        let types = self.launched_by(at);
+        let allocatable = self.amounts.allocatable(at, &pool.catalogue);
         let of_type = |capacity_type: CapacityType| {
-            let offered = types().flat_map(|(at, kind)| {
+            let offered = types.iter().flat_map(|at| {
+                let kind = &pool.catalogue.types[*at as usize];
                 let here = kind.offerings.iter().filter(move |offering| {
                     offering.zone == *zone
                         && offering.capacity_type == capacity_type
                         && is_offered(pool, kind, offering)
                 });
-                here.map(|offering| offering.price).min().map(|price| (price, at))
+                here.map(|offering| offering.price).min().map(|price| (price, *at))
             });
             let mut offered: Vec<Offered> = offered.collect();
             offered.sort_unstable();
-            (capacity_type, offered)
+            (capacity_type, Offers { most: largest_up_to(&offered, &allocatable), offered })
         };
         let in_order = [CapacityType::Spot, CapacityType::OnDemand].map(of_type);
         let offers: OffersOfZone = Rc::new(in_order);
         self.offers.insert((at, zone.clone()), offers.clone());
         offers
+    }
+
+    /// The types that the pool may launch.
+    fn launched_by(&mut self, at: u32) -> Rc<[u32]> {
+        let pool = &self.input.pools[at as usize];
+        let within_size = |kind: &model::InstanceType| {
+            pool.rules.max_node_vcpu.is_none_or(|most| kind.capacity.get(CPU) <= most.saturating_mul(1000))
+        };
+        let types = || {
+            let types = (0..).zip(&pool.catalogue.types);
+            let may = |kind: &model::InstanceType| {
+                kind.labels.first_conflict(&pool.requirements).is_none() && within_size(kind)
+            };
+            types.filter(|(_, kind)| may(kind)).map(|(at, _)| at).collect()
+        };
+        self.launched.entry(at).or_insert_with(types).clone()
     }
 }
 
@@ -422,6 +465,11 @@ impl Amounts {
         let of_types = || catalogue.types.iter().map(|kind| amounts(&kind.allocatable)).collect();
         self.allocatable.entry(pool).or_insert_with(of_types).clone()
     }
+}
+
+/// Whether the type is one of all `compatible` ones.
+fn is_compatible(compatible: &[Rc<[bool]>], kind: u32) -> bool {
+    compatible.iter().all(|types| types[kind as usize])
 }
 
 fn price_in(pool: &NodePool, kind: u32, machine: &PlannedNode, zone: &Zone) -> Option<MicroUsd> {

@@ -139,7 +139,8 @@ impl<'a> DaemonSets<'a> {
 
     /// Requests of the DaemonSet pods that a node lacks: per resource the smaller of the requests
     /// of the DaemonSets without a pod there, and the expected sum less the bound sum.
-    fn missing_requests(&self, node: &Node) -> Resources {
+    #[must_use]
+    pub fn missing_requests(&self, node: &Node) -> Resources {
         let (mut missing, mut expected) = (Resources::new(), Resources::new());
         for (_, daemon) in self.input.daemons.iter().enumerate().filter(|(at, d)| self.runs_on(node, *at, d)) {
             let requests = &self.input.shapes[daemon.shape as usize].requests;
@@ -214,7 +215,7 @@ pub(super) fn check(
         index.sum(input, node_pods, &mut requested);
         let name = placements.host_name(node_pods.host);
         if let Some(node) = input.nodes.get(node_pods.host as usize) {
-            let free = index.amounts(&daemons.sets.free_on_node(node));
+            let free = index.free_on_node(&daemons.sets, node);
             index.check_fit(name, &requested, &free, findings);
             continue;
         }
@@ -251,6 +252,22 @@ impl<'a> ResourceIndex<'a> {
 
     fn amounts(&self, resources: &Resources) -> Vec<i64> {
         self.names.iter().map(|name| resources.get(name)).collect()
+    }
+
+    /// As [`DaemonSets::free_on_node`].
+    fn free_on_node(&self, daemons: &DaemonSets<'_>, node: &Node) -> Vec<i64> {
+        let mut free = self.amounts(&node.allocatable);
+        for pod in node.pods.iter().filter(|pod| !pod.leaving) {
+            for (number, amount) in &self.per_shape[pod.shape as usize] {
+                free[*number] = free[*number].saturating_sub(*amount);
+            }
+        }
+        let missing = daemons.missing_requests(node);
+        if !missing.is_empty() {
+            let missing = self.amounts(&missing);
+            free.iter_mut().zip(missing).for_each(|(free, amount)| *free = free.saturating_sub(amount));
+        }
+        free
     }
 
     fn sum(&self, input: &PlanningInput, node_pods: &NodePods, sum: &mut [i64]) {

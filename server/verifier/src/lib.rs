@@ -41,7 +41,8 @@ mod topology;
 mod violation;
 
 pub use self::removals::{
-    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_do_not_disrupt_active, is_protected,
+    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, check_removals_but_last_pods,
+    is_do_not_disrupt_active, is_protected,
 };
 pub use self::violation::{Rule, Violation};
 

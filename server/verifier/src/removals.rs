@@ -29,6 +29,7 @@ mod violation;
 pub use eviction::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 pub use violation::{RemovalRule, RemovalViolation};
 
+use membership::Removed;
 use model::removal::{RemovalInput, RemovalPlan};
 use violation::RemovalFindings;
 
@@ -38,12 +39,26 @@ use violation::RemovalFindings;
 #[must_use]
 pub fn check_removals(input: &RemovalInput, plan: &RemovalPlan) -> Vec<RemovalViolation> {
     let mut findings = RemovalFindings::default();
-    let removals = membership::collect(input, plan, &mut findings);
-    budgets::check(input, &removals, &mut findings);
-    budgets::check_cluster(input, &removals, &mut findings);
-    eviction::check_do_not_disrupt(input, &removals, &mut findings);
-    eviction::check_pod_budgets(input, &removals, &mut findings);
-    rescheduling::check_room(input, plan, &removals, &mut findings);
+    let removals = check_nodes(input, plan, &mut findings);
     rescheduling::check_last_ready_pods(input, &removals, &mut findings);
     findings.violations
+}
+
+/// As [`check_removals`], without [`RemovalRule::LastReadyPod`]: for an input that does not know the pods of a workload
+/// that run elsewhere.
+#[must_use]
+pub fn check_removals_but_last_pods(input: &RemovalInput, plan: &RemovalPlan) -> Vec<RemovalViolation> {
+    let mut findings = RemovalFindings::default();
+    check_nodes(input, plan, &mut findings);
+    findings.violations
+}
+
+fn check_nodes<'a>(input: &'a RemovalInput, plan: &'a RemovalPlan, findings: &mut RemovalFindings) -> Vec<Removed<'a>> {
+    let removals = membership::collect(input, plan, findings);
+    budgets::check(input, &removals, findings);
+    budgets::check_cluster(input, &removals, findings);
+    eviction::check_do_not_disrupt(input, &removals, findings);
+    eviction::check_pod_budgets(input, &removals, findings);
+    rescheduling::check_room(input, plan, &removals, findings);
+    removals
 }

@@ -21,15 +21,23 @@ impl View<'_, '_> {
     /// Whether the node allows pods of the class, and has room for one.
     pub(super) fn has_room(&self, node: usize) -> bool {
         self.rules.allowed[node]
-            && self.hosts.has_free(node, &self.rules.requests)
+            && self.hosts.has_free(node, &self.rules.demand.requests)
             && (!self.rules.needs_ports_or_attachments
                 || self.hosts.get(node).has_ports_and_attachments(&self.rules.class))
     }
 
     /// The global minimum of each hard spread constraint, which does not depend on the node.
     pub(crate) fn spread_minima(&self) -> Vec<i64> {
+        let mut minima = Vec::new();
+        self.read_spread_minima(&mut minima);
+        minima
+    }
+
+    /// As [`View::spread_minima`], into `minima`.
+    pub(crate) fn read_spread_minima(&self, minima: &mut Vec<i64>) {
         let spread = self.rules.hard_spread.iter();
-        spread.map(|one| self.tallies.get(one.tally).global_minimum(one.min_domains)).collect()
+        minima.clear();
+        minima.extend(spread.map(|one| self.tallies.get(one.tally).global_minimum(one.min_domains)));
     }
 
     /// The domains that a further pod of the class may go to by its first hard spread over few of them; `None` without.

@@ -76,10 +76,11 @@ pub(super) fn best(
 
 fn by_resources(rules: &ClassRules<'_>, host: &Host<'_>) -> i64 {
     let with = |used: [i64; 2], pod: [i64; 2]| [used[0] + pod[0], used[1] + pod[1]];
-    let fit = least_allocated(with(host.scored, rules.scored), host.allocatable);
+    let fit = least_allocated(with(host.scored, rules.demand.scored), host.allocatable);
     // A pod that requests neither CPU nor memory is not scored by balance.
-    let is_best_effort = rules.requested == [0, 0];
-    let balance = || balanced_allocation(host.requested, with(host.requested, rules.requested), host.allocatable);
+    let is_best_effort = rules.demand.requested == [0, 0];
+    let balance =
+        || balanced_allocation(host.requested, with(host.requested, rules.demand.requested), host.allocatable);
     fit + if is_best_effort { 0 } else { balance() }
 }
 

@@ -44,12 +44,11 @@ impl<'a> Compiler<'a, '_> {
         }
         let nodes: &'a [Node] = &self.input.nodes;
         let by_name = mentions_name(rules.class.shape, None);
-        let counted = self.node_classes.map(nodes, by_name, |node| node_affinity.matches_node(node));
+        let counted = self.node_classes.flags_unless_all(nodes, by_name, |node| node_affinity.matches_node(node));
         for (key, max_skew) in DEFAULT_CONSTRAINTS {
             let key_number = self.domains.key(key, nodes);
             let classes = self.by_workload[number as usize].clone();
-            let counted = Some(counted.clone()).filter(|counted| counted.contains(&false));
-            let tally = self.tallies.define(self.domains, classes, key_number, counted);
+            let tally = self.tallies.define(self.domains, classes, key_number, counted.clone());
             rules.soft_spread.push(SoftSpread { tally, max_skew, is_by_hostname: is_hostname(key) });
         }
     }
@@ -76,8 +75,7 @@ impl<'a> Compiler<'a, '_> {
         };
         let by_name = mentions_name(class.shape, None);
         steps.take(self.node_classes.steps_of_map(by_name))?;
-        let counted =
-            Some(self.node_classes.map(&input.nodes, by_name, counts)).filter(|counted| counted.contains(&false));
+        let counted = self.node_classes.flags_unless_all(&input.nodes, by_name, counts);
         let key = self.domains.key(&constraint.topology_key, &input.nodes);
         let tally = self.tallies.define(self.domains, classes, key, counted);
         if constraint.hard {

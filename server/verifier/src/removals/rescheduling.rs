@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use rustc_hash::FxHashSet;
+
 use model::removal::{RemovalInput, RemovalPlan, RemovalPod, RemovalReason, ReplicaCount};
 use model::{NodeName, Text};
 
@@ -17,6 +19,7 @@ pub(super) fn check_room(
     findings: &mut RemovalFindings,
 ) {
     let leaving: BTreeSet<&NodeName> = removals.iter().map(|removed| &removed.node.node).collect();
+    let destinations: FxHashSet<&NodeName> = input.destinations.iter().filter(|to| !leaving.contains(to)).collect();
     for removed in removals.iter().filter(|removed| removed.voluntary_reason().is_some()) {
         for pod in removed.node.pods.iter().filter(|pod| remains(pod)) {
             let key = &pod.key;
@@ -29,7 +32,7 @@ pub(super) fn check_room(
             }
             match plan.placements.get(key) {
                 None => findings.report_pod(RemovalRule::Room, removed.node, key, "has no place after the removal"),
-                Some(to) if leaving.contains(to) || !input.destinations.contains(to) => {
+                Some(to) if !destinations.contains(to) => {
                     let what = format!("is moved to {to}, which is no node that stays or is launched");
                     findings.report_pod(RemovalRule::Room, removed.node, key, &what);
                 }

@@ -8,7 +8,9 @@ use model::removal::{
     RemovalPool, RemovalReason, ReplicaCount,
 };
 use model::{ClaimName, Cron, Millis, NodeName, NodeStage, PodKey, PoolName, TimeZone, Timestamp};
-use verifier::{RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, is_protected};
+use verifier::{
+    RemovalRule, RemovalViolation, blocking_pod_budgets, check_removals, check_removals_but_last_pods, is_protected,
+};
 
 use crate::fixture::text;
 
@@ -481,6 +483,7 @@ fn the_only_ready_pod_of_several_replicas_is_not_evicted() {
     let mut removals = Removals::new();
     removals.set_web_elsewhere(2, 0);
     removals.assert_breaks(RemovalRule::LastReadyPod, "big");
+    assert!(check_removals_but_last_pods(&removals.input, &removals.plan).is_empty());
     // It is not ready itself, so no ready pod is lost.
     removals.web().ready = false;
     removals.assert_clean();
@@ -550,6 +553,9 @@ fn a_forceful_reason_is_exempt_from_every_rule_about_pods_and_budgets() {
         RemovalRule::LastReadyPod,
     ];
     assert_eq!(rules, BTreeSet::from(all));
+    let others = check_removals_but_last_pods(&unprotected().input, &unprotected().plan);
+    let others: BTreeSet<RemovalRule> = others.iter().map(|found| found.rule).collect();
+    assert_eq!(others, all[..4].iter().copied().collect());
     for reason in [RemovalReason::Expired, RemovalReason::Unhealthy, RemovalReason::Interrupted] {
         let mut removals = unprotected();
         removals.set_reason("big", reason, None);
