@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::sync::{Arc, MutexGuard};
 
-use super::disruption::{DecisionQueue, Disruption};
+use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
@@ -95,6 +95,8 @@ pub struct ClusterController {
     pub(crate) nominator: Nominator,
     /// Decisions that are not durable yet, and recent decisions.
     pub(crate) decisions: DecisionQueue,
+    /// What the store has of the replacements under way.
+    pub(crate) replacement_records: ReplacementRecords,
     /// When the disruption methods run.
     pub(crate) disruption: Disruption,
     /// The last nodes that went.

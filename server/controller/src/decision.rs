@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cluster::replacement::RecordedReplacement;
 use super::decision_input::DecisionInput;
 use drift::VersionedHash;
 use model::plan::Reason;
@@ -93,6 +94,8 @@ pub struct Decision {
     pub assignments: Vec<(PodKey, NodeName)>,
     /// Pods without a node.
     pub unplaced: Vec<UnplacedPod>,
+    /// Replacements under way that are new since the last decision, or whose pods have other places.
+    pub replacements: Vec<RecordedReplacement>,
     /// Price per hour of the machines to launch.
     pub new_cost: MicroUsd,
     /// Lower bound of the price per hour of any plan for the same pods.
@@ -127,6 +130,7 @@ impl Decision {
             removals: Vec::new(),
             assignments: Vec::new(),
             unplaced: Vec::new(),
+            replacements: Vec::new(),
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
             would: Vec::new(),

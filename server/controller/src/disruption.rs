@@ -15,7 +15,7 @@
 //! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
 //! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
-//! [`replace_first`], [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
+//! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
 //! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
@@ -35,6 +35,8 @@ mod removal_check;
 mod removal_facts;
 mod replace_first;
 mod replacement_backoff;
+mod replacement_records;
+mod replacement_recovery;
 mod replacements;
 mod running_cluster;
 pub(crate) mod settings;
@@ -51,6 +53,7 @@ pub(crate) use methods::repair::repair_of;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
 pub(crate) use queue::DecisionQueue;
+pub(crate) use replacement_records::ReplacementRecords;
 
 use std::collections::{BTreeMap, BTreeSet};
 

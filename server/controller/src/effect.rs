@@ -7,7 +7,10 @@ use super::nodeclaim::DecidedLaunch;
 use super::provisioning::PlanRequest;
 use super::status::{EventOrder, StatusOrder};
 use crate::cluster::LaunchedFacts;
-use model::{ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
+use crate::cluster::replacement::ReplacementWait;
+use model::{
+    ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
+};
 
 /// An operation to execute, answered by [`Event`](super::Event)s.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,6 +94,18 @@ pub enum Effect {
         /// Provider id of the instance.
         provider_id: ProviderId,
     },
+    /// Delete the records of replacements that have ended, and write the waits of NodePools that have changed. Not
+    /// answered.
+    EndReplacements {
+        /// The target cluster.
+        cluster: ClusterName,
+        /// NodeClaims whose replacements have ended.
+        claims: Vec<ClaimName>,
+        /// The wait of each NodePool; `None` when it waits no longer.
+        waits: Vec<(PoolName, Option<ReplacementWait>)>,
+        /// When they ended.
+        at: Timestamp,
+    },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
     PersistCounts {
         /// The target cluster.
@@ -129,6 +144,7 @@ impl Effect {
             | Self::Inspect { cluster, .. }
             | Self::CloseLaunch { cluster, .. }
             | Self::RecordLaunched { cluster, .. }
+            | Self::EndReplacements { cluster, .. }
             | Self::PersistCounts { cluster, .. }
             | Self::ReportFinding { cluster, .. }
             | Self::PublishView { cluster } => cluster,

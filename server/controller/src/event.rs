@@ -5,6 +5,7 @@ use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::Observation;
+use crate::cluster::replacement::ReplacementsRead;
 use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
 
@@ -145,6 +146,13 @@ pub enum Event {
         /// The counts.
         counts: ObjectCounts,
     },
+    /// Replacements under way as the previous owner recorded them. Precedes `LeaseAcquired`.
+    ReplacementsLoaded {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// What was recorded.
+        read: Box<ReplacementsRead>,
+    },
     /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
     LeaseAcquired {
         /// The cluster that the event concerns.
@@ -185,6 +193,7 @@ impl Event {
             | Self::QuarantineReleased { cluster }
             | Self::LaunchHistoryLoaded { cluster, .. }
             | Self::CountsLoaded { cluster, .. }
+            | Self::ReplacementsLoaded { cluster, .. }
             | Self::LeaseAcquired { cluster, .. }
             | Self::Listed { cluster, .. }
             | Self::Interrupted { cluster, .. } => Some(cluster),

@@ -54,6 +54,7 @@ impl ClusterController {
             }
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
+            Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
                 self.record_cloud_listing(&listing);
@@ -131,6 +132,7 @@ impl ClusterController {
         self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
         self.request_consolidation_if_due(ctx);
+        self.end_recorded_replacements(ctx);
         self.persist_counts(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);

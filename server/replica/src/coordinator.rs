@@ -25,6 +25,7 @@ use super::intents;
 use super::output::Output;
 use super::owned_cluster::ClusterInput;
 use super::region::{self, InstancesByCluster, RegionLister};
+use super::replacements;
 use agent_session::{AgentHello, SessionEvent};
 use store::StoreError;
 use store::guardrails::{AuditEntry, FreezeScope};
@@ -163,7 +164,8 @@ impl Coordinator {
                 let past = past.into_iter().map(|attempt| intents::recent_launch(attempt, now)).collect();
                 let history = Event::LaunchHistoryLoaded { cluster: cluster.clone(), past };
                 let extent = intents::extent_event(&cluster, &answer);
-                self.handle_lease_answer(cluster, answer, [history].into_iter().chain(extent), now)
+                let replacements = replacements::loaded_event(&cluster, &answer, now);
+                self.handle_lease_answer(cluster, answer, [history].into_iter().chain(extent).chain(replacements), now)
             }
             Input::Planned(answer) => self.handle_event(Event::Planned(answer), now),
             Input::CommandEnded { cluster, id, outcome } => {

@@ -21,6 +21,7 @@ pub mod intents;
 mod output;
 mod owned_cluster;
 pub mod region;
+pub mod replacements;
 mod replica;
 
 pub use self::call::{Call, CounterUpdate};

@@ -19,7 +19,7 @@ use crate::views;
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
-use replica::{intents, region};
+use replica::{intents, region, replacements};
 use store::guardrails::OfferingEntry;
 use store::identity::check_identity;
 use store::lease::{Lease, LeaseOutcome, Scope};
@@ -245,6 +245,11 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
                 self.settle_launched(&claim, attempt, &provider_id).await
             }
             Effect::CloseLaunch { claim, .. } => self.close(&claim).await,
+            Effect::EndReplacements { claims, waits, at, .. } => {
+                let end = replacements::encode_end(&claims, waits, at);
+                self.store.end_replacements(&self.lease, &end).await.map_err(retry)?;
+                Ok(None)
+            }
             Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
             Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 self.terminate(cluster, &cluster_uid, claim, provider_id).await

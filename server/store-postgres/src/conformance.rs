@@ -12,6 +12,7 @@ mod leases;
 mod listings;
 mod log;
 mod operations;
+mod replacements;
 mod replicas;
 mod unfenced;
 
@@ -91,6 +92,7 @@ async fn all(store: &dyn Store, run: &str) {
     guardrails::all(store, run).await;
     counters::all(store, run).await;
     replicas::all(store, run).await;
+    replacements::all(store, run).await;
 }
 
 /// The change counters from now on, and the present ones, which a subscriber receives at once.

@@ -26,6 +26,7 @@ mod leases;
 mod listings;
 mod log;
 mod operations;
+mod replacements;
 mod replicas;
 mod retry;
 mod schema;
@@ -46,6 +47,7 @@ use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
 use store::{Archive, Store, StoreFuture};
 
@@ -141,6 +143,10 @@ impl Store for PostgresStore {
 
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
         retry(move || self.close(lease, claims))
+    }
+
+    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
+        retry(move || self.write_replacements_end(lease, end))
     }
 
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {

@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::operations::OpenIntent;
+use super::replacements::{BackoffRow, ReplacementRow};
 
 /// Largest accepted distance between an agent's epoch and the last issued one. After the loss of a
 /// database an agent is ahead of the store, but no server issued an epoch further ahead than this.
@@ -110,6 +111,10 @@ pub struct OpenOperations {
     pub intents: Vec<OpenIntent>,
     /// Last written object counts of the cluster.
     pub extent: Option<ObservedExtent>,
+    /// Replacements that have not ended, by NodeClaim.
+    pub replacements: Vec<ReplacementRow>,
+    /// NodePools whose last replacement failed, by name.
+    pub backoffs: Vec<BackoffRow>,
 }
 
 /// Object counts of the last accepted snapshot.

@@ -14,7 +14,7 @@
 //! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
-//! (decisions and their replay data), [`listing`] (instances that a cloud listed), [`guardrails`]
+//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`guardrails`]
 //! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
 
@@ -30,6 +30,7 @@ pub mod listing;
 pub mod log;
 pub mod memory;
 pub mod operations;
+pub mod replacements;
 pub mod replicas;
 
 pub use error::{DriverError, StoreError};
@@ -46,6 +47,7 @@ use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use operations::{AttemptOutcome, Intent, RecentAttempt};
+use replacements::ReplacementsEnd;
 use replicas::ReplicaRow;
 
 /// Boxed future of a store operation.
@@ -130,8 +132,8 @@ pub trait Store: Archive {
     /// Replaces the observed object counts of a cluster. They are returned with the next lease.
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()>;
 
-    /// Writes a decision with its intents and its replay data in one transaction, before any
-    /// external call is made.
+    /// Writes a decision with its intents, the replacements that it begins, and its replay data in one
+    /// transaction, before any external call is made. A repetition begins no replacement again.
     ///
     /// # Errors
     /// [`StoreError::AttemptRefused`] when another attempt of one of the launches is open.
@@ -156,6 +158,10 @@ pub trait Store: Archive {
     /// Closes the launches of these NodeClaims, when instance and NodeClaim are gone or will never
     /// exist.
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()>;
+
+    /// Deletes the replacements that have ended, and writes how long NodePools wait. They come back with the
+    /// next lease until then.
+    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()>;
 
     /// Attempts of `scope` that are open or were closed less than `within` ago, ordered by
     /// NodeClaim and attempt.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::lease::Scope;
 use super::operations::Intent;
+use super::replacements::ReplacementRow;
 
 /// Hash of a blob; the log defines the hash function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,6 +40,8 @@ pub struct Entry {
     pub decision: DecisionRow,
     /// Intents of the decision.
     pub intents: Vec<Intent>,
+    /// Replacements that the decision begins, or gives other places.
+    pub replacements: Vec<ReplacementRow>,
     /// Referenced blobs that may be missing in the store.
     pub blobs: Vec<Blob>,
     /// Log events up to the decision.

@@ -8,6 +8,7 @@ mod leases;
 mod listings;
 mod log;
 mod operations;
+mod replacements;
 mod replicas;
 mod tables;
 
@@ -25,6 +26,7 @@ use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use super::operations::{AttemptOutcome, Intent, RecentAttempt};
+use super::replacements::ReplacementsEnd;
 use super::replicas::ReplicaRow;
 use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
@@ -191,6 +193,10 @@ impl Store for MemoryStore {
 
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
         resolved(self.tables().close_intents(lease, claims, self.now()))
+    }
+
+    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
+        resolved(self.tables().end_replacements(lease, end, self.now()))
     }
 
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {

@@ -1,4 +1,5 @@
-//! Runs scenarios one after the other on one control plane and reports each result.
+//! Runs scenarios and reports each result. Scenarios mostly wait, so two control planes run them: each runs one at a
+//! time. A cluster that was given is one control plane.
 //!
 //! Without a control plane every scenario is skipped, by name and with the reason. With `CI=true`
 //! that is a failure, so that a suite that never ran cannot pass.
@@ -7,7 +8,8 @@ use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -17,6 +19,9 @@ use super::audit::{self, AuditedRequest};
 use super::cluster::Cluster;
 use super::control_plane::ControlPlane;
 use super::{Unavailable, deploy};
+
+/// Control planes that run scenarios at the same time.
+const CONTROL_PLANES: usize = 2;
 
 /// Result of a scenario: its figures, as text.
 pub type ScenarioResult = anyhow::Result<String>;
@@ -45,7 +50,9 @@ pub struct Scenario {
 /// The control plane and the programs that scenarios use.
 pub struct TestBed {
     /// The control plane. A scenario that kills it holds the lock.
-    pub control_plane: tokio::sync::Mutex<ControlPlane>,
+    pub control_plane: Arc<tokio::sync::Mutex<ControlPlane>>,
+    /// Control planes that ran other scenarios: of interest to one that verifies the effects of all.
+    others: Vec<Arc<tokio::sync::Mutex<ControlPlane>>>,
     /// The administrator's client.
     pub client: kube::Client,
     /// The programs under test.
@@ -67,12 +74,39 @@ impl TestBed {
     /// # Errors
     /// When the audit log cannot be read.
     pub async fn audit(&self) -> anyhow::Result<Vec<AuditedRequest>> {
-        audit::parse_audit_log(&self.control_plane.lock().await.audit_log()?)
+        let mut requests = Vec::new();
+        for control_plane in std::iter::once(&self.control_plane).chain(&self.others) {
+            requests.extend(audit::parse_audit_log(&control_plane.lock().await.audit_log()?)?);
+        }
+        Ok(requests)
     }
 
     async fn new(control_plane: ControlPlane, programs: &Programs) -> anyhow::Result<Self> {
         let client = prepare_cluster(&control_plane).await?;
-        Ok(Self { control_plane: tokio::sync::Mutex::new(control_plane), client, programs: programs.clone() })
+        let control_plane = Arc::new(tokio::sync::Mutex::new(control_plane));
+        Ok(Self { control_plane, others: Vec::new(), client, programs: programs.clone() })
+    }
+
+    /// Starts one, or as many as run scenarios at the same time.
+    async fn start(number: usize, programs: &Programs) -> anyhow::Result<Vec<Arc<Self>>> {
+        let first = ControlPlane::find_or_start()?;
+        let number = if first.is_own() { number } else { 1 };
+        let mut test_beds = vec![Arc::new(Self::new(first, programs).await?)];
+        while test_beds.len() < number {
+            test_beds.push(Arc::new(Self::new(ControlPlane::find_or_start()?, programs).await?));
+        }
+        Ok(test_beds)
+    }
+
+    /// The first of `test_beds`, with the audit logs of all.
+    fn of_all(test_beds: &[Arc<Self>]) -> Option<Arc<Self>> {
+        let (first, others) = test_beds.split_first()?;
+        Some(Arc::new(Self {
+            control_plane: Arc::clone(&first.control_plane),
+            others: others.iter().map(|other| Arc::clone(&other.control_plane)).collect(),
+            client: first.client.clone(),
+            programs: first.programs.clone(),
+        }))
     }
 }
 
@@ -128,21 +162,30 @@ pub fn run(programs: &Programs, scenarios: &[Scenario]) -> ExitCode {
 
 fn run_all(programs: &Programs, wanted: &[&Scenario], all: bool) -> Vec<Outcome> {
     let runtime = tokio::runtime::Runtime::new().expect("the system has threads to give");
-    let test_bed =
-        ControlPlane::find_or_start().and_then(|control_plane| runtime.block_on(TestBed::new(control_plane, programs)));
-    let test_bed = match test_bed {
-        Ok(test_bed) => Arc::new(test_bed),
+    let number = wanted.len().min(CONTROL_PLANES);
+    let test_beds = match runtime.block_on(TestBed::start(number, programs)) {
+        Ok(test_beds) => test_beds,
         Err(error) => {
             let must_run = must_run(std::env::var("CI").ok().as_deref());
             return wanted.iter().map(|one| report(one, unavailable(&error, must_run), Duration::ZERO)).collect();
         }
     };
-    let run = |one: &&Scenario| {
+    let run = |one: &Scenario, test_bed: &Arc<TestBed>| {
         let start = Instant::now();
-        let outcome = runtime.block_on(run_scenario(one, Arc::clone(&test_bed), all));
+        let outcome = runtime.block_on(run_scenario(one, Arc::clone(test_bed), all));
         report(one, outcome, start.elapsed())
     };
-    wanted.iter().map(run).collect()
+    let (last, first): (Vec<&Scenario>, Vec<&Scenario>) = wanted.iter().partition(|one| one.needs_all);
+    let waiting = Mutex::new(first.into_iter());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
+    let run_waiting = |test_bed| std::iter::from_fn(next).map(|one| run(one, test_bed)).collect::<Vec<_>>();
+    let mut outcomes: Vec<Outcome> = thread::scope(|scope| {
+        let running: Vec<_> = test_beds.iter().map(|test_bed| scope.spawn(|| run_waiting(test_bed))).collect();
+        running.into_iter().flat_map(|one| one.join().expect("a scenario's panic is its outcome")).collect()
+    });
+    let of_all = TestBed::of_all(&test_beds);
+    outcomes.extend(of_all.iter().flat_map(|of_all| last.iter().map(|one| run(one, of_all))));
+    outcomes
 }
 
 /// Whether the variable `CI` requires the scenarios to run.

@@ -22,7 +22,12 @@ impl ClusterState {
 
     /// Removes the assignments that have expired by `now`; returns whether there was any.
     pub fn expire_assignments(&mut self, now: Timestamp) -> bool {
-        self.assignments_mut().expire(now)
+        let expired = self.assignments_mut().expire(now);
+        if expired {
+            // Its node may be consolidated from now on.
+            self.mark_changed();
+        }
+        expired
     }
 
     /// Removes all reservations for successors of evicted pods.
@@ -53,10 +58,10 @@ impl ClusterState {
     }
 
     /// Ends assignments that are not feasible any more, because kube-scheduler bound the pod `key` to
-    /// their node, although it was assigned elsewhere (`former`) or not at all. An assigned pod that
-    /// differs from it in its name only takes `former` over. If the bound pod had no assignment, no
-    /// capacity is reserved for the displaced pods any more: their assignments expire, so that they
-    /// are planned again.
+    /// their node, although it was assigned elsewhere (`former`) or not at all. An assigned pod that differs
+    /// from it in its name only takes `former` over; it is pending, or runs on a machine that it leaves. If the
+    /// bound pod had no assignment, no capacity is reserved for the displaced pods any more: their assignments
+    /// expire, so that they are planned again.
     pub(super) fn reassign_displaced_pods(&mut self, key: &PodKey, former: Option<Assignment>, now: Timestamp) {
         let Some(bound) = self.pod(key) else { return };
         let Some(record) = bound.node.as_ref().and_then(|node| self.node(node)) else { return };
@@ -70,7 +75,9 @@ impl ClusterState {
             let is_equal = |pod: &PodRecord| {
                 pod.shape == bound.shape && pod.labels == bound.labels && pod.volumes == bound.volumes
             };
-            let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| pod.node.is_none() && is_equal(pod));
+            // kube-scheduler does not move a pod that runs on a machine that is replaced either.
+            let waits = |pod: &PodRecord| pod.node.as_ref().is_none_or(|node| self.is_node_leaving(node));
+            let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| waits(pod) && is_equal(pod));
             let displaced = assigned().find(equal).cloned();
             displaced.into_iter().for_each(|pod| self.assignments_mut().assign(pod, target.clone(), until));
         } else {

@@ -24,6 +24,12 @@ impl ClusterState {
         self.replacements_mut().entry(claim.clone()).or_insert(begun).moves_pods |= moves_pods;
     }
 
+    /// Resumes the replacement of the machine of `claim` that the previous owner of the cluster began.
+    pub fn resume_replacement(&mut self, claim: &ClaimName, begun: Replacement) {
+        self.mark_changed();
+        self.replacements_mut().entry(claim.clone()).or_insert(begun);
+    }
+
     /// Ends a replacement: the machine stays, and the assignments of its pods end.
     pub fn end_replacement(&mut self, claim: &ClaimName) {
         self.mark_changed();

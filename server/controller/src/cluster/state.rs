@@ -41,8 +41,8 @@ pub struct ClusterState {
     pod_events: BTreeSet<NodeName>,
     /// Decided NodeClaims that the cluster does not show yet; written by the controller.
     assumed_claims: BTreeMap<ClaimName, ClaimRecord>,
-    /// NodeClaims whose termination has begun; written by the controller.
-    marked_for_deletion: BTreeSet<ClaimName>,
+    /// NodeClaims whose termination has begun, and how they were replaced before; written by the controller.
+    marked_for_deletion: BTreeMap<ClaimName, Option<Replacement>>,
     /// Machines that are being replaced, by NodeClaim; written by the controller.
     replacements: BTreeMap<ClaimName, Replacement>,
     /// Budgets, node classes, attach limits, other autoscalers.
@@ -421,9 +421,10 @@ impl ClusterState {
     /// planned again.
     pub fn mark_for_deletion(&mut self, claim: &ClaimName) {
         self.version += 1;
-        self.marked_for_deletion.insert(claim.clone());
         // The pods keep the places that the replacement has found.
-        self.replacements.remove(claim);
+        let replaced = self.replacements.remove(claim);
+        let known = self.marked_for_deletion.entry(claim.clone()).or_default();
+        *known = replaced.or(*known);
         self.assignments.remove_target(&Target::Claim(claim.clone()));
         if let Some(node) = self.node_of_claim(claim).map(|node| node.name.clone()) {
             self.assignments.remove_target(&Target::Node(node));
@@ -436,10 +437,17 @@ impl ClusterState {
         self.marked_for_deletion.remove(claim);
     }
 
+    /// The replacement of the machine of `claim` that is under way, or has led to its removal.
+    #[must_use]
+    pub fn replacement_or_removal_of(&self, claim: &ClaimName) -> Option<Replacement> {
+        let removed = || self.marked_for_deletion.get(claim).copied().flatten();
+        self.replacements.get(claim).copied().or_else(removed)
+    }
+
     /// Whether the NodeClaim is marked for deletion.
     #[must_use]
     pub fn is_marked_for_deletion(&self, claim: &ClaimName) -> bool {
-        self.marked_for_deletion.contains(claim)
+        self.marked_for_deletion.contains_key(claim)
     }
 
     /// Whether the Node or its NodeClaim has a deletion timestamp or is marked for deletion.

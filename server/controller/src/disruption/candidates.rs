@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::method::DisruptionView;
-use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Target};
+use crate::cluster::{ClaimRecord, ClusterState, NodeRecord, PoolRecord, Replacement, Target};
 use model::disruption_policy::DisruptionReason;
 use model::{BudgetLimit, NodeName, PoolName, Timestamp};
 
@@ -57,6 +57,8 @@ pub(crate) struct Candidates<'v> {
     /// Nodes that are being replaced, by name.
     replaced: Vec<Candidate<'v>>,
     pools: BTreeMap<&'v PoolName, PoolNodes>,
+    /// Replacements of each NodePool that are under way or have led to a removal.
+    begun: BTreeMap<&'v PoolName, Vec<Replacement>>,
     /// The budget of the cluster.
     cluster_limit: Option<BudgetLimit>,
 }
@@ -78,6 +80,7 @@ impl<'v> Candidates<'v> {
             let nodes = found.pools.entry(&claim.pool).or_default();
             nodes.total += 1;
             nodes.unavailable += usize::from(terminating || is_replaced || !node.ready);
+            found.begun.entry(&claim.pool).or_default().extend(state.replacement_or_removal_of(&claim.name));
             nodes.not_ready += usize::from(!terminating && !is_replaced && !node.ready);
             if !terminating && is_replaced {
                 found.replaced.push(Candidate { node, claim, pool });
@@ -101,6 +104,29 @@ impl<'v> Candidates<'v> {
     ) -> impl Iterator<Item = &Candidate<'v>> {
         let begun = move |claim: &ClaimRecord| view.state.replacement_of(&claim.name);
         self.replaced.iter().filter(move |one| begun(one.claim).is_some_and(|begun| begun.reason == reason))
+    }
+
+    /// How many of `begun`, the replacements for `reason` under way in `pool`, the oldest first, its budgets allow to go
+    /// on. Those that began later for another reason do not hold them: room was left for what was under way.
+    pub fn allowed_to_go_on(
+        &self,
+        pool: &PoolRecord,
+        begun: &[Timestamp],
+        reason: DisruptionReason,
+        now: Timestamp,
+    ) -> usize {
+        let name = &pool.pool.name;
+        let nodes = self.nodes_of(name);
+        let others = nodes.unavailable_for(reason).saturating_sub(begun.len());
+        let later = |since: Timestamp| {
+            let begun = self.begun.get(name).into_iter().flatten();
+            begun.filter(|other| other.reason != reason && other.since > since).count()
+        };
+        let goes_on = |(index, since): &(usize, &Timestamp)| {
+            let before = others.saturating_sub(later(**since));
+            *index < pool.disruption.allowance(reason, nodes.total, before, now)
+        };
+        begun.iter().enumerate().take_while(goes_on).count()
     }
 
     /// Counts of the initialized Nodes of a NodePool.

@@ -75,8 +75,8 @@ impl ClusterController {
         if found.is_any_now && may_launch {
             self.request_consolidation(ctx);
         } else {
-            let until = found.is_any.then(|| self.next_look(ctx));
-            self.disruption.consolidation.record_idle(version, until);
+            let until = self.next_look(ctx);
+            self.disruption.consolidation.record_idle(version, Some(until));
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
             self.disruption.consolidation.next_wakeup = due;
         }

@@ -85,7 +85,8 @@ impl ClusterController {
 
     /// Emits a decision to be made durable; it is executed afterwards. The input of its plan is
     /// moved out and not kept, because it is as large as the cluster.
-    pub(crate) fn record_decision(&mut self, decision: Decision, ctx: &mut Context<'_>) {
+    pub(crate) fn record_decision(&mut self, mut decision: Decision, ctx: &mut Context<'_>) {
+        decision.replacements = self.replacements_to_record(&decision);
         let kept = Decision { basis: None, ..decision.clone() };
         self.decisions.push(kept);
         self.status_reporter.mark_dirty();

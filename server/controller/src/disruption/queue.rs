@@ -40,6 +40,12 @@ impl DecisionQueue {
         decided.map(|removal| removal.claim.clone()).collect()
     }
 
+    /// NodeClaims whose replacements are recorded by decisions that are not durable.
+    pub fn replacements_in_writing(&self) -> BTreeSet<ClaimName> {
+        let written = self.unrecorded.values().flat_map(|decision| &decision.replacements);
+        written.map(|one| one.claim.clone()).collect()
+    }
+
     /// Number of removals that are decided and not durable.
     pub fn removals(&self) -> usize {
         self.unrecorded.values().map(|decision| decision.removals.len()).sum()

@@ -122,9 +122,11 @@ fn allowance(
     view: &DisruptionView<'_>,
 ) -> usize {
     let nodes = candidates.nodes_of(&pool.pool.name);
-    let begun = machines.iter().filter(|one| one.is_replaced(view)).count();
-    let others = nodes.unavailable_for(reason).saturating_sub(begun);
-    pool.disruption.allowance(reason, nodes.total, others, view.now)
+    let since = |one: &Outgoing<'_>| view.state.replacement_of(&one.candidate.claim.name).map(|begun| begun.since);
+    let begun: Vec<Timestamp> = machines.iter().filter_map(since).collect();
+    let others = nodes.unavailable_for(reason).saturating_sub(begun.len());
+    let allowed = pool.disruption.allowance(reason, nodes.total, others, view.now);
+    allowed.max(candidates.allowed_to_go_on(pool, &begun, reason, view.now))
 }
 
 /// How many further replacements may begin in `pool`, whatever its budgets.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::cluster::replacement::ReplacementWait;
 use model::{ClaimName, Millis, PoolName, Timestamp};
 
 /// Wait after the first failure of a NodePool.
@@ -16,16 +17,9 @@ pub(crate) const LONGEST_WAIT: Millis = Millis::from_mins(10);
 /// Replacements of one cluster that failed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ReplacementBackoff {
-    pools: BTreeMap<PoolName, PoolBackoff>,
+    pools: BTreeMap<PoolName, ReplacementWait>,
     /// Number of failures of each machine.
     failures: BTreeMap<ClaimName, u32>,
-}
-
-/// The back-off of one NodePool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct PoolBackoff {
-    wait: Millis,
-    until: Timestamp,
 }
 
 impl ReplacementBackoff {
@@ -38,13 +32,23 @@ impl ReplacementBackoff {
             Some(earlier) => (earlier.wait * 2).min(LONGEST_WAIT),
             None => FIRST_WAIT,
         };
-        self.pools.insert(pool.clone(), PoolBackoff { wait, until: now + wait });
+        self.pools.insert(pool.clone(), ReplacementWait { wait, until: now + wait });
     }
 
     /// Records that a machine of `pool` was replaced.
     pub fn record_success(&mut self, pool: &PoolName, claim: &ClaimName) {
         self.pools.remove(pool);
         self.failures.remove(claim);
+    }
+
+    /// The wait of each NodePool after its last failure, over or not.
+    pub fn waits(&self) -> &BTreeMap<PoolName, ReplacementWait> {
+        &self.pools
+    }
+
+    /// Restores the wait of `pool` as the previous owner of the cluster recorded it.
+    pub fn restore(&mut self, pool: PoolName, wait: ReplacementWait) {
+        self.pools.entry(pool).or_insert(wait);
     }
 
     /// When `pool` may begin replacements again; `None` when it may now.

@@ -6,8 +6,8 @@
 //! its method selects it for removal. A replacement that fails ends: the machine stays, new machines
 //! become ordinary capacity, and the NodePool waits ([`ReplacementBackoff`]).
 //!
-//! Nothing of it is durable. After a takeover the method selects the machine again, and the plan of its
-//! pods finds the machines that are there.
+//! A replacement is recorded with the decision that launches for it, and the next owner of the cluster resumes it
+//! ([`replacement_recovery`](super::replacement_recovery)).
 //!
 //! [`ReplacementBackoff`]: super::replacement_backoff::ReplacementBackoff
 

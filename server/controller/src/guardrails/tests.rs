@@ -17,3 +17,4 @@ mod repairs;
 mod restore;
 mod runs;
 mod snapshot_acceptance;
+mod takeovers;

@@ -17,6 +17,9 @@
 //! | failed | | delete the NodeClaim |
 //!
 //! A NodeClaim of this server without a launch record is reported and never changed.
+//!
+//! Replacements under way are resumed first ([`crate::disruption`]), because their pods need the machines that are
+//! recovered.
 
 use std::collections::BTreeSet;
 
@@ -58,10 +61,13 @@ impl ClusterController {
         }
         let launches = self.recovery.complete();
         self.gc.reset(ctx.now);
+        // Pods of a machine that is replaced need a node: their launches are recovered for them.
+        let resumed = self.resume_replacements();
         let rows: BTreeSet<ClaimName> = launches.iter().map(|launch| launch.claim.clone()).collect();
         for launch in launches {
             self.recover_launch(launch, ctx);
         }
+        self.restore_places(resumed, ctx);
         self.resume_drains(ctx);
         self.report_unrecorded_claims(&rows, ctx);
     }

@@ -79,10 +79,15 @@ impl Setup {
 
     /// The run of a seed with given faults.
     pub(super) fn disrupted_with(seed: u64, faults: Vec<TimedFault>) -> Self {
+        Self::disrupted_without(None, seed, faults)
+    }
+
+    /// The same without a guard.
+    fn disrupted_without(off: Option<Guard>, seed: u64, faults: Vec<TimedFault>) -> Self {
         let rng = SeededRng::new(seed).child("disruption");
         let drawn = |name: &str| Permission::BY_SEED[usize::try_from(rng.child(name).value() % 5).unwrap_or(0)];
         let of_cluster = u32::try_from(rng.child("of cluster").value() % 3).ok().filter(|limit| *limit > 0);
-        Self::disrupted(seed, processes(seed), None, faults, POOLS.map(drawn), of_cluster)
+        Self::disrupted(seed, processes(seed), off, faults, POOLS.map(drawn), of_cluster)
     }
 
     /// A run that needs a guard of disruption, with or without it.
@@ -98,6 +103,8 @@ impl Setup {
                 let at_ms = SETTLED_MS + 10_000 + i64::try_from(seed % 8).unwrap_or(0) * 5_000;
                 made(vec![changed, TimedFault { at_ms, fault: kill }], Permission::OneNode, None)
             }
+            // The server ends while a node is being consolidated.
+            Guard::Replacements => Self::disrupted_without(off, 4_631 + seed, killed_while_consolidating()),
             // The kubelets take a minute from joining to ready.
             Guard::Initialization => {
                 let mut setup = made(vec![changed], Permission::OneNode, None);
@@ -145,6 +152,15 @@ impl Setup {
         setup.one_pod_per_node = true;
         setup
     }
+}
+
+/// The faults of seed 4631 in which the server ends while the machines boot that a node of each NodePool is consolidated
+/// into: their Nodes join before the next owner decides.
+fn killed_while_consolidating() -> Vec<TimedFault> {
+    let (cluster, kill) = (0, Fault::Kill { process: 0, after_steps: 18, away_ms: 38_886 });
+    let changed = TimedFault { at_ms: 283_644, fault: Fault::TemplateChanged { cluster } };
+    let died = TimedFault { at_ms: 421_978, fault: Fault::ReplacementDies { cluster } };
+    vec![changed, died, TimedFault { at_ms: 492_440, fault: kill }]
 }
 
 fn processes(seed: u64) -> usize {

@@ -13,6 +13,8 @@ pub enum Guard {
     /// The next owner of a cluster recovers the launches of the previous one.
     #[value(name = "adoption")]
     Recovery,
+    /// The next owner of a cluster resumes the replacements of the previous one.
+    Replacements,
     /// Instances without a NodeClaim are garbage collected.
     #[value(name = "collection")]
     GarbageCollection,

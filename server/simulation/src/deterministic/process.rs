@@ -568,11 +568,12 @@ fn region() -> Scope {
 fn summarize(effect: &Effect) -> String {
     match effect {
         Effect::RecordDecision(decision) => {
-            let Decision { id, cluster, launches, assignments, removals, .. } = &**decision;
+            let Decision { id, cluster, reason, launches, assignments, removals, .. } = &**decision;
             let assigned: Vec<String> = assignments.iter().map(|(pod, node)| format!("{pod} to {node}")).collect();
             let removed: Vec<&str> = removals.iter().map(|removal| removal.claim.as_ref()).collect();
             let machines = launches.len();
-            format!("record {} for {cluster}: {machines} machines, {assigned:?}, removes {removed:?}", id.0)
+            let kind = reason.as_str();
+            format!("record {} ({kind}) for {cluster}: {machines} machines, {assigned:?}, removes {removed:?}", id.0)
         }
         Effect::Launch(order) => format!("launch {} for {}", order.token, order.cluster),
         Effect::Terminate { cluster, claim, provider_id, .. } => {
@@ -583,6 +584,9 @@ fn summarize(effect: &Effect) -> String {
         Effect::Inspect { cluster, provider_id, .. } => format!("inspect {provider_id} of {cluster}"),
         Effect::RecordLaunched { cluster, claim, .. } => format!("record launch of {claim} of {cluster}"),
         Effect::PersistCounts { cluster, counts } => format!("record object counts of {cluster}: {counts:?}"),
+        Effect::EndReplacements { cluster, claims, waits, .. } => {
+            format!("end replacements {claims:?} of {cluster}, waits {waits:?}")
+        }
         Effect::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
         other => format!("{other:?}"),
     }

@@ -106,9 +106,12 @@ impl Setup {
             Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
             Guard::PodEvents => Self::restarting(seed, off),
-            Guard::Windows | Guard::ClusterBudget | Guard::Initialization | Guard::InFlight | Guard::Drift => {
-                Self::for_disruption_guard(guard, seed, off)
-            }
+            Guard::Windows
+            | Guard::ClusterBudget
+            | Guard::Initialization
+            | Guard::InFlight
+            | Guard::Drift
+            | Guard::Replacements => Self::for_disruption_guard(guard, seed, off),
             Guard::Tokens | Guard::Budgets | Guard::PodBudgets | Guard::DrainAnswers => Self::faulty(seed, off),
         }
     }

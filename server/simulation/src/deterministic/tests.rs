@@ -2,6 +2,7 @@ mod incidents;
 mod kept;
 mod long_runs;
 mod one_server;
+mod replacements;
 mod sabotage;
 mod searches;
 

@@ -16,6 +16,7 @@ use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::memory::MemoryStore;
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
 use store::{Archive, Store, StoreError, StoreFuture};
 
@@ -137,6 +138,10 @@ impl Store for UnfencedStore {
 
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
         async move { self.store.close_intents(&self.present_lease(lease), claims).await }.boxed()
+    }
+
+    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
+        async move { self.store.end_replacements(&self.present_lease(lease), end).await }.boxed()
     }
 
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {

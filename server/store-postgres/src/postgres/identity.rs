@@ -5,6 +5,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::guardrails::{is_written, write_line};
+use super::replacements;
 use super::signals::{Signal, bump_signal};
 use store::StoreError;
 use store::clock;
@@ -163,17 +164,17 @@ impl PostgresStore {
     }
 }
 
-/// Closes the launches of a cluster, and deletes its observed extent.
+/// Closes the launches of a cluster, and deletes its observed extent and its replacements.
 async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'static str) -> Result<(), StoreError> {
     sqlx::query!("UPDATE intents SET closed_at = clock_timestamp() WHERE scope = $1 AND closed_at IS NULL", scope)
         .execute(&mut *connection)
         .await
         .map_err(database(what))?;
     sqlx::query!("DELETE FROM observed_extents WHERE scope = $1", scope)
-        .execute(connection)
+        .execute(&mut *connection)
         .await
         .map_err(database(what))?;
-    Ok(())
+    replacements::forget(connection, scope, what).await
 }
 
 /// Excludes other bindings of `uid` until the end of the transaction. The lock of the scope comes

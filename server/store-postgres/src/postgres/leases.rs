@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::signals::{Signal, bump_signal};
-use super::{identity, operations};
+use super::{identity, operations, replacements};
 use store::StoreError;
 use store::epoch::next_epoch;
 use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope};
@@ -59,9 +59,12 @@ impl PostgresStore {
             column(seen)
         );
         let row = granted.fetch_one(&mut *transaction).await.map_err(database(WHAT))?;
+        let (replacements, backoffs) = replacements::open(&mut transaction, scope).await?;
         let open = OpenOperations {
             intents: operations::open_intents(&mut transaction, scope).await?,
             extent: identity::extent(&mut transaction, scope).await?,
+            replacements,
+            backoffs,
         };
         commit(transaction, WHAT).await?;
         let lease = Lease { scope: scope.clone(), owner: owner.to_owned(), epoch: row.epoch.unsigned_abs() };

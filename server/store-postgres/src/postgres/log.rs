@@ -9,7 +9,7 @@ use super::bodies::{self, DecisionBody};
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
-use super::operations;
+use super::{operations, replacements};
 use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::{
@@ -71,7 +71,9 @@ impl PostgresStore {
             Some(event) => write_segments(&mut transaction, lease, std::slice::from_ref(event)).await?,
             None => write_chunks(&mut transaction, lease, &entry.chunks).await?,
         }
-        write_decision(&mut transaction, lease, &entry.decision, body).await?;
+        if write_decision(&mut transaction, lease, &entry.decision, body).await? {
+            replacements::write_rows(&mut transaction, &lease.scope, &entry.replacements).await?;
+        }
         commit(transaction, RECORD).await
     }
 
@@ -289,7 +291,9 @@ impl PostgresStore {
             "WITH gone AS (DELETE FROM leases WHERE scope = $1 AND EXISTS (SELECT FROM lease_ends
                  WHERE lease_ends.scope = $1 AND lease_ends.expires_at < now() - make_interval(secs => $2)) RETURNING scope),
              launches AS (DELETE FROM intents USING gone WHERE intents.scope = gone.scope AND closed_at IS NULL),
-             requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope)
+             requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope),
+             replaced AS (DELETE FROM replacements USING gone WHERE replacements.scope = gone.scope),
+             waits AS (DELETE FROM replacement_backoffs USING gone WHERE replacement_backoffs.scope = gone.scope)
              SELECT scope FROM gone",
             scope,
             seconds
@@ -333,18 +337,19 @@ impl PostgresStore {
     }
 }
 
+/// Returns whether the decision is new.
 async fn write_decision(
     connection: &mut PgConnection,
     lease: &Lease,
     decision: &DecisionRow,
     body: CompressedText,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let hashes = decision.replay.iter().flat_map(Replay::hashes);
     let hashes: Vec<Vec<u8>> = hashes.map(|hash| hash.0.to_vec()).collect();
     // The last use of a blob is updated at most twice a day: an update per decision would cost more
     // than the decision. `NOT EXISTS` makes a repetition a no-op; the scope lock excludes
     // concurrent writers, and a unique constraint would cost an index.
-    sqlx::query!(
+    let written = sqlx::query!(
         "WITH used AS (UPDATE blobs SET used_at = now() WHERE hash = ANY($9) AND used_at < now() - interval '12 hours')
          INSERT INTO decisions (scope, number, decided_at, epoch, kind, segment, sample, body)
          SELECT $1, $2, moment($3), $4, $5, $6, $7, $8
@@ -358,11 +363,8 @@ async fn write_decision(
         body.dictionary_number(),
         body.bytes,
         &hashes
-    )
-    .execute(connection)
-    .await
-    .map_err(database(RECORD))?;
-    Ok(())
+    );
+    Ok(written.execute(connection).await.map_err(database(RECORD))?.rows_affected() > 0)
 }
 
 async fn write_blobs(connection: &mut PgConnection, blobs: &[Blob]) -> Result<(), StoreError> {

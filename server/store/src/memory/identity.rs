@@ -55,6 +55,7 @@ impl Tables {
         row.epoch += 1;
         row.expires_ms = now;
         self.extents.remove(&scope);
+        self.replacements.remove(&scope);
         self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::acceptance(cluster, before.as_deref(), uid, by, now));
         Ok((true, true))
@@ -72,6 +73,7 @@ impl Tables {
         // The row stays, so that the next epoch is above the one of the fenced holder.
         *row = LeaseRow { owner: String::new(), epoch: row.epoch + 1, expires_ms: now, uid: None, wanted_by: None };
         self.extents.remove(&scope);
+        self.replacements.remove(&scope);
         self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::forgotten(cluster, open, by, now));
         ForgetOutcome::Forgotten

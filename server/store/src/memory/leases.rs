@@ -26,7 +26,9 @@ impl Tables {
         let uid = self.leases.remove(scope).and_then(|row| row.uid);
         self.leases
             .insert(scope.clone(), LeaseRow { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
-        let open = OpenOperations { intents: self.open_intents(scope), extent: self.extents.get(scope).copied() };
+        let (replacements, backoffs) = self.open_replacements(scope, now);
+        let (intents, extent) = (self.open_intents(scope), self.extents.get(scope).copied());
+        let open = OpenOperations { intents, extent, replacements, backoffs };
         Ok(LeaseOutcome::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 
@@ -84,6 +86,7 @@ impl Tables {
         for scope in &gone {
             self.leases.remove(scope);
             self.extents.remove(scope);
+            self.replacements.remove(scope);
             self.forget_open_intents(scope);
         }
         gone.len() as u64

@@ -18,7 +18,9 @@ impl Tables {
         self.insert_blobs(&entry.blobs, now);
         self.insert_chunks(lease, &entry.chunks);
         self.mark_blobs_used(entry, now);
-        self.insert_decision(lease, entry);
+        if self.insert_decision(lease, entry) {
+            self.put_replacements(&lease.scope, &entry.replacements, now);
+        }
         Ok(())
     }
 
@@ -31,16 +33,18 @@ impl Tables {
         }
     }
 
-    fn insert_decision(&mut self, lease: &Lease, entry: &Entry) {
+    /// Returns whether the decision is new.
+    fn insert_decision(&mut self, lease: &Lease, entry: &Entry) -> bool {
         let kept = self.decisions.entry(lease.scope.clone()).or_default();
         if kept.iter().any(|stored| stored.decision.number == entry.decision.number) {
-            return;
+            return false;
         }
         kept.push(StoredDecision { scope: lease.scope.clone(), epoch: lease.epoch, decision: entry.decision.clone() });
         if kept.len() > DECISIONS_KEPT {
             kept.remove(0);
             self.forget_segments(&lease.scope);
         }
+        true
     }
 
     /// Deletes the segments older than the oldest one that a kept decision references.

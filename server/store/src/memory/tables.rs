@@ -9,6 +9,7 @@ use crate::lease::{ObservedExtent, Scope};
 use crate::listing::ListedInstanceRow;
 use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
 use crate::operations::{Intent, IntentState};
+use crate::replacements::{BackoffRow, ReplacementRow};
 use crate::replicas::ReplicaRow;
 
 /// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
@@ -16,6 +17,7 @@ use crate::replicas::ReplicaRow;
 pub(super) struct Tables {
     pub(super) leases: BTreeMap<Scope, LeaseRow>,
     pub(super) extents: BTreeMap<Scope, ObservedExtent>,
+    pub(super) replacements: BTreeMap<Scope, ReplacementTables>,
     pub(super) intents: BTreeMap<Scope, BTreeMap<(String, u32), IntentRow>>,
     pub(super) decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     pub(super) segments: BTreeMap<(Scope, u64), LogSegment>,
@@ -48,6 +50,13 @@ pub(super) struct IntentRow {
     pub(super) state: IntentState,
     pub(super) begun_ms: i64,
     pub(super) closed_ms: Option<i64>,
+}
+
+/// Replacements and back-offs of a scope. Their distances to the present count from the time beside each.
+#[derive(Debug, Default)]
+pub(super) struct ReplacementTables {
+    pub(super) replacements: Vec<(ReplacementRow, i64)>,
+    pub(super) backoffs: Vec<(BackoffRow, i64)>,
 }
 
 /// Row of a freeze.

@@ -88,3 +88,17 @@ fn a_machine_that_is_replaced_itself_is_no_place() {
     state.extend_assignments(at(20));
     assert!(state.expire_assignments(at(20)), "the pod is planned again");
 }
+
+/// `m0` is replaced: its pod `a` is assigned to `m1`, and the pending pod `b`, which is equal, to `m2`. Each fills a
+/// machine, and kube-scheduler binds `b` to `m1`.
+#[test]
+fn a_pod_of_a_replaced_machine_takes_the_place_of_an_equal_pod_that_was_bound_to_its_own() {
+    let mut state = initialized_cluster(pool(), &["m0", "m1", "m2"]);
+    observe(&mut state, 0, [Object::Pod(bound_to("m0", pod("a", 2_000))), Object::Pod(pod("b", 2_000))]);
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(1));
+    state.assign_pod(key("a"), Target::Claim(text("m1")), Some(at(20)));
+    state.assign_pod(key("b"), Target::Claim(text("m2")), Some(at(30)));
+    observe(&mut state, 2_000, [Object::Pod(bound_to("m1", pod("b", 2_000)))]);
+    assert_eq!(state.initialized_node_for(&key("a")).map(|node| node.name.as_ref()), Some("n-m2"));
+    assert_eq!(state.assignments().get(&key("a")).and_then(|found| found.until), Some(at(30)));
+}

@@ -39,14 +39,13 @@ impl Method for Underutilized {
             by_pool.entry(&candidate.claim.pool).or_default().push(*candidate);
         }
         let (mut selection, mut evictions) = (Selection::default(), Evictions::none(view));
-        for (pool, mut begun) in by_pool {
+        for mut begun in by_pool.into_values() {
             let since = |one: &Candidate<'_>| view.state.replacement_of(&one.claim.name).map(|begun| begun.since);
             begun.sort_by_key(|one| (since(one), one.claim.name.clone()));
-            let nodes = candidates.nodes_of(pool);
-            let others = nodes.unavailable.saturating_sub(begun.len());
-            let policy = begun.first().map(|one| &one.pool.disruption);
+            let times: Vec<Timestamp> = begun.iter().filter_map(since).collect();
             let reason = DisruptionReason::Underutilized;
-            let allowed = policy.map_or(0, |policy| policy.allowance(reason, nodes.total, others, view.now));
+            let pool = begun.first().map(|one| one.pool);
+            let allowed = pool.map_or(0, |pool| candidates.allowed_to_go_on(pool, &times, reason, view.now));
             let valid = begun.iter().take(allowed).filter(|one| is_valid(one, view));
             for one in valid {
                 if is_moved(one, view) && evictions.admit(one) {
@@ -99,8 +98,6 @@ fn removal(candidate: &Candidate<'_>, view: &DisruptionView<'_>) -> crate::Remov
 /// Nodes with pods that consolidation may remove or replace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConsolidatableNodes {
-    /// Whether there is any, now or later.
-    pub is_any: bool,
     /// Whether `consolidateAfter` of one has passed.
     pub is_any_now: bool,
     /// When it passes for the next one.
@@ -117,7 +114,6 @@ pub(crate) fn consolidatable(view: &DisruptionView<'_>) -> ConsolidatableNodes {
             continue;
         }
         let Some(last) = view.state.last_pod_event(node) else { continue };
-        found.is_any = true;
         match candidate.pool.disruption.consolidatable_from(last) {
             Some(from) if from > view.now => found.next = found.next.into_iter().chain([from]).min(),
             Some(_) => found.is_any_now |= !candidate.is_protected(view.state, view.now),

@@ -22,7 +22,7 @@ fn half_empty(pool: PoolRecord) -> ClusterSnapshot {
 }
 
 /// One on-demand t.4 with a pod of half a core, for which a t.2 is enough.
-fn dear() -> ClusterSnapshot {
+pub(super) fn dear() -> ClusterSnapshot {
     let mut pool = pool();
     let mut catalogue = pool.pool.catalogue.as_ref().clone();
     for offering in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
@@ -195,6 +195,33 @@ fn no_second_replacement_is_launched_while_an_unused_machine_is_under_way() {
 #[test]
 fn sabotage_without_the_machine_under_way_a_replacement_is_launched() {
     assert_eq!(launched(&with_unused_machine_under_way(|shown| drop(shown.claims.pop()))), [30_000]);
+}
+
+/// A dear m0, whose pod of 1.9 cores has no room beside another one on a t.2, and m1 with a pod of half a core.
+fn dear_and_half_empty() -> ClusterSnapshot {
+    let (mut shown, other) = (dear(), snapshot(2, vec![bound_to("m1", pod("p1", 500))]));
+    shown.claims.extend(other.claims.into_iter().skip(1));
+    shown.nodes.extend(other.nodes.into_iter().skip(1));
+    let labels = shown.claims.iter_mut().map(|claim| &mut claim.labels);
+    for labels in labels.chain(shown.nodes.iter_mut().map(|node| &mut node.labels)) {
+        labels.insert(text(CAPACITY_TYPE), text("on-demand"));
+    }
+    shown.pods = vec![bound_to("m0", pod("p0", 1_900)), bound_to("m1", pod("p1", 500))];
+    shown
+}
+
+#[test]
+fn a_node_is_consolidated_once_nothing_is_reserved_on_it_any_more() {
+    let mut world = world(dear_and_half_empty());
+    world.run_to(31_000);
+    assert_eq!(drained(&world), [(30_000, "m1")], "its pod has a place on m0");
+    // The pod ends and has no successor. Until 51 s m0 has room for one, and the cluster changes no more.
+    world.end_pod("c", bound_to("m1", pod("p1", 500)));
+    world.run_to(50_000);
+    assert_eq!(launched(&world), []);
+    // Then there is a pass, and the next plan of disruption is due ten seconds after that at 50 s.
+    world.run_to(70_000);
+    assert_eq!((launched(&world), drained(&world)[1]), (vec![60_000], (61_000, "m0")), "m0 costs twice a t.2");
 }
 
 #[test]

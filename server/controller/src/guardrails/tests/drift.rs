@@ -19,7 +19,7 @@ fn changed(mut pool: PoolRecord) -> PoolRecord {
     pool
 }
 
-fn cluster(machines: usize, pool: PoolRecord) -> ClusterSnapshot {
+pub(super) fn cluster(machines: usize, pool: PoolRecord) -> ClusterSnapshot {
     let bound = |number: usize| bound_to(&format!("m{number}"), pod(&format!("p{number}"), 1_800));
     let mut shown = snapshot(machines, (0..machines).map(bound).collect());
     for (number, claim) in (0..).zip(&mut shown.claims) {

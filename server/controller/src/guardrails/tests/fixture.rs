@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use crate::cluster::replacement::ReplacementWait;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::ObjectCounts;
@@ -18,8 +19,8 @@ use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
-    CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, ProviderId,
-    Resources, Timestamp,
+    CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, PoolName,
+    ProviderId, Resources, Timestamp,
 };
 
 /// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
@@ -54,6 +55,9 @@ pub(super) fn real(input: &PlanningInput) -> PlanOutcome {
     Ok((decision.plan, decision.report))
 }
 
+/// The waits of NodePools that changed.
+pub(super) type Waits = Vec<(PoolName, Option<ReplacementWait>)>;
+
 /// Effects that were carried out.
 #[derive(Debug, Default)]
 pub(super) struct Done {
@@ -75,6 +79,8 @@ pub(super) struct Done {
     pub persisted_counts: Vec<(Timestamp, ClusterName, ObjectCounts)>,
     /// Drains that were not begun because the Node is not empty.
     pub refused: Vec<(Timestamp, ClaimName)>,
+    /// Replacements whose records were deleted, with the waits that changed.
+    pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }
@@ -168,6 +174,16 @@ impl Fixture {
         for node in nodes {
             self.observe(cluster, Object::Node(node));
         }
+    }
+
+    /// `shown` with the machines that were launched in the cluster `c`, and their Nodes.
+    pub fn with_launched(&self, shown: ClusterSnapshot) -> ClusterSnapshot {
+        let mut shown = shown;
+        for claim in self.claims.values() {
+            shown.nodes.push(joined(claim));
+            shown.claims.push(claim.clone());
+        }
+        shown
     }
 
     /// Connects the agent of `cluster` and sends this snapshot.
@@ -264,6 +280,10 @@ impl Fixture {
             | Effect::CloseLaunch { .. }
             | Effect::RecordLaunched { .. }
             | Effect::ReportFinding { .. } => Vec::new(),
+            Effect::EndReplacements { claims, waits, .. } => {
+                self.done.ended_replacements.push((now, claims, waits));
+                Vec::new()
+            }
             Effect::PersistCounts { cluster, counts } => {
                 self.done.persisted_counts.push((now, cluster, counts));
                 Vec::new()
@@ -398,6 +418,7 @@ fn is_record_or_view(effect: &Effect) -> bool {
         Effect::RecordDecision(_)
             | Effect::PublishView { .. }
             | Effect::CloseLaunch { .. }
+            | Effect::EndReplacements { .. }
             | Effect::PersistCounts { .. }
     )
 }

@@ -16,6 +16,7 @@ use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
 use store::{Archive, Store, StoreFuture};
 
@@ -50,6 +51,11 @@ impl Store for FaultyClient {
                 let mut answer = store.acquire_lease(scope, owner, seen, duration).await;
                 if let (Ok(LeaseOutcome::Granted { open, .. }), Some(Guard::Recovery)) = (&mut answer, self.off) {
                     open.intents.clear();
+                }
+                // The records stand in for plans that know of machines in flight.
+                let forgets = matches!(self.off, Some(Guard::Replacements | Guard::InFlight));
+                if let (Ok(LeaseOutcome::Granted { open, .. }), true) = (&mut answer, forgets) {
+                    open.replacements.clear();
                 }
                 if let (Ok(LeaseOutcome::Granted { lease, .. }), Some(cluster)) = (&answer, scope.cluster_name()) {
                     let held = LeaseOwner { by: self.process_id, epoch: lease.epoch };
@@ -144,6 +150,13 @@ impl Store for FaultyClient {
     fn close_intents<'a>(&'a self, lease: &'a Lease, claims: &'a [String]) -> StoreFuture<'a, ()> {
         self.call_store("close launches", move |store| {
             async move { self.check_write(lease, store.close_intents(&self.presented_lease(lease), claims).await) }
+                .boxed()
+        })
+    }
+
+    fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()> {
+        self.call_store("end replacements", move |store| {
+            async move { self.check_write(lease, store.end_replacements(&self.presented_lease(lease), end).await) }
                 .boxed()
         })
     }

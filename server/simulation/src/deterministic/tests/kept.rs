@@ -6,7 +6,7 @@ use crate::deterministic::setup::Setup;
 use model::interruption::InterruptionKind;
 
 #[track_caller]
-fn replay_holds(seed: u64, faults: &[(i64, Fault)]) {
+pub(super) fn replay_holds(seed: u64, faults: &[(i64, Fault)]) {
     let faults = faults.iter().map(|(at_ms, fault)| TimedFault { at_ms: *at_ms, fault: *fault }).collect();
     let report = Simulation::new(Setup::with_faults(seed, None, faults), false).run();
     let found: Vec<String> = report.violations.iter().map(ToString::to_string).collect();

@@ -196,7 +196,12 @@ fn without_initialization_nodes_are_drained_before_their_pods_have_room() {
 
 #[test]
 fn without_machines_in_flight_a_restarted_server_replaces_a_node_twice() {
-    violates_without_guard("TwoReplacements", 16);
+    violates_without("in-flight", "TwoReplacements", 16);
+}
+
+#[test]
+fn without_recorded_replacements_the_next_owner_consolidates_a_node_twice() {
+    violates_without("replacements", "TwoReplacements", 1);
 }
 
 #[test]

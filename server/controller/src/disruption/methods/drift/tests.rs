@@ -131,6 +131,31 @@ fn a_replacement_that_the_budget_does_not_allow_any_more_is_not_selected() {
     assert_eq!(selection.held_by_budget, BTreeMap::from([(text("p"), 1)]));
 }
 
+/// A pool with two nodes for each reason, and one for `Drifted`, of which `m0` is being replaced since 49 s. `m1` is
+/// consolidated since `other` seconds.
+fn beside_consolidation(other: i64) -> ClusterState {
+    let mut pool = pool_with(BudgetLimit::Nodes(2));
+    let reasons = Some(vec![DisruptionReason::Drifted]);
+    pool.disruption.budgets.push(Budget { limit: BudgetLimit::Nodes(1), reasons, window: None });
+    let mut state = drifted_cluster(pool, &["m0"]);
+    observe(&mut state, 0, [Object::Claim(claim("m1")), Object::Node(node("m1"))]);
+    ["m0", "m1"].iter().for_each(|machine| running(&mut state, machine, machine));
+    state.begin_replacement(&text("m0"), DisruptionReason::Drifted, true, at(49));
+    state.begin_consolidation(&text("m1"), at(other));
+    state
+}
+
+#[test]
+fn a_consolidation_that_began_later_does_not_end_a_replacement_under_way() {
+    let mut state = beside_consolidation(50);
+    assert_eq!(replaced(&select(&state)), [("m0", true)]);
+    // It is removed first.
+    state.mark_for_deletion(&text("m1"));
+    assert_eq!(replaced(&select(&state)), [("m0", true)]);
+    // The budget for drift counts what was there before.
+    assert_eq!(replaced(&select(&beside_consolidation(48))), []);
+}
+
 #[test]
 fn do_not_disrupt_on_the_node_always_holds_it() {
     let mut state = drifted_cluster(pool(), &["m0"]);

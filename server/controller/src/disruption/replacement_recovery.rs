@@ -1,0 +1,92 @@
+//! Records of replacements under way, and their recovery by the next owner of a cluster.
+//!
+//! A replacement is recorded in the transaction of the decision that launches for it or finds places for its pods,
+//! and again when its pods have other places. Its record is deleted when it has ended: at once when the machine stays,
+//! and with the NodeClaim when the machine is removed, because the drain may not have begun when this process ends. The
+//! waits of NodePools after failures are recorded beside them.
+//!
+//! After a takeover the replacement goes on as it was: since the same time, with the same places, and what has failed
+//! meanwhile fails. A replacement without a record (one that has found no place yet) is begun again by its method.
+
+use std::collections::BTreeSet;
+
+use super::replacement_records::EndedRecords;
+use crate::cluster::replacement::{RecordedReplacement, ReplacementsRead};
+use crate::cluster::{NOMINATION_WINDOW, Target};
+use crate::cluster_controller::{ClusterController, Context};
+use crate::{Decision, Effect};
+use model::{ClaimName, PodKey};
+
+impl ClusterController {
+    /// Keeps what the previous owner recorded until the first snapshot is accepted.
+    pub(crate) fn load_replacements(&mut self, read: ReplacementsRead) {
+        for (pool, wait) in self.replacement_records.load(read) {
+            self.disruption.backoff.restore(pool, wait);
+        }
+    }
+
+    /// Resumes the replacements whose machines are there still. Returns the places of their pods.
+    pub(crate) fn resume_replacements(&mut self) -> Vec<(PodKey, Target)> {
+        // The records of the others are deleted at the end of this step.
+        let mut loaded = self.replacement_records.take_loaded();
+        loaded.retain(|one| self.state.is_claim_observed(&one.claim));
+        for one in &loaded {
+            self.state.resume_replacement(&one.claim, one.begun);
+        }
+        loaded.into_iter().flat_map(|one| one.places).collect()
+    }
+
+    /// Assigns pods of replaced machines to the places that the previous owner found, as far as these are there still.
+    pub(crate) fn restore_places(&mut self, places: Vec<(PodKey, Target)>, ctx: &Context<'_>) {
+        for (pod, target) in places {
+            let is_left = self.state.pod(&pod).is_some_and(|pod| self.state.is_demand(pod, ctx.now));
+            let (claim, node) = match &target {
+                Target::Claim(claim) => (self.state.claim(claim), self.state.node_of_claim(claim)),
+                Target::Node(node) => {
+                    let node = self.state.node(node);
+                    (node.and_then(|node| self.state.claim_of_node(node)), node)
+                }
+            };
+            let is_there = claim.is_some() || node.is_some();
+            let leaves = claim.is_some_and(|claim| claim.deleting || self.state.is_marked_for_deletion(&claim.name))
+                || node.is_some_and(|node| self.state.is_node_outgoing(&node.name));
+            if is_left && is_there && !leaves {
+                let is_initialized = node.is_some_and(|node| node.is_initialized());
+                let until = is_initialized.then(|| ctx.now + NOMINATION_WINDOW);
+                self.state.assign_pod(pod, target, until);
+            }
+        }
+    }
+
+    /// The replacements under way that `decision` records: those that are new, or whose pods have other places.
+    pub(crate) fn replacements_to_record(&mut self, decision: &Decision) -> Vec<RecordedReplacement> {
+        let finds_places = !decision.launches.is_empty() || !decision.assignments.is_empty();
+        if decision.shadow || !finds_places || self.state.replacements().is_empty() {
+            return Vec::new();
+        }
+        let present = self.state.replacements().iter().filter_map(|(claim, begun)| {
+            let pool = self.state.claim(claim)?.pool.clone();
+            let node = self.state.node_of_claim(claim)?;
+            let place = |key: &PodKey| Some((key.clone(), self.state.assignments().get(key)?.target.clone()));
+            let places = self.state.pods_on(&node.name).filter_map(|pod| place(&pod.key)).collect();
+            Some(RecordedReplacement { claim: claim.clone(), pool, begun: *begun, places })
+        });
+        let present = present.collect();
+        self.replacement_records.record(present)
+    }
+
+    /// Has the records of ended replacements deleted, and changed waits written.
+    pub(crate) fn end_recorded_replacements(&mut self, ctx: &mut Context<'_>) {
+        let state = &self.state;
+        let in_writing: BTreeSet<ClaimName> = self.decisions.replacements_in_writing();
+        let has_ended = |claim: &ClaimName| {
+            let is_removed = state.is_marked_for_deletion(claim) && state.claim(claim).is_some();
+            state.replacement_of(claim).is_none() && !is_removed && !in_writing.contains(claim)
+        };
+        let EndedRecords { claims, waits } = self.replacement_records.end(has_ended, self.disruption.backoff.waits());
+        if !claims.is_empty() || !waits.is_empty() {
+            let cluster = self.cluster.clone();
+            ctx.effects.push(Effect::EndReplacements { cluster, claims, waits, at: ctx.now });
+        }
+    }
+}
