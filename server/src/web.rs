@@ -1,5 +1,6 @@
 //! HTTP API: dashboard, JSON, server-sent events, health and metrics. Read-only.
 
+mod disruption;
 mod json;
 pub mod listener;
 mod metrics;
@@ -39,6 +40,15 @@ pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
 pub const ORDERED: &str = "fleetwright_order_latency_seconds";
 /// Metric: time that plans of disruption take.
 pub const DISRUPTION_PLANNED: &str = "fleetwright_disruption_plan_duration_seconds";
+
+/// Metric: plans of disruption that began.
+pub const DISRUPTION_BEGUN: &str = "fleetwright_disruption_plans_total";
+/// Metric: how long they were due before, in sum.
+pub const DISRUPTION_WAITED: &str = "fleetwright_disruption_plan_wait_seconds_total";
+/// Metric: the longest of these times.
+pub const DISRUPTION_LONGEST_WAIT: &str = "fleetwright_disruption_plan_wait_longest_seconds";
+/// Metric: processor time of plans of disruption.
+pub const DISRUPTION_CPU: &str = "fleetwright_disruption_plan_cpu_seconds_total";
 
 /// Only resources of this server are loaded; framing and forms are disabled.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -201,6 +211,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
     text.push_str(&disruption.render(DISRUPTION_PLANNED, help));
     text.push_str(&step_times.render());
     text.push_str(&searches::render(&state.pages.region_state.search_totals()));
+    text.push_str(&disruption::render(&state.pages.region_state.disruption_totals()));
     text.push_str(&state.pages.replicas.render());
     text.push_str(&state.pages.store_health.render());
     text.push_str(concat!(

@@ -22,7 +22,7 @@ mod window_search;
 
 pub(crate) use launch_view::LaunchView;
 pub use planning::{
-    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
+    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanJob, PlanNumber,
     PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
 };
 pub(crate) use provisioner::{ArrivedPlan, Provisioner};
