@@ -22,6 +22,8 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tracing::warn;
 
+pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
+
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::replicas::Replicas;
@@ -40,15 +42,6 @@ pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
 pub const ORDERED: &str = "fleetwright_order_latency_seconds";
 /// Metric: time that plans of disruption take.
 pub const DISRUPTION_PLANNED: &str = "fleetwright_disruption_plan_duration_seconds";
-
-/// Metric: plans of disruption that began.
-pub const DISRUPTION_BEGUN: &str = "fleetwright_disruption_plans_total";
-/// Metric: how long they were due before, in sum.
-pub const DISRUPTION_WAITED: &str = "fleetwright_disruption_plan_wait_seconds_total";
-/// Metric: the longest of these times.
-pub const DISRUPTION_LONGEST_WAIT: &str = "fleetwright_disruption_plan_wait_longest_seconds";
-/// Metric: processor time of plans of disruption.
-pub const DISRUPTION_CPU: &str = "fleetwright_disruption_plan_cpu_seconds_total";
 
 /// Only resources of this server are loaded; framing and forms are disabled.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \

@@ -16,7 +16,7 @@
 //! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`] and [`replacement_backoff`] (capacity before a removal), [`consolidation`],
-//! [`plan_job`], [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
+//! [`plan_input`], [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
 
@@ -30,7 +30,7 @@ mod execution;
 mod interruptions;
 pub(crate) mod method;
 pub(crate) mod methods;
-mod plan_job;
+mod plan_input;
 mod queue;
 mod removal_check;
 mod removal_facts;
@@ -51,7 +51,6 @@ pub use methods::repair::REPAIR;
 pub(crate) use methods::repair::repair_of;
 pub use methods::static_scale_down::STATIC_SCALE_DOWN;
 pub use methods::voluntary_repair::VOLUNTARY_REPAIR;
-pub use plan_job::DisruptionJob;
 pub(crate) use queue::DecisionQueue;
 
 use std::collections::{BTreeMap, BTreeSet};

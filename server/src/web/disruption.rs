@@ -4,7 +4,14 @@ use std::fmt::Write;
 
 use controller::disruption_allowance::DisruptionTotals;
 
-use super::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
+/// Metric: plans of disruption that began.
+pub const DISRUPTION_BEGUN: &str = "fleetwright_disruption_plans_total";
+/// Metric: how long they were due before, in sum.
+pub const DISRUPTION_WAITED: &str = "fleetwright_disruption_plan_wait_seconds_total";
+/// Metric: the longest of these times.
+pub const DISRUPTION_LONGEST_WAIT: &str = "fleetwright_disruption_plan_wait_longest_seconds";
+/// Metric: processor time of plans of disruption.
+pub const DISRUPTION_CPU: &str = "fleetwright_disruption_plan_cpu_seconds_total";
 
 /// Clusters whose plan of disruption waits.
 const WAITING: &str = "Clusters whose plan of disruption is due and waits, because the allowance of all clusters (disruption.cpu) is used up.";

@@ -18,14 +18,16 @@ use super::consolidation_check::{Facts, is_outdated};
 use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
-use super::plan_job::{DisruptionFacts, DisruptionJob, PoolFacts};
+use super::plan_input::{build, candidates};
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::Guard;
 use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::pending_plan::have_limits_room;
-use crate::provisioning::{DisruptionOutcome, PlanJob, PlanNumber, PlanRequest};
+use crate::provisioning::{
+    DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PoolFacts,
+};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
@@ -123,6 +125,7 @@ impl ClusterController {
             number,
             cluster: self.cluster.clone(),
             facts: self.disruption_facts(ctx),
+            build,
             settings: DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false },
             search_steps: 0,
             are_limits_exhausted: std::mem::take(&mut self.disruption.consolidation.exceeded_limits),
@@ -236,10 +239,10 @@ impl ClusterController {
             return false;
         };
         let facts = self.disruption_facts(ctx);
-        if removals.len() > facts.candidates().cluster_allowance(DisruptionReason::Underutilized) {
+        if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
             return false;
         }
-        let (input, running) = facts.build();
+        let (input, running) = build(&facts);
         let before = Facts { input: &request.input, running: &disruption.running };
         let view = DisruptionView {
             being_removed: self.decisions.claims_being_removed(),

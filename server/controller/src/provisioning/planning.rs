@@ -9,7 +9,6 @@
 
 use std::time::Duration;
 
-use crate::disruption::DisruptionJob;
 use model::ClusterName;
 use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings, SEARCHES};
 use model::input::PlanningInput;
@@ -32,63 +31,6 @@ pub struct PlanRequest {
     pub input: PlanningInput,
     /// What runs, for a plan of disruption; `None` for a plan of the pods alone.
     pub disruption: Option<Box<DisruptionRequest>>,
-}
-
-/// A plan to make.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PlanJob {
-    /// Of the pods of an input.
-    Pods(PlanRequest),
-    /// Of disruption: its input is built by whoever makes the plan.
-    Disruption(Box<DisruptionJob>),
-}
-
-impl PlanJob {
-    /// The cluster to plan for.
-    #[must_use]
-    pub fn cluster(&self) -> &ClusterName {
-        match self {
-            Self::Pods(request) => &request.cluster,
-            Self::Disruption(job) => job.cluster(),
-        }
-    }
-
-    /// Whether no pending pod waits for it: it is planned with what plans leave of the processors.
-    #[must_use]
-    pub fn is_background(&self) -> bool {
-        match self {
-            Self::Pods(request) => request.is_background(),
-            Self::Disruption(_) => true,
-        }
-    }
-
-    /// Estimated work: see [`PlanRequest::weight`].
-    #[must_use]
-    pub fn weight(&self) -> usize {
-        match self {
-            Self::Pods(request) => request.weight(),
-            Self::Disruption(job) => job.objects(),
-        }
-    }
-
-    /// The request with its input.
-    #[must_use]
-    pub fn into_request(self) -> PlanRequest {
-        match self {
-            Self::Pods(request) => request,
-            Self::Disruption(job) => job.build(),
-        }
-    }
-
-    /// The answer if it is dropped before it is begun.
-    #[must_use]
-    pub fn into_dropped(self) -> PlanAnswer {
-        let request = match self {
-            Self::Pods(request) => request,
-            Self::Disruption(job) => job.without_input(),
-        };
-        PlanAnswer { request, outcome: Err(PlanError::NotReached), used: Duration::ZERO }
-    }
 }
 
 /// What a plan of disruption is made from besides the planning input.
