@@ -7,7 +7,7 @@
 //!   ended what it really took.
 //! - Clusters are served in the order in which their plans became due. A cluster in which something can probably be
 //!   saved goes before those that became due up to [`LEAD`] earlier, and no cluster waits for later ones beyond that.
-//! - A cluster whose turn has not come is told when to ask again. One that does not ask then lets the others pass.
+//! - A cluster whose time has not come is told when to ask again. One that does not ask then lets the others pass.
 //!
 //! Plans in progress are limited too, so that none waits for a thread.
 
@@ -97,9 +97,9 @@ pub(crate) struct DisruptionAllowance {
     /// What a plan takes on average, in microseconds.
     mean: i64,
     /// Clusters that wait, in their order.
-    order: BTreeSet<Turn>,
-    /// The turn of each of them, and when it asks again.
-    waiting: BTreeMap<ClusterName, (Turn, Timestamp)>,
+    order: BTreeSet<QueueKey>,
+    /// The key of each of them, and when it asks again.
+    waiting: BTreeMap<ClusterName, (QueueKey, Timestamp)>,
     /// Plans in progress.
     in_progress: BTreeMap<PlanNumber, PlanInProgress>,
     totals: DisruptionTotals,
@@ -114,7 +114,7 @@ struct PlanInProgress {
 }
 
 /// When a plan counts as due, and its cluster.
-type Turn = (Timestamp, ClusterName);
+type QueueKey = (Timestamp, ClusterName);
 
 /// A plan that is asked for.
 #[derive(Debug, Clone, Copy)]
@@ -145,18 +145,18 @@ impl DisruptionAllowance {
     /// Begins a plan.
     ///
     /// # Errors
-    /// When the cluster asks again, if its turn has not come.
+    /// When the cluster asks again, if its time has not come.
     pub fn begin(&mut self, demand: DisruptionDemand<'_>, now: Timestamp) -> Result<(), Timestamp> {
         self.advance(now);
         let lead = if demand.is_promising { LEAD } else { Millis::new(0) };
-        let turn = (demand.since - lead, demand.cluster.clone());
+        let key = (demand.since - lead, demand.cluster.clone());
         self.withdraw(demand.cluster);
-        let wait = self.wait_of(&turn);
+        let wait = self.wait_of(&key);
         if wait > Millis::new(0) {
             self.totals.deferred += 1;
             let again = now + wait.max(LEAST_WAIT);
-            self.order.insert(turn.clone());
-            self.waiting.insert(demand.cluster.clone(), (turn, again));
+            self.order.insert(key.clone());
+            self.waiting.insert(demand.cluster.clone(), (key, again));
             return Err(again);
         }
         let waited = now.duration_since(demand.since).max(Millis::new(0));
@@ -189,19 +189,24 @@ impl DisruptionAllowance {
 
     /// The cluster waits no longer.
     fn withdraw(&mut self, cluster: &ClusterName) {
-        if let Some((turn, _)) = self.waiting.remove(cluster) {
-            self.order.remove(&turn);
+        if let Some((key, _)) = self.waiting.remove(cluster) {
+            self.order.remove(&key);
         }
+    }
+
+    /// Whether the plan of a cluster is due and waits.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     pub fn totals(&self) -> DisruptionTotals {
         DisruptionTotals { waiting: self.waiting.len(), ..self.totals }
     }
 
-    /// How long it takes until what is left suffices for the plans before `turn`, and a thread is free.
-    fn wait_of(&self, turn: &Turn) -> Millis {
+    /// How long it takes until what is left suffices for the plans before `key`, and a thread is free.
+    fn wait_of(&self, key: &QueueKey) -> Millis {
         let Some(micros_per_second) = self.share.micros_per_second else { return Millis::new(0) };
-        let before = i64::try_from(self.order.range(..turn).count()).unwrap_or(i64::MAX);
+        let before = i64::try_from(self.order.range(..key).count()).unwrap_or(i64::MAX);
         let missing = self.mean.saturating_mul(before).saturating_sub(self.left);
         let wait = Millis::new(missing.max(0).saturating_mul(1_000) / micros_per_second + i64::from(missing > 0));
         // Those further behind ask less often.

@@ -130,7 +130,13 @@ impl ClusterController {
             search_steps: 0,
             are_limits_exhausted: std::mem::take(&mut self.disruption.consolidation.exceeded_limits),
         };
-        let steps = self.search_steps_of_groups(number, job.facts.nodes(), ctx);
+        // A search takes many times what the rest of the plan does, while other clusters wait.
+        let may_search =
+            self.disruption.consolidation.is_search_overdue(ctx.now) || !ctx.disruption_plans().has_waiting();
+        let steps = if may_search { self.search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
+        if steps > 0 {
+            self.disruption.consolidation.searched_at = Some(ctx.now);
+        }
         job.grant(steps);
         job
     }

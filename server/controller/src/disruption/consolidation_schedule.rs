@@ -7,6 +7,10 @@ use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::PlanNumber;
 use model::{Millis, PoolName, Text, Timestamp};
 
+/// A plan of a cluster searches for groups of nodes at least this often, as far as the allowance for searches grants it,
+/// even while other clusters wait for their plans.
+const SEARCH_AT_LEAST: Millis = Millis::from_mins(30);
+
 /// When disruption is planned, and the plan in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidation {
@@ -18,6 +22,8 @@ pub(crate) struct Consolidation {
     pub waiting_since: Option<Timestamp>,
     /// When it asks the allowance again.
     pub asks_again: Option<Timestamp>,
+    /// When a plan last searched for groups of nodes, or the first one was made.
+    pub searched_at: Option<Timestamp>,
     /// Whether the last plan found machines to remove.
     pub found_savings: bool,
     /// [`ClusterState::pods_left`](crate::cluster::ClusterState::pods_left) at the last plan.
@@ -72,6 +78,12 @@ impl Consolidation {
     pub fn begin(&mut self, now: Timestamp, pods_left: u64) {
         (self.checked_at, self.pods_left, self.found_savings) = (Some(now), pods_left, false);
         self.stop_waiting();
+    }
+
+    /// Whether no plan has searched for groups of nodes for [`SEARCH_AT_LEAST`].
+    pub fn is_search_overdue(&mut self, now: Timestamp) -> bool {
+        let last = *self.searched_at.get_or_insert(now);
+        now.duration_since(last) >= SEARCH_AT_LEAST
     }
 
     /// Records that no plan is due any more.

@@ -484,6 +484,27 @@ fn plans_of_two_clusters(share: DisruptionShare) -> [usize; 2] {
 }
 
 #[test]
+fn a_plan_searches_only_if_no_other_cluster_waits() {
+    let mut world = changed(half_empty(pool()), DisabledGuards::default(), |settings| {
+        with_searches(settings);
+        settings.disruption_share = DisruptionShare::of(50, 1);
+    });
+    for cluster in ["d", "e"] {
+        world.connect(cluster, half_empty(pool()));
+    }
+    world.controller.stalled_disruption = true;
+    let mut searched = Vec::new();
+    for end in [30_000, 32_000, 34_000] {
+        world.run_to(end);
+        searched.extend(world.controller.waiting.iter().map(crate::provisioning::PlanRequest::is_search));
+        let effects = world.controller.plan_waiting(Timestamp::from_millis(world.now));
+        world.carry_out(effects);
+    }
+    // The first asks before the others, the second while the third waits.
+    assert_eq!(searched, [true, false, true]);
+}
+
+#[test]
 fn plans_of_all_clusters_share_one_allowance() {
     // Half of one processor is one plan at a time, and the second one follows. Without a limit both are made at once.
     assert_eq!(plans_of_two_clusters(DisruptionShare::of(50, 1)), [1, 1]);
