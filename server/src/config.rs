@@ -59,6 +59,8 @@ pub struct Config {
     pub disruption: DisruptionSettings,
     /// `disruption.pass-interval`: minimum time between two passes of the disruption methods.
     pub disruption_pass_interval: Millis,
+    /// `disruption.cpu`: percent of the processors for plans of disruption of all clusters.
+    pub disruption_cpu: u64,
     /// Leases on clusters.
     pub lease: LeaseConfig,
     /// `session.memory` and `session.memory-total`: memory limits for objects of agents.
@@ -232,6 +234,7 @@ impl Config {
             },
             disruption: disruption::resolve(layers)?,
             disruption_pass_interval: disruption::pass_interval(layers)?,
+            disruption_cpu: layers.number("disruption.cpu")?,
             consolidation: disruption::consolidation(layers)?,
             guardrails: guardrails::resolve(layers)?,
             lease: LeaseConfig {

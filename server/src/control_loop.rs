@@ -26,6 +26,7 @@ mod view_publisher;
 
 use std::future::ready;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
@@ -330,7 +331,8 @@ impl<C: CloudProvider + 'static> LoopState<C> {
 
 /// Threads for searches, and one at least if disruption is planned.
 fn search_threads(settings: &Settings) -> usize {
-    settings.search.concurrency().max(usize::from(settings.consolidation.is_enabled))
+    let disruption = settings.disruption_share.concurrency().min(available_parallelism().map_or(1, usize::from));
+    settings.search.concurrency().max(if settings.consolidation.is_enabled { disruption } else { 0 })
 }
 
 /// Completes when the number of lease requests differs from `known`.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
+use controller::disruption_allowance::DisruptionShare;
 use controller::search_allowance::SearchSettings;
 use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner, RegionState};
 use fleetwright_proto::DESCRIPTOR_SET;
@@ -189,6 +190,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             disruption: config.disruption,
             disruption_pass_interval: config.disruption_pass_interval,
             consolidation: config.consolidation,
+            disruption_share: DisruptionShare::of(config.disruption_cpu, processors()),
             guardrails: config.guardrails,
             gc_after: gc_after(&config.control),
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),

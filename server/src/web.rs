@@ -1,5 +1,6 @@
 //! HTTP API: dashboard, JSON, server-sent events, health and metrics. Read-only.
 
+mod disruption;
 mod json;
 pub mod listener;
 mod metrics;
@@ -20,6 +21,8 @@ use futures::{Stream, StreamExt};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 use tracing::warn;
+
+pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
@@ -201,6 +204,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
     text.push_str(&disruption.render(DISRUPTION_PLANNED, help));
     text.push_str(&step_times.render());
     text.push_str(&searches::render(&state.pages.region_state.search_totals()));
+    text.push_str(&disruption::render(&state.pages.region_state.disruption_totals()));
     text.push_str(&state.pages.replicas.render());
     text.push_str(&state.pages.store_health.render());
     text.push_str(concat!(

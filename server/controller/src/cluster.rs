@@ -6,7 +6,8 @@
 //! [`PlanningInput`](model::input::PlanningInput) when a decision is due.
 //!
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
-//! `pod_table` (pods and their indices), [`state`] (observed state), `unannounced_deletion` (objects
+//! `pod_table` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
+//! possible), `unannounced_deletion` (objects
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
 //! not bound yet), [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere
@@ -22,6 +23,7 @@ pub mod external_autoscalers;
 mod moved_pods;
 mod node_class;
 pub mod observation;
+mod openings;
 mod pdb;
 pub mod planning;
 mod pod_table;

@@ -15,6 +15,8 @@ use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
 use crate::cluster::ClusterState;
+use crate::copy_on_write::CopyOnWrite;
+use crate::disruption_allowance::DisruptionAllowance;
 use model::{ClaimName, ClusterName, ProviderId, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
@@ -59,6 +61,11 @@ impl<'c> Context<'c> {
         self.region.searches()
     }
 
+    /// The allowance for plans of disruption of all clusters, which is locked for one access.
+    pub fn disruption_plans(&self) -> MutexGuard<'c, DisruptionAllowance> {
+        self.region.disruption_plans()
+    }
+
     pub fn next_plan_number(&self) -> PlanNumber {
         self.region.next_plan_number()
     }
@@ -84,7 +91,7 @@ pub struct ClusterController {
     pub(crate) last_absence_finding: Option<Finding>,
     /// Garbage collection state.
     pub(crate) gc: GarbageCollector,
-    pub(crate) state: ClusterState,
+    pub(crate) state: CopyOnWrite<ClusterState>,
     /// Which pods are planned, and when.
     pub(crate) provisioner: Provisioner,
     /// Guardrail state of this cluster.
@@ -120,9 +127,7 @@ impl ClusterController {
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {
         let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
         let mut ctx = Context::new(&region, &locked, &mut effects, now);
-        self.state.hold_after_external_scale_up(ctx.settings.hold_after_external_scale_up);
-        let shadow = self.is_shadow(&ctx);
-        self.state.set_shadow(shadow);
+        self.configure_state(&ctx);
         let before = self.view_fingerprint();
         region.offerings().expire(now);
         let limits_version = region.limits_version();
@@ -148,6 +153,16 @@ impl ClusterController {
         }
         effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
         effects
+    }
+
+    /// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan
+    /// of disruption reads it.
+    fn configure_state(&mut self, ctx: &Context<'_>) {
+        let (hold, shadow) = (ctx.settings.hold_after_external_scale_up, self.is_shadow(ctx));
+        if !self.state.is_configured(hold, shadow) {
+            self.state.hold_after_external_scale_up(hold);
+            self.state.set_shadow(shadow);
+        }
     }
 
     /// When [`Event::Tick`] is due without another event; a time in the past means immediately.

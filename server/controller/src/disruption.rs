@@ -16,7 +16,7 @@
 //! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
-//! [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
+//! [`plan_input`], [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
 //! are not durable yet), [`execution`] (check, record, launch, drain), [`removal_check`] (what the
 //! verifier judges removals by).
 
@@ -30,6 +30,7 @@ mod execution;
 mod interruptions;
 pub(crate) mod method;
 pub(crate) mod methods;
+mod plan_input;
 mod queue;
 mod removal_check;
 mod removal_facts;

@@ -4,7 +4,7 @@ use super::decision::{ClaimOrder, Decision};
 use super::finding::Finding;
 use super::guardrails::ObjectCounts;
 use super::nodeclaim::DecidedLaunch;
-use super::provisioning::PlanRequest;
+use super::provisioning::PlanJob;
 use super::status::{EventOrder, StatusOrder};
 use crate::cluster::LaunchedFacts;
 use crate::cluster::replacement::ReplacementWait;
@@ -16,7 +16,7 @@ use model::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Effect {
     /// Compute a plan, which may take seconds; answered by `Planned`.
-    Plan(Box<PlanRequest>),
+    Plan(Box<PlanJob>),
     /// Make the decision durable; answered by `Recorded`.
     RecordDecision(Box<Decision>),
     /// Send an instruction to the agent; answered by `InstructionAcked` or `InstructionFailed`.
@@ -133,7 +133,7 @@ impl Effect {
     #[must_use]
     pub fn cluster(&self) -> &ClusterName {
         match self {
-            Self::Plan(request) => &request.cluster,
+            Self::Plan(job) => job.cluster(),
             Self::RecordDecision(decision) => &decision.cluster,
             Self::Launch(order) => &order.cluster,
             Self::Relaunch(decided) => &decided.machine.launch.cluster,

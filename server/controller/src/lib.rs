@@ -18,7 +18,7 @@
 //! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_state` (what
 //! clusters share), `cluster_controller` (a step), `route` (dispatch of events within a cluster),
 //! `provisioning` (pending pods, plans) and [`order`] (from a plan to NodeClaims),
-//! [`search_allowance`] (searches for cheaper plans), [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
+//! [`search_allowance`] (searches for cheaper plans), [`disruption_allowance`] (how often disruption is planned), [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
 //! recovery, garbage collection), `nomination` (pod nominations and the registration gate),
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
 //! `external_autoscalers` (other autoscalers), [`guardrails`] (safety limits),
@@ -31,9 +31,11 @@ pub mod cluster;
 mod cluster_controller;
 mod cluster_view;
 mod conditions;
+mod copy_on_write;
 pub mod decision;
 pub mod decision_input;
 pub mod disruption;
+pub mod disruption_allowance;
 pub mod effect;
 pub mod event;
 pub mod executor;
@@ -64,7 +66,7 @@ pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};
 pub use provisioning::{
-    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
+    DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanJob, PlanNumber,
     PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,
 };
 pub use region_state::RegionState;

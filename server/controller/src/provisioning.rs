@@ -6,7 +6,7 @@
 //! other parts that displace pods call the method named after the reason.
 //!
 //! Reading order: [`batch`] (batch window of pending pods), [`planning`] (plan requests and
-//! answers), [`demand_cursor`] (pods per plan), [`pending_plan`] (what still holds when a plan
+//! answers), [`plan_job`] (what is planned elsewhere), [`demand_cursor`] (pods per plan), [`pending_plan`] (what still holds when a plan
 //! arrives), [`window_search`] (searches for cheaper plans), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
 //! with the steps of the other parts), `search` (the same for searches).
 
@@ -14,6 +14,7 @@ mod batch;
 mod demand_cursor;
 mod launch_view;
 pub(crate) mod pending_plan;
+mod plan_job;
 mod planning;
 mod provision;
 mod provisioner;
@@ -21,6 +22,8 @@ mod search;
 mod window_search;
 
 pub(crate) use launch_view::LaunchView;
+pub(crate) use plan_job::{DisruptionFacts, PoolFacts};
+pub use plan_job::{DisruptionJob, PlanJob};
 pub use planning::{
     DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,
     PlanOutcome, PlanRequest, PlanWorker, Planned, Planner, PodPlanner,

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue_zones::CatalogueZones;
+use crate::disruption_allowance::{DisruptionAllowance, DisruptionTotals};
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guardrails};
 use crate::provisioning::PlanNumber;
@@ -27,6 +28,7 @@ pub struct RegionState {
     offerings: UnavailableOfferings,
     zones: CatalogueZones,
     searches: Mutex<SearchAllowance>,
+    disruption_plans: Mutex<DisruptionAllowance>,
     next_number: AtomicU64,
     next_plan: AtomicU64,
     /// Number of changes of the limits of the whole fleet.
@@ -55,6 +57,7 @@ impl RegionState {
         Self {
             next_number: AtomicU64::new(settings.first_number),
             searches: Mutex::new(SearchAllowance::new(settings.search)),
+            disruption_plans: Mutex::new(DisruptionAllowance::new(settings.disruption_share)),
             settings,
             disabled_guards,
             guardrails: Mutex::default(),
@@ -93,6 +96,18 @@ impl RegionState {
     #[must_use]
     pub fn search_totals(&self) -> SearchTotals {
         self.searches().totals()
+    }
+
+    /// The allowance for plans of disruption.
+    pub(crate) fn disruption_plans(&self) -> MutexGuard<'_, DisruptionAllowance> {
+        // Every change of the allowance is complete in itself, as with searches.
+        self.disruption_plans.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What plans of disruption did since the process started, and what waits.
+    #[must_use]
+    pub fn disruption_totals(&self) -> DisruptionTotals {
+        self.disruption_plans().totals()
     }
 
     pub(crate) fn next_number(&self) -> u64 {
@@ -173,6 +188,8 @@ impl RegionState {
     pub fn forget_cluster(&self, cluster: &ClusterName) {
         let mut guardrails = self.guardrails.lock().unwrap_or_else(PoisonError::into_inner);
         guardrails.forget_cluster(cluster);
+        drop(guardrails);
+        self.disruption_plans().forget(cluster);
     }
 }
 

@@ -129,9 +129,12 @@ impl ClusterController {
             }
         }
         self.end_invalid_consolidations(ctx);
+        // What was decided so far is counted. An input of a plan takes milliseconds to build.
+        ctx.release_guardrails();
         self.request_plan_if_due(ctx);
         self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
+        ctx.release_guardrails();
         self.request_consolidation_if_due(ctx);
         self.end_recorded_replacements(ctx);
         self.persist_counts(ctx);

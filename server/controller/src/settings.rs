@@ -2,6 +2,7 @@
 
 use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
 use crate::disruption::settings::DisruptionSettings;
+use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
 use crate::unavailable_offerings::UNAVAILABLE_TTL;
@@ -91,6 +92,8 @@ pub struct Settings {
     pub disruption: DisruptionSettings,
     /// When nodes are consolidated.
     pub consolidation: ConsolidationSettings,
+    /// Share of the processors for plans of disruption of all clusters.
+    pub disruption_share: DisruptionShare,
     /// Features that are on.
     pub feature_gates: FeatureGates,
     /// Maximum time from NodeClaim to instance (Karpenter: launch timeout).
@@ -129,6 +132,7 @@ impl Default for Settings {
             disruption_pass_interval: Millis::from_secs(10),
             disruption: DisruptionSettings::default(),
             consolidation: ConsolidationSettings::default(),
+            disruption_share: DisruptionShare::default(),
             feature_gates: FeatureGates::default(),
             launch_timeout: Millis::from_mins(5),
             registration_timeout: Millis::from_mins(15),

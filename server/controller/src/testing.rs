@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::guardrails::DisabledGuards;
 use super::{
-    ClusterController, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanOutcome, PlanRequest, PlanWorker,
-    Planner, RegionState, Settings,
+    ClusterController, ClusterView, DisruptionRequest, Effect, Event, PlanError, PlanJob, PlanOutcome, PlanRequest,
+    PlanWorker, Planner, RegionState, Settings,
 };
 use crate::cluster::ClusterState;
 use crate::node_report::NodeReport;
@@ -54,9 +54,9 @@ impl SynchronousController {
         let mut effects = VecDeque::from(self.step(event, now));
         while let Some(effect) = effects.pop_front() {
             match effect {
-                Effect::Plan(request) if self.is_stalled(&request) => self.waiting.push_back(*request),
-                Effect::Plan(request) => {
-                    let answer = self.worker.answer(*request);
+                Effect::Plan(job) if self.is_stalled(&job) => self.waiting.push_back(job.into_request()),
+                Effect::Plan(job) => {
+                    let answer = self.worker.answer(job.into_request());
                     for effect in self.step(Event::Planned(Box::new(answer)), now).into_iter().rev() {
                         effects.push_front(effect);
                     }
@@ -76,8 +76,8 @@ impl SynchronousController {
         self.worker = PlanWorker::new(Planner { pods: Box::new(planner), disruption: Box::new(plan) });
     }
 
-    fn is_stalled(&self, request: &PlanRequest) -> bool {
-        if request.disruption.is_some() { self.stalled_disruption } else { self.stalled }
+    fn is_stalled(&self, job: &PlanJob) -> bool {
+        if matches!(job, PlanJob::Disruption(_)) { self.stalled_disruption } else { self.stalled }
     }
 
     fn step(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {

@@ -1,6 +1,6 @@
 //! Outputs of a replica.
 
-use controller::{Instruction, InstructionId, PlanRequest};
+use controller::{Instruction, InstructionId, PlanJob};
 use model::{ClusterName, Text, Timestamp};
 
 use super::call::Call;
@@ -12,7 +12,7 @@ pub enum Output {
     /// Call the store or the cloud.
     Call(Call),
     /// Make a plan, which may take long; answered by [`Input::Planned`](crate::Input::Planned).
-    Plan(Box<PlanRequest>),
+    Plan(Box<PlanJob>),
     Accept {
         cluster: ClusterName,
         epoch: u64,

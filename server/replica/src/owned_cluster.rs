@@ -136,7 +136,7 @@ impl OwnedCluster {
 
     fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Output> {
         match effect {
-            Effect::Plan(request) => Some(Output::Plan(request)),
+            Effect::Plan(job) => Some(Output::Plan(job)),
             Effect::Resync { cluster, reason } => Some(Output::Resync { cluster, reason }),
             Effect::PublishView { cluster } => Some(Output::PublishView(cluster)),
             Effect::ReportFinding { cluster, finding } => {

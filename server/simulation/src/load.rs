@@ -35,6 +35,7 @@
 
 mod balancer;
 mod clusters;
+mod disruption;
 mod metrics;
 mod plan;
 mod test_bed;
@@ -45,6 +46,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use clusters::Clusters;
+pub use disruption::DisruptionWaits;
 pub use metrics::Percentiles;
 use metrics::{Metrics, POLL_INTERVAL};
 use model::{ClusterName, Timestamp};

@@ -393,7 +393,15 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Duration,
         "15s",
         "1m",
-        "Minimum time between two plans of consolidation of a cluster. A cluster is planned only if it has changed since a plan that found nothing, and otherwise every 5 minutes. These plans use processors that plans of pods leave.",
+        "Minimum time between two plans of consolidation of a cluster. A cluster is planned only if something has changed since a plan that found nothing that makes a removal possible (a pod that is gone or a new Node, but no pod that fills one), and otherwise every 5 minutes. Under load the interval is longer: see disruption.cpu.",
+    ),
+    key(
+        "disruption.cpu",
+        "disruption-cpu",
+        ValueType::Percent,
+        "25",
+        "50",
+        "Percent of this host's processors that plans of consolidation may use, all clusters together, on average. Plans that are due wait for it in the order in which they became due; those of clusters in which pods have gone, or the last plan found something, count as due 30 seconds earlier. These plans use processors that plans of pods leave. Less than 1 is 1.",
     ),
     key(
         "disruption.min-savings-usd-per-hour",

@@ -253,7 +253,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         let sessions = &self.context.sessions;
         match output {
             Output::Call(call) => self.call(call, now),
-            Output::Plan(request) => self.context.planners.submit(*request),
+            Output::Plan(job) => self.context.planners.submit(*job),
             Output::Accept { cluster, epoch } => sessions.accept(&cluster, epoch).await,
             Output::Refuse { cluster, reason } => sessions.refuse(&cluster, reason).await,
             Output::Resync { cluster, reason } => sessions.resync(&cluster, reason.to_string()).await,

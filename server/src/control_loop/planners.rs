@@ -15,7 +15,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use controller::{NewPlanner, PlanAnswer, PlanError, PlanRequest, PlanWorker, Planned};
+use controller::{NewPlanner, PlanAnswer, PlanError, PlanJob, PlanRequest, PlanWorker, Planned};
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
@@ -92,19 +92,19 @@ impl Planners {
 
     /// Queues a plan. What still waits in the background when a plan of its cluster is due, or a search, is
     /// dropped.
-    pub(super) fn submit(&self, request: PlanRequest) {
+    pub(super) fn submit(&self, job: PlanJob) {
         if let Some(new_planner) = self.inline {
-            let answer = PlanWorker::new(new_planner()).answer(request);
+            let answer = PlanWorker::new(new_planner()).answer(job.into_request());
             // The receiver is gone once the process stops.
             let _sent = self.answers.send(answer);
             return;
         }
-        let dropped = self.searches.queue().remove(&request.cluster);
-        if let Some(request) = dropped {
-            let _sent = self.answers.send(PlanAnswer { request, outcome: Err(PlanError::NotReached) });
+        let dropped = self.searches.queue().remove(job.cluster());
+        if let Some(dropped) = dropped {
+            let _sent = self.answers.send(dropped.into_dropped());
         }
-        let queue = if request.is_background() { &self.searches } else { &self.shared };
-        queue.push(request);
+        let queue = if job.is_background() { &self.searches } else { &self.shared };
+        queue.push(job);
     }
 }
 
@@ -137,9 +137,9 @@ impl Shared {
         Ok(())
     }
 
-    fn push(&self, request: PlanRequest) {
+    fn push(&self, job: PlanJob) {
         let at = self.started.elapsed();
-        self.queue().push(request, at);
+        self.queue().push(job, at);
         self.changed.notify_all();
     }
 
@@ -157,10 +157,12 @@ impl Shared {
         answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
     ) {
         let mut worker = PlanWorker::new(planner());
-        while let Some(request) = self.next_request(class) {
-            let begun = Instant::now();
-            let (cluster, pods) = (request.cluster.clone(), request.input.pods.len());
-            let is_background = request.is_background();
+        while let Some(job) = self.next_job(class) {
+            let (begun, cpu_before) = (Instant::now(), thread_cpu_time());
+            let (cluster, is_background) = (job.cluster().clone(), job.is_background());
+            let request = job.into_request();
+            let built = thread_cpu_time().saturating_sub(cpu_before);
+            let pods = request.input.pods.len();
             // The worker is replaced after a panic, so its inconsistent cache is never read.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.plan(&request))).unwrap_or_else(|_| {
                 error!(%cluster, pods, "planner panicked; plan refused");
@@ -179,24 +181,42 @@ impl Shared {
             }
             self.queue().finish(&cluster, took);
             self.changed.notify_all();
-            if answer_sender.send(PlanAnswer { request, outcome }).is_err() {
+            let check = if has_removals(&outcome) { built } else { Duration::ZERO };
+            let used = thread_cpu_time().saturating_sub(cpu_before) + check;
+            if answer_sender.send(PlanAnswer { request, outcome, used }).is_err() {
                 return;
             }
         }
     }
 
-    fn next_request(&self, class: PlannerClass) -> Option<PlanRequest> {
+    fn next_job(&self, class: PlannerClass) -> Option<PlanJob> {
         let mut queue = self.queue();
         loop {
             if queue.is_closed() {
                 return None;
             }
-            if let Some(request) = queue.next(class) {
-                return Some(request);
+            if let Some(job) = queue.next(class) {
+                return Some(job);
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
+}
+
+/// Whether the answer is checked against the cluster, for which its input is built again.
+fn has_removals(outcome: &Result<Planned, PlanError>) -> bool {
+    matches!(outcome, Ok(Planned::Disruption(plan)) if !plan.commands.is_empty())
+}
+
+/// Processor time of the calling thread. Where threads have no clock, nothing that they do counts.
+fn thread_cpu_time() -> Duration {
+    #[cfg(target_os = "linux")]
+    {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+    }
+    #[cfg(not(target_os = "linux"))]
+    Duration::ZERO
 }
 
 fn log_search(request: &PlanRequest, outcome: &Result<Planned, PlanError>, took: Duration) {

@@ -29,6 +29,12 @@ impl ClusterState {
         self.auxiliary_mut().set_shadow(shadow);
     }
 
+    /// Whether both are set so already.
+    #[must_use]
+    pub fn is_configured(&self, hold_for: Millis, shadow: bool) -> bool {
+        self.auxiliary().hold_for() == Some(hold_for) && self.auxiliary().is_shadow() == shadow
+    }
+
     fn hold_for(&self) -> Millis {
         self.auxiliary().hold_for().unwrap_or(EXTERNAL_SCALE_UP_HOLD)
     }

@@ -20,6 +20,10 @@ use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Tim
 #[derive(Debug, Clone, Default)]
 pub struct ClusterState {
     version: u64,
+    /// Number of observations that cannot make a removal possible, of those that `version` counts.
+    without_openings: u64,
+    /// Number of pods that have left their nodes.
+    pods_left: u64,
     /// When a snapshot was accepted since the agent connected.
     synced: Option<Timestamp>,
     pods: PodTable,
@@ -59,6 +63,19 @@ impl ClusterState {
     #[must_use]
     pub fn version(&self) -> u64 {
         self.version
+    }
+
+    /// Changes with everything that may make a removal possible that was not before, such as a pod that is gone.
+    /// Pods that are bound to nodes with other pods, for example, change it not.
+    #[must_use]
+    pub fn openings_version(&self) -> u64 {
+        self.version - self.without_openings
+    }
+
+    /// Number of pods that have left their nodes since this state began.
+    #[must_use]
+    pub fn pods_left(&self) -> u64 {
+        self.pods_left
     }
 
     /// Whether a snapshot was accepted since the agent connected.
@@ -124,7 +141,10 @@ impl ClusterState {
         self.version += 1;
         match observation {
             Observation::Snapshot(snapshot) => self.replace(*snapshot, now),
-            Observation::Upsert(object) => self.upsert(*object, now),
+            Observation::Upsert(object) => {
+                self.without_openings += u64::from(matches!(&*object, Object::Pod(pod) if !self.is_opening(pod)));
+                self.upsert(*object, now);
+            }
             Observation::Delete(key) => self.delete(&key, now),
         }
     }
@@ -276,6 +296,8 @@ impl ClusterState {
         let known = self.pods.get(&pod.key);
         let (before, after) = (known.map(PodPlacement::of), PodPlacement::of(&pod));
         self.auxiliary.index_external_scale_up(known, Some(&pod));
+        let has_ended = before.as_ref().is_some_and(|before| before.node.is_some() && after.node.is_none());
+        self.pods_left += u64::from(has_ended);
         if before.as_ref() != Some(&after) && pod.daemon.is_none() {
             self.record_pod_event(before.as_ref(), Some(&after), now);
         }
@@ -346,6 +368,7 @@ impl ClusterState {
                 let mut former_node = None;
                 if let Some(pod) = self.pods.remove(key) {
                     let before = PodPlacement::of(&pod);
+                    self.pods_left += u64::from(before.node.is_some());
                     if pod.daemon.is_none() {
                         self.record_pod_event(Some(&before), None, now);
                     }

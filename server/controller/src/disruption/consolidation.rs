@@ -1,8 +1,9 @@
 //! Consolidation: requests for plans of disruption, and what follows from their answers.
 //!
 //! A plan of disruption reads the whole cluster, so the controller requests it and never computes it, as with
-//! plans of pods. At most one is in progress, at most one is requested in an interval, and none while a plan of
-//! pods is pending or nothing has changed since one that found nothing.
+//! plans of pods. Its input is built where it is planned ([`DisruptionJob`]). At most one is in progress, at most one is requested in an interval, and none while a plan of
+//! pods is pending or nothing that makes a removal possible has changed since one that found nothing. Plans of all clusters
+//! share an [allowance](crate::disruption_allowance).
 //!
 //! An answer is carried out as a whole or not at all: the moves of one command count on those of others. If
 //! everything that it was made from is as it was, its machines are launched and its pods assigned, and the
@@ -13,29 +14,28 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::candidates::Candidates;
 use super::consolidation_check::{Facts, is_outdated};
 use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
-use super::running_cluster::running_cluster;
+use super::plan_input::{build, candidates};
 use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
 use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::pending_plan::have_limits_room;
-use crate::provisioning::{DisruptionOutcome, DisruptionRequest, PlanRequest};
+use crate::provisioning::{
+    DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PoolFacts,
+};
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
-use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
-use model::input::PlanningInput;
+use model::disruption_policy::DisruptionReason;
 use model::plan::PlanReport;
-use model::removal::{DoNotDisrupt, RemovalReason};
-use model::resources::NODES;
-use model::running::RunningCluster;
-use model::{ClaimName, MicroUsd, Millis, NodeStage, Resources, Text, Timestamp};
+use model::removal::RemovalReason;
+use model::{ClaimName, MicroUsd, Millis, NodePool, Text, Timestamp};
 
 /// A cluster in which a request found nothing is planned again after this time without a change: windows of
 /// budgets and prices change without an event.
@@ -44,10 +44,6 @@ const RECHECK: Millis = Millis::from_mins(5);
 /// A cluster in which a request without a search found nothing, because other clusters searched, is planned again after
 /// this time.
 const SEARCH_RETRY: Millis = Millis::from_mins(1);
-
-/// After a plan, the next one is requested after this multiple of the time that the plan took at the earliest:
-/// large clusters use a bounded share of the search threads.
-const PAUSE_FACTOR: i64 = 4;
 
 /// Number of commands that the notes of a decision name.
 const COMMANDS_NAMED: usize = 10;
@@ -61,7 +57,7 @@ impl ClusterController {
         if !is_enabled || is_held || !self.is_ready() {
             return;
         }
-        let version = self.state.version();
+        let version = self.state.openings_version();
         let Some(due) = self.disruption.consolidation.due_at(version, interval, ctx.now) else { return };
         // Demand is counted only when a request is due.
         let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
@@ -70,13 +66,15 @@ impl ClusterController {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
         }
-        self.disruption.consolidation.checked_at = Some(ctx.now);
         self.state.note_load();
         let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
+        ctx.release_guardrails();
         if found.is_any_now && may_launch {
             self.request_consolidation(ctx);
         } else {
+            self.disruption.consolidation.checked_at = Some(ctx.now);
+            self.disruption.consolidation.stop_waiting();
             let until = self.next_look(ctx);
             self.disruption.consolidation.record_idle(version, Some(until));
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
@@ -100,77 +98,71 @@ impl ClusterController {
         })
     }
 
+    /// Requests a plan if the allowance of all clusters grants it.
     fn request_consolidation(&mut self, ctx: &mut Context<'_>) {
-        let (mut input, running) = self.disruption_input(ctx);
-        let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
-        if std::mem::take(&mut self.disruption.consolidation.exceeded_limits) {
-            // Nothing is left of their limits.
-            for pool in input.pools.iter_mut().filter(|pool| !pool.limits.is_empty()) {
-                pool.limits = Resources::from_iter([(NODES, 0)]);
-            }
-        }
+        let consolidation = &mut self.disruption.consolidation;
+        let since = *consolidation.waiting_since.get_or_insert(ctx.now);
+        let is_promising = consolidation.found_savings || consolidation.pods_left != self.state.pods_left();
         let number = ctx.next_plan_number();
-        self.allow_search_of_groups(number, &mut input, ctx);
-        let is_searched = input.policy.search_steps > 0 || !ctx.settings.search.is_enabled();
-        let (version, last_decision) = (self.state.version(), self.decisions.last_id());
+        let demand = DisruptionDemand { cluster: &self.cluster, plan: number, since, is_promising };
+        if let Err(again) = ctx.disruption_plans().begin(demand, ctx.now) {
+            consolidation.asks_again = Some(again);
+            consolidation.next_wakeup = Some(again);
+            return;
+        }
+        consolidation.begin(ctx.now, self.state.pods_left());
+        let job = self.disruption_job(number, ctx);
+        let revisions = self.state.pools().map(|record| (record.pool.name.clone(), record.revision.clone())).collect();
+        let is_searched = job.search_steps > 0 || !ctx.settings.search.is_enabled();
+        let (version, last_decision) = (self.state.openings_version(), self.decisions.last_id());
         self.disruption.consolidation.pending =
-            Some(PendingConsolidation { number, since: ctx.now, version, last_decision, revisions, is_searched });
+            Some(PendingConsolidation { number, version, last_decision, revisions, is_searched });
+        ctx.effects.push(Effect::Plan(Box::new(PlanJob::Disruption(Box::new(job)))));
+    }
+
+    fn disruption_job(&mut self, number: PlanNumber, ctx: &mut Context<'_>) -> DisruptionJob {
         let ConsolidationSettings { min_savings, churn_price, .. } = ctx.settings.consolidation;
         let spot_to_spot = ctx.settings.feature_gates.spot_to_spot_consolidation;
-        let settings = DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false };
-        let disruption = Some(Box::new(DisruptionRequest { running, settings }));
-        let request = PlanRequest { number, cluster: self.cluster.clone(), input, disruption };
-        ctx.effects.push(Effect::Plan(Box::new(request)));
+        let mut job = DisruptionJob {
+            number,
+            cluster: self.cluster.clone(),
+            facts: self.disruption_facts(ctx),
+            build,
+            settings: DisruptionPlanSettings { min_savings, churn_price, spot_to_spot, node_repair: false },
+            search_steps: 0,
+            are_limits_exhausted: std::mem::take(&mut self.disruption.consolidation.exceeded_limits),
+        };
+        // A search takes many times what the rest of the plan does, while other clusters wait.
+        let may_search =
+            self.disruption.consolidation.is_search_overdue(ctx.now) || !ctx.disruption_plans().has_waiting();
+        let steps = if may_search { self.search_steps_of_groups(number, job.facts.nodes(), ctx) } else { 0 };
+        if steps > 0 {
+            self.disruption.consolidation.searched_at = Some(ctx.now);
+        }
+        job.grant(steps);
+        job
     }
 
-    /// What a plan of disruption is made from now. Nodes whose removal is decided leave; nodes that are not
-    /// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
-    fn disruption_input(&self, ctx: &Context<'_>) -> (PlanningInput, RunningCluster) {
-        let mut policy = ctx.settings.policy.clone();
-        policy.search_steps = 0;
-        let mut input = self.state.planning_input(&policy, ctx.now);
-        self.exclude_frozen_pools(&mut input, ctx);
-        for pool in &mut input.pools {
-            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
-        }
-        let mut running = running_cluster(&self.state, &mut input);
-        self.limit_by_cluster_budget(&mut running, ctx);
-        let leaving = self.decisions.claims_being_removed();
-        for running in &mut running.nodes {
-            let node = &mut input.nodes[running.node as usize];
-            node.unschedulable |= matches!(node.stage, NodeStage::InFlight | NodeStage::Registered);
-            let Some(claim) = running.claim.as_ref().map(|claim| &claim.name) else { continue };
-            if leaving.contains(claim) {
-                node.stage = NodeStage::Deleting;
-            }
-            let waits = node.pool.as_ref().is_some_and(|pool| self.disruption.backoff.until(pool, ctx.now).is_some());
-            let interval = ctx.settings.consolidation.move_interval;
-            let is_moved = self.state.moved_pods_on(&node.name, interval, ctx.now).next().is_some();
-            if waits || is_moved || self.freeze_of_removal(claim, CONSOLIDATION.removal, ctx).is_some() {
-                running.do_not_disrupt = Some(DoNotDisrupt::Always);
-            }
-        }
-        (input, running)
-    }
-
-    /// Adds what the budget of the cluster leaves to the budgets of each NodePool; the sum over NodePools is
-    /// checked with the answer.
-    fn limit_by_cluster_budget(&self, running: &mut RunningCluster, ctx: &Context<'_>) {
-        let candidates = self.candidates_in_cluster_budget(ctx);
-        let left = candidates.cluster_allowance(DisruptionReason::Underutilized);
-        for (pool, policy) in running.policies.iter_mut().filter(|_| left < usize::MAX) {
-            let nodes = candidates.nodes_of(pool).unavailable.saturating_add(left);
-            let limit = BudgetLimit::Nodes(u32::try_from(nodes).unwrap_or(u32::MAX));
-            policy.budgets.push(Budget { limit, reasons: None, window: None });
-        }
-    }
-
-    fn candidates_in_cluster_budget(&self, ctx: &Context<'_>) -> Candidates<'_> {
-        Candidates::collect(&DisruptionView {
-            being_removed: self.decisions.claims_being_removed(),
+    /// What a plan of disruption is made from now.
+    fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
+        let of_pool = |pool: &NodePool| PoolFacts {
+            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue),
+            freeze: self.freeze_of_launches(&pool.name, ctx),
+            keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
+                || self.freeze_of_disruption(&pool.name, ctx).is_some(),
+        };
+        let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
+        // Other clusters need not wait while the input is built.
+        ctx.release_guardrails();
+        DisruptionFacts {
+            state: self.state.snapshot(),
+            now: ctx.now,
+            policy: ctx.settings.policy.clone(),
+            move_interval: ctx.settings.consolidation.move_interval,
+            leaving: self.decisions.claims_being_removed(),
+            pools,
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
-            ..DisruptionView::of(&self.state, ctx.now)
-        })
+        }
     }
 
     /// Restores what consolidation moved before the takeover. A controller that has machines knows it.
@@ -199,11 +191,10 @@ impl ClusterController {
         let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
         let idle_until = self.next_look(ctx).min(searched_at);
         self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
-        let took = ctx.now.duration_since(pending.since);
-        self.disruption.consolidation.paused_until = Some(ctx.now + took * PAUSE_FACTOR);
         let Ok(planned) = outcome else { return };
         self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
+        self.disruption.consolidation.found_savings = !removals.is_empty();
         if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {
             return;
         }
@@ -249,7 +240,7 @@ impl ClusterController {
         request: &PlanRequest,
         planned: &DisruptionPlan,
         removals: &[Removal],
-        ctx: &Context<'_>,
+        ctx: &mut Context<'_>,
     ) -> bool {
         if !ctx.disabled_guards.is_enabled(Guard::ConsolidationCheck) {
             return true;
@@ -263,11 +254,11 @@ impl ClusterController {
         let Some(disruption) = request.disruption.as_ref().filter(|_| is_free && removals.len() == expected) else {
             return false;
         };
-        let candidates = self.candidates_in_cluster_budget(ctx);
-        if removals.len() > candidates.cluster_allowance(DisruptionReason::Underutilized) {
+        let facts = self.disruption_facts(ctx);
+        if removals.len() > candidates(&facts).cluster_allowance(DisruptionReason::Underutilized) {
             return false;
         }
-        let (input, running) = self.disruption_input(ctx);
+        let (input, running) = build(&facts);
         let before = Facts { input: &request.input, running: &disruption.running };
         let view = DisruptionView {
             being_removed: self.decisions.claims_being_removed(),

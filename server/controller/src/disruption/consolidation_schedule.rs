@@ -7,6 +7,10 @@ use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::PlanNumber;
 use model::{Millis, PoolName, Text, Timestamp};
 
+/// A plan of a cluster searches for groups of nodes at least this often, as far as the allowance for searches grants it,
+/// even while other clusters wait for their plans.
+const SEARCH_AT_LEAST: Millis = Millis::from_mins(30);
+
 /// When disruption is planned, and the plan in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Consolidation {
@@ -14,8 +18,16 @@ pub(crate) struct Consolidation {
     pub pending: Option<PendingConsolidation>,
     /// When the cluster was last looked at.
     pub checked_at: Option<Timestamp>,
-    /// When the pause after the last plan ends.
-    pub paused_until: Option<Timestamp>,
+    /// Since when a plan is due that the allowance of all clusters has not granted.
+    pub waiting_since: Option<Timestamp>,
+    /// When it asks the allowance again.
+    pub asks_again: Option<Timestamp>,
+    /// When a plan last searched for groups of nodes, or the first one was made.
+    pub searched_at: Option<Timestamp>,
+    /// Whether the last plan found machines to remove.
+    pub found_savings: bool,
+    /// [`ClusterState::pods_left`](crate::cluster::ClusterState::pods_left) at the last plan.
+    pub pods_left: u64,
     /// The last look that led to nothing.
     pub idle: Option<Idle>,
     /// When it has to be advanced without an event.
@@ -31,9 +43,7 @@ pub(crate) struct Consolidation {
 #[derive(Debug)]
 pub(crate) struct PendingConsolidation {
     pub number: PlanNumber,
-    /// When it was requested.
-    pub since: Timestamp,
-    /// Version of the cluster state in the request.
+    /// [`ClusterState::openings_version`](crate::cluster::ClusterState::openings_version) in the request.
     pub version: u64,
     /// The last decision before the request.
     pub last_decision: Option<DecisionId>,
@@ -46,22 +56,39 @@ pub(crate) struct PendingConsolidation {
 /// A look at the cluster that led to nothing.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Idle {
-    /// Version of the cluster state.
+    /// [`ClusterState::openings_version`](crate::cluster::ClusterState::openings_version) at that time.
     version: u64,
     /// When the next look may find something without a change; `None` is never.
     until: Option<Timestamp>,
 }
 
 impl Consolidation {
-    /// When the next request is due while the cluster state has this version; `None` if only a change can
-    /// make it due.
+    /// When the next request is due while the cluster state has this version of its openings; `None` if only a change
+    /// can make it due.
     pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Option<Timestamp> {
         let checked = self.checked_at.map(|checked| checked + interval);
-        let earliest = checked.into_iter().chain(self.paused_until).max().unwrap_or(now);
+        let earliest = checked.into_iter().chain(self.asks_again).max().unwrap_or(now);
         match self.idle {
             Some(idle) if idle.version == version => Some(idle.until?.max(earliest)),
             _ => Some(earliest),
         }
+    }
+
+    /// Records that a plan begins.
+    pub fn begin(&mut self, now: Timestamp, pods_left: u64) {
+        (self.checked_at, self.pods_left, self.found_savings) = (Some(now), pods_left, false);
+        self.stop_waiting();
+    }
+
+    /// Whether no plan has searched for groups of nodes for [`SEARCH_AT_LEAST`].
+    pub fn is_search_overdue(&mut self, now: Timestamp) -> bool {
+        let last = *self.searched_at.get_or_insert(now);
+        now.duration_since(last) >= SEARCH_AT_LEAST
+    }
+
+    /// Records that no plan is due any more.
+    pub fn stop_waiting(&mut self) {
+        (self.waiting_since, self.asks_again) = (None, None);
     }
 
     pub fn record_idle(&mut self, version: u64, until: Option<Timestamp>) {

@@ -55,7 +55,8 @@ fn a_pod_held_for_cluster_autoscaler_is_planned_when_the_hold_ends() {
     let mut controller = controller(pools(vec![pool()]), Settings::default());
     observe(&mut controller, 2_000, bought_by_others("a", 1_500));
     assert_eq!(at(&mut controller, 60_000), "", "no pod is planned");
-    // 1.5 s and the five minutes of the default.
+    // 1.5 s and the five minutes of the default; disruption is looked at after five minutes without a change.
+    assert_eq!(at(&mut controller, 300_000), "");
     assert_eq!(controller.next_wakeup(), Some(Timestamp::from_millis(301_500)));
     assert_eq!(at(&mut controller, 301_499), "");
     at(&mut controller, 301_500);

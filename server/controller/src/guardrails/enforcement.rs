@@ -16,10 +16,20 @@ impl ClusterController {
     /// Excludes frozen pools from planning. Existing and launching capacity stays usable.
     pub(crate) fn exclude_frozen_pools(&self, input: &mut PlanningInput, ctx: &Context<'_>) {
         for pool in &mut input.pools {
-            if let Some(freeze) = ctx.guardrails.freezes().for_pool(&self.cluster, &pool.name) {
-                pool.not_ready = Some(NotReady::NodePool(Text::from(freeze.to_string())));
+            if let Some(freeze) = self.freeze_of_launches(&pool.name, ctx) {
+                pool.not_ready = Some(NotReady::NodePool(freeze));
             }
         }
+    }
+
+    /// The freeze that stops launches of a NodePool.
+    pub(crate) fn freeze_of_launches(&self, pool: &PoolName, ctx: &Context<'_>) -> Option<Text> {
+        ctx.guardrails.freezes().for_pool(&self.cluster, pool).map(|freeze| Text::from(freeze.to_string()))
+    }
+
+    /// The freeze that stops voluntary disruption of a NodePool.
+    pub(crate) fn freeze_of_disruption<'c>(&self, pool: &PoolName, ctx: &'c Context<'_>) -> Option<&'c Freeze> {
+        ctx.guardrails.freezes().for_disruption(&self.cluster, pool)
     }
 
     /// Excludes pods in launch backoff from planning.
@@ -144,7 +154,7 @@ impl ClusterController {
         if reason.is_forceful() {
             return self.freeze_of(claim, ctx);
         }
-        ctx.guardrails.freezes().for_disruption(&self.cluster, self.pool_of(claim)?)
+        self.freeze_of_disruption(self.pool_of(claim)?, ctx)
     }
 
     /// The NodePool of `claim`.

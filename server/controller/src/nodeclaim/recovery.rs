@@ -171,7 +171,8 @@ impl ClusterController {
         ctx: &mut Context<'_>,
     ) {
         if !self.state.is_claim_observed(&claim) {
-            self.state.assume_claim(self.synthesize_claim(&claim, &provider_id));
+            let synthesized = self.synthesize_claim(&claim, &provider_id);
+            self.state.assume_claim(synthesized);
         }
         let mut machine = self.recovered_claim(&claim, Some(provider_id.clone()), ctx.now);
         if self.state.is_claim_observed(&claim) {

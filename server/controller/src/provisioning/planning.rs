@@ -7,6 +7,8 @@
 //! progress for a cluster ([`pending_plan`](super::pending_plan)), and a plan takes a bounded
 //! number of pods ([`demand_cursor`](super::demand_cursor)).
 
+use std::time::Duration;
+
 use model::ClusterName;
 use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings, SEARCHES};
 use model::input::PlanningInput;
@@ -111,6 +113,8 @@ pub struct PlanAnswer {
     pub request: PlanRequest,
     /// The plan, or the planner's error.
     pub outcome: Result<Planned, PlanError>,
+    /// Processor time that it took, with its input; zero if it was not measured.
+    pub used: Duration,
 }
 
 /// Plans the pods of an input.
@@ -171,6 +175,6 @@ impl PlanWorker {
     #[must_use]
     pub fn answer(&mut self, request: PlanRequest) -> PlanAnswer {
         let outcome = self.plan(&request);
-        PlanAnswer { request, outcome }
+        PlanAnswer { request, outcome, used: Duration::ZERO }
     }
 }

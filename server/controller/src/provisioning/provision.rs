@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{ArrivedPlan, LaunchView, PlanAnswer, Planned};
+use super::{ArrivedPlan, LaunchView, PlanAnswer, PlanJob, Planned};
 use crate::cluster::ClusterState;
 use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
 use crate::cluster_controller::{ClusterController, Context};
@@ -37,7 +37,7 @@ impl ClusterController {
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
         match self.take_search(&request, ctx) {
             Some(answer) => self.apply_answer(answer, ctx),
-            None => ctx.effects.push(Effect::Plan(Box::new(request))),
+            None => ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(request)))),
         }
     }
 
@@ -57,11 +57,14 @@ impl ClusterController {
         if answer.request.is_search() {
             self.settle_search(&answer, ctx);
         }
+        if answer.request.disruption.is_some() {
+            ctx.disruption_plans().end(answer.request.number, answer.used, ctx.now);
+        }
         let answer = match answer {
-            PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)) } => {
+            PlanAnswer { request, outcome: Ok(Planned::Disruption(planned)), .. } => {
                 return self.handle_disruption_plan(request, Ok(*planned), ctx);
             }
-            PlanAnswer { request, outcome: Err(error) } if request.disruption.is_some() => {
+            PlanAnswer { request, outcome: Err(error), .. } if request.disruption.is_some() => {
                 return self.handle_disruption_plan(request, Err(error), ctx);
             }
             answer => answer,

@@ -212,7 +212,7 @@ impl Provisioner {
         settings: &Settings,
         view: &LaunchView<'_>,
     ) -> Option<ArrivedPlan> {
-        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome } = answer;
+        let PlanAnswer { request: PlanRequest { number, input, .. }, outcome, .. } = answer;
         // The answer to an earlier request is outdated.
         let (_, pending) = self.pending_plan.take_if(|(expected, _)| *expected == number)?;
         if !is_ready {

@@ -2,12 +2,11 @@
 //! all clusters, give back what it did not use, and use what it found
 //! ([`window_search`](super::window_search)). Plans of disruption search within the same allowance.
 
-use super::{PlanAnswer, PlanError, PlanNumber, PlanRequest, Planned};
+use super::{PlanAnswer, PlanError, PlanJob, PlanNumber, PlanRequest, Planned};
 use crate::Effect;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::search_allowance::SearchDemand;
 use model::Timestamp;
-use model::disruption_plan::SEARCHES;
 use model::input::PlanningInput;
 
 /// Scheduling steps of the packings of a search, for each pod and node: the 60 microseconds that the
@@ -45,7 +44,7 @@ impl ClusterController {
         if let Some(replaced) = replaced {
             ctx.searches().record_unused(replaced);
         }
-        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(request))));
+        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(request)))));
     }
 
     /// The request of a search with the steps that the allowance of all clusters grants.
@@ -62,21 +61,19 @@ impl ClusterController {
         Some(PlanRequest { number, cluster, input, disruption: None })
     }
 
-    /// Lets the plan of disruption `number` search for groups of nodes to replace, if the allowance of all clusters
-    /// grants it. It has no due time, so that it may take the largest search.
-    pub(crate) fn allow_search_of_groups(&self, number: PlanNumber, input: &mut PlanningInput, ctx: &Context<'_>) {
+    /// Steps that the plan of disruption `number` may search for groups of nodes to replace, as far as the allowance of
+    /// all clusters grants them. It has no due time, so that it may take the largest search.
+    pub(crate) fn search_steps_of_groups(&self, number: PlanNumber, objects: usize, ctx: &Context<'_>) -> u64 {
         if !ctx.settings.search.is_enabled() {
-            return;
+            return 0;
         }
-        let objects = objects(input);
         let demand = SearchDemand { cluster: &self.cluster, search: number, objects, deadline: None };
-        let granted = ctx.searches().grant(demand, ctx.now).unwrap_or(0);
-        input.policy.search_steps = granted / SEARCHES;
+        ctx.searches().grant(demand, ctx.now).unwrap_or(0)
     }
 
     /// Gives back what a search did not use.
     pub(crate) fn settle_search(&self, answer: &PlanAnswer, ctx: &Context<'_>) {
-        let PlanAnswer { request, outcome } = answer;
+        let PlanAnswer { request, outcome, .. } = answer;
         let (PlanRequest { number, input, .. }, granted) = (request, request.granted_steps());
         let (objects, granted, used) = match outcome {
             Ok(Planned::Pods(planned)) => (objects(input), granted, planned.1.search_steps),
@@ -89,9 +86,10 @@ impl ClusterController {
     /// The plan of the window's search for `request`, if it is the same plan with a search.
     pub(crate) fn take_search(&mut self, request: &PlanRequest, ctx: &Context<'_>) -> Option<PlanAnswer> {
         match self.provisioner.finish_search(&request.input)? {
-            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome }) => Some(PlanAnswer {
+            Ok(PlanAnswer { request: PlanRequest { input, cluster, .. }, outcome, used }) => Some(PlanAnswer {
                 request: PlanRequest { number: request.number, cluster, input, disruption: None },
                 outcome,
+                used,
             }),
             Err(unused) => {
                 ctx.searches().record_unused(unused);

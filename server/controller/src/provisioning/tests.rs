@@ -73,8 +73,8 @@ fn handling_an_event_calls_no_planner() {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(0));
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(1_000));
     assert!(decisions(&effects).is_empty());
-    let asked = effects.iter().find_map(|effect| match effect {
-        Effect::Plan(request) => Some(request),
+    let asked = effects.into_iter().find_map(|effect| match effect {
+        Effect::Plan(job) => Some(job.into_request()),
         _ => None,
     });
     assert_eq!(asked.map(|request| request.input.pods.len()), Some(1));

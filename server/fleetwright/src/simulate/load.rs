@@ -216,6 +216,12 @@ fn write_interval(text: &mut String, interval: &Interval) {
     let Percentiles { count, p50_ms, p99_ms } = interval.disruption;
     let _always =
         writeln!(text, "  consolidation     planned {count} times; half within {p50_ms} ms, 99% within {p99_ms} ms");
+    let waits = interval.disruption_waits;
+    let (mean, longest, share) = (waits.mean(), waits.longest, waits.cpu / interval.lasted.as_secs_f64().max(0.001));
+    let _always = writeln!(
+        text,
+        "  their wait        {mean:.1} s on average, {longest:.1} s at most since the servers started; plans took {share:.2} processors"
+    );
     let _always =
         writeln!(text, "  longest wait      {:.1} s from creation to running of a pod, so far", seconds(interval));
     for (who, used) in users(interval) {
@@ -293,6 +299,11 @@ fn interval_document(interval: &Interval) -> Value {
         "decided": latency(interval.decided),
         "ordered": latency(interval.ordered),
         "consolidationPlans": latency(interval.disruption),
+        "consolidationWaits": {
+            "meanSeconds": interval.disruption_waits.mean(),
+            "longestSeconds": interval.disruption_waits.longest,
+            "cpuSeconds": interval.disruption_waits.cpu,
+        },
         "longestWaitMillis": interval.longest_wait_ms,
         "servers": usage(interval.servers),
         "database": usage(interval.database),

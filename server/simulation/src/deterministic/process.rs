@@ -358,8 +358,8 @@ impl Server {
                     self.call(call, offset_ms, events);
                     continue;
                 }
-                Output::Plan(request) => {
-                    self.plan(*request, events);
+                Output::Plan(job) => {
+                    self.plan(job.into_request(), events);
                     continue;
                 }
                 Output::PublishView(_) => continue,

@@ -45,6 +45,12 @@ impl Metrics {
         self.0.lines().filter_map(value)
     }
 
+    /// The value of the metric `name`, which has no labels; 0 without one.
+    pub(super) fn value(&self, name: &str) -> f64 {
+        let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
+        self.0.lines().find_map(value).unwrap_or_default()
+    }
+
     /// Buckets of the histogram `name`.
     pub(super) fn durations(&self, name: &str) -> Durations {
         let prefix = format!("{name}_bucket{{le=\"");
@@ -184,5 +190,7 @@ mod tests {
         assert_eq!(decided.0.iter().find(|(_, count)| *count > 0), Some(&(5.0, 1)));
         assert_eq!(decided.percentile(0.99), 5.0);
         assert_eq!(metrics.durations(ORDERED).count(), 0);
+        let metrics = Metrics("# HELP a_total Of something.\na_total_more 3\na_total 2.5\n".to_owned());
+        assert_eq!([metrics.value("a_total"), metrics.value("b_total")], [2.5, 0.0]);
     }
 }

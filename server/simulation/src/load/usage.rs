@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use super::disruption::DisruptionWaits;
 use super::metrics::{Durations, Metrics, Percentiles};
 use super::test_bed::TestBed;
 use server::web::{DECIDED, DISRUPTION_PLANNED, ORDERED};
@@ -88,6 +89,7 @@ pub(super) struct UsageSample {
     at: Instant,
     host_processors: Option<(f64, f64)>,
     pages: BTreeMap<SocketAddr, [Durations; 3]>,
+    waits: BTreeMap<SocketAddr, DisruptionWaits>,
     servers: BTreeMap<u32, ProcessUsage>,
     generator: Option<ProcessUsage>,
     cloud: Option<ProcessUsage>,
@@ -106,6 +108,8 @@ pub struct Interval {
     pub ordered: Percentiles,
     /// How long plans of disruption took.
     pub disruption: Percentiles,
+    /// How long clusters waited for them.
+    pub disruption_waits: DisruptionWaits,
     /// All servers; `None` if their processes are unknown.
     pub servers: Option<Usage>,
     /// This process: agents, clusters, balancer.
@@ -136,9 +140,10 @@ pub struct Usage {
 impl UsageSample {
     /// Takes a sample. A server that does not answer is skipped.
     pub(super) async fn collect(test_bed: &TestBed) -> anyhow::Result<Self> {
-        let mut pages = BTreeMap::new();
+        let (mut pages, mut waits) = (BTreeMap::new(), BTreeMap::new());
         for page in test_bed.pages() {
             if let Ok(metrics) = Metrics::read(page).await {
+                waits.insert(page, DisruptionWaits::read(&metrics));
                 pages.insert(page, [DECIDED, ORDERED, DISRUPTION_PLANNED].map(|name| metrics.durations(name)));
             }
         }
@@ -146,6 +151,7 @@ impl UsageSample {
             at: Instant::now(),
             host_processors: host_processors(),
             pages,
+            waits,
             servers: test_bed
                 .servers()
                 .into_iter()
@@ -177,6 +183,7 @@ impl UsageSample {
             decided: self.durations(before, 0).to_percentiles(),
             ordered: self.durations(before, 1).to_percentiles(),
             disruption: self.durations(before, 2).to_percentiles(),
+            disruption_waits: self.disruption_waits(before),
             servers: servers.flatten().reduce(|all, one| Usage {
                 bytes: all.bytes + one.bytes,
                 peak: all.peak + one.peak,
@@ -195,6 +202,13 @@ impl UsageSample {
             }),
             longest_wait_ms,
         }
+    }
+
+    fn disruption_waits(&self, before: &Self) -> DisruptionWaits {
+        let since = |(page, now): (&SocketAddr, &DisruptionWaits)| {
+            now.since(before.waits.get(page).copied().unwrap_or_default())
+        };
+        self.waits.iter().map(since).fold(DisruptionWaits::default(), DisruptionWaits::and)
     }
 
     fn durations(&self, before: &Self, which: usize) -> Durations {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use controller::PlanRequest;
+use controller::PlanJob;
 use model::ClusterName;
 
 /// Assumed planning time of one pod, for ordering. A plan is overtaken only by plans that are
@@ -41,43 +41,43 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 struct QueuedPlan {
-    request: PlanRequest,
+    job: PlanJob,
     weight: usize,
     priority: (Duration, u64, ClusterName),
 }
 
 impl Queue {
     /// Queues a plan requested at `at`, measured from any fixed moment.
-    pub(super) fn push(&mut self, request: PlanRequest, at: Duration) {
-        let (cluster, weight) = (request.cluster.clone(), request.weight());
+    pub(super) fn push(&mut self, job: PlanJob, at: Duration) {
+        let (cluster, weight) = (job.cluster().clone(), job.weight());
         let size = DELAY_PER_POD.saturating_mul(u32::try_from(weight).unwrap_or(u32::MAX)).min(MAX_DELAY);
         self.number += 1;
         let priority = (at + size, self.number, cluster.clone());
         self.order.insert(priority.clone());
-        if let Some(before) = self.waiting.insert(cluster, QueuedPlan { request, weight, priority }) {
+        if let Some(before) = self.waiting.insert(cluster, QueuedPlan { job, weight, priority }) {
             self.order.remove(&before.priority);
         }
     }
 
     /// Takes the next plan that a thread of this class may make.
-    pub(super) fn next(&mut self, class: PlannerClass) -> Option<PlanRequest> {
+    pub(super) fn next(&mut self, class: PlannerClass) -> Option<PlanJob> {
         let eligible = |cluster: &ClusterName| {
             let weight = self.waiting.get(cluster).map_or(0, |waiting| waiting.weight);
             let fits = class == PlannerClass::Any || (weight <= SMALL_PLAN_WEIGHT && !self.slow.contains(cluster));
             fits && !self.running.contains(cluster)
         };
         let cluster = self.order.iter().map(|(_, _, cluster)| cluster).find(|cluster| eligible(cluster)).cloned()?;
-        let QueuedPlan { request, priority, .. } = self.waiting.remove(&cluster)?;
+        let QueuedPlan { job, priority, .. } = self.waiting.remove(&cluster)?;
         self.order.remove(&priority);
         self.running.insert(cluster);
-        Some(request)
+        Some(job)
     }
 
     /// Takes the waiting plan of `cluster`.
-    pub(super) fn remove(&mut self, cluster: &ClusterName) -> Option<PlanRequest> {
-        let QueuedPlan { request, priority, .. } = self.waiting.remove(cluster)?;
+    pub(super) fn remove(&mut self, cluster: &ClusterName) -> Option<PlanJob> {
+        let QueuedPlan { job, priority, .. } = self.waiting.remove(cluster)?;
         self.order.remove(&priority);
-        Some(request)
+        Some(job)
     }
 
     /// Marks the plan of `cluster` as finished after `took`.
@@ -102,13 +102,13 @@ impl Queue {
 
 #[cfg(test)]
 mod tests {
-    use controller::PlanNumber;
+    use controller::{PlanNumber, PlanRequest};
     use model::input::PlanningInput;
     use model::{Pod, PodShape};
 
     use super::*;
 
-    fn request(cluster: &str, pods: usize) -> PlanRequest {
+    fn job(cluster: &str, pods: usize) -> PlanJob {
         let pod = |at: usize| Pod {
             namespace: "default".into(),
             name: at.to_string().into(),
@@ -125,19 +125,19 @@ mod tests {
             pods: (0..pods).map(pod).collect(),
             ..PlanningInput::default()
         };
-        PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None }
+        PlanJob::Pods(PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None })
     }
 
     fn queue(requests: &[(&str, usize, u64)]) -> Queue {
         let mut queue = Queue::default();
         for (cluster, pods, at) in requests {
-            queue.push(request(cluster, *pods), Duration::from_millis(*at));
+            queue.push(job(cluster, *pods), Duration::from_millis(*at));
         }
         queue
     }
 
     fn next_cluster(queue: &mut Queue, class: PlannerClass) -> String {
-        queue.next(class).map_or_else(|| "none".to_owned(), |request| request.cluster.to_string())
+        queue.next(class).map_or_else(|| "none".to_owned(), |job| job.cluster().to_string())
     }
 
     #[test]
@@ -162,7 +162,7 @@ mod tests {
     #[test]
     fn a_removed_plan_is_not_taken() {
         let mut queue = queue(&[("a", 3, 0), ("b", 1, 1)]);
-        assert_eq!(queue.remove(&"a".into()).map(|request| request.input.pods.len()), Some(3));
+        assert_eq!(queue.remove(&"a".into()).map(|job| job.into_request().input.pods.len()), Some(3));
         assert!(queue.remove(&"a".into()).is_none());
         assert_eq!([(); 2].map(|()| next_cluster(&mut queue, PlannerClass::Any)), ["b", "none"]);
     }
@@ -171,12 +171,12 @@ mod tests {
     fn a_cluster_has_one_plan_in_progress_and_its_latest_request_replaces_earlier_ones() {
         let mut queue = queue(&[("a", 1, 0), ("b", 1, 1)]);
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "a");
-        queue.push(request("a", 1), Duration::ZERO);
-        queue.push(request("a", 7), Duration::ZERO);
+        queue.push(job("a", 1), Duration::ZERO);
+        queue.push(job("a", 7), Duration::ZERO);
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "b");
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none", "a's first plan is still in progress");
         queue.finish(&"a".into(), Duration::ZERO);
-        assert_eq!(queue.next(PlannerClass::Any).map(|request| request.input.pods.len()), Some(7));
+        assert_eq!(queue.next(PlannerClass::Any).map(|job| job.into_request().input.pods.len()), Some(7));
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none");
     }
 }

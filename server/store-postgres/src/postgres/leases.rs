@@ -5,8 +5,8 @@
 //! holder asked for:
 //!
 //! - A renewal locks the terms of its leases first, then reads which leases are still held. An
-//!   acquisition from another owner locks the lease and its term, then reads the expiry. So each
-//!   sees the effect of the other.
+//!   acquisition from another owner locks the term and the lease, then reads the expiry. So each
+//!   sees the effect of the other, and both lock terms before leases.
 //! - A term that also covers a lease outside the renewal is left to expire; the renewed leases move
 //!   to another term.
 

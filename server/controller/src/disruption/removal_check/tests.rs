@@ -21,7 +21,7 @@ struct Cluster {
 impl Cluster {
     fn new(state: ClusterState) -> Self {
         let mut controller = ClusterController::new(text("c"), Arc::default());
-        controller.state = state;
+        controller.state = state.into();
         controller.adopt_claims(Timestamp::from_millis(0));
         Self { controller, settings: Settings::default(), effects: Vec::new() }
     }

@@ -24,7 +24,7 @@ fn decisions(state: ClusterState, settings: Settings, cause: Cause) -> Vec<Decis
     let mut ctx = Context::new(&region, &locked, &mut effects, Timestamp::from_millis(60_000));
     let mut controller = ClusterController::new(text("c"), Arc::default());
     let snapshot = Observation::Snapshot(Box::new(state.to_snapshot()));
-    controller.state = state;
+    controller.state = state.into();
     controller.adopt_claims(Timestamp::from_millis(0));
     controller.state.apply(snapshot, ctx.now);
     controller.connected = true;

@@ -3,10 +3,13 @@
 //! The NodePool has t.2 with 2 cores at $0.02 an hour and t.4 with 4 cores at $0.04. consolidateAfter is 30 s, and
 //! all machines join at 0 s: the first plan of disruption is due at 30 s. A pass runs every 10 s.
 
+use std::sync::Arc;
+
 use super::fixture::{Fixture, freeze, snapshot};
-use crate::cluster::testing::{bound_to, claim, pod, pool, pool_with, text};
-use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Object, PodBudgetRecord, PodRecord, PoolRecord};
+use crate::cluster::testing::{bound_to, claim, key, labels, pod, pool, pool_with, text};
+use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, Object, PodBudgetRecord, PodRecord, PoolRecord};
 use crate::disruption::CONSOLIDATION;
+use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::{DisabledGuards, Guard, Mode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchDemand, SearchSettings};
@@ -28,7 +31,7 @@ pub(super) fn dear() -> ClusterSnapshot {
     for offering in catalogue.types.iter_mut().flat_map(|kind| &mut kind.offerings) {
         offering.capacity_type = CapacityType::OnDemand;
     }
-    pool.pool.catalogue = std::sync::Arc::new(catalogue);
+    pool.pool.catalogue = Arc::new(catalogue);
     let mut shown = snapshot(1, vec![bound_to("m0", pod("p0", 500))]);
     let amounts = Resources::from_iter([("cpu", 4_000), ("pods", 20)]);
     let (claim, node) = (&mut shown.claims[0], &mut shown.nodes[0]);
@@ -463,9 +466,74 @@ fn a_steady_cluster_is_planned_every_five_minutes_and_stays_as_it_is() {
 
 #[test]
 fn a_cluster_that_changes_all_the_time_is_planned_once_in_an_interval() {
+    // Its labels change: other pods may have rules for them.
     let change = |world: &mut Fixture| {
-        let ready = world.now % 2_000 == 0;
-        world.observe("c", Object::Pod(PodRecord { ready, ..bound_to("m0", pod("p0", 1_800)) }));
+        let labels = Arc::new(labels(&[("second", &world.now.to_string())]));
+        world.observe("c", Object::Pod(PodRecord { labels, ..bound_to("m0", pod("p0", 1_800)) }));
     };
     assert_eq!(plans(89_000, change), [30, 45, 60, 75]);
+}
+
+#[test]
+fn a_cluster_that_only_fills_is_planned_every_five_minutes() {
+    // consolidateAfter of m0 has passed at the first plan: that it begins anew later makes no removal possible.
+    let change = |world: &mut Fixture| {
+        if world.now > 30_000 && world.now % 10_000 == 0 {
+            world.observe("c", Object::Pod(bound_to("m0", pod(&format!("s{}", world.now), 1))));
+        }
+    };
+    assert_eq!(plans(340_000, change), [30, 330]);
+}
+
+#[test]
+fn a_cluster_whose_pod_goes_is_planned_at_once_and_when_its_node_may_be_consolidated() {
+    let change = |world: &mut Fixture| match world.now {
+        50_000 => world.observe("c", Object::Pod(bound_to("m0", pod("s", 100)))),
+        100_000 => world.delete("c", Key::Pod(key("s"))),
+        _ => {}
+    };
+    // consolidateAfter of m0 begins anew at 100 s.
+    assert_eq!(plans(400_000, change), [30, 100, 130]);
+}
+
+/// Plans in progress at 31 s in two clusters, and a second after one of them has ended.
+fn plans_of_two_clusters(share: DisruptionShare) -> [usize; 2] {
+    let mut world =
+        changed(half_empty(pool()), DisabledGuards::default(), |settings| settings.disruption_share = share);
+    world.connect("d", half_empty(pool()));
+    world.controller.stalled_disruption = true;
+    world.run_to(31_000);
+    let at_first = world.controller.waiting.len();
+    let effects = world.controller.plan_waiting(Timestamp::from_millis(world.now));
+    world.carry_out(effects);
+    world.run_to(32_000);
+    [at_first, world.controller.waiting.len()]
+}
+
+#[test]
+fn a_plan_searches_only_if_no_other_cluster_waits() {
+    let mut world = changed(half_empty(pool()), DisabledGuards::default(), |settings| {
+        with_searches(settings);
+        settings.disruption_share = DisruptionShare::of(50, 1);
+    });
+    for cluster in ["d", "e"] {
+        world.connect(cluster, half_empty(pool()));
+    }
+    world.controller.stalled_disruption = true;
+    let mut searched = Vec::new();
+    for end in [30_000, 32_000, 34_000] {
+        world.run_to(end);
+        searched.extend(world.controller.waiting.iter().map(crate::provisioning::PlanRequest::is_search));
+        let effects = world.controller.plan_waiting(Timestamp::from_millis(world.now));
+        world.carry_out(effects);
+    }
+    // The first asks before the others, the second while the third waits.
+    assert_eq!(searched, [true, false, true]);
+}
+
+#[test]
+fn plans_of_all_clusters_share_one_allowance() {
+    // Half of one processor is one plan at a time, and the second one follows. Without a limit both are made at once.
+    assert_eq!(plans_of_two_clusters(DisruptionShare::of(50, 1)), [1, 1]);
+    assert_eq!(plans_of_two_clusters(DisruptionShare::default())[0], 2);
 }

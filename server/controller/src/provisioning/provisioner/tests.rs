@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use super::*;
 use crate::PlanError;
 use crate::cluster::testing::{key, observe, pod, pool, text};
@@ -59,7 +61,7 @@ fn nothing_placed(request: PlanRequest) -> PlanAnswer {
     let plan = Plan { unschedulable: vec![0], ..Plan::default() };
     let entry = Unschedulable { pod: 0, reasons: Vec::new(), fits_if: Vec::new() };
     let report = PlanReport { unschedulable: vec![entry], ..PlanReport::default() };
-    PlanAnswer { request, outcome: Ok(Planned::Pods(Box::new((plan, report)))) }
+    PlanAnswer { request, outcome: Ok(Planned::Pods(Box::new((plan, report)))), used: Duration::ZERO }
 }
 
 fn next_plan(provisioner: &Provisioner, now: i64) -> Option<i64> {
@@ -97,7 +99,7 @@ fn unplaced_pods_are_planned_again_after_the_retry_delay_or_four_times_the_durat
 fn an_error_is_kept_until_a_plan_succeeds() {
     let state = state_with(&["a"]);
     let (mut provisioner, asked) = requested(&state);
-    let failed = PlanAnswer { request: asked, outcome: Err(PlanError::Panicked) };
+    let failed = PlanAnswer { request: asked, outcome: Err(PlanError::Panicked), used: Duration::ZERO };
     assert!(answer(&mut provisioner, &state, failed, true, 2_000).is_none());
     assert!(provisioner.last_error().is_some_and(|error| error.contains("panicked")));
     // A failed launch replaces the retry, which may be later then.

@@ -78,14 +78,48 @@ async fn a_lease_is_not_acquired_during_its_renewal() {
     let taker = store.clone();
     let scope = lease.scope.clone();
     let taking = tokio::spawn(async move { taker.acquire_lease(&scope, "b", 0, HOUR).await });
-    let deadline = Instant::now() + RETRY_BUDGET;
-    let blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
-    while sqlx::query_scalar::<_, i64>(blocked).fetch_one(&store.pool).await.unwrap() == 0 {
-        assert!(Instant::now() < deadline && !taking.is_finished(), "the acquisition waits for the renewal");
-        tokio::task::yield_now().await;
-    }
+    blocked(&store, 1).await;
     commit(renewing, "test").await.unwrap();
     assert!(matches!(taking.await.unwrap(), Ok(LeaseOutcome::Held { owner, .. }) if owner == "a"));
+}
+
+/// Waits until `count` sessions wait for a row.
+async fn blocked(store: &PostgresStore, count: i64) {
+    let deadline = Instant::now() + RETRY_BUDGET;
+    let blocked = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'";
+    while sqlx::query_scalar::<_, i64>(blocked).fetch_one(&store.pool).await.unwrap() != count {
+        assert!(Instant::now() < deadline, "not {count} sessions wait");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_renewal_that_moves_a_lease_does_not_deadlock_with_its_acquisition() {
+    let Some(server) = throwaway("a_renewal_that_moves_a_lease_does_not_deadlock_with_its_acquisition") else { return };
+    let store = PostgresStore::connect(&server.url()).await.unwrap();
+    // Each in a term of its own: a renewal of both moves the first lease to the second term.
+    let (first, second) = (leased(&store, "first").await, leased(&store, "second").await);
+    for lease in [&first, &second] {
+        store.renew_leases(std::slice::from_ref(lease), HOUR).await.unwrap();
+    }
+    // While the first term is locked, the renewal waits for it, and then the acquisition.
+    let mut holding = store.begin("test").await.unwrap();
+    let lock = "SELECT number FROM lease_terms ORDER BY number LIMIT 1 FOR UPDATE";
+    sqlx::query(lock).execute(&mut *holding).await.unwrap();
+    let (renewer, taker, scope) = (store.clone(), store.clone(), first.scope.clone());
+    let both = [first, second];
+    let renewing = tokio::spawn(async move { renewer.renew_leases(&both, HOUR).await });
+    blocked(&store, 1).await;
+    let taking = tokio::spawn(async move { taker.acquire_lease(&scope, "b", 0, HOUR).await });
+    blocked(&store, 2).await;
+    commit(holding, "test").await.unwrap();
+    assert_eq!(renewing.await.unwrap().unwrap().lost, []);
+    assert!(matches!(taking.await.unwrap(), Ok(LeaseOutcome::Held { owner, .. }) if owner == "a"));
+    // A deadlock would have been retried.
+    let deadlocks = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    let flush = "SELECT pg_stat_force_next_flush()";
+    sqlx::query(flush).execute(&store.pool).await.unwrap();
+    assert_eq!(sqlx::query_scalar::<_, i64>(deadlocks).fetch_one(&store.pool).await.unwrap(), 0);
 }
 
 #[tokio::test]

@@ -1,0 +1,69 @@
+//! What a plan of disruption is made from: the input, and what runs, from what the controller knows.
+
+use super::candidates::Candidates;
+use super::method::DisruptionView;
+use super::running_cluster::running_cluster;
+use crate::provisioning::DisruptionFacts;
+use model::disruption_policy::{Budget, BudgetLimit, DisruptionReason};
+use model::input::PlanningInput;
+use model::offering::SharedCatalogue;
+use model::removal::DoNotDisrupt;
+use model::running::RunningCluster;
+use model::{NodeStage, NotReady, PoolName};
+
+/// What a plan of disruption is made from. Nodes whose removal is decided leave; nodes that are not
+/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay, and nodes
+/// with pods that were moved lately.
+pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) {
+    let mut policy = facts.policy.clone();
+    policy.search_steps = 0;
+    let mut input = facts.state.planning_input(&policy, facts.now);
+    for pool in &mut input.pools {
+        let Some(known) = facts.pools.get(&pool.name) else { continue };
+        pool.catalogue = SharedCatalogue::clone(&known.catalogue);
+        if let Some(freeze) = &known.freeze {
+            pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
+        }
+    }
+    let mut running = running_cluster(&facts.state, &mut input);
+    limit_by_cluster_budget(facts, &mut running);
+    for running in &mut running.nodes {
+        let node = &mut input.nodes[running.node as usize];
+        node.unschedulable |= matches!(node.stage, NodeStage::InFlight | NodeStage::Registered);
+        let Some(claim) = running.claim.as_ref().map(|claim| &claim.name) else { continue };
+        if facts.leaving.contains(claim) {
+            node.stage = NodeStage::Deleting;
+        }
+        let of_claim = facts.state.claim(claim).map(|claim| &claim.pool);
+        let keeps = |pool: &PoolName| facts.pools.get(pool).is_some_and(|pool| pool.keeps_nodes);
+        let mut moved = facts.state.moved_pods_on(&node.name, facts.move_interval, facts.now);
+        if node.pool.iter().chain(of_claim).any(keeps) || moved.next().is_some() {
+            running.do_not_disrupt = Some(DoNotDisrupt::Always);
+        }
+    }
+    (input, running)
+}
+
+/// Adds what the budget of the cluster leaves to the budgets of each NodePool; the sum over NodePools is
+/// checked with the answer.
+fn limit_by_cluster_budget(facts: &DisruptionFacts, running: &mut RunningCluster) {
+    if facts.max_unavailable_nodes.is_none() {
+        return;
+    }
+    let candidates = candidates(facts);
+    let left = candidates.cluster_allowance(DisruptionReason::Underutilized);
+    for (pool, policy) in running.policies.iter_mut().filter(|_| left < usize::MAX) {
+        let nodes = candidates.nodes_of(pool).unavailable.saturating_add(left);
+        let limit = BudgetLimit::Nodes(u32::try_from(nodes).unwrap_or(u32::MAX));
+        policy.budgets.push(Budget { limit, reasons: None, window: None });
+    }
+}
+
+/// The nodes that may be removed within the budget of the cluster.
+pub(super) fn candidates(facts: &DisruptionFacts) -> Candidates<'_> {
+    Candidates::collect(&DisruptionView {
+        being_removed: facts.leaving.clone(),
+        max_unavailable_nodes: facts.max_unavailable_nodes,
+        ..DisruptionView::of(&facts.state, facts.now)
+    })
+}

@@ -1,0 +1,75 @@
+//! Prometheus metrics of plans of disruption, and of how long clusters wait for them.
+
+use std::fmt::Write;
+
+use controller::disruption_allowance::DisruptionTotals;
+
+/// Metric: plans of disruption that began.
+pub const DISRUPTION_BEGUN: &str = "fleetwright_disruption_plans_total";
+/// Metric: how long they were due before, in sum.
+pub const DISRUPTION_WAITED: &str = "fleetwright_disruption_plan_wait_seconds_total";
+/// Metric: the longest of these times.
+pub const DISRUPTION_LONGEST_WAIT: &str = "fleetwright_disruption_plan_wait_longest_seconds";
+/// Metric: processor time of plans of disruption.
+pub const DISRUPTION_CPU: &str = "fleetwright_disruption_plan_cpu_seconds_total";
+
+/// Clusters whose plan of disruption waits.
+const WAITING: &str = "Clusters whose plan of disruption is due and waits, because the allowance of all clusters (disruption.cpu) is used up.";
+
+/// Sum of the waits.
+const WAITED: &str = "Time that plans of disruption were due before they began, in sum. Divided by the plans that began: how long a cluster waits.";
+
+/// The longest wait.
+const LONGEST: &str = "Longest time that a plan of disruption was due before it began, since the process started. More than a few minutes: raise disruption.cpu or disruption.interval.";
+
+/// Renders the Prometheus text format.
+pub(super) fn render(totals: &DisruptionTotals) -> String {
+    let DisruptionTotals { begun, waited, longest_wait, deferred, used, waiting } = *totals;
+    let mut text = String::new();
+    let mut metric = |name: &str, kind: &str, help: &str, value: String| {
+        // Writing to a String cannot fail.
+        let _always = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}");
+    };
+    let seconds = |millis: model::Millis| (millis.get() as f64 / 1_000.0).to_string();
+    metric(DISRUPTION_BEGUN, "counter", "Plans of disruption that began.", begun.to_string());
+    metric("fleetwright_disruption_plans_waiting", "gauge", WAITING, waiting.to_string());
+    metric(DISRUPTION_WAITED, "counter", WAITED, seconds(waited));
+    metric(DISRUPTION_LONGEST_WAIT, "gauge", LONGEST, seconds(longest_wait));
+    let help = "Times that a cluster asked for a plan of disruption and was told to wait.";
+    metric("fleetwright_disruption_plans_deferred_total", "counter", help, deferred.to_string());
+    let help = "Processor time of the plans of disruption that ended.";
+    metric(DISRUPTION_CPU, "counter", help, used.as_secs_f64().to_string());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use model::Millis;
+
+    use super::*;
+
+    #[test]
+    fn every_total_is_a_metric() {
+        let totals = DisruptionTotals {
+            begun: 4,
+            waited: Millis::new(1_500),
+            longest_wait: Millis::new(900),
+            deferred: 7,
+            used: Duration::from_millis(250),
+            waiting: 2,
+        };
+        let text = render(&totals);
+        let values: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            "fleetwright_disruption_plans_total 4",
+            "fleetwright_disruption_plans_waiting 2",
+            "fleetwright_disruption_plan_wait_seconds_total 1.5",
+            "fleetwright_disruption_plan_wait_longest_seconds 0.9",
+            "fleetwright_disruption_plans_deferred_total 7",
+            "fleetwright_disruption_plan_cpu_seconds_total 0.25",
+        ];
+        assert_eq!(values, expected);
+    }
+}
