@@ -102,11 +102,11 @@ pub struct ReplacementMachines<'i> {
     /// By pool and shape.
     compatible: FxHashMap<(u32, u32), CompatibleTypes>,
     /// The same by pool and what shapes ask of nodes, which many have in common.
-    compatible_by_needs: FxHashMap<(u32, Needs<'i>), CompatibleTypes>,
+    compatible_by_needs: FxHashMap<(u32, SchedulingConstraints<'i>), CompatibleTypes>,
 }
 
 /// What a shape asks of nodes, apart from resources: tolerations, node selector, node affinity.
-type Needs<'i> = (&'i [Toleration], &'i Labels, &'i [NodeSelectorTerm]);
+type SchedulingConstraints<'i> = (&'i [Toleration], &'i Labels, &'i [NodeSelectorTerm]);
 
 impl std::fmt::Debug for ReplacementMachines<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -18,8 +18,8 @@ use model::{BudgetLimit, ClaimName, ClusterName, Millis, PoolName, Resources, Te
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanJob {
     /// Of the pods of an input.
-    Pods(PlanRequest),
-    /// Of disruption: its input is built by whoever makes the plan.
+    Pods(Box<PlanRequest>),
+    /// Of disruption: the planning thread builds its input.
     Disruption(Box<DisruptionJob>),
 }
 
@@ -55,7 +55,7 @@ impl PlanJob {
     #[must_use]
     pub fn into_request(self) -> PlanRequest {
         match self {
-            Self::Pods(request) => request,
+            Self::Pods(request) => *request,
             Self::Disruption(job) => job.build(),
         }
     }
@@ -64,7 +64,7 @@ impl PlanJob {
     #[must_use]
     pub fn into_dropped(self) -> PlanAnswer {
         let request = match self {
-            Self::Pods(request) => request,
+            Self::Pods(request) => *request,
             Self::Disruption(job) => job.without_input(),
         };
         PlanAnswer { request, outcome: Err(PlanError::NotReached), used: Duration::ZERO }

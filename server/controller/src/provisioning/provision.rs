@@ -37,7 +37,7 @@ impl ClusterController {
         let request = self.provisioner.request_plan(draft, number, cluster, drains, &self.state, ctx.now);
         match self.take_search(&request, ctx) {
             Some(answer) => self.apply_answer(answer, ctx),
-            None => ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(request)))),
+            None => ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))),
         }
     }
 

@@ -44,7 +44,7 @@ impl ClusterController {
         if let Some(replaced) = replaced {
             ctx.searches().record_unused(replaced);
         }
-        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(request)))));
+        ctx.effects.extend(request.map(|request| Effect::Plan(Box::new(PlanJob::Pods(Box::new(request))))));
     }
 
     /// The request of a search with the steps that the allowance of all clusters grants.

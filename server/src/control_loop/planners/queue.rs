@@ -125,7 +125,7 @@ mod tests {
             pods: (0..pods).map(pod).collect(),
             ..PlanningInput::default()
         };
-        PlanJob::Pods(PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None })
+        PlanJob::Pods(Box::new(PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None }))
     }
 
     fn queue(requests: &[(&str, usize, u64)]) -> Queue {

@@ -127,7 +127,7 @@ fn a_search_that_had_not_begun_uses_none_of_the_allowance() {
     let mut controller = searching();
     controller.handle(Event::Tick, at(1_000));
     let request = controller.waiting.pop_front().expect("the search is queued");
-    let dropped = PlanJob::Pods(request).into_dropped();
+    let dropped = PlanJob::Pods(Box::new(request)).into_dropped();
     assert!(decided(&controller.handle(Event::Planned(Box::new(dropped)), at(1_001))).is_empty());
     let totals = controller.region().search_totals();
     assert_eq!((totals.granted_steps, totals.used_steps), (9_000_000, 0));
