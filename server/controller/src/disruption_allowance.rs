@@ -11,8 +11,8 @@
 //!
 //! Plans in progress are limited too, so that none waits for a thread.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use crate::provisioning::PlanNumber;
 use model::{ClusterName, Millis, Timestamp};

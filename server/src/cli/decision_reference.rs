@@ -109,7 +109,9 @@ mod tests {
                 number: *number,
                 decided_at_ms: 0,
                 kind: "provision".to_owned(),
-                ..DecisionRow::default()
+                summary: String::new(),
+                report: String::new(),
+                replay: None,
             },
         };
         numbers.iter().map(decision).collect()

@@ -78,8 +78,7 @@ pub(super) async fn content(
 }
 
 fn decision(stored: StoredDecision) -> v1::RecordedDecision {
-    // The moves are read by the next owner of the cluster alone.
-    let DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: _ } = stored.decision;
+    let DecisionRow { number, decided_at_ms, kind, summary, report, replay } = stored.decision;
     v1::RecordedDecision {
         scope: stored.scope.key(),
         epoch: stored.epoch,
@@ -124,7 +123,7 @@ pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecis
         None => None,
     };
     let v1::RecordedDecision { number, decided_at_ms, kind, summary, report, .. } = message;
-    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: String::new() };
+    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay };
     Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: message.epoch, decision })
 }
 
@@ -177,7 +176,6 @@ mod tests {
             summary: "buys".to_owned(),
             report: "why\nand why".to_owned(),
             replay,
-            moves: String::new(),
         };
         StoredDecision { scope: Scope::cluster("blue"), epoch: 3, decision }
     }

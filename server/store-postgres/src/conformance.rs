@@ -153,7 +153,7 @@ fn decision(number: u64) -> Entry {
         kind: "provision".to_owned(),
         summary: format!("decision {number}"),
         report: "why".to_owned(),
-        ..DecisionRow::default()
+        replay: None,
     };
     Entry { decision, ..Entry::default() }
 }

@@ -9,7 +9,6 @@ mod fixture;
 mod fleet_counters;
 mod freezes;
 mod interruptions;
-mod moves;
 mod node_report;
 mod occupied;
 mod pure;

@@ -7,7 +7,7 @@
 //! progress for a cluster ([`pending_plan`](super::pending_plan)), and a plan takes a bounded
 //! number of pods ([`demand_cursor`](super::demand_cursor)).
 
-use std::time::Duration;
+use core::time::Duration;
 
 use model::ClusterName;
 use model::disruption_plan::{DisruptionPlan, DisruptionPlanSettings, SEARCHES};

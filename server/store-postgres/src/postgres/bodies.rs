@@ -30,8 +30,6 @@ pub(super) struct DecisionBody {
     replay: Option<ReplayBody>,
     #[prost(bytes = "vec", optional, tag = "4")]
     pub(super) event: Option<Vec<u8>>,
-    #[prost(string, tag = "5")]
-    pub(super) moves: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -70,7 +68,6 @@ impl DecisionBody {
             report: decision.report.clone(),
             replay: decision.replay.as_ref().map(ReplayBody::of),
             event: event.map(|chunk| chunk.bytes.clone()),
-            moves: decision.moves.clone(),
         }
     }
 
@@ -81,8 +78,7 @@ impl DecisionBody {
     /// The decision without the values of its own columns.
     pub(super) fn decision(self, what: &'static str) -> Result<DecisionRow, StoreError> {
         let replay = self.replay.map(|replay| replay.read(what)).transpose()?;
-        let Self { summary, report, moves, .. } = self;
-        Ok(DecisionRow { summary, report, replay, moves, ..DecisionRow::default() })
+        Ok(DecisionRow { summary: self.summary, report: self.report, replay, ..DecisionRow::default() })
     }
 
     /// Sequence of the event in its segment.
