@@ -40,14 +40,8 @@ impl ClusterState {
             && *stated_cost == pod.stated_cost
             && *workload == pod.workload
             && !known.terminating;
-        is_same && (known.ready || !pod.ready || !self.has_one_ready_pod(pod))
-    }
-
-    /// Whether the workload of `pod` has exactly one ready pod: only that one is not evicted.
-    fn has_one_ready_pod(&self, pod: &PodRecord) -> bool {
-        let of_workload =
-            |other: &&PodRecord| other.workload == pod.workload && other.key.namespace == pod.key.namespace;
-        self.pods().filter(|other| other.ready).filter(of_workload).take(2).count() == 1
+        // The only ready pod of a workload is not evicted; with a second one it may be.
+        is_same && (known.ready || !pod.ready || self.ready_pods_with(pod) != 1)
     }
 }
 

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use rustc_hash::FxHashMap;
 
 use super::record::PodRecord;
-use model::{NodeName, PodKey};
+use model::{NodeName, PodKey, Text};
 
 /// Pods of one cluster, by namespace and name.
 #[derive(Debug, Clone, Default)]
@@ -59,6 +59,8 @@ struct PodIndices {
     unplaced: BTreeSet<PodKey>,
     /// Pods that another component nominated for a node.
     nominated: BTreeSet<PodKey>,
+    /// Number of ready pods of each workload, by namespace and workload.
+    ready: FxHashMap<(Text, Text), usize>,
     /// Number of terminal pods.
     ended: usize,
     /// Number of workload pods that are bound and not terminating.
@@ -140,6 +142,11 @@ impl PodTable {
         &self.indices.non_daemon
     }
 
+    /// Number of ready pods of the workload of `pod`.
+    pub(super) fn ready_with(&self, pod: &PodRecord) -> usize {
+        self.indices.ready.get(&workload_of(pod)).copied().unwrap_or(0)
+    }
+
     /// Number of pods that have not ended.
     pub(super) fn live(&self) -> usize {
         self.pods.len() - self.indices.ended
@@ -185,6 +192,7 @@ impl PodIndices {
         self.pending = recount(self.pending, PodRecord::is_pending_workload);
         self.count_non_daemon(known, -1);
         self.count_non_daemon(pod, 1);
+        self.count_ready(known, pod);
         update_index(&mut self.unplaced, PodRecord::is_unschedulable, known, pod);
         update_index(&mut self.nominated, |pod| pod.nominated.is_some(), known, pod);
     }
@@ -215,6 +223,25 @@ impl PodIndices {
         }
     }
 
+    fn count_ready(&mut self, known: Option<&PodRecord>, pod: Option<&PodRecord>) {
+        let of = |pod: Option<&PodRecord>| pod.filter(|pod| pod.ready).map(workload_of);
+        let (before, after) = (of(known), of(pod));
+        if before == after {
+            return;
+        }
+        if let Some(workload) = after {
+            *self.ready.entry(workload).or_default() += 1;
+        }
+        if let Some(workload) = before
+            && let Some(count) = self.ready.get_mut(&workload)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.ready.remove(&workload);
+            }
+        }
+    }
+
     fn count_non_daemon(&mut self, pod: Option<&PodRecord>, by: isize) {
         let Some(node) = pod.filter(|pod| pod.daemon.is_none()).and_then(PodRecord::live_node) else { return };
         let count = self.non_daemon.get(node).copied().unwrap_or(0).saturating_add_signed(by);
@@ -226,6 +253,11 @@ impl PodIndices {
             self.non_daemon.insert(node.clone(), count);
         }
     }
+}
+
+/// Namespace and workload of a pod.
+fn workload_of(pod: &PodRecord) -> (Text, Text) {
+    (pod.key.namespace.clone(), pod.workload.clone())
 }
 
 /// Updates `index`, the keys of pods for which `listed` holds, when a pod changes from `known` to
@@ -263,6 +295,8 @@ mod tests {
             daemon: (bit(4) && bit(5)).then(|| text("d")),
             nominated: bit(6).then(|| text("a")),
             terminating: bit(7) && bit(8),
+            ready: bit(9),
+            workload: text(if bit(10) { "ReplicaSet/x" } else { "ReplicaSet/y" }),
             ..pod(name, 100)
         }
     }

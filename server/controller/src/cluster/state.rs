@@ -63,7 +63,7 @@ impl ClusterState {
     }
 
     /// Changes with everything that may make a removal possible that was not before, such as a pod that is gone.
-    /// Pods that are bound to nodes with other pods, for example, change it not.
+    /// A pod that is bound to a node with other pods, for example, does not change it.
     #[must_use]
     pub fn openings_version(&self) -> u64 {
         self.version - self.without_openings
@@ -539,6 +539,11 @@ impl ClusterState {
     /// Pods, by namespace and name.
     pub fn pods(&self) -> impl Iterator<Item = &PodRecord> {
         self.pods.iter()
+    }
+
+    /// Number of ready pods of the workload of `pod`.
+    pub(super) fn ready_pods_with(&self, pod: &PodRecord) -> usize {
+        self.pods.ready_with(pod)
     }
 
     /// Unschedulable pods (`PodRecord::is_unschedulable`), by namespace and name.
