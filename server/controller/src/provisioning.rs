@@ -22,7 +22,7 @@ mod search;
 mod window_search;
 
 pub(crate) use launch_view::LaunchView;
-pub(crate) use plan_job::{DisruptionFacts, PoolFacts};
+pub(crate) use plan_job::{DisruptionFacts, PlannedPool};
 pub use plan_job::{DisruptionJob, PlanJob};
 pub use planning::{
     DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanNumber,

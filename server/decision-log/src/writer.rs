@@ -51,6 +51,23 @@ struct Segment {
     hashes: Vec<RecordHash>,
 }
 
+impl Segment {
+    /// What a replay of the last event needs beside it, without policy and catalogues.
+    fn replay(&self, now: Timestamp, answer: &[u8], input_digest: Vec<u8>) -> Replay {
+        Replay {
+            segment: self.number,
+            sequence: self.sequence,
+            stance: encode_moment(now),
+            plan: content::pack_unless_small(answer),
+            policy: None,
+            catalogues: Vec::new(),
+            engine_version: ENGINE.to_owned(),
+            input_digest,
+            plan_digest: content::hash(answer).to_vec(),
+        }
+    }
+}
+
 /// Content shared by decisions.
 #[derive(Debug)]
 pub(crate) enum SharedContent {
@@ -104,22 +121,11 @@ impl SegmentWriter {
         let policy_hash = BlobHash(content::hash(&policy));
         let input_digest = records::digest(basis.input.now, &policy_hash, &hashes);
         // The digest covers the complete record list; the segment decides how much of it is written.
-        let (mut segment, before) = self.segment_for(epoch, decision);
-        let chunk = event(&segment, decision, &before, &hashes, &records);
-        match segment.sequence {
-            1 => segment.first = chunk.bytes.len(),
-            _ => segment.rest += chunk.bytes.len(),
-        }
+        let (segment, chunk) = self.append(epoch, decision, &records, hashes);
         let replay = Replay {
-            segment: segment.number,
-            sequence: segment.sequence,
-            stance: encode_moment(basis.input.now),
-            plan: content::pack_unless_small(&answer),
             policy: Some(policy_hash),
             catalogues: distinct(&of_pools),
-            engine_version: ENGINE.to_owned(),
-            input_digest: input_digest.to_vec(),
-            plan_digest: content::hash(&answer).to_vec(),
+            ..segment.replay(basis.input.now, &answer, input_digest.to_vec())
         };
         let mut contents: Vec<SharedContent> = (of_pools.iter().zip(catalogues))
             .map(|(reference, catalogue)| SharedContent::Catalogue(reference.hash, SharedCatalogue::clone(catalogue)))
@@ -127,7 +133,6 @@ impl SegmentWriter {
         contents.sort_by_key(SharedContent::hash);
         contents.dedup_by_key(|content| content.hash());
         contents.push(SharedContent::Policy(policy_hash, policy));
-        segment.hashes = hashes;
         Ok(PreparedEvent { replay, chunk, contents, writer: Self { segment: Some(segment) } })
     }
 
@@ -137,25 +142,28 @@ impl SegmentWriter {
         let records = records::removal::write(input, check);
         let hashes = delta::hash_records(&records);
         let answer = encode_removals(answer);
+        let input_digest = records::removal::digest(input.now, &hashes).to_vec();
+        let (segment, chunk) = self.append(epoch, decision, &records, hashes);
+        let replay = segment.replay(input.now, &answer, input_digest);
+        PreparedEvent { replay, chunk, contents: Vec::new(), writer: Self { segment: Some(segment) } }
+    }
+
+    /// The segment of `decision` with its event, which has these records, and the event.
+    fn append(
+        &mut self,
+        epoch: u64,
+        decision: &Decision,
+        records: &[Record],
+        hashes: Vec<RecordHash>,
+    ) -> (Segment, LogChunk) {
         let (mut segment, before) = self.segment_for(epoch, decision);
-        let chunk = event(&segment, decision, &before, &hashes, &records);
+        let chunk = event(&segment, decision, &before, &hashes, records);
         match segment.sequence {
             1 => segment.first = chunk.bytes.len(),
             _ => segment.rest += chunk.bytes.len(),
         }
-        let replay = Replay {
-            segment: segment.number,
-            sequence: segment.sequence,
-            stance: encode_moment(input.now),
-            plan: content::pack_unless_small(&answer),
-            policy: None,
-            catalogues: Vec::new(),
-            engine_version: ENGINE.to_owned(),
-            input_digest: records::removal::digest(input.now, &hashes).to_vec(),
-            plan_digest: content::hash(&answer).to_vec(),
-        };
         segment.hashes = hashes;
-        PreparedEvent { replay, chunk, contents: Vec::new(), writer: Self { segment: Some(segment) } }
+        (segment, chunk)
     }
 
     /// Selects the segment for the next event; returns it with the hashes of the previous one.

@@ -27,7 +27,7 @@ use crate::guardrails::shadow::ShadowInput;
 use crate::node_report::planned_holds::PlannedHolds;
 use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{
-    DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PoolFacts,
+    DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
 use crate::settings::ConsolidationSettings;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
@@ -58,7 +58,7 @@ impl ClusterController {
             return;
         }
         let version = self.state.openings_version();
-        let Some(due) = self.disruption.consolidation.due_at(version, interval, ctx.now) else { return };
+        let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
         // Demand is counted only when a request is due.
         let plan_due = || self.pending_plan_due(ctx).map(|due| due.max(ctx.now + Millis::from_secs(1)));
         let due = if due > ctx.now { due } else { plan_due().unwrap_or(due) };
@@ -75,9 +75,9 @@ impl ClusterController {
             self.disruption.consolidation.checked_at = Some(ctx.now);
             self.disruption.consolidation.stop_waiting();
             let until = self.next_look(ctx);
-            self.disruption.consolidation.record_idle(version, Some(until));
+            self.disruption.consolidation.record_idle(version, until);
             let due = self.disruption.consolidation.due_at(version, interval, ctx.now);
-            self.disruption.consolidation.next_wakeup = due;
+            self.disruption.consolidation.next_wakeup = Some(due);
         }
     }
 
@@ -144,7 +144,7 @@ impl ClusterController {
 
     /// What a plan of disruption is made from now.
     fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
-        let of_pool = |pool: &NodePool| PoolFacts {
+        let of_pool = |pool: &NodePool| PlannedPool {
             catalogue: ctx.offerings.mask_catalogue(&pool.catalogue),
             freeze: self.freeze_of_launches(&pool.name, ctx),
             keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
@@ -181,7 +181,7 @@ impl ClusterController {
         let Some(pending) = pending else { return };
         let searched_at = if pending.is_searched { ctx.now + RECHECK } else { ctx.now + SEARCH_RETRY };
         let idle_until = self.next_look(ctx).min(searched_at);
-        self.disruption.consolidation.record_idle(pending.version, Some(idle_until));
+        self.disruption.consolidation.record_idle(pending.version, idle_until);
         let Ok(planned) = outcome else { return };
         self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);

@@ -58,19 +58,18 @@ pub(crate) struct PendingConsolidation {
 pub(crate) struct Idle {
     /// [`ClusterState::openings_version`](crate::cluster::ClusterState::openings_version) at that time.
     version: u64,
-    /// When the next look may find something without a change; `None` is never.
-    until: Option<Timestamp>,
+    /// When the next look may find something without a change.
+    until: Timestamp,
 }
 
 impl Consolidation {
-    /// When the next request is due while the cluster state has this version of its openings; `None` if only a change
-    /// can make it due.
-    pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Option<Timestamp> {
+    /// When the next request is due while the cluster state has this version of its openings.
+    pub fn due_at(&self, version: u64, interval: Millis, now: Timestamp) -> Timestamp {
         let checked = self.checked_at.map(|checked| checked + interval);
         let earliest = checked.into_iter().chain(self.asks_again).max().unwrap_or(now);
         match self.idle {
-            Some(idle) if idle.version == version => Some(idle.until?.max(earliest)),
-            _ => Some(earliest),
+            Some(idle) if idle.version == version => idle.until.max(earliest),
+            _ => earliest,
         }
     }
 
@@ -91,7 +90,7 @@ impl Consolidation {
         (self.waiting_since, self.asks_again) = (None, None);
     }
 
-    pub fn record_idle(&mut self, version: u64, until: Option<Timestamp>) {
+    pub fn record_idle(&mut self, version: u64, until: Timestamp) {
         self.idle = Some(Idle { version, until });
     }
 

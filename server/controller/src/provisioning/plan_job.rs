@@ -1,5 +1,5 @@
-//! Plans that the controller requests, as whoever makes them gets them. Of disruption that is a snapshot of the observed
-//! state, and what the controller knows beside that: the input is built where it is planned.
+//! Plans that the controller requests, as planning threads get them. For a plan of disruption that is a snapshot of the
+//! observed state and what the controller knows beside that: the search thread builds the input.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,14 +94,14 @@ pub(crate) struct DisruptionFacts {
     pub policy: Policy,
     /// NodeClaims whose removal is decided.
     pub leaving: BTreeSet<ClaimName>,
-    pub pools: BTreeMap<PoolName, PoolFacts>,
+    pub pools: BTreeMap<PoolName, PlannedPool>,
     /// The budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,
 }
 
-/// What the controller knows of a NodePool.
+/// What the controller knows of a NodePool beside its record.
 #[derive(Debug, Clone)]
-pub(crate) struct PoolFacts {
+pub(crate) struct PlannedPool {
     /// Its catalogue without unavailable offerings.
     pub catalogue: SharedCatalogue,
     /// The freeze that stops its launches.

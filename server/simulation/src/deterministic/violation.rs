@@ -146,11 +146,8 @@ impl fmt::Display for Violation {
             }
             Self::LaunchedTwice { cluster, claim } => write!(f, "two instances were launched for {cluster}/{claim}"),
             Self::Unclaimed { cluster, instance } => {
-                write!(
-                    f,
-                    "{instance} of {cluster} has run for {} min without a NodeClaim or a drain",
-                    COLLECTION_BOUND.as_mins()
-                )
+                let minutes = COLLECTION_BOUND.as_mins();
+                write!(f, "{instance} of {cluster} has run for {minutes} min without a NodeClaim or a drain")
             }
             Self::FencedCall { cluster, what } => {
                 write!(f, "a process without the lease of {cluster} called the cloud to {what}")
