@@ -54,11 +54,19 @@ pub struct ConsolidationSettings {
     pub min_savings: MicroUsd,
     /// What a moved pod costs, in dollars per hour that must be saved for it.
     pub churn_price: MicroUsd,
+    /// Consolidation moves no pod again within this time.
+    pub move_interval: Millis,
 }
 
 impl Default for ConsolidationSettings {
     fn default() -> Self {
-        Self { is_enabled: true, interval: Millis::from_secs(15), min_savings: MicroUsd(0), churn_price: MicroUsd(0) }
+        Self {
+            is_enabled: true,
+            interval: Millis::from_secs(15),
+            min_savings: MicroUsd(0),
+            churn_price: MicroUsd(0),
+            move_interval: Millis::from_hours(24),
+        }
     }
 }
 

@@ -19,7 +19,7 @@ use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
 use super::methods::consolidation::{CONSOLIDATION, consolidatable};
 use super::plan_input::{build, candidates};
-use crate::cluster::Target;
+use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::Guard;
@@ -66,6 +66,7 @@ impl ClusterController {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
         }
+        self.state.note_load();
         let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
         ctx.release_guardrails();
@@ -157,9 +158,17 @@ impl ClusterController {
             state: self.state.snapshot(),
             now: ctx.now,
             policy: ctx.settings.policy.clone(),
+            move_interval: ctx.settings.consolidation.move_interval,
             leaving: self.decisions.claims_being_removed(),
             pools,
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
+        }
+    }
+
+    /// Restores what consolidation moved before the takeover. A controller that has machines knows it.
+    pub(crate) fn restore_moves(&mut self, moves: Vec<DecidedMoves>) {
+        if self.claims.is_empty() {
+            self.state.restore_moves(moves);
         }
     }
 

@@ -12,7 +12,8 @@ use model::running::RunningCluster;
 use model::{NodeStage, NotReady, PoolName};
 
 /// What a plan of disruption is made from. Nodes whose removal is decided leave; nodes that are not
-/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
+/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay, and nodes
+/// with pods that were moved lately.
 pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) {
     let mut policy = facts.policy.clone();
     policy.search_steps = 0;
@@ -35,7 +36,8 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
         }
         let of_claim = facts.state.claim(claim).map(|claim| &claim.pool);
         let keeps = |pool: &PoolName| facts.pools.get(pool).is_some_and(|pool| pool.keeps_nodes);
-        if node.pool.iter().chain(of_claim).any(keeps) {
+        let mut moved = facts.state.moved_pods_on(&node.name, facts.move_interval, facts.now);
+        if node.pool.iter().chain(of_claim).any(keeps) || moved.next().is_some() {
             running.do_not_disrupt = Some(DoNotDisrupt::Always);
         }
     }

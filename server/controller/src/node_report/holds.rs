@@ -27,6 +27,7 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         let view = DisruptionView {
             being_removed: controller.decisions.claims_being_removed(),
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
+            move_interval: ctx.settings.consolidation.move_interval,
             feature_gates: ctx.settings.feature_gates,
             backoff: controller.disruption.backoff.clone(),
             ..DisruptionView::of(state, ctx.now)
@@ -213,6 +214,14 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
             holds.push(Hold::new(HoldCode::BackOff, format!("NodePool/{}", pool.pool.name), message));
         }
         holds
+    }
+
+    /// The first pod that consolidation has moved within `disruption.move-interval`.
+    pub(super) fn of_moves(&self) -> Option<Hold> {
+        let mut moved = self.controller.state.moved_pods_on(&self.node.name, self.view.move_interval, self.now());
+        let (pod, until) = moved.next()?;
+        let message = format!("was moved by consolidation, which may move it again {}", self.remaining(until));
+        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{}", pod.key), message))
     }
 
     /// The wait of `consolidateAfter`, and a fixed number of nodes.

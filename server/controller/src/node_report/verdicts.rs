@@ -132,6 +132,7 @@ impl LiveHolds<'_, '_> {
         by.extend(self.of_node());
         by.extend(self.of_pods());
         by.extend(self.of_wait());
+        by.extend(self.of_moves());
         by.extend(self.of_replacements());
         let is_replaced = self.controller.state.replacement_of(&candidate.claim.name).is_some();
         if !is_replaced {
