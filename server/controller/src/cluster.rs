@@ -20,7 +20,7 @@ mod auxiliary;
 pub(crate) mod condition_digest;
 mod drift;
 pub mod external_autoscalers;
-mod moved_pods;
+pub(crate) mod moved_pods;
 mod node_class;
 pub mod observation;
 mod openings;

@@ -1,6 +1,7 @@
 //! Settings of the region controller.
 
 use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
+use crate::cluster::moved_pods::MAX_RESTORED_DRAIN;
 use crate::disruption::settings::DisruptionSettings;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
@@ -56,6 +57,15 @@ pub struct ConsolidationSettings {
     pub churn_price: MicroUsd,
     /// Consolidation moves no pod again within this time.
     pub move_interval: Millis,
+}
+
+impl ConsolidationSettings {
+    /// The age of the oldest decision whose moves matter to the next owner of a cluster: the last pods of a drain are
+    /// held for the interval after it. 0 if none is held.
+    #[must_use]
+    pub fn moves_within(&self) -> Millis {
+        if self.move_interval > Millis::ZERO { self.move_interval + MAX_RESTORED_DRAIN } else { Millis::ZERO }
+    }
 }
 
 impl Default for ConsolidationSettings {

@@ -148,7 +148,7 @@ impl Coordinator {
         for (cluster, agent_epoch) in self.admission.admit_next(now) {
             let uid = self.uid_of(&cluster);
             self.requested_uids.insert(cluster.clone(), uid.clone());
-            let moves_within = self.shared.settings().consolidation.move_interval;
+            let moves_within = self.shared.settings().consolidation.moves_within();
             steps.push(Call::TakeLease { cluster, agent_epoch, uid, moves_within }.into());
         }
         steps

@@ -14,8 +14,6 @@ struct StoredMoves {
     since: i64,
     /// Namespace and `Kind/name` of the owners of the pods.
     owners: Vec<(String, String)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    load: Option<u64>,
 }
 
 /// The text of a row; empty if nothing is moved.
@@ -26,7 +24,6 @@ pub fn encode(moves: &[DecidedMoves]) -> String {
         claim: moves.claim.to_string(),
         since: moves.since.as_millis(),
         owners: moves.owners.iter().map(owner).collect(),
-        load: moves.load,
     };
     if moves.is_empty() {
         return String::new();
@@ -46,7 +43,6 @@ pub(crate) fn decode(rows: &[String]) -> Vec<DecidedMoves> {
         claim: stored.claim.into(),
         owners: stored.owners.into_iter().map(owner).collect(),
         since: Timestamp::from_millis(stored.since),
-        load: stored.load,
     };
     rows.iter().flat_map(read).map(moves).collect()
 }
@@ -57,15 +53,15 @@ mod tests {
 
     use super::*;
 
-    fn moves(claim: &str, load: Option<u64>) -> DecidedMoves {
+    fn moves(claim: &str) -> DecidedMoves {
         let owner = |name: &str| (Text::from("default"), Text::from(name));
         let owners = BTreeSet::from([owner("ReplicaSet/web"), owner("StatefulSet/db")]);
-        DecidedMoves { claim: claim.into(), owners, since: Timestamp::from_millis(1_000), load }
+        DecidedMoves { claim: claim.into(), owners, since: Timestamp::from_millis(1_000) }
     }
 
     #[test]
     fn rows_are_read_as_written_and_in_their_order() {
-        let (first, second) = (vec![moves("b", Some(7)), moves("c", None)], vec![moves("a", Some(8))]);
+        let (first, second) = (vec![moves("b"), moves("c")], vec![moves("a")]);
         let rows = [encode(&first), encode(&second)];
         assert_eq!(decode(&rows), [first, second].concat());
         assert_eq!(encode(&[]), "");
@@ -76,6 +72,6 @@ mod tests {
         let row = r#"[{"claim":"a","since":5,"owners":[["default","ReplicaSet/web"]],"later":1}]"#.to_owned();
         let read = decode(&["{".to_owned(), row]);
         let owners = BTreeSet::from([(Text::from("default"), Text::from("ReplicaSet/web"))]);
-        assert_eq!(read, [DecidedMoves { claim: "a".into(), owners, since: Timestamp::from_millis(5), load: None }]);
+        assert_eq!(read, [DecidedMoves { claim: "a".into(), owners, since: Timestamp::from_millis(5) }]);
     }
 }

@@ -425,7 +425,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Duration,
         "24h",
         "1h",
-        "Consolidation leaves a pod that it has moved where it is for this time, once the load of the cluster (the number of pods of each owner) has changed since the move: nodes with such a pod are neither removed nor replaced by it. Further steps after one change of the load may move the pod again. Empty nodes, drift, expiration, repair and interruptions are not held. 0: a pod may be moved as often as that saves.",
+        "Consolidation leaves a pod that it has moved where it is for this time: nodes with such a pod are neither removed nor replaced by it. Empty nodes, drift, static scale-down, expiration, repair and interruptions are not held. 0s: a pod may be moved as often as that saves.",
     ),
     key(
         "disruption.repair",

@@ -3,9 +3,6 @@
 //! The successor of an evicted pod has a new name. It has the same owner, which creates it while the machine is
 //! drained: a pod counts as moved if its owner created it while consolidation drained a machine with pods of that owner.
 //! Its age is the time since the move.
-//!
-//! Consolidation after one change of the load takes several steps, and a later one may move a pod again. Once the load
-//! has changed, moved pods stay: the pods of a falling load would otherwise move with each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,8 +39,6 @@ pub struct DecidedMoves {
     pub owners: BTreeSet<PodOwner>,
     /// When it was decided.
     pub since: Timestamp,
-    /// Digest of the load; `None` if it has changed since an earlier drain.
-    pub load: Option<u64>,
 }
 
 /// A drain of consolidation.
@@ -54,8 +49,6 @@ pub(super) struct Drain {
     pub(super) since: Timestamp,
     /// When the machine was gone; `None` while it exists.
     pub(super) until: Option<Timestamp>,
-    /// Digest of the load when it began; `None` if the load has changed since.
-    pub(super) load: Option<u64>,
 }
 
 impl Drain {
@@ -104,15 +97,10 @@ impl RecentMoves {
         over.iter().for_each(|claim| self.remove(claim));
     }
 
-    /// A drain that has not ended.
-    pub(super) fn open_drain(&self) -> Option<&Drain> {
-        self.drains.get(self.open.first()?)
-    }
-
-    /// Whether `pod` succeeds one that a drain evicted, and stays because of it.
-    pub(super) fn is_settled(&self, pod: &PodRecord, created: Timestamp, is_draining: bool) -> bool {
+    /// Whether `pod` succeeds one that a drain evicted.
+    pub(super) fn is_moved(&self, pod: &PodRecord, created: Timestamp) -> bool {
         let claims = self.by_owner.get(&(pod.key.namespace.clone(), pod.workload.clone()));
         let mut drains = claims.into_iter().flatten().filter_map(|claim| self.drains.get(claim));
-        drains.any(|drain| (is_draining || drain.load.is_none()) && drain.covers(created))
+        drains.any(|drain| drain.covers(created))
     }
 }

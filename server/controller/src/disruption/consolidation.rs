@@ -17,7 +17,7 @@ use std::sync::Arc;
 use super::consolidation_check::{Facts, is_outdated};
 use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
-use super::methods::consolidation::{CONSOLIDATION, consolidatable};
+use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolidatable};
 use super::plan_input::{build, candidates};
 use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
@@ -66,8 +66,7 @@ impl ClusterController {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
         }
-        self.state.note_load();
-        let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
+        let found = self.nodes_to_consolidate(ctx);
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
         ctx.release_guardrails();
         if found.is_any_now && may_launch {
@@ -172,10 +171,16 @@ impl ClusterController {
         }
     }
 
+    /// The nodes that a plan requested now would look at.
+    fn nodes_to_consolidate(&self, ctx: &Context<'_>) -> ConsolidatableNodes {
+        let move_interval = ctx.settings.consolidation.move_interval;
+        consolidatable(&DisruptionView { move_interval, ..DisruptionView::of(&self.state, ctx.now) })
+    }
+
     /// When the cluster is looked at again without a change.
     fn next_look(&self, ctx: &Context<'_>) -> Timestamp {
         let backoffs = self.state.pools().filter_map(|pool| self.disruption.backoff.until(&pool.pool.name, ctx.now));
-        let next = consolidatable(&DisruptionView::of(&self.state, ctx.now)).next;
+        let next = self.nodes_to_consolidate(ctx).next;
         backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
     }
 

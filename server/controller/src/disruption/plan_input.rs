@@ -12,8 +12,7 @@ use model::running::RunningCluster;
 use model::{NodeStage, NotReady, PoolName};
 
 /// What a plan of disruption is made from. Nodes whose removal is decided leave; nodes that are not
-/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay, and nodes
-/// with pods that were moved lately.
+/// initialized take no pod; nodes of NodePools that are frozen or wait after a failure stay.
 pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) {
     let mut policy = facts.policy.clone();
     policy.search_steps = 0;
@@ -25,7 +24,7 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
             pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
         }
     }
-    let mut running = running_cluster(&facts.state, &mut input);
+    let mut running = running_cluster(&facts.state, &mut input, facts.move_interval);
     limit_by_cluster_budget(facts, &mut running);
     for running in &mut running.nodes {
         let node = &mut input.nodes[running.node as usize];
@@ -36,8 +35,7 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
         }
         let of_claim = facts.state.claim(claim).map(|claim| &claim.pool);
         let keeps = |pool: &PoolName| facts.pools.get(pool).is_some_and(|pool| pool.keeps_nodes);
-        let mut moved = facts.state.moved_pods_on(&node.name, facts.move_interval, facts.now);
-        if node.pool.iter().chain(of_claim).any(keeps) || moved.next().is_some() {
+        if node.pool.iter().chain(of_claim).any(keeps) {
             running.do_not_disrupt = Some(DoNotDisrupt::Always);
         }
     }

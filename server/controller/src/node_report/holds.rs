@@ -216,12 +216,13 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         holds
     }
 
-    /// The first pod that consolidation has moved within `disruption.move-interval`.
+    /// The pod that consolidation has moved within `disruption.move-interval` and may move again last.
     pub(super) fn of_moves(&self) -> Option<Hold> {
-        let mut moved = self.controller.state.moved_pods_on(&self.node.name, self.view.move_interval, self.now());
-        let (pod, until) = moved.next()?;
-        let message = format!("was moved by consolidation, which may move it again {}", self.remaining(until));
-        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{}", pod.key), message))
+        let state = &self.controller.state;
+        let moved = state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
+        let left = self.remaining(moved.until);
+        let message = format!("was moved by consolidation, which may move it again {left} (disruption.move-interval)");
+        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
     }
 
     /// The wait of `consolidateAfter`, and a fixed number of nodes.

@@ -6,7 +6,7 @@ use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod, RemovalReason};
-use model::running::{Consolidatable, RunningClaim, RunningDrift, UnhealthyNode};
+use model::running::{Consolidatable, RecentMove, RunningClaim, RunningDrift, UnhealthyNode};
 use model::{ClaimName, Cron, Millis, PodKey, Text, TimeZone, Timestamp};
 
 use super::model::{fieldless_enums, fields, names};
@@ -34,6 +34,7 @@ fields! {
     RunningClaim { name, ready, consolidatable, expires, drift, unhealthy, termination_grace_period }
     RunningDrift { reason, since }
     UnhealthyNode { condition, repair_from, do_not_repair }
+    RecentMove { pod, until }
     RemovalPod {
         key, workload, node_bound, terminating, ready, tolerates_drain, do_not_disrupt, started, pod_budgets,
     }

@@ -72,7 +72,7 @@ pub enum Guard {
     DrainAnswers,
     Planning,
     Emptiness,
-    /// Consolidation leaves a pod that it has moved where it is, once the load has changed.
+    /// Consolidation leaves a pod that it has moved where it is.
     MoveInterval,
     /// NodeClaims record the time of the last pod event.
     PodEvents,

@@ -1,6 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
+use crate::ConsolidationSettings;
 use crate::cluster::testing::{bound_to, initialized_cluster, key, observe, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use model::Taint;
@@ -45,12 +46,6 @@ fn moved() -> ClusterState {
     state
 }
 
-/// The load changes: a pod of `api` is there.
-fn change_load(state: &mut ClusterState, now: Timestamp) {
-    observe(state, now.as_millis(), [Object::Pod(replica("m1", "a2", "api", now.as_millis() / 60_000))]);
-    state.note_load();
-}
-
 /// Names of the pods of `m1` that stay at this time, and until which minute.
 fn stay(state: &ClusterState, now: Timestamp) -> Vec<(&str, i64)> {
     let node = text("n-m1");
@@ -59,39 +54,35 @@ fn stay(state: &ClusterState, now: Timestamp) -> Vec<(&str, i64)> {
 }
 
 #[test]
-fn the_successor_of_an_evicted_pod_stays_for_the_interval_once_the_load_has_changed() {
-    let mut state = moved();
-    change_load(&mut state, at(100));
+fn the_successor_of_an_evicted_pod_stays_for_the_interval() {
+    let state = moved();
     // Created in minute 61, and 24 h are 1,440 min.
-    assert_eq!(stay(&state, at(100)), [("w2", 1_501)]);
+    assert_eq!(stay(&state, at(63)), [("w2", 1_501)]);
     assert_eq!(stay(&state, at(1_500)), [("w2", 1_501)]);
     assert_eq!(stay(&state, at(1_501)), []);
 }
 
 #[test]
-fn a_further_step_moves_it_again_while_the_load_is_as_it_was() {
-    let mut state = moved();
-    state.note_load();
-    assert_eq!(stay(&state, at(63)), []);
-    // Later the load is the same again, and the pod stays nevertheless.
-    change_load(&mut state, at(100));
-    remove(&mut state, Key::Pod(key("a2")), at(200));
-    state.note_load();
-    assert_eq!(stay(&state, at(200)), [("w2", 1_501)]);
+fn without_an_interval_no_pod_stays() {
+    assert_eq!(moved().moved_pods_on(&text("n-m1"), Millis::ZERO, at(61)).count(), 0);
 }
 
 #[test]
-fn while_a_machine_is_drained_moved_pods_stay_and_the_load_is_not_judged() {
+fn a_node_is_held_until_all_its_moved_pods_may_move_again() {
     let mut state = moved();
-    drain(&mut state, "m1", at(70));
-    // A pod of web is evicted and has no successor yet.
-    remove(&mut state, Key::Pod(key("w1")), at(71));
-    state.note_load();
-    assert_eq!(stay(&state, at(71)), [("w2", 1_501)]);
-    observe(&mut state, 72 * 60_000, [Object::Pod(replica("m2", "w3", "web", 72))]);
-    state.recent_moves_mut().end(&text("m1"), at(73));
-    state.note_load();
-    assert_eq!(stay(&state, at(73)), [], "the load is as it was before the drain of m0");
+    observe(&mut state, 62 * 60_000, [Object::Pod(replica("m1", "w3", "web", 62))]);
+    let held = state.recent_move_to(&text("n-m1"), DAY, at(63)).map(|moved| (moved.pod.name, moved.until));
+    assert_eq!(held, Some((text("w3"), at(1_502))));
+    assert_eq!(state.recent_move_to(&text("n-m1"), DAY, at(1_502)), None);
+}
+
+#[test]
+fn pods_that_end_with_their_node_are_not_taken_for_moved() {
+    let mut state = moved();
+    let daemon = PodRecord { daemon: Some(text("web")), ..replica("m1", "d1", "web", 61) };
+    let terminating = PodRecord { terminating: true, ..replica("m1", "w2", "web", 61) };
+    observe(&mut state, 64 * 60_000, [daemon, terminating].map(Object::Pod));
+    assert_eq!(stay(&state, at(64)), []);
 }
 
 #[test]
@@ -105,7 +96,6 @@ fn pods_of_other_owners_or_times_are_not_taken_for_successors() {
         PodRecord { workload: text("Pod/bare"), ..replica("m1", "bare", "web", 61) },
     ];
     observe(&mut state, 64 * 60_000, others.map(Object::Pod));
-    state.note_load();
     assert_eq!(stay(&state, at(64)), [("w2", 1_501)]);
     let namesake =
         PodRecord { key: model::PodKey { namespace: text("b"), name: text("w6") }, ..replica("m1", "", "web", 61) };
@@ -118,7 +108,6 @@ fn clocks_that_differ_by_seconds_make_no_difference() {
     let mut state = moved();
     let created =
         |millis: i64| PodRecord { created: Some(Timestamp::from_millis(millis)), ..replica("m1", "w2", "web", 0) };
-    change_load(&mut state, at(100));
     // The drain begins at 3,600 s and ends at 3,720 s.
     for (millis, is_successor) in [(3_589_000, false), (3_590_000, true), (3_730_000, true), (3_731_000, false)] {
         observe(&mut state, 100 * 60_000, [Object::Pod(created(millis))]);
@@ -141,40 +130,31 @@ fn drains_are_kept_for_the_interval() {
 /// What the next owner of the cluster reads, which observes it first at 90 min.
 fn restored(decided: &[(&str, i64)], change: impl FnOnce(&mut ClusterSnapshot)) -> ClusterState {
     let owners = BTreeSet::from([(text("default"), text("ReplicaSet/web"))]);
-    let moves = |(claim, minute): &(&str, i64)| DecidedMoves {
-        claim: text(claim),
-        owners: owners.clone(),
-        since: at(*minute),
-        load: Some(0),
-    };
+    let moves =
+        |(claim, minute): &(&str, i64)| DecidedMoves { claim: text(claim), owners: owners.clone(), since: at(*minute) };
     let mut shown = moved().to_snapshot();
     change(&mut shown);
     let mut state = ClusterState::default();
     state.restore_moves(decided.iter().map(moves).collect());
     state.apply(Observation::Snapshot(Box::new(shown)), at(90));
-    state.note_load();
     state
 }
 
 #[test]
 fn the_next_owner_knows_the_pods_that_were_moved() {
     let state = restored(&[("m0", 60)], |_| {});
-    assert_eq!(stay(&state, at(90)), [("w2", 1_501)], "the load was another one");
+    assert_eq!(stay(&state, at(90)), [("w2", 1_501)]);
     // Its end is unknown, and taken to be an hour later: it would have to begin in minute 1.
     assert_eq!(stay(&restored(&[("m0", 0)], |_| {}), at(90)), []);
     assert_eq!(stay(&restored(&[("m0", 1)], |_| {}), at(90)), [("w2", 1_501)]);
 }
 
 #[test]
-fn the_next_owner_takes_the_load_for_unchanged_if_it_is_as_it_was_at_the_move() {
-    let mut first = cluster();
-    let decided = first.moves_of(&text("m0"), at(60));
-    first = moved();
-    let mut state = ClusterState::default();
-    state.restore_moves(vec![decided]);
-    state.apply(Observation::Snapshot(Box::new(first.to_snapshot())), at(90));
-    state.note_load();
-    assert_eq!(stay(&state, at(90)), []);
+fn the_next_owner_reads_the_moves_of_the_interval_and_of_the_longest_drain() {
+    let within =
+        |move_interval| ConsolidationSettings { move_interval, ..ConsolidationSettings::default() }.moves_within();
+    assert_eq!(within(DAY), Millis::from_hours(25));
+    assert_eq!(within(Millis::ZERO), Millis::ZERO);
 }
 
 #[test]
