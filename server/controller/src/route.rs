@@ -93,6 +93,7 @@ impl ClusterController {
         self.apply_observation(observation, now);
         if !is_pod {
             self.adopt_claims(now);
+            self.keep_claimed_machines(ctx);
         }
         if whole || self.last_absence_finding.is_some() {
             self.resume_unfinished(ctx);
