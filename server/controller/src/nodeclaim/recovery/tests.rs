@@ -46,11 +46,11 @@ fn successor_with(
     snapshot: ClusterSnapshot,
 ) -> (SynchronousController, Vec<Effect>) {
     let mut controller = SynchronousController::new(settings, one_machine);
-    let effects = take_over(&mut controller, launches, cluster(snapshot));
+    let effects = acquire_lease(&mut controller, launches, cluster(snapshot));
     (controller, effects)
 }
 
-fn take_over(
+fn acquire_lease(
     controller: &mut SynchronousController,
     launches: Vec<OpenLaunch>,
     snapshot: ClusterSnapshot,
@@ -236,7 +236,7 @@ fn a_claim_that_was_launched_while_its_pool_was_not_observed_gets_its_capacity_w
     let decided = decided();
     let claims = vec![created(&decided)];
     let mut controller = SynchronousController::new(Settings { identity: 2, ..Settings::default() }, one_machine);
-    take_over(&mut controller, vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+    acquire_lease(&mut controller, vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
     let effects = controller.handle(runs(decided.machine.claim.name.clone()), Timestamp::from_millis(101_000));
     let sent = instructions(&effects);
     let [(id, Instruction::MarkLaunched { facts, .. })] = sent.as_slice() else { panic!("{sent:?}") };

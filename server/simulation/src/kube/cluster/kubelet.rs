@@ -64,6 +64,7 @@ impl SimulatedCluster {
 
     /// Makes every machine boot, and every pod start, in the longest time, so that the waits of pods differ by what servers
     /// do alone.
+    #[cfg(test)]
     pub(crate) fn set_equal_boot_times(&mut self) {
         let settings = &mut self.settings;
         let ranges = [&mut settings.join_ms, &mut settings.ready_ms, &mut settings.startup_ms, &mut settings.start_ms];
