@@ -32,9 +32,11 @@ pub mod record;
 mod replaced_machines;
 pub mod replacement;
 pub mod state;
+mod successors;
+mod target;
 mod unannounced_deletion;
 
-pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW, Target};
+pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW};
 pub use condition_digest::ConditionDigest;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
@@ -46,6 +48,7 @@ pub use record::{
 };
 pub use replacement::Replacement;
 pub use state::ClusterState;
+pub use target::Target;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -3,9 +3,11 @@
 //! as long as a PodDisruptionBudget blocks it; until it ends, the assignments of its pods are
 //! extended while they are still feasible.
 
-use super::assignments::{Assignment, NOMINATION_WINDOW, Target};
+use super::assignments::{Assignment, NOMINATION_WINDOW};
 use super::record::{NodeRecord, PodRecord};
 use super::state::ClusterState;
+use super::successors::PodDemand;
+use super::target::Target;
 use model::taints::first_untolerated;
 use model::{ClaimName, NodeName, PodKey, Resources, Timestamp};
 
@@ -47,21 +49,20 @@ impl ClusterState {
         }
     }
 
-    /// Removes the assignment of `pod`. When it was evicted from a terminating node, its successor
-    /// needs the capacity.
-    pub(super) fn release_assignment(&mut self, pod: &PodKey, former_node: Option<&NodeName>, now: Timestamp) {
-        if former_node.is_some_and(|node| self.is_node_leaving(node)) {
-            self.assignments_mut().hand_to_successor(pod, now + NOMINATION_WINDOW);
-        } else {
-            self.assignments_mut().remove(pod);
+    /// Removes the assignment of `pod`, which was `former`. When it was evicted from a terminating node, its
+    /// successor needs the capacity.
+    pub(super) fn release_assignment(&mut self, pod: &PodKey, former: Option<(NodeName, PodDemand)>, now: Timestamp) {
+        match former.filter(|(node, _)| self.is_node_leaving(node)) {
+            Some((_, demand)) => self.assignments_mut().hand_to_successor(pod, demand, now + NOMINATION_WINDOW),
+            None => self.assignments_mut().remove(pod),
         }
     }
 
     /// Ends assignments that are not feasible any more, because kube-scheduler bound the pod `key` to
-    /// their node, although it was assigned elsewhere (`former`) or not at all. An assigned pod that differs
-    /// from it in its name only takes `former` over; it is pending, or runs on a machine that it leaves. If the
-    /// bound pod had no assignment, no capacity is reserved for the displaced pods any more: their assignments
-    /// expire, so that they are planned again.
+    /// their node, although it was assigned elsewhere (`former`), is the successor of an evicted pod, or neither.
+    /// An assigned pod that differs from it in its name only takes its place over; it is pending, or runs on a
+    /// machine that it leaves. If no place was kept for the bound pod, no capacity is reserved for the displaced
+    /// pods any more: their assignments expire, so that they are planned again.
     pub(super) fn reassign_displaced_pods(&mut self, key: &PodKey, former: Option<Assignment>, now: Timestamp) {
         let Some(bound) = self.pod(key) else { return };
         let Some(record) = bound.node.as_ref().and_then(|node| self.node(node)) else { return };
@@ -71,19 +72,31 @@ impl ClusterState {
         if planned || assigned().next().is_none() || self.requests_on(record).fits(&self.allocatable_of(record)) {
             return;
         }
+        let demand = PodDemand::of(bound);
+        // kube-scheduler does not move a pod that runs on a machine that is replaced either.
+        let waits = |pod: &PodRecord| pod.node.as_ref().is_none_or(|node| self.is_node_leaving(node));
+        let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| waits(pod) && demand.is_of(pod));
+        let displaced = assigned().find(equal).cloned();
         if let Some(Assignment { target, until }) = former {
-            let is_equal = |pod: &PodRecord| {
-                pod.shape == bound.shape && pod.labels == bound.labels && pod.volumes == bound.volumes
-            };
-            // kube-scheduler does not move a pod that runs on a machine that is replaced either.
-            let waits = |pod: &PodRecord| pod.node.as_ref().is_none_or(|node| self.is_node_leaving(node));
-            let equal = |pod: &&PodKey| self.pod(pod).is_some_and(|pod| waits(pod) && is_equal(pod));
-            let displaced = assigned().find(equal).cloned();
             displaced.into_iter().for_each(|pod| self.assignments_mut().assign(pod, target.clone(), until));
+        } else if let Some((pod, target)) = displaced.zip(self.place_of_successor(bound)) {
+            let until = now + NOMINATION_WINDOW;
+            self.assignments_mut().take_over_reservation(pod, target, &demand, until);
         } else {
             let displaced = self.displaced_pods(record, assigned());
             displaced.iter().for_each(|pod| self.assignments_mut().extend_until(pod, now));
         }
+    }
+
+    /// Where capacity is kept for the successor of an evicted pod like `bound` that still has room for such a pod.
+    fn place_of_successor(&self, bound: &PodRecord) -> Option<Target> {
+        let has_room = |target: &&Target| {
+            self.node_of_target(target).is_some_and(|node| {
+                bound.node.as_ref() != Some(&node.name)
+                    && sum(self.requests_on(node), bound).fits(&self.allocatable_of(node))
+            })
+        };
+        self.assignments().reserved_for_successor(bound).find(has_room).cloned()
     }
 
     /// Which of `assigned`, in this order, do not fit `node` beside its bound pods.

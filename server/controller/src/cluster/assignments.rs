@@ -5,40 +5,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{ClaimName, Millis, NodeName, PodKey, Text, Timestamp};
+use super::record::PodRecord;
+use super::successors::{PodDemand, Successors};
+use super::target::Target;
+use model::{ClaimName, Millis, PodKey, Timestamp};
 
 /// How long kube-scheduler may take to bind a pod once its node is initialized: twice Karpenter's
 /// longest batch window (Karpenter: nomination).
 pub const NOMINATION_WINDOW: Millis = Millis::from_secs(20);
-
-/// Target of an assignment.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Target {
-    /// The machine of this NodeClaim, with or without Node.
-    Claim(ClaimName),
-    /// This Node.
-    Node(NodeName),
-}
-
-impl Target {
-    /// The NodeClaim, if the target is one.
-    #[must_use]
-    pub fn claim(&self) -> Option<&ClaimName> {
-        match self {
-            Self::Claim(claim) => Some(claim),
-            Self::Node(_) => None,
-        }
-    }
-
-    /// Name of the NodeClaim or Node.
-    #[must_use]
-    pub fn name(&self) -> &Text {
-        match self {
-            Self::Claim(claim) => claim.as_text(),
-            Self::Node(node) => node.as_text(),
-        }
-    }
-}
 
 /// Assignment of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +29,7 @@ pub struct Assignments {
     by_pod: BTreeMap<PodKey, Assignment>,
     /// Index of `by_pod`.
     by_target: BTreeMap<Target, BTreeSet<PodKey>>,
-    /// Targets reserved for successors of evicted pods, and until when.
-    successors: BTreeMap<Target, Timestamp>,
+    successors: Successors,
 }
 
 impl Assignments {
@@ -74,7 +47,7 @@ impl Assignments {
 
     /// Targets with reserved capacity: for assigned pods, and for successors of evicted pods.
     pub fn targets(&self) -> impl Iterator<Item = &Target> {
-        self.by_target.keys().chain(self.successors.keys())
+        self.by_target.keys().chain(self.successors.targets())
     }
 
     /// Whether any pod is assigned to `target`.
@@ -122,12 +95,23 @@ impl Assignments {
         }
     }
 
-    /// Reserves the target of an evicted pod for its successor until `until`.
-    pub fn hand_to_successor(&mut self, pod: &PodKey, until: Timestamp) {
+    /// Reserves the target of an evicted pod with `demand` for its successor until `until`.
+    pub fn hand_to_successor(&mut self, pod: &PodKey, demand: PodDemand, until: Timestamp) {
         if let Some(target) = self.get(pod).map(|assignment| assignment.target.clone()) {
             self.remove(pod);
-            self.successors.insert(target, until);
+            self.successors.reserve(target, demand, until);
         }
+    }
+
+    /// Targets reserved for a successor like `pod`.
+    pub fn reserved_for_successor<'a>(&'a self, pod: &'a PodRecord) -> impl Iterator<Item = &'a Target> {
+        self.successors.targets_for(pod)
+    }
+
+    /// Assigns `pod` to the target that is reserved for the successor of a pod with `demand`, which needs it no more.
+    pub fn take_over_reservation(&mut self, pod: PodKey, target: Target, demand: &PodDemand, until: Timestamp) {
+        self.successors.release(&target, demand);
+        self.assign(pod, target, Some(until));
     }
 
     /// Removes all reservations for successors.
@@ -137,7 +121,7 @@ impl Assignments {
 
     /// Removes all assignments to `target`.
     pub fn remove_target(&mut self, target: &Target) {
-        self.successors.remove(target);
+        self.successors.remove_target(target);
         if self.has_pods(target) {
             self.retain(|_, assignment| assignment.target != *target);
         }
@@ -166,17 +150,16 @@ impl Assignments {
 
     /// Removes what has expired by `now`; returns whether there was any.
     pub fn expire(&mut self, now: Timestamp) -> bool {
-        let before = self.by_pod.len() + self.successors.len();
+        let before = self.by_pod.len();
         self.retain(|_, assignment| assignment.until.is_none_or(|until| until > now));
-        self.successors.retain(|_, until| *until > now);
-        self.by_pod.len() + self.successors.len() < before
+        self.successors.expire(now) || self.by_pod.len() < before
     }
 
     /// When the next assignment or reservation expires.
     #[must_use]
     pub fn next_expiry(&self) -> Option<Timestamp> {
         let assignments = self.by_pod.values().filter_map(|assignment| assignment.until);
-        assignments.chain(self.successors.values().copied()).min()
+        assignments.chain(self.successors.next_expiry()).min()
     }
 
     /// Assignments, by pod.

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::assignments::Target;
 use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
+use super::target::Target;
 use model::input::{PlanningInput, Policy};
 use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
 use model::resources::NODES;

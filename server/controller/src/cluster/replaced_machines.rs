@@ -1,10 +1,10 @@
 //! Machines that are removed once other capacity has taken over their pods: their capacity is not
 //! planned with any more, and their pods are planned elsewhere while they still run.
 
-use super::assignments::Target;
 use super::record::{NodeRecord, PodRecord};
 use super::replacement::Replacement;
 use super::state::ClusterState;
+use super::target::Target;
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, NodeName, PodKey, Timestamp};
 
@@ -74,7 +74,12 @@ impl ClusterState {
     /// The Node that `pod` is assigned to, initialized or not.
     #[must_use]
     pub fn assigned_node(&self, pod: &PodKey) -> Option<&NodeRecord> {
-        match &self.assignments().get(pod)?.target {
+        self.node_of_target(&self.assignments().get(pod)?.target)
+    }
+
+    /// The Node of `target`, once there is one.
+    pub(super) fn node_of_target(&self, target: &Target) -> Option<&NodeRecord> {
+        match target {
             Target::Claim(claim) => self.node_of_claim(claim),
             Target::Node(node) => self.node(node),
         }

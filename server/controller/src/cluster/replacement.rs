@@ -1,6 +1,6 @@
 //! A replacement under way, as the controller writes it into the state and as it is recorded.
 
-use super::assignments::Target;
+use super::target::Target;
 use model::disruption_policy::DisruptionReason;
 use model::{ClaimName, Millis, PodKey, PoolName, Timestamp};
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
 
-use super::assignments::{Assignments, Target};
+use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::pod_table::PodTable;
@@ -13,6 +13,8 @@ use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
 };
 use super::replacement::Replacement;
+use super::successors::PodDemand;
+use super::target::Target;
 use model::{ClaimName, Labels, NodeName, PodKey, PoolName, ProviderId, Text, Timestamp};
 
 /// Observed state of one cluster. No result depends on the order of a hash table, so that iteration
@@ -295,6 +297,7 @@ impl ClusterState {
     fn upsert_pod(&mut self, pod: PodRecord, now: Timestamp) {
         let known = self.pods.get(&pod.key);
         let (before, after) = (known.map(PodPlacement::of), PodPlacement::of(&pod));
+        let demand = known.filter(|known| known.node.is_some()).map(PodDemand::of);
         self.auxiliary.index_external_scale_up(known, Some(&pod));
         let has_ended = before.as_ref().is_some_and(|before| before.node.is_some() && after.node.is_none());
         self.pods_left += u64::from(has_ended);
@@ -307,8 +310,8 @@ impl ClusterState {
         let bound = (is_placed && is_bound && after.node.is_some()).then(|| pod.key.clone());
         let former = bound.as_ref().and_then(|key| self.assignments.get(key)).cloned();
         if is_placed {
-            let former_node = before.and_then(|before| before.node);
-            self.release_assignment(&pod.key, former_node.as_ref(), now);
+            let former = before.and_then(|before| before.node).zip(demand);
+            self.release_assignment(&pod.key, former, now);
         }
         self.pods.insert(pod);
         if let Some(key) = bound {
@@ -365,7 +368,7 @@ impl ClusterState {
         // Indices and assignments of the object are removed with it.
         match key {
             Key::Pod(key) => {
-                let mut former_node = None;
+                let mut former = None;
                 if let Some(pod) = self.pods.remove(key) {
                     let before = PodPlacement::of(&pod);
                     self.pods_left += u64::from(before.node.is_some());
@@ -373,9 +376,9 @@ impl ClusterState {
                         self.record_pod_event(Some(&before), None, now);
                     }
                     self.auxiliary.index_external_scale_up(Some(&pod), None);
-                    former_node = before.node;
+                    former = before.node.map(|node| (node, PodDemand::of(&pod)));
                 }
-                self.release_assignment(key, former_node.as_ref(), now);
+                self.release_assignment(key, former, now);
             }
             Key::Node(name) => {
                 if let Some(node) = self.nodes.remove(name) {

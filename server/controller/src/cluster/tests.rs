@@ -92,6 +92,47 @@ fn a_pod_displaced_by_one_that_was_not_assigned_is_planned_again_at_once() {
     assert_eq!(names(&state).0, [text("a")]);
 }
 
+/// `b` on `m1` leaves with its machine, and its place on `m2` is kept for its successor.
+fn evicted_to_another_machine(b_millis: i64) -> ClusterState {
+    let mut state = initialized_cluster(pool(), &["m0", "m1", "m2"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 2_000)), Object::Pod(bound_to("m1", pod("b", b_millis)))]);
+    state.assign_pod(key("a"), Target::Claim(text("m0")), Some(Timestamp::from_millis(20)));
+    state.assign_pod(key("b"), Target::Claim(text("m2")), Some(Timestamp::from_millis(30)));
+    state.mark_for_deletion(&text("m1"));
+    state.apply(Observation::Delete(Key::Pod(key("b"))), Timestamp::from_millis(10));
+    state
+}
+
+#[test]
+fn a_pod_displaced_by_the_successor_of_an_evicted_one_takes_the_place_that_was_kept_for_it() {
+    let mut state = evicted_to_another_machine(2_000);
+    observe(&mut state, 11, [Object::Pod(bound_to("m0", pod("successor", 2_000)))]);
+    // Kept for as long as kube-scheduler may take, from the binding at 11 ms.
+    let taken = Assignment { target: Target::Claim(text("m2")), until: Some(Timestamp::from_millis(20_011)) };
+    assert_eq!(state.assignments().iter().collect::<Vec<_>>(), [(&key("a"), &taken)]);
+    // The place was kept for one successor: the next pod that is bound to m2 displaces it without another place.
+    observe(&mut state, 12, [Object::Pod(bound_to("m2", pod("other", 2_000)))]);
+    assert!(state.expire_assignments(Timestamp::from_millis(12)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn a_pod_displaced_by_the_successor_of_an_evicted_one_does_not_take_a_place_without_room() {
+    let mut state = evicted_to_another_machine(2_000);
+    observe(&mut state, 11, [Object::Pod(bound_to("m2", pod("other", 100)))]);
+    observe(&mut state, 11, [Object::Pod(bound_to("m0", pod("successor", 2_000)))]);
+    assert!(state.expire_assignments(Timestamp::from_millis(11)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn a_pod_displaced_by_one_that_succeeds_no_evicted_one_does_not_take_a_kept_place() {
+    let mut state = evicted_to_another_machine(1_000);
+    observe(&mut state, 11, [Object::Pod(bound_to("m0", pod("new", 2_000)))]);
+    assert!(state.expire_assignments(Timestamp::from_millis(11)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
 #[test]
 fn a_pod_displaced_by_one_of_another_shape_waits_for_kube_scheduler() {
     let mut state = two_assigned_pods(1_000);

@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 
 use super::{DecidedLaunch, DrainTerms, LaunchState, ManagedClaim, OpenLaunch, PendingRecovery, TerminationReason};
 use crate::cluster::ClaimRecord;
-use crate::cluster::assignments::Target;
+use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Effect, Finding, Instruction, PlannedMachine, order};
 use model::{ClaimName, MicroUsd, Millis, PodKey, ProviderId, Text, Timestamp};

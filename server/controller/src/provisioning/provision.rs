@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{ArrivedPlan, LaunchView, PlanAnswer, PlanJob, Planned};
-use crate::cluster::ClusterState;
-use crate::cluster::assignments::{NOMINATION_WINDOW, Target};
+use crate::cluster::assignments::NOMINATION_WINDOW;
+use crate::cluster::{ClusterState, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::ClusterGuardrails;
 use crate::nodeclaim::{ManagedClaim, StageKind};
