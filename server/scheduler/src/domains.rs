@@ -56,7 +56,7 @@ impl Packing<'_, '_> {
         let from = self.events.len();
         let level_rule = self.level_rule(class, rules).filter(|_| self.level_by_level);
         let mut exhausted: BTreeSet<Vec<DomainId>> = BTreeSet::new();
-        let mut left = count;
+        let (mut left, mut is_ahead) = (count, false);
         // Every batch changes the tallies, so the targets are computed anew.
         while left > 0 && !self.steps.is_exhausted() {
             let targets = self.targets(class, preferences, rules);
@@ -73,9 +73,10 @@ impl Packing<'_, '_> {
                 _ => cap,
             };
             let mut got = self.fill_within(class, batch.min(left), pins, preferences, reach);
-            // A domain that has more than the rule allows now must get the others' level in this call,
-            // whether there is a pattern for it or not.
-            if got < batch.min(left) && batch > cap && self.patterns.suspend() {
+            // Once a domain has more than the rule allows at that time, it and the others must get to one level in
+            // this call, whether there is a pattern for them or not.
+            is_ahead |= batch > cap;
+            if got < batch.min(left) && is_ahead && self.patterns.suspend() {
                 got += self.fill_within(class, batch.min(left) - got, pins, preferences, reach);
                 self.patterns.resume();
             }
