@@ -11,7 +11,7 @@
 //! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
 //! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
 //! not bound yet), [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere
-//! while they run), `planning` (the state as planning input), `drift` (NodeClaims beside their
+//! while they run), [`recent_moves`] and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims beside their
 //! NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
@@ -20,12 +20,14 @@ mod auxiliary;
 pub(crate) mod condition_digest;
 mod drift;
 pub mod external_autoscalers;
+pub(crate) mod moved_pods;
 mod node_class;
 pub mod observation;
 mod openings;
 mod pdb;
 pub mod planning;
 mod pod_table;
+pub mod recent_moves;
 pub mod record;
 mod replaced_machines;
 pub mod replacement;
@@ -38,6 +40,7 @@ pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW};
 pub use condition_digest::ConditionDigest;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
+pub use recent_moves::{DecidedMoves, PodOwner};
 pub use record::{
     AttachRecord, AutoscalerRecord, ClaimDriftFacts, ClaimRecord, ClassRecord, DaemonRecord, LaunchedFacts,
     NamespaceRecord, NodeRecord, PodBudgetRecord, PodPhase, PodRecord, PoolDriftFacts, PoolMeta, PoolRecord,

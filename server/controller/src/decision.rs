@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cluster::DecidedMoves;
 use super::cluster::replacement::RecordedReplacement;
 use super::decision_input::DecisionInput;
 use super::disruption::selection::RemovalRecord;
@@ -92,6 +93,8 @@ pub struct Decision {
     pub launches: Vec<PlannedMachine>,
     /// Machines to remove.
     pub removals: Vec<Removal>,
+    /// What the removals move, if consolidation decided them.
+    pub moves: Vec<DecidedMoves>,
     /// Pods assigned to existing or launching capacity, and the name of the Node or NodeClaim.
     pub assignments: Vec<(PodKey, NodeName)>,
     /// Pods without a node.
@@ -132,6 +135,7 @@ impl Decision {
             state_version,
             launches: Vec::new(),
             removals: Vec::new(),
+            moves: Vec::new(),
             assignments: Vec::new(),
             unplaced: Vec::new(),
             replacements: Vec::new(),

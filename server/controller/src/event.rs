@@ -4,8 +4,8 @@ use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
-use crate::cluster::Observation;
 use crate::cluster::replacement::ReplacementsRead;
+use crate::cluster::{DecidedMoves, Observation};
 use model::interruption::InterruptionKind;
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
 
@@ -139,6 +139,13 @@ pub enum Event {
         /// all that are not closed.
         past: Vec<RecentLaunch>,
     },
+    /// What consolidation moved in a cluster under earlier owners. Precedes `LeaseAcquired`.
+    MovesLoaded {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// Decided removals, oldest first.
+        moves: Vec<DecidedMoves>,
+    },
     /// Object counts of a cluster as its previous owner persisted them. Precedes `LeaseAcquired`.
     CountsLoaded {
         /// The cluster that the event concerns.
@@ -192,6 +199,7 @@ impl Event {
             | Self::InstructionFailed { cluster, .. }
             | Self::QuarantineReleased { cluster }
             | Self::LaunchHistoryLoaded { cluster, .. }
+            | Self::MovesLoaded { cluster, .. }
             | Self::CountsLoaded { cluster, .. }
             | Self::ReplacementsLoaded { cluster, .. }
             | Self::LeaseAcquired { cluster, .. }

@@ -53,6 +53,7 @@ impl ClusterController {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
+            Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
@@ -92,6 +93,7 @@ impl ClusterController {
         self.apply_observation(observation, now);
         if !is_pod {
             self.adopt_claims(now);
+            self.keep_claimed_machines(ctx);
         }
         if whole || self.last_absence_finding.is_some() {
             self.resume_unfinished(ctx);

@@ -1,6 +1,7 @@
 //! Settings of the region controller.
 
 use crate::cluster::external_autoscalers::EXTERNAL_SCALE_UP_HOLD;
+use crate::cluster::moved_pods::MAX_RESTORED_DRAIN;
 use crate::disruption::settings::DisruptionSettings;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
@@ -54,11 +55,28 @@ pub struct ConsolidationSettings {
     pub min_savings: MicroUsd,
     /// What a moved pod costs, in dollars per hour that must be saved for it.
     pub churn_price: MicroUsd,
+    /// Consolidation moves no pod again within this time.
+    pub move_interval: Millis,
+}
+
+impl ConsolidationSettings {
+    /// The age of the oldest decision whose moves matter to the next owner of a cluster: the last pods of a drain are
+    /// held for the interval after it. 0 if none is held.
+    #[must_use]
+    pub fn moves_within(&self) -> Millis {
+        if self.move_interval > Millis::ZERO { self.move_interval + MAX_RESTORED_DRAIN } else { Millis::ZERO }
+    }
 }
 
 impl Default for ConsolidationSettings {
     fn default() -> Self {
-        Self { is_enabled: true, interval: Millis::from_secs(15), min_savings: MicroUsd(0), churn_price: MicroUsd(0) }
+        Self {
+            is_enabled: true,
+            interval: Millis::from_secs(15),
+            min_savings: MicroUsd(0),
+            churn_price: MicroUsd(0),
+            move_interval: Millis::from_hours(24),
+        }
     }
 }
 

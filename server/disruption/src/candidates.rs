@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use model::input::PlanningInput;
 use model::removal::{RemovalInput, RemovalReason};
 use model::repair_policy::{MAX_UNHEALTHY_PERCENT, is_blocked};
-use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
+use model::running::{Consolidatable, RecentMove, RunningClaim, RunningCluster, RunningNode, RunningPod};
 use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Timestamp};
 use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 
@@ -223,7 +223,18 @@ impl Rules<'_, '_> {
             let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
             holds.push(Hold::new(HoldCode::Policy, title, message));
         }
+        holds.extend(self.hold_of_moves().filter(|_| reason == RemovalReason::Underutilized));
         holds
+    }
+
+    /// A pod that consolidation has moved lately stays where it is.
+    fn hold_of_moves(&self) -> Option<Hold> {
+        let RecentMove { pod, until } = self.candidate.node.recent_move.as_ref()?;
+        let message = format!(
+            "was moved by consolidation, which may move it again in {} seconds (disruption.move-interval)",
+            (*until - self.now()).as_secs().max(1)
+        );
+        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{pod}"), message))
     }
 
     /// Drift ignores what protects pods where the drain has a deadline, and never what protects the Node.

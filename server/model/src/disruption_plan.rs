@@ -150,6 +150,8 @@ pub enum HoldCode {
     Replacing,
     /// No plan of disruption has judged the node yet.
     NotPlanned,
+    /// Consolidation has moved a pod of the node lately.
+    RecentlyMoved,
 }
 
 impl HoldCode {
@@ -179,6 +181,7 @@ impl HoldCode {
             Self::BackOff => "BackOff",
             Self::Replacing => "Replacing",
             Self::NotPlanned => "NotPlanned",
+            Self::RecentlyMoved => "RecentlyMoved",
         }
     }
 
@@ -209,6 +212,7 @@ impl HoldCode {
             Self::BackOff => "wait; the log of the server states why the replacement failed",
             Self::Replacing => "wait until the nodes for its pods are initialized",
             Self::NotPlanned => "wait for the next plan of disruption",
+            Self::RecentlyMoved => "wait, or shorten disruption.move-interval of the server",
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::disruption_policy::DisruptionPolicy;
 use crate::removal::{DoNotDisrupt, PodBudget, RemovalPod};
-use crate::{ClaimName, MicroUsd, Millis, Pod, PoolName, Text, Timestamp};
+use crate::{ClaimName, MicroUsd, Millis, Pod, PodKey, PoolName, Text, Timestamp};
 
 /// The nodes that a decision about running nodes looks at, and what runs on them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -30,8 +30,20 @@ pub struct RunningNode {
     pub do_not_disrupt: Option<DoNotDisrupt>,
     /// What disruption reads from its NodeClaim; `None` for repacking, and for nodes without one.
     pub claim: Option<RunningClaim>,
+    /// A pod of the node that consolidation has moved lately and does not move again yet; `None` for captures, which
+    /// do not show moves.
+    pub recent_move: Option<RecentMove>,
     /// Its pods that another node can run or that may prevent its removal, by namespace and name.
     pub pods: Vec<RunningPod>,
+}
+
+/// A pod that consolidation has moved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentMove {
+    /// The pod.
+    pub pod: PodKey,
+    /// When consolidation may move it again: `disruption.move-interval` after the move.
+    pub until: Timestamp,
 }
 
 /// The NodeClaim of a running node, as disruption sees it.

@@ -84,7 +84,14 @@ impl ClaimFacts {
             let policy = node.pool.as_ref().and_then(|name| policies.get(name));
             let claim = pool.zip(policy).map(|(pool, policy)| self.claim((node, object, claim), (pool, policy), now));
             let do_not_disrupt = object.and_then(|object| object.do_not_disrupt);
-            Some(RunningNode { node: at, price: price.unwrap_or_default(), do_not_disrupt, claim, pods: Vec::new() })
+            Some(RunningNode {
+                node: at,
+                price: price.unwrap_or_default(),
+                do_not_disrupt,
+                claim,
+                recent_move: None,
+                pods: Vec::new(),
+            })
         };
         (0..).zip(nodes).map(running).collect()
     }

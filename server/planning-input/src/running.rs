@@ -38,7 +38,7 @@ pub fn nodes_with_price(
             return None;
         };
         let do_not_disrupt = protection.get(node.name.as_text()).copied().flatten();
-        Some(RunningNode { node: at, price, do_not_disrupt, claim: None, pods: Vec::new() })
+        Some(RunningNode { node: at, price, do_not_disrupt, claim: None, recent_move: None, pods: Vec::new() })
     };
     (0..).zip(nodes).map(with_price).collect()
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use controller::executor::Command;
 use controller::unavailable_offerings::UnavailableOffering;
-use model::{ClusterName, Text, Timestamp};
+use model::{ClusterName, Millis, Text, Timestamp};
 use store::counters::CounterRow;
 use store::guardrails::AuditEntry;
 use store::lease::{Lease, Scope};
@@ -14,11 +14,13 @@ use store::lease::{Lease, Scope};
 #[expect(missing_docs, reason = "the names and types of the fields say what they are")]
 pub enum Call {
     /// Acquire the lease of a cluster with an epoch above `agent_epoch`, the highest that its agent
-    /// has stored, unless the cluster name is bound to another UID.
+    /// has stored, unless the cluster name is bound to another UID. What consolidation has moved within
+    /// `moves_within` is read with it.
     TakeLease {
         cluster: ClusterName,
         agent_epoch: u64,
         uid: Text,
+        moves_within: Millis,
     },
     RenewLeases(Vec<Lease>),
     ReleaseLeases(Vec<Lease>),

@@ -22,6 +22,7 @@ use super::events::to_event;
 use super::handover_wait::{HANDOVER_DELAY, HandoverWait};
 use super::input::{Input, ListingError};
 use super::intents;
+use super::moves;
 use super::output::Output;
 use super::owned_cluster::ClusterInput;
 use super::region::{self, InstancesByCluster, RegionLister};
@@ -147,7 +148,8 @@ impl Coordinator {
         for (cluster, agent_epoch) in self.admission.admit_next(now) {
             let uid = self.uid_of(&cluster);
             self.requested_uids.insert(cluster.clone(), uid.clone());
-            steps.push(Call::TakeLease { cluster, agent_epoch, uid }.into());
+            let moves_within = self.shared.settings().consolidation.moves_within();
+            steps.push(Call::TakeLease { cluster, agent_epoch, uid, moves_within }.into());
         }
         steps
     }
@@ -160,12 +162,14 @@ impl Coordinator {
                 Vec::new()
             }
             Input::Session(SessionEvent::ClusterEvent(event)) => self.handle_event(event, now),
-            Input::LeaseAnswered { cluster, answer, past } => {
+            Input::LeaseAnswered { cluster, answer, past, moves } => {
                 let past = past.into_iter().map(|attempt| intents::recent_launch(attempt, now)).collect();
                 let history = Event::LaunchHistoryLoaded { cluster: cluster.clone(), past };
+                let moves = Event::MovesLoaded { cluster: cluster.clone(), moves: moves::decode(&moves) };
                 let extent = intents::extent_event(&cluster, &answer);
                 let replacements = replacements::loaded_event(&cluster, &answer, now);
-                self.handle_lease_answer(cluster, answer, [history].into_iter().chain(extent).chain(replacements), now)
+                let past = [history, moves].into_iter().chain(extent).chain(replacements);
+                self.handle_lease_answer(cluster, answer, past, now)
             }
             Input::Planned(answer) => self.handle_event(Event::Planned(answer), now),
             Input::CommandEnded { cluster, id, outcome } => {

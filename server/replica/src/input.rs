@@ -25,6 +25,8 @@ pub enum Input {
         answer: Result<LeaseOutcome, StoreError>,
         /// Recent launches of the cluster, if the lease was granted.
         past: Vec<RecentAttempt>,
+        /// What consolidation moved lately in the cluster, if the lease was granted.
+        moves: Vec<String>,
     },
     /// The plan requested by [`Output::Plan`](crate::Output::Plan).
     Planned(Box<PlanAnswer>),

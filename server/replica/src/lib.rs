@@ -18,6 +18,7 @@ pub mod fence;
 mod handover_wait;
 mod input;
 pub mod intents;
+pub mod moves;
 mod output;
 mod owned_cluster;
 pub mod region;

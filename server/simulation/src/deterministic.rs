@@ -95,6 +95,7 @@ pub(crate) struct Simulation {
     empty_for: Option<Millis>,
     /// Whether every pod of a workload fills a node, so that new machines are counted.
     one_pod_per_node: bool,
+    moves_once: bool,
     /// By this moment the system must be at rest.
     end: Timestamp,
 }
@@ -133,6 +134,7 @@ impl Simulation {
             rate_bounds: setup.rate_bounds,
             empty_for: setup.empty_for,
             one_pod_per_node: setup.one_pod_per_node,
+            moves_once: setup.moves_once,
             end: Timestamp::from_millis(setup.faults_end_ms) + Millis::new(setup.rest_within_ms),
         }
     }

@@ -109,9 +109,7 @@ mod tests {
                 number: *number,
                 decided_at_ms: 0,
                 kind: "provision".to_owned(),
-                summary: String::new(),
-                report: String::new(),
-                replay: None,
+                ..DecisionRow::default()
             },
         };
         numbers.iter().map(decision).collect()

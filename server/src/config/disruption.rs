@@ -50,6 +50,7 @@ pub(super) fn consolidation(layers: &Layers) -> Result<ConsolidationSettings, Co
         interval: clock::millis(layers.duration("disruption.interval")?),
         min_savings: layers.dollars("disruption.min-savings-usd-per-hour")?,
         churn_price: layers.dollars("disruption.churn-price-usd-per-hour")?,
+        move_interval: clock::millis(layers.duration("disruption.move-interval")?),
     })
 }
 

@@ -420,6 +420,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Dollars per hour that a consolidation must save for each pod that it moves.",
     ),
     key(
+        "disruption.move-interval",
+        "disruption-move-interval",
+        ValueType::Duration,
+        "24h",
+        "1h",
+        "Consolidation leaves a pod that it has moved where it is for this time: nodes with such a pod are neither removed nor replaced by it. Empty nodes, drift, static scale-down, expiration, repair and interruptions are not held. 0s: a pod may be moved as often as that saves.",
+    ),
+    key(
         "disruption.repair",
         "disruption-repair",
         ValueType::Choice("forceful|voluntary"),

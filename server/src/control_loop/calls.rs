@@ -61,14 +61,14 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
     pub async fn run(&self, call: Call) -> Input {
         // A command runs only under a lease that the fence still allows; every other call names its own.
         match call {
-            Call::TakeLease { cluster, agent_epoch, uid } => {
+            Call::TakeLease { cluster, agent_epoch, uid, moves_within } => {
                 let answer = self.take_cluster_lease(&cluster, agent_epoch, &uid).await;
-                let past_attempts = if matches!(answer, Ok(LeaseOutcome::Granted { .. })) {
-                    self.past_attempts(&cluster).await
+                let (past, moves) = if matches!(answer, Ok(LeaseOutcome::Granted { .. })) {
+                    (self.past_attempts(&cluster).await, self.recent_moves(&cluster, moves_within).await)
                 } else {
-                    Vec::new()
+                    (Vec::new(), Vec::new())
                 };
-                Input::LeaseAnswered { cluster, answer, past: past_attempts }
+                Input::LeaseAnswered { cluster, answer, past, moves }
             }
             Call::RenewLeases(leases) => Input::Renewed(self.renewer().renew(&leases).await),
             Call::ReleaseLeases(leases) => {
@@ -194,6 +194,15 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
         let answer = self.store.recent_attempts(&Scope::cluster(cluster), within).await;
         answer.unwrap_or_else(|error| {
             warn!(%cluster, %error, "cannot read recent launches; rate limits start empty");
+            Vec::new()
+        })
+    }
+
+    /// Reads what consolidation has moved lately in the cluster. If the store fails, pods may be moved again.
+    async fn recent_moves(&self, cluster: &ClusterName, within: Millis) -> Vec<String> {
+        let answer = self.store.recent_moves(&Scope::cluster(cluster), clock::duration(within)).await;
+        answer.unwrap_or_else(|error| {
+            warn!(%cluster, %error, "cannot read recent moves; pods may be moved again");
             Vec::new()
         })
     }

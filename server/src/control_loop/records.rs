@@ -18,6 +18,7 @@ pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -
         summary: views::summary(decision),
         report: reasons.join("\n"),
         replay: None,
+        moves: replica::moves::encode(&decision.moves),
     };
     Entry {
         decision: row,

@@ -78,7 +78,8 @@ pub(super) async fn content(
 }
 
 fn decision(stored: StoredDecision) -> v1::RecordedDecision {
-    let DecisionRow { number, decided_at_ms, kind, summary, report, replay } = stored.decision;
+    // The moves are read by the next owner of the cluster alone.
+    let DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: _ } = stored.decision;
     v1::RecordedDecision {
         scope: stored.scope.key(),
         epoch: stored.epoch,
@@ -123,7 +124,7 @@ pub(crate) fn read_decision(message: v1::RecordedDecision) -> Option<StoredDecis
         None => None,
     };
     let v1::RecordedDecision { number, decided_at_ms, kind, summary, report, .. } = message;
-    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay };
+    let decision = DecisionRow { number, decided_at_ms, kind, summary, report, replay, moves: String::new() };
     Some(StoredDecision { scope: Scope::parse(&message.scope)?, epoch: message.epoch, decision })
 }
 
@@ -176,6 +177,7 @@ mod tests {
             summary: "buys".to_owned(),
             report: "why\nand why".to_owned(),
             replay,
+            moves: String::new(),
         };
         StoredDecision { scope: Scope::cluster("blue"), epoch: 3, decision }
     }

@@ -153,7 +153,7 @@ fn decision(number: u64) -> Entry {
         kind: "provision".to_owned(),
         summary: format!("decision {number}"),
         report: "why".to_owned(),
-        replay: None,
+        ..DecisionRow::default()
     };
     Entry { decision, ..Entry::default() }
 }

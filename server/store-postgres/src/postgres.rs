@@ -153,6 +153,10 @@ impl Store for PostgresStore {
         retry(move || self.read_recent_attempts(scope, within))
     }
 
+    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
+        retry(move || self.read_recent_moves(scope, within))
+    }
+
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
         retry(move || self.prune_all(retention))
     }

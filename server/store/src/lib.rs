@@ -167,6 +167,10 @@ pub trait Store: Archive {
     /// NodeClaim and attempt.
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>>;
 
+    /// What the decisions of `scope` of less than `within` ago move, oldest first: [`DecisionRow::moves`](log::DecisionRow)
+    /// of each that moves anything.
+    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>>;
+
     /// Deletes rows past their retention and creates the partitions of the coming days. Any replica
     /// calls it periodically.
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned>;

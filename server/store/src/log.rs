@@ -63,6 +63,8 @@ pub struct DecisionRow {
     pub report: String,
     /// Replay data; `None` for decisions of which the log has no input.
     pub replay: Option<Replay>,
+    /// What its removals move, as text that the next owner of the cluster reads; empty if they move nothing.
+    pub moves: String,
 }
 
 /// Replay data of a decision.

@@ -203,6 +203,10 @@ impl Store for MemoryStore {
         resolved(Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
     }
 
+    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
+        resolved(Ok(self.tables().recent_moves(scope, milliseconds(within), self.now())))
+    }
+
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
         resolved(Ok(self.tables().prune(retention, self.now())))
     }

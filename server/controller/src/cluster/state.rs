@@ -8,6 +8,7 @@ use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::pod_table::PodTable;
+use super::recent_moves::RecentMoves;
 use super::record::{
     ClaimRecord, DaemonRecord, LaunchedFacts, NamespaceRecord, NodeRecord, PodRecord, PoolRecord, ProblemRecord,
 };
@@ -51,6 +52,8 @@ pub struct ClusterState {
     marked_for_deletion: BTreeMap<ClaimName, Option<Replacement>>,
     /// Machines that are being replaced, by NodeClaim; written by the controller.
     replacements: BTreeMap<ClaimName, Replacement>,
+    /// Drains of consolidation that evicted pods; written by the controller.
+    recent_moves: RecentMoves,
     /// Budgets, node classes, attach limits, other autoscalers.
     auxiliary: AuxiliaryRecords,
     /// Assignments of pods; written by the controller, removed by observations.
@@ -114,6 +117,14 @@ impl ClusterState {
         &mut self.replacements
     }
 
+    pub(super) fn recent_moves(&self) -> &RecentMoves {
+        &self.recent_moves
+    }
+
+    pub(super) fn recent_moves_mut(&mut self) -> &mut RecentMoves {
+        &mut self.recent_moves
+    }
+
     /// Records a change of the controller that may change a decision.
     pub(super) fn mark_changed(&mut self) {
         self.version += 1;
@@ -165,6 +176,7 @@ impl ClusterState {
             self.upsert(object, now);
         }
         self.insert_pods(pods, now);
+        self.settle_restored_moves(now);
         self.restore_pod_event_times(&known, now);
         self.compact_maps();
         self.synced = Some(now);
@@ -383,6 +395,7 @@ impl ClusterState {
                 }
                 self.deleting_claims.remove(name);
                 self.marked_for_deletion.remove(name);
+                self.recent_moves.end(name, now);
                 self.assignments.remove_target(&Target::Claim(name.clone()));
             }
             Key::Pool(name) => {

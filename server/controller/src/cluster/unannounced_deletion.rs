@@ -7,7 +7,7 @@ use super::{ClusterSnapshot, ClusterState, Key, NodeRecord, Object, PodRecord};
 use model::Text;
 
 /// Taint of a Node that is being drained.
-const DISRUPTED: &str = "karpenter.sh/disrupted";
+pub(super) const DISRUPTED: &str = "karpenter.sh/disrupted";
 
 impl ClusterState {
     /// The object, if its deletion would be unannounced: a pod on a Node that is not terminating,

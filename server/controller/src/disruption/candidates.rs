@@ -33,6 +33,12 @@ impl Candidate<'_> {
     pub fn names(&self) -> MachineNames {
         MachineNames { claim: self.claim.name.clone(), node: self.node.name.clone(), pool: self.pool.pool.name.clone() }
     }
+
+    /// Whether a pod that consolidation has moved, and does not move again yet, came to it after `since`.
+    pub fn has_moved_pod(&self, since: Timestamp, view: &DisruptionView<'_>) -> bool {
+        let mut moved = view.state.moved_pods_on(&self.node.name, view.move_interval, view.now);
+        moved.any(|(pod, _)| pod.created.is_none_or(|created| created > since))
+    }
 }
 
 /// What protects the Node and its pods from voluntary disruption.

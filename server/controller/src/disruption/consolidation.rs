@@ -17,9 +17,9 @@ use std::sync::Arc;
 use super::consolidation_check::{Facts, is_outdated};
 use super::consolidation_schedule::PendingConsolidation;
 use super::method::DisruptionView;
-use super::methods::consolidation::{CONSOLIDATION, consolidatable};
+use super::methods::consolidation::{CONSOLIDATION, ConsolidatableNodes, consolidatable};
 use super::plan_input::{build, candidates};
-use crate::cluster::Target;
+use crate::cluster::{DecidedMoves, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::Guard;
@@ -66,7 +66,7 @@ impl ClusterController {
             self.disruption.consolidation.next_wakeup = Some(due);
             return;
         }
-        let found = consolidatable(&DisruptionView::of(&self.state, ctx.now));
+        let found = self.nodes_to_consolidate(ctx);
         let may_launch = !ctx.guardrails.is_breaker_engaged(&self.cluster) && !self.has_unused_machine_under_way();
         ctx.release_guardrails();
         if found.is_any_now && may_launch {
@@ -157,16 +157,30 @@ impl ClusterController {
             state: self.state.snapshot(),
             now: ctx.now,
             policy: ctx.settings.policy.clone(),
+            move_interval: ctx.settings.consolidation.move_interval,
             leaving: self.decisions.claims_being_removed(),
             pools,
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
         }
     }
 
+    /// Restores what consolidation moved before the takeover. A controller that has machines knows it.
+    pub(crate) fn restore_moves(&mut self, moves: Vec<DecidedMoves>) {
+        if self.claims.is_empty() {
+            self.state.restore_moves(moves);
+        }
+    }
+
+    /// The nodes that a plan requested now would look at.
+    fn nodes_to_consolidate(&self, ctx: &Context<'_>) -> ConsolidatableNodes {
+        let move_interval = ctx.settings.consolidation.move_interval;
+        consolidatable(&DisruptionView { move_interval, ..DisruptionView::of(&self.state, ctx.now) })
+    }
+
     /// When the cluster is looked at again without a change.
     fn next_look(&self, ctx: &Context<'_>) -> Timestamp {
         let backoffs = self.state.pools().filter_map(|pool| self.disruption.backoff.until(&pool.pool.name, ctx.now));
-        let next = consolidatable(&DisruptionView::of(&self.state, ctx.now)).next;
+        let next = self.nodes_to_consolidate(ctx).next;
         backoffs.chain(next).chain([ctx.now + RECHECK]).min().unwrap_or(ctx.now + RECHECK)
     }
 

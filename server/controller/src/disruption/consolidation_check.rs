@@ -78,7 +78,8 @@ fn is_still_removable(before: Facts<'_>, now: Facts<'_>, name: &NodeName, at: Ti
         Consolidatable::Never => false,
     });
     let facts = |node: &'_ RunningNode| node.pods.iter().map(|pod| pod.facts.clone()).collect::<Vec<_>>();
-    is_consolidatable && old.do_not_disrupt == new.do_not_disrupt && facts(old) == facts(new)
+    let is_unprotected = old.do_not_disrupt == new.do_not_disrupt && new.recent_move.is_none();
+    is_consolidatable && is_unprotected && facts(old) == facts(new)
 }
 
 /// Whether the plan has a place for each pod that leaves a removed node.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::method::{DisruptionView, Method};
 use super::methods;
 use super::selection::{RemovalAnswer, RemovalRecord};
-use super::{DecisionQueue, Disruption, Pass, Proposal, Selected};
+use super::{CONSOLIDATION, DecisionQueue, Disruption, Pass, Proposal, Selected};
 use crate::cluster::ClusterState;
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
@@ -64,7 +64,9 @@ impl ClusterController {
         if !reason.is_urgent() {
             self.count_removals(&removals, ctx);
         }
-        let decision = Decision { removals, removal_record: basis, ..self.new_decision(reason, ctx) };
+        let moving = removals.iter().filter(|_| method.reason() == CONSOLIDATION);
+        let moves = moving.map(|removal| self.state.moves_of(&removal.claim, ctx.now)).collect();
+        let decision = Decision { removals, moves, removal_record: basis, ..self.new_decision(reason, ctx) };
         let begun = if reason.is_urgent() { decision.removals.clone() } else { Vec::new() };
         self.record_decision(decision, ctx);
         for removal in &begun {
@@ -145,6 +147,10 @@ impl ClusterController {
             self.status_reporter.record_disruption(removal.claim.clone(), reason.as_str());
         }
         self.record_replaced(&removal.claim);
+        if method.reason() == CONSOLIDATION {
+            let moves = self.state.moves_of(&removal.claim, ctx.now);
+            self.state.record_moves(moves, ctx.settings.consolidation.move_interval, ctx.now);
+        }
         match method.reason().removal {
             RemovalReason::Expired => self.await_replacement_of_expired(&removal.claim, ctx),
             RemovalReason::Rebalanced if ctx.disabled_guards.is_enabled(Guard::ReplacedFirst) => {
@@ -171,6 +177,7 @@ fn view_of<'v>(
         feature_gates: ctx.settings.feature_gates,
         repair: ctx.settings.disruption.repair,
         max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
+        move_interval: ctx.settings.consolidation.move_interval,
         ..DisruptionView::of(state, ctx.now)
     }
 }

@@ -10,7 +10,7 @@ use super::settings::RepairMode;
 use crate::cluster::{ClaimRecord, ClusterState};
 use crate::nodeclaim::DrainTerms;
 use crate::{FeatureGates, MethodReason};
-use model::{BudgetLimit, ClaimName, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, Millis, Text, Timestamp};
 
 /// A disruption method (Karpenter: disruption methods).
 pub(crate) trait Method: Debug + Sync {
@@ -57,6 +57,8 @@ pub(crate) struct DisruptionView<'v> {
     pub repair: RepairMode,
     /// `disruption.max-unavailable-nodes`: the budget of the cluster.
     pub max_unavailable_nodes: Option<BudgetLimit>,
+    /// `disruption.move-interval`: consolidation moves no pod again within it.
+    pub move_interval: Millis,
     pub now: Timestamp,
 }
 
@@ -81,6 +83,7 @@ impl<'v> DisruptionView<'v> {
             feature_gates: FeatureGates::default(),
             repair: RepairMode::default(),
             max_unavailable_nodes: None,
+            move_interval: Millis::ZERO,
             backoff: ReplacementBackoff::default(),
             waits_for_initialization: true,
             now,

@@ -24,7 +24,7 @@ pub(super) fn build(facts: &DisruptionFacts) -> (PlanningInput, RunningCluster) 
             pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
         }
     }
-    let mut running = running_cluster(&facts.state, &mut input);
+    let mut running = running_cluster(&facts.state, &mut input, facts.move_interval);
     limit_by_cluster_budget(facts, &mut running);
     for running in &mut running.nodes {
         let node = &mut input.nodes[running.node as usize];

@@ -77,6 +77,7 @@ fn outgoing_machine(
         is_drain_blocked: begun.is_none() && is_drain_blocked(&candidate, view),
         unassigned: moving().filter(|pod| view.state.assignments().get(&pod.key).is_none()).count(),
         unmoved,
+        has_moved_pod: begun.is_some_and(|since| candidate.has_moved_pod(since, view)),
         evictions: if unmoved == 0 { evictions.machine(&candidate) } else { MachineEvictions::default() },
     }
 }

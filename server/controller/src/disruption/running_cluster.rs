@@ -16,14 +16,19 @@ use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::removal::PodBudget;
 use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
 use model::{
-    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Node, Offering, Pod, PodKey, PoolName, Text, Timestamp,
-    VolumeAlternatives,
+    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, Offering, Pod, PodKey, PoolName, Text,
+    Timestamp, VolumeAlternatives,
 };
 
-/// The nodes of `input`, which is the planning input of `state`. The volumes of their pods are added to it.
-pub(super) fn running_cluster(state: &ClusterState, input: &mut PlanningInput) -> RunningCluster {
+/// The nodes of `input`, which is the planning input of `state`, with the pods that consolidation has moved within
+/// `move_interval`. The volumes of their pods are added to `input`.
+pub(super) fn running_cluster(
+    state: &ClusterState,
+    input: &mut PlanningInput,
+    move_interval: Millis,
+) -> RunningCluster {
     let volumes = Volumes::of(std::mem::take(&mut input.volume_sets));
-    let mut reader = Reader { state, now: input.now, pod_budgets: BTreeMap::new(), volumes };
+    let mut reader = Reader { state, now: input.now, move_interval, pod_budgets: BTreeMap::new(), volumes };
     let nodes = (0..).zip(&input.nodes).map(|(at, node)| reader.node(at, node)).collect();
     let Reader { pod_budgets, volumes, .. } = reader;
     input.volume_sets = volumes.values;
@@ -61,6 +66,8 @@ impl Volumes {
 struct Reader<'s> {
     state: &'s ClusterState,
     now: Timestamp,
+    /// How long consolidation leaves a pod that it has moved where it is.
+    move_interval: Millis,
     pod_budgets: BTreeMap<Text, PodBudget>,
     volumes: Volumes,
 }
@@ -83,6 +90,7 @@ impl Reader<'_> {
             price: pool.and_then(|pool| price(pool, &node.labels)).unwrap_or_default(),
             do_not_disrupt: if is_held { Some(DoNotDisrupt::Always) } else { of_node },
             claim: claim.zip(pool).filter(|(claim, _)| claim.ours).map(|(claim, pool)| self.claim(claim, pool, record)),
+            recent_move: self.state.recent_move_to(&node.name, self.move_interval, self.now),
             pods,
         }
     }

@@ -9,6 +9,7 @@ mod fixture;
 mod fleet_counters;
 mod freezes;
 mod interruptions;
+mod moves;
 mod node_report;
 mod occupied;
 mod pure;

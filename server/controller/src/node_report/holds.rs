@@ -27,6 +27,7 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         let view = DisruptionView {
             being_removed: controller.decisions.claims_being_removed(),
             max_unavailable_nodes: ctx.settings.disruption.max_unavailable_nodes,
+            move_interval: ctx.settings.consolidation.move_interval,
             feature_gates: ctx.settings.feature_gates,
             backoff: controller.disruption.backoff.clone(),
             ..DisruptionView::of(state, ctx.now)
@@ -213,6 +214,15 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
             holds.push(Hold::new(HoldCode::BackOff, format!("NodePool/{}", pool.pool.name), message));
         }
         holds
+    }
+
+    /// The pod that consolidation has moved within `disruption.move-interval` and may move again last.
+    pub(super) fn of_moves(&self) -> Option<Hold> {
+        let state = &self.controller.state;
+        let moved = state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
+        let left = self.remaining(moved.until);
+        let message = format!("was moved by consolidation, which may move it again {left} (disruption.move-interval)");
+        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
     }
 
     /// The wait of `consolidateAfter`, and a fixed number of nodes.

@@ -132,11 +132,19 @@ impl LiveHolds<'_, '_> {
         by.extend(self.of_node());
         by.extend(self.of_pods());
         by.extend(self.of_wait());
+        let moved = self.of_moves();
+        let is_moved = moved.is_some();
+        by.extend(moved);
         by.extend(self.of_replacements());
         let is_replaced = self.controller.state.replacement_of(&candidate.claim.name).is_some();
         if !is_replaced {
             by.extend(self.of_budgets(DisruptionReason::Underutilized));
-            by.extend(self.of_consolidation(candidate, by.is_empty()));
+            // No plan looks for another place of a pod that stays, and what one found earlier may be outdated.
+            by.extend(
+                self.of_consolidation(candidate, by.is_empty())
+                    .into_iter()
+                    .filter(|hold| !is_moved || hold.code == HoldCode::Policy),
+            );
         }
         let evidence = Text::from("it may go if its pods fit elsewhere at a lower price");
         Verdict { reason: RemovalReason::Underutilized, evidence, by }

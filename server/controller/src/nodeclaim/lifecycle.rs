@@ -81,6 +81,7 @@ impl ClusterController {
                 let reason = TerminationReason::LaunchTimeout { minutes };
                 self.begin_termination(claim, reason, DrainTerms::default(), ctx);
             }
+            StageKind::Launched | StageKind::Registered if free && self.complete_facts(claim, ctx) => {}
             StageKind::Launched => self.advance_launched(claim, elapsed, free, ctx),
             StageKind::Registered => self.advance_registered(claim, free, ctx),
             StageKind::Draining if free => self.drain_node(claim, ctx),
@@ -88,6 +89,23 @@ impl ClusterController {
             StageKind::Launching | StageKind::Terminating => self.retry_cloud_call(claim, ctx),
             _ => {}
         }
+    }
+
+    /// Writes what the catalogue says of the instance into a NodeClaim without capacity; returns whether it does. Its
+    /// NodePool was not observed when a process that took the cluster over learned of the launch. Without capacity
+    /// the NodeClaim counts for no limits, and its Node is never initialized.
+    fn complete_facts(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
+        let lacks = |record: &&ClaimRecord| record.capacity.is_empty() && self.state.is_claim_observed(claim);
+        let Some(record) = self.state.claim(claim).filter(lacks) else { return false };
+        let Some(instance) = self.claims.get(claim).and_then(ManagedClaim::instance) else { return false };
+        let LaunchedInstance { instance_type, zone, capacity_type, .. } = instance;
+        let pool = self.state.pool(&record.pool).map(|record| &record.pool);
+        let (facts, _) = order::launched_facts(pool, &record.provider_id, instance_type, zone, *capacity_type);
+        let is_known = !facts.capacity.is_empty();
+        if is_known {
+            self.instruct(Instruction::MarkLaunched { claim: claim.clone(), facts }, ctx);
+        }
+        is_known
     }
 
     fn advance_launched(&mut self, claim: &ClaimName, elapsed: Millis, free: bool, ctx: &mut Context<'_>) {

@@ -104,6 +104,11 @@ impl ManagedClaim {
         self.instance.as_ref()
     }
 
+    /// Whether it is to be drained because its NodeClaim disappeared, and the agent has no instruction yet.
+    pub fn is_drained_without_claim(&self) -> bool {
+        matches!(self.stage, Stage::Draining { if_claimed: Some(_), .. })
+    }
+
     /// The planned machine; `None` for NodeClaims found in the cluster.
     pub fn planned(&self) -> Option<&PlannedMachine> {
         self.decided.as_ref().map(|decided| &decided.machine)

@@ -89,6 +89,9 @@ pub(super) enum Stage {
         /// The earlier stage, entered again if the API server lists pods on the Node; set for
         /// removals of empty nodes.
         if_occupied: Option<Box<Stage>>,
+        /// The earlier stage, entered again if the NodeClaim is observed again; set for machines whose NodeClaim
+        /// disappeared, until the agent gets the instruction to drain.
+        if_claimed: Option<Box<Stage>>,
     },
     Terminating {
         reason: TerminationReason,

@@ -1,7 +1,7 @@
 //! Termination, whatever the cause, by the same steps: drain the Node, terminate the instance,
 //! delete Node and NodeClaim.
 
-use super::{DrainTerms, StageKind, TerminationReason};
+use super::{DrainTerms, ManagedClaim, StageKind, TerminationReason};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::{Effect, Finding, Instruction};
 use model::{ClaimName, Text};
@@ -56,6 +56,7 @@ impl ClusterController {
         let (provider_id, reason) = (machine.provider_id().clone(), machine.termination_message());
         match self.state.node_of_claim(claim).map(|node| node.name.clone()) {
             Some(node) => {
+                self.claims.get_mut(claim).map(ManagedClaim::record_drain_instruction);
                 let claim = claim.clone();
                 let drain =
                     Instruction::Drain { claim, node, provider_id, deadline, interruption, only_if_empty, reason };
@@ -77,11 +78,33 @@ impl ClusterController {
         if !self.claims.get_mut(claim).is_some_and(|machine| machine.cancel_drain(ctx.now)) {
             return;
         }
+        self.keep_machine(claim, ctx);
+        self.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, ctx);
+    }
+
+    /// Cancels the terminations of machines that wait for the plan of their pods, because their NodeClaims had disappeared,
+    /// and whose NodeClaims are there again: the lists of the agent lacked them.
+    pub(crate) fn keep_claimed_machines(&mut self, ctx: &mut Context<'_>) {
+        let is_claimed = |machine: &&ManagedClaim| {
+            machine.is_drained_without_claim()
+                && self.state.is_claim_observed(machine.name())
+                && self.state.claim(machine.name()).is_some_and(|claim| !claim.deleting)
+        };
+        let claimed: Vec<ClaimName> =
+            self.claims.iter().filter(is_claimed).map(|machine| machine.name().clone()).collect();
+        for claim in claimed {
+            if self.claims.get_mut(&claim).is_some_and(|machine| machine.cancel_drain_of_claimed(ctx.now)) {
+                self.keep_machine(&claim, ctx);
+            }
+        }
+    }
+
+    /// Follows from a termination that was cancelled.
+    fn keep_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         self.state.unmark_for_deletion(claim);
         self.status_reporter.clear_disruption(claim);
         ctx.guardrails.cancel_removal(&self.cluster, claim);
         self.provisioner.plan_with_kept_node(ctx.now);
-        self.report_finding(Finding::NodeOccupied { claim: claim.clone(), why: Text::from(why) }, ctx);
     }
 
     /// Checks the obstacle again after the retry time.

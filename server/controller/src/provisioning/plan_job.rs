@@ -12,7 +12,7 @@ use model::input::{PlanningInput, Policy};
 use model::offering::SharedCatalogue;
 use model::resources::NODES;
 use model::running::RunningCluster;
-use model::{BudgetLimit, ClaimName, ClusterName, PoolName, Resources, Text, Timestamp};
+use model::{BudgetLimit, ClaimName, ClusterName, Millis, PoolName, Resources, Text, Timestamp};
 
 /// A plan to make.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +92,8 @@ pub(crate) struct DisruptionFacts {
     pub state: Arc<ClusterState>,
     pub now: Timestamp,
     pub policy: Policy,
+    /// How long consolidation leaves a pod that it has moved where it is.
+    pub move_interval: Millis,
     /// NodeClaims whose removal is decided.
     pub leaving: BTreeSet<ClaimName>,
     pub pools: BTreeMap<PoolName, PlannedPool>,

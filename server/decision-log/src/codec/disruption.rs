@@ -6,7 +6,7 @@ use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod, RemovalReason};
-use model::running::{Consolidatable, RunningClaim, RunningDrift, UnhealthyNode};
+use model::running::{Consolidatable, RecentMove, RunningClaim, RunningDrift, UnhealthyNode};
 use model::{ClaimName, Cron, Millis, PodKey, Text, TimeZone, Timestamp};
 
 use super::model::{fieldless_enums, fields, names};
@@ -25,7 +25,7 @@ fieldless_enums! {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,
         Deleting = 6, Policy = 7, NoCapacity = 8, NoSavings = 9, MinValues = 10, SpotFlexibility = 11, PendingPods = 12,
         Static = 13, NotSynced = 14, NotManaged = 15, Frozen = 16, Shadow = 17, Guardrail = 18, BackOff = 19, Replacing = 20,
-        NotPlanned = 21,
+        NotPlanned = 21, RecentlyMoved = 22,
     }
 }
 
@@ -34,6 +34,7 @@ fields! {
     RunningClaim { name, ready, consolidatable, expires, drift, unhealthy, termination_grace_period }
     RunningDrift { reason, since }
     UnhealthyNode { condition, repair_from, do_not_repair }
+    RecentMove { pod, until }
     RemovalPod {
         key, workload, node_bound, terminating, ready, tolerates_drain, do_not_disrupt, started, pod_budgets,
     }

@@ -25,7 +25,7 @@ fields! {
     EmptyMachine { machine, protections, last_pod_event }
     OutgoingMachine {
         machine, since, why, begun, failures, has_pods, protections, ends_drains, is_drain_blocked, unassigned, unmoved,
-        evictions,
+        has_moved_pod, evictions,
     }
     OutgoingPool { facts, is_ready, backoff_until, begun_for_others, counts }
     StaticCounts { limit, claims, staying, serving }

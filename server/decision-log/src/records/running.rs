@@ -15,11 +15,12 @@ use crate::codec::{Codec, DecodeError, Reader};
 impl RecordWriter {
     pub(super) fn running_node(&mut self, running: &RunningNode, keys: &RecordKeys) {
         // The node is the one before.
-        let RunningNode { node: _, price, do_not_disrupt, claim, pods } = running;
+        let RunningNode { node: _, price, do_not_disrupt, claim, recent_move, pods } = running;
         self.begin(tag::RUNNING_NODE, |out| {
             price.put(out);
             do_not_disrupt.put(out);
             claim.put(out);
+            recent_move.put(out);
         });
         pods.iter().for_each(|pod| self.running_pod(pod, keys));
     }
@@ -91,6 +92,7 @@ impl RecordReader<'_> {
             price: Codec::get(from)?,
             do_not_disrupt: Codec::get(from)?,
             claim: Codec::get(from)?,
+            recent_move: Codec::get(from)?,
             pods: Vec::new(),
         };
         self.disruption.running.nodes.push(running);

@@ -107,6 +107,7 @@ fn drifted(count: usize, limit: u32) -> RemovalRecord {
         is_drain_blocked: false,
         unassigned: 0,
         unmoved: 0,
+        has_moved_pod: false,
         evictions: Default::default(),
     };
     let facts = pool_facts(limit, 1_000);

@@ -8,7 +8,7 @@ use model::disruption_policy::{Budget, BudgetLimit, BudgetWindow, ConsolidationP
 use model::input::{PlanningInput, Policy};
 use model::removal::{DoNotDisrupt, PodBudget, RemovalPod};
 use model::running::{
-    Consolidatable, RunningClaim, RunningCluster, RunningDrift, RunningNode, RunningPod, UnhealthyNode,
+    Consolidatable, RecentMove, RunningClaim, RunningCluster, RunningDrift, RunningNode, RunningPod, UnhealthyNode,
 };
 use model::{
     Cron, DisruptionPolicy, Labels, MicroUsd, Millis, Node, NodeName, NodeStage, Pod, PodKey, PodShape, PoolName,
@@ -147,12 +147,18 @@ pub(super) fn running_pod(numbers: &mut Numbers) -> RunningPod {
     }
 }
 
+fn recent_move(numbers: &mut Numbers) -> RecentMove {
+    let pod = PodKey { namespace: numbers.text(), name: numbers.text() };
+    RecentMove { pod, until: Timestamp::from_millis(i64::try_from(numbers.below(1 << 40)).unwrap()) }
+}
+
 fn request(numbers: &mut Numbers, nodes: u32) -> DisruptionRequest {
     let node = |at: u32, numbers: &mut Numbers| RunningNode {
         node: at,
         price: MicroUsd(i64::try_from(numbers.below(1 << 30)).unwrap()),
         do_not_disrupt: numbers.maybe(do_not_disrupt),
         claim: numbers.maybe(claim),
+        recent_move: numbers.maybe(recent_move),
         pods: numbers.list(running_pod),
     };
     // Nodes may be left out, as those without a known price are for repacking.
@@ -224,8 +230,14 @@ fn what_runs_is_read_back_as_it_was_written() {
 fn what_runs_in_another_order_than_the_nodes_is_refused() {
     let mut numbers = Numbers(1);
     let mut request = request(&mut numbers, 0);
-    let running =
-        |node: u32| RunningNode { node, price: MicroUsd(1), do_not_disrupt: None, claim: None, pods: Vec::new() };
+    let running = |node: u32| RunningNode {
+        node,
+        price: MicroUsd(1),
+        do_not_disrupt: None,
+        claim: None,
+        recent_move: None,
+        pods: Vec::new(),
+    };
     request.running.nodes = vec![running(1), running(0)];
     assert_eq!(records::write(&input(2), &[], Some(&request)), Err(NotRecordable::NodeOrder));
     request.running.nodes = vec![running(2)];

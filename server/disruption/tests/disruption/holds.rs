@@ -3,8 +3,13 @@
 
 use disruption::Settings;
 
+use model::running::RecentMove;
+use model::{Millis, PodKey, Timestamp};
+
 use crate::objects::{NodeText, PodText};
-use crate::{held, node, pod, pool, rendered, rendered_with, two_nodes};
+use crate::{
+    CATALOGUE, DisruptionPlan, NOW, held, node, plan_of, pod, pool, read_at, render, rendered, rendered_with, two_nodes,
+};
 
 /// `web-1` takes the free CPU of `n-2`, and `n-1` is not needed. Nothing else saves: no machine costs less than a `box`.
 pub const FREE: &str = "Underutilized n-1: saves 0.40\n  web-1 to n-2\nn-2 stays (Underutilized): NoSavings Node/n-2\n";
@@ -59,6 +64,33 @@ fn do_not_disrupt_on_a_node_holds_while_it_lasts() {
     assert_held(&with("12h1s"), by);
     assert_eq!(rendered(&with("12h")), FREE);
     assert_eq!(rendered(&with("false")), FREE);
+}
+
+/// The plan of a cluster on whose node `n-1` the pod `web-1` was moved; it may be moved again in 90 s.
+fn plan_after_move(text: &str) -> DisruptionPlan {
+    let mut captured = read_at(NOW, CATALOGUE, &(pool("default").text() + text));
+    let pod = PodKey { namespace: "shop".into(), name: "web-1".into() };
+    let until = Timestamp::from_millis(NOW) + Millis::from_secs(90);
+    captured.running.nodes[0].recent_move = Some(RecentMove { pod, until });
+    plan_of(&captured, &Settings::default())
+}
+
+#[test]
+fn a_pod_that_was_moved_lately_holds_its_node_from_consolidation() {
+    let plan = plan_after_move(&two_nodes(&first(), &web()));
+    let by = "RecentlyMoved Pod/shop/web-1";
+    let expected = format!("Underutilized n-2: saves 0.20\n  api-1 to n-1\nn-1 stays (Underutilized): {by}\n");
+    assert_eq!(render(&plan), expected);
+    let why = "was moved by consolidation, which may move it again in 90 seconds (disruption.move-interval)";
+    assert_eq!(plan.held[0].by[0].message, why);
+}
+
+#[test]
+fn a_pod_that_was_moved_lately_holds_its_node_from_no_other_removal() {
+    let drifted = render(&plan_after_move(&two_nodes(&first().drifted("2026-01-01T11:00:00Z"), &web())));
+    assert!(drifted.starts_with("Drifted n-1: saves 0.40\n  web-1 to n-2\n"), "{drifted}");
+    let empty = render(&plan_after_move(&first().text()));
+    assert_eq!(empty, "Empty n-1: saves 0.40\n");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use simulation::deterministic::long_run::{Load, LongRun, LongRunReport};
 
 /// Simulate months of load on a virtual clock, without faults, and count the moves of pods
 ///
-/// A steady load must move no pod after the first hour, a daily curve each pod once a day at most on average while
+/// A steady load must move no pod after the first hour, a daily curve each pod once within 24 hours at most while
 /// machines leave at night, and every node that has drifted must be replaced in time. LongRunReport are printed. Exit status 1
 /// means that a bound was exceeded or an invariant violated.
 #[derive(Debug, Args)]
@@ -55,7 +55,8 @@ fn table((load, figures, took): &Ran) -> String {
     let LongRunReport { hours, pods, machines, launched, moves, moves_after_first_hour, .. } = figures;
     let mut text = format!(
         "{load:?}: {hours} simulated hours in {:.1} s, {} to {} pods on {} to {} machines, {launched} machines launched\n\
-         \x20 {moves} moves, {moves_after_first_hour} after the first hour: {:.3} a pod and day, {} of one pod within 24 h at most\n",
+         \x20 {moves} moves, {moves_after_first_hour} after the first hour: {:.3} a pod and day, {} of one pod within 24 h at most\n\
+         \x20 machines cost ${} a day{}\n",
         took.as_secs_f64(),
         pods.0,
         pods.1,
@@ -63,6 +64,8 @@ fn table((load, figures, took): &Ran) -> String {
         machines.1,
         figures.moves_per_pod_and_day,
         figures.most_moves_in_a_day,
+        figures.cost_per_day,
+        figures.bound_per_day.map(|bound| format!(", the lower bound is ${bound}")).unwrap_or_default(),
     );
     for (pool, longest) in &figures.drifted_for {
         // Writing to a String cannot fail.
@@ -90,6 +93,8 @@ fn document((load, figures, took): &Ran) -> Value {
         "movesAfterFirstHour": figures.moves_after_first_hour,
         "movesPerPodAndDay": figures.moves_per_pod_and_day,
         "mostMovesOfAPodInADay": figures.most_moves_in_a_day,
+        "lowerBoundUsdPerDay": figures.bound_per_day.map(|bound| bound.0 as f64 / 1e6),
+        "usdPerDay": figures.cost_per_day.0 as f64 / 1e6,
         "replaced": figures.replaced,
         "drifted": drifted,
         "exceeded": figures.exceeded(*load),

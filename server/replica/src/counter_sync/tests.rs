@@ -96,8 +96,10 @@ fn breaker_reason_after(failed: i64) -> Option<String> {
     let mut replica = Replica::new(Settings::default(), 9, region);
     let lease = Lease { scope: Scope::cluster("blue"), owner: "me".to_owned(), epoch: 4 };
     let answer = Ok(LeaseOutcome::Granted { lease, open: OpenOperations::default() });
-    replica
-        .handle(Input::LeaseAnswered { cluster: "blue".into(), answer, past: Vec::new() }, Timestamp::from_millis(0));
+    replica.handle(
+        Input::LeaseAnswered { cluster: "blue".into(), answer, past: Vec::new(), moves: Vec::new() },
+        Timestamp::from_millis(0),
+    );
     let asked = replica.handle(Input::CounterSyncDue, Timestamp::from_millis(1_000));
     let [Output::Call(Call::SyncCounters { generation: 9, update: acknowledged, .. })] = &*asked else {
         panic!("{asked:?}")

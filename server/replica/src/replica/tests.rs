@@ -29,7 +29,7 @@ fn replica() -> Replica {
     let mut replica = Replica::new(Settings::default(), 1, region());
     let now = Timestamp::from_millis(0);
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
-    replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, now);
+    replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() }, now);
     replica.handle(Input::RegionLeaseAnswered(granted(region())), now);
     happens(&mut replica, Event::AgentConnected { cluster: "blue".into() }, 0);
     replica
@@ -72,7 +72,10 @@ fn a_lease_request_from_before_the_agent_reconnected_is_discarded() {
     let mut replica = replica();
     assert!(!is_handed_over(&mut replica, Scope::cluster("blue"), 1_000));
     let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
-    replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, Timestamp::from_millis(2_000));
+    replica.handle(
+        Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() },
+        Timestamp::from_millis(2_000),
+    );
     happens(&mut replica, Event::AgentDisconnected { cluster: "blue".into() }, 3_000);
     assert!(!releases_lease(&replica.handle(Input::Time, Timestamp::from_millis(60_000))));
 }
@@ -161,7 +164,7 @@ fn the_karpenter_absent_override_is_audited_once() {
         let greeting = AgentHello { karpenter_absent, ..greeting("blue") };
         replica.handle(Input::Session(SessionEvent::HelloReceived(greeting)), Timestamp::from_millis(0));
         let (cluster, answer) = ("blue".into(), granted(Scope::cluster("blue")));
-        let granted = Input::LeaseAnswered { cluster, answer, past: Vec::new() };
+        let granted = Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() };
         let entry = |output| match output {
             Output::Call(Call::Audit(entry)) => Some(entry),
             _ => None,
@@ -229,11 +232,12 @@ fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
     }
     // The store refuses a: another replica owns it.
     let held = LeaseOutcome::Held { owner: "another".to_owned(), expires_in: Duration::ZERO };
-    let leased = Input::LeaseAnswered { cluster: names[0].clone(), answer: Ok(held), past: Vec::new() };
+    let leased =
+        Input::LeaseAnswered { cluster: names[0].clone(), answer: Ok(held), past: Vec::new(), moves: Vec::new() };
     assert_eq!(leased_by(replica.handle(leased, Timestamp::from_millis(10))), names[1..2]);
     // b is accepted, and so is its snapshot.
     let answer = granted(Scope::cluster("b"));
-    let leased = Input::LeaseAnswered { cluster: names[1].clone(), answer, past: Vec::new() };
+    let leased = Input::LeaseAnswered { cluster: names[1].clone(), answer, past: Vec::new(), moves: Vec::new() };
     assert!(leased_by(replica.handle(leased, Timestamp::from_millis(20))).is_empty());
     let connected = happens(&mut replica, Event::AgentConnected { cluster: names[1].clone() }, 30);
     assert!(leased_by(connected).is_empty());
@@ -249,7 +253,7 @@ fn clusters_are_admitted_one_after_the_other_and_none_is_dropped() {
 fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_the_release() {
     let held = || {
         let held = LeaseOutcome::Held { owner: "another".to_owned(), expires_in: Duration::from_secs(30) };
-        Input::LeaseAnswered { cluster: "a".into(), answer: Ok(held), past: Vec::new() }
+        Input::LeaseAnswered { cluster: "a".into(), answer: Ok(held), past: Vec::new(), moves: Vec::new() }
     };
     let mut replica = Replica::new(Settings::default(), 1, region());
     greet(&mut replica, "a", 0);
@@ -263,8 +267,10 @@ fn an_agent_waits_while_another_replica_holds_its_lease_and_is_accepted_after_th
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_009))).is_empty());
     assert_eq!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(1_010))), [ClusterName::from("a")]);
     let answer = granted(Scope::cluster("a"));
-    let accepted = replica
-        .handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp::from_millis(1_020));
+    let accepted = replica.handle(
+        Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new(), moves: Vec::new() },
+        Timestamp::from_millis(1_020),
+    );
     assert!(accepted.iter().any(|output| matches!(output, Output::Accept { epoch: 4, .. })), "{accepted:?}");
     assert!(leased_by(replica.handle(Input::Time, Timestamp::from_millis(90_000))).is_empty());
     // A disconnected agent does not wait, whatever the store answers afterwards.
@@ -281,8 +287,10 @@ fn an_agent_without_a_snapshot_delays_others_for_ten_seconds() {
     greet(&mut replica, "a", 0);
     greet(&mut replica, "b", 0);
     let answer = granted(Scope::cluster("a"));
-    replica
-        .handle(Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new() }, Timestamp::from_millis(1_000));
+    replica.handle(
+        Input::LeaseAnswered { cluster: "a".into(), answer, past: Vec::new(), moves: Vec::new() },
+        Timestamp::from_millis(1_000),
+    );
     happens(&mut replica, Event::AgentConnected { cluster: "a".into() }, 2_000);
     // 2,000 + 10,000.
     assert!(replica.next_wakeup().is_some_and(|due| due <= Timestamp::from_millis(12_000)));
@@ -295,7 +303,8 @@ fn a_refused_agent_gets_no_details_of_a_store_failure() {
     let mut replica = replica();
     let _asked = greet(&mut replica, "blue", 0);
     let fault = StoreError::Server { what: "take the lease", why: "10.0.0.7 refuses user fleetwright".to_owned() };
-    let answer = Input::LeaseAnswered { cluster: "blue".into(), answer: Err(fault), past: Vec::new() };
+    let answer =
+        Input::LeaseAnswered { cluster: "blue".into(), answer: Err(fault), past: Vec::new(), moves: Vec::new() };
     let outputs = replica.handle(answer, Timestamp::from_millis(1));
     let refused: Vec<&str> = outputs
         .iter()
@@ -313,7 +322,10 @@ fn a_listing_is_processed_by_every_cluster_that_is_still_owned() {
     replica.handle(Input::RegionLeaseAnswered(granted(region())), Timestamp::from_millis(0));
     for name in ["c0", "c1", "c2"] {
         let (cluster, answer) = (ClusterName::from(name), granted(Scope::cluster(name)));
-        replica.handle(Input::LeaseAnswered { cluster, answer, past: Vec::new() }, Timestamp::from_millis(0));
+        replica.handle(
+            Input::LeaseAnswered { cluster, answer, past: Vec::new(), moves: Vec::new() },
+            Timestamp::from_millis(0),
+        );
     }
     replica.handle(Input::ListingDue, Timestamp::from_millis(1_000));
     let lost = vec![lease(Scope::cluster("c1"))];

@@ -72,6 +72,8 @@ pub enum Guard {
     DrainAnswers,
     Planning,
     Emptiness,
+    /// Consolidation leaves a pod that it has moved where it is.
+    MoveInterval,
     /// NodeClaims record the time of the last pod event.
     PodEvents,
     /// An agent reconnects after losing its connection.

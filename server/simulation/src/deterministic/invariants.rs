@@ -56,6 +56,7 @@ impl Simulation {
             self.check_unclaimed();
             self.check_empty_nodes();
             self.check_new_machines();
+            self.check_moves();
             let over = self.rate_bounds.map(|rate_bounds| self.over_rate_bounds(rate_bounds));
             self.violations.extend(over.into_iter().flatten());
         }
@@ -186,6 +187,15 @@ impl Simulation {
                     let (cluster, pool) = (sim_cluster.name.clone(), pool.clone());
                     self.violations.insert(Violation::TwoReplacements { cluster, pool, machines, needed });
                 }
+            }
+        }
+    }
+
+    fn check_moves(&mut self) {
+        for sim_cluster in self.sim_clusters.iter().filter(|_| self.moves_once) {
+            let moves = sim_cluster.cluster.ledger().moves.iter().map(|(_, of_day)| *of_day).max().unwrap_or(0);
+            if moves > 1 {
+                self.violations.insert(Violation::MovedAgain { cluster: sim_cluster.name.clone(), moves });
             }
         }
     }

@@ -4,12 +4,15 @@
 //! Each load has bounds ([`LongRunReport::exceeded`]), by the ledgers of cloud and cluster. The invariants of every step hold
 //! as well.
 
+mod load_bound;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use clap::ValueEnum;
 use cloud::simulated::FaultProfile;
+use controller::cluster::PoolRecord;
 use futures::future::FutureExt;
-use model::{ClaimName, Millis, PoolName, Resources, Timestamp};
+use model::{ClaimName, MicroUsd, Millis, PoolName, Resources, Timestamp};
 
 use super::disruption_runs::Permission;
 use super::fault::{Fault, TimedFault};
@@ -78,6 +81,10 @@ pub struct LongRunReport {
     pub moves_per_pod_and_day: f64,
     /// Moves of one pod, with those that it succeeds, within 24 hours: the most after the first hour.
     pub most_moves_in_a_day: usize,
+    /// What the machines cost, in dollars a day.
+    pub cost_per_day: MicroUsd,
+    /// The lower bound on the cost of a day if the machines were launched anew with each change; of the daily load.
+    pub bound_per_day: Option<MicroUsd>,
     /// Drifted nodes that are gone.
     pub replaced: usize,
     /// Longest time from a change of the template to the end of a node, by NodePool.
@@ -112,7 +119,26 @@ impl LongRun {
                 watch.sample(&simulation, now);
             }
         }
-        watch.figures(&simulation)
+        LongRunReport { bound_per_day: self.bound_per_day(), ..watch.figures(&simulation) }
+    }
+
+    fn bound_per_day(self) -> Option<MicroUsd> {
+        let pool = daily_pool();
+        let at = |at_ms: i64| {
+            let replicas = workloads().map(|(workload, most)| (workload, by_day(at_ms, most)));
+            Some(load_bound::per_hour(&pool, &replicas)?.0 * LOAD_STEP_MS / HOUR)
+        };
+        let steps = steps(0, LOAD_STEP_MS, 24 * HOUR - LOAD_STEP_MS).filter(|_| self.load == Load::Daily);
+        let bound: i64 = steps.map(at).sum::<Option<i64>>()?;
+        Some(MicroUsd(bound)).filter(|bound| bound.0 > 0)
+    }
+
+    /// A day and two hours of the daily load, whose server is killed every two hours.
+    pub(super) fn daily_with_restarts(seed: u64, off: Option<Guard>) -> Setup {
+        let run = Self { load: Load::Daily, hours: 26, seed, off };
+        let kill = Fault::Kill { process: 0, after_steps: 0, away_ms: 1_000 };
+        let faults = steps(2 * HOUR, 2 * HOUR, run.end_ms()).map(|at_ms| TimedFault { at_ms, fault: kill });
+        Setup { faults: faults.collect(), faults_end_ms: run.end_ms(), moves_once: true, ..run.setup() }
     }
 
     fn end_ms(self) -> i64 {
@@ -122,11 +148,7 @@ impl LongRun {
     fn setup(self) -> Setup {
         let Self { load, seed, off, .. } = self;
         let mut setup = match load {
-            Load::Steady | Load::Daily => {
-                let mut record = pool(&catalogue(), Resources::new());
-                record.disruption.expire_after = None;
-                Setup::with_pools(seed, (1, 1), off, Vec::new(), vec![record])
-            }
+            Load::Steady | Load::Daily => Setup::with_pools(seed, (1, 1), off, Vec::new(), vec![daily_pool()]),
             Load::Drift => {
                 let changed = |at_ms| TimedFault { at_ms, fault: Fault::TemplateChanged { cluster: 0 } };
                 let changes =
@@ -151,6 +173,13 @@ impl LongRun {
         let last = if self.load == Load::Daily { self.end_ms() } else { 0 };
         steps(0, LOAD_STEP_MS, last).map(at).collect()
     }
+}
+
+/// The NodePool of loads without drift.
+fn daily_pool() -> PoolRecord {
+    let mut record = pool(&catalogue(), Resources::new());
+    record.disruption.expire_after = None;
+    record
 }
 
 /// `first`, and every further `step` until `last`.
@@ -222,6 +251,8 @@ impl Watch {
         let late = || moves.iter().filter(|(at, _)| *at >= FIRST_HOUR);
         let ran = simulation.events.now();
         let days = ran.duration_since(FIRST_HOUR).get().max(1) as f64 / (24 * HOUR) as f64;
+        // The ledger is locked by each of its readers until the end of their statement.
+        let spent = simulation.events.environment.cloud().ledger().spent(ran);
         let mean_pods = self.pod_samples as f64 / self.samples.max(1) as f64;
         LongRunReport {
             hours: ran.as_millis() / HOUR,
@@ -232,11 +263,18 @@ impl Watch {
             moves_after_first_hour: late().count(),
             moves_per_pod_and_day: late().count() as f64 / (days * mean_pods).max(1.0),
             most_moves_in_a_day: late().map(|(_, of_day)| *of_day).max().unwrap_or(0),
+            bound_per_day: None,
+            cost_per_day: per_day(spent, ran),
             replaced: self.replaced,
             drifted_for: self.drifted_for,
             violations: simulation.violations.iter().map(ToString::to_string).collect(),
         }
     }
+}
+
+/// The mean over the days until `ran`.
+fn per_day(spent: MicroUsd, ran: Timestamp) -> MicroUsd {
+    MicroUsd((spent.0 as f64 * (24 * HOUR) as f64 / ran.as_millis().max(1) as f64) as i64)
 }
 
 impl LongRunReport {
@@ -252,6 +290,9 @@ impl LongRunReport {
             Load::Daily => {
                 if self.moves_per_pod_and_day > 1.0 {
                     exceeded.push(format!("{:.2} moves a pod and day, more than one", self.moves_per_pod_and_day));
+                }
+                if self.most_moves_in_a_day > 1 {
+                    exceeded.push(format!("{} moves of one pod within 24 h, more than one", self.most_moves_in_a_day));
                 }
                 let (least, most) = self.machines;
                 if least * 100 > most * NIGHT_PERCENT {

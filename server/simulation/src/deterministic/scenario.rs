@@ -7,6 +7,7 @@ use model::{MicroUsd, Millis, Resources};
 
 use super::fault::{Fault, ListGap, TimedFault};
 use super::guard::Guard;
+use super::long_run::LongRun;
 use super::setup::{MINUTE, RateBounds, Setup};
 
 /// Limits too small for all pods.
@@ -106,6 +107,7 @@ impl Setup {
             Guard::Reconnect => small(vec![at(MINUTE, Fault::Cut { cluster: 0, for_ms: 1_000 })]),
             Guard::Backoff => small(vec![at(MINUTE, Fault::Kill { process: 0, after_steps: 0, away_ms: 5_000 })]),
             Guard::PodEvents => Self::restarting(seed, off),
+            Guard::MoveInterval => LongRun::daily_with_restarts(seed, off),
             Guard::Windows
             | Guard::ClusterBudget
             | Guard::Initialization

@@ -67,6 +67,8 @@ pub(crate) struct Setup {
     pub(super) empty_for: Option<Millis>,
     /// Whether every pod of a workload fills a node, so that new machines are counted.
     pub(super) one_pod_per_node: bool,
+    /// Whether no pod may be moved twice within 24 hours.
+    pub(super) moves_once: bool,
 }
 
 impl Setup {
@@ -138,6 +140,7 @@ impl Setup {
             rate_bounds: None,
             empty_for: None,
             one_pod_per_node: false,
+            moves_once: false,
         }
     }
 
@@ -153,7 +156,7 @@ fn sizes(seed: u64) -> (usize, usize) {
     (one("processes", 1, 3), one("clusters", 1, 2))
 }
 
-fn settings(seed: u64, off: Option<Guard>) -> ClusterSettings {
+pub(super) fn settings(seed: u64, off: Option<Guard>) -> ClusterSettings {
     ClusterSettings { seed, evicts_by_force: off == Some(Guard::PodBudgets), ..ClusterSettings::default() }
 }
 
@@ -200,6 +203,7 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
             settings.guardrails.quarantine.hold_for = settings.guardrails.quarantine.confirm_after;
         }
         Some(Guard::GarbageCollection) => settings.gc_after = None,
+        Some(Guard::MoveInterval) => settings.consolidation.move_interval = Millis::ZERO,
         Some(Guard::CircuitBreaker) => settings.guardrails.circuit_breaker.engage_percent = 0,
         _ => {}
     }

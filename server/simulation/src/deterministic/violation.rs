@@ -41,6 +41,8 @@ pub enum Violation {
     TwoReplacements { cluster: ClusterName, pool: PoolName, machines: usize, needed: usize },
     /// A pod was evicted although its PodDisruptionBudget allowed no disruption.
     PodBudgetBroken { cluster: ClusterName },
+    /// A pod was moved again within 24 hours.
+    MovedAgain { cluster: ClusterName, moves: usize },
     /// More instances were launched or removed within a window than allowed.
     OverCap { cluster: ClusterName, what: &'static str },
     /// A removal was decided although its launches fail.
@@ -94,6 +96,7 @@ impl Violation {
             Self::NoCapacity { .. } => "NoCapacity",
             Self::TwoReplacements { .. } => "TwoReplacements",
             Self::PodBudgetBroken { .. } => "PodBudgetBroken",
+            Self::MovedAgain { .. } => "MovedAgain",
             Self::OverCap { .. } => "OverCap",
             Self::RemovedWhileFailing { .. } => "RemovedWhileFailing",
             Self::RemovedWhileOthersFail { .. } => "RemovedWhileOthersFail",
@@ -180,6 +183,9 @@ impl fmt::Display for Violation {
             }
             Self::PodBudgetBroken { cluster } => {
                 write!(f, "a pod in {cluster} was evicted against its PodDisruptionBudget")
+            }
+            Self::MovedAgain { cluster, moves } => {
+                write!(f, "a pod in {cluster} was evicted {moves} times within 24 hours")
             }
             Self::OverCap { cluster, what } => {
                 write!(f, "more instances {what} in {cluster} than the rate limit allows")

@@ -15,6 +15,25 @@ pub(super) async fn all(store: &dyn Store, run: &str) {
     blobs_are_stored_once(store, run, &cluster(run, "blobs")).await;
     a_replica_that_lost_its_lease_logs_nothing(store, &cluster(run, "fenced-log")).await;
     pruning_deletes_old_rows_only(store, &cluster(run, "prune")).await;
+    recent_moves_are_read_oldest_first(store, &cluster(run, "moves"), &cluster(run, "moves-too")).await;
+}
+
+async fn recent_moves_are_read_oldest_first(store: &dyn Store, scope: &Scope, other: &Scope) {
+    let (lease, _) = granted(store, scope, "a", HOUR).await;
+    let (beside, _) = granted(store, other, "a", HOUR).await;
+    let moving = |number: u64, minutes_ago: i64, moves: &str| {
+        let mut entry = decision(number);
+        entry.decision.kind = "consolidation".to_owned();
+        entry.decision.decided_at_ms = clock::now().as_millis() - minutes_ago * 60_000;
+        entry.decision.moves = moves.to_owned();
+        entry
+    };
+    for entry in [moving(1, 61, "old"), moving(2, 40, "first"), moving(3, 30, ""), moving(4, 20, "second")] {
+        store.record_decision(&lease, &entry).await.unwrap();
+    }
+    store.record_decision(&beside, &moving(5, 10, "of another cluster")).await.unwrap();
+    assert_eq!(store.recent_moves(scope, HOUR).await.unwrap(), ["first", "second"]);
+    assert_eq!(store.recent_moves(scope, Duration::ZERO).await.unwrap(), [""; 0]);
 }
 
 fn chunk(segment: u64, first_sequence: u64, last_sequence: u64) -> LogChunk {

@@ -148,6 +148,10 @@ impl Store for UnfencedStore {
         self.store.recent_attempts(scope, within)
     }
 
+    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
+        self.store.recent_moves(scope, within)
+    }
+
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
         self.store.prune(retention)
     }

@@ -30,6 +30,8 @@ pub(super) struct DecisionBody {
     replay: Option<ReplayBody>,
     #[prost(bytes = "vec", optional, tag = "4")]
     pub(super) event: Option<Vec<u8>>,
+    #[prost(string, tag = "5")]
+    pub(super) moves: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -68,6 +70,7 @@ impl DecisionBody {
             report: decision.report.clone(),
             replay: decision.replay.as_ref().map(ReplayBody::of),
             event: event.map(|chunk| chunk.bytes.clone()),
+            moves: decision.moves.clone(),
         }
     }
 
@@ -78,7 +81,8 @@ impl DecisionBody {
     /// The decision without the values of its own columns.
     pub(super) fn decision(self, what: &'static str) -> Result<DecisionRow, StoreError> {
         let replay = self.replay.map(|replay| replay.read(what)).transpose()?;
-        Ok(DecisionRow { summary: self.summary, report: self.report, replay, ..DecisionRow::default() })
+        let Self { summary, report, moves, .. } = self;
+        Ok(DecisionRow { summary, report, replay, moves, ..DecisionRow::default() })
     }
 
     /// Sequence of the event in its segment.

@@ -183,6 +183,26 @@ impl PostgresStore {
         read.filter_map(Result::transpose).collect()
     }
 
+    /// Decisions with a plan move nothing: what they remove is decided once their machines are there. So only short rows
+    /// are read.
+    pub(super) async fn read_recent_moves(&self, scope: &Scope, within: Duration) -> Result<Vec<String>, StoreError> {
+        let mut connection = self.pool.acquire().await.map_err(database(READ))?;
+        let rows = sqlx::query!(
+            r#"SELECT sample, body AS "body!" FROM decisions
+               WHERE scope = $1 AND kind = 'consolidation' AND segment IS NULL AND body IS NOT NULL
+                 AND decided_at > now() - $2::bigint * interval '1 millisecond'
+               ORDER BY number"#,
+            scope.key(),
+            i64::try_from(within.as_millis()).unwrap_or(i64::MAX)
+        );
+        let rows = rows.fetch_all(&mut *connection).await.map_err(database(READ))?;
+        let dictionaries = DictionaryTexts::read(&mut connection, rows.iter().filter_map(|row| row.sample)).await?;
+        let moves = |text: &StoredText| Ok(DecisionBody::read(&dictionaries.decompress(READ, text)?, READ)?.moves);
+        let texts = rows.into_iter().map(|row| StoredText { sample: row.sample, bytes: row.body });
+        let read: Vec<String> = texts.map(|text| moves(&text)).collect::<Result<_, StoreError>>()?;
+        Ok(read.into_iter().filter(|moves| !moves.is_empty()).collect())
+    }
+
     pub(super) async fn prune_all(&self, retention: &Retention) -> Result<Pruned, StoreError> {
         sqlx::query!("SELECT make_log_partitions((now() AT TIME ZONE 'UTC')::date - 1, 9)")
             .execute(&self.pool)

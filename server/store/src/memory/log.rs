@@ -89,6 +89,12 @@ impl Tables {
         all.filter(|stored| stored.decision.number == number).cloned().collect()
     }
 
+    pub(super) fn recent_moves(&self, scope: &Scope, within_ms: i64, now: i64) -> Vec<String> {
+        let decisions = self.decisions.get(scope).into_iter().flatten().map(|stored| &stored.decision);
+        let recent = decisions.filter(|row| !row.moves.is_empty() && now - row.decided_at_ms < within_ms);
+        recent.map(|row| row.moves.clone()).collect()
+    }
+
     pub(super) fn prune(&mut self, retention: &Retention, now: i64) -> Pruned {
         let ended = now.saturating_sub(milliseconds(retention.ended));
         let log = now.saturating_sub(milliseconds(retention.log));

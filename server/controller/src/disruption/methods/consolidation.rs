@@ -58,9 +58,9 @@ fn is_consolidated(candidate: &Candidate<'_>) -> bool {
 /// Nodes with pods that consolidation may remove or replace.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ConsolidatableNodes {
-    /// Whether `consolidateAfter` of one has passed.
+    /// Whether `consolidateAfter` of one has passed, and no pod of it was moved lately.
     pub is_any_now: bool,
-    /// When it passes for the next one.
+    /// When it passes for the next one, or a pod that was moved may be moved again.
     pub next: Option<Timestamp>,
 }
 
@@ -74,7 +74,9 @@ pub(crate) fn consolidatable(view: &DisruptionView<'_>) -> ConsolidatableNodes {
             continue;
         }
         let Some(last) = view.state.last_pod_event(node) else { continue };
-        match candidate.pool.disruption.consolidatable_from(last) {
+        let recent_move = view.state.recent_move_to(node, view.move_interval, view.now);
+        let from = candidate.pool.disruption.consolidatable_from(last);
+        match from.map(|from| recent_move.map_or(from, |moved| moved.until.max(from))) {
             Some(from) if from > view.now => found.next = found.next.into_iter().chain([from]).min(),
             Some(_) => found.is_any_now |= !candidate.is_protected(view.state, view.now),
             None => {}

@@ -50,6 +50,8 @@ pub struct OutgoingMachine {
     pub unassigned: usize,
     /// Number of pods that have to run elsewhere and have no node that accepts them now.
     pub unmoved: usize,
+    /// Whether a pod that consolidation has moved, and does not move again yet, came to it after its replacement began.
+    pub has_moved_pod: bool,
     /// The evictions of its drain; read once all its pods may move.
     pub evictions: MachineEvictions,
 }
@@ -134,7 +136,10 @@ impl OutgoingMachines {
             begun.sort_by_key(|one| (one.begun, &one.machine.claim));
             let allowed = pool.allowed_to_go_on(&begun, DisruptionReason::Underutilized, now);
             let is_valid = |one: &&OutgoingMachine| {
-                facts.is_consolidated() && !one.protections.is_protected(now) && one.unassigned == 0
+                facts.is_consolidated()
+                    && !one.protections.is_protected(now)
+                    && !one.has_moved_pod
+                    && one.unassigned == 0
             };
             for one in begun.into_iter().take(allowed).filter(is_valid) {
                 one.select(true, true, &mut evictions, &mut selection);

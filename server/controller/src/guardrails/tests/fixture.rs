@@ -356,7 +356,7 @@ impl Fixture {
                 if let Some(record) = self.claims.get_mut(&(cluster.clone(), claim)) {
                     record.provider_id = facts.provider_id;
                     record.labels.extend(facts.labels);
-                    record.allocatable = facts.allocatable;
+                    (record.capacity, record.allocatable) = (facts.capacity, facts.allocatable);
                     seen.push(Observation::upsert(Object::Claim(record.clone())));
                     if !self.never_joins {
                         let mut node = joined(record);

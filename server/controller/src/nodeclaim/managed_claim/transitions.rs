@@ -141,8 +141,24 @@ impl ManagedClaim {
             return false;
         }
         let DrainTerms { deadline, interrupted, only_if_empty } = terms;
-        let if_occupied = only_if_empty.then(|| Box::new(self.stage.clone()));
-        self.enter(Stage::Draining { reason, deadline, interrupted, if_occupied }, now)
+        let earlier = || Box::new(self.stage.clone());
+        let if_occupied = only_if_empty.then(earlier);
+        let if_claimed = (reason == TerminationReason::ClaimRemoved).then(earlier);
+        self.enter(Stage::Draining { reason, deadline, interrupted, if_occupied, if_claimed }, now)
+    }
+
+    /// Draining: the agent gets the instruction.
+    pub fn record_drain_instruction(&mut self) {
+        if let Stage::Draining { if_claimed, .. } = &mut self.stage {
+            *if_claimed = None;
+        }
+    }
+
+    /// Draining → the earlier stage: the NodeClaim, which had disappeared, is there again.
+    pub fn cancel_drain_of_claimed(&mut self, now: Timestamp) -> bool {
+        let Stage::Draining { if_claimed, .. } = &mut self.stage else { return false };
+        let Some(stage) = if_claimed.take() else { return false };
+        self.enter(*stage, now)
     }
 
     /// Draining: the Node is drained whether it is empty or not.

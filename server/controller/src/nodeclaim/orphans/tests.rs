@@ -1,6 +1,6 @@
 use super::*;
-use crate::cluster::ClusterSnapshot;
 use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
+use crate::cluster::{ClusterSnapshot, Object};
 use crate::testing::SynchronousController;
 use crate::tests::{instructions, one_machine};
 use crate::{Effect, Event, Instruction, LaunchState, ListedInstance, OpenLaunch, Settings};
@@ -143,6 +143,40 @@ fn the_pods_of_such_a_machine_are_planned_again_before_their_eviction() {
     assert_eq!(planned(&controller.handle(Event::Tick, Timestamp::from_millis(71_000))), [&key("on-m1")]);
 }
 
+/// At 70 s the drain of m1, whose NodeClaim is not observed, waits for the plan of its pod, which is made at 71 s.
+fn waiting_for_its_plan() -> SynchronousController {
+    let mut controller = taken_over_by(Settings::default(), snapshot(&NAMES));
+    remove(&mut controller, 5, "m1");
+    list(&mut controller, 10);
+    assert!(drained(&list(&mut controller, 70)).is_empty());
+    controller
+}
+
+#[test]
+fn a_machine_stays_if_its_claim_is_observed_again_before_the_drain_begins() {
+    let mut controller = waiting_for_its_plan();
+    let mut effects = observe(&mut controller, 70, Observation::upsert(Object::Claim(claim("m1"))));
+    for second in [71, 72, 85, 86, 100] {
+        effects.extend(controller.handle(Event::Tick, Timestamp::from_millis(second * 1_000)));
+    }
+    effects.extend([list(&mut controller, 110), list(&mut controller, 170)].concat());
+    assert!(drained(&effects).is_empty() && planned(&effects).is_empty(), "{effects:?}");
+    let mut controller = waiting_for_its_plan();
+    assert_eq!(drained(&controller.handle(Event::Tick, Timestamp::from_millis(71_000))), ["m1 on n-m1"]);
+}
+
+#[test]
+fn a_drain_that_has_begun_goes_on_when_the_claim_is_observed_again() {
+    let mut controller = controller(&NAMES);
+    remove(&mut controller, 5, "m1");
+    list(&mut controller, 10);
+    let effects = list(&mut controller, 70);
+    let drain = instructions(&effects).into_iter().find(|(_, sent)| matches!(sent, Instruction::Drain { .. }));
+    observe(&mut controller, 71, Observation::upsert(Object::Claim(claim("m1"))));
+    let over = Event::InstructionAcked { cluster: text("c"), instruction: drain.unwrap().0 };
+    assert_eq!(terminated(&controller.handle(over, Timestamp::from_millis(80_000))), ["aws:///z/i-m1"]);
+}
+
 #[test]
 fn an_orphaned_instance_with_a_node_is_drained() {
     let collected = |controller: &mut SynchronousController| {
@@ -174,7 +208,7 @@ fn unshown() -> (SynchronousController, Vec<Effect>) {
 fn an_orphaned_instance_without_observed_node_is_kept_while_a_pod_may_run_on_it() {
     let (mut controller, effects) = unshown();
     assert_eq!((drained(&effects), terminated(&effects)), (Vec::new(), Vec::new()));
-    let shown = observe(&mut controller, 110, Observation::upsert(crate::cluster::Object::Node(node("m1"))));
+    let shown = observe(&mut controller, 110, Observation::upsert(Object::Node(node("m1"))));
     let effects = [shown, controller.handle(Event::Tick, Timestamp::from_millis(140_000))].concat();
     assert_eq!((drained(&effects), terminated(&effects)), (vec!["m1 on n-m1".to_owned()], Vec::new()));
     // The pod is deleted.
@@ -201,7 +235,7 @@ fn an_orphaned_instance_is_kept_while_no_node_is_observed() {
     let listed = [10, 69, 70, 100].map(|second| list_these(&mut controller, second, both())).concat();
     assert_eq!(terminated(&listed), Vec::<&str>::new());
     // The agent runs on a Node, so only a snapshot with Nodes is plausible.
-    let shown = observe(&mut controller, 110, Observation::upsert(crate::cluster::Object::Node(node("m0"))));
+    let shown = observe(&mut controller, 110, Observation::upsert(Object::Node(node("m0"))));
     let effects = [shown, controller.handle(Event::Tick, Timestamp::from_millis(140_000))].concat();
     assert_eq!(terminated(&effects), ["aws:///z/i-m1"]);
 }
@@ -211,7 +245,7 @@ fn the_second_instance_of_a_claim_is_drained_under_its_own_name() {
     let mut controller = controller(&["m0", "m1"]);
     let both = || vec![instance("m0", "m0"), instance("m1", "m1"), instance("m2", "m0")];
     list_these(&mut controller, 10, both());
-    observe(&mut controller, 20, Observation::upsert(crate::cluster::Object::Node(node("m2"))));
+    observe(&mut controller, 20, Observation::upsert(Object::Node(node("m2"))));
     assert_eq!(drained(&list_these(&mut controller, 70, both())), ["i-m2 on n-m2"]);
 }
 
@@ -233,7 +267,7 @@ fn a_claim_that_reappears_was_not_lost() {
     let mut controller = controller(&NAMES);
     remove(&mut controller, 5, "m1");
     list(&mut controller, 10);
-    observe(&mut controller, 20, Observation::upsert(crate::cluster::Object::Claim(claim("m1"))));
+    observe(&mut controller, 20, Observation::upsert(Object::Claim(claim("m1"))));
     list(&mut controller, 40);
     remove(&mut controller, 50, "m1");
     assert!(drained(&list(&mut controller, 75)).is_empty(), "missing for 0 s by the listings");

@@ -1,6 +1,6 @@
 use super::*;
 use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
-use crate::cluster::{ClusterSnapshot, NodeRecord, Observation};
+use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
 use crate::testing::SynchronousController;
 use crate::tests::{controller_with, instructions, one_machine, order_for_a, orders, see_and_plan};
 use crate::{Event, InstructionId, Launched, Settings};
@@ -46,14 +46,23 @@ fn successor_with(
     snapshot: ClusterSnapshot,
 ) -> (SynchronousController, Vec<Effect>) {
     let mut controller = SynchronousController::new(settings, one_machine);
+    let effects = acquire_lease(&mut controller, launches, cluster(snapshot));
+    (controller, effects)
+}
+
+fn acquire_lease(
+    controller: &mut SynchronousController,
+    launches: Vec<OpenLaunch>,
+    snapshot: ClusterSnapshot,
+) -> Vec<Effect> {
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches };
     let mut effects = controller.handle(adopted, Timestamp::from_millis(100_000));
     effects.extend(controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(100_000)));
-    let observation = Observation::Snapshot(Box::new(cluster(snapshot)));
+    let observation = Observation::Snapshot(Box::new(snapshot));
     effects.extend(
         controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(100_100)),
     );
-    (controller, effects)
+    effects
 }
 
 fn waiting_for_a() -> ClusterSnapshot {
@@ -203,19 +212,57 @@ fn an_instance_missing_in_its_claim_is_described_and_written_into_the_claim() {
         matches!(effect, Effect::Describe { provider_id, attempt: 1, .. } if provider_id.as_ref() == "aws:///z/i-9")
     });
     assert!(looked, "{effects:?}");
-    let there = Launched {
+    let effects = controller.handle(runs(decided.machine.claim.name), Timestamp::from_millis(101_000));
+    let sent = instructions(&effects);
+    assert!(matches!(sent.as_slice(), [(_, Instruction::MarkLaunched { .. })]), "{sent:?}");
+}
+
+/// The cloud has the instance `i-9` for this NodeClaim.
+fn runs(claim: ClaimName) -> Event {
+    Event::Launched(Box::new(Launched {
         cluster: text("c"),
-        claim: decided.machine.claim.name,
+        claim,
         attempt: 1,
         provider_id: text("aws:///z/i-9"),
         instance_type: text("t.2"),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
-    };
-    let effects = controller.handle(Event::Launched(Box::new(there)), Timestamp::from_millis(101_000));
+    }))
+}
+
+#[test]
+fn a_claim_that_was_launched_while_its_pool_was_not_observed_gets_its_capacity_when_it_is() {
+    let decided = decided();
+    let claims = vec![created(&decided)];
+    let mut controller = SynchronousController::new(Settings { identity: 2, ..Settings::default() }, one_machine);
+    acquire_lease(&mut controller, vec![open(&decided)], ClusterSnapshot { claims, ..waiting_for_a() });
+    let effects = controller.handle(runs(decided.machine.claim.name.clone()), Timestamp::from_millis(101_000));
     let sent = instructions(&effects);
-    assert!(matches!(sent.as_slice(), [(_, Instruction::MarkLaunched { .. })]), "{sent:?}");
+    let [(id, Instruction::MarkLaunched { facts, .. })] = sent.as_slice() else { panic!("{sent:?}") };
+    assert_eq!(facts.capacity.get("cpu"), 0, "there is no catalogue");
+    let ClaimRecord { name, pool: of, ours, .. } = created(&decided);
+    let (provider_id, labels) = (facts.provider_id.clone(), facts.labels.clone());
+    let written = ClaimRecord { name, pool: of, ours, provider_id, labels, ..ClaimRecord::default() };
+    acked(&mut controller, *id);
+    let mut shown = |second: i64, object: Object| {
+        let seen = Event::Observed { cluster: text("c"), observation: Observation::upsert(object) };
+        controller.handle(seen, Timestamp::from_millis(second * 1_000))
+    };
+    assert!(instructions(&shown(102, Object::Claim(written.clone()))).is_empty(), "nothing is known yet");
+    let effects = shown(103, Object::Pool(pool()));
+    let sent = instructions(&effects);
+    let marked = sent.iter().find_map(|(_, one)| match one {
+        Instruction::MarkLaunched { facts, .. } => Some(facts),
+        _ => None,
+    });
+    // A t.2 has 2 cores.
+    assert_eq!(marked.map(|facts| facts.capacity.get("cpu")), Some(2_000), "{sent:?}");
+    let complete = marked.map(|facts| (facts.capacity.clone(), facts.allocatable.clone())).unwrap_or_default();
+    let written = ClaimRecord { capacity: complete.0, allocatable: complete.1, ..written };
+    let again = shown(120, Object::Claim(written));
+    let again = instructions(&again);
+    assert!(!again.iter().any(|(_, one)| matches!(one, Instruction::MarkLaunched { .. })), "{again:?}");
 }
 
 /// Lists the instances `m0` to `m2` and `i-9` twice, with the collection period (60 s) in between.
@@ -369,7 +416,7 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
         // As soon as a snapshot has objects, the launches are recovered.
         let shown = Event::Observed {
             cluster: text("c"),
-            observation: Observation::upsert(crate::cluster::Object::Pod(bound_to("m9", pod("z", 100)))),
+            observation: Observation::upsert(Object::Pod(bound_to("m9", pod("z", 100)))),
         };
         let effects = controller.handle(shown, Timestamp::from_millis(170_000));
         assert!(!effects.is_empty(), "{left:?}");

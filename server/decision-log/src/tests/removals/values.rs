@@ -117,6 +117,7 @@ fn outgoing(numbers: &mut Numbers) -> OutgoingMachines {
         is_drain_blocked: numbers.coin(),
         unassigned: small(numbers),
         unmoved: usize::from(numbers.coin()),
+        has_moved_pod: numbers.coin(),
         evictions: evictions(numbers),
     };
     let pool_of = |numbers: &mut Numbers| {

@@ -165,6 +165,10 @@ impl Store for FaultyClient {
         self.call_store("read past launches", move |store| store.recent_attempts(scope, within))
     }
 
+    fn recent_moves<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<String>> {
+        self.call_store("read recent moves", move |store| store.recent_moves(scope, within))
+    }
+
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned> {
         self.call_store("prune old rows", move |store| store.prune(retention))
     }

@@ -224,3 +224,33 @@ fn pods_of_a_refused_launch_are_planned_again_when_the_agent_is_back() {
     ];
     replay_holds(4_911, &faults);
 }
+
+/// The launch is answered to a server that took the cluster over while the agent's list lacked the NodePool.
+#[test]
+fn a_nodeclaim_without_capacity_gets_it_when_its_pool_is_observed_again() {
+    let faults = [
+        (17_881, Fault::Freeze { for_ms: 69_225 }),
+        (31_230, Fault::CloudLost { for_ms: 82_864, percent: 59 }),
+        (43_315, Fault::SetClock { process: 0, by_ms: -45_763 }),
+        (103_988, Fault::Partition { cluster: 0, for_ms: 61_552 }),
+        (163_645, Fault::ClaimRemoved { cluster: 0 }),
+        (168_700, Fault::Interrupt { cluster: 0, kind: InterruptionKind::SpotInterrupted }),
+        (177_188, Fault::SlowPlans { cluster: 0, for_ms: 116, by_ms: 932 }),
+        (193_817, Fault::Kill { process: 0, after_steps: 29, away_ms: 56_241 }),
+        (213_113, Fault::CloudLost { for_ms: 88_262, percent: 42 }),
+        (219_738, Fault::StoreDown { for_ms: 1_640 }),
+        (253_819, Fault::Kill { process: 0, after_steps: 31, away_ms: 1_558 }),
+        (267_168, Fault::Relist { cluster: 0, gap: ListGap::Pools, for_ms: 67_091 }),
+        (288_193, Fault::Kill { process: 1, after_steps: 35, away_ms: 1_495 }),
+        (346_506, Fault::Relist { cluster: 0, gap: ListGap::Everything, for_ms: 1_290 }),
+        (404_289, Fault::Relist { cluster: 0, gap: ListGap::Workloads, for_ms: 1_413 }),
+        (410_621, Fault::LaunchesRefused { for_ms: 1_648 }),
+        (434_742, Fault::Kill { process: 0, after_steps: 17, away_ms: 1_355 }),
+    ];
+    replay_holds(40, &faults);
+}
+
+#[test]
+fn machines_whose_nodeclaims_are_listed_again_before_their_drain_begins_stay() {
+    replay_holds(8_240, &[(3_062, Fault::Relist { cluster: 1, gap: ListGap::Claims, for_ms: 88_392 })]);
+}

@@ -22,11 +22,19 @@ fn no_pod_of_a_steady_load_moves_after_the_first_hour() {
 }
 
 #[test]
-fn a_daily_load_moves_no_pod_more_than_once_a_day_on_average() {
+fn a_daily_load_moves_each_pod_once_a_day_at_most() {
     let figures = within_bounds(Load::Daily, 49);
     // 30 % of 40, 20 and 10 pods, and all of them.
     assert_eq!(figures.pods, (12 + 6 + 3, 70));
-    assert!(figures.moves_after_first_hour > 0, "the load is consolidated: {figures:?}");
+    assert_eq!(figures.most_moves_in_a_day, 1, "the load is consolidated: {figures:?}");
+}
+
+#[test]
+fn sabotage_without_the_interval_pods_of_a_daily_load_move_several_times_a_day() {
+    let figures = run(Load::Daily, 49, Some(Guard::MoveInterval));
+    let moves = figures.most_moves_in_a_day;
+    assert!(moves > 1);
+    assert_eq!(figures.exceeded(Load::Daily), [format!("{moves} moves of one pod within 24 h, more than one")]);
 }
 
 #[test]

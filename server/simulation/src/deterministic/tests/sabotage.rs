@@ -225,6 +225,11 @@ fn without_removal_empty_nodes_stay() {
 }
 
 #[test]
+fn without_the_interval_pods_of_a_falling_load_move_again() {
+    violates_without_guard("MovedAgain", 2);
+}
+
+#[test]
 fn without_stored_pod_events_restarts_keep_empty_nodes() {
     violates_without_guard("EmptyTooLong", 4);
 }

@@ -91,8 +91,21 @@ impl SimulatedCluster {
             self.emit(Object::Claim(claim));
             let wait = self.rng.child("join").child(name).between(self.settings.join_ms);
             self.schedule_event(now, wait, ClusterEvent::JoinNode(name.clone()));
+        } else if claim.capacity.is_empty() && !facts.capacity.is_empty() {
+            (claim.capacity, claim.allocatable) = (facts.capacity.clone(), facts.allocatable.clone());
+            let claim = claim.clone();
+            self.emit(Object::Claim(claim));
+            self.report_resources(&NodeName::from(format!("ip-{name}")), facts);
         }
         Ok(Answer::Done)
+    }
+
+    /// The kubelet reports the resources of its machine. Only the catalogue of the server knows them.
+    fn report_resources(&mut self, node: &NodeName, facts: &LaunchedFacts) {
+        let Some(record) = self.nodes.get_mut(node) else { return };
+        (record.capacity, record.allocatable) = (facts.capacity.clone(), facts.allocatable.clone());
+        self.free.insert(node.clone(), facts.allocatable.clone());
+        self.emit_node(node);
     }
 
     /// Nominates pods; a pod with a nomination, or with another UID, is skipped.

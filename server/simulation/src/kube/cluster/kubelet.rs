@@ -62,6 +62,15 @@ impl SimulatedCluster {
         self.kubelets_join = kubelets_join;
     }
 
+    /// Makes every machine boot, and every pod start, in the longest time, so that the waits of pods differ by what servers
+    /// do alone.
+    #[cfg(test)]
+    pub(crate) fn set_equal_boot_times(&mut self) {
+        let settings = &mut self.settings;
+        let ranges = [&mut settings.join_ms, &mut settings.ready_ms, &mut settings.startup_ms, &mut settings.start_ms];
+        ranges.into_iter().for_each(|range| range.0 = range.1);
+    }
+
     /// Sets how long Nodes take from joining to `Ready`, least and most, in milliseconds.
     pub(crate) fn set_ready_ms(&mut self, ready_ms: (i64, i64)) {
         self.settings.ready_ms = ready_ms;
