@@ -7,12 +7,12 @@
 //!
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
 //! `pod_table` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
-//! possible), `unannounced_deletion` (objects
-//! that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and [`external_autoscalers`]
-//! (budgets, node classes, other autoscalers), `assignments` and `assigned_pods` (pods planned and
-//! not bound yet), [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere
-//! while they run), [`recent_moves`] and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims beside their
-//! NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
+//! possible), `unannounced_deletion` (objects that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and
+//! [`external_autoscalers`] (budgets, node classes, other autoscalers), `target`, `assignments` and `assigned_pods`
+//! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods),
+//! [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere while they run), [`recent_moves`]
+//! and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims
+//! beside their NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
