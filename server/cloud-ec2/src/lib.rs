@@ -19,7 +19,8 @@
 //! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
 //! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
 //! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
-//! calls).
+//! calls). Apart from these: [`user_data`] (what an instance runs at boot to join its cluster), which
+//! no launch uses yet.
 
 mod failure;
 mod instance;
@@ -30,6 +31,7 @@ pub mod settings;
 mod terms;
 #[cfg(test)]
 mod testing;
+pub mod user_data;
 mod watch;
 
 pub use provider::Ec2Cloud;

@@ -1,10 +1,12 @@
 //! Settings of a NodeClass that determine what its instances offer to pods. Reading an EC2NodeClass
 //! produces them; a catalogue is built for them.
 
+mod kubelet_options;
 mod threshold;
 
 use std::collections::BTreeMap;
 
+pub use kubelet_options::{KubeletOptions, SoftThreshold};
 pub use threshold::{Threshold, ThresholdError};
 
 use crate::{InstanceTypeName, Requirements, Resources, Text, Zone};

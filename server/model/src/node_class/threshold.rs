@@ -1,6 +1,9 @@
 //! Eviction thresholds of the kubelet.
 
+use std::fmt;
+
 use crate::quantity::{self, QuantityError};
+use crate::resources::MEMORY;
 
 /// A value of `evictionHard`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -58,6 +61,22 @@ impl Threshold {
     }
 }
 
+/// The shortest text that [`Threshold::parse`] reads as this value.
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.write_str(&quantity::render(MEMORY, *bytes)),
+            Self::Millionths(share) => {
+                let (percent, fraction) = (share / 10_000, format!("{:04}", share % 10_000));
+                match fraction.trim_end_matches('0') {
+                    "" => write!(f, "{percent}%"),
+                    digits => write!(f, "{percent}.{digits}%"),
+                }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,5 +96,14 @@ mod tests {
         assert_eq!(Threshold::Millionths(100_000).bytes_of(101), 11); // 10.1
         assert_eq!(Threshold::Millionths(1_000_000).bytes_of(101), 0);
         assert_eq!(Threshold::Bytes(7).bytes_of(5), 7);
+    }
+
+    #[test]
+    fn a_threshold_is_written_as_it_is_read() {
+        for text in ["10%", "7.5%", "0.25%", "0%", "100%", "200Mi", "1000", "0"] {
+            assert_eq!(Threshold::parse(text).unwrap().to_string(), text);
+        }
+        assert_eq!(Threshold::parse("5.0%").unwrap().to_string(), "5%");
+        assert_eq!(Threshold::parse("1024Mi").unwrap().to_string(), "1Gi");
     }
 }
