@@ -14,14 +14,17 @@
 //!
 //! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`,
 //! `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
-//! template's instance profile.
+//! template's instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`,
+//! `ec2:DescribeInstanceTypeOfferings`, `ec2:DescribeAvailabilityZones` and
+//! `ec2:DescribeSpotPriceHistory`; no server calls it yet.
 //!
 //! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
 //! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
 //! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
-//! calls). Apart from these: [`user_data`] (what an instance runs at boot to join its cluster), which
-//! no launch uses yet.
+//! calls). Apart from these, and not used by the server yet: [`discovery`] (instance types, zones and spot
+//! prices of the region) and [`user_data`] (what an instance runs at boot to join its cluster).
 
+pub mod discovery;
 mod failure;
 mod instance;
 pub mod provider;
@@ -34,5 +37,6 @@ mod testing;
 pub mod user_data;
 mod watch;
 
+pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
 pub use settings::{LaunchTemplate, Settings};

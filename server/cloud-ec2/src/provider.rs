@@ -84,6 +84,19 @@ impl Ec2Cloud {
         Self { client: Client::from_conf(config.build()), settings, clock, watch: Mutex::default() }
     }
 
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The current time.
+    pub(crate) fn now(&self) -> Timestamp {
+        (self.clock)()
+    }
+
     fn watch(&self) -> MutexGuard<'_, InstanceWatcher> {
         // Every method leaves the state valid, so a poisoned lock holds valid data.
         self.watch.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,7 +159,7 @@ fn incomplete(id: Option<&str>) -> CloudError {
     CloudError::Unknown { operation: Text::from(operation) }
 }
 
-fn filter(name: impl Into<String>, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
+pub(crate) fn filter(name: impl Into<String>, values: impl IntoIterator<Item = impl Into<String>>) -> Filter {
     let values = values.into_iter().map(Into::into).collect();
     Filter::builder().name(name).set_values(Some(values)).build()
 }

@@ -8,7 +8,8 @@
 //! Reading order: [`model::node_class`] and `region_options` (the arguments), [`snapshot`],
 //! `instance_type_info` and `columns` (the data), `labels`, `capacity`, `launchable` and
 //! `offerings` (the rules), `build_notes` (their estimates), [`exchange`] (the file format of
-//! `fleetwright catalogue export` and `--catalogue`).
+//! `fleetwright catalogue export` and `--catalogue`), [`discovered`] (a snapshot of one region from EC2's
+//! API).
 //!
 //! Rules and constants are those of Karpenter's AWS provider, so that a planned node matches the
 //! node that joins.
@@ -18,6 +19,7 @@ mod build_notes;
 mod burstable;
 mod capacity;
 mod columns;
+pub mod discovered;
 mod embedded;
 pub mod exchange;
 mod instance_type_info;
@@ -35,8 +37,10 @@ use model::{Catalogue, InstanceType, Text};
 
 use self::build_notes::BuildNotes;
 pub use exchange::CatalogueError;
+pub use instance_type_info::{Accelerator, Gpu, Hypervisor, InstanceTypeInfo};
 pub use labels::unknown_label_keys;
 pub use overlay::{Overlay, PriceChange, apply_overlays, resolve_overlays};
+pub use price::parse_usd;
 pub use region_options::RegionOptions;
 pub use snapshot::{Region, Snapshot};
 

@@ -1,7 +1,10 @@
 //! A fake EC2: form in, XML out, by EC2's API reference. It stores client tokens and instances,
-//! launches the first override with capacity, and fails on demand.
+//! launches the first override with capacity, describes the instance types it is given, and fails
+//! on demand.
 
+pub(crate) mod catalogue;
 mod fleet;
+pub(crate) mod instance_types;
 mod listing;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -38,6 +41,7 @@ struct FakeState {
     failures: VecDeque<Answer>,
     page: Option<usize>,
     second_page_fails: bool,
+    catalogue: catalogue::Catalogue,
     requests: Vec<Form>,
 }
 
@@ -85,6 +89,11 @@ impl FakeEc2 {
         self.fake().failures.push_back(error(status, code, "an injected failure"));
     }
 
+    /// Sets what the catalogue actions answer.
+    pub(crate) fn serve(&self, catalogue: catalogue::Catalogue) {
+        self.fake().catalogue = catalogue;
+    }
+
     /// Sets the page size of listings.
     pub(crate) fn page_by(&self, machines: usize) {
         self.fake().page = Some(machines);
@@ -118,6 +127,10 @@ async fn answer(State(fake): State<Arc<Mutex<FakeState>>>, body: String) -> Answ
         "CreateFleet" => fleet::create(&mut fake, &form),
         "TerminateInstances" => listing::terminate(&mut fake, &form),
         "DescribeInstances" => listing::describe(&fake, &form),
+        "DescribeInstanceTypes"
+        | "DescribeInstanceTypeOfferings"
+        | "DescribeAvailabilityZones"
+        | "DescribeSpotPriceHistory" => catalogue::describe(&fake.catalogue, &form),
         other => error(StatusCode::BAD_REQUEST, "InvalidAction", other),
     }
 }

@@ -1,6 +1,8 @@
 //! The provider against a fake EC2: real SDK, real sockets, EC2's query protocol, on loopback.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod discovery;
+mod embedded_region;
 mod fake_ec2;
 mod launch;
 mod lifecycle;

@@ -84,15 +84,15 @@ pub(super) fn ec2_capacity(
             capacity.set(name, amount);
         }
     };
-    if let Some(gpu) = info.gpu {
-        match gpu.manufacturer {
+    if let Some(gpu) = &info.gpu {
+        match gpu.manufacturer.as_ref() {
             "NVIDIA" => set("nvidia.com/gpu", gpu.count),
             "AMD" => set("amd.com/gpu", gpu.count),
             "Habana" => set("habana.ai/gaudi", gpu.count),
             _ => {}
         }
     }
-    if let Some(neuron) = info.accelerator.filter(|accelerator| accelerator.cores > 0) {
+    if let Some(neuron) = info.accelerator.as_ref().filter(|accelerator| accelerator.cores > 0) {
         set("aws.amazon.com/neuron", neuron.count);
         set("aws.amazon.com/neuroncore", neuron.count * neuron.cores);
     }

@@ -33,6 +33,13 @@ impl Columns {
         fresh
     }
 
+    /// Makes `key` known: types without it are known to lack it, even where no type has it.
+    pub(super) fn declare(&mut self, key: &str) {
+        if !self.contains(key) {
+            self.add(key);
+        }
+    }
+
     fn add(&mut self, key: &str) -> usize {
         let absent = Requirement::new(key, Operator::DoesNotExist, []);
         self.0.push(Column { key: key.into(), absent, values: Vec::new(), ids: BTreeMap::new() });

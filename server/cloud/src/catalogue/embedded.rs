@@ -7,7 +7,7 @@ mod regions;
 
 use std::sync::LazyLock;
 
-use model::InstanceTypeName;
+use model::{InstanceTypeName, Text};
 
 use super::columns::Columns;
 use super::exchange::CatalogueError;
@@ -67,7 +67,7 @@ fn read_info(fields: &mut impl Iterator<Item = &'static str>) -> Option<Instance
     // Fields are read in the order of `COLUMNS`.
     Some(InstanceTypeInfo {
         arch: fields.next()?,
-        cpu_manufacturer: fields.next()?,
+        cpu_manufacturer: Text::from(fields.next()?),
         mhz: optional(fields.next()?)?,
         hypervisor: match fields.next()? {
             "nitro" => Hypervisor::Nitro,
@@ -97,6 +97,9 @@ fn read_info(fields: &mut impl Iterator<Item = &'static str>) -> Option<Instance
         ipv4_per_eni: fields.next()?.parse().ok()?,
         branch_enis: fields.next()?.parse().ok()?,
         mbps: optional(fields.next()?)?,
+        ebs_mbps: None,
+        encryption_in_transit: None,
+        nitro_enclaves: None,
     })
 }
 
@@ -106,12 +109,12 @@ fn optional(field: &str) -> Option<Option<i64>> {
 }
 
 /// `manufacturer:name:count:detail` or empty; the outer `None` means invalid.
-fn device(field: &'static str) -> Option<Option<(&'static str, &'static str, i64, i64)>> {
+fn device(field: &str) -> Option<Option<(Text, Text, i64, i64)>> {
     if field.is_empty() {
         return Some(None);
     }
     let mut parts = field.split(':');
-    let (manufacturer, name) = (parts.next()?, parts.next()?);
+    let (manufacturer, name) = (Text::from(parts.next()?), Text::from(parts.next()?));
     let (count, detail) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     Some(Some((manufacturer, name, count, detail)))
 }

@@ -1,62 +1,87 @@
 //! Data of an EC2 instance type, from DescribeInstanceTypes and related AWS tables.
 
+use model::Text;
+
 /// Virtualization of an instance type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Hypervisor {
+pub enum Hypervisor {
+    /// AWS Nitro.
     Nitro,
+    /// Xen, before Nitro.
     Xen,
     /// Bare metal: no hypervisor at all.
     Metal,
 }
 
 /// GPUs of an instance type, all of one model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Gpu {
-    pub(super) manufacturer: &'static str,
-    pub(super) name: &'static str,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gpu {
+    /// Manufacturer as EC2 writes it, such as `NVIDIA`.
+    pub manufacturer: Text,
+    /// Model as EC2 writes it, such as `T4`.
+    pub name: Text,
     /// Number of GPUs; zero for a fraction of one.
-    pub(super) count: i64,
+    pub count: i64,
     /// Memory per GPU, in MiB.
-    pub(super) memory_mib: i64,
+    pub memory_mib: i64,
 }
 
 /// Other accelerators, all of one model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Accelerator {
-    pub(super) manufacturer: &'static str,
-    pub(super) name: &'static str,
-    pub(super) count: i64,
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Accelerator {
+    /// Manufacturer as EC2 writes it, such as `AWS`.
+    pub manufacturer: Text,
+    /// Model as EC2 writes it, such as `Inferentia2`.
+    pub name: Text,
+    /// Number of devices.
+    pub count: i64,
     /// Neuron cores per device; zero for other devices.
-    pub(super) cores: i64,
+    pub cores: i64,
 }
 
 /// Data of one instance type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct InstanceTypeInfo {
+pub struct InstanceTypeInfo {
     /// `amd64` or `arm64`.
-    pub(super) arch: &'static str,
-    pub(super) cpu_manufacturer: &'static str,
-    /// Sustained clock speed; very old types have none.
-    pub(super) mhz: Option<i64>,
-    pub(super) hypervisor: Hypervisor,
-    pub(super) vcpu: i64,
-    pub(super) memory_mib: i64,
-    pub(super) gpu: Option<Gpu>,
-    pub(super) accelerator: Option<Accelerator>,
+    pub arch: &'static str,
+    /// CPU manufacturer as EC2 writes it, such as `Intel`.
+    pub cpu_manufacturer: Text,
+    /// Sustained clock speed in MHz; very old types have none.
+    pub mhz: Option<i64>,
+    /// Virtualization.
+    pub hypervisor: Hypervisor,
+    /// Virtual CPUs by default.
+    pub vcpu: i64,
+    /// Memory in MiB, before any overhead.
+    pub memory_mib: i64,
+    /// GPUs, if any.
+    pub gpu: Option<Gpu>,
+    /// Other accelerators, if any.
+    pub accelerator: Option<Accelerator>,
     /// Elastic fabric adapters.
-    pub(super) efa: i64,
+    pub efa: i64,
     /// Local disks together, in decimal gigabytes.
-    pub(super) nvme_gb: Option<i64>,
+    pub nvme_gb: Option<i64>,
     /// Network interfaces of the default network card.
-    pub(super) card_enis: i64,
+    pub card_enis: i64,
     /// Network interfaces of all cards.
-    pub(super) enis: i64,
-    pub(super) cards: i64,
-    pub(super) ipv4_per_eni: i64,
+    pub enis: i64,
+    /// Network cards.
+    pub cards: i64,
+    /// IPv4 addresses of a network interface.
+    pub ipv4_per_eni: i64,
     /// Branch interfaces for security groups of pods; zero where trunking does not work.
-    pub(super) branch_enis: i64,
+    pub branch_enis: i64,
     /// Network bandwidth in Mbit/s, where AWS guarantees one.
-    pub(super) mbps: Option<i64>,
+    pub mbps: Option<i64>,
+    /// Bandwidth to EBS in Mbit/s of types that are EBS-optimized by default. `None` when unknown
+    /// or not optimized; the embedded data has none.
+    pub ebs_mbps: Option<i64>,
+    /// Whether traffic between instances is encrypted; `None` when unknown, as in the embedded
+    /// data.
+    pub encryption_in_transit: Option<bool>,
+    /// Whether Nitro Enclaves work; `None` when unknown, as in the embedded data.
+    pub nitro_enclaves: Option<bool>,
 }
 
 impl InstanceTypeInfo {

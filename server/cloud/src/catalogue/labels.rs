@@ -80,6 +80,27 @@ pub(super) fn is_exotic(name: &str, capacity: &Resources) -> bool {
     family_and_size(name).1.contains("metal") || DEVICES.iter().any(|device| capacity.get(device) > 0)
 }
 
+/// Labels that EC2's data determine for every type, by being there or not.
+const OF_DEVICES: [&str; 10] = [
+    CLOCK_SPEED,
+    NETWORK_BANDWIDTH,
+    LOCAL_NVME,
+    GPU_NAME,
+    GPU_MANUFACTURER,
+    GPU_COUNT,
+    GPU_MEMORY,
+    ACCELERATOR_NAME,
+    ACCELERATOR_MANUFACTURER,
+    ACCELERATOR_COUNT,
+];
+
+/// The columns of EC2's types. A region without, say, accelerators is known to have none.
+pub(super) fn ec2_columns() -> Columns {
+    let mut columns = Columns::default();
+    OF_DEVICES.into_iter().for_each(|key| columns.declare(key));
+    columns
+}
+
 /// Labels derived from name and data. Unpublished values have no label.
 pub(super) fn labels_of_type(name: &str, info: &InstanceTypeInfo, columns: &mut Columns) -> Row {
     let mut row = Row::default();
@@ -112,26 +133,32 @@ fn machine_labels(info: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &s
     set(ARCH, info.arch);
     set(HYPERVISOR, hypervisor);
     set(CPU_COUNT, &info.vcpu.to_string());
-    set(CPU_MANUFACTURER, &kebab(info.cpu_manufacturer));
+    set(CPU_MANUFACTURER, &kebab(&info.cpu_manufacturer));
     set(MEMORY_MIB, &info.memory_mib.to_string());
-    let optional = [(CLOCK_SPEED, info.mhz), (NETWORK_BANDWIDTH, info.mbps), (LOCAL_NVME, info.nvme_gb)];
-    for (key, value) in optional {
-        if let Some(value) = value {
-            set(key, &value.to_string());
-        }
+    let numbers = [
+        (CLOCK_SPEED, info.mhz),
+        (NETWORK_BANDWIDTH, info.mbps),
+        (EBS_BANDWIDTH, info.ebs_mbps),
+        (LOCAL_NVME, info.nvme_gb),
+    ];
+    let flags = [(ENCRYPTION_IN_TRANSIT, info.encryption_in_transit), (NITRO_SANDBOX, info.nitro_enclaves)];
+    let numbers = numbers.into_iter().filter_map(|(key, value)| Some((key, value?.to_string())));
+    let flags = flags.into_iter().filter_map(|(key, value)| Some((key, value?.to_string())));
+    for (key, value) in numbers.chain(flags) {
+        set(key, &value);
     }
 }
 
 fn device_labels(info: &InstanceTypeInfo, set: &mut impl FnMut(&'static str, &str)) {
-    if let Some(gpu) = info.gpu {
-        set(GPU_NAME, &kebab(gpu.name));
-        set(GPU_MANUFACTURER, &kebab(gpu.manufacturer));
+    if let Some(gpu) = &info.gpu {
+        set(GPU_NAME, &kebab(&gpu.name));
+        set(GPU_MANUFACTURER, &kebab(&gpu.manufacturer));
         set(GPU_COUNT, &gpu.count.to_string());
         set(GPU_MEMORY, &gpu.memory_mib.to_string());
     }
-    if let Some(accelerator) = info.accelerator {
-        set(ACCELERATOR_NAME, &kebab(accelerator.name));
-        set(ACCELERATOR_MANUFACTURER, &kebab(accelerator.manufacturer));
+    if let Some(accelerator) = &info.accelerator {
+        set(ACCELERATOR_NAME, &kebab(&accelerator.name));
+        set(ACCELERATOR_MANUFACTURER, &kebab(&accelerator.manufacturer));
         set(ACCELERATOR_COUNT, &accelerator.count.to_string());
     }
 }

@@ -7,7 +7,7 @@ use model::{CapacityType, Labels, MicroUsd, Offering, Reservation, Text, Zone};
 use super::build_notes::BuildNotes;
 use super::price::scale;
 use super::region_options::RegionOptions;
-use super::snapshot::{Quote, Snapshot, TypeEntry, ZoneOffering};
+use super::snapshot::{Quote, Region, Snapshot, TypeEntry, ZoneOffering};
 
 const RESERVATION_TYPE: &str = "karpenter.k8s.aws/capacity-reservation-type";
 const RESERVATION_INTERRUPTIBLE: &str = "karpenter.k8s.aws/capacity-reservation-interruptible";
@@ -57,8 +57,9 @@ impl<'a> OfferingBuilder<'a> {
             );
             tally.notes.insert(text);
         }
-        let zones = names.into_iter().map(|name| zone(name, settings)).collect();
-        let own_share = region.and_then(|index| snapshot.regions[index].spot_per_mille);
+        let known_region = region.map(|index| &snapshot.regions[index]);
+        let zones = names.into_iter().map(|name| zone(name, known_region, settings)).collect();
+        let own_share = known_region.and_then(|region| region.spot_per_mille);
         let spot_per_mille = own_share.unwrap_or(region_options.spot_per_mille);
         Self { region_options, settings, region, reference_region, zones, assumed, spot_per_mille }
     }
@@ -195,10 +196,14 @@ fn assumed_zones(
     zones
 }
 
-fn zone(name: Zone, settings: &NodeClassSettings) -> RegionZone {
+/// A zone with its id, which the NodeClass states or else the region. A zone without a subnet of
+/// the NodeClass has no id (Karpenter AWS: offerings).
+fn zone(name: Zone, region: Option<&Region>, settings: &NodeClassSettings) -> RegionZone {
     let subnet = subnet_id(&name, settings);
     let has_subnet = settings.zones.is_none() || subnet.is_some();
-    let labels = subnet.flatten().map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
+    let of_region = region.and_then(|region| region.zone_ids.get(&name)).filter(|_| has_subnet);
+    let id = subnet.flatten().or(of_region);
+    let labels = id.map(|id| (Text::from(ZONE_ID), id.clone())).into_iter().collect();
     RegionZone { name, labels, has_subnet }
 }
 

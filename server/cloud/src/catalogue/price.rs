@@ -7,7 +7,8 @@ pub(super) const MAX_USD_PER_HOUR: i64 = 1_000_000;
 
 /// Parses decimal dollars (`0.096`), rounding half up to micro-dollars. `None` when the text is not
 /// a number, negative, or above a million.
-pub(super) fn parse_usd(text: &str) -> Option<MicroUsd> {
+#[must_use]
+pub fn parse_usd(text: &str) -> Option<MicroUsd> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |part: &str| part.bytes().all(|b| b.is_ascii_digit());
     if whole.is_empty() && fraction.is_empty() || !digits(whole) || !digits(fraction) || whole.len() > 12 {

@@ -1,5 +1,7 @@
 //! Data about instance types, independent of settings: regions, zones, types, prices.
 
+use std::collections::BTreeMap;
+
 use model::{CapacityType, InstanceTypeName, MicroUsd, Resources, Text, Zone};
 
 use super::columns::{Columns, Row};
@@ -15,6 +17,9 @@ pub struct Region {
     pub name: Text,
     /// Zone names, sorted; empty when unknown.
     pub zones: Vec<Zone>,
+    /// Zone id by zone name, such as `use1-az1`, as the account sees them; empty when unknown. The
+    /// catalogue file does not have them.
+    pub zone_ids: BTreeMap<Zone, Text>,
     /// Spot price in thousandths of the on-demand price where no spot price is known; `None` when
     /// the region has no share.
     pub spot_per_mille: Option<i64>,
@@ -99,6 +104,21 @@ impl Snapshot {
     /// Names of all instance types, sorted.
     pub fn type_names(&self) -> impl Iterator<Item = &InstanceTypeName> {
         self.types.iter().map(|entry| &entry.name)
+    }
+
+    /// EC2's data of an instance type; `None` when it is unknown or stated by a user's catalogue.
+    #[must_use]
+    pub fn instance_type_info(&self, name: &str) -> Option<&InstanceTypeInfo> {
+        match &self.entry(name)?.hardware {
+            Hardware::Ec2(info) => Some(info),
+            Hardware::Explicit { .. } => None,
+        }
+    }
+
+    /// The instance type `name`.
+    pub(super) fn entry(&self, name: &str) -> Option<&TypeEntry> {
+        let found = self.types.binary_search_by(|entry| str::cmp(&entry.name, name));
+        found.ok().map(|index| &self.types[index])
     }
 
     pub(super) fn region_index(&self, name: &str) -> Option<usize> {

@@ -1,5 +1,6 @@
 //! The catalogue against hand-computed values.
 
+mod discovered;
 mod estimates;
 mod file;
 mod label_cases;

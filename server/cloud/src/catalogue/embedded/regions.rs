@@ -5,6 +5,8 @@
 //! below are `type,zones,usd`: letters of the zones that offer the type (`*`: all), and the
 //! on-demand price in dollars per hour, prefixed with `~` when estimated.
 
+use std::collections::BTreeMap;
+
 use model::{CapacityType, Text, Zone};
 
 use super::super::exchange::CatalogueError;
@@ -38,7 +40,8 @@ fn read_region(heading: &str) -> Option<Region> {
     let zones = letters.chars().map(|letter| Zone::from(format!("{name}{letter}"))).collect();
     let spot_per_mille = known(words.next()?).map(str::parse).transpose().ok()?;
     let price_date = known(words.next()?).map(Text::from);
-    words.next().is_none().then(|| Region { name: Text::from(name), zones, spot_per_mille, price_date })
+    let zone_ids = BTreeMap::new();
+    words.next().is_none().then(|| Region { name: Text::from(name), zones, zone_ids, spot_per_mille, price_date })
 }
 
 fn known(word: &str) -> Option<&str> {

@@ -1,6 +1,6 @@
 //! Reads a catalogue file. Unknown fields, duplicates and values out of range are rejected.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use model::labels::{
@@ -79,7 +79,7 @@ fn read_regions(list: &[Value], at: &FieldPath<'_>) -> Read<Vec<Region>> {
             zones.push(zone);
         }
         zones.sort();
-        regions.push(Region { name, zones, spot_per_mille, price_date });
+        regions.push(Region { name, zones, zone_ids: BTreeMap::new(), spot_per_mille, price_date });
     }
     Ok(regions)
 }

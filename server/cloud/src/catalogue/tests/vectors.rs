@@ -50,9 +50,13 @@ fn devices_are_counted() {
         ("c6a.48xlarge", "vpc.amazonaws.com/efa", 1),
         ("g4dn.xlarge", "nvidia.com/gpu", 1),
         ("p4d.24xlarge", "vpc.amazonaws.com/efa", 4),
+        ("p4d.24xlarge", "nvidia.com/gpu", 8),
         ("p5.48xlarge", "nvidia.com/gpu", 8),
+        ("p5.48xlarge", "vpc.amazonaws.com/efa", 32),
         ("inf2.24xlarge", "aws.amazon.com/neuron", 6),
         ("inf2.24xlarge", "aws.amazon.com/neuroncore", 12), // 6 devices of 2 cores
+        ("trn1.32xlarge", "aws.amazon.com/neuron", 16),
+        ("trn1.32xlarge", "vpc.amazonaws.com/efa", 8),
         ("trn1.32xlarge", "aws.amazon.com/neuroncore", 32), // 16 devices of 2 cores
         ("g6f.large", "nvidia.com/gpu", 0),                 // a fraction of one
     ] {

@@ -1,0 +1,179 @@
+//! Reads the instance types of an account and region into a [`Snapshot`] for plans.
+//!
+//! | Call | Parameters | What it gives |
+//! |---|---|---|
+//! | `DescribeInstanceTypes` | hardware virtualization, `x86_64` and `arm64`, pages of 100 | data of a type |
+//! | `DescribeInstanceTypeOfferings` | by availability zone, pages of 1,000 | zones of a type |
+//! | `DescribeAvailabilityZones` | zones enabled for the account, one answer | zone ids |
+//! | `DescribeSpotPriceHistory` | Linux, from now on, pages of 2,000 | current spot prices |
+//!
+//! Filters and page sizes are those of Karpenter's AWS provider.
+//!
+//! What these calls do not tell comes from [`Supplement`]:
+//! - On-demand prices. The Pricing API has them; whoever reads it passes a snapshot with its prices
+//!   as [`Supplement::prices`], until then the embedded one or a catalogue file.
+//! - Branch interfaces (`vpc.amazonaws.com/pod-eni`). No public API has them. A type that the
+//!   supplement lacks has none.
+//! - The network bandwidth of known types, from AWS's published table, which Karpenter's labels
+//!   follow. The API's baselines differ from it for some types and exist for types that the table
+//!   rates in words, so a known type without a figure stays without the label. For types that the
+//!   supplement lacks, the baselines of all network cards are added up.
+//!
+//! A failed page fails the whole read, and so does an answer without types or zones: a part of a
+//! catalogue must not replace a complete one. A single type with missing or contradictory fields is
+//! left out and named ([`Discovered::left_out`]).
+//!
+//! Reading order: `instance_type` and `devices` (a type's data), `offerings` (zones and spot
+//! prices), `left_out` (reasons), and the calls here.
+
+mod devices;
+mod instance_type;
+mod left_out;
+mod offerings;
+
+use aws_sdk_ec2::primitives::DateTime;
+use aws_sdk_ec2::types::{AvailabilityZone, InstanceTypeInfo, InstanceTypeOffering, LocationType, SpotPrice};
+use cloud::catalogue::Snapshot;
+use cloud::catalogue::discovered::DiscoveredRegion;
+use cloud::provider::CloudError;
+use model::Text;
+
+use crate::failure::Failure;
+use crate::provider::{Ec2Cloud, filter};
+pub use left_out::{LeftOut, Reason};
+use offerings::{offered_zones, spot_prices, zone_ids};
+
+const TYPES: &str = "DescribeInstanceTypes";
+const OFFERINGS: &str = "DescribeInstanceTypeOfferings";
+const ZONES: &str = "DescribeAvailabilityZones";
+const SPOT_PRICES: &str = "DescribeSpotPriceHistory";
+
+/// Page sizes (Karpenter AWS: instance types, prices). 100 is EC2's maximum for types.
+const TYPES_PAGE: i32 = 100;
+const OFFERINGS_PAGE: i32 = 1_000;
+const SPOT_PRICES_PAGE: i32 = 2_000;
+
+/// Spot prices are those of Linux, in a VPC or not.
+const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
+
+/// What the calls do not tell.
+#[derive(Debug, Clone, Copy)]
+pub struct Supplement<'a> {
+    /// On-demand prices.
+    pub prices: &'a Snapshot,
+    /// Branch interfaces and network bandwidth by type: [`Snapshot::builtin`].
+    pub hardware: &'a Snapshot,
+}
+
+/// The result of a complete read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Discovered {
+    /// The region's types, zones and prices.
+    pub snapshot: Snapshot,
+    /// Types, zones and prices that EC2 described incompletely, in the order of its answers.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// The answers of the calls, all pages of each.
+struct Answers {
+    types: Vec<InstanceTypeInfo>,
+    offerings: Vec<InstanceTypeOffering>,
+    zones: Vec<AvailabilityZone>,
+    spot_prices: Vec<SpotPrice>,
+}
+
+impl Ec2Cloud {
+    /// Reads the instance types, zones and spot prices of the account in the region of the
+    /// settings. Changes nothing. The credentials must allow the four calls of this module.
+    ///
+    /// # Errors
+    /// The error of the first call that fails, on any page; [`CloudError::Unknown`] when EC2
+    /// returns no instance type or no offering that can be read.
+    pub async fn discover(&self, supplement: Supplement<'_>) -> Result<Discovered, CloudError> {
+        let answers = Answers {
+            types: self.described_types().await?,
+            offerings: self.described_offerings().await?,
+            zones: self.described_zones().await?,
+            spot_prices: self.current_spot_prices().await?,
+        };
+        assemble(&self.settings().region, &answers, supplement)
+    }
+
+    async fn described_types(&self) -> Result<Vec<InstanceTypeInfo>, CloudError> {
+        let call = self.client().describe_instance_types().max_results(TYPES_PAGE);
+        let call = call.filters(filter("supported-virtualization-type", ["hvm"]));
+        let call = call.filters(filter("processor-info.supported-architecture", ["x86_64", "arm64"]));
+        let mut pages = call.into_paginator().send();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(TYPES, &error).of_call())?;
+            found.extend(page.instance_types.unwrap_or_default());
+        }
+        Ok(found)
+    }
+
+    async fn described_offerings(&self) -> Result<Vec<InstanceTypeOffering>, CloudError> {
+        let call = self.client().describe_instance_type_offerings().max_results(OFFERINGS_PAGE);
+        let mut pages = call.location_type(LocationType::AvailabilityZone).into_paginator().send();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(OFFERINGS, &error).of_call())?;
+            found.extend(page.instance_type_offerings.unwrap_or_default());
+        }
+        Ok(found)
+    }
+
+    async fn described_zones(&self) -> Result<Vec<AvailabilityZone>, CloudError> {
+        let sent = self.client().describe_availability_zones().send().await;
+        let answer = sent.map_err(|error| Failure::read(ZONES, &error).of_call())?;
+        Ok(answer.availability_zones.unwrap_or_default())
+    }
+
+    /// A history that begins now has the current price of each type and zone.
+    async fn current_spot_prices(&self) -> Result<Vec<SpotPrice>, CloudError> {
+        let call = self.client().describe_spot_price_history().max_results(SPOT_PRICES_PAGE);
+        let call = call.set_product_descriptions(Some(PRODUCTS.map(str::to_owned).into()));
+        let mut pages = call.start_time(DateTime::from_millis(self.now().as_millis())).into_paginator().send();
+        let mut found = Vec::new();
+        while let Some(page) = pages.next().await {
+            let page = page.map_err(|error| Failure::read(SPOT_PRICES, &error).of_call())?;
+            found.extend(page.spot_price_history.unwrap_or_default());
+        }
+        Ok(found)
+    }
+}
+
+/// Builds the snapshot of `region` from complete answers.
+fn assemble(region: &str, answers: &Answers, supplement: Supplement<'_>) -> Result<Discovered, CloudError> {
+    let mut left_out = Vec::new();
+    let ids = zone_ids(&answers.zones, &mut left_out);
+    let mut offered = offered_zones(&answers.offerings, &mut left_out);
+    let mut spot = spot_prices(&answers.spot_prices, &mut left_out);
+    let zones = offered.values().flatten().map(|zone| (zone.clone(), ids.get(zone).cloned())).collect();
+    let mut types = Vec::with_capacity(answers.types.len());
+    for described in &answers.types {
+        match instance_type::read(described, supplement.hardware) {
+            Ok(read) => types.push(read),
+            Err(refused) => left_out.push(refused),
+        }
+    }
+    instance_type::remove_duplicates(&mut types, &mut left_out);
+    // EC2 also offers types that the filters exclude.
+    for found in &mut types {
+        found.zones = offered.remove(&found.name).unwrap_or_default();
+        found.spot_prices = spot.remove(&found.name).unwrap_or_default();
+    }
+    types.retain(|found| !found.zones.is_empty());
+    if types.is_empty() {
+        return Err(nothing_usable(answers, left_out.first()));
+    }
+    let region = DiscoveredRegion { name: Text::from(region), zones, types };
+    Ok(Discovered { snapshot: Snapshot::discovered(region, supplement.prices), left_out })
+}
+
+fn nothing_usable(answers: &Answers, first: Option<&LeftOut>) -> CloudError {
+    let (types, offerings) = (answers.types.len(), answers.offerings.len());
+    let example = first.map(|left_out| format!("; {left_out}")).unwrap_or_default();
+    let operation = format!("{TYPES} (no usable instance type in {types} types and {offerings} offerings{example})");
+    CloudError::Unknown { operation: Text::from(operation) }
+}
