@@ -10,8 +10,8 @@
 //! Filters and page sizes are those of Karpenter's AWS provider.
 //!
 //! What these calls do not tell comes from [`Supplement`]:
-//! - On-demand prices. The Pricing API has them; whoever reads it passes a snapshot with its prices
-//!   as [`Supplement::prices`], until then the embedded one or a catalogue file.
+//! - On-demand prices. Only the Pricing API has them, which this crate does not read yet:
+//!   [`Supplement::prices`] is the embedded snapshot or a catalogue file.
 //! - Branch interfaces (`vpc.amazonaws.com/pod-eni`). No public API has them. A type that the
 //!   supplement lacks has none.
 //! - The network bandwidth of known types, from AWS's published table, which Karpenter's labels

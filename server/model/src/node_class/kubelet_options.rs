@@ -1,7 +1,7 @@
 //! Fields of `spec.kubelet` that the kubelet reads and planning does not.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use super::Threshold;
 use crate::{Millis, Text};
