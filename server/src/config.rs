@@ -4,6 +4,7 @@
 //! The environment overrides the file, and flags override both. An unknown key is an error that
 //! names the nearest known one.
 
+mod config_key;
 mod disruption;
 mod error;
 mod file;

@@ -6,7 +6,7 @@
 //! [`PlanningInput`](model::input::PlanningInput) when a decision is due.
 //!
 //! Reading order: [`record`] (facts of single objects), [`observation`] (snapshots and changes),
-//! `pod_table` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
+//! `pod_table` and `pod_placement` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
 //! possible), `unannounced_deletion` (objects that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and
 //! [`external_autoscalers`] (budgets, node classes, other autoscalers), `target`, `assignments` and `assigned_pods`
 //! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods),
@@ -26,6 +26,7 @@ pub mod observation;
 mod openings;
 mod pdb;
 pub mod planning;
+mod pod_placement;
 mod pod_table;
 pub mod recent_moves;
 pub mod record;

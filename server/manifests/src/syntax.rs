@@ -1,55 +1,21 @@
-//! Syntax of names, label keys and label values (apimachinery: validation).
+//! Names, label keys and label values in manifests, by the syntax of Kubernetes (apimachinery: validation).
 
 use std::collections::BTreeMap;
 
+pub use model::label_syntax::{LABEL_KEY, LABEL_VALUE, is_dns_subdomain, is_label_key, is_label_value};
 use model::{Labels, Text};
 
 use crate::Cursor;
 
-/// Allowed form of a label value, for messages.
-pub const LABEL_VALUE: &str =
-    "nothing, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
-const LABEL_KEY: &str = "an optional DNS prefix and a slash, then 1 to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 const DNS_SUBDOMAIN: &str =
     "at most 253 lower-case letters, digits, '-' and '.', with a letter or digit at both ends of each part";
 const DNS_LABEL: &str = "1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends";
-
-/// Whether `value` may be the value of a label.
-#[must_use]
-pub fn is_label_value(value: &str) -> bool {
-    value.is_empty() || is_name_part(value)
-}
-
-fn is_name_part(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
-}
-
-/// Whether `key` may be the key of a label, annotation or taint.
-#[must_use]
-pub fn is_label_key(key: &str) -> bool {
-    match key.split_once('/') {
-        Some((prefix, name)) => is_dns_subdomain(prefix) && is_name_part(name),
-        None => is_name_part(key),
-    }
-}
 
 /// Whether `name` is a DNS label.
 #[must_use]
 pub fn is_dns_label(name: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !name.is_empty() && name.len() <= 63 && !name.starts_with('-') && !name.ends_with('-') && name.bytes().all(inner)
-}
-
-/// Whether `name` is a DNS subdomain. Its parts may be longer than a DNS label, as in Kubernetes.
-#[must_use]
-pub fn is_dns_subdomain(name: &str) -> bool {
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let part =
-        |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(inner);
-    name.len() <= 253 && name.split('.').all(part)
 }
 
 /// The DNS subdomain at `at`.

@@ -2,7 +2,7 @@
 //! wire or file format. No algorithm.
 //!
 //! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
-//! [`labels`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
+//! [`labels`], [`label_syntax`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
 //! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
@@ -15,6 +15,7 @@ pub mod disruption_policy;
 pub mod eviction_cost;
 pub mod input;
 pub mod interruption;
+pub mod label_syntax;
 pub mod labels;
 pub mod launch;
 pub mod names;

@@ -9,9 +9,10 @@ use std::time::Duration;
 use controller::FeatureGates;
 use model::{BudgetLimit, MicroUsd};
 
+use super::config_key::{ConfigKey, PREFIX};
 use super::error::{ConfigError, ConfigErrors};
 use super::file;
-use super::keys::{ConfigKey, KEYS, PREFIX, find};
+use super::keys::{KEYS, find};
 use super::origin::Origin;
 use super::renamed;
 use super::value_type::{

@@ -1,6 +1,7 @@
 //! Keys that have a new name: the old one is an error that names the new one.
 
-use super::keys::{ConfigKey, KEYS, PREFIX};
+use super::config_key::{ConfigKey, PREFIX};
+use super::keys::KEYS;
 
 /// Beginnings of old flags, and what they are now; the first that matches counts.
 const RENAMED: [(&str, &str); 6] = [

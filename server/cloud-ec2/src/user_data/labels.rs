@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::label_syntax::{LABEL_KEY, LABEL_VALUE, is_label_key, is_label_value};
 use model::labels::CAPACITY_TYPE;
 use model::{Effect, Labels, Taint, Text};
 
@@ -15,9 +16,6 @@ const UNREGISTERED: &str = "karpenter.sh/unregistered";
 /// Domains whose labels a kubelet may not set (admission plugin `NodeRestriction`), and Karpenter's
 /// registration sets instead.
 const RESTRICTED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "node-restriction.kubernetes.io"];
-
-const KEY: &str = "an optional lower-case DNS prefix and a slash, then 1 to 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
-const VALUE: &str = "nothing, or at most 63 letters, digits, '-', '_' and '.', with a letter or digit at both ends";
 
 /// The labels that the kubelet sets.
 ///
@@ -63,27 +61,12 @@ pub(super) fn node_taints(input: &UserDataInput) -> Result<Vec<Taint>, UserDataE
 }
 
 fn check(field: &str, key: &str, value: &str) -> Result<(), UserDataError> {
-    if !is_key(key) {
-        return Err(UserDataError::Invalid { field: field.to_owned(), found: key.to_owned(), allowed: KEY });
+    if !is_label_key(key) {
+        return Err(UserDataError::Invalid { field: field.to_owned(), found: key.to_owned(), allowed: LABEL_KEY });
     }
-    if !value.is_empty() && !is_name(value) {
+    if !is_label_value(value) {
         let field = format!("{field}[{key:?}]");
-        return Err(UserDataError::Invalid { field, found: value.to_owned(), allowed: VALUE });
+        return Err(UserDataError::Invalid { field, found: value.to_owned(), allowed: LABEL_VALUE });
     }
     Ok(())
-}
-
-fn is_key(key: &str) -> bool {
-    let Some((domain, name)) = key.split_once('/') else { return is_name(key) };
-    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let part =
-        |part: &str| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-') && part.bytes().all(inner);
-    domain.len() <= 253 && domain.split('.').all(part) && is_name(name)
-}
-
-fn is_name(name: &str) -> bool {
-    let bytes = name.as_bytes();
-    let end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-    bytes.len() <= 63 && end(bytes.first()) && end(bytes.last()) && bytes.iter().all(inner)
 }

@@ -7,6 +7,7 @@ use rustc_hash::FxHashMap;
 use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
+use super::pod_placement::PodPlacement;
 use super::pod_table::PodTable;
 use super::recent_moves::RecentMoves;
 use super::record::{
@@ -686,19 +687,5 @@ fn set_membership<N: Clone + Ord>(names: &mut BTreeSet<N>, name: &N, wanted: boo
         names.insert(name.clone());
     } else {
         names.remove(name);
-    }
-}
-
-/// The parts of a pod that concern its node.
-#[derive(PartialEq, Eq)]
-struct PodPlacement {
-    node: Option<NodeName>,
-    terminating: bool,
-    uid: Text,
-}
-
-impl PodPlacement {
-    fn of(pod: &PodRecord) -> Self {
-        Self { node: pod.live_node().cloned(), terminating: pod.terminating, uid: pod.uid.clone() }
     }
 }

@@ -184,9 +184,7 @@ impl fmt::Display for Violation {
             Self::PodBudgetBroken { cluster } => {
                 write!(f, "a pod in {cluster} was evicted against its PodDisruptionBudget")
             }
-            Self::MovedAgain { cluster, moves } => {
-                write!(f, "a pod in {cluster} was evicted {moves} times within 24 hours")
-            }
+            Self::MovedAgain { cluster, moves } => write!(f, "a pod in {cluster} was evicted {moves} times in 24 h"),
             Self::OverCap { cluster, what } => {
                 write!(f, "more instances {what} in {cluster} than the rate limit allows")
             }
