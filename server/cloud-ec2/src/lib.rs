@@ -27,10 +27,13 @@
 pub mod discovery;
 mod failure;
 mod instance;
+mod launch_template;
+mod launches;
 pub mod provider;
 mod request;
 mod response;
 pub mod settings;
+mod subnet_addresses;
 mod terms;
 #[cfg(test)]
 mod testing;
@@ -39,4 +42,4 @@ mod watch;
 
 pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
-pub use settings::{LaunchTemplate, Settings};
+pub use settings::Settings;

@@ -16,12 +16,13 @@ pub mod seeded_rng;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::interruption::InterruptionKind;
+use model::node_class::{NodeClassQuery, NodeClassStatus, RESOLVED_CONDITIONS, Resolution, ResolvedNodeClass};
 use model::offering::SharedCatalogue;
 use model::{CapacityType, ClusterName, MicroUsd, Millis, ProviderId, Text, Timestamp};
 
 use crate::provider::{
-    CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES, Override, Owner,
-    instance_id,
+    CloudError, CloudEvent, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, MAX_OVERRIDES,
+    Override, Owner, instance_id,
 };
 pub use clocked::ClockedCloud;
 pub use fault_profile::{CapacityShortage, FaultProfile, TokenBucket};
@@ -59,6 +60,14 @@ enum NextEvent {
     Interrupt(InterruptionKind),
     TakeBack,
     End,
+}
+
+/// Resolves an EC2NodeClass in a simulated cloud, which needs no resource: every condition is met, and
+/// the status stays as it is.
+#[must_use]
+pub fn resolve_node_class(query: &NodeClassQuery) -> ResolvedNodeClass {
+    let conditions = RESOLVED_CONDITIONS.map(|kind| (kind, Resolution::Met)).into();
+    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions }
 }
 
 impl SimulatedCloud {
@@ -122,7 +131,8 @@ impl SimulatedCloud {
             });
         }
         if let Some((known, id)) = self.tokens.get(&request.token).filter(|_| !self.faults.ignore_tokens) {
-            if known != request {
+            // What it is configured by is not recorded, so a repetition after a restart lacks it.
+            if (LaunchRequest { template: None, ..request.clone() }) != *known {
                 return Err(CloudError::IdempotentParameterMismatch { token: request.token.clone() });
             }
             let instance = self.instances.get(id).cloned();
@@ -171,6 +181,7 @@ impl SimulatedCloud {
             claim: request.claim.clone(),
             pool: request.pool.clone(),
             launched: now,
+            details: InstanceDetails { reservation: request.reservation.clone(), ..InstanceDetails::default() },
         };
         let at = |wait: i64| now + Millis::new(wait);
         self.event_queue.insert((at(rng.child("boot").between(self.faults.boot_ms)), id.clone(), NextEvent::Boot));
@@ -181,7 +192,8 @@ impl SimulatedCloud {
             self.event_queue.insert((at(wait), id.clone(), notice));
         }
         let price = self.price(option, request.capacity_type);
-        self.tokens.insert(request.token.clone(), (request.clone(), id.clone()));
+        let known = LaunchRequest { template: None, ..request.clone() };
+        self.tokens.insert(request.token.clone(), (known, id.clone()));
         self.ledger.record_launch(&instance, request.token.clone(), price);
         self.instances.insert(id, instance.clone());
         instance

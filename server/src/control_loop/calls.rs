@@ -513,6 +513,7 @@ mod tests {
             claim: "a".into(),
             pool: "pool".into(),
             launched: Timestamp::default(),
+            details: InstanceDetails::default(),
         };
         let unavailable = vec![Override { instance_type: "t.2".into(), zone: "y".into() }];
         let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable });

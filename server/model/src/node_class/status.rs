@@ -67,6 +67,11 @@ pub struct ReservationStatus {
     pub end: Option<Timestamp>,
 }
 
+/// Conditions of an EC2NodeClass about what its selectors find, in the order of their names (Karpenter AWS:
+/// conditions).
+pub const RESOLVED_CONDITIONS: [&str; 5] =
+    ["AMIsReady", "CapacityReservationsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
+
 /// Result of resolving one condition of an EC2NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
