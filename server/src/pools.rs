@@ -2,6 +2,7 @@
 //! code that reads manifest files.
 
 mod classes;
+mod object;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -20,6 +21,7 @@ use tracing::warn;
 
 use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
 use classes::ClassContents;
+use object::{metadata, rejection, source_name};
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
@@ -176,11 +178,6 @@ fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) ->
     }
 }
 
-fn metadata(manifest: &Manifest) -> Value {
-    let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
-    object["metadata"].clone()
-}
-
 /// Whether another controller manages the NodePool: its NodeClass has a foreign API group (EKS Auto
 /// Mode).
 fn is_foreign(manifest: &Manifest) -> bool {
@@ -189,25 +186,10 @@ fn is_foreign(manifest: &Manifest) -> bool {
     group.is_some_and(|group| group != "karpenter.k8s.aws")
 }
 
-/// Validation error of one object.
-fn rejection(kind: ManifestKind, name: &str, refused: &[InputError]) -> Option<Text> {
-    let own = source_name(kind, name);
-    refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
-}
-
 fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
     manifests
         .iter()
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
-}
-
-fn source_name(kind: ManifestKind, name: &str) -> String {
-    let kind = match kind {
-        ManifestKind::Ec2NodeClass => "EC2NodeClass",
-        ManifestKind::NodeOverlay => "NodeOverlay",
-        ManifestKind::NodePool => "NodePool",
-    };
-    format!("{kind}/{name}")
 }
 
 fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests) -> PoolRecord {

@@ -10,7 +10,7 @@ use manifests::{Cursor, InputError, ObjectLocation, Problems};
 use model::Text;
 use model::node_class::{NodeClassSpec, NodeClassStatus};
 
-use super::{metadata, rejection};
+use super::object::{metadata, rejection};
 
 /// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
 const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
