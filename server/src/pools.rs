@@ -1,13 +1,16 @@
 //! Compiles the NodePools of a connected cluster from the manifests that its agent sends, with the
 //! code that reads manifest files.
 
+mod classes;
+mod object;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use controller::cluster::external_autoscalers::MANAGED;
-use controller::cluster::{ClassRecord, PoolDriftFacts, PoolMeta, PoolRecord};
+use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use drift::{HASH_VERSION, NodePoolTemplate};
-use manifests::karpenter::{Disruption, NodeClassManifest, NodePoolManifest};
+use manifests::karpenter::{Disruption, NodePoolManifest};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{Budget, DisruptionPolicy};
 use model::offering::SharedCatalogue;
@@ -17,6 +20,8 @@ use serde_json::Value;
 use tracing::warn;
 
 use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
+use classes::ClassContents;
+use object::{metadata, rejection, source_name};
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
 pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
@@ -41,6 +46,7 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
+    classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
 }
 
@@ -138,33 +144,22 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
             }
         }
     };
-    CompiledPools { pools, refused }
+    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused }
 }
 
 /// Result for the control loop.
-fn to_read_manifests(manifests: &Manifests, CompiledPools { pools, refused }: &CompiledPools) -> DecodedManifests {
+fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
+    let class = |name: &Text, manifest: &Manifest| {
+        let contents = compiled.classes.get(name).cloned().unwrap_or_default();
+        classes::record(name, manifest, contents, &compiled.refused)
+    };
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(&PoolName::from(name), pools, refused, manifests))
+            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests))
             .collect(),
-        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, refused)).collect(),
-    }
-}
-
-/// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
-const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
-
-fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecord {
-    let metadata = metadata(manifest);
-    let finalizers = metadata["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
-    ClassRecord {
-        name: name.clone(),
-        generation: metadata["generation"].as_i64().unwrap_or(0),
-        deleting: !metadata["deletionTimestamp"].is_null(),
-        has_finalizer: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
-        invalid: rejection(ManifestKind::Ec2NodeClass, name, refused),
+        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), manifest)| class(name, manifest)).collect(),
     }
 }
 
@@ -183,11 +178,6 @@ fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) ->
     }
 }
 
-fn metadata(manifest: &Manifest) -> Value {
-    let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
-    object["metadata"].clone()
-}
-
 /// Whether another controller manages the NodePool: its NodeClass has a foreign API group (EKS Auto
 /// Mode).
 fn is_foreign(manifest: &Manifest) -> bool {
@@ -196,28 +186,14 @@ fn is_foreign(manifest: &Manifest) -> bool {
     group.is_some_and(|group| group != "karpenter.k8s.aws")
 }
 
-/// Validation error of one object.
-fn rejection(kind: ManifestKind, name: &str, refused: &[InputError]) -> Option<Text> {
-    let own = source_name(kind, name);
-    refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
-}
-
 fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
     manifests
         .iter()
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn source_name(kind: ManifestKind, name: &str) -> String {
-    let kind = match kind {
-        ManifestKind::Ec2NodeClass => "EC2NodeClass",
-        ManifestKind::NodeOverlay => "NodeOverlay",
-        ManifestKind::NodePool => "NodePool",
-    };
-    format!("{kind}/{name}")
-}
-
-fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests: &Manifests) -> PoolRecord {
+fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests) -> PoolRecord {
+    let CompiledPools { pools, classes, refused } = compiled;
     let pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
@@ -232,8 +208,7 @@ fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests
         (None, _) => DisruptionPolicy { budgets: budgets(), ..DisruptionPolicy::default() },
     };
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
-    let parsed_class = class.and_then(|manifest| parse(&pool.node_class, manifest, NodeClassManifest::read));
-    let drift = drift_facts(parsed, parsed_class);
+    let drift = drift_facts(parsed, classes.get(&pool.node_class));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
     PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused), drift }
@@ -270,8 +245,8 @@ fn parse<T>(name: &Text, manifest: &Manifest, read: impl FnOnce(&Cursor<'_>) -> 
 }
 
 /// What the drift of the NodeClaims is found by.
-fn drift_facts(pool: Option<NodePoolManifest>, class: Option<NodeClassManifest>) -> PoolDriftFacts {
-    let (class_hash, images) = class.map(|class| (class.hash, class.images)).unwrap_or_default();
+fn drift_facts(pool: Option<NodePoolManifest>, class: Option<&ClassContents>) -> PoolDriftFacts {
+    let (class_hash, images) = class.map(|class| (class.hash.clone(), class.image_ids())).unwrap_or_default();
     let Some(pool) = pool else { return PoolDriftFacts { class_hash, images, ..PoolDriftFacts::default() } };
     let template = NodePoolTemplate {
         labels: pool.labels,
@@ -440,6 +415,23 @@ mod tests {
         assert_eq!((facts(&one).0, facts(&other).0), ("a".to_owned(), "b".to_owned()));
         assert_eq!(facts(&one).1, facts(&other).1);
         assert_ne!(facts(&one).1, facts(&third).1);
+    }
+
+    #[test]
+    fn clusters_with_equal_classes_share_specification_and_status() {
+        let reader = reader("us-east-1".to_owned(), None);
+        let read = |uid: &str| {
+            let (key, mut class) = class();
+            let mut json: Value = serde_json::from_slice(&class.json).unwrap();
+            json["metadata"]["uid"] = uid.into();
+            class.json = json.to_string().into_bytes();
+            reader.read(&Manifests::from([pool("general", "In"), (key, class)]))
+        };
+        let (first, second) = (read("a"), read("b"));
+        let (one, other) = (&first.classes[0], &second.classes[0]);
+        assert_eq!((one.uid.as_ref(), other.uid.as_ref()), ("a", "b"));
+        assert!(Arc::ptr_eq(one.spec.as_ref().unwrap(), other.spec.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(&one.status, &other.status));
     }
 
     #[test]
