@@ -7,6 +7,7 @@ mod object;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use controller::ClassFacts;
 use controller::cluster::external_autoscalers::MANAGED;
 use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use drift::{HASH_VERSION, NodePoolTemplate};
@@ -24,21 +25,21 @@ use classes::ClassContents;
 use object::{metadata, rejection, source_name};
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
-pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
+pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: ClassFacts) -> PoolReader {
     let options =
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
         let fingerprint = fingerprint(manifests);
         if let Some(known) = cache.known(&fingerprint) {
-            return to_read_manifests(manifests, &known);
+            return to_read_manifests(manifests, &known, class_facts);
         }
         let mut compiled = read(manifests, &options);
         for pool in &mut compiled.pools {
             pool.catalogue = catalogues.deduplicate(&pool.catalogue);
         }
         cache.keep(fingerprint, &compiled);
-        to_read_manifests(manifests, &compiled)
+        to_read_manifests(manifests, &compiled, class_facts)
     })
 }
 
@@ -148,7 +149,7 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
 }
 
 /// Result for the control loop.
-fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools) -> DecodedManifests {
+fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_facts: ClassFacts) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     let class = |name: &Text, manifest: &Manifest| {
         let contents = compiled.classes.get(name).cloned().unwrap_or_default();
@@ -157,7 +158,7 @@ fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools) -> Decoded
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests))
+            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests, class_facts))
             .collect(),
         classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), manifest)| class(name, manifest)).collect(),
     }
@@ -192,9 +193,9 @@ fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests) -> PoolRecord {
+fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, class_facts: ClassFacts) -> PoolRecord {
     let CompiledPools { pools, classes, refused } = compiled;
-    let pool = match pools.iter().find(|pool| pool.name == *name) {
+    let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
     };
@@ -208,6 +209,10 @@ fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests) -> P
         (None, _) => DisruptionPolicy { budgets: budgets(), ..DisruptionPolicy::default() },
     };
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
+    let is_resolved = classes.get(&pool.node_class).is_some_and(ClassContents::is_resolved);
+    if class_facts == ClassFacts::Resolved && pool.not_ready.is_none() && !is_resolved {
+        pool.not_ready = Some(NotReady::NodeClass(Text::from("its EC2NodeClass is not resolved yet")));
+    }
     let drift = drift_facts(parsed, classes.get(&pool.node_class));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
@@ -307,7 +312,9 @@ mod tests {
 
     #[test]
     fn a_pool_and_its_disruption_policy_are_read() {
-        let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()])).pools;
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
+            .read(&Manifests::from([pool("general", "In"), class()]))
+            .pools;
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
@@ -325,7 +332,7 @@ mod tests {
         change(&mut pool_json, &mut class_json);
         (pool.json, class.json) = (pool_json.to_string().into_bytes(), class_json.to_string().into_bytes());
         let manifests = Manifests::from([(pool_key, pool), (class_key, class)]);
-        reader("us-east-1".to_owned(), None).read(&manifests).pools.remove(0).drift
+        reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools.remove(0).drift
     }
 
     #[test]
@@ -372,7 +379,7 @@ mod tests {
             json["spec"]["disruption"]["budgets"] = budgets;
             json["metadata"]["annotations"] = serde_json::json!({"fleetwright.dev/budget-time-zone": zone});
             pool.json = json.to_string().into_bytes();
-            reader("us-east-1".to_owned(), None)
+            reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
                 .read(&Manifests::from([(key, pool), class()]))
                 .pools
                 .remove(0)
@@ -387,7 +394,7 @@ mod tests {
 
     #[test]
     fn clusters_with_equal_classes_share_one_catalogue_while_in_use() {
-        let reader = reader("us-east-1".to_owned(), None);
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
         let read = || reader.read(&Manifests::from([pool("general", "In"), class()])).pools.remove(0).pool.catalogue;
         let (one, other) = (read(), read());
         assert!(Arc::ptr_eq(&one, &other));
@@ -398,7 +405,7 @@ mod tests {
 
     #[test]
     fn equal_objects_are_compiled_once_and_keep_their_own_metadata() {
-        let reader = reader("us-east-1".to_owned(), None);
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
         let of = |uid: &str, operator: &str| {
             let (key, mut pool) = pool("general", operator);
             let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
@@ -419,7 +426,7 @@ mod tests {
 
     #[test]
     fn clusters_with_equal_classes_share_specification_and_status() {
-        let reader = reader("us-east-1".to_owned(), None);
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
         let read = |uid: &str| {
             let (key, mut class) = class();
             let mut json: Value = serde_json::from_slice(&class.json).unwrap();
@@ -441,15 +448,18 @@ mod tests {
         json["spec"]["template"]["spec"]["nodeClassRef"] =
             serde_json::json!({"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"});
         auto.json = json.to_string().into_bytes();
-        let read =
-            reader("us-east-1".to_owned(), None).read(&Manifests::from([(key, auto), pool("general", "In"), class()]));
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&Manifests::from([
+            (key, auto),
+            pool("general", "In"),
+            class(),
+        ]));
         assert_eq!(read.pools.iter().map(|record| record.pool.name.as_ref()).collect::<Vec<_>>(), ["general"]);
     }
 
     #[test]
     fn an_invalid_pool_is_shown_with_its_reason_and_stops_no_other() {
         let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
-        let read = reader("us-east-1".to_owned(), None).read(&manifests).pools;
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools;
         let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();
         assert_eq!(names, ["good", "odd"]);
         assert_eq!(read[0].pool.not_ready, None);

@@ -1,5 +1,6 @@
 //! Encodes instructions of the controller as messages.
 
+mod node_class;
 mod status;
 
 use controller::cluster::LaunchedFacts;
@@ -104,6 +105,7 @@ fn launched(claim: &ClaimName, facts: &LaunchedFacts) -> v1::MarkLaunched {
         labels: pairs(&facts.labels),
         capacity: quantities(&facts.capacity),
         allocatable: quantities(&facts.allocatable),
+        image_id: facts.image.to_string(),
     }
 }
 

@@ -7,7 +7,11 @@ use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
 use crate::cluster::{DecidedMoves, Observation};
 use model::interruption::InterruptionKind;
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
+use model::{
+    CapacityType, ClaimName, ClusterFacts, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp,
+    Zone,
+};
 
 /// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,6 +69,20 @@ pub enum Event {
         provider_id: ProviderId,
         /// The answer.
         found: Inspection,
+    },
+    /// The agent reports what nodes need to know to join the cluster.
+    ClusterFactsReported {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The facts, replacing the previous ones.
+        facts: Box<ClusterFacts>,
+    },
+    /// An EC2NodeClass was resolved.
+    NodeClassResolved {
+        /// The request.
+        query: Box<NodeClassQuery>,
+        /// What was found.
+        resolved: Box<ResolvedNodeClass>,
     },
     /// The cloud refused to terminate an instance: its tags name another cluster.
     TerminateRefused {
@@ -189,6 +207,7 @@ impl Event {
         match self {
             Self::Observed { cluster, .. }
             | Self::AgentConnected { cluster }
+            | Self::ClusterFactsReported { cluster, .. }
             | Self::AgentDisconnected { cluster }
             | Self::LaunchFailed { cluster, .. }
             | Self::InstanceGone { cluster, .. }
@@ -206,6 +225,7 @@ impl Event {
             | Self::Listed { cluster, .. }
             | Self::Interrupted { cluster, .. } => Some(cluster),
             Self::Launched(launched) => Some(&launched.cluster),
+            Self::NodeClassResolved { query, .. } => Some(&query.cluster),
             Self::Planned(answer) => Some(&answer.request.cluster),
             Self::Recorded { .. }
             | Self::FreezesChanged { .. }
@@ -246,6 +266,8 @@ pub struct Launched {
     pub zone: Zone,
     /// Capacity type of the instance.
     pub capacity_type: CapacityType,
+    /// Id of the image; empty when the cloud did not say it.
+    pub image: Text,
     /// Options (instance type, zone) of the same capacity type that were tried first and had
     /// insufficient capacity.
     pub unavailable: Vec<(InstanceTypeName, Zone)>,

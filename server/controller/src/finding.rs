@@ -53,6 +53,15 @@ pub enum Finding {
         /// The cause.
         why: Text,
     },
+    /// A condition of an EC2NodeClass is not met: its NodePools launch nothing.
+    NodeClassNotResolved {
+        /// Name of the EC2NodeClass.
+        node_class: Text,
+        /// Type of the condition, such as `SubnetsReady`.
+        condition: &'static str,
+        /// What is missing, and what to do.
+        why: Text,
+    },
     /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
@@ -95,6 +104,9 @@ impl fmt::Display for Finding {
                 "NodeClaim {claim} was to be replaced, and is not: {why}. Its machine is kept, and its NodePool waits \
                  before it replaces others"
             ),
+            Self::NodeClassNotResolved { node_class, condition, why } => {
+                write!(f, "EC2NodeClass {node_class} is not ready for launches, {condition}: {why}")
+            }
             Self::RemovalRejected { violation } => write!(
                 f,
                 "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \

@@ -235,6 +235,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
+        image: "".into(),
     };
     let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp::from_millis(306_000));
     let terminated =
@@ -252,6 +253,7 @@ fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> E
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: unavailable.iter().map(|kind| (text(kind), text("z"))).collect(),
+        image: "".into(),
     }))
 }
 

@@ -46,6 +46,12 @@ impl ClassContents {
         classes.map(|((_, name), manifest)| (name.clone(), Self::read(name, manifest))).collect()
     }
 
+    /// Whether its status says what instances are launched with.
+    pub(super) fn is_resolved(&self) -> bool {
+        let NodeClassStatus { subnets, security_groups, images, instance_profile, reservations: _ } = &*self.status;
+        subnets.is_some() && security_groups.is_some() && images.is_some() && instance_profile.is_some()
+    }
+
     /// Ids of `status.amis`; a node of another image has drifted.
     pub(super) fn image_ids(&self) -> Vec<Text> {
         self.status.images.iter().flatten().map(|image| image.id.clone()).collect()
@@ -93,7 +99,10 @@ mod tests {
     }
 
     fn read(change: impl FnOnce(&mut Value)) -> ClassRecord {
-        super::super::reader("us-east-1".to_owned(), None).read(&manifests(change)).classes.remove(0)
+        super::super::reader("us-east-1".to_owned(), None, controller::ClassFacts::Simulated)
+            .read(&manifests(change))
+            .classes
+            .remove(0)
     }
 
     #[test]

@@ -6,6 +6,8 @@ use model::resources::NODES;
 use model::{Resources, Text, Timestamp, Zone, quantity};
 use serde_json::{Map, Value, json};
 
+use super::node_class;
+
 /// Message that writes a status.
 pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
     let (kind, _, name) = object(&order.subject);
@@ -58,6 +60,9 @@ fn status(patch: &StatusPatch, at: Timestamp) -> Value {
         let subnet = |zone: &Zone| json!({ "id": format!("subnet-{zone}"), "zone": zone.as_ref() });
         status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
     }
+    if let Some(resolved) = &patch.node_class {
+        status.extend(node_class::fields(resolved));
+    }
     if let Some(at) = patch.last_pod_event {
         status.insert("lastPodEventTime".to_owned(), json!(moment(at)));
     }
@@ -88,7 +93,7 @@ fn condition(condition: &Condition, at: Timestamp) -> Value {
 }
 
 /// RFC 3339 in UTC, whole seconds, as Kubernetes writes timestamps.
-fn moment(at: Timestamp) -> String {
+pub(super) fn moment(at: Timestamp) -> String {
     jiff::Timestamp::from_second(at.as_millis().div_euclid(1_000)).unwrap_or_default().to_string()
 }
 

@@ -15,6 +15,7 @@ fn request(token: &str, types: &[&str]) -> LaunchRequest {
         overrides: types.iter().map(option).collect(),
         reservation: None,
         terms: Text::default(),
+        template: None,
     }
 }
 

@@ -2,9 +2,10 @@
 //! other autoscalers, problems.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::record::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, PodRecord, ProblemRecord};
-use model::{Millis, NodeName, PodKey, Text, Timestamp};
+use model::{ClusterFacts, Millis, NodeName, PodKey, Text, Timestamp};
 
 /// Observed records other than pods, nodes, NodeClaims and NodePools.
 #[derive(Debug, Clone, Default)]
@@ -24,6 +25,8 @@ pub(super) struct AuxiliaryRecords {
     /// Decisions are recorded and not executed, so that nothing is launched twice beside an active
     /// Karpenter.
     shadow: bool,
+    /// What the cluster says about itself, for its nodes.
+    facts: Arc<ClusterFacts>,
 }
 
 impl AuxiliaryRecords {
@@ -42,6 +45,7 @@ impl AuxiliaryRecords {
         *self = Self {
             hold_for: self.hold_for,
             shadow: self.shadow,
+            facts: Arc::clone(&self.facts),
             external_scale_ups: std::mem::take(&mut self.external_scale_ups),
             ..Self::default()
         };
@@ -144,6 +148,14 @@ impl AuxiliaryRecords {
     /// How long such pods are not planned.
     pub(super) fn hold_for(&self) -> Option<Millis> {
         self.hold_for
+    }
+
+    pub(super) fn set_facts(&mut self, facts: ClusterFacts) {
+        self.facts = Arc::new(facts);
+    }
+
+    pub(super) fn facts(&self) -> &Arc<ClusterFacts> {
+        &self.facts
     }
 
     pub(super) fn set_shadow(&mut self, shadow: bool) {

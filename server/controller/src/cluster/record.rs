@@ -341,6 +341,8 @@ pub struct LaunchedFacts {
     pub capacity: Resources,
     /// Resources that pods can use.
     pub allocatable: Resources,
+    /// Id of the image; empty when unknown.
+    pub image: Text,
 }
 
 /// A NodePool: its scheduling part and its disruption settings.

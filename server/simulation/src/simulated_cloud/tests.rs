@@ -33,6 +33,7 @@ fn request(token: &str) -> LaunchRequest {
         overrides: vec![Override { instance_type: "m5.large".into(), zone: "us-east-1a".into() }],
         reservation: None,
         terms: Text::default(),
+        template: None,
     }
 }
 
