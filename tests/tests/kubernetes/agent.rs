@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::config::KubernetesConfig;
+use agent::config::{FactsConfig, KubernetesConfig};
 use agent::{Cluster as _, Record};
 use agent_kubernetes::Kubernetes;
 use agent_kubernetes::actions::guard::RemovalGuard;
@@ -104,6 +104,8 @@ impl AgentHarness {
             instance: "test".to_owned(),
             streaming_lists,
             karpenter_absent: false,
+            access: connected.access,
+            facts: FactsConfig::default(),
             guard: RemovalGuard::new(100, Duration::from_secs(600)),
         };
         let kubernetes = Kubernetes::start(connected.api, identity, epochs, options);
