@@ -4,18 +4,19 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::config::retry::RetryConfig;
-use aws_sdk_ec2::config::{BehaviorVersion, Builder, Credentials, Region, SharedHttpClient};
+use aws_sdk_ec2::config::Credentials;
 use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
 use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
 
+use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
+use crate::nodeclass::NodeClassResolver;
 use crate::request;
 use crate::response::{self, RequestContext};
 use crate::settings::Settings;
@@ -40,10 +41,11 @@ const LIVE_STATES: [InstanceStateName; 5] = [
 
 /// EC2 in one account and region.
 pub struct Ec2Cloud {
-    client: Client,
+    clients: Clients,
     settings: Settings,
     clock: fn() -> Timestamp,
     watch: Mutex<InstanceWatcher>,
+    node_classes: NodeClassResolver,
 }
 
 impl fmt::Debug for Ec2Cloud {
@@ -56,36 +58,40 @@ impl Ec2Cloud {
     /// EC2 by `settings`, with the default credential chain: environment, profile, web identity,
     /// container, instance. It is resolved at the first call.
     pub async fn connect(settings: Settings, clock: fn() -> Timestamp) -> Self {
-        let shared = aws_config::defaults(BehaviorVersion::latest())
-            .region(Region::new(settings.region.clone()))
-            .http_client(https())
-            .load()
-            .await;
-        Self::build(Builder::from(&shared), settings, clock)
+        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref()).await;
+        Self::build(clients, settings, clock)
     }
 
     /// EC2 by `settings`, with explicit `credentials`.
     #[must_use]
     pub fn with_credentials(settings: Settings, credentials: Credentials, clock: fn() -> Timestamp) -> Self {
-        let config = aws_sdk_ec2::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(settings.region.clone()))
-            .credentials_provider(credentials)
-            .http_client(https());
-        Self::build(config, settings, clock)
+        let clients = Clients::with_credentials(&settings.region, settings.endpoint.as_deref(), credentials);
+        Self::build(clients, settings, clock)
     }
 
-    fn build(mut config: Builder, settings: Settings, clock: fn() -> Timestamp) -> Self {
-        // Nested retries multiply; only the caller decides which requests to repeat.
-        config = config.retry_config(RetryConfig::disabled());
-        if let Some(endpoint) = &settings.endpoint {
-            config = config.endpoint_url(endpoint);
-        }
-        Self { client: Client::from_conf(config.build()), settings, clock, watch: Mutex::default() }
+    fn build(clients: Clients, settings: Settings, clock: fn() -> Timestamp) -> Self {
+        let node_classes = NodeClassResolver::new(clients.clone(), &settings.region, clock);
+        Self { clients, settings, clock, watch: Mutex::default(), node_classes }
+    }
+
+    /// What the selectors of an EC2NodeClass find in the account, and the result for each of its conditions. Equal
+    /// queries of any number of clusters share their calls.
+    pub async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        self.node_classes.resolve(query).await
+    }
+
+    /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
+    /// not know them, or the right `eks:DescribeCluster` is missing.
+    pub async fn service_cidr(&self, cluster: &ClusterName) -> Option<Text> {
+        self.node_classes.service_cidr(cluster).await
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.client
+        &self.clients.ec2
+    }
+
+    pub(crate) fn pricing(&self) -> &aws_sdk_pricing::Client {
+        &self.clients.pricing
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -131,7 +137,7 @@ impl Ec2Cloud {
     /// create a second instance.
     async fn find_launched(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
         let tag = |key: &str, value: &str| filter(format!("tag:{key}"), [value]);
-        let call = self.client.describe_instances().filters(managed_filter());
+        let call = self.clients.ec2.describe_instances().filters(managed_filter());
         let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
         let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
         let found = self.list_live(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
@@ -147,10 +153,6 @@ impl Ec2Cloud {
         }
         instance.owned_by(owner)
     }
-}
-
-fn https() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
 
 fn incomplete(id: Option<&str>) -> CloudError {
@@ -180,7 +182,7 @@ impl CloudProvider for Ec2Cloud {
 
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
         let request::FleetRequest { call, offered, terms } = request::fleet(request, &self.settings)?;
-        match call.send_with(&self.client).await {
+        match call.send_with(&self.clients.ec2).await {
             Ok(answer) => {
                 let now = (self.clock)();
                 response::outcome(&answer, RequestContext { request, offered: &offered, terms: &terms, now })
@@ -198,7 +200,7 @@ impl CloudProvider for Ec2Cloud {
         let id = instance_id(id);
         // EC2 terminates any instance of the account; only the tags identify the owner.
         self.check_owner(id, owner).await?;
-        let sent = self.client.terminate_instances().instance_ids(id).send().await;
+        let sent = self.clients.ec2.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));
         match change {
@@ -209,7 +211,7 @@ impl CloudProvider for Ec2Cloud {
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
         let id = instance_id(id);
-        let sent = self.client.describe_instances().instance_ids(id).send().await;
+        let sent = self.clients.ec2.describe_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(DESCRIBE, &error).of_instance(id))?;
         let instance = answer.reservations().iter().flat_map(|reservation| reservation.instances()).next();
         let instance = instance.ok_or_else(|| CloudError::NotFound { id: Text::from(id) })?;
@@ -217,19 +219,19 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
-        let call = self.client.describe_instances().filters(managed_filter());
+        let call = self.clients.ec2.describe_instances().filters(managed_filter());
         self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster.to_string()]))).await
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.list_live(self.client.describe_instances().filters(managed_filter())).await
+        self.list_live(self.clients.ec2.describe_instances().filters(managed_filter())).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
         if !self.watch().is_due((self.clock)()) {
             return Ok(Vec::new());
         }
-        let listed = self.all(self.client.describe_instances().filters(managed_filter())).await?;
+        let listed = self.all(self.clients.ec2.describe_instances().filters(managed_filter())).await?;
         Ok(self.watch().compare(listed))
     }
 }
