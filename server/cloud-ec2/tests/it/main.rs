@@ -8,7 +8,7 @@ mod launch;
 mod lifecycle;
 mod node_class;
 mod node_class_profile;
-
+mod prices;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
