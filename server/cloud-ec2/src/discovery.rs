@@ -10,8 +10,8 @@
 //! Filters and page sizes are those of Karpenter's AWS provider.
 //!
 //! What these calls do not tell comes from [`Supplement`]:
-//! - On-demand prices. Only the Pricing API has them, which this crate does not read yet:
-//!   [`Supplement::prices`] is the embedded snapshot or a catalogue file.
+//! - On-demand prices. Only the Pricing API has them. [`PriceRefresher`] reads them, and until then, or where it has
+//!   none, [`Supplement::prices`] holds: the embedded snapshot or a catalogue file.
 //! - Branch interfaces (`vpc.amazonaws.com/pod-eni`). No public API has them. A type that the
 //!   supplement lacks has none.
 //! - The network bandwidth of known types, from AWS's published table, which Karpenter's labels
@@ -24,13 +24,20 @@
 //! left out and named ([`Discovered::left_out`]).
 //!
 //! Reading order: `instance_type` and `devices` (a type's data), `offerings` (zones and spot
-//! prices), `left_out` (reasons), and the calls here.
+//! prices), `left_out` (reasons), the calls here, `on_demand` (products of the Pricing API as prices), and `prices`
+//! (prices that are refreshed).
 
 mod devices;
+mod discovered;
 mod instance_type;
 mod left_out;
 mod offerings;
+mod on_demand;
+mod prices;
 
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::error::SdkError;
+use aws_sdk_ec2::operation::describe_spot_price_history::DescribeSpotPriceHistoryError;
 use aws_sdk_ec2::primitives::DateTime;
 use aws_sdk_ec2::types::{AvailabilityZone, InstanceTypeInfo, InstanceTypeOffering, LocationType, SpotPrice};
 use cloud::catalogue::Snapshot;
@@ -40,8 +47,10 @@ use model::Text;
 
 use crate::failure::Failure;
 use crate::provider::{Ec2Cloud, filter};
+pub use discovered::Discovered;
 pub use left_out::{LeftOut, Reason};
 use offerings::{offered_zones, spot_prices, zone_ids};
+pub use prices::PriceRefresher;
 
 const TYPES: &str = "DescribeInstanceTypes";
 const OFFERINGS: &str = "DescribeInstanceTypeOfferings";
@@ -59,19 +68,10 @@ const PRODUCTS: [&str; 2] = ["Linux/UNIX", "Linux/UNIX (Amazon VPC)"];
 /// What the calls do not tell.
 #[derive(Debug, Clone, Copy)]
 pub struct Supplement<'a> {
-    /// On-demand prices.
+    /// On-demand prices of types that the Pricing API lacks, or before it was read.
     pub prices: &'a Snapshot,
     /// Branch interfaces and network bandwidth by type: [`Snapshot::builtin`].
     pub hardware: &'a Snapshot,
-}
-
-/// The result of a complete read.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Discovered {
-    /// The region's types, zones and prices.
-    pub snapshot: Snapshot,
-    /// Types, zones and prices that EC2 described incompletely, in the order of its answers.
-    pub left_out: Vec<LeftOut>,
 }
 
 /// The answers of the calls, all pages of each.
@@ -94,7 +94,7 @@ impl Ec2Cloud {
             types: self.described_types().await?,
             offerings: self.described_offerings().await?,
             zones: self.described_zones().await?,
-            spot_prices: self.current_spot_prices().await?,
+            spot_prices: self.current_spot_prices(|error| Failure::read(SPOT_PRICES, error).of_call()).await?,
         };
         assemble(&self.settings().region, &answers, supplement)
     }
@@ -130,13 +130,16 @@ impl Ec2Cloud {
     }
 
     /// A history that begins now has the current price of each type and zone.
-    async fn current_spot_prices(&self) -> Result<Vec<SpotPrice>, CloudError> {
+    async fn current_spot_prices<E>(
+        &self,
+        failed: impl Fn(&SdkError<DescribeSpotPriceHistoryError, HttpResponse>) -> E,
+    ) -> Result<Vec<SpotPrice>, E> {
         let call = self.client().describe_spot_price_history().max_results(SPOT_PRICES_PAGE);
         let call = call.set_product_descriptions(Some(PRODUCTS.map(str::to_owned).into()));
         let mut pages = call.start_time(DateTime::from_millis(self.now().as_millis())).into_paginator().send();
         let mut found = Vec::new();
         while let Some(page) = pages.next().await {
-            let page = page.map_err(|error| Failure::read(SPOT_PRICES, &error).of_call())?;
+            let page = page.map_err(|error| failed(&error))?;
             found.extend(page.spot_price_history.unwrap_or_default());
         }
         Ok(found)
@@ -167,8 +170,8 @@ fn assemble(region: &str, answers: &Answers, supplement: Supplement<'_>) -> Resu
     if types.is_empty() {
         return Err(nothing_usable(answers, left_out.first()));
     }
-    let region = DiscoveredRegion { name: Text::from(region), zones, types };
-    Ok(Discovered { snapshot: Snapshot::discovered(region, supplement.prices), left_out })
+    let region = DiscoveredRegion { name: Text::from(region), zones, types, price_date: None };
+    Ok(Discovered::new(region, left_out, supplement.prices))
 }
 
 fn nothing_usable(answers: &Answers, first: Option<&LeftOut>) -> CloudError {

@@ -24,15 +24,19 @@
 //! calls). Apart from these, and not used by the server yet: [`discovery`] (instance types, zones and spot
 //! prices of the region) and [`user_data`] (what an instance runs at boot to join its cluster).
 
+mod call_error;
+mod clients;
 pub mod discovery;
 mod failure;
 mod instance;
 mod launch_template;
 mod launches;
+pub mod nodeclass;
 pub mod provider;
 mod request;
 mod response;
 pub mod settings;
+mod slot;
 mod subnet_addresses;
 mod terms;
 #[cfg(test)]

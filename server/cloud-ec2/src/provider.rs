@@ -1,24 +1,24 @@
 //! The provider calls; each is sent once.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_ec2::Client;
-use aws_sdk_ec2::config::retry::RetryConfig;
-use aws_sdk_ec2::config::{BehaviorVersion, Builder, Credentials, Region, SharedHttpClient};
+use aws_sdk_ec2::config::Credentials;
 use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
 use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use model::node_class::{NodeClassQuery, NodeClassStatus, RESOLVED_CONDITIONS, Resolution, ResolvedNodeClass};
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
 
+use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
 use crate::launch_template::{CREATE_TEMPLATE, create_call};
 use crate::launches::Launches;
+use crate::nodeclass::NodeClassResolver;
 use crate::request;
 use crate::response::{self, RequestContext};
 use crate::settings::Settings;
@@ -47,11 +47,12 @@ const LIVE_STATES: [InstanceStateName; 5] = [
 
 /// EC2 in one account and region.
 pub struct Ec2Cloud {
-    client: Client,
+    clients: Clients,
     settings: Settings,
     clock: fn() -> Timestamp,
     watch: Mutex<InstanceWatcher>,
-    launches: Launches,
+    launches: Arc<Launches>,
+    node_classes: NodeClassResolver,
 }
 
 impl fmt::Debug for Ec2Cloud {
@@ -64,42 +65,35 @@ impl Ec2Cloud {
     /// EC2 by `settings`, with the default credential chain: environment, profile, web identity,
     /// container, instance. It is resolved at the first call.
     pub async fn connect(settings: Settings, clock: fn() -> Timestamp) -> Self {
-        let shared = aws_config::defaults(BehaviorVersion::latest())
-            .region(Region::new(settings.region.clone()))
-            .http_client(https())
-            .load()
-            .await;
-        Self::build(Builder::from(&shared), settings, clock)
+        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref()).await;
+        Self::build(clients, settings, clock)
     }
 
     /// EC2 by `settings`, with explicit `credentials`.
     #[must_use]
     pub fn with_credentials(settings: Settings, credentials: Credentials, clock: fn() -> Timestamp) -> Self {
-        let config = aws_sdk_ec2::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(settings.region.clone()))
-            .credentials_provider(credentials)
-            .http_client(https());
-        Self::build(config, settings, clock)
+        let clients = Clients::with_credentials(&settings.region, settings.endpoint.as_deref(), credentials);
+        Self::build(clients, settings, clock)
     }
 
-    fn build(mut config: Builder, settings: Settings, clock: fn() -> Timestamp) -> Self {
-        // Nested retries multiply; only the caller decides which requests to repeat.
-        config = config.retry_config(RetryConfig::disabled());
-        if let Some(endpoint) = &settings.endpoint {
-            config = config.endpoint_url(endpoint);
-        }
-        Self {
-            client: Client::from_conf(config.build()),
-            settings,
-            clock,
-            watch: Mutex::default(),
-            launches: Launches::default(),
-        }
+    fn build(clients: Clients, settings: Settings, clock: fn() -> Timestamp) -> Self {
+        let launches = Arc::<Launches>::default();
+        let node_classes = NodeClassResolver::new(clients.clone(), &settings.region, clock, Arc::clone(&launches));
+        Self { clients, settings, clock, watch: Mutex::default(), launches, node_classes }
+    }
+
+    /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
+    /// not know them, or the right `eks:DescribeCluster` is missing.
+    pub async fn service_cidr(&self, cluster: &ClusterName) -> Option<Text> {
+        self.node_classes.service_cidr(cluster).await
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.client
+        &self.clients.ec2
+    }
+
+    pub(crate) fn pricing(&self) -> &aws_sdk_pricing::Client {
+        &self.clients.pricing
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -144,7 +138,7 @@ impl Ec2Cloud {
         let terms = &resolved.terms;
         let request::FleetRequest { call, offered } = request::fleet(request, terms)?;
         self.create_templates(request, resolved).await?;
-        match call.send_with(&self.client).await {
+        match call.send_with(&self.clients.ec2).await {
             Ok(answer) => {
                 let context = RequestContext { request, offered: &offered, terms, now: self.now() };
                 let outcome = response::outcome(&answer, context);
@@ -176,7 +170,7 @@ impl Ec2Cloud {
                 continue;
             }
             let call = create_call(&template.name, content, &instance::template_tags(request));
-            match call.send_with(&self.client).await.map_err(|error| Failure::read(CREATE_TEMPLATE, &error)) {
+            match call.send_with(&self.clients.ec2).await.map_err(|error| Failure::read(CREATE_TEMPLATE, &error)) {
                 Ok(_) => {}
                 Err(failure) if failure.is(ALREADY_EXISTS) => {}
                 Err(failure) => return Err(failure.of_call()),
@@ -194,7 +188,7 @@ impl Ec2Cloud {
         let idle = self.launches.idle_templates(self.now());
         for name in &idle {
             self.launches.forget_template(name);
-            let sent = self.client.delete_launch_template().launch_template_name(name).send().await;
+            let sent = self.clients.ec2.delete_launch_template().launch_template_name(name).send().await;
             match sent.map_err(|error| Failure::read(DELETE_TEMPLATE, &error)) {
                 Ok(_) => {}
                 Err(failure) if failure.is(TEMPLATE_NOT_FOUND) => {}
@@ -209,7 +203,7 @@ impl Ec2Cloud {
     /// create a second instance.
     async fn find_launched(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
         let tag = |key: &str, value: &str| filter(format!("tag:{key}"), [value]);
-        let call = self.client.describe_instances().filters(managed_filter());
+        let call = self.clients.ec2.describe_instances().filters(managed_filter());
         let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
         let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
         let found = self.list_live(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
@@ -229,10 +223,6 @@ impl Ec2Cloud {
 
 fn is_template_missing(error: &CloudError) -> bool {
     matches!(error, CloudError::Refused { code, .. } if &**code == TEMPLATE_NOT_FOUND)
-}
-
-fn https() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
 
 fn incomplete(id: Option<&str>) -> CloudError {
@@ -277,7 +267,7 @@ impl CloudProvider for Ec2Cloud {
         let id = instance_id(id);
         // EC2 terminates any instance of the account; only the tags identify the owner.
         self.check_owner(id, owner).await?;
-        let sent = self.client.terminate_instances().instance_ids(id).send().await;
+        let sent = self.clients.ec2.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));
         match change {
@@ -288,7 +278,7 @@ impl CloudProvider for Ec2Cloud {
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
         let id = instance_id(id);
-        let sent = self.client.describe_instances().instance_ids(id).send().await;
+        let sent = self.clients.ec2.describe_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(DESCRIBE, &error).of_instance(id))?;
         let instance = answer.reservations().iter().flat_map(|reservation| reservation.instances()).next();
         let instance = instance.ok_or_else(|| CloudError::NotFound { id: Text::from(id) })?;
@@ -296,25 +286,23 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
-        let call = self.client.describe_instances().filters(managed_filter());
+        let call = self.clients.ec2.describe_instances().filters(managed_filter());
         self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster.to_string()]))).await
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.list_live(self.client.describe_instances().filters(managed_filter())).await
+        self.list_live(self.clients.ec2.describe_instances().filters(managed_filter())).await
     }
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
-        let later = || Resolution::Unknown { reason: Text::from("NotResolved"), message: Text::from("not yet") };
-        let conditions = RESOLVED_CONDITIONS.map(|kind| (kind, later())).into();
-        ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions }
+        self.node_classes.resolve(query).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
         if !self.watch().is_due((self.clock)()) {
             return Ok(Vec::new());
         }
-        let listed = self.all(self.client.describe_instances().filters(managed_filter())).await?;
+        let listed = self.all(self.clients.ec2.describe_instances().filters(managed_filter())).await?;
         Ok(self.watch().compare(listed))
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn read(described: &Described, hardware: &Snapshot) -> Result<Discove
         on_demand: usage.contains(&UsageClassType::OnDemand),
         spot: usage.contains(&UsageClassType::Spot),
         zones: BTreeSet::new(),
+        on_demand_price: None,
         spot_prices: BTreeMap::new(),
     })
 }

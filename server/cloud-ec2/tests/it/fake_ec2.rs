@@ -6,6 +6,7 @@ pub(crate) mod catalogue;
 mod fleet;
 pub(crate) mod instance_types;
 mod listing;
+pub(crate) mod selectors;
 mod templates;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -6,6 +6,9 @@ mod embedded_region;
 mod fake_ec2;
 mod launch;
 mod lifecycle;
+mod node_class;
+mod node_class_profile;
+mod prices;
 
 use std::sync::Arc;
 

@@ -21,6 +21,8 @@ pub struct DiscoveredRegion {
     pub zones: BTreeMap<Zone, Option<Text>>,
     /// The instance types, each name once.
     pub types: Vec<DiscoveredType>,
+    /// Day of its on-demand prices, such as `2026-05-12`; `None` where they are those of another snapshot.
+    pub price_date: Option<Text>,
 }
 
 /// One instance type of a region.
@@ -36,6 +38,8 @@ pub struct DiscoveredType {
     pub spot: bool,
     /// Zones that offer it; zones that the region lacks have no effect.
     pub zones: BTreeSet<Zone>,
+    /// On-demand price per hour; `None` where it is that of another snapshot.
+    pub on_demand_price: Option<MicroUsd>,
     /// Spot price per hour by zone. A zone without one has no spot offering.
     pub spot_prices: BTreeMap<Zone, MicroUsd>,
 }
@@ -45,7 +49,7 @@ impl Snapshot {
     ///
     /// Only `region` has zones and types. The region whose prices substitute unknown ones stands
     /// before it without zones, with its prices of these types. A type without a price in either
-    /// region has on-demand offerings that are not available.
+    /// region has on-demand offerings that are not available. Prices of `region` itself come before those of `prices`.
     #[must_use]
     pub fn discovered(region: DiscoveredRegion, prices: &Self) -> Self {
         let priced = PricedRegions::new(&region, prices);
@@ -55,7 +59,7 @@ impl Snapshot {
         let entry = |found: DiscoveredType| TypeEntry {
             labels: labels::labels_of_type(&found.name, &found.info, &mut columns),
             zone_offerings: zone_offerings(&found, index, &zones),
-            regional: priced.on_demand(&found.name, prices),
+            regional: priced.on_demand(&found, prices),
             spot: found.spot,
             hardware: Hardware::Ec2(Box::new(found.info)),
             name: found.name,
@@ -87,16 +91,20 @@ impl PricedRegions {
             zones: region.zones.keys().cloned().collect(),
             zone_ids: region.zones.iter().filter_map(|(zone, id)| Some((zone.clone(), id.clone()?))).collect(),
             spot_per_mille: known.and_then(|known| known.spot_per_mille),
-            price_date: known.and_then(|known| known.price_date.clone()),
+            price_date: region.price_date.clone().or_else(|| known.and_then(|known| known.price_date.clone())),
         };
         let sources = reference.map(Some).into_iter().chain([source]).collect();
         Self { regions: substitute.into_iter().chain([discovered]).collect(), sources }
     }
 
     /// On-demand prices of a type by index of the region.
-    fn on_demand(&self, name: &str, prices: &Snapshot) -> Vec<(usize, Quote)> {
-        let Some(entry) = prices.entry(name) else { return Vec::new() };
-        let quote = |(index, source): (usize, &Option<usize>)| Some((index, entry.regional_price((*source)?)?));
+    fn on_demand(&self, found: &DiscoveredType, prices: &Snapshot) -> Vec<(usize, Quote)> {
+        let own = self.regions.len() - 1;
+        let stated = found.on_demand_price.map(|price| (own, Quote { price, estimated: false }));
+        let Some(entry) = prices.entry(&found.name) else { return stated.into_iter().collect() };
+        let quote = |(index, source): (usize, &Option<usize>)| {
+            stated.filter(|_| index == own).or_else(|| Some((index, entry.regional_price((*source)?)?)))
+        };
         self.sources.iter().enumerate().filter_map(quote).collect()
     }
 }

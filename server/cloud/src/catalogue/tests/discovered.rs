@@ -10,8 +10,12 @@ use super::super::discovered::{DiscoveredRegion, DiscoveredType};
 use super::super::{RegionOptions, Snapshot, build, unknown_label_keys};
 use super::{builtin, find, offering_of, zones};
 
-/// `m5.large` in zones a and b of `region`, spot in a for 0.03 dollars; zone b's id is not known.
 fn discovered(region: &str) -> Snapshot {
+    discovered_with(region, None, None)
+}
+
+/// `m5.large` in zones a and b of `region`, spot in a for 0.03 dollars; zone b's id is not known.
+fn discovered_with(region: &str, on_demand_price: Option<MicroUsd>, price_date: Option<&str>) -> Snapshot {
     let (a, b) = (format!("{region}a"), format!("{region}b"));
     let found = DiscoveredType {
         name: "m5.large".into(),
@@ -19,10 +23,12 @@ fn discovered(region: &str) -> Snapshot {
         on_demand: true,
         spot: true,
         zones: BTreeSet::from([a.as_str().into(), b.as_str().into()]),
+        on_demand_price,
         spot_prices: BTreeMap::from([(a.as_str().into(), MicroUsd(30_000))]),
     };
     let zones = BTreeMap::from([(a.into(), Some("az3".into())), (b.into(), None)]);
-    Snapshot::discovered(DiscoveredRegion { name: region.into(), zones, types: vec![found] }, builtin())
+    let price_date = price_date.map(Into::into);
+    Snapshot::discovered(DiscoveredRegion { name: region.into(), zones, types: vec![found], price_date }, builtin())
 }
 
 #[test]
@@ -41,6 +47,21 @@ fn on_demand_prices_are_those_of_the_region_else_of_us_east_1() {
         let note = "estimate: the catalogue has no on-demand price in xx-north-1 for 1 instance types; \
                     their prices follow those of us-east-1";
         assert_eq!(built.notes, if estimated { vec![note.to_owned()] } else { Vec::new() });
+    }
+}
+
+#[test]
+fn prices_of_the_region_itself_come_before_those_of_another_snapshot() {
+    // us-east-1 substitutes unknown prices, and is a region of its own.
+    for region in ["eu-west-1", "us-east-1", "xx-north-1"] {
+        let snapshot = discovered_with(region, Some(MicroUsd(123_000)), Some("2026-11-26"));
+        let built = build(&snapshot, &RegionOptions::new(region), &NodeClassSettings::default());
+        let zone = format!("{region}b");
+        let on_demand = offering_of(find(&built, "m5.large"), &zone, CapacityType::OnDemand);
+        assert_eq!((on_demand.price, on_demand.estimated), (MicroUsd(123_000), false), "{region}");
+        let dates: Vec<_> =
+            snapshot.regions().iter().map(|found| (&*found.name, found.price_date.as_deref())).collect();
+        assert_eq!(dates.last(), Some(&(region, Some("2026-11-26"))));
     }
 }
 

@@ -1,0 +1,137 @@
+//! Why a lookup in the account failed.
+
+use std::error::Error;
+use std::fmt;
+
+use aws_sdk_ec2::config::http::HttpResponse;
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+
+use crate::failure::{ErrorClass, chain, error_class};
+
+/// Codes of a right that the credentials lack: EC2's, IAM's, and that of the services with JSON.
+const DENIED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
+
+/// What may be done about a failed call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CallErrorClass {
+    /// AWS limits the calls; a later one succeeds.
+    Throttled,
+    /// The credentials lack a right.
+    Denied,
+    /// AWS gave no answer, or answered that it has a problem.
+    Unclear,
+    /// AWS rejected the request; repeating it has the same result.
+    Refused,
+}
+
+/// A failed call. Its text is one sentence that says what to do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CallError {
+    /// The action as policies name it, such as `ec2:DescribeSubnets`.
+    action: &'static str,
+    class: CallErrorClass,
+    code: String,
+    message: String,
+}
+
+impl CallError {
+    pub(crate) fn new(action: &'static str, class: CallErrorClass, code: &str, message: impl Into<String>) -> Self {
+        Self { action, class, code: code.to_owned(), message: message.into() }
+    }
+
+    /// Classifies the error of `action`.
+    pub(crate) fn read<E>(action: &'static str, error: &SdkError<E, HttpResponse>) -> Self
+    where
+        E: Error + ProvideErrorMetadata + 'static,
+    {
+        match error {
+            SdkError::ServiceError(answer) => {
+                let (status, error) = (answer.raw().status().as_u16(), answer.err());
+                let code = error.code().map_or_else(|| format!("HTTP {status}"), str::to_owned);
+                Self::new(action, class_of(&code, status), &code, error.message().unwrap_or("no message"))
+            }
+            SdkError::ConstructionFailure(_) => {
+                Self::new(action, CallErrorClass::Refused, "InvalidRequest", chain(error))
+            }
+            _ => Self::new(action, CallErrorClass::Unclear, "no answer", chain(error)),
+        }
+    }
+
+    pub(crate) fn action(&self) -> &'static str {
+        self.action
+    }
+
+    pub(crate) fn class(&self) -> CallErrorClass {
+        self.class
+    }
+
+    pub(crate) fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// Reason of a condition, in CamelCase.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self.class {
+            CallErrorClass::Throttled => "RequestLimitExceeded",
+            CallErrorClass::Denied => "AccessDenied",
+            CallErrorClass::Unclear => "ServiceUnavailable",
+            CallErrorClass::Refused => "RequestRefused",
+        }
+    }
+}
+
+fn class_of(code: &str, status: u16) -> CallErrorClass {
+    match error_class(code, status) {
+        _ if DENIED.contains(&code) => CallErrorClass::Denied,
+        ErrorClass::Throttled => CallErrorClass::Throttled,
+        ErrorClass::Unclear => CallErrorClass::Unclear,
+        _ => CallErrorClass::Refused,
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { action, class, code, message } = self;
+        match class {
+            CallErrorClass::Denied => {
+                write!(f, "the server's credentials lack the right {action}: allow it in the policy of their role")
+            }
+            CallErrorClass::Throttled => write!(f, "AWS throttles {action} ({code}); the server repeats it later"),
+            CallErrorClass::Unclear => write!(
+                f,
+                "{action} got no usable answer ({code}: {message}); the server repeats it later, check the network path \
+                 to the service if it persists"
+            ),
+            CallErrorClass::Refused => write!(f, "AWS refused {action} ({code}: {message}): correct what it names"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_of_every_service_are_classified() {
+        for (code, status, class) in [
+            ("UnauthorizedOperation", 403, CallErrorClass::Denied),
+            ("AccessDenied", 403, CallErrorClass::Denied),
+            ("AccessDeniedException", 400, CallErrorClass::Denied),
+            ("RequestLimitExceeded", 503, CallErrorClass::Throttled),
+            ("ThrottlingException", 400, CallErrorClass::Throttled),
+            ("InternalError", 500, CallErrorClass::Unclear),
+            ("InvalidParameterValue", 400, CallErrorClass::Refused),
+        ] {
+            assert_eq!(class_of(code, status), class, "{code}");
+        }
+    }
+
+    #[test]
+    fn a_missing_right_is_one_sentence_that_names_the_action() {
+        let error = CallError::new("ssm:GetParameter", CallErrorClass::Denied, "AccessDeniedException", "no");
+        assert_eq!(
+            error.to_string(),
+            "the server's credentials lack the right ssm:GetParameter: allow it in the policy of their role"
+        );
+    }
+}

@@ -1,0 +1,82 @@
+//! Clients of the services of one account and region. They share credentials, settings and one pool of connections.
+
+use aws_config::SdkConfig;
+use aws_config::retry::RetryConfig;
+use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider, SharedHttpClient};
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+/// A client for each service. Cloning one copies nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Clients {
+    pub(crate) ec2: aws_sdk_ec2::Client,
+    pub(crate) ssm: aws_sdk_ssm::Client,
+    pub(crate) iam: aws_sdk_iam::Client,
+    pub(crate) eks: aws_sdk_eks::Client,
+    pub(crate) pricing: aws_sdk_pricing::Client,
+}
+
+impl Clients {
+    /// Clients with the default credential chain. `endpoint` replaces the address of every service.
+    pub(crate) async fn connect(region: &str, endpoint: Option<&str>) -> Self {
+        let loaded = aws_config::defaults(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .http_client(https())
+            .load()
+            .await;
+        Self::build(&loaded, region, endpoint)
+    }
+
+    /// Clients with explicit credentials.
+    pub(crate) fn with_credentials(region: &str, endpoint: Option<&str>, credentials: Credentials) -> Self {
+        let shared = SdkConfig::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(region.to_owned()))
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
+            .http_client(https())
+            .build();
+        Self::build(&shared, region, endpoint)
+    }
+
+    fn build(shared: &SdkConfig, region: &str, endpoint: Option<&str>) -> Self {
+        let mut builder = shared.clone().into_builder();
+        // Nested retries multiply; only the caller decides which requests to repeat.
+        builder.set_retry_config(Some(RetryConfig::disabled()));
+        if let Some(endpoint) = endpoint {
+            builder.set_endpoint_url(Some(endpoint.to_owned()));
+        }
+        let shared = builder.build();
+        let pricing = aws_sdk_pricing::config::Builder::from(&shared).region(Region::new(pricing_region(region)));
+        Self {
+            ec2: aws_sdk_ec2::Client::new(&shared),
+            ssm: aws_sdk_ssm::Client::new(&shared),
+            iam: aws_sdk_iam::Client::new(&shared),
+            eks: aws_sdk_eks::Client::new(&shared),
+            pricing: aws_sdk_pricing::Client::from_conf(pricing.build()),
+        }
+    }
+}
+
+/// The region whose Pricing API has the prices of `region` (Karpenter AWS: prices). The API exists in few regions.
+fn pricing_region(region: &str) -> &'static str {
+    match region.split('-').next() {
+        Some("ap") => "ap-south-1",
+        Some("cn") => "cn-northwest-1",
+        Some("eu") => "eu-central-1",
+        _ => "us-east-1",
+    }
+}
+
+fn https() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pricing_region;
+
+    #[test]
+    fn prices_of_a_region_are_asked_for_where_the_pricing_api_has_them() {
+        let asked = ["eu-west-1", "ap-east-1", "cn-north-1", "us-west-2", "sa-east-1"].map(pricing_region);
+        assert_eq!(asked, ["eu-central-1", "ap-south-1", "cn-northwest-1", "us-east-1", "us-east-1"]);
+    }
+}
