@@ -1,5 +1,7 @@
 //! Events that the controller handles.
 
+use std::sync::Arc;
+
 use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
@@ -7,7 +9,10 @@ use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
 use crate::cluster::{DecidedMoves, Observation};
 use model::interruption::InterruptionKind;
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
+use model::{
+    CapacityType, ClaimName, ClusterFacts, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp,
+    Zone,
+};
 
 /// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +28,15 @@ pub enum Event {
     AgentConnected {
         /// The cluster that the event concerns.
         cluster: ClusterName,
+    },
+    /// The agent reported what new nodes need to join the cluster. Precedes `AgentConnected`.
+    ClusterFactsReported {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The facts; those that cannot be used are empty.
+        facts: Arc<ClusterFacts>,
+        /// Why each of those cannot be used.
+        refused: Vec<Text>,
     },
     /// The agent disconnected. Operations in progress continue; no decision is made until it
     /// reconnects.
@@ -189,6 +203,7 @@ impl Event {
         match self {
             Self::Observed { cluster, .. }
             | Self::AgentConnected { cluster }
+            | Self::ClusterFactsReported { cluster, .. }
             | Self::AgentDisconnected { cluster }
             | Self::LaunchFailed { cluster, .. }
             | Self::InstanceGone { cluster, .. }

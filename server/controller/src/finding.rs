@@ -53,6 +53,11 @@ pub enum Finding {
         /// The cause.
         why: Text,
     },
+    /// The agent reported something for new nodes that cannot be used.
+    UnusableFact {
+        /// What it is, and what is allowed.
+        why: Text,
+    },
     /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
@@ -94,6 +99,11 @@ impl fmt::Display for Finding {
                 f,
                 "NodeClaim {claim} was to be replaced, and is not: {why}. Its machine is kept, and its NodePool waits \
                  before it replaces others"
+            ),
+            Self::UnusableFact { why } => write!(
+                f,
+                "the agent's report of what new nodes need cannot be used as a whole: {why}. Correct `[cluster]` in the \
+                 agent's configuration; until then it counts as unknown"
             ),
             Self::RemovalRejected { violation } => write!(
                 f,

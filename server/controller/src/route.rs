@@ -1,8 +1,8 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
-use super::Event;
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
+use super::{Event, Finding};
 use crate::cluster::{Object, Observation};
 use model::Timestamp;
 
@@ -28,6 +28,12 @@ impl ClusterController {
                 }
             }
             Event::AgentConnected { .. } => self.connected = true,
+            Event::ClusterFactsReported { facts, refused, .. } => {
+                self.state.set_facts(facts);
+                for why in refused {
+                    self.report_finding(Finding::UnusableFact { why }, ctx);
+                }
+            }
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
                 self.state.mark_unsynced();
