@@ -1,5 +1,7 @@
 //! Events that the controller handles.
 
+use std::sync::Arc;
+
 use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
@@ -27,6 +29,15 @@ pub enum Event {
     AgentConnected {
         /// The cluster that the event concerns.
         cluster: ClusterName,
+    },
+    /// The agent reported what new nodes need to join the cluster. Precedes `AgentConnected`.
+    ClusterFactsReported {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The facts; those that cannot be used are empty.
+        facts: Arc<ClusterFacts>,
+        /// Why each of those cannot be used.
+        refused: Vec<Text>,
     },
     /// The agent disconnected. Operations in progress continue; no decision is made until it
     /// reconnects.
@@ -69,13 +80,6 @@ pub enum Event {
         provider_id: ProviderId,
         /// The answer.
         found: Inspection,
-    },
-    /// The agent reports what nodes need to know to join the cluster.
-    ClusterFactsReported {
-        /// The cluster that the event concerns.
-        cluster: ClusterName,
-        /// The facts, replacing the previous ones.
-        facts: Box<ClusterFacts>,
     },
     /// An EC2NodeClass was resolved.
     NodeClassResolved {

@@ -62,6 +62,11 @@ pub enum Finding {
         /// What is missing, and what to do.
         why: Text,
     },
+    /// The agent reported something for new nodes that cannot be used.
+    UnusableFact {
+        /// What it is, and what is allowed.
+        why: Text,
+    },
     /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
@@ -107,6 +112,11 @@ impl fmt::Display for Finding {
             Self::NodeClassNotResolved { node_class, condition, why } => {
                 write!(f, "EC2NodeClass {node_class} is not ready for launches, {condition}: {why}")
             }
+            Self::UnusableFact { why } => write!(
+                f,
+                "the agent's report of what new nodes need cannot be used as a whole: {why}. Correct `[cluster]` in the \
+                 agent's configuration; until then it counts as unknown"
+            ),
             Self::RemovalRejected { violation } => write!(
                 f,
                 "the verifier rejected a removal ({violation}): the node is kept. Please report this with the state of \

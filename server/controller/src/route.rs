@@ -1,8 +1,8 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
-use super::Event;
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
+use super::{Event, Finding};
 use crate::cluster::{Object, Observation};
 use model::Timestamp;
 
@@ -28,10 +28,10 @@ impl ClusterController {
                 }
             }
             Event::AgentConnected { .. } => self.connected = true,
-            Event::ClusterFactsReported { facts, .. } => {
-                // A changed state is copied if a plan reads it.
-                if **self.state.facts() != *facts {
-                    self.state.set_facts(*facts);
+            Event::ClusterFactsReported { facts, refused, .. } => {
+                self.state.set_facts(facts);
+                for why in refused {
+                    self.report_finding(Finding::UnusableFact { why }, ctx);
                 }
             }
             Event::AgentDisconnected { .. } => {

@@ -52,8 +52,11 @@ pub struct StatusPatch {
     pub usage: Option<Resources>,
     /// `status.subnets` of an EC2NodeClass: one for each zone known to have a subnet.
     pub zones: Option<Vec<Zone>>,
-    /// `status` of an EC2NodeClass without conditions; fields that were never resolved are left alone.
+    /// What the selectors of an EC2NodeClass found in the account: `status` without conditions. Fields that are `None` stay
+    /// as they are. It takes precedence over `zones`.
     pub node_class: Option<Arc<NodeClassStatus>>,
+    /// Annotations to set.
+    pub annotations: Vec<(Text, Text)>,
     /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
     pub last_pod_event: Option<Timestamp>,
     /// All conditions written by this server.

@@ -4,10 +4,13 @@ use super::testing::SynchronousController;
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use crate::guardrails::DisabledGuards;
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp};
+use model::{
+    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Text, Timestamp,
+};
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is
 /// available.
@@ -200,6 +203,34 @@ fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
     let snapshot = ClusterSnapshot { pools: vec![pool()], pods: vec![pod("a", 500)], ..ClusterSnapshot::default() };
     let effects = observe(&mut controller, 60_000, Observation::Snapshot(Box::new(snapshot)));
     assert_eq!(decided(&effects).len(), 1, "the window of 2 s has been due since 3 s");
+}
+
+#[test]
+fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
+    let region = Arc::new(RegionState::with_disabled_guards(Settings::default(), DisabledGuards::default()));
+    let mut controller = ClusterController::new(text("c"), region);
+    assert_eq!(**controller.state().facts(), ClusterFacts::default());
+    let facts = Arc::new(ClusterFacts { endpoint: text("https://a"), ..ClusterFacts::default() });
+    let report = |refused: Vec<Text>| {
+        let facts = Arc::clone(&facts);
+        Event::ClusterFactsReported { cluster: text("c"), facts, refused }
+    };
+    let effects = controller.handle(report(vec![text("no range")]), Timestamp::from_millis(0));
+    let finding = Finding::UnusableFact { why: text("no range") };
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::ReportFinding { finding: found, .. } if *found == finding))
+    );
+    let message = finding.to_string();
+    assert!(message.contains("no range") && message.contains("[cluster]"), "{message}");
+    let usable = controller.handle(report(Vec::new()), Timestamp::from_millis(1));
+    assert!(!usable.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
+    let snapshot = Observation::Snapshot(Box::default());
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(2));
+    controller.handle(Event::Observed { cluster: text("c"), observation: snapshot }, Timestamp::from_millis(3));
+    assert!(controller.state().is_synced());
+    assert!(Arc::ptr_eq(controller.state().facts(), &facts));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From an order to its launch templates.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use cloud::provider::LaunchRequest;
 use model::node_class::ReservationStatus;
@@ -9,7 +10,7 @@ use model::{CapacityType, InstanceTypeInput, InstanceTypeName, LaunchTemplateInp
 use super::content::{ReservationTarget, TemplateContent};
 use super::devices;
 use crate::instance;
-use crate::user_data::{self, ClusterFacts, UserDataInput};
+use crate::user_data::{self, UserDataInput};
 
 /// Label of the tenancy that a NodeClaim requires.
 const TENANCY: &str = "karpenter.k8s.aws/instance-tenancy";
@@ -130,15 +131,9 @@ fn user_data(
     kind: &InstanceTypeInput,
 ) -> Result<String, Unlaunchable> {
     let spec = &input.node_class;
-    let cluster = ClusterFacts {
-        name: request.cluster.clone(),
-        endpoint: input.cluster.endpoint.clone(),
-        certificate_authority: input.cluster.certificate_authority.clone(),
-        service_cidr: input.cluster.service_cidr.clone(),
-        dns: input.cluster.dns.clone(),
-    };
     let rendered = user_data::render(&UserDataInput {
-        cluster,
+        cluster_name: request.cluster.clone(),
+        cluster: Arc::clone(&input.cluster),
         family: spec.ami_family,
         labels: input.labels.clone(),
         capacity_type: request.capacity_type,

@@ -22,11 +22,11 @@ pub(super) struct AuxiliaryRecords {
     external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
     /// How long such pods are not planned.
     hold_for: Option<Millis>,
+    /// What new nodes need to join the cluster.
+    facts: Arc<ClusterFacts>,
     /// Decisions are recorded and not executed, so that nothing is launched twice beside an active
     /// Karpenter.
     shadow: bool,
-    /// What the cluster says about itself, for its nodes.
-    facts: Arc<ClusterFacts>,
 }
 
 impl AuxiliaryRecords {
@@ -39,8 +39,8 @@ impl AuxiliaryRecords {
         self.external_scale_ups.extend(after.filter(|pod| pod.node.is_none()).and_then(entry));
     }
 
-    /// Removes all records before those of a snapshot are inserted. Settings, and the index of
-    /// scale-ups, stay.
+    /// Removes all records before those of a snapshot are inserted. Settings, facts, and the index of
+    /// scale-ups stay.
     pub(super) fn clear_records(&mut self) {
         *self = Self {
             hold_for: self.hold_for,
@@ -150,12 +150,13 @@ impl AuxiliaryRecords {
         self.hold_for
     }
 
-    pub(super) fn set_facts(&mut self, facts: ClusterFacts) {
-        self.facts = Arc::new(facts);
-    }
-
+    /// What new nodes need to join the cluster.
     pub(super) fn facts(&self) -> &Arc<ClusterFacts> {
         &self.facts
+    }
+
+    pub(super) fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
+        self.facts = facts;
     }
 
     pub(super) fn set_shadow(&mut self, shadow: bool) {

@@ -1,9 +1,10 @@
-//! EC2NodeClasses, as far as their deletion and validity matter.
+//! EC2NodeClasses, and what new nodes need to join the cluster.
+
+use std::sync::Arc;
 
 use super::record::ClassRecord;
 use super::state::ClusterState;
 use model::{ClusterFacts, Text};
-use std::sync::Arc;
 
 impl ClusterState {
     /// EC2NodeClasses, by name.
@@ -11,20 +12,20 @@ impl ClusterState {
         self.auxiliary().classes()
     }
 
-    /// What the cluster says about itself, for its nodes; empty until the agent has said it.
+    /// The EC2NodeClass of that name.
+    #[must_use]
+    pub fn class(&self, name: &Text) -> Option<&ClassRecord> {
+        self.auxiliary().class(name)
+    }
+
+    /// What new nodes need to join the cluster, as its agent reported it last; empty before.
     #[must_use]
     pub fn facts(&self) -> &Arc<ClusterFacts> {
         self.auxiliary().facts()
     }
 
-    /// Replaces what the cluster says about itself.
-    pub fn set_facts(&mut self, facts: ClusterFacts) {
+    /// Replaces the facts. They stay when a snapshot replaces all objects.
+    pub(crate) fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
         self.auxiliary_mut().set_facts(facts);
-    }
-
-    /// The EC2NodeClass of that name.
-    #[must_use]
-    pub fn class(&self, name: &Text) -> Option<&ClassRecord> {
-        self.auxiliary().class(name)
     }
 }
