@@ -67,7 +67,7 @@ enum NextEvent {
 #[must_use]
 pub fn resolve_node_class(query: &NodeClassQuery) -> ResolvedNodeClass {
     let conditions = RESOLVED_CONDITIONS.map(|kind| (kind, Resolution::Met)).into();
-    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions }
+    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions, service_cidr: None }
 }
 
 impl SimulatedCloud {
