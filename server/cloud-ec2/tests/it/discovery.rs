@@ -6,30 +6,34 @@ use cloud_ec2::discovery::Reason;
 use cloud_ec2::{Discovered, Supplement};
 use model::node_class::NodeClassSettings;
 use model::{CapacityType, InstanceType, MicroUsd, Offering, Zone};
+use simulated_ec2::{RegionCatalogue, SpotRow};
 
-use super::embedded_region::{EARLIER, embedded_region, spot_row};
-use super::fake_ec2::catalogue::{Catalogue, SpotRow};
-use super::fake_ec2::{FakeEc2, Form};
+use super::endpoint::Endpoint;
 use super::{adapter_by, settings};
 
 const REGION: &str = "eu-west-1";
+/// A moment before all calls of these tests.
+const EARLIER: &str = "2026-01-02T00:00:00Z";
 const ZONE_ID: &str = "topology.k8s.aws/zone-id";
 
 fn builtin() -> &'static Snapshot {
     Snapshot::builtin().unwrap()
 }
 
-async fn read(region: &str, catalogue: Catalogue) -> (FakeEc2, Result<Discovered, CloudError>) {
-    let ec2 = FakeEc2::start().await;
-    ec2.serve(catalogue);
-    let mut settings = settings(ec2.endpoint());
+async fn discover(ec2: &Endpoint, region: &str) -> Result<Discovered, CloudError> {
+    let mut settings = settings(ec2.url());
     settings.region = region.to_owned();
     let supplement = Supplement { prices: builtin(), hardware: builtin() };
-    let result = adapter_by(settings).discover(supplement).await;
+    adapter_by(settings).discover(supplement).await
+}
+
+async fn read(region: &str, catalogue: RegionCatalogue) -> (Endpoint, Result<Discovered, CloudError>) {
+    let ec2 = Endpoint::selling(region, catalogue).await;
+    let result = discover(&ec2, region).await;
     (ec2, result)
 }
 
-async fn discovered(catalogue: Catalogue) -> Discovered {
+async fn discovered(catalogue: RegionCatalogue) -> Discovered {
     read(REGION, catalogue).await.1.unwrap()
 }
 
@@ -42,8 +46,8 @@ fn find<'t>(types: &'t [InstanceType], name: &str) -> &'t InstanceType {
 }
 
 /// The region with these types only.
-fn only(names: &[&str]) -> Catalogue {
-    let mut catalogue = embedded_region(REGION);
+fn only(names: &[&str]) -> RegionCatalogue {
+    let mut catalogue = RegionCatalogue::embedded(REGION);
     catalogue.types.retain(|row| names.contains(&row["name"].as_str()));
     catalogue.offerings.retain(|(name, _)| names.contains(&name.as_str()));
     catalogue.spot.retain(|row| names.contains(&row.instance_type.as_str()));
@@ -71,7 +75,7 @@ fn spot_zones(found: &InstanceType) -> Vec<&str> {
 
 /// Reads `region` back and compares each type; returns their number.
 async fn compare_region(region: &str) -> usize {
-    let served = embedded_region(region);
+    let served = RegionCatalogue::embedded(region);
     let found = read(region, served.clone()).await.1.unwrap();
     assert_eq!(found.left_out, [], "{region}");
     let (embedded, read) = (types_of(builtin(), region), types_of(&found.snapshot, region));
@@ -99,13 +103,17 @@ async fn every_type_of_every_region_reads_back_with_the_embedded_figures() {
 #[tokio::test]
 async fn spot_prices_are_those_of_the_newest_linux_price_in_each_zone() {
     let mut catalogue = only(&["m5.large", "c5.large"]);
-    let price = |zone: &str, product, usd, since| SpotRow { product, since, ..spot_row("m5.large", zone, usd) };
+    let price = |zone: &str, product: &str, usd, since: &str| SpotRow {
+        product: product.to_owned(),
+        since: since.to_owned(),
+        ..SpotRow::linux("m5.large", zone, usd)
+    };
     catalogue.spot = vec![
         price("eu-west-1a", "Linux/UNIX", "0.030000", EARLIER),
         price("eu-west-1a", "Linux/UNIX", "0.034500", "2026-01-02T03:00:00Z"),
         price("eu-west-1a", "Windows", "0.120000", "2026-01-02T03:01:00Z"),
         price("eu-west-1b", "Linux/UNIX (Amazon VPC)", "0.041", EARLIER),
-        spot_row("c5.large", "eu-west-1c", "0.0222"),
+        SpotRow::linux("c5.large", "eu-west-1c", "0.0222"),
     ];
     let types = types_of(&discovered(catalogue).await.snapshot, REGION);
     let prices = |name| ["a", "b", "c"].map(|letter| spot_price(find(&types, name), &format!("{REGION}{letter}")));
@@ -137,8 +145,10 @@ async fn a_failed_page_of_any_call_fails_the_read() {
         ("DescribeAvailabilityZones", 0),
         ("DescribeSpotPriceHistory", 1),
     ] {
-        let catalogue = Catalogue { throttled: Some(place), ..embedded_region(REGION) };
-        let (_, result) = read(REGION, catalogue).await;
+        let ec2 = Endpoint::selling(REGION, RegionCatalogue::embedded(REGION)).await;
+        let (action, page) = place;
+        ec2.fail(action, page, "RequestLimitExceeded");
+        let result = discover(&ec2, REGION).await;
         assert_eq!(result, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }), "{place:?}");
     }
 }
@@ -146,7 +156,9 @@ async fn a_failed_page_of_any_call_fails_the_read() {
 #[tokio::test]
 async fn answers_without_types_or_offerings_are_an_error() {
     let whole = || only(&["m5.large"]);
-    for empty in [Catalogue { types: Vec::new(), ..whole() }, Catalogue { offerings: Vec::new(), ..whole() }] {
+    for empty in
+        [RegionCatalogue { types: Vec::new(), ..whole() }, RegionCatalogue { offerings: Vec::new(), ..whole() }]
+    {
         let error = read(REGION, empty).await.1.unwrap_err();
         assert!(error.to_string().contains("DescribeInstanceTypes (no usable instance type in "), "{error}");
     }
@@ -270,12 +282,12 @@ async fn usage_classes_decide_on_capacity_types() {
 
 #[tokio::test]
 async fn calls_have_the_stated_parameters_and_follow_every_page() {
-    let (ec2, result) = read(REGION, embedded_region(REGION)).await;
+    let (ec2, result) = read(REGION, RegionCatalogue::embedded(REGION)).await;
     assert_eq!(result.unwrap().snapshot.zones(REGION), ["a", "b", "c"].map(|l| Zone::from(format!("{REGION}{l}"))));
     let requests = ec2.requests();
-    let of = |action: &str| requests.iter().filter(|form| form["Action"] == action).collect::<Vec<&Form>>();
+    let of = |action: &str| requests.iter().filter(|form| form["Action"] == action).collect::<Vec<_>>();
     let types = of("DescribeInstanceTypes");
-    assert_eq!(types.len(), embedded_region(REGION).types.len().div_ceil(100));
+    assert_eq!(types.len(), RegionCatalogue::embedded(REGION).types.len().div_ceil(100));
     assert_eq!(types[0]["MaxResults"], "100");
     assert_eq!(
         (types[0]["Filter.1.Name"].as_str(), types[0]["Filter.1.Value.1"].as_str()),
@@ -284,10 +296,10 @@ async fn calls_have_the_stated_parameters_and_follow_every_page() {
     assert_eq!(types[0]["Filter.2.Name"], "processor-info.supported-architecture");
     assert_eq!((types[0]["Filter.2.Value.1"].as_str(), types[0]["Filter.2.Value.2"].as_str()), ("x86_64", "arm64"));
     let offerings = of("DescribeInstanceTypeOfferings");
-    assert_eq!(offerings.len(), embedded_region(REGION).offerings.len().div_ceil(1_000));
+    assert_eq!(offerings.len(), RegionCatalogue::embedded(REGION).offerings.len().div_ceil(1_000));
     assert_eq!(offerings[0]["LocationType"], "availability-zone");
     let spot = of("DescribeSpotPriceHistory");
-    assert_eq!(spot.len(), embedded_region(REGION).spot.len().div_ceil(2_000));
+    assert_eq!(spot.len(), RegionCatalogue::embedded(REGION).spot.len().div_ceil(2_000));
     assert_eq!(spot[0]["StartTime"], "2026-01-02T03:04:05Z");
     assert_eq!(
         (spot[0]["ProductDescription.1"].as_str(), spot[0]["ProductDescription.2"].as_str()),

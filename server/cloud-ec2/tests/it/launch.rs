@@ -2,6 +2,7 @@
 
 use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
 use model::{CapacityType, LaunchFailure, Text};
+use simulated_ec2::{Effect, Outcome};
 
 use super::{NOW, adapter, adapter_by, connect, option, order, settings};
 
@@ -9,7 +10,7 @@ use super::{NOW, adapter, adapter_by, connect, option, order, settings};
 async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
     let (ec2, cloud) = connect().await;
     let launched = cloud.launch(&order("web-abcde")).await.unwrap().instance;
-    assert_eq!(launched.provider_id.as_ref(), "aws:///eu-west-1b/i-1");
+    assert_eq!(launched.provider_id.as_ref(), format!("aws:///eu-west-1b/{}", launched.id));
     assert_eq!((launched.instance_type.as_ref(), launched.capacity_type), ("m5.large", CapacityType::Spot));
     assert_eq!((launched.state, launched.launched), (InstanceState::Pending, NOW));
     let form = ec2.requests().remove(0);
@@ -55,7 +56,7 @@ async fn a_repeated_order_is_the_same_request_and_the_same_instance() {
 #[tokio::test]
 async fn changed_settings_between_call_and_retry_launch_no_second_instance() {
     let (ec2, before) = connect().await;
-    let mut settings = settings(ec2.endpoint());
+    let mut settings = settings(ec2.url());
     settings.template.version = "8".to_owned();
     settings.subnets.insert("eu-west-1a".to_owned(), "subnet-new".to_owned());
     let after = adapter_by(settings);
@@ -102,7 +103,7 @@ async fn unavailable_overrides_are_reported_beside_the_instance() {
     let (ec2, cloud) = connect().await;
     ec2.exhaust("m5.large", "eu-west-1b");
     let outcome = cloud.launch(&order("web-abcde")).await.unwrap();
-    assert_eq!(outcome.instance.provider_id.as_ref(), "aws:///eu-west-1a/i-1");
+    assert_eq!((outcome.instance.zone.as_ref(), outcome.instance.instance_type.as_ref()), ("eu-west-1a", "c5.large"));
     assert_eq!(outcome.unavailable, [option("m5.large", "eu-west-1b")]);
 }
 
@@ -119,7 +120,7 @@ async fn an_order_without_capacity_launches_nothing_and_reports_its_overrides() 
 #[tokio::test]
 async fn a_capacity_error_of_a_call_concerns_every_override() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(500, "InsufficientInstanceCapacity");
+    ec2.fail("CreateFleet", 0, "InsufficientInstanceCapacity");
     let unavailable = order("web-abcde").overrides;
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(CloudError::InsufficientCapacity { unavailable }));
 }
@@ -127,7 +128,7 @@ async fn a_capacity_error_of_a_call_concerns_every_override() {
 #[tokio::test]
 async fn a_throttled_call_is_not_retried() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(503, "RequestLimitExceeded");
+    ec2.fail("CreateFleet", 0, "RequestLimitExceeded");
     let throttled = CloudError::RequestLimitExceeded { retry_after_ms: 1_000 };
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(throttled));
     assert_eq!(ec2.requests().len(), 1);
@@ -137,7 +138,7 @@ async fn a_throttled_call_is_not_retried() {
 #[tokio::test]
 async fn a_refusal_has_the_cloud_s_code_and_message() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(403, "UnauthorizedOperation");
+    ec2.fail("CreateFleet", 0, "UnauthorizedOperation");
     assert_eq!(
         cloud.launch(&order("web-abcde")).await.unwrap_err().to_string(),
         "the cloud refuses CreateFleet: UnauthorizedOperation: an injected failure"
@@ -147,14 +148,37 @@ async fn a_refusal_has_the_cloud_s_code_and_message() {
 #[tokio::test]
 async fn an_internal_error_and_a_lost_connection_are_unknown_outcomes() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(500, "InternalError");
+    ec2.fail("CreateFleet", 0, "InternalError");
     let internal = cloud.launch(&order("web-abcde")).await.unwrap_err();
     assert!(
         matches!(&internal, CloudError::Unknown { operation } if operation.contains("InternalError")),
         "{internal}"
     );
+    for effect in [Effect::CutBefore, Effect::CutAfter] {
+        ec2.cut("CreateFleet", effect);
+        let lost = cloud.launch(&order("web-cut")).await.unwrap_err();
+        assert!(matches!(&lost, CloudError::Unknown { operation } if operation.starts_with("CreateFleet")), "{lost}");
+    }
     // Connections to the port of a closed listener are rejected.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let lost = adapter(format!("http://{closed}")).launch(&order("web-abcde")).await.unwrap_err();
     assert!(matches!(&lost, CloudError::Unknown { operation } if operation.starts_with("CreateFleet")), "{lost}");
+}
+
+#[tokio::test]
+async fn a_launch_whose_response_was_lost_is_found_by_repeating_the_order() {
+    let (ec2, cloud) = connect().await;
+    ec2.cut("CreateFleet", Effect::CutAfter);
+    let lost = cloud.launch(&order("web-abcde")).await.unwrap_err();
+    assert!(matches!(lost, CloudError::Unknown { .. }), "{lost}");
+    assert_eq!(ec2.launched_count(), 1);
+    let found = cloud.launch(&order("web-abcde")).await.unwrap().instance;
+    assert_eq!(ec2.launched_count(), 1);
+    let calls = ec2.calls();
+    assert_eq!(calls[0].outcome, Outcome::Cut { executed: true });
+    assert_eq!(calls[0].fleet.as_ref().map(|fleet| fleet.instances.clone()), Some(vec![found.id.to_string()]));
+    assert_eq!(
+        calls[1].fleet.as_ref().map(|fleet| &fleet.instances),
+        calls[0].fleet.as_ref().map(|fleet| &fleet.instances)
+    );
 }

@@ -1,6 +1,6 @@
 //! Instances after the launch: listing, termination, and events.
 
-use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, Owner};
+use cloud::provider::{CloudError, CloudEvent, CloudProvider, Instance, InstanceState, Owner};
 use cloud_ec2::Ec2Cloud;
 use model::{CapacityType, ClusterName, Text};
 
@@ -13,15 +13,21 @@ fn c1() -> ClusterName {
     "c1".into()
 }
 
-/// Launches instances `i-1`, `i-2`, … for claims of these names.
-async fn launch_all(cloud: &Ec2Cloud, names: &[&str]) {
+/// Launches instances for claims of these names, and returns their ids.
+async fn launch_all(cloud: &Ec2Cloud, names: &[&str]) -> Vec<String> {
+    let mut ids = Vec::new();
     for name in names {
-        cloud.launch(&order(name)).await.unwrap();
+        ids.push(cloud.launch(&order(name)).await.unwrap().instance.id.to_string());
     }
+    ids
 }
 
+/// Names of the claims whose instances are listed, sorted.
 async fn listed(cloud: &Ec2Cloud, cluster: &str) -> Vec<String> {
-    cloud.list(&cluster.into()).await.unwrap().into_iter().map(|instance| instance.id.to_string()).collect()
+    let listed = cloud.list(&cluster.into()).await.unwrap();
+    let mut claims: Vec<String> = listed.into_iter().map(|instance| instance.claim.to_string()).collect();
+    claims.sort();
+    claims
 }
 
 #[tokio::test]
@@ -32,9 +38,9 @@ async fn a_listing_has_every_page_of_one_cluster_s_instances() {
     let mut elsewhere = order("d");
     elsewhere.cluster = "c2".into();
     cloud.launch(&elsewhere).await.unwrap();
-    assert_eq!(listed(&cloud, "c1").await, ["i-1", "i-2", "i-3"]);
-    assert_eq!(listed(&cloud, "c2").await, ["i-4"]);
-    let pages = ec2.requests().into_iter().filter(|form| form["Action"] == "DescribeInstances");
+    assert_eq!(listed(&cloud, "c1").await, ["a", "b", "c"]);
+    assert_eq!(listed(&cloud, "c2").await, ["d"]);
+    let pages = ec2.calls().into_iter().filter(|call| call.action == "DescribeInstances");
     // Two instances per page: c1 has two pages, c2 has one.
     assert_eq!(pages.count(), 3);
 }
@@ -44,7 +50,7 @@ async fn an_interrupted_listing_is_an_error() {
     let (ec2, cloud) = connect().await;
     ec2.page_by(2);
     launch_all(&cloud, &["a", "b", "c"]).await;
-    ec2.fail_second_page();
+    ec2.fail("DescribeInstances", 1, "RequestLimitExceeded");
     assert_eq!(cloud.list(&c1()).await, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }));
 }
 
@@ -63,15 +69,15 @@ async fn an_instance_is_described_as_launched() {
 #[tokio::test]
 async fn termination_may_be_repeated() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a"]).await;
+    let id = launch_all(&cloud, &["a"]).await.remove(0);
     let cluster = c1();
     let owner = Owner { cluster: &cluster, uid: UID };
-    cloud.terminate("aws:///eu-west-1b/i-1", owner).await.unwrap();
-    cloud.terminate("i-1", owner).await.unwrap();
-    assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
-    ec2.end("i-1");
+    cloud.terminate(&format!("aws:///eu-west-1b/{id}"), owner).await.unwrap();
+    cloud.terminate(&id, owner).await.unwrap();
+    assert_eq!(cloud.describe(&id).await.unwrap().state, InstanceState::ShuttingDown);
+    ec2.end(&id);
     let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
-    assert_eq!(cloud.terminate("i-1", owner).await, gone("i-1"));
+    assert_eq!(cloud.terminate(&id, owner).await, gone(&id));
     assert_eq!(cloud.terminate("i-9", owner).await, gone("i-9"));
     assert_eq!(listed(&cloud, "c1").await, [""; 0]);
 }
@@ -79,28 +85,32 @@ async fn termination_may_be_repeated() {
 #[tokio::test]
 async fn an_instance_is_terminated_for_its_own_cluster_only() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a"]).await;
+    let id = launch_all(&cloud, &["a"]).await.remove(0);
     let foreign = |owner: &str, asked: &str| {
-        Err(CloudError::Foreign { id: Text::from("i-1"), owner: Text::from(owner), asked: Text::from(asked) })
+        Err(CloudError::Foreign { id: Text::from(id.as_str()), owner: Text::from(owner), asked: Text::from(asked) })
     };
     let (own, another) = (c1(), ClusterName::from("c2"));
     let (other, anew) = (Owner { cluster: &another, uid: UID }, Owner { cluster: &own, uid: "uid-2" });
-    assert_eq!(cloud.terminate("i-1", other).await, foreign("c1", "c2"));
-    assert_eq!(cloud.terminate("i-1", anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
-    assert!(ec2.requests().iter().all(|form| form["Action"] != "TerminateInstances"));
-    cloud.terminate("i-1", Owner { cluster: &own, uid: UID }).await.unwrap();
+    assert_eq!(cloud.terminate(&id, other).await, foreign("c1", "c2"));
+    assert_eq!(cloud.terminate(&id, anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
+    assert!(ec2.calls().iter().all(|call| call.action != "TerminateInstances"));
+    cloud.terminate(&id, Owner { cluster: &own, uid: UID }).await.unwrap();
 }
 
 #[tokio::test]
 async fn state_changes_are_reported_and_the_next_listing_is_delayed() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a", "b"]).await;
+    let ids = launch_all(&cloud, &["a", "b"]).await;
     ec2.boot();
-    ec2.end("i-2");
+    ec2.end(&ids[1]);
     let events = cloud.events().await.unwrap();
-    let [CloudEvent::Running(up), CloudEvent::Terminated(down)] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!((up.id.as_ref(), down.id.as_ref()), ("i-1", "i-2"));
-    let calls = ec2.requests().len();
+    let id_if = |wanted: fn(&CloudEvent) -> Option<&Instance>| {
+        events.iter().filter_map(wanted).map(|instance| instance.id.to_string()).collect::<Vec<_>>()
+    };
+    let running = id_if(|event| if let CloudEvent::Running(instance) = event { Some(instance) } else { None });
+    let terminated = id_if(|event| if let CloudEvent::Terminated(instance) = event { Some(instance) } else { None });
+    assert_eq!((running, terminated, events.len()), (vec![ids[0].clone()], vec![ids[1].clone()], 2));
+    let calls = ec2.calls().len();
     assert_eq!(cloud.events().await, Ok(Vec::new()));
-    assert_eq!(ec2.requests().len(), calls);
+    assert_eq!(ec2.calls().len(), calls);
 }

@@ -1,15 +1,14 @@
-//! The provider against a fake EC2: real SDK, real sockets, EC2's query protocol, on loopback.
+//! The provider against the simulated EC2: real SDK, real sockets, EC2's query protocol, on loopback.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod discovery;
-mod embedded_region;
-mod fake_ec2;
+mod endpoint;
 mod launch;
 mod lifecycle;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
-use fake_ec2::FakeEc2;
+use endpoint::Endpoint;
 use model::{CapacityType, Text, Timestamp};
 
 /// Time of all calls in these tests: 2026-01-02T03:04:05Z.
@@ -54,9 +53,9 @@ fn adapter_by(settings: Settings) -> Ec2Cloud {
     Ec2Cloud::with_credentials(settings, credentials, || NOW)
 }
 
-/// A fake EC2, and a provider connected to it.
-async fn connect() -> (FakeEc2, Ec2Cloud) {
-    let ec2 = FakeEc2::start().await;
-    let cloud = adapter(ec2.endpoint());
+/// A simulated EC2, and a provider connected to it.
+async fn connect() -> (Endpoint, Ec2Cloud) {
+    let ec2 = Endpoint::start().await;
+    let cloud = adapter(ec2.url());
     (ec2, cloud)
 }
