@@ -344,6 +344,25 @@ impl SimulatedCloud {
         (changes.cloned().collect(), position)
     }
 
+    /// The events of [`SimulatedCloud::changes_since`], as a provider returns them.
+    #[must_use]
+    pub fn events_since(&self, position: u64) -> (Vec<CloudEvent>, u64) {
+        let (changes, position) = self.journal.since(position);
+        (changes.filter_map(|change| self.event_of(change)).collect(), position)
+    }
+
+    fn event_of(&self, change: &InstanceChange) -> Option<CloudEvent> {
+        let instance = self.instances.get(&change.instance)?.clone();
+        match change.kind {
+            ChangeKind::State(state @ InstanceState::Running) => {
+                Some(CloudEvent::Running(Instance { state, ..instance }))
+            }
+            ChangeKind::State(InstanceState::Terminated) => Some(CloudEvent::Terminated(instance)),
+            ChangeKind::State(InstanceState::Pending | InstanceState::ShuttingDown) => None,
+            ChangeKind::Interrupted { kind, ends } => Some(CloudEvent::Interrupted { instance, kind, at: ends }),
+        }
+    }
+
     /// The ledger of all launches and terminations.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {

@@ -7,6 +7,7 @@
 mod addresses;
 mod clusters;
 mod context;
+mod events;
 mod fleets;
 mod identity;
 mod images;
@@ -16,11 +17,16 @@ mod launch_templates;
 mod network;
 mod parameters;
 mod prices;
+mod queues;
 mod region;
 mod reservations;
+mod rules;
 mod sales;
 
+use std::collections::BTreeMap;
+
 use cloud::simulated::{ChangeKind, SimulatedCloud};
+use model::Timestamp;
 use serde_json::Value;
 
 use self::fleets::Fleets;
@@ -30,7 +36,9 @@ use self::instance_profiles::InstanceProfiles;
 use self::instances::Instances;
 use self::instances::status::Reports;
 use self::launch_templates::{LaunchTemplates, check_tags};
+use self::queues::{Location, QueueCall, Queues};
 use self::region::Region;
+use self::rules::Rules;
 use crate::api_error::ApiError;
 use crate::faults::switchboard::Switchboard;
 use crate::service::Service;
@@ -38,6 +46,7 @@ use crate::settings::AccountSettings;
 use crate::value::Fields;
 
 pub(crate) use context::Context;
+pub use instance_profiles::InstanceProfile;
 
 /// An account in one region.
 #[derive(Debug)]
@@ -49,6 +58,10 @@ pub(crate) struct Account {
     profiles: InstanceProfiles,
     sessions: Sessions,
     reports: Reports,
+    queues: Queues,
+    rules: Rules,
+    /// Number of events so far.
+    events: u64,
 }
 
 /// A call of a JSON service.
@@ -57,11 +70,18 @@ pub(crate) struct JsonCall<'a> {
     pub(crate) service: Service,
     pub(crate) action: &'a str,
     pub(crate) body: &'a Value,
+    /// Host and port that the caller used.
+    pub(crate) host: &'a str,
+    pub(crate) now: Timestamp,
 }
 
 impl Account {
     pub(crate) fn new(settings: AccountSettings) -> Self {
+        let location = Location { region: settings.region.clone(), account: settings.account.clone() };
         Self {
+            queues: Queues::new(location.clone()),
+            rules: Rules::new(location),
+            events: 0,
             templates: LaunchTemplates::new(&settings.launch_templates),
             profiles: InstanceProfiles::new(&settings),
             region: Region::new(settings),
@@ -72,11 +92,30 @@ impl Account {
         }
     }
 
-    /// Brings the account up to date with the cloud.
-    pub(crate) fn follow(&mut self, cloud: &SimulatedCloud) {
+    /// Changes what the account contains beside what calls have made: launch templates and instance profiles of
+    /// the settings are those of its beginning.
+    pub(crate) fn change_settings(&mut self, change: impl FnOnce(&mut AccountSettings)) {
+        let mut settings = self.region.settings().clone();
+        change(&mut settings);
+        self.profiles.set_roles(&settings.roles);
+        self.region = Region::new(settings);
+    }
+
+    /// Instance profiles by name.
+    pub(crate) fn instance_profiles(&self) -> &BTreeMap<String, InstanceProfile> {
+        self.profiles.all()
+    }
+
+    /// Brings the account up to date with the cloud, and sends the events of what has changed.
+    pub(crate) fn follow(&mut self, cloud: &SimulatedCloud, faults: &mut Switchboard, now: Timestamp) {
         for change in self.instances.follow(cloud) {
             if let ChangeKind::Interrupted { kind, ends } = change.kind {
                 self.reports.record(&change.instance, kind, change.at, ends);
+            }
+            self.events += 1;
+            let instance = cloud.describe(&change.instance).ok();
+            if let Some(event) = events::event(&self.region, &change, instance, self.events) {
+                self.rules.publish(&event, &mut self.queues, faults, now);
             }
         }
     }
@@ -154,7 +193,7 @@ impl Account {
         of_sts.or_else(|| self.profiles.answer(call)).unwrap_or_else(|| Err(unknown_action(call.action)))
     }
 
-    /// Answers a call of SSM, Pricing or EKS.
+    /// Answers a call of SSM, Pricing, EKS, SQS or EventBridge.
     ///
     /// # Errors
     /// The error of the action; `UnknownOperationException` for one that is not simulated.
@@ -167,6 +206,11 @@ impl Account {
             (Service::Ssm, action) => {
                 parameters::answer(&settings.parameters, action, call.body).unwrap_or_else(unknown)
             }
+            (Service::Sqs, action) => {
+                let call = QueueCall { action, body: call.body, host: call.host, now: call.now };
+                self.queues.answer(call).unwrap_or_else(unknown)
+            }
+            (Service::EventBridge, action) => self.rules.answer(action, call.body, limit).unwrap_or_else(unknown),
             (Service::Pricing, "GetProducts") => prices::get_products(&self.region, call.body, limit),
             (Service::Eks, "DescribeCluster") => clusters::describe(settings, name()),
             (Service::Eks, "ListAccessEntries") => {

@@ -6,6 +6,7 @@ mod incoming;
 mod responses;
 mod state;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -19,7 +20,7 @@ use tokio::task::JoinSet;
 
 use self::http::Front;
 use self::state::{Shared, State};
-use crate::account::Account;
+use crate::account::{Account, InstanceProfile};
 use crate::call_log::{Call, CallLog};
 use crate::faults::switchboard::Switchboard;
 use crate::faults::{FaultRule, Faults};
@@ -107,6 +108,18 @@ impl SimulatedEc2 {
     /// Adds a rule after those that there are.
     pub fn add_fault(&self, rule: FaultRule) {
         self.change_faults(|faults| faults.rules.push(rule));
+    }
+
+    /// Changes what the account contains: network, images, parameters, roles, clusters, reservations, prices. Launch
+    /// templates and instance profiles are changed by calls only.
+    pub fn change_account(&self, change: impl FnOnce(&mut AccountSettings)) {
+        self.shared.state().account.change_settings(change);
+    }
+
+    /// Instance profiles by name.
+    #[must_use]
+    pub fn instance_profiles(&self) -> BTreeMap<String, InstanceProfile> {
+        self.shared.state().account.instance_profiles().clone()
     }
 
     /// All kept calls, oldest first.

@@ -27,6 +27,8 @@ pub struct Faults {
     pub quotas: Quotas,
     /// How long new things are invisible.
     pub lag: Lag,
+    /// Faults of the delivery of messages to queues.
+    pub delivery: Delivery,
 }
 
 /// A fault of calls of one action.
@@ -168,6 +170,16 @@ pub struct Lag {
     pub launch_templates_ms: i64,
     /// Instance profiles, for launches.
     pub instance_profiles_ms: i64,
+}
+
+/// Faults of the delivery of messages to queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Delivery {
+    /// Share of messages that are delivered twice, in percent.
+    pub duplicated_percent: u32,
+    /// Delay of a message, in milliseconds: minimum and maximum of a random value, which reorders them.
+    pub delay_ms: (i64, i64),
 }
 
 impl Faults {

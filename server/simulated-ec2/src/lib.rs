@@ -1,5 +1,5 @@
-//! A simulated EC2 account over HTTP, for the real AWS SDKs: EC2, IAM and STS in the query protocol, SSM
-//! and Pricing in the JSON protocol, EKS as REST, on one port. It shares no code with the adapter that it
+//! A simulated EC2 account over HTTP, for the real AWS SDKs: EC2, IAM and STS in the query protocol, SSM, Pricing,
+//! SQS and EventBridge in the JSON protocol, EKS as REST, on one port. It shares no code with the adapter that it
 //! judges.
 //!
 //! Launched instances, their boot, interruption and end are those of [`cloud::simulated::SimulatedCloud`], which
@@ -22,10 +22,11 @@ mod service;
 mod settings;
 mod value;
 
+pub use account::InstanceProfile;
 pub use call_log::{Call, FleetCall, FleetOverride, Outcome};
 pub use catalogue::{RegionCatalogue, SpotRow, TypeRow};
 pub use endpoint::{Builder, SimulatedEc2};
-pub use faults::{Effect, FaultRule, Faults, Lag, PoolCapacity, Quotas, Throttle};
+pub use faults::{Delivery, Effect, FaultRule, Faults, Lag, PoolCapacity, Quotas, Throttle};
 pub use settings::{
     AccountSettings, Cluster, EKS_VERSIONS, Image, OwnershipTags, Reservation, Role, SecurityGroup, Subnet, Tags,
     TemplateSeed, VPC,

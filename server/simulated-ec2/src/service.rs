@@ -10,11 +10,18 @@ pub(crate) enum Service {
     Sts,
     Ssm,
     Pricing,
+    Sqs,
+    EventBridge,
     Eks,
 }
 
 /// Services of the JSON protocol by the prefix of `X-Amz-Target`.
-const TARGETS: [(&str, Service); 2] = [("AmazonSSM", Service::Ssm), ("AWSPriceListService", Service::Pricing)];
+const TARGETS: [(&str, Service); 4] = [
+    ("AmazonSSM", Service::Ssm),
+    ("AWSPriceListService", Service::Pricing),
+    ("AmazonSQS", Service::Sqs),
+    ("AWSEvents", Service::EventBridge),
+];
 
 impl Service {
     /// Service and action of an `X-Amz-Target` header.
@@ -48,7 +55,8 @@ impl Service {
         match self {
             Self::Ec2 => "RequestLimitExceeded",
             Self::Iam | Self::Sts => "Throttling",
-            Self::Ssm | Self::Pricing | Self::Eks => "ThrottlingException",
+            Self::Sqs => "RequestThrottled",
+            Self::Ssm | Self::Pricing | Self::EventBridge | Self::Eks => "ThrottlingException",
         }
     }
 
@@ -59,6 +67,8 @@ impl Service {
             Self::Sts => "sts",
             Self::Ssm => "ssm",
             Self::Pricing => "pricing",
+            Self::Sqs => "sqs",
+            Self::EventBridge => "events",
             Self::Eks => "eks",
         }
     }

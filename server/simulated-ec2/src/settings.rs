@@ -129,6 +129,8 @@ pub struct Cluster {
     pub certificate_authority: String,
     /// Service addresses, IPv4.
     pub service_cidr: String,
+    /// `API`, `API_AND_CONFIG_MAP` or `CONFIG_MAP`.
+    pub authentication_mode: String,
     /// Principals with an access entry of type `EC2_LINUX`, as ARNs.
     pub access_entries: Vec<String>,
 }
@@ -255,6 +257,7 @@ fn eks_cluster(region: &str, name: &str, node_role: &str) -> Cluster {
         // "certificate authority of a simulated cluster"
         certificate_authority: "Y2VydGlmaWNhdGUgYXV0aG9yaXR5IG9mIGEgc2ltdWxhdGVkIGNsdXN0ZXI=".to_owned(),
         service_cidr: "10.100.0.0/16".to_owned(),
+        authentication_mode: "API_AND_CONFIG_MAP".to_owned(),
         access_entries: vec![node_role.to_owned()],
     }
 }

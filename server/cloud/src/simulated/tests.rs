@@ -203,6 +203,8 @@ fn every_reader_of_the_changes_gets_all_of_them_in_order() {
     let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
     cloud.tick(Timestamp::from_millis(10));
     let (early, position) = cloud.changes_since(0);
+    let running = cloud.events_since(0).0;
+    assert!(matches!(running.as_slice(), [CloudEvent::Running(_)]), "{running:?}");
     assert!(cloud.interrupt(&id, InterruptionKind::SpotInterrupted, Timestamp::from_millis(1_000)));
     cloud.tick(Timestamp::from_millis(200_000));
     let kind = InterruptionKind::SpotInterrupted;
@@ -220,6 +222,14 @@ fn every_reader_of_the_changes_gets_all_of_them_in_order() {
     assert_eq!(read(&cloud.changes_since(position).0), expected[2..]);
     assert_eq!(read(&cloud.changes_since(0).0), expected);
     assert_eq!(cloud.changes_since(5), (Vec::new(), 5));
+    let later = cloud.events_since(position).0;
+    assert!(
+        matches!(
+            later.as_slice(),
+            [CloudEvent::Interrupted { at: Some(at), .. }, CloudEvent::Terminated(_)] if at.as_millis() == 121_000
+        ),
+        "{later:?}"
+    );
 }
 
 #[test]

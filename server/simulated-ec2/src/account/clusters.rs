@@ -32,7 +32,7 @@ pub(crate) fn describe(settings: &AccountSettings, name: &str) -> Result<Value, 
         "certificateAuthority": { "data": cluster.certificate_authority },
         "kubernetesNetworkConfig": { "serviceIpv4Cidr": cluster.service_cidr, "ipFamily": "ipv4" },
         "resourcesVpcConfig": { "subnetIds": subnets, "vpcId": vpc },
-        "accessConfig": { "authenticationMode": "API_AND_CONFIG_MAP" },
+        "accessConfig": { "authenticationMode": cluster.authentication_mode },
     } }))
 }
 

@@ -12,12 +12,15 @@ use crate::value::{Fields, Node};
 
 /// An instance profile.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct InstanceProfile {
-    path: String,
-    tags: Tags,
+pub struct InstanceProfile {
+    /// Path, such as `/`.
+    pub path: String,
+    /// Tags.
+    pub tags: Tags,
     /// Name of its role.
-    pub(crate) role: Option<String>,
-    pub(crate) created: Timestamp,
+    pub role: Option<String>,
+    /// When it was made.
+    pub created: Timestamp,
 }
 
 /// Profiles by name, and roles.
@@ -41,6 +44,16 @@ impl InstanceProfiles {
             roles: settings.roles.clone(),
             profiles: settings.instance_profiles.iter().map(profile).collect(),
         }
+    }
+
+    /// Replaces the roles.
+    pub(crate) fn set_roles(&mut self, roles: &[Role]) {
+        self.roles = roles.to_vec();
+    }
+
+    /// All profiles by name.
+    pub(crate) fn all(&self) -> &BTreeMap<String, InstanceProfile> {
+        &self.profiles
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<&InstanceProfile> {

@@ -3,6 +3,7 @@
 pub(crate) mod describe;
 pub(crate) mod status;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use cloud::provider::{Instance, InstanceState};
@@ -88,9 +89,9 @@ impl Instances {
     }
 
     /// Tags of an instance. One that was launched by another interface has those that attribute it.
-    pub(crate) fn tags(&self, instance: &Instance, ownership: &OwnershipTags) -> Tags {
+    pub(crate) fn tags(&self, instance: &Instance, ownership: &OwnershipTags) -> Cow<'_, Tags> {
         if let Some(details) = self.details.get(instance.id.as_ref()) {
-            return details.tags.clone();
+            return Cow::Borrowed(&details.tags);
         }
         let pairs = [
             (&ownership.cluster, instance.cluster.as_ref()),
@@ -98,11 +99,8 @@ impl Instances {
             (&ownership.claim, instance.claim.as_ref()),
             (&ownership.pool, instance.pool.as_ref()),
         ];
-        pairs
-            .into_iter()
-            .filter(|(_, value)| !value.is_empty())
-            .map(|(key, value)| (key.clone(), value.to_owned()))
-            .collect()
+        let present = pairs.into_iter().filter(|(_, value)| !value.is_empty());
+        Cow::Owned(present.map(|(key, value)| (key.clone(), value.to_owned())).collect())
     }
 
     /// TerminateInstances: all or none.
@@ -138,7 +136,7 @@ impl Instances {
         tags: &Tags,
         ownership: &OwnershipTags,
     ) -> Result<(), ApiError> {
-        let mut merged = self.tags(find(call, id)?, ownership);
+        let mut merged = self.tags(find(call, id)?, ownership).into_owned();
         merged.extend(tags.clone());
         self.details.entry(id.to_owned()).or_default().tags = merged;
         Ok(())

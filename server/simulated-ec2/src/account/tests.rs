@@ -6,6 +6,7 @@ mod identity;
 mod instances;
 mod json;
 mod launch_errors;
+mod messages;
 mod reservations;
 mod templates;
 
@@ -65,7 +66,7 @@ impl Fixture {
     fn call(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
         let parameters = Parameters::read(format!("Action={action}&Version=2016-11-15&{form}").as_bytes());
         self.cloud.tick(self.now);
-        self.account.follow(&self.cloud);
+        self.account.follow(&self.cloud, &mut self.switchboard, self.now);
         let (cloud, faults, now) = (&mut self.cloud, &mut self.switchboard, self.now);
         self.account.answer_ec2(&mut Context { action, parameters: &parameters, now, cloud, faults })
     }
@@ -82,7 +83,7 @@ impl Fixture {
     }
 
     fn json(&mut self, service: Service, action: &str, body: &Value) -> Result<Value, ApiError> {
-        let call = JsonCall { service, action, body };
+        let call = JsonCall { service, action, body, host: "ec2.test", now: self.now };
         self.account.answer_json(call, &mut self.switchboard)
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Request, Response};
 use http_body::Body;
@@ -26,6 +26,9 @@ use crate::value::{Fields, Node};
 
 /// Maximum length of a request body.
 const MAX_BODY: usize = 4 << 20;
+
+/// How often a call that waits for messages looks for one.
+const POLL: Duration = Duration::from_millis(20);
 
 /// The connection is closed without an answer.
 #[derive(Debug)]
@@ -100,7 +103,7 @@ impl Shared {
         }
         let result = match faults.error {
             Some(error) => Err(error),
-            None => self.execute(&call).await,
+            None => self.execute_within_wait(&call).await,
         };
         self.end(number, &result, faults.cut_after);
         sleep(faults.after_ms).await;
@@ -130,7 +133,22 @@ impl Shared {
         self.state().log.end(number, outcome, instances);
     }
 
-    async fn execute(&self, call: &Incoming) -> Result<Answer, ApiError> {
+    /// Executes a call; one that receives messages is repeated until there is one or its wait is over.
+    async fn execute_within_wait(&self, call: &Incoming) -> Result<Answer, ApiError> {
+        let waits = call.service == Service::Sqs && call.action == "ReceiveMessage";
+        let seconds = call.body["WaitTimeSeconds"].as_u64().filter(|_| waits).unwrap_or(0);
+        let deadline = Instant::now() + Duration::from_secs(seconds);
+        loop {
+            let result = self.execute(call);
+            let is_empty = matches!(&result, Ok(Answer::Json(body)) if body["Messages"].is_null());
+            if !is_empty || Instant::now() >= deadline {
+                return result;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    fn execute(&self, call: &Incoming) -> Result<Answer, ApiError> {
         let mut state = self.state();
         let (now, mut cloud) = (self.cloud.now(), self.cloud.cloud());
         state.follow(&mut cloud, now);
@@ -141,7 +159,7 @@ impl Shared {
             Service::Ec2 => account.answer_ec2(&mut context).map(Answer::Xml),
             Service::Iam | Service::Sts => account.answer_identity(&call.caller, &context).map(Answer::Xml),
             service => {
-                let json = JsonCall { service, action, body: &call.body };
+                let json = JsonCall { service, action, body: &call.body, host: &call.host, now };
                 account.answer_json(json, context.faults).map(Answer::Json)
             }
         }
@@ -171,15 +189,25 @@ fn encode(call: &Incoming, number: u64, result: &Result<Answer, ApiError>) -> Re
         (Err(error), Service::Ec2 | Service::Iam | Service::Sts) => {
             respond(error.status, XML, xml::error(dialect, &request_id, error))
         }
-        (Err(error), _) => {
-            let body = json!({ "__type": error.code, "message": error.message, "Message": error.message });
-            let mut response = respond(error.status, JSON, body.to_string());
-            if let Ok(code) = error.code.parse() {
-                response.headers_mut().insert("x-amzn-errortype", code);
-            }
-            response
-        }
+        (Err(error), service) => json_error(service, error),
     }
+}
+
+/// An error of a JSON service. SQS names the code of its former protocol too.
+fn json_error(service: Service, error: &ApiError) -> Response<String> {
+    let namespace = if service == Service::Sqs { "com.amazonaws.sqs#" } else { "" };
+    let body = json!({ "__type": format!("{namespace}{}", error.code), "message": error.message });
+    let mut response = respond(error.status, JSON, body.to_string());
+    let former =
+        if error.code == "QueueDoesNotExist" { "AWS.SimpleQueueService.NonExistentQueue" } else { &error.code };
+    let (name, value) = match service {
+        Service::Sqs => ("x-amzn-query-error", format!("{former};Sender")),
+        _ => ("x-amzn-errortype", error.code.clone()),
+    };
+    if let Ok(value) = value.parse() {
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
 /// Content types of the services.

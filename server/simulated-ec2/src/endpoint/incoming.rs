@@ -13,6 +13,8 @@ pub(super) struct Incoming {
     pub(super) action: String,
     /// Access key; empty when the call is not signed.
     pub(super) caller: String,
+    /// Host and port that the caller used.
+    pub(super) host: String,
     /// Parameters of the form, or the fields of the JSON body as text.
     pub(super) parameters: Parameters,
     /// JSON body; null for a form.
@@ -26,27 +28,28 @@ pub(super) struct Incoming {
 pub(super) fn read(parts: &Parts, body: &[u8]) -> Result<Incoming, &'static str> {
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     let caller = header("authorization").and_then(access_key).unwrap_or_default().to_owned();
+    let host = header("host").unwrap_or("localhost").to_owned();
     if let Some(target) = header("x-amz-target") {
         let (service, action) = Service::of_target(target).ok_or("X-Amz-Target names no service that is simulated")?;
         let body = serde_json::from_slice(body).map_err(|_| "the body is not JSON")?;
-        return Ok(json(service, action, caller, body));
+        return Ok(json(service, action, (caller, host), body));
     }
     let path = parts.uri.path();
     if path.starts_with("/clusters/") {
         let (action, body) = eks(path, parts.uri.query().unwrap_or_default()).ok_or("EKS has no such path here")?;
-        return Ok(json(Service::Eks, action, caller, body));
+        return Ok(json(Service::Eks, action, (caller, host), body));
     }
     let parameters = Parameters::read(body);
     let action = parameters.get("Action").ok_or("there is no parameter Action and no X-Amz-Target")?.to_owned();
     let service = parameters.get("Version").and_then(Service::of_version).ok_or("Version is of no API here")?;
-    Ok(Incoming { service, action, caller, parameters, body: Value::Null })
+    Ok(Incoming { service, action, caller, host, parameters, body: Value::Null })
 }
 
-fn json(service: Service, action: &str, caller: String, body: Value) -> Incoming {
+fn json(service: Service, action: &str, (caller, host): (String, String), body: Value) -> Incoming {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let fields = body.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), text(value)));
     let parameters = Parameters::new(fields.collect());
-    Incoming { service, action: action.to_owned(), caller, parameters, body }
+    Incoming { service, action: action.to_owned(), caller, host, parameters, body }
 }
 
 /// The access key of `AWS4-HMAC-SHA256 Credential=KEY/DATE/…`.

@@ -41,6 +41,6 @@ impl State {
     pub(super) fn follow(&mut self, cloud: &mut SimulatedCloud, now: Timestamp) {
         // Other interfaces of the cloud read the events from its journal, as this one does.
         cloud.tick(now);
-        self.account.follow(cloud);
+        self.account.follow(cloud, &mut self.switchboard, now);
     }
 }

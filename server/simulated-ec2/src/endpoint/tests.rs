@@ -170,3 +170,27 @@ async fn answers_are_well_formed_xml() {
         assert_eq!(depth, 0, "{action}");
     }
 }
+
+async fn sqs(address: SocketAddr, action: &str, body: Value) -> String {
+    send(address, "POST /", &format!("x-amz-target: AmazonSQS.{action}\r\n"), &body.to_string()).await
+}
+
+#[tokio::test]
+async fn a_receive_waits_for_the_first_message() {
+    let (_ec2, address) = serve().await;
+    let made = sqs(address, "CreateQueue", json!({ "QueueName": "q" })).await;
+    let url = "http://x/123456789012/q".to_owned();
+    assert!(made.contains(&url), "{made}");
+    let waiting = tokio::spawn(sqs(address, "ReceiveMessage", json!({ "QueueUrl": url, "WaitTimeSeconds": 20 })));
+    let began = tokio::time::Instant::now();
+    // The second call is sent after the first has been found to be waiting.
+    sqs(address, "ReceiveMessage", json!({ "QueueUrl": url })).await;
+    assert!(!waiting.is_finished());
+    sqs(address, "SendMessage", json!({ "QueueUrl": url, "MessageBody": "hello" })).await;
+    let received = waiting.await.unwrap();
+    assert!(received.contains("\"Body\":\"hello\""), "{received}");
+    assert!(began.elapsed() < Duration::from_secs(15));
+    let answer = sqs(address, "ReceiveMessage", json!({ "QueueUrl": "http://x/1/other" })).await;
+    assert!(answer.contains("\"__type\":\"com.amazonaws.sqs#QueueDoesNotExist\""), "{answer}");
+    assert!(answer.contains("x-amzn-query-error: AWS.SimpleQueueService.NonExistentQueue;Sender"), "{answer}");
+}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use cloud::simulated::{SeededRng, TokenBucket};
 use model::Timestamp;
 
-use super::{Effect, FaultRule, Faults, Lag, Quotas};
+use super::{Delivery, Effect, FaultRule, Faults, Lag, Quotas};
 use crate::api_error::ApiError;
 
 /// Error of a throttled call.
@@ -41,12 +41,13 @@ pub(crate) struct Switchboard {
     counters: Vec<(u64, u64)>,
     buckets: BTreeMap<String, TokenBucket>,
     calls: u64,
+    messages: u64,
 }
 
 impl Switchboard {
     pub(crate) fn new(faults: Faults) -> Self {
         let mut switchboard =
-            Self { faults: Faults::default(), counters: Vec::new(), buckets: BTreeMap::new(), calls: 0 };
+            Self { faults: Faults::default(), counters: Vec::new(), buckets: BTreeMap::new(), calls: 0, messages: 0 };
         switchboard.set(faults);
         switchboard
     }
@@ -137,6 +138,15 @@ impl Switchboard {
                 true
             }
         }
+    }
+
+    /// Delays of the next message, in milliseconds: one for each time that it is delivered.
+    pub(crate) fn next_message(&mut self) -> Vec<i64> {
+        self.messages += 1;
+        let Delivery { duplicated_percent, delay_ms } = self.faults.delivery;
+        let rng = SeededRng::new(self.faults.seed).child("message").child_number(self.messages);
+        let copies = if rng.child("duplicated").percent(duplicated_percent) { 2 } else { 1 };
+        (0..copies).map(|copy| rng.child("delay").child_number(copy).between(delay_ms)).collect()
     }
 }
 

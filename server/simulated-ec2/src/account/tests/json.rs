@@ -39,8 +39,8 @@ fn query(tenancy: &str, family: &str) -> Value {
 }
 
 /// Prices of all pages, by type.
-fn prices(pricing: &mut Fixture, mut body: Value) -> std::collections::BTreeMap<String, String> {
-    let mut found = std::collections::BTreeMap::new();
+fn prices(pricing: &mut Fixture, mut body: Value) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
     loop {
         let page = pricing.json(Service::Pricing, "GetProducts", &body).unwrap();
         for text in page["PriceList"].as_array().unwrap() {
@@ -88,4 +88,23 @@ fn a_cluster_and_its_access_entries_are_described() {
     }
     let unknown = eks.json(Service::Ssm, "PutParameter", &json!({}));
     assert_eq!(unknown.map_err(|error| error.code), Err("UnknownOperationException".to_owned()));
+}
+
+#[test]
+fn a_changed_account_answers_with_what_it_contains_now() {
+    let mut ec2 = Fixture::new();
+    let id = ec2.launch("m5.large", 1).remove(0);
+    ec2.account.change_settings(|settings| {
+        settings.subnets.truncate(1);
+        settings.parameters.insert("/own/image".to_owned(), "ami-1".to_owned());
+        settings.roles.clear();
+    });
+    let found = ec2.json(Service::Ssm, "GetParameter", &json!({ "Name": "/own/image" })).unwrap();
+    assert_eq!(found["Parameter"]["Value"], "ami-1");
+    // The instance still has its address: 2^14 - 5 - 1.
+    let subnets = ec2.call("DescribeSubnets", "").unwrap();
+    assert_eq!(subnets.texts("subnetSet", "availableIpAddressCount"), ["16378"]);
+    assert_eq!(ec2.code("DescribeInstances", &format!("InstanceId.1={id}")), "none");
+    let role = ec2.identity("GetRole", "RoleName=KarpenterNodeRole-blue").map_err(|error| error.code);
+    assert_eq!(role, Err("NoSuchEntity".to_owned()));
 }
