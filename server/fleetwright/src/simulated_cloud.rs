@@ -7,14 +7,15 @@ use std::time::Duration;
 use anyhow::{Context, anyhow, bail};
 use clap::Args;
 use cloud::simulated::{ClockedCloud, FaultProfile};
-use simulated_ec2::{AccountSettings, Faults, SimulatedEc2};
+use simulated_ec2::{AccountSettings, Faults, FleetProgress, SimulatedEc2};
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::output;
 use server::{clouds, telemetry};
 use simulation::demo;
-use simulation::simulated_cloud::{self, Latency};
+use simulation::simulated_cloud::{self, Latency, OtherLaunch};
 
 /// Run the simulated cloud as a process; prints its address as one line on standard output
 #[derive(Debug, Args)]
@@ -29,6 +30,9 @@ pub(crate) struct SimulatedCloudFlags {
     /// karpenter.sh/discovery=NAME
     #[arg(long, default_value = "demo", value_name = "NAME", requires = "ec2_listen")]
     ec2_cluster: String,
+    /// Faults of the EC2 account as JSON, as its address /_simulated/faults takes them
+    #[arg(long, default_value = "{}", value_name = "JSON", requires = "ec2_listen")]
+    ec2_faults: String,
     /// Random seed
     #[arg(long, default_value_t = 0)]
     seed: u64,
@@ -104,11 +108,14 @@ async fn serve_on(
     };
     let cloud = Arc::new(clouds::simulated(weather, &flags.region, None)?);
     let latency = Latency { arrival_ms: (0, milliseconds(flags.arrival)), answer_ms: (0, milliseconds(flags.answer)) };
-    let grpc = simulated_cloud::serve(listener, Arc::clone(&cloud), latency, flags.seed, stop);
+    let (launches, others) = mpsc::unbounded_channel();
+    let grpc = simulated_cloud::serve(listener, Arc::clone(&cloud), latency, flags.seed, others, stop);
     let Some(ec2_listener) = ec2_listener else { return grpc.await };
-    let account = ec2_account(flags, cloud);
+    let (fleets, progress) = mpsc::unbounded_channel();
+    let account = ec2_account(flags, cloud, fleets)?;
     tokio::select! {
         ended = grpc => ended,
+        () = report_launches(progress, launches) => Ok(()),
         failed = account.serve(ec2_listener, std::future::pending()) => failed.context("the EC2 endpoint failed"),
     }
 }
@@ -126,10 +133,33 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| format!("cannot listen on {address}"))
 }
 
-/// An EC2 account in front of `cloud`.
-fn ec2_account(flags: &SimulatedCloudFlags, cloud: Arc<ClockedCloud>) -> SimulatedEc2 {
+/// An EC2 account in front of `cloud`, which reports its fleets.
+fn ec2_account(
+    flags: &SimulatedCloudFlags,
+    cloud: Arc<ClockedCloud>,
+    fleets: UnboundedSender<FleetProgress>,
+) -> anyhow::Result<SimulatedEc2> {
     let settings = AccountSettings::new(&flags.region, &flags.ec2_cluster);
-    SimulatedEc2::builder(settings).cloud(cloud).faults(Faults { seed: flags.seed, ..Faults::default() }).build()
+    let given = serde_json::from_str(&flags.ec2_faults).context("--ec2-faults is not JSON")?;
+    let faults = Faults { seed: flags.seed, ..Faults::default() }.updated(&given).context("--ec2-faults")?;
+    Ok(SimulatedEc2::builder(settings).cloud(cloud).faults(faults).report_fleets(fleets).build())
+}
+
+/// Passes the fleets of the EC2 account on as launches.
+async fn report_launches(mut fleets: UnboundedReceiver<FleetProgress>, launches: UnboundedSender<OtherLaunch>) {
+    while let Some(FleetProgress { number, fleet, answered }) = fleets.recv().await {
+        let tag = |key: &str| fleet.tags.get(key).cloned().unwrap_or_default();
+        let launch = OtherLaunch {
+            token: fleet.client_token.clone().unwrap_or_default(),
+            cluster: tag("fleetwright.dev/cluster"),
+            claim: tag("fleetwright.dev/nodeclaim"),
+            instance: fleet.instances.first().cloned().unwrap_or_default(),
+            number,
+            answered,
+        };
+        // The receiver lives as long as this task.
+        let _unobserved = launches.send(launch);
+    }
 }
 
 /// Prints one line for each listener, in order.
@@ -194,6 +224,7 @@ mod tests {
             overrides: vec![Override { instance_type: "m5.large".into(), zone: "us-east-1a".into() }],
             reservation: None,
             terms: Text::default(),
+            template: None,
         }
     }
 

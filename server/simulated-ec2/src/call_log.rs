@@ -163,6 +163,12 @@ impl CallLog {
         }
     }
 
+    /// What the CreateFleet with this number asks for, and what it launched.
+    pub(crate) fn fleet(&self, number: u64) -> Option<&FleetCall> {
+        let at = self.calls.binary_search_by_key(&number, |call| call.number).ok()?;
+        self.calls[at].fleet.as_ref()
+    }
+
     /// Kept calls with a number above `after`.
     pub(crate) fn after(&self, after: u64) -> impl Iterator<Item = &Call> {
         self.calls.iter().filter(move |call| call.number > after)

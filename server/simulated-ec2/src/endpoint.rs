@@ -16,12 +16,13 @@ use hyper_util::server::conn::auto;
 use hyper_util::service::TowerToHyperService;
 use model::Timestamp;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedSender;
 use tokio::task::JoinSet;
 
 use self::http::Front;
 use self::state::{Shared, State};
 use crate::account::{Account, InstanceProfile};
-use crate::call_log::{Call, CallLog};
+use crate::call_log::{Call, CallLog, FleetCall};
 use crate::faults::switchboard::Switchboard;
 use crate::faults::{FaultRule, Faults};
 use crate::settings::AccountSettings;
@@ -35,12 +36,24 @@ pub struct SimulatedEc2 {
     shared: Arc<Shared>,
 }
 
+/// What has become of a CreateFleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetProgress {
+    /// Number of the call.
+    pub number: u64,
+    /// What it asks for, and what it launched.
+    pub fleet: FleetCall,
+    /// Its answer was sent; else it was executed.
+    pub answered: bool,
+}
+
 /// Settings of an endpoint.
 #[derive(Debug)]
 pub struct Builder {
     settings: AccountSettings,
     cloud: Option<Arc<ClockedCloud>>,
     faults: Faults,
+    fleets: Option<UnboundedSender<FleetProgress>>,
 }
 
 impl Builder {
@@ -49,6 +62,13 @@ impl Builder {
     #[must_use]
     pub fn cloud(mut self, cloud: Arc<ClockedCloud>) -> Self {
         self.cloud = Some(cloud);
+        self
+    }
+
+    /// Reports every executed CreateFleet to `fleets`, when it was executed and when it was answered.
+    #[must_use]
+    pub fn report_fleets(mut self, fleets: UnboundedSender<FleetProgress>) -> Self {
+        self.fleets = Some(fleets);
         self
     }
 
@@ -69,7 +89,7 @@ impl Builder {
             log: CallLog::default(),
         };
         let cloud = self.cloud.unwrap_or_else(own);
-        SimulatedEc2 { shared: Arc::new(Shared { cloud, state: Mutex::new(state) }) }
+        SimulatedEc2 { shared: Arc::new(Shared { cloud, state: Mutex::new(state), fleets: self.fleets }) }
     }
 }
 
@@ -82,7 +102,7 @@ impl SimulatedEc2 {
     /// An endpoint for an account that contains `settings`.
     #[must_use]
     pub fn builder(settings: AccountSettings) -> Builder {
-        Builder { settings, cloud: None, faults: Faults::default() }
+        Builder { settings, cloud: None, faults: Faults::default(), fleets: None }
     }
 
     /// The cloud that has the instances: their states and the ledger.

@@ -27,6 +27,7 @@ use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
 use model::ProviderId;
+use sha2::{Digest, Sha256};
 use tokio_stream::StreamExt;
 use tonic::Streaming;
 use tracing::info;
@@ -35,7 +36,7 @@ use clusters::Clusters;
 pub use crash_points::CrashPoint;
 use crash_points::Kill;
 use database::Database;
-pub use plan::Plan;
+pub use plan::{CloudInterface, Plan};
 use processes::ARRIVAL_MS;
 use server::clouds::remote::{self, Client};
 use store_postgres::postgres_local::LocalPostgres;
@@ -134,7 +135,7 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
                 killer.wait_for_launch().await.context("after the database was restarted")?;
             }
         }
-        classify(&mut report, &kills, &mut killer.client, &database, &run).await?;
+        classify(&mut report, &kills, &mut killer.client, &database, &run, plan.cloud).await?;
         info!(number, crash_points = ?report.crash_points, "killed server");
     }
     clusters.stop_load();
@@ -186,16 +187,26 @@ async fn classify(
     cloud: &mut Client,
     database: &Database,
     run: &str,
+    interface: CloudInterface,
 ) -> anyhow::Result<()> {
     let Some(kill) = kills.last() else { return Ok(()) };
     let ledger = cloud.read_ledger(v1::ReadLedgerRequest {}).await?.into_inner();
-    let rows = database.intents(run, kill.started).await?;
+    let mut rows = database.intents(run, kill.started).await?;
+    if interface == CloudInterface::Ec2 {
+        rows.iter_mut().for_each(|row| row.token = ec2_token(&row.cluster, &row.token));
+    }
     let hit = crash_points::hit(kill, &rows, &ledger.launches);
     report.elsewhere += usize::from(hit.is_empty());
     for crash_point in hit {
         *report.crash_points.entry(crash_point).or_default() += 1;
     }
     Ok(())
+}
+
+/// The client token of an order on EC2: the first half of a hash over cluster and token.
+fn ec2_token(cluster: &str, token: &str) -> String {
+    let digest = Sha256::digest(format!("{cluster}\n{token}"));
+    digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Waits until cloud and clusters agree and every pod runs, within a limit; then fills in the

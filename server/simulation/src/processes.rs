@@ -18,6 +18,8 @@ const GRACE: Duration = Duration::from_secs(10);
 pub(crate) struct CloudProcess {
     /// Its gRPC address.
     pub address: String,
+    /// URL of its EC2 account, if it has one.
+    pub ec2: Option<String>,
     process: Child,
     _input: Option<ChildStdin>,
 }
@@ -39,9 +41,14 @@ impl CloudProcess {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut process = command.spawn().context("cannot start the simulated cloud")?;
         let stdout = process.stdout.take().ok_or_else(|| anyhow!("the simulated cloud has no standard output"))?;
-        let address = BufReader::new(stdout).lines().next_line().await?;
-        let address = address.ok_or_else(|| anyhow!("the simulated cloud exited before it printed its address"))?;
-        Ok(Self { address, _input: process.stdin.take(), process })
+        let mut lines = BufReader::new(stdout).lines();
+        let ended = || anyhow!("the simulated cloud exited before it printed its address");
+        let address = lines.next_line().await?.ok_or_else(ended)?;
+        let ec2 = match flags.iter().any(|flag| flag == "--ec2-listen") {
+            true => Some(lines.next_line().await?.ok_or_else(ended)?),
+            false => None,
+        };
+        Ok(Self { address, ec2, _input: process.stdin.take(), process })
     }
 
     /// Process id.
@@ -127,6 +134,9 @@ fn spawn(database_url: &str, grpc: SocketAddr, http: SocketAddr, flags: &[String
     let mut command = program()?;
     command.args(["serve", "--listen-grpc", &grpc.to_string(), "--listen-http", &http.to_string()]);
     command.args(flags).env("FLEETWRIGHT_STORE_DATABASE_URL", database_url);
+    // For a simulated EC2, which verifies no signature; no other credentials are looked for.
+    command.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
+    command.env("AWS_EC2_METADATA_DISABLED", "true");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().context("cannot start the server")
 }

@@ -16,6 +16,7 @@ use anyhow::Context;
 use cloud::simulated::ClockedCloud;
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_server::SimulatedCloudServiceServer;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
@@ -25,7 +26,24 @@ use service::Service;
 /// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Serves `cloud` on `listener` until `stop`. Another interface may serve the same cloud.
+/// A launch call that another interface of the cloud has executed or answered.
+#[derive(Debug, Clone)]
+pub struct OtherLaunch {
+    /// Client token.
+    pub token: String,
+    /// Cluster name of the tags.
+    pub cluster: String,
+    /// NodeClaim name of the tags.
+    pub claim: String,
+    /// The first launched instance; empty when there is none.
+    pub instance: String,
+    /// Number of the call in that interface.
+    pub number: u64,
+    /// It was answered; else it was executed.
+    pub answered: bool,
+}
+
+/// Serves `cloud` on `listener` until `stop`, and records the launches of `others` with its own. Another interface may serve the same cloud.
 ///
 /// # Errors
 /// When the server fails.
@@ -34,9 +52,17 @@ pub async fn serve(
     cloud: Arc<ClockedCloud>,
     latency: Latency,
     seed: u64,
+    mut others: UnboundedReceiver<OtherLaunch>,
     stop: impl Future<Output = ()>,
 ) -> anyhow::Result<()> {
     let service = Arc::new(Service::new(cloud, latency, seed));
+    let record_others = async {
+        while let Some(launch) = others.recv().await {
+            service.record_other(launch);
+        }
+        // No other interface is served.
+        std::future::pending::<()>().await;
+    };
     let server = Server::builder()
         .tcp_nodelay(true)
         .add_service(SimulatedCloudServiceServer::from_arc(Arc::clone(&service)))
@@ -44,6 +70,7 @@ pub async fn serve(
     tokio::select! {
         ended = server => ended.context("the simulated cloud's server failed"),
         () = tick(&service) => Ok(()),
+        () = record_others => Ok(()),
         () = stop => Ok(()),
     }
 }

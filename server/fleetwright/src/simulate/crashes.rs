@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use super::form::Form;
 use server::cli::exit::{Failure, Status};
 use server::telemetry;
-use simulation::crashes::{self, CrashPoint, Plan, Report};
+use simulation::crashes::{self, CloudInterface, CrashPoint, Plan, Report};
 
 /// Kill server processes during launches, on a real PostgreSQL, and look for leaked and duplicate
 /// instances
@@ -37,6 +37,9 @@ pub(crate) struct CrashesFlags {
     /// Drop every database connection after this many kills; 0 for never
     #[arg(long, default_value_t = 10, value_name = "KILLS")]
     cut_every: u32,
+    /// How servers reach the cloud: by its own service, or by the AWS SDK over HTTP (in a build with EC2)
+    #[arg(long, value_enum, default_value_t = CloudFlag::Simulated)]
+    cloud: CloudFlag,
     /// Ignore client tokens in the cloud, to verify that duplicates are detected
     #[arg(long)]
     without_tokens: bool,
@@ -51,6 +54,13 @@ pub(crate) struct CrashesFlags {
     output: Form,
 }
 
+/// `--cloud`.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CloudFlag {
+    Simulated,
+    Ec2,
+}
+
 pub fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
@@ -59,6 +69,10 @@ pub fn run(flags: CrashesFlags) -> Result<Status, Failure> {
         seed: flags.seed,
         database_url: flags.database_url,
         clusters: flags.clusters,
+        cloud: match flags.cloud {
+            CloudFlag::Simulated => CloudInterface::Simulated,
+            CloudFlag::Ec2 => CloudInterface::Ec2,
+        },
         without_tokens: flags.without_tokens,
         without_collection: flags.without_collection,
         cut_every: flags.cut_every,

@@ -12,10 +12,10 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use tower::Service as TowerService;
 
-use super::admin;
 use super::incoming::{self, Incoming};
 use super::responses::{plain, respond};
 use super::state::{Shared, State};
+use super::{FleetProgress, admin};
 use crate::account::{Context, JsonCall};
 use crate::api_error::ApiError;
 use crate::call_log::{Arrival, Outcome};
@@ -106,8 +106,22 @@ impl Shared {
             None => self.execute_within_wait(&call).await,
         };
         self.end(number, &result, faults.cut_after);
+        self.report_fleet(&call, number, false);
         sleep(faults.after_ms).await;
+        if !faults.cut_after {
+            self.report_fleet(&call, number, true);
+        }
         if faults.cut_after { Err(Cut) } else { Ok(encode(&call, number, &result)) }
+    }
+
+    /// Reports an executed CreateFleet to the observer.
+    fn report_fleet(&self, call: &Incoming, number: u64, answered: bool) {
+        let Some(observer) = self.fleets.as_ref().filter(|_| call.action == "CreateFleet") else { return };
+        let fleet = self.state().log.fleet(number).cloned();
+        if let Some(fleet) = fleet {
+            // Nobody may observe any more.
+            let _unobserved = observer.send(FleetProgress { number, fleet, answered });
+        }
     }
 
     fn begin(&self, call: &Incoming) -> (u64, CallFaults) {

@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cloud::simulated::{ClockedCloud, SimulatedCloud};
 use model::Timestamp;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::FleetProgress;
 
 use crate::account::Account;
 use crate::call_log::CallLog;
@@ -13,6 +16,8 @@ use crate::faults::switchboard::Switchboard;
 pub(super) struct Shared {
     pub(super) cloud: Arc<ClockedCloud>,
     pub(super) state: Mutex<State>,
+    /// Receives the progress of fleets.
+    pub(super) fleets: Option<UnboundedSender<FleetProgress>>,
 }
 
 /// What calls change. Its lock is taken before that of the cloud.

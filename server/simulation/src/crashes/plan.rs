@@ -1,5 +1,15 @@
 //! Options of a crash run.
 
+/// The interface by which servers reach the simulated cloud.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum CloudInterface {
+    /// The cloud's own gRPC service.
+    #[default]
+    Simulated,
+    /// EC2 over HTTP, with the AWS SDK.
+    Ec2,
+}
+
 /// Options of a crash run.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -11,6 +21,7 @@ pub struct Plan {
     /// restarted under load as well.
     pub database_url: Option<String>,
     pub clusters: u8,
+    pub cloud: CloudInterface,
     /// The cloud ignores client tokens.
     pub without_tokens: bool,
     /// The server runs no garbage collection.

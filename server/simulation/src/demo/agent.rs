@@ -17,6 +17,7 @@ use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record};
 use controller::cluster::{ClusterSnapshot, Key, Object, Observation};
 use fleetwright_proto::v1;
 use model::{ClaimName, ClusterName};
+use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use store::clock;
@@ -27,6 +28,9 @@ const CHANGES_BEHIND: usize = 4096;
 
 /// Maximum interval between two steps, so that setting the clock does not stall the simulation.
 const STEP: Duration = Duration::from_secs(1);
+
+/// What nodes would verify the API server by; no node of a simulated cluster does.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n";
 
 /// A simulated cluster as an agent's [`Cluster`].
 pub(crate) struct SimulatedApi {
@@ -128,6 +132,24 @@ impl State {
         manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&self.cluster, &object))).collect()
     }
 
+    /// Writes the status of an EC2NodeClass, and sends the object to the agent.
+    fn write_node_class(&mut self, written: decode::WrittenStatus) {
+        let is_written =
+            |one: &&mut v1::ManifestRecord| one.kind() == v1::ObjectKind::Ec2NodeClass && one.name == written.name;
+        let Some(manifest) = self.manifests.iter_mut().find(is_written) else { return };
+        let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return };
+        written.apply(&mut object);
+        manifest.json = object.to_string().into_bytes();
+        let version: u64 = manifest.resource_version.parse().unwrap_or(0);
+        manifest.resource_version = (version + 1).to_string();
+        let changed = Record::plain(v1::change::Change::Manifest(manifest.clone()));
+        if let Some(watcher) = self.watcher.take()
+            && watcher.try_send(vec![changed]).is_ok()
+        {
+            self.watcher = Some(watcher);
+        }
+    }
+
     fn set_conditions(&mut self, claim: ClaimName, conditions: Vec<v1::Condition>) {
         let known = self.conditions.values().find(|known| ***known == *conditions).cloned();
         self.conditions.insert(claim, known.unwrap_or_else(|| conditions.into()));
@@ -137,6 +159,15 @@ impl State {
 impl Cluster for SimulatedApi {
     fn identity(&self) -> Identity {
         Identity { uid: format!("simulated-{}", self.name), kubernetes_version: "v1.35.0".to_owned() }
+    }
+
+    async fn facts(&self) -> Option<v1::ClusterFacts> {
+        Some(v1::ClusterFacts {
+            api_endpoint: "https://simulated.invalid".to_owned(),
+            certificate_authority: CERTIFICATE.as_bytes().to_vec(),
+            service_cidr: "10.100.0.0/16".to_owned(),
+            dns_addresses: vec!["10.100.0.10".to_owned()],
+        })
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
@@ -152,6 +183,9 @@ impl Cluster for SimulatedApi {
 
     async fn execute_instruction(&self, instruction: v1::Instruction) -> Done {
         if decode::only_tells(&instruction) {
+            if let Some(written) = decode::node_class_status(&instruction) {
+                self.state().write_node_class(written);
+            }
             if let Some((claim, conditions)) = decode::conditions(&instruction) {
                 self.state().set_conditions(claim, conditions);
             }

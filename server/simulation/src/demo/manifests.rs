@@ -5,11 +5,12 @@ use serde_json::{Value, json};
 
 /// The records that an agent sends: the EC2NodeClass `default`, then these NodePools.
 pub fn manifests(pools: &[Value]) -> Vec<v1::ManifestRecord> {
-    let simulated = json!([{"tags": {"fleetwright.dev/simulated": "true"}}]);
+    // What an account that is made for the cluster `demo` has.
+    let simulated = json!([{"tags": {"karpenter.sh/discovery": "demo"}}]);
     let class = json!({
         "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass", "metadata": {"name": "default"},
         "spec": {
-            "role": "nodes",
+            "role": "KarpenterNodeRole-demo",
             "amiSelectorTerms": [{"alias": "al2023@latest"}],
             "subnetSelectorTerms": simulated,
             "securityGroupSelectorTerms": simulated,

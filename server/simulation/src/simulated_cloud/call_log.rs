@@ -9,6 +9,8 @@ use model::Text;
 
 use server::clouds::wire;
 
+use super::OtherLaunch;
+
 /// Maximum number of kept events. A client that is further behind uses the listing.
 const EVENTS_KEPT: usize = 100_000;
 
@@ -16,6 +18,8 @@ const EVENTS_KEPT: usize = 100_000;
 #[derive(Debug, Default)]
 pub(super) struct CallLog {
     launches: Vec<v1::LaunchCall>,
+    /// Numbers of unanswered launches of another interface, by its own numbers.
+    others: BTreeMap<u64, u64>,
     /// Newest events; the last one has number `last_event`.
     events: Vec<v1::Event>,
     last_event: u64,
@@ -40,6 +44,26 @@ impl CallLog {
         };
         self.launches.push(call.clone());
         call
+    }
+
+    /// Records a launch of another interface at its execution or its answer.
+    pub(super) fn record_other(&mut self, launch: OtherLaunch) -> Option<v1::LaunchCall> {
+        if launch.answered {
+            let number = self.others.remove(&launch.number)?;
+            return self.record_answer(number);
+        }
+        let call = v1::LaunchCall {
+            number: self.launches.len() as u64 + 1,
+            token: launch.token,
+            cluster: launch.cluster,
+            claim: launch.claim,
+            arrived_us: now_us(),
+            answered_us: None,
+            instance: launch.instance,
+        };
+        self.others.insert(launch.number, call.number);
+        self.launches.push(call.clone());
+        Some(call)
     }
 
     /// Records the response to launch `number`.

@@ -14,6 +14,7 @@ use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
+use super::OtherLaunch;
 use super::call_log::CallLog;
 use server::clouds::wire;
 use store::clock;
@@ -59,6 +60,12 @@ impl Service {
     /// Applies the events that are due.
     pub(super) fn advance_time(&self) {
         self.shared.advance_time();
+    }
+
+    /// Records a launch of another interface.
+    pub(super) fn record_other(&self, launch: OtherLaunch) {
+        let update = self.shared.log().record_other(launch);
+        self.shared.publish(update);
     }
 }
 

@@ -35,6 +35,43 @@ pub fn conditions(instruction: &v1::Instruction) -> Option<(ClaimName, Vec<v1::C
     Some((write.name.as_str().into(), entries.iter().map(condition).collect()))
 }
 
+/// The status that an instruction writes into an EC2NodeClass.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WrittenStatus {
+    /// Name of the EC2NodeClass.
+    pub name: String,
+    status: Value,
+}
+
+/// The status that `instruction` writes into an EC2NodeClass.
+pub fn node_class_status(instruction: &v1::Instruction) -> Option<WrittenStatus> {
+    let Some(Action::WriteObject(write)) = &instruction.action else { return None };
+    let is_class = write.kind() == v1::ObjectKind::Ec2NodeClass && !write.status.is_empty();
+    let status = is_class.then(|| serde_json::from_slice(&write.status).ok())??;
+    Some(WrittenStatus { name: write.name.clone(), status })
+}
+
+impl WrittenStatus {
+    /// Merges the status into that of `object`, conditions by their types. A condition that is not written is kept;
+    /// the server writes all of its own.
+    pub fn apply(self, object: &mut Value) {
+        let Value::Object(fields) = self.status else { return };
+        let of_type = |one: &Value| one["type"].as_str().unwrap_or_default().to_owned();
+        for (field, value) in fields {
+            if field != "conditions" {
+                object["status"][field] = value;
+                continue;
+            }
+            let written = value.as_array().cloned().unwrap_or_default();
+            let kept = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let is_replaced = |one: &Value| written.iter().any(|new| of_type(new) == of_type(one));
+            let conditions: Vec<Value> =
+                kept.into_iter().filter(|one| !is_replaced(one)).chain(written.clone()).collect();
+            object["status"]["conditions"] = Value::Array(conditions);
+        }
+    }
+}
+
 /// The NodeClaim and the time of the last pod event that `instruction` writes.
 pub fn pod_event(instruction: &v1::Instruction) -> Option<(ClaimName, Timestamp)> {
     let Some(Action::WriteObject(write)) = &instruction.action else { return None };
