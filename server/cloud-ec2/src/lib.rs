@@ -16,13 +16,16 @@
 //! `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
 //! template's instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`,
 //! `ec2:DescribeInstanceTypeOfferings`, `ec2:DescribeAvailabilityZones` and
-//! `ec2:DescribeSpotPriceHistory`; no server calls it yet.
+//! `ec2:DescribeSpotPriceHistory`, and for on-demand prices `pricing:GetProducts`; no server calls it yet, but
+//! `fleetwright catalogue refresh`. [`nodeclass`] has its own list; no server calls it yet.
 //!
 //! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
 //! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
 //! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
-//! calls). Apart from these, and not used by the server yet: [`discovery`] (instance types, zones and spot
-//! prices of the region) and [`user_data`] (what an instance runs at boot to join its cluster).
+//! calls), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed). Apart
+//! from these, and not used by the server yet: [`discovery`] (instance types, zones and prices of the region),
+//! [`nodeclass`] (what the selectors of EC2NodeClasses find) and [`user_data`] (what an instance runs at boot to join its
+//! cluster).
 
 mod call_error;
 mod clients;

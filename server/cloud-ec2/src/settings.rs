@@ -15,6 +15,19 @@ pub struct Settings {
     pub subnets: BTreeMap<String, String>,
 }
 
+impl Settings {
+    /// Settings that read a region. Without subnets, every launch is refused.
+    #[must_use]
+    pub fn for_reading(region: &str, endpoint: Option<&str>) -> Self {
+        Self {
+            region: region.to_owned(),
+            endpoint: endpoint.map(str::to_owned),
+            template: LaunchTemplate { name: String::new(), version: String::new() },
+            subnets: BTreeMap::new(),
+        }
+    }
+}
+
 /// An EC2 launch template: image, security groups, instance profile, user data.
 ///
 /// It must not set instance type, subnet or market options, and must not expose tags in the
