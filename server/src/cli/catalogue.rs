@@ -96,8 +96,8 @@ fn refresh(flags: &RefreshFlags) -> Result<Status, Failure> {
     write_file(path, &document)?;
     let date =
         snapshot.region(&flags.region).and_then(|region| region.price_date.as_deref()).unwrap_or("an unknown day");
-    let types = snapshot.type_names().count();
-    eprintln!("wrote {}: {types} instance types of {}, on-demand prices of {date}", path.display(), flags.region);
+    let (path, region, types) = (path.display(), &flags.region, snapshot.type_names().count());
+    eprintln!("wrote {path}: region {region}, number of instance types {types}, on-demand prices of {date}");
     Ok(Status::Done)
 }
 

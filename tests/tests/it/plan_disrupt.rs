@@ -50,7 +50,7 @@ fn the_document_has_commands_holds_and_cost() {
     // The database stays, and a web server beside it leaves the other one without a place there: two nodes.
     assert_eq!(cost["lowerBoundUsdPerHour"], json!(0.384));
     // The day of the prices of us-east-1 in the built-in catalogue.
-    assert_eq!(cost["priceDate"], json!("2026-05-12"));
+    assert_eq!(cost["priceDate"], json!("2026-07-20"));
 }
 
 #[test]
