@@ -42,6 +42,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for record in large {
         config.boxed(format!(".fleetwright.v1.Change.change.{record}"));
     }
+    // Every message of a stream has the size of the largest one, and Hello is sent once.
+    config.boxed(".fleetwright.v1.Hello.facts");
     config.compile_fds(compiler.file_descriptor_set())?;
     Ok(())
 }

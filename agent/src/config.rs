@@ -12,7 +12,7 @@ mod suggest;
 
 use std::ffi::OsString;
 use std::fmt::Write;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct Config {
     pub cluster_name: String,
     /// `cluster.region`; empty when unset.
     pub region: String,
+    /// What the user data of new nodes needs to know.
+    pub facts: FactsConfig,
     /// Connection to the API server and leader election.
     pub kubernetes: KubernetesConfig,
     /// `agent.karpenter-absent`.
@@ -66,6 +68,17 @@ pub struct Credentials {
     pub client_certificate: Option<PathBuf>,
     /// `server.client-key`: the key of the certificate (PEM).
     pub client_key: Option<PathBuf>,
+}
+
+/// What the user data of new nodes needs to know, where it is not read from the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct FactsConfig {
+    /// `cluster.api-endpoint`: an `https://` URL.
+    pub api_endpoint: Option<String>,
+    /// `cluster.api-ca-file`: certificates (PEM); read again for every connection.
+    pub api_ca_file: Option<PathBuf>,
+    /// `cluster.service-cidr`.
+    pub service_cidr: Option<String>,
 }
 
 /// Connection to the API server and leader election.
@@ -179,6 +192,11 @@ impl Config {
             },
             cluster_name: layers.required("cluster.name")?,
             region: layers.text("cluster.region"),
+            facts: FactsConfig {
+                api_endpoint: layers.optional("cluster.api-endpoint"),
+                api_ca_file: layers.path("cluster.api-ca-file"),
+                service_cidr: layers.optional("cluster.service-cidr"),
+            },
             kubernetes: KubernetesConfig {
                 kubeconfig: layers.path("kubernetes.kubeconfig"),
                 context: layers.optional("kubernetes.context"),
@@ -210,6 +228,14 @@ impl Config {
         if self.cluster_name.len() > 100 || !self.cluster_name.chars().all(allowed) {
             let rule = "a cluster's name has 1 to 100 letters, digits, '-', '_' and '.'";
             return Err(layers.invalid("cluster.name", rule));
+        }
+        if self.facts.api_endpoint.as_ref().is_some_and(|url| !is_https_url(url)) {
+            return Err(layers.invalid("cluster.api-endpoint", "write https://host or https://host:port"));
+        }
+        if self.facts.service_cidr.as_ref().is_some_and(|cidr| !is_cidr(cidr)) {
+            return Err(
+                layers.invalid("cluster.service-cidr", "write an address and a prefix length, such as 10.100.0.0/16")
+            );
         }
         if self.kubernetes.lease_duration < SHORTEST_LEASE {
             return Err(layers.invalid("kubernetes.lease-duration", "a lease must last at least 3s"));
@@ -254,6 +280,21 @@ impl Config {
 /// Minimum lease duration: a shorter lease expires whenever an API server takes a second to
 /// respond.
 const SHORTEST_LEASE: Duration = Duration::from_secs(3);
+
+/// Whether a text is a URL of a host over TLS.
+fn is_https_url(text: &str) -> bool {
+    text.parse::<tonic::transport::Uri>()
+        .is_ok_and(|url| url.scheme_str() == Some("https") && url.host().is_some_and(|host| !host.is_empty()))
+}
+
+/// Whether a text is an address with a prefix length.
+fn is_cidr(text: &str) -> bool {
+    let parsed = text.split_once('/').and_then(|(address, length)| {
+        let most = if address.parse::<IpAddr>().ok()?.is_ipv4() { 32 } else { 128 };
+        Some((1..=most).contains(&length.parse::<u8>().ok()?))
+    });
+    parsed.unwrap_or(false)
+}
 
 fn is_loopback(address: &str) -> bool {
     let host = address.trim_start_matches("http://");

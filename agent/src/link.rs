@@ -104,6 +104,7 @@ enum Phase {
 #[derive(Debug)]
 pub struct Link {
     identity: AgentIdentity,
+    facts: Option<v1::ClusterFacts>,
     phase: Phase,
     highest_epoch: u64,
     ledger: Ledger,
@@ -129,6 +130,7 @@ impl Link {
     pub fn new(identity: AgentIdentity, highest_epoch: u64, seed: u64) -> Self {
         Self {
             identity,
+            facts: None,
             phase: Phase::Disconnected,
             highest_epoch,
             ledger: Ledger::default(),
@@ -150,6 +152,11 @@ impl Link {
         self.highest_epoch
     }
 
+    /// Sets what the next `Hello` says about the cluster for its nodes.
+    pub fn set_facts(&mut self, facts: Option<v1::ClusterFacts>) {
+        self.facts = facts;
+    }
+
     /// A stream was opened; returns its first message.
     pub fn open_stream(&mut self, now: i64) -> v1::ConnectRequest {
         self.phase = Phase::AwaitingWelcome;
@@ -163,6 +170,7 @@ impl Link {
             region: self.identity.region.clone(),
             kubernetes_version: self.identity.kubernetes_version.clone(),
             karpenter_absent: self.identity.karpenter_absent,
+            facts: self.facts.clone().map(Box::new),
         };
         self.stamp_message(connect_request::Message::Hello(hello), now)
     }

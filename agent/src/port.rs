@@ -13,6 +13,12 @@ pub trait Cluster: Send + Sync + 'static {
     /// The cluster's identity, constant while the agent runs.
     fn identity(&self) -> Identity;
 
+    /// What the cluster's nodes need to join it. Called before each connection to the server; a fact that is unknown is
+    /// empty. The default is a cluster that reports nothing.
+    fn facts(&self) -> impl Future<Output = Option<v1::ClusterFacts>> + Send {
+        async { None }
+    }
+
     /// Lists the cluster and watches it: every record, then every change without a gap. Called once
     /// for each snapshot; the changes of an earlier call are not read any more.
     ///

@@ -220,6 +220,7 @@ impl<C: Cluster> Agent<C> {
 
     async fn try_run_stream(&mut self, endpoint: &Endpoint) -> Result<(), DisconnectReason> {
         let endpoint = credentials::encrypt(endpoint.clone(), &self.credentials)?;
+        self.link.set_facts(self.cluster.facts().await);
         let (requests, mut responses) =
             with_timeout(OPEN_TIMEOUT, "the stream was not open", self.open_stream(&endpoint)).await?;
         let mut ticks = tokio::time::interval(Duration::from_millis(self.link.tick_interval_ms()));

@@ -81,7 +81,8 @@ pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>)
 pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
         Provider::Simulated => check_region(config),
-        Provider::Ec2 => ec2_template(config).map(drop),
+        Provider::Ec2 if cfg!(feature = "ec2") => Ok(()),
+        Provider::Ec2 => Err(not_built()),
     }
 }
 
@@ -109,18 +110,6 @@ fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
     }
 }
 
-/// Name of the launch template, after checking all other EC2 settings.
-fn ec2_template(config: &CloudConfig) -> anyhow::Result<&str> {
-    if !cfg!(feature = "ec2") {
-        return Err(not_built());
-    }
-    if config.subnets.is_empty() {
-        return Err(anyhow!("cloud.provider = \"ec2\" needs cloud.subnets, the subnet of each zone to buy in"));
-    }
-    let template = config.launch_template.as_deref();
-    template.context("cloud.provider = \"ec2\" needs cloud.launch-template, which every machine is made from")
-}
-
 fn not_built() -> anyhow::Error {
     anyhow!(
         "cloud.provider = \"ec2\": this program was built without EC2; build it with \
@@ -130,13 +119,7 @@ fn not_built() -> anyhow::Error {
 
 #[cfg(feature = "ec2")]
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
-    let name = ec2_template(&config.cloud)?.to_owned();
-    let settings = cloud_ec2::Settings {
-        region: config.cloud.region.clone(),
-        endpoint: config.cloud.endpoint.clone(),
-        template: cloud_ec2::LaunchTemplate { name, version: config.cloud.launch_template_version.clone() },
-        subnets: config.cloud.subnets.clone(),
-    };
+    let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
     let cloud = cloud_ec2::Ec2Cloud::connect(settings, clock::now).await;
     serve::start(config, catalogue, cloud).await
 }

@@ -115,12 +115,6 @@ pub struct CloudConfig {
     pub provider: Provider,
     /// `cloud.endpoint`: EC2 API endpoint.
     pub endpoint: Option<String>,
-    /// `cloud.launch-template`: name of the EC2 launch template.
-    pub(crate) launch_template: Option<String>,
-    /// `cloud.launch-template-version`.
-    pub launch_template_version: String,
-    /// `cloud.subnets`: subnet by zone.
-    pub subnets: BTreeMap<String, String>,
     /// `cloud.address`: address of an external simulated cloud.
     pub address: Option<String>,
     /// `cloud.seed`: seed of the simulated cloud.
@@ -202,9 +196,6 @@ impl Config {
                     _ => Provider::Simulated,
                 },
                 endpoint: layers.optional("cloud.endpoint"),
-                launch_template: layers.optional("cloud.launch-template"),
-                launch_template_version: layers.text("cloud.launch-template-version"),
-                subnets: layers.pairs("cloud.subnets")?,
                 address: layers.optional("cloud.address"),
                 seed: layers.number("cloud.seed")?,
                 boot: layers.duration("cloud.boot")?,

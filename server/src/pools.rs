@@ -1,13 +1,17 @@
 //! Compiles the NodePools of a connected cluster from the manifests that its agent sends, with the
 //! code that reads manifest files.
 
+mod classes;
+mod object;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use controller::ClassFacts;
 use controller::cluster::external_autoscalers::MANAGED;
-use controller::cluster::{ClassRecord, PoolDriftFacts, PoolMeta, PoolRecord};
+use controller::cluster::{PoolDriftFacts, PoolMeta, PoolRecord};
 use drift::{HASH_VERSION, NodePoolTemplate};
-use manifests::karpenter::{Disruption, NodeClassManifest, NodePoolManifest};
+use manifests::karpenter::{Disruption, NodePoolManifest};
 use manifests::{Cursor, InputError, ObjectLocation, Problems, Source};
 use model::disruption_policy::{Budget, DisruptionPolicy};
 use model::offering::SharedCatalogue;
@@ -17,23 +21,25 @@ use serde_json::Value;
 use tracing::warn;
 
 use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
+use classes::ClassContents;
+use object::{metadata, rejection, source_name};
 
 /// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
-pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
+pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: ClassFacts) -> PoolReader {
     let options =
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
         let fingerprint = fingerprint(manifests);
         if let Some(known) = cache.known(&fingerprint) {
-            return to_read_manifests(manifests, &known);
+            return to_read_manifests(manifests, &known, class_facts);
         }
         let mut compiled = read(manifests, &options);
         for pool in &mut compiled.pools {
             pool.catalogue = catalogues.deduplicate(&pool.catalogue);
         }
         cache.keep(fingerprint, &compiled);
-        to_read_manifests(manifests, &compiled)
+        to_read_manifests(manifests, &compiled, class_facts)
     })
 }
 
@@ -41,6 +47,7 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>) -> PoolReader {
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
+    classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
 }
 
@@ -138,33 +145,22 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
             }
         }
     };
-    CompiledPools { pools, refused }
+    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused }
 }
 
 /// Result for the control loop.
-fn to_read_manifests(manifests: &Manifests, CompiledPools { pools, refused }: &CompiledPools) -> DecodedManifests {
+fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_facts: ClassFacts) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
+    let class = |name: &Text, manifest: &Manifest| {
+        let contents = compiled.classes.get(name).cloned().unwrap_or_default();
+        classes::record(name, manifest, contents, &compiled.refused)
+    };
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(&PoolName::from(name), pools, refused, manifests))
+            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests, class_facts))
             .collect(),
-        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), found)| class(name, found, refused)).collect(),
-    }
-}
-
-/// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
-const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
-
-fn class(name: &Text, manifest: &Manifest, refused: &[InputError]) -> ClassRecord {
-    let metadata = metadata(manifest);
-    let finalizers = metadata["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
-    ClassRecord {
-        name: name.clone(),
-        generation: metadata["generation"].as_i64().unwrap_or(0),
-        deleting: !metadata["deletionTimestamp"].is_null(),
-        has_finalizer: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
-        invalid: rejection(ManifestKind::Ec2NodeClass, name, refused),
+        classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), manifest)| class(name, manifest)).collect(),
     }
 }
 
@@ -183,11 +179,6 @@ fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) ->
     }
 }
 
-fn metadata(manifest: &Manifest) -> Value {
-    let object: Value = serde_json::from_slice(&manifest.json).unwrap_or_default();
-    object["metadata"].clone()
-}
-
 /// Whether another controller manages the NodePool: its NodeClass has a foreign API group (EKS Auto
 /// Mode).
 fn is_foreign(manifest: &Manifest) -> bool {
@@ -196,29 +187,15 @@ fn is_foreign(manifest: &Manifest) -> bool {
     group.is_some_and(|group| group != "karpenter.k8s.aws")
 }
 
-/// Validation error of one object.
-fn rejection(kind: ManifestKind, name: &str, refused: &[InputError]) -> Option<Text> {
-    let own = source_name(kind, name);
-    refused.iter().find(|error| error.source == own).map(|error| Text::from(error.to_string()))
-}
-
 fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
     manifests
         .iter()
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn source_name(kind: ManifestKind, name: &str) -> String {
-    let kind = match kind {
-        ManifestKind::Ec2NodeClass => "EC2NodeClass",
-        ManifestKind::NodeOverlay => "NodeOverlay",
-        ManifestKind::NodePool => "NodePool",
-    };
-    format!("{kind}/{name}")
-}
-
-fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests: &Manifests) -> PoolRecord {
-    let pool = match pools.iter().find(|pool| pool.name == *name) {
+fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, class_facts: ClassFacts) -> PoolRecord {
+    let CompiledPools { pools, classes, refused } = compiled;
+    let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
     };
@@ -232,8 +209,11 @@ fn record(name: &PoolName, pools: &[NodePool], refused: &[InputError], manifests
         (None, _) => DisruptionPolicy { budgets: budgets(), ..DisruptionPolicy::default() },
     };
     let class = manifests.get(&(ManifestKind::Ec2NodeClass, pool.node_class.clone()));
-    let parsed_class = class.and_then(|manifest| parse(&pool.node_class, manifest, NodeClassManifest::read));
-    let drift = drift_facts(parsed, parsed_class);
+    let is_resolved = classes.get(&pool.node_class).is_some_and(ClassContents::is_resolved);
+    if class_facts == ClassFacts::Resolved && pool.not_ready.is_none() && !is_resolved {
+        pool.not_ready = Some(NotReady::NodeClass(Text::from("its EC2NodeClass is not resolved yet")));
+    }
+    let drift = drift_facts(parsed, classes.get(&pool.node_class));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
     PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused), drift }
@@ -270,8 +250,8 @@ fn parse<T>(name: &Text, manifest: &Manifest, read: impl FnOnce(&Cursor<'_>) -> 
 }
 
 /// What the drift of the NodeClaims is found by.
-fn drift_facts(pool: Option<NodePoolManifest>, class: Option<NodeClassManifest>) -> PoolDriftFacts {
-    let (class_hash, images) = class.map(|class| (class.hash, class.images)).unwrap_or_default();
+fn drift_facts(pool: Option<NodePoolManifest>, class: Option<&ClassContents>) -> PoolDriftFacts {
+    let (class_hash, images) = class.map(|class| (class.hash.clone(), class.image_ids())).unwrap_or_default();
     let Some(pool) = pool else { return PoolDriftFacts { class_hash, images, ..PoolDriftFacts::default() } };
     let template = NodePoolTemplate {
         labels: pool.labels,
@@ -332,7 +312,9 @@ mod tests {
 
     #[test]
     fn a_pool_and_its_disruption_policy_are_read() {
-        let read = reader("us-east-1".to_owned(), None).read(&Manifests::from([pool("general", "In"), class()])).pools;
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
+            .read(&Manifests::from([pool("general", "In"), class()]))
+            .pools;
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].pool.not_ready, None);
         assert!(!read[0].pool.catalogue.types.is_empty());
@@ -350,7 +332,7 @@ mod tests {
         change(&mut pool_json, &mut class_json);
         (pool.json, class.json) = (pool_json.to_string().into_bytes(), class_json.to_string().into_bytes());
         let manifests = Manifests::from([(pool_key, pool), (class_key, class)]);
-        reader("us-east-1".to_owned(), None).read(&manifests).pools.remove(0).drift
+        reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools.remove(0).drift
     }
 
     #[test]
@@ -397,7 +379,7 @@ mod tests {
             json["spec"]["disruption"]["budgets"] = budgets;
             json["metadata"]["annotations"] = serde_json::json!({"fleetwright.dev/budget-time-zone": zone});
             pool.json = json.to_string().into_bytes();
-            reader("us-east-1".to_owned(), None)
+            reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
                 .read(&Manifests::from([(key, pool), class()]))
                 .pools
                 .remove(0)
@@ -412,7 +394,7 @@ mod tests {
 
     #[test]
     fn clusters_with_equal_classes_share_one_catalogue_while_in_use() {
-        let reader = reader("us-east-1".to_owned(), None);
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
         let read = || reader.read(&Manifests::from([pool("general", "In"), class()])).pools.remove(0).pool.catalogue;
         let (one, other) = (read(), read());
         assert!(Arc::ptr_eq(&one, &other));
@@ -423,7 +405,7 @@ mod tests {
 
     #[test]
     fn equal_objects_are_compiled_once_and_keep_their_own_metadata() {
-        let reader = reader("us-east-1".to_owned(), None);
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
         let of = |uid: &str, operator: &str| {
             let (key, mut pool) = pool("general", operator);
             let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
@@ -443,21 +425,41 @@ mod tests {
     }
 
     #[test]
+    fn clusters_with_equal_classes_share_specification_and_status() {
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
+        let read = |uid: &str| {
+            let (key, mut class) = class();
+            let mut json: Value = serde_json::from_slice(&class.json).unwrap();
+            json["metadata"]["uid"] = uid.into();
+            class.json = json.to_string().into_bytes();
+            reader.read(&Manifests::from([pool("general", "In"), (key, class)]))
+        };
+        let (first, second) = (read("a"), read("b"));
+        let (one, other) = (&first.classes[0], &second.classes[0]);
+        assert_eq!((one.uid.as_ref(), other.uid.as_ref()), ("a", "b"));
+        assert!(Arc::ptr_eq(one.spec.as_ref().unwrap(), other.spec.as_ref().unwrap()));
+        assert!(Arc::ptr_eq(&one.status, &other.status));
+    }
+
+    #[test]
     fn a_pool_of_a_foreign_node_class_is_skipped() {
         let (key, mut auto) = pool("auto", "In");
         let mut json: Value = serde_json::from_slice(&auto.json).unwrap();
         json["spec"]["template"]["spec"]["nodeClassRef"] =
             serde_json::json!({"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"});
         auto.json = json.to_string().into_bytes();
-        let read =
-            reader("us-east-1".to_owned(), None).read(&Manifests::from([(key, auto), pool("general", "In"), class()]));
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&Manifests::from([
+            (key, auto),
+            pool("general", "In"),
+            class(),
+        ]));
         assert_eq!(read.pools.iter().map(|record| record.pool.name.as_ref()).collect::<Vec<_>>(), ["general"]);
     }
 
     #[test]
     fn an_invalid_pool_is_shown_with_its_reason_and_stops_no_other() {
         let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
-        let read = reader("us-east-1".to_owned(), None).read(&manifests).pools;
+        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools;
         let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();
         assert_eq!(names, ["good", "odd"]);
         assert_eq!(read[0].pool.not_ready, None);

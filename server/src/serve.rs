@@ -196,7 +196,7 @@ async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> a
             hold_after_external_scale_up: clock::millis(config.control.hold_after_external_scale_up),
             class_facts: match config.cloud.provider {
                 Provider::Simulated => ClassFacts::Simulated,
-                Provider::Ec2 => ClassFacts::Unresolved,
+                Provider::Ec2 => ClassFacts::Resolved,
             },
             ..settings()
         },
@@ -365,7 +365,7 @@ impl Server {
         let incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
         let (events, session_events) = mpsc::channel(EVENTS_WAITING);
-        let pool_reader = pools::reader(components.region, components.catalogue);
+        let pool_reader = pools::reader(components.region, components.catalogue, components.settings.class_facts);
         let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
         let sessions = Sessions::new(sessions, pool_reader, events.clone(), Arc::clone(&components.authorizer));

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::config::FactsConfig;
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch};
 use fleetwright_proto::v1;
 use tokio::task::JoinSet;
@@ -12,9 +13,11 @@ use crate::actions::drain::DRAIN_ANNOTATION;
 use crate::actions::event::EventRecorder;
 use crate::actions::guard::RemovalGuard;
 use crate::api::Api;
+use crate::api_access::ApiAccess;
 use crate::autoscaler;
 use crate::epoch::EpochStore;
 use crate::error::ApiError;
+use crate::facts::FactsReader;
 use crate::nomination;
 use crate::object_cache::ObjectCache;
 use crate::watch;
@@ -31,6 +34,10 @@ pub struct ClusterOptions {
     pub streaming_lists: bool,
     /// The operator states that no Karpenter is active in the cluster.
     pub karpenter_absent: bool,
+    /// How the client reaches the API server.
+    pub access: ApiAccess,
+    /// What nodes need to join the cluster, as far as it is configured.
+    pub facts: FactsConfig,
     /// Limits that no instruction exceeds.
     pub guard: RemovalGuard,
 }
@@ -38,6 +45,7 @@ pub struct ClusterOptions {
 /// A cluster with its watches, for one agent.
 pub struct Kubernetes {
     identity: Identity,
+    facts: FactsReader,
     cache: Arc<ObjectCache>,
     epochs: EpochStore,
     executor: InstructionExecutor,
@@ -49,13 +57,14 @@ impl Kubernetes {
     /// Starts to watch a cluster. `epochs` stores the highest epoch.
     #[must_use]
     pub fn start(api: Api, identity: Identity, epochs: EpochStore, options: ClusterOptions) -> Self {
+        let facts = FactsReader::new(api.clone(), options.access, options.facts);
         let cache = Arc::new(watch::empty_cache());
         let mut watches = watch::start_watches(&api, &cache, options.streaming_lists);
         watches.spawn(autoscaler::watch_autoscalers(api.clone(), Arc::clone(&cache), options.karpenter_absent));
         let events = EventRecorder::new(api.clone(), options.instance);
         let supports_nomination = nomination::is_supported(&identity.kubernetes_version);
         let executor = InstructionExecutor::new(api, Arc::clone(&cache), options.guard, events, supports_nomination);
-        Self { identity, cache, epochs, executor, _watches: watches }
+        Self { identity, facts, cache, epochs, executor, _watches: watches }
     }
 
     /// Resumes the drains that the previous leader did not complete. Returns when they complete.
@@ -77,6 +86,10 @@ impl Kubernetes {
 impl Cluster for Kubernetes {
     fn identity(&self) -> Identity {
         self.identity.clone()
+    }
+
+    async fn facts(&self) -> Option<v1::ClusterFacts> {
+        Some(self.facts.read().await)
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {

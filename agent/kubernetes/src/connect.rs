@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use serde_json::Value;
 
 use crate::api::Api;
+use crate::api_access::ApiAccess;
 use crate::error::ApiError;
 use crate::fields::text_at;
 use crate::resource::NAMESPACE;
@@ -44,6 +45,8 @@ pub enum ConnectError {
 pub struct Connected {
     /// The API server.
     pub api: Api,
+    /// How the client reaches the API server.
+    pub access: ApiAccess,
     /// `kubernetes.namespace`, else the namespace of the service account or of the kubeconfig's
     /// context, else [`DEFAULT_NAMESPACE`].
     pub namespace: String,
@@ -58,8 +61,9 @@ pub async fn connect(settings: &KubernetesConfig) -> Result<Connected, ConnectEr
     // Callers decide about retries: an eviction that a budget rejects is no failed request.
     config.default_retry = false;
     let namespace = settings.namespace.clone().or(found).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let access = ApiAccess::of(&config);
     let client = Client::try_from(config).map_err(|error| ConnectError::Credentials(error_chain(&error)))?;
-    Ok(Connected { api: Api::new(client), namespace })
+    Ok(Connected { api: Api::new(client), access, namespace })
 }
 
 /// The client's configuration, and the namespace that the service account or the kubeconfig names.

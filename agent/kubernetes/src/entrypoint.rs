@@ -76,7 +76,7 @@ fn start(config: &Config) -> anyhow::Result<ExitReason> {
 }
 
 async fn run(config: &Config) -> anyhow::Result<ExitReason> {
-    let Connected { api, namespace } = connect(&config.kubernetes).await?;
+    let Connected { api, access, namespace } = connect(&config.kubernetes).await?;
     let identity = unique_identity(&config.kubernetes.identity.clone().map_or_else(host_name, Ok)?);
     let probes = config.probe_address.map(Probes::listen).transpose()?;
     let stop = shutdown_signal();
@@ -119,6 +119,8 @@ async fn run(config: &Config) -> anyhow::Result<ExitReason> {
         instance: identity,
         streaming_lists: config.kubernetes.streaming_lists,
         karpenter_absent: config.karpenter_absent,
+        access,
+        facts: config.facts.clone(),
         guard: RemovalGuard::new(config.guard.removals, config.guard.window),
     };
     let cluster = Arc::new(Kubernetes::start(api, cluster_identity, epochs, options));

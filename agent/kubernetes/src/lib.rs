@@ -1,6 +1,6 @@
 //! The agent's port on a Kubernetes API server.
 //!
-//! Reading order: [`connect`] (client and identity), [`leader`] (leader election), [`watch`] and
+//! Reading order: [`connect`] (client and identity), [`api_access`] and `facts` (what new nodes need to join), [`leader`] (leader election), [`watch`] and
 //! [`records`] (which objects are watched, and which fields leave the cluster), [`object_cache`]
 //! (what is sent to the server), [`actions`] (execution of instructions, restartable at any point),
 //! [`nomination`] (`status.nominatedNodeName` for kube-scheduler), [`epoch`] (the stored epoch),
@@ -13,6 +13,7 @@
 
 pub mod actions;
 pub mod api;
+pub mod api_access;
 mod autoscaler;
 pub mod cluster;
 pub mod conditions;
@@ -20,6 +21,7 @@ pub mod connect;
 pub mod entrypoint;
 pub mod epoch;
 pub mod error;
+mod facts;
 mod fields;
 pub mod leader;
 mod lease_access;

@@ -33,6 +33,12 @@ pub const POD: Resource = resource("", "v1", "Pod", "pods", true);
 pub const NODE: Resource = resource("", "v1", "Node", "nodes", false);
 /// `v1 Namespace`.
 pub const NAMESPACE: Resource = resource("", "v1", "Namespace", "namespaces", false);
+/// `v1 ConfigMap`.
+pub const CONFIG_MAP: Resource = resource("", "v1", "ConfigMap", "configmaps", true);
+/// `v1 Service`.
+pub const SERVICE: Resource = resource("", "v1", "Service", "services", true);
+/// `networking.k8s.io/v1 ServiceCIDR`.
+pub const SERVICE_CIDR: Resource = resource("networking.k8s.io", "v1", "ServiceCIDR", "servicecidrs", false);
 /// `v1 PersistentVolumeClaim`.
 pub const CLAIM: Resource = resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims", true);
 /// `v1 PersistentVolume`.

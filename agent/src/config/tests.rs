@@ -73,6 +73,10 @@ fn what_is_not_allowed_is_refused_with_its_value_and_where_it_was_written() {
         (&["--kubernetes-lease-duration", "2s"], "at least 3s"),
         (&["--server-client-key", "k"], "belong together"),
         (&["--kubernetes-streaming-lists", "yes"], "true or false"),
+        (&["--cluster-api-endpoint", "http://api:6443"], "https://host:port"),
+        (&["--cluster-api-endpoint", "https://"], "https://host:port"),
+        (&["--cluster-service-cidr", "10.100.0.0"], "such as 10.100.0.0/16"),
+        (&["--cluster-service-cidr", "10.100.0.0/33"], "such as 10.100.0.0/16"),
     ] {
         // The command line rejects a repeated flag; here the last pair replaces the first.
         let all = [&["--server-address", "http://s:1", "--cluster-name", "blue"], flags].concat();
@@ -218,6 +222,25 @@ fn the_file_that_deployments_start_from_is_valid() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../deploy/agent.toml");
     let layers = invoke(&["--config", path], &[]).unwrap().layers;
     assert_eq!(Config::resolve(&layers).unwrap().cluster_name, "production-1");
+}
+
+#[test]
+fn what_nodes_need_to_join_can_be_set() {
+    assert_eq!(with(&[]).unwrap().facts, FactsConfig::default());
+    let flags = [
+        "--cluster-api-endpoint",
+        "https://api:6443",
+        "--cluster-api-ca-file",
+        "ca",
+        "--cluster-service-cidr",
+        "fd00::/108",
+    ];
+    let expected = FactsConfig {
+        api_endpoint: Some("https://api:6443".into()),
+        api_ca_file: Some("ca".into()),
+        service_cidr: Some("fd00::/108".into()),
+    };
+    assert_eq!(with(&flags).unwrap().facts, expected);
 }
 
 #[test]

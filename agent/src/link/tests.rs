@@ -128,6 +128,23 @@ fn heartbeats_come_only_after_silence() {
 }
 
 #[test]
+fn each_hello_has_the_facts_that_were_set_last() {
+    let facts_of = |request: v1::ConnectRequest| match request.message {
+        Some(Message::Hello(hello)) => hello.facts.map(|facts| facts.api_endpoint),
+        other => panic!("{other:?}"),
+    };
+    let facts =
+        |endpoint: &str| Some(v1::ClusterFacts { api_endpoint: endpoint.into(), ..v1::ClusterFacts::default() });
+    let mut link = link(0);
+    assert_eq!(facts_of(link.open_stream(0)), None);
+    link.set_facts(facts("https://a"));
+    assert_eq!(facts_of(link.open_stream(1)).as_deref(), Some("https://a"));
+    link.close_stream();
+    link.set_facts(facts("https://b"));
+    assert_eq!(facts_of(link.open_stream(2)).as_deref(), Some("https://b"));
+}
+
+#[test]
 fn an_unanswered_hello_is_sent_again_on_another_stream() {
     let mut link = link(0);
     link.open_stream(1_000);

@@ -7,10 +7,11 @@
 //!
 //! Reading order: this file (changes), [`shape`] (pod shapes, through the manifest parser),
 //! [`record`] (single objects), [`text_pool`] (strings shared between objects), [`storage`] (node
-//! requirements of volumes), [`pools`] (NodePools and their node classes).
+//! requirements of volumes), [`pools`] (NodePools and their node classes), `facts` (what Hello reports for new nodes).
 
 mod auxiliary;
 mod error;
+pub(crate) mod facts;
 pub mod pools;
 mod problems;
 pub mod record;

@@ -1,5 +1,8 @@
 //! Encodes instructions of the controller as messages.
 
+mod moment;
+mod node_class;
+mod requirement;
 mod status;
 
 use controller::cluster::LaunchedFacts;
@@ -8,9 +11,8 @@ use drift::{POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1::instruction::Action;
 use fleetwright_proto::v1::{self, connect_response};
 use model::labels::NODEPOOL;
-use model::{
-    ClaimName, Labels, Millis, Operator, Requirement, Requirements, Resources, Taint, Text, Timestamp, quantity,
-};
+use model::{ClaimName, Labels, Millis, Requirements, Resources, Taint, Text, Timestamp, quantity};
+use requirement::entries;
 
 /// Annotation of NodeClaims that Fleetwright manages. NodeClaims without it are counted and never
 /// modified.
@@ -104,6 +106,7 @@ fn launched(claim: &ClaimName, facts: &LaunchedFacts) -> v1::MarkLaunched {
         labels: pairs(&facts.labels),
         capacity: quantities(&facts.capacity),
         allocatable: quantities(&facts.allocatable),
+        image_id: facts.image.to_string(),
     }
 }
 
@@ -153,30 +156,6 @@ fn requirements(requirements: &Requirements) -> Vec<v1::ClaimRequirement> {
     requirements.iter().flat_map(entries).collect()
 }
 
-fn entries(requirement: &Requirement) -> Vec<v1::ClaimRequirement> {
-    let entry = |operator: Operator, values: Vec<String>| v1::ClaimRequirement {
-        key: requirement.key().to_string(),
-        operator: operator.as_str().to_owned(),
-        values,
-        min_values: requirement.min_values(),
-    };
-    if let Some(values) = requirement.finite_values() {
-        return vec![entry(requirement.operator(), values.iter().map(Text::to_string).collect())];
-    }
-    let (least, most) = requirement.bounds();
-    let mut entries = Vec::new();
-    entries.extend(least.map(|bound| entry(Operator::Gte, vec![bound.to_string()])));
-    entries.extend(most.map(|bound| entry(Operator::Lte, vec![bound.to_string()])));
-    let refused: Vec<String> = requirement.excluded_values().map(Text::to_string).collect();
-    if !refused.is_empty() {
-        entries.push(entry(Operator::NotIn, refused));
-    }
-    if entries.is_empty() {
-        entries.push(entry(Operator::Exists, Vec::new()));
-    }
-    entries
-}
-
 fn pairs(labels: &Labels) -> Vec<v1::StringPair> {
     labels.iter().map(|(key, value)| v1::StringPair { key: key.to_string(), value: value.to_string() }).collect()
 }
@@ -200,6 +179,8 @@ fn quantities(resources: &Resources) -> Vec<v1::Quantity> {
 
 #[cfg(test)]
 mod tests {
+    use model::{Operator, Requirement};
+
     use super::*;
 
     fn rendered(requirement: &Requirement) -> Vec<String> {

@@ -8,6 +8,7 @@ use fleetwright_proto::v1::{self, connect_request, connect_response, snapshot};
 use model::{ClusterName, Millis, Text, Timestamp};
 
 use super::assembly::{Incomplete, SnapshotAssembly};
+use super::decode::facts::{self, DecodedFacts};
 use super::decode::pools::PoolReader;
 use super::decode::{DecodeError, Decoder, Limits};
 use super::encode;
@@ -157,6 +158,8 @@ pub struct Session {
     interner: Arc<Interner>,
     pool_reader: PoolReader,
     stream: Stream,
+    /// Facts of the last Hello; `None` when it had none.
+    facts: Option<DecodedFacts>,
     outbox: Outbox,
     /// Memory of objects that are still valid without a decoder: from a closed stream, or from
     /// before the snapshot that is arriving.
@@ -168,7 +171,8 @@ impl Session {
     #[must_use]
     pub fn new(cluster: ClusterName, settings: Settings, interner: Arc<Interner>, pool_reader: PoolReader) -> Self {
         let outbox = Outbox::new(cluster.clone());
-        Self { cluster, uid: None, settings, interner, pool_reader, stream: Stream::Closed, outbox, retained: None }
+        let stream = Stream::Closed;
+        Self { cluster, uid: None, settings, interner, pool_reader, stream, facts: None, outbox, retained: None }
     }
 
     /// Checks that a new stream belongs to the same cluster as the present one.
@@ -194,6 +198,7 @@ impl Session {
     /// replaces the cluster's previous stream.
     pub fn handle_hello(&mut self, hello: v1::Hello) -> Vec<Output> {
         let mut outputs = self.handle_close();
+        self.facts = facts::read(&hello);
         self.stream = Stream::AwaitingLease { highest_epoch: hello.highest_epoch, uid: hello.cluster_uid.clone() };
         outputs.push(Output::Notify(SessionEvent::HelloReceived(AgentHello {
             cluster: self.cluster.clone(),
@@ -237,13 +242,19 @@ impl Session {
             server_version: env!("CARGO_PKG_VERSION").to_owned(),
             sent_at_ms: now.as_millis(),
         };
-        let mut outputs = vec![
-            send(connect_response::Message::Welcome(welcome)),
-            notify(Event::AgentConnected { cluster: self.cluster.clone() }),
-        ];
+        let mut outputs = vec![send(connect_response::Message::Welcome(welcome))];
+        outputs.extend(self.report_facts());
+        outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
         let open = self.outbox.pending_messages(epoch, now);
         outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
         outputs
+    }
+
+    /// Facts of the cluster for the controller. They precede [`Event::AgentConnected`], after which it decides.
+    fn report_facts(&self) -> Option<Output> {
+        let DecodedFacts { facts, refused } = self.facts.as_ref()?;
+        let (cluster, facts, refused) = (self.cluster.clone(), Arc::clone(facts), refused.clone());
+        Some(notify(Event::ClusterFactsReported { cluster, facts, refused }))
     }
 
     /// Continues an open stream under a higher epoch. This happens when an agent sends Hello on two
@@ -255,7 +266,8 @@ impl Session {
             return Vec::new();
         }
         stream.epoch = epoch;
-        let mut outputs = vec![notify(Event::AgentConnected { cluster: self.cluster.clone() })];
+        let mut outputs: Vec<Output> = self.report_facts().into_iter().collect();
+        outputs.push(notify(Event::AgentConnected { cluster: self.cluster.clone() }));
         let open = self.outbox.pending_messages(epoch, now);
         outputs.extend(open.into_iter().map(|instruction| send(connect_response::Message::Instruction(instruction))));
         outputs.extend(self.request_resync(format!("new epoch {epoch}")));

@@ -11,6 +11,9 @@ use model::Text;
 /// The launch operation, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
 
+/// Code for a launch template that does not exist.
+pub(crate) const TEMPLATE_NOT_FOUND: &str = "InvalidLaunchTemplateName.NotFoundException";
+
 /// Minimum delay after throttling, in milliseconds. EC2's request buckets refill every second.
 const THROTTLED_MS: i64 = 1_000;
 
@@ -106,6 +109,11 @@ impl Failure {
             _ => (ErrorClass::Unclear, "no answer".to_owned(), chain(error)),
         };
         Self { error_class, operation, code, message }
+    }
+
+    /// Whether EC2 gave this code.
+    pub(crate) fn is(&self, code: &str) -> bool {
+        self.code == code
     }
 
     /// Converts the error of a launch with this `token` and these overrides.

@@ -1,7 +1,9 @@
 //! Instances and their ownership tags.
 
+use std::collections::BTreeMap;
+
 use aws_sdk_ec2::types::{self, InstanceLifecycleType, InstanceStateName, Tag};
-use cloud::provider::{Instance, InstanceState, LaunchRequest};
+use cloud::provider::{Instance, InstanceDetails, InstanceState, LaunchRequest};
 use model::{CapacityType, InstanceTypeName, ProviderId, Text, Timestamp, Zone};
 
 /// Tag of every managed instance, with the value `true`.
@@ -17,19 +19,50 @@ const POOL: &str = "fleetwright.dev/nodepool";
 /// Tag with the name of the EC2NodeClass.
 const NODE_CLASS: &str = "fleetwright.dev/nodeclass";
 
-/// Tags of an instance. None of them is one that Karpenter selects by: a Karpenter in the same
-/// cluster would garbage collect our instances.
-pub(crate) fn tags(request: &LaunchRequest) -> Vec<(String, String)> {
+/// Karpenter's tag with the name of the NodePool: cost reports and IAM policies use it.
+const KARPENTER_POOL: &str = "karpenter.sh/nodepool";
+/// EKS's tag with the name of the cluster.
+const EKS_CLUSTER: &str = "eks:eks-cluster-name";
+
+/// Tags of an instance, its volumes and its fleet: those of the NodeClass below our own.
+///
+/// Karpenter garbage collects instances with its tags of NodePool, cluster *and* EC2NodeClass
+/// (`karpenter.k8s.aws/ec2nodeclass`). The last one is left out, so that a Karpenter in the same
+/// cluster leaves ours alone.
+pub(crate) fn tags(request: &LaunchRequest, of_class: &BTreeMap<Text, Text>) -> Vec<(String, String)> {
+    let mut tags = shared_tags(request, of_class);
+    tags.push((CLAIM.to_owned(), request.claim.to_string()));
+    tags
+}
+
+/// Tags that all launches of a NodePool share: those of network interfaces and spot requests, which
+/// launch templates have.
+pub(crate) fn shared_tags(request: &LaunchRequest, of_class: &BTreeMap<Text, Text>) -> Vec<(String, String)> {
+    let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let own = [
+        pair(MANAGED, "true"),
+        pair(CLUSTER, &request.cluster),
+        pair(CLUSTER_UID, &request.cluster_uid),
+        pair(POOL, &request.pool),
+        pair(NODE_CLASS, &request.node_class),
+        pair(KARPENTER_POOL, &request.pool),
+        pair(EKS_CLUSTER, &request.cluster),
+        // Cloud controllers treat an instance with this tag as a node of the cluster.
+        (format!("kubernetes.io/cluster/{}", request.cluster), "owned".to_owned()),
+    ];
+    let is_own = |key: &str| own.iter().any(|(own, _)| own == key) || key == CLAIM;
+    let of_class = of_class.iter().filter(|(key, _)| !is_own(key)).map(|(key, value)| pair(key, value));
+    own.iter().cloned().chain(of_class).collect()
+}
+
+/// Tags of a launch template. Karpenter deletes templates with its tag of the cluster.
+pub(crate) fn template_tags(request: &LaunchRequest) -> Vec<(String, String)> {
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     vec![
         pair(MANAGED, "true"),
         pair(CLUSTER, &request.cluster),
         pair(CLUSTER_UID, &request.cluster_uid),
-        pair(CLAIM, &request.claim),
-        pair(POOL, &request.pool),
         pair(NODE_CLASS, &request.node_class),
-        // Cloud controllers treat an instance with this tag as a node of the cluster.
-        (format!("kubernetes.io/cluster/{}", request.cluster), "owned".to_owned()),
     ]
 }
 
@@ -56,7 +89,20 @@ pub(crate) fn read(instance: &types::Instance) -> Option<Instance> {
         claim: tag(CLAIM).into(),
         pool: tag(POOL).into(),
         launched: Timestamp::from_millis(instance.launch_time()?.to_millis().ok()?),
+        details: details(instance),
     })
+}
+
+fn details(instance: &types::Instance) -> InstanceDetails {
+    let groups = instance.security_groups().iter().filter_map(|group| group.group_id());
+    let mut security_groups: Vec<Text> = groups.map(Text::from).collect();
+    security_groups.sort();
+    InstanceDetails {
+        image: Text::from(instance.image_id().unwrap_or_default()),
+        subnet: Text::from(instance.subnet_id().unwrap_or_default()),
+        security_groups,
+        reservation: instance.capacity_reservation_id().map(Text::from),
+    }
 }
 
 fn value<'t>(tags: &'t [Tag], key: &str) -> Option<&'t str> {
@@ -69,6 +115,8 @@ fn capacity_type(instance: &types::Instance) -> CapacityType {
         Some(InstanceLifecycleType::CapacityBlock | InstanceLifecycleType::InterruptibleCapacityReservation) => {
             CapacityType::Reserved
         }
+        // An on-demand instance of ours uses no open reservation: its template says so.
+        _ if instance.capacity_reservation_id().is_some() => CapacityType::Reserved,
         _ => CapacityType::OnDemand,
     }
 }

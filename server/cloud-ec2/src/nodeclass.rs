@@ -55,6 +55,7 @@ use self::subnets::FoundSubnet;
 use self::validation::Validation;
 use crate::call_error::CallError;
 use crate::clients::Clients;
+use crate::launches::Launches;
 
 /// Times for which answers are current.
 const MINUTE: Millis = Millis::from_mins(1);
@@ -69,6 +70,8 @@ pub struct NodeClassResolver {
     clients: Clients,
     region: String,
     clock: fn() -> Timestamp,
+    /// Launches take addresses of subnets between two answers.
+    launches: Arc<Launches>,
     subnets: Cache<Filters, Arc<[FoundSubnet]>>,
     groups: Cache<Filters, Arc<[FoundGroup]>>,
     parameters: Cache<Text, Option<Text>>,
@@ -89,12 +92,13 @@ impl fmt::Debug for NodeClassResolver {
 type Found<T> = (Option<T>, Resolution);
 
 impl NodeClassResolver {
-    pub(crate) fn new(clients: Clients, region: &str, clock: fn() -> Timestamp) -> Self {
+    pub(crate) fn new(clients: Clients, region: &str, clock: fn() -> Timestamp, launches: Arc<Launches>) -> Self {
         let denied = DeniedActions::default();
         Self {
             clients,
             region: region.to_owned(),
             clock,
+            launches,
             subnets: Cache::new(clock, &denied),
             groups: Cache::new(clock, &denied),
             parameters: Cache::new(clock, &denied),
@@ -146,7 +150,8 @@ impl NodeClassResolver {
         status.subnets = subnets.0.map(entries).or(status.subnets);
         status.security_groups = groups.0.map(group_entries).or(status.security_groups);
         status.instance_profile = profile.unwrap_or(status.instance_profile);
-        ResolvedNodeClass { status, conditions }
+        let service_cidr = eks.as_ref().ok().and_then(|eks| eks.as_ref()?.service_cidr.clone());
+        ResolvedNodeClass { status, conditions, service_cidr }
     }
 
     /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
@@ -159,7 +164,7 @@ impl NodeClassResolver {
         let requests = subnets::requests(&query.spec.subnet_terms);
         let mut answers = Vec::new();
         for request in &requests {
-            let call = calls::subnets(&self.clients, request);
+            let call = self.counted_subnets(request);
             match self.subnets.get(calls::SUBNETS, request, |_| MINUTE, call).await {
                 Ok(served) => answers.extend(served.value.iter().cloned()),
                 Err(error) => return (None, failed(&self.named("spec.subnetSelectorTerms"), &error)),
@@ -168,6 +173,15 @@ impl NodeClassResolver {
         let found = subnets::union(answers);
         let condition = subnets::condition(&found, &requests, &self.region);
         (Some(found), condition)
+    }
+
+    /// The subnets of an answer, whose free addresses are counted anew with each call.
+    async fn counted_subnets(&self, request: &Filters) -> Result<Arc<[FoundSubnet]>, CallError> {
+        let found = calls::subnets(&self.clients, request).await?;
+        for subnet in found.iter() {
+            self.launches.observe_addresses(&subnet.entry.id, subnet.free_addresses());
+        }
+        Ok(found)
     }
 
     async fn resolve_groups(&self, query: &NodeClassQuery) -> Found<Vec<FoundGroup>> {

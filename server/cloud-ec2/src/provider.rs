@@ -1,7 +1,7 @@
 //! The provider calls; each is sent once.
 
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::Credentials;
@@ -14,17 +14,23 @@ use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
 
 use crate::clients::Clients;
-use crate::failure::{CREATE_FLEET, Failure};
+use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
+use crate::launch_template::{CREATE_TEMPLATE, create_call};
+use crate::launches::Launches;
 use crate::nodeclass::NodeClassResolver;
 use crate::request;
 use crate::response::{self, RequestContext};
 use crate::settings::Settings;
-use crate::terms::Terms;
+use crate::terms::Resolved;
 use crate::watch::InstanceWatcher;
 
 const DESCRIBE: &str = "DescribeInstances";
 const TERMINATE: &str = "TerminateInstances";
+const DELETE_TEMPLATE: &str = "DeleteLaunchTemplate";
+
+/// Code of `CreateLaunchTemplate` for a name in use.
+const ALREADY_EXISTS: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
 
 /// Page size of a listing in reservations, EC2's maximum; a fleet of one instance is one
 /// reservation.
@@ -45,6 +51,7 @@ pub struct Ec2Cloud {
     settings: Settings,
     clock: fn() -> Timestamp,
     watch: Mutex<InstanceWatcher>,
+    launches: Arc<Launches>,
     node_classes: NodeClassResolver,
 }
 
@@ -70,14 +77,9 @@ impl Ec2Cloud {
     }
 
     fn build(clients: Clients, settings: Settings, clock: fn() -> Timestamp) -> Self {
-        let node_classes = NodeClassResolver::new(clients.clone(), &settings.region, clock);
-        Self { clients, settings, clock, watch: Mutex::default(), node_classes }
-    }
-
-    /// What the selectors of an EC2NodeClass find in the account, and the result for each of its conditions. Equal
-    /// queries of any number of clusters share their calls.
-    pub async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
-        self.node_classes.resolve(query).await
+        let launches = Arc::<Launches>::default();
+        let node_classes = NodeClassResolver::new(clients.clone(), &settings.region, clock, Arc::clone(&launches));
+        Self { clients, settings, clock, watch: Mutex::default(), launches, node_classes }
     }
 
     /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
@@ -132,6 +134,70 @@ impl Ec2Cloud {
 }
 
 impl Ec2Cloud {
+    async fn launch_resolved(&self, request: &LaunchRequest, resolved: &Resolved) -> Result<LaunchOutcome, CloudError> {
+        let terms = &resolved.terms;
+        let request::FleetRequest { call, offered } = request::fleet(request, terms)?;
+        self.create_templates(request, resolved).await?;
+        match call.send_with(&self.clients.ec2).await {
+            Ok(answer) => {
+                let context = RequestContext { request, offered: &offered, terms, now: self.now() };
+                let outcome = response::outcome(&answer, context);
+                if outcome.as_ref().is_err_and(is_template_missing) {
+                    self.launches.forget_templates(terms);
+                }
+                outcome
+            }
+            Err(error) => match Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered) {
+                mismatch @ CloudError::IdempotentParameterMismatch { .. } => {
+                    self.find_launched(request, mismatch).await
+                }
+                missing if is_template_missing(&missing) => {
+                    self.launches.forget_templates(terms);
+                    // The order may be a repetition whose first call had its template.
+                    self.find_launched(request, missing).await
+                }
+                other => Err(other),
+            },
+        }
+    }
+
+    /// Creates the launch templates of the order that this process does not know. A template's name
+    /// says its content, so one that exists already is the same.
+    async fn create_templates(&self, request: &LaunchRequest, resolved: &Resolved) -> Result<(), CloudError> {
+        for template in &resolved.terms.templates {
+            let Some(content) = resolved.contents.get(&template.name) else { continue };
+            if self.launches.use_template(&template.name, self.now()) {
+                continue;
+            }
+            let call = create_call(&template.name, content, &instance::template_tags(request));
+            match call.send_with(&self.clients.ec2).await.map_err(|error| Failure::read(CREATE_TEMPLATE, &error)) {
+                Ok(_) => {}
+                Err(failure) if failure.is(ALREADY_EXISTS) => {}
+                Err(failure) => return Err(failure.of_call()),
+            }
+            self.launches.add_template(&template.name, self.now());
+        }
+        Ok(())
+    }
+
+    /// Deletes launch templates that this process has not used for an hour, and returns their names.
+    ///
+    /// # Errors
+    /// The first failure; the other templates are deleted at the next call.
+    pub async fn collect_launch_templates(&self) -> Result<Vec<String>, CloudError> {
+        let idle = self.launches.idle_templates(self.now());
+        for name in &idle {
+            self.launches.forget_template(name);
+            let sent = self.clients.ec2.delete_launch_template().launch_template_name(name).send().await;
+            match sent.map_err(|error| Failure::read(DELETE_TEMPLATE, &error)) {
+                Ok(_) => {}
+                Err(failure) if failure.is(TEMPLATE_NOT_FOUND) => {}
+                Err(failure) => return Err(failure.of_call()),
+            }
+        }
+        Ok(idle)
+    }
+
     /// The instance launched by an earlier call with the token of `request` and other parameters,
     /// found by the tags of its NodeClaim. A launch under another token without this search could
     /// create a second instance.
@@ -153,6 +219,10 @@ impl Ec2Cloud {
         }
         instance.owned_by(owner)
     }
+}
+
+fn is_template_missing(error: &CloudError) -> bool {
+    matches!(error, CloudError::Refused { code, .. } if &**code == TEMPLATE_NOT_FOUND)
 }
 
 fn incomplete(id: Option<&str>) -> CloudError {
@@ -177,23 +247,20 @@ fn was_terminated(change: &InstanceStateChange) -> bool {
 
 impl CloudProvider for Ec2Cloud {
     fn terms(&self, request: &LaunchRequest) -> Text {
-        Terms::resolve(request, &self.settings).to_text()
+        let resolved = self.launches.resolve(request, &self.settings.region, self.now());
+        // Without terms the launch fails for the reason that is known here already.
+        resolved.map(|resolved| resolved.terms.to_text()).unwrap_or_default()
     }
 
     async fn launch(&self, request: &LaunchRequest) -> Result<LaunchOutcome, CloudError> {
-        let request::FleetRequest { call, offered, terms } = request::fleet(request, &self.settings)?;
-        match call.send_with(&self.clients.ec2).await {
-            Ok(answer) => {
-                let now = (self.clock)();
-                response::outcome(&answer, RequestContext { request, offered: &offered, terms: &terms, now })
-            }
-            Err(error) => match Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered) {
-                mismatch @ CloudError::IdempotentParameterMismatch { .. } => {
-                    self.find_launched(request, mismatch).await
-                }
-                other => Err(other),
-            },
+        let resolved = self.launches.resolve(request, &self.settings.region, self.now())?;
+        let outcome = self.launch_resolved(request, &resolved).await;
+        let is_final = !matches!(outcome, Err(CloudError::Unknown { .. } | CloudError::RequestLimitExceeded { .. }));
+        if is_final {
+            let zone = outcome.as_ref().ok().map(|outcome| &outcome.instance.zone);
+            self.launches.finish(request, zone.map(AsRef::as_ref));
         }
+        outcome
     }
 
     async fn terminate(&self, id: &str, owner: Owner<'_>) -> Result<(), CloudError> {
@@ -225,6 +292,10 @@ impl CloudProvider for Ec2Cloud {
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         self.list_live(self.clients.ec2.describe_instances().filters(managed_filter())).await
+    }
+
+    async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        self.node_classes.resolve(query).await
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

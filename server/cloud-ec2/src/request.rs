@@ -4,17 +4,17 @@
 use aws_sdk_ec2::operation::create_fleet::builders::CreateFleetInputBuilder;
 use aws_sdk_ec2::types::{
     DefaultTargetCapacityType, FleetLaunchTemplateConfigRequest, FleetLaunchTemplateOverridesRequest,
-    FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy, FleetType, InstanceType,
-    OnDemandOptionsRequest, ResourceType, SpotAllocationStrategy, SpotOptionsRequest, Tag, TagSpecification,
-    TargetCapacitySpecificationRequest,
+    FleetLaunchTemplateSpecificationRequest, FleetOnDemandAllocationStrategy, FleetReservationType, FleetType,
+    InstanceType, OnDemandOptionsRequest, ReservedCapacityOptionsRequest, ResourceType, SpotAllocationStrategy,
+    SpotOptionsRequest, Tag, TagSpecification, TargetCapacitySpecificationRequest,
 };
 use cloud::provider::{CloudError, LaunchRequest, MAX_OVERRIDES, Override};
 use model::{CapacityType, Text};
 use sha2::{Digest, Sha256};
 
 use crate::failure::CREATE_FLEET;
-use crate::settings::Settings;
-use crate::terms::Terms;
+use crate::launch_template::TEMPLATE_VERSION;
+use crate::terms::{TemplateTerms, Terms};
 
 /// Length of a client token in hexadecimal digits: 128 bits, half of EC2's maximum of 64
 /// characters.
@@ -24,27 +24,28 @@ const TOKEN_DIGITS: usize = 32;
 #[derive(Debug)]
 pub(crate) struct FleetRequest {
     pub(crate) call: CreateFleetInputBuilder,
-    /// Overrides whose zone has a subnet, best first.
+    /// Overrides whose zone has a subnet and whose type has a launch template, best first.
     pub(crate) offered: Vec<Override>,
-    /// Settings of the request.
-    pub(crate) terms: Terms,
 }
 
-/// The `CreateFleet` for `request`.
+/// The `CreateFleet` for `request` with its `terms`.
 ///
 /// # Errors
-/// [`CloudError::Refused`] when the order cannot be expressed: reserved capacity, no override, too
-/// many, or none in a zone with a subnet; and when the recorded terms are unreadable.
-pub(crate) fn fleet(request: &LaunchRequest, settings: &Settings) -> Result<FleetRequest, CloudError> {
-    let terms = Terms::of(request, settings)?;
-    let offered = offered(request, &terms)?;
+/// [`CloudError::Refused`] when the order cannot be expressed: no override, too many, none in a zone
+/// with a subnet, or terms that say why.
+pub(crate) fn fleet(request: &LaunchRequest, terms: &Terms) -> Result<FleetRequest, CloudError> {
+    if let Some((code, message)) = &terms.refused {
+        return Err(refused(code, message.clone()));
+    }
+    let offered = offered(request, terms)?;
     let builder = CreateFleetInputBuilder::default()
         .r#type(FleetType::Instant)
         .client_token(client_token(request))
-        .launch_template_configs(template(&offered, &terms));
-    let builder = set_capacity_type(builder, request.capacity_type)?;
-    let tagged = [ResourceType::Instance, ResourceType::Volume].map(|kind| tagged(kind, &terms));
-    Ok(FleetRequest { call: builder.set_tag_specifications(Some(tagged.into())), offered, terms })
+        .set_launch_template_configs(Some(configs(&offered, terms)))
+        .set_context(terms.context.clone());
+    let builder = set_capacity_type(builder, request, terms);
+    let tagged = [ResourceType::Instance, ResourceType::Volume, ResourceType::Fleet].map(|kind| tagged(kind, terms));
+    Ok(FleetRequest { call: builder.set_tag_specifications(Some(tagged.into())), offered })
 }
 
 fn refused(code: &str, message: String) -> CloudError {
@@ -57,10 +58,9 @@ fn offered(request: &LaunchRequest, terms: &Terms) -> Result<Vec<Override>, Clou
         let message = format!("{options} overrides, where 1 to {MAX_OVERRIDES} are allowed");
         return Err(refused("InvalidParameterValue", message));
     }
-    let has_subnet = |option: &&Override| terms.subnets.contains_key(option.zone.as_ref());
-    let offered: Vec<Override> = request.overrides.iter().filter(has_subnet).cloned().collect();
+    let offered: Vec<Override> = request.overrides.iter().filter(|option| terms.offers(option)).cloned().collect();
     if offered.is_empty() {
-        return Err(refused("NoSubnet", no_subnet(request)));
+        return Err(refused("SubnetsNotFound", no_subnet(request)));
     }
     Ok(offered)
 }
@@ -69,71 +69,97 @@ fn no_subnet(request: &LaunchRequest) -> String {
     let mut zones: Vec<&str> = request.overrides.iter().map(|option| option.zone.as_ref()).collect();
     zones.sort_unstable();
     zones.dedup();
-    format!("cloud.subnets names no subnet for any zone of the order ({})", zones.join(", "))
+    let class = &request.node_class;
+    format!(
+        "EC2NodeClass {class} selects no subnet in a zone of the order ({}); see its status.subnets and \
+         subnetSelectorTerms",
+        zones.join(", ")
+    )
 }
 
 /// Client token of the order. NodeClaim names are unique per cluster only, so the cluster is part
 /// of it.
-fn client_token(request: &LaunchRequest) -> String {
+pub(crate) fn client_token(request: &LaunchRequest) -> String {
     // No cluster name contains a line feed, so different orders have different digests.
     let digest = Sha256::digest(format!("{}\n{}", request.cluster, request.token));
     digest.iter().take(TOKEN_DIGITS / 2).map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn template(offered: &[Override], terms: &Terms) -> FleetLaunchTemplateConfigRequest {
-    let specification = FleetLaunchTemplateSpecificationRequest::builder()
-        .launch_template_name(&terms.template)
-        .version(&terms.version)
-        .build();
-    let overrides = (0_u32..).zip(offered).map(|(rank, option)| one_override(rank, option, terms)).collect();
-    FleetLaunchTemplateConfigRequest::builder()
-        .launch_template_specification(specification)
-        .set_overrides(Some(overrides))
-        .build()
+/// One configuration for each template, with the overrides of its instance types.
+fn configs(offered: &[Override], terms: &Terms) -> Vec<FleetLaunchTemplateConfigRequest> {
+    let config = |template: &TemplateTerms| {
+        let ranked = (0_u32..).zip(offered);
+        let own = ranked
+            .filter(|(_, option)| template.instance_types.iter().any(|kind| *kind == *option.instance_type.as_ref()));
+        let overrides: Vec<_> = own.map(|(rank, option)| one_override(rank, option, template, terms)).collect();
+        (!overrides.is_empty()).then(|| {
+            let specification = FleetLaunchTemplateSpecificationRequest::builder()
+                .launch_template_name(&template.name)
+                .version(TEMPLATE_VERSION)
+                .build();
+            FleetLaunchTemplateConfigRequest::builder()
+                .launch_template_specification(specification)
+                .set_overrides(Some(overrides))
+                .build()
+        })
+    };
+    terms.templates.iter().filter_map(config).collect()
 }
 
 /// The zone is redundant beside the subnet, but errors echo the override, which identifies the zone
 /// of a failure (Karpenter: launching).
-fn one_override(rank: u32, option: &Override, terms: &Terms) -> FleetLaunchTemplateOverridesRequest {
+fn one_override(
+    rank: u32,
+    option: &Override,
+    template: &TemplateTerms,
+    terms: &Terms,
+) -> FleetLaunchTemplateOverridesRequest {
     FleetLaunchTemplateOverridesRequest::builder()
         .instance_type(InstanceType::from(option.instance_type.as_ref()))
         .availability_zone(option.zone.as_ref())
+        .image_id(&template.image)
         .set_subnet_id(terms.subnets.get(option.zone.as_ref()).cloned())
         .priority(f64::from(rank))
         .build()
 }
 
 /// Sets capacity type and allocation strategy: spot from the cheapest pools with a low risk of
-/// interruption, on-demand from the cheapest (Karpenter's strategies).
+/// interruption, on-demand from the cheapest (Karpenter's strategies). Reserved capacity is on-demand
+/// to a fleet; the template names the reservation.
 fn set_capacity_type(
     builder: CreateFleetInputBuilder,
-    capacity_type: CapacityType,
-) -> Result<CreateFleetInputBuilder, CloudError> {
-    let (kind, builder) = match capacity_type {
+    request: &LaunchRequest,
+    terms: &Terms,
+) -> CreateFleetInputBuilder {
+    let (kind, builder) = match request.capacity_type {
         CapacityType::Spot => {
             let strategy = SpotAllocationStrategy::PriceCapacityOptimized;
             let options = SpotOptionsRequest::builder().allocation_strategy(strategy).build();
             (DefaultTargetCapacityType::Spot, builder.spot_options(options))
         }
-        CapacityType::OnDemand => {
+        CapacityType::Reserved if terms.interruptible => {
+            let kind = FleetReservationType::InterruptibleCapacityReservation;
+            let options = ReservedCapacityOptionsRequest::builder().reservation_types(kind).build();
+            (DefaultTargetCapacityType::ReservedCapacity, builder.reserved_capacity_options(options))
+        }
+        CapacityType::OnDemand | CapacityType::Reserved => {
             let strategy = FleetOnDemandAllocationStrategy::LowestPrice;
             let options = OnDemandOptionsRequest::builder().allocation_strategy(strategy).build();
             (DefaultTargetCapacityType::OnDemand, builder.on_demand_options(options))
         }
-        CapacityType::Reserved => {
-            let message = "a capacity reservation is targeted by a launch template of its own, and there is one template \
-                           for all machines; leave `reserved` out of the pool's capacity types";
-            return Err(refused("ReservedCapacity", message.to_owned()));
-        }
     };
     let one = TargetCapacitySpecificationRequest::builder().total_target_capacity(1).default_target_capacity_type(kind);
-    Ok(builder.target_capacity_specification(one.build()))
+    builder.target_capacity_specification(one.build())
 }
 
 fn tagged(kind: ResourceType, terms: &Terms) -> TagSpecification {
-    let tag = |(key, value): &(String, String)| Tag::builder().key(key).value(value).build();
     let tags = terms.tags.iter().map(tag).collect();
     TagSpecification::builder().resource_type(kind).set_tags(Some(tags)).build()
+}
+
+/// A tag as EC2 takes it.
+pub(crate) fn tag((key, value): &(String, String)) -> Tag {
+    Tag::builder().key(key).value(value).build()
 }
 
 #[cfg(test)]

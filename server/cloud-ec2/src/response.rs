@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTemplateOverrides};
-use cloud::provider::{CloudError, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
+use cloud::provider::{CloudError, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use model::{InstanceTypeName, Text, Timestamp, Zone};
 
 use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role};
@@ -68,7 +68,24 @@ fn instance(group: &CreateFleetInstance, id: &str, asked: RequestContext<'_>) ->
         claim: request.claim.clone(),
         pool: request.pool.clone(),
         launched: asked.now,
+        details: details(choice, &InstanceTypeName::from(kind.as_str()), asked),
     })
+}
+
+/// What the fleet launched from: the override that it echoes, else the order's terms. Security groups
+/// are in the template, and listings show them.
+fn details(
+    choice: Option<&FleetLaunchTemplateOverrides>,
+    kind: &InstanceTypeName,
+    asked: RequestContext<'_>,
+) -> InstanceDetails {
+    let of_terms = asked.terms.template_of(kind).map(|template| template.image.as_str());
+    InstanceDetails {
+        image: Text::from(choice.and_then(|choice| choice.image_id()).or(of_terms).unwrap_or_default()),
+        subnet: Text::from(choice.and_then(|choice| choice.subnet_id()).unwrap_or_default()),
+        security_groups: Vec::new(),
+        reservation: asked.request.reservation.clone(),
+    }
 }
 
 fn zone<'a>(choice: &'a FleetLaunchTemplateOverrides, terms: &'a Terms) -> Option<&'a str> {

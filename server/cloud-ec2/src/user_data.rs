@@ -33,7 +33,7 @@ mod user_parts;
 mod yaml;
 
 pub use error::UserDataError;
-pub use input::{ClusterFacts, MAX_BYTES, UserDataInput};
+pub use input::{MAX_BYTES, UserDataInput};
 
 use model::node_class::AmiFamily;
 

@@ -7,19 +7,25 @@
 
 use std::fmt;
 use std::future::Future;
+use std::sync::Arc;
 
 use model::interruption::InterruptionKind;
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
-    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, LaunchOrder, PoolName, ProviderId, Text,
-    Timestamp, Zone,
+    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, LaunchOrder, LaunchTemplateInput, PoolName,
+    ProviderId, Text, Timestamp, Zone,
 };
 
 /// Maximum pairs of instance type and zone per request. A Fleet permits 300; more than this only
 /// costs API time (Karpenter's AWS provider sends as many).
 pub const MAX_OVERRIDES: usize = 60;
 
+/// Codes of refusals that another attempt does not repeat: a launch template was deleted, and the next
+/// attempt creates it again.
+const RETRYABLE: [&str; 2] = ["InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"];
+
 /// A request to launch one instance.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRequest {
     /// Client token: at most one instance is launched for it, however often the request is sent.
     pub token: Text,
@@ -42,6 +48,8 @@ pub struct LaunchRequest {
     pub reservation: Option<Text>,
     /// Result of [`CloudProvider::terms`] when the order was recorded; empty when there was none.
     pub terms: Text,
+    /// What the instance is configured by; `None` for orders of an earlier process, whose terms say it.
+    pub template: Option<Arc<LaunchTemplateInput>>,
 }
 
 /// One permitted instance type and zone.
@@ -69,6 +77,7 @@ impl From<&LaunchOrder> for LaunchRequest {
             overrides: overrides.collect(),
             reservation: order.reservation.clone(),
             terms: order.terms.clone(),
+            template: order.template.clone(),
         }
     }
 }
@@ -120,6 +129,21 @@ pub struct Instance {
     pub pool: PoolName,
     /// Launch time, by the clock of the cloud.
     pub launched: Timestamp,
+    /// What it was launched with.
+    pub details: InstanceDetails,
+}
+
+/// What an instance was launched with; each is empty when the cloud did not say it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct InstanceDetails {
+    /// Image id.
+    pub image: Text,
+    /// Subnet id.
+    pub subnet: Text,
+    /// Security group ids, sorted.
+    pub security_groups: Vec<Text>,
+    /// Capacity reservation that it runs in.
+    pub reservation: Option<Text>,
 }
 
 /// Instance id of a provider id: the part after the last `/`.
@@ -227,7 +251,7 @@ impl CloudError {
             }
             Self::NotFound { .. } => Some(refused(&Text::from("NotFound"), false)),
             Self::Foreign { .. } => Some(refused(&Text::from("Foreign"), false)),
-            Self::Refused { code, .. } => Some(refused(code, false)),
+            Self::Refused { code, .. } => Some(refused(code, RETRYABLE.contains(&&**code))),
             Self::RequestLimitExceeded { .. } | Self::Unknown { .. } => None,
         }
     }
@@ -327,6 +351,10 @@ pub trait CloudProvider: Send + Sync {
     /// # Errors
     /// [`CloudError`] when the listing is incomplete; callers must not use a part of it.
     fn list_all(&self) -> impl Future<Output = Result<Vec<Instance>, CloudError>> + Send;
+
+    /// Looks up what an EC2NodeClass selects, and checks what its launches need. Never fails: what
+    /// could not be looked up is a condition of the result.
+    fn resolve_node_class(&self, query: &NodeClassQuery) -> impl Future<Output = ResolvedNodeClass> + Send;
 
     /// Events since the last call.
     ///

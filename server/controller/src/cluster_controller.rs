@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
+use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
@@ -108,6 +109,8 @@ pub struct ClusterController {
     pub(crate) disruption: Disruption,
     /// The last nodes that went.
     pub(crate) removed_nodes: RemovedNodes,
+    /// What EC2NodeClasses were resolved to.
+    pub(crate) node_classes: NodeClassResolver,
     /// Conditions and events already written.
     pub(crate) status_reporter: StatusReporter,
     /// When this cluster has to be advanced without an event.

@@ -11,15 +11,18 @@ impl ConditionDigest {
             .conditions
             .iter()
             .fold(Self::default(), |digest, one| digest.with(one.kind, one.status.as_str(), &one.reason, &one.message));
-        let StatusPatch { conditions: _, last_pod_event: _, .. } = patch;
-        let StatusPatch { usage, zones, remove_conditions, add_finalizer, remove_finalizer, .. } = patch;
-        let changes_more = usage.is_some() || zones.is_some() || !remove_conditions.is_empty();
+        let StatusPatch { conditions: _, last_pod_event: _, usage, zones, node_class, annotations, .. } = patch;
+        let StatusPatch { remove_conditions, add_finalizer, remove_finalizer, .. } = patch;
+        let changes_status = usage.is_some() || zones.is_some() || node_class.is_some();
+        let changes_more = changes_status || !annotations.is_empty() || !remove_conditions.is_empty();
         self == all && !changes_more && add_finalizer.is_none() && remove_finalizer.is_none()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::cluster::condition_digest::CONSOLIDATABLE;
     use crate::status::{Condition, ConditionStatus, with_root};
@@ -45,5 +48,10 @@ mod tests {
         // A finalizer is no condition, so the digest cannot match.
         let held = StatusPatch { add_finalizer: Some("f"), ..patch(vec![Condition::met("Launched", 0), never("why")]) };
         assert!(!launched.matches(&held));
+        // Neither is an annotation, nor what selectors found.
+        let unchanged = || patch(vec![Condition::met("Launched", 0), never("why")]);
+        assert!(launched.matches(&unchanged()));
+        assert!(!launched.matches(&StatusPatch { annotations: vec![("a".into(), "b".into())], ..unchanged() }));
+        assert!(!launched.matches(&StatusPatch { node_class: Some(Arc::default()), ..unchanged() }));
     }
 }

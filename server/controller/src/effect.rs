@@ -8,6 +8,7 @@ use super::provisioning::PlanJob;
 use super::status::{EventOrder, StatusOrder};
 use crate::cluster::LaunchedFacts;
 use crate::cluster::replacement::ReplacementWait;
+use model::node_class::NodeClassQuery;
 use model::{
     ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
 };
@@ -64,6 +65,8 @@ pub enum Effect {
         /// Provider id of the instance.
         provider_id: ProviderId,
     },
+    /// Resolve an EC2NodeClass: look up what it selects; answered by `NodeClassResolved`.
+    ResolveNodeClass(Box<NodeClassQuery>),
     /// Ask the cloud about one instance by its id; answered by `Inspected`. Not ordered after other
     /// calls in progress.
     Inspect {
@@ -136,6 +139,7 @@ impl Effect {
             Self::Plan(job) => job.cluster(),
             Self::RecordDecision(decision) => &decision.cluster,
             Self::Launch(order) => &order.cluster,
+            Self::ResolveNodeClass(query) => &query.cluster,
             Self::Relaunch(decided) => &decided.machine.launch.cluster,
             Self::Instruct { cluster, .. }
             | Self::Terminate { cluster, .. }

@@ -1,5 +1,7 @@
 //! Events that the controller handles.
 
+use std::sync::Arc;
+
 use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
 use super::unavailable_offerings::UnavailableOffering;
@@ -7,7 +9,11 @@ use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
 use crate::cluster::{DecidedMoves, Observation};
 use model::interruption::InterruptionKind;
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp, Zone};
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
+use model::{
+    CapacityType, ClaimName, ClusterFacts, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp,
+    Zone,
+};
 
 /// An input of the controller.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +29,15 @@ pub enum Event {
     AgentConnected {
         /// The cluster that the event concerns.
         cluster: ClusterName,
+    },
+    /// The agent reported what new nodes need to join the cluster. Precedes `AgentConnected`.
+    ClusterFactsReported {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The facts; those that cannot be used are empty.
+        facts: Arc<ClusterFacts>,
+        /// Why each of those cannot be used.
+        refused: Vec<Text>,
     },
     /// The agent disconnected. Operations in progress continue; no decision is made until it
     /// reconnects.
@@ -65,6 +80,13 @@ pub enum Event {
         provider_id: ProviderId,
         /// The answer.
         found: Inspection,
+    },
+    /// An EC2NodeClass was resolved.
+    NodeClassResolved {
+        /// The request.
+        query: Box<NodeClassQuery>,
+        /// What was found.
+        resolved: Box<ResolvedNodeClass>,
     },
     /// The cloud refused to terminate an instance: its tags name another cluster.
     TerminateRefused {
@@ -189,6 +211,7 @@ impl Event {
         match self {
             Self::Observed { cluster, .. }
             | Self::AgentConnected { cluster }
+            | Self::ClusterFactsReported { cluster, .. }
             | Self::AgentDisconnected { cluster }
             | Self::LaunchFailed { cluster, .. }
             | Self::InstanceGone { cluster, .. }
@@ -206,6 +229,7 @@ impl Event {
             | Self::Listed { cluster, .. }
             | Self::Interrupted { cluster, .. } => Some(cluster),
             Self::Launched(launched) => Some(&launched.cluster),
+            Self::NodeClassResolved { query, .. } => Some(&query.cluster),
             Self::Planned(answer) => Some(&answer.request.cluster),
             Self::Recorded { .. }
             | Self::FreezesChanged { .. }
@@ -246,6 +270,8 @@ pub struct Launched {
     pub zone: Zone,
     /// Capacity type of the instance.
     pub capacity_type: CapacityType,
+    /// Id of the image; empty when the cloud did not say it.
+    pub image: Text,
     /// Options (instance type, zone) of the same capacity type that were tried first and had
     /// insufficient capacity.
     pub unavailable: Vec<(InstanceTypeName, Zone)>,

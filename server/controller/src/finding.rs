@@ -53,6 +53,20 @@ pub enum Finding {
         /// The cause.
         why: Text,
     },
+    /// A condition of an EC2NodeClass is not met: its NodePools launch nothing.
+    NodeClassNotResolved {
+        /// Name of the EC2NodeClass.
+        node_class: Text,
+        /// Type of the condition, such as `SubnetsReady`.
+        condition: &'static str,
+        /// What is missing, and what to do.
+        why: Text,
+    },
+    /// The agent reported something for new nodes that cannot be used.
+    UnusableFact {
+        /// What it is, and what is allowed.
+        why: Text,
+    },
     /// The verifier rejected a removal.
     RemovalRejected {
         /// The first rule that the removal breaks.
@@ -94,6 +108,14 @@ impl fmt::Display for Finding {
                 f,
                 "NodeClaim {claim} was to be replaced, and is not: {why}. Its machine is kept, and its NodePool waits \
                  before it replaces others"
+            ),
+            Self::NodeClassNotResolved { node_class, condition, why } => {
+                write!(f, "EC2NodeClass {node_class} is not ready for launches, {condition}: {why}")
+            }
+            Self::UnusableFact { why } => write!(
+                f,
+                "the agent's report of what new nodes need cannot be used as a whole: {why}. Correct `[cluster]` in the \
+                 agent's configuration; until then it counts as unknown"
             ),
             Self::RemovalRejected { violation } => write!(
                 f,

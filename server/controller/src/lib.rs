@@ -42,6 +42,8 @@ pub mod executor;
 mod external_autoscalers;
 mod finding;
 pub mod guardrails;
+mod launch_template;
+mod node_class;
 pub mod node_report;
 mod nodeclaim;
 mod nomination;

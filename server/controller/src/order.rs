@@ -3,7 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{ClaimOrder, DecisionId, PlannedMachine};
+use super::launch_template::launch_template;
+use super::{ClaimOrder, DecisionId, PlannedMachine, Settings};
 use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
@@ -26,6 +27,7 @@ pub(super) fn machine_orders(
     node: &PlannedNode,
     name: ClaimName,
     decision: DecisionId,
+    settings: &Settings,
 ) -> PlannedMachine {
     // NodeClaim, launch and client token share one name: retries after a takeover depend on it.
     let pool = &input.pools[node.pool as usize];
@@ -38,6 +40,8 @@ pub(super) fn machine_orders(
             Text::from(format!("decision {}: pod {pod} and {} more fit on no node", decision.0, rest.len()))
         }
     };
+    let claim = claim_order(state, pool, node, name.clone());
+    let template = launch_template(state, settings, pool, &claim, &options);
     PlannedMachine {
         launch: LaunchOrder {
             cluster: cluster.clone(),
@@ -51,9 +55,10 @@ pub(super) fn machine_orders(
             options,
             reservation: node.reservation.clone(),
             terms: Text::default(),
+            template,
             repeats: false,
         },
-        claim: claim_order(state, pool, node, name),
+        claim,
         pods,
         reason,
     }
@@ -207,6 +212,7 @@ pub(super) fn launched_facts(
         labels: Labels::new(),
         capacity: Resources::new(),
         allocatable: Resources::new(),
+        image: Text::default(),
     };
     let mut price = MicroUsd(0);
     let types = pool.map_or(&[][..], |pool| &pool.catalogue.types);
@@ -265,7 +271,7 @@ pub(super) fn generate_claim_name(
 
 /// FNV-1a over the cluster's name, the identity and the number, with a final mix so that
 /// consecutive numbers yield unrelated names.
-fn mix_hash(number: u64, cluster: &str, identity: u64) -> u64 {
+pub(crate) fn mix_hash(number: u64, cluster: &str, identity: u64) -> u64 {
     let bytes = cluster.bytes().chain(identity.to_le_bytes()).chain(number.to_le_bytes());
     let hash =
         bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));

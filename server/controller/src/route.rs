@@ -1,8 +1,8 @@
 //! Dispatch of one event within its cluster, and the steps that follow.
 
-use super::Event;
 use super::cluster_controller::{ClusterController, Context};
 use super::guardrails::quarantine::CONFIRMATION_TTL;
+use super::{Event, Finding};
 use crate::cluster::{Object, Observation};
 use model::Timestamp;
 
@@ -28,6 +28,12 @@ impl ClusterController {
                 }
             }
             Event::AgentConnected { .. } => self.connected = true,
+            Event::ClusterFactsReported { facts, refused, .. } => {
+                self.state.set_facts(facts);
+                for why in refused {
+                    self.report_finding(Finding::UnusableFact { why }, ctx);
+                }
+            }
             Event::AgentDisconnected { .. } => {
                 self.connected = false;
                 self.state.mark_unsynced();
@@ -44,6 +50,7 @@ impl ClusterController {
             Event::TerminateRefused { claim, provider_id, .. } => {
                 self.handle_terminate_refused(&claim, &provider_id, ctx)
             }
+            Event::NodeClassResolved { query, resolved } => return self.handle_node_class(&query, *resolved, ctx),
             Event::RemovalsConfirmed { .. } => self.confirm_removals(ctx.now),
             Event::InstructionAcked { instruction, .. } => self.handle_ack(instruction, ctx),
             Event::InstructionFailed { instruction, reason, unmet, .. } => {
@@ -139,6 +146,7 @@ impl ClusterController {
         self.request_consolidation_if_due(ctx);
         self.end_recorded_replacements(ctx);
         self.persist_counts(ctx);
+        self.request_node_classes(ctx);
         self.reconcile_status(ctx);
         self.next_wakeup = self.next_wakeup_at(ctx);
     }
@@ -153,7 +161,9 @@ impl ClusterController {
         let nominations = self.nominator.next_wakeup(self.is_ready());
         let machines =
             machines.into_iter().chain(nominations).chain(self.guardrails.next_removal_recheck()).filter(|_| !held);
+        let resolutions = self.node_classes.next_wakeup().filter(|_| self.resolves_node_classes(ctx));
         let lapses = [
+            resolutions,
             self.next_resync(),
             self.next_counts_write(ctx),
             self.state.assignments().next_expiry(),

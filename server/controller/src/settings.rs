@@ -13,10 +13,10 @@ use model::{MicroUsd, Millis};
 /// Source of the subnets, images, security groups and instance profiles that EC2NodeClasses select.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ClassFacts {
-    /// They are not looked up.
-    #[default]
-    Unresolved,
+    /// The cloud is asked for them.
+    Resolved,
     /// The cloud is simulated: it has one subnet in each zone and needs no other resource.
+    #[default]
     Simulated,
 }
 

@@ -2,7 +2,9 @@
 //! encodes them as Kubernetes JSON.
 
 use std::fmt;
+use std::sync::Arc;
 
+use model::node_class::NodeClassStatus;
 use model::{ClaimName, NodeName, PodKey, PoolName, Resources, Text, Timestamp, Zone};
 
 /// An object whose status or events are written.
@@ -50,6 +52,11 @@ pub struct StatusPatch {
     pub usage: Option<Resources>,
     /// `status.subnets` of an EC2NodeClass: one for each zone known to have a subnet.
     pub zones: Option<Vec<Zone>>,
+    /// What the selectors of an EC2NodeClass found in the account: `status` without conditions. Fields that are `None` stay
+    /// as they are. It takes precedence over `zones`.
+    pub node_class: Option<Arc<NodeClassStatus>>,
+    /// Annotations to set.
+    pub annotations: Vec<(Text, Text)>,
     /// `status.lastPodEventTime` of a NodeClaim, in whole seconds.
     pub last_pod_event: Option<Timestamp>,
     /// All conditions written by this server.

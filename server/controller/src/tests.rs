@@ -4,10 +4,13 @@ use super::testing::SynchronousController;
 use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
+use crate::guardrails::DisabledGuards;
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
-use model::{CapacityType, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Timestamp};
+use model::{
+    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Text, Timestamp,
+};
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is
 /// available.
@@ -203,6 +206,34 @@ fn while_the_agent_is_disconnected_nothing_is_decided_and_no_pod_is_dropped() {
 }
 
 #[test]
+fn facts_of_the_agent_outlive_snapshots_and_an_unusable_one_is_a_finding() {
+    let region = Arc::new(RegionState::with_disabled_guards(Settings::default(), DisabledGuards::default()));
+    let mut controller = ClusterController::new(text("c"), region);
+    assert_eq!(**controller.state().facts(), ClusterFacts::default());
+    let facts = Arc::new(ClusterFacts { endpoint: text("https://a"), ..ClusterFacts::default() });
+    let report = |refused: Vec<Text>| {
+        let facts = Arc::clone(&facts);
+        Event::ClusterFactsReported { cluster: text("c"), facts, refused }
+    };
+    let effects = controller.handle(report(vec![text("no range")]), Timestamp::from_millis(0));
+    let finding = Finding::UnusableFact { why: text("no range") };
+    assert!(
+        effects
+            .iter()
+            .any(|effect| matches!(effect, Effect::ReportFinding { finding: found, .. } if *found == finding))
+    );
+    let message = finding.to_string();
+    assert!(message.contains("no range") && message.contains("[cluster]"), "{message}");
+    let usable = controller.handle(report(Vec::new()), Timestamp::from_millis(1));
+    assert!(!usable.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })));
+    let snapshot = Observation::Snapshot(Box::default());
+    controller.handle(Event::AgentConnected { cluster: text("c") }, Timestamp::from_millis(2));
+    controller.handle(Event::Observed { cluster: text("c"), observation: snapshot }, Timestamp::from_millis(3));
+    assert!(controller.state().is_synced());
+    assert!(Arc::ptr_eq(controller.state().facts(), &facts));
+}
+
+#[test]
 fn only_a_definitive_failure_begins_an_attempt_which_has_its_own_token() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
@@ -235,6 +266,7 @@ fn an_instance_launched_after_the_timeout_is_terminated() {
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
+        image: "".into(),
     };
     let effects = controller.handle(Event::Launched(Box::new(launched)), Timestamp::from_millis(306_000));
     let terminated =
@@ -252,6 +284,7 @@ fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> E
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: unavailable.iter().map(|kind| (text(kind), text("z"))).collect(),
+        image: "".into(),
     }))
 }
 

@@ -1,6 +1,10 @@
 //! What is ordered from the cloud, and why an order fails.
 
-use crate::{CapacityType, ClaimName, ClusterName, InstanceTypeName, MicroUsd, PoolName, Text, Zone};
+use std::sync::Arc;
+
+use crate::{
+    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchTemplateInput, MicroUsd, PoolName, Text, Zone,
+};
 
 /// An instance to launch. A retry with unknown outcome sends the identical order.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +32,9 @@ pub struct LaunchOrder {
     /// Settings that the cloud provider added when the order was recorded (subnets, launch
     /// template, tags), in its own encoding; empty until then, and for providers without any.
     pub terms: Text,
+    /// What the instance is configured by; `None` when the cluster has not said it, and for orders of an
+    /// earlier process, whose terms say it.
+    pub template: Option<Arc<LaunchTemplateInput>>,
     /// An earlier call of this attempt may have succeeded without its answer arriving. A failure of
     /// this call then does not prove that no instance exists.
     pub repeats: bool,

@@ -14,8 +14,8 @@ pub use spec::{
     ReservationTerm, ResourceTerm,
 };
 pub use status::{
-    ImageEntry, NodeClassQuery, NodeClassStatus, ReservationStatus, Resolution, ResolvedNodeClass, SecurityGroupEntry,
-    SubnetEntry,
+    ImageEntry, NodeClassQuery, NodeClassStatus, RESOLVED_CONDITIONS, ReservationStatus, Resolution, ResolvedNodeClass,
+    SecurityGroupEntry, SubnetEntry,
 };
 pub use threshold::{Threshold, ThresholdError};
 

@@ -200,6 +200,8 @@ fn read_order(intent: &Intent, request: StoredRequest) -> Option<LaunchOrder> {
         options: request.options.into_iter().map(option).collect(),
         reservation: request.reservation.map(Text::from),
         terms: request.terms.into(),
+        // Its terms say it.
+        template: None,
         // The process that wrote the row may have sent the request.
         repeats: true,
     })

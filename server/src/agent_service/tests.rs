@@ -27,6 +27,7 @@ struct FakeCluster {
     namespaces: Mutex<BTreeSet<String>>,
     watcher: Mutex<Option<mpsc::Sender<Vec<Record>>>>,
     epoch: Mutex<u64>,
+    facts: Mutex<Option<v1::ClusterFacts>>,
     carried_out: Mutex<Vec<String>>,
     /// Instructions wait for this before they complete.
     may_finish: Notify,
@@ -49,6 +50,10 @@ fn namespace(name: &str) -> Record {
 impl Cluster for FakeCluster {
     fn identity(&self) -> Identity {
         Identity { uid: "uid".into(), kubernetes_version: String::new() }
+    }
+
+    async fn facts(&self) -> Option<v1::ClusterFacts> {
+        self.facts.lock().unwrap().clone()
     }
 
     async fn list_and_watch(&self) -> Result<ListWatch, ClusterError> {
@@ -180,6 +185,7 @@ impl Drop for TestBed {
 fn word(event: Event) -> String {
     match event {
         Event::AgentConnected { .. } => "connected".into(),
+        Event::ClusterFactsReported { facts, refused, .. } => format!("facts {} {refused:?}", facts.endpoint),
         Event::AgentDisconnected { .. } => "disconnected".into(),
         Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
         Event::Observed { observation: Observation::Snapshot(snapshot), .. } => {
@@ -225,6 +231,25 @@ async fn a_cut_loses_no_acknowledgement_and_no_change() {
     world.toy.may_finish.notify_one();
     world.expect(&["acked 8"]).await;
     assert_eq!(*world.toy.carried_out.lock().unwrap(), ["3-7", "3-8"], "each is carried out once");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn facts_that_change_are_reported_with_the_next_connection() {
+    let mut world = TestBed::new().await;
+    world.expect(&["greeted 0", "connected", "snapshot of first"]).await;
+    let facts =
+        |endpoint: &str| Some(v1::ClusterFacts { api_endpoint: endpoint.into(), ..v1::ClusterFacts::default() });
+    *world.toy.facts.lock().unwrap() = facts("https://a");
+    world.proxy.connected.send_replace(false);
+    world.expect(&["disconnected"]).await;
+    world.proxy.connected.send_replace(true);
+    world.expect(&["greeted 3", "facts https://a []", "connected", "snapshot of first"]).await;
+    *world.toy.facts.lock().unwrap() = facts("a");
+    world.proxy.connected.send_replace(false);
+    world.expect(&["disconnected"]).await;
+    world.proxy.connected.send_replace(true);
+    let refused = "the URL of the API server \\\"a\\\" is no https:// URL of at most 512 bytes";
+    world.expect(&["greeted 3", &format!("facts  [\"{refused}\"]"), "connected", "snapshot of first"]).await;
 }
 
 /// Final status of the stream of another agent.

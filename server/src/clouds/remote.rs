@@ -9,6 +9,7 @@ use fleetwright_proto::simulation::v1;
 use fleetwright_rpc::MAX_MESSAGE_BYTES;
 use fleetwright_rpc::simulation::v1::simulated_cloud_service_client::SimulatedCloudServiceClient;
 use model::ClusterName;
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 
@@ -92,6 +93,10 @@ impl CloudProvider for RemoteCloud {
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
         // An empty name requests the instances of all clusters.
         self.list(&ClusterName::default()).await
+    }
+
+    async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        cloud::simulated::resolve_node_class(query)
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

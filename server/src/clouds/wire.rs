@@ -1,7 +1,9 @@
 //! Conversion between the protobuf messages of the simulated cloud and the provider types, for the
 //! client in [`super::remote`] and the server in `simulation::simulated_cloud`.
 
-use cloud::provider::{CloudError, CloudEvent, Instance, InstanceState, LaunchOutcome, LaunchRequest, Override};
+use cloud::provider::{
+    CloudError, CloudEvent, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override,
+};
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::failure::Kind;
 use model::interruption::InterruptionKind;
@@ -35,6 +37,7 @@ pub fn read_launch_request(request: v1::LaunchRequest) -> LaunchRequest {
         reservation: (!request.reservation.is_empty()).then(|| Text::from(request.reservation)),
         // The simulated cloud has no provider settings.
         terms: Text::default(),
+        template: None,
     }
 }
 
@@ -93,6 +96,8 @@ pub(crate) fn read_instance(instance: v1::Instance) -> Instance {
         claim: ClaimName::from(instance.claim),
         pool: PoolName::from(instance.pool),
         launched: Timestamp::from_millis(instance.launched_ms),
+        // The simulated cloud has no images, subnets or security groups.
+        details: InstanceDetails::default(),
     }
 }
 
@@ -236,6 +241,7 @@ mod tests {
             overrides: vec![option_of("m5.large"), option_of("c5.large")],
             reservation: Some(Text::from("cr-1")),
             terms: Text::default(),
+            template: None,
         };
         assert_eq!(read_launch_request(launch_request(&request)), request);
         let plain = LaunchRequest { reservation: None, capacity_type: CapacityType::Spot, ..request };

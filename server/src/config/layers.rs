@@ -15,9 +15,7 @@ use super::file;
 use super::keys::{KEYS, find};
 use super::origin::Origin;
 use super::renamed;
-use super::value_type::{
-    ValueType, parse_dollars, parse_duration, parse_feature_gates, parse_node_limit, parse_pairs, word_of,
-};
+use super::value_type::{ValueType, parse_dollars, parse_duration, parse_feature_gates, parse_node_limit, word_of};
 use crate::{suggest, telemetry};
 
 /// Prefix of the agent's environment variables, which the server ignores.
@@ -174,10 +172,6 @@ impl Layers {
             ValueType::Choice(words) => word_of(words, value),
             _ => None,
         })
-    }
-
-    pub(super) fn pairs(&self, path: &'static str) -> Result<BTreeMap<String, String>, ConfigError> {
-        self.parsed(path, parse_pairs)
     }
 
     /// `None` when it is unset.

@@ -104,21 +104,6 @@ fn dollars_in_a_file_are_numbers_of_at_most_six_decimals() {
 }
 
 #[test]
-fn subnets_are_pairs_and_each_zone_has_one() {
-    let subnets = |text: &str| {
-        let layers = with_environment(&[("FLEETWRIGHT_CLOUD_SUBNETS", text)]);
-        Config::resolve(&layers).map(|config| config.cloud.subnets.into_iter().collect::<Vec<_>>())
-    };
-    let pair = |zone: &str, subnet: &str| (zone.to_owned(), subnet.to_owned());
-    assert_eq!(subnets("").unwrap(), []);
-    assert_eq!(subnets("z-b=s-2, z-a=s-1").unwrap(), [pair("z-a", "s-1"), pair("z-b", "s-2")]);
-    for wrong in ["z-a", "z-a=", "=s-1", "z-a=s-1,", "z-a=s-1,z-a=s-2"] {
-        let message = subnets(wrong).unwrap_err().to_string();
-        assert!(message.ends_with("; write pairs such as a=b,c=d, each name once"), "{message}");
-    }
-}
-
-#[test]
 fn secrets_are_never_printed() {
     let layers = with_environment(&[("DATABASE_URL", "postgres://user:hunter2@host/db")]);
     assert_eq!(
@@ -141,7 +126,7 @@ fn the_printed_configuration_is_a_valid_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 12);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 9);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }

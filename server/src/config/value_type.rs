@@ -32,8 +32,6 @@ pub enum ValueType {
     Boolean,
     /// Integer with a unit: `500ms`, `10s`, `2m`, `1h`, `1d`.
     Duration,
-    /// Map in the form `a=b,c=d`.
-    Pairs,
     /// Dollars, with at most six decimals.
     Dollars,
     /// Feature gates by Karpenter's names, `NodeRepair=true`.
@@ -57,7 +55,6 @@ impl ValueType {
             Self::Percent => text.parse::<u64>().is_ok_and(|percent| percent <= 100),
             Self::Boolean => text.parse::<bool>().is_ok(),
             Self::Duration => parse_duration(text).is_some(),
-            Self::Pairs => parse_pairs(text).is_some(),
             Self::Dollars => parse_dollars(text).is_some(),
             Self::FeatureGates => parse_feature_gates(text).is_some(),
             Self::NodeLimit => text.is_empty() || parse_node_limit(text).is_some(),
@@ -80,7 +77,6 @@ impl ValueType {
             Self::Percent => "a percentage from 0 to 100, without a sign".to_owned(),
             Self::Boolean => "true or false".to_owned(),
             Self::Duration => DURATION.to_owned(),
-            Self::Pairs => "pairs such as a=b,c=d, each name once".to_owned(),
             Self::Dollars => "dollars such as 0 or 0.05, with at most six decimals".to_owned(),
             Self::FeatureGates => {
                 let gates: Vec<String> = FeatureGates::NAMES.iter().map(|name| format!("{name}=true")).collect();
@@ -104,7 +100,7 @@ impl ValueType {
             Self::Boolean => "boolean",
             Self::Duration => "duration",
             Self::Dollars => "number",
-            Self::Pairs | Self::FeatureGates => "map",
+            Self::FeatureGates => "map",
             Self::NodeLimit => "integer or percentage",
             Self::Choice(_) => "enum",
         }
@@ -123,7 +119,6 @@ impl ValueType {
             Self::Percent => "PERCENT",
             Self::Boolean => "BOOLEAN",
             Self::Duration => "DURATION",
-            Self::Pairs => "NAME=VALUE,…",
             Self::Dollars => "DOLLARS",
             Self::FeatureGates => "GATE=BOOLEAN,…",
             Self::NodeLimit => "NUMBER|PERCENT%",
@@ -205,7 +200,7 @@ pub(super) fn parse_duration(text: &str) -> Option<Duration> {
 }
 
 /// Parses `a=b,c=d`; an empty text has no pairs.
-pub(super) fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
+fn parse_pairs(text: &str) -> Option<BTreeMap<String, String>> {
     let mut pairs = BTreeMap::new();
     for pair in text.split(',').map(str::trim).filter(|_| !text.is_empty()) {
         let (name, value) = pair.split_once('=').filter(|(name, value)| !name.is_empty() && !value.is_empty())?;

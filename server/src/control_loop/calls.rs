@@ -246,6 +246,10 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
             Effect::Describe { cluster, claim, attempt, provider_id } => {
                 self.describe(cluster, claim, attempt, provider_id).await
             }
+            Effect::ResolveNodeClass(query) => {
+                let resolved = Box::new(self.cloud.resolve_node_class(&query).await);
+                Ok(Some(Event::NodeClassResolved { query, resolved }))
+            }
             Effect::Inspect { cluster, cluster_uid, provider_id, .. } => {
                 let found = self.inspect(Owner { cluster: &cluster, uid: &cluster_uid }, &provider_id).await?;
                 Ok(Some(Event::Inspected { cluster, provider_id, found }))
@@ -430,6 +434,7 @@ fn launched(cluster: ClusterName, claim: ClaimName, attempt: u32, outcome: Launc
         instance_type: instance.instance_type,
         zone: instance.zone,
         capacity_type: instance.capacity_type,
+        image: instance.details.image,
         unavailable: unavailable.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
     }))
 }
@@ -494,7 +499,7 @@ fn offering_entry(refusal: &UnavailableOffering) -> OfferingEntry {
 
 #[cfg(test)]
 mod tests {
-    use cloud::provider::Override;
+    use cloud::provider::{InstanceDetails, Override};
     use model::{CapacityType, Timestamp};
 
     use super::*;
@@ -513,6 +518,7 @@ mod tests {
             claim: "a".into(),
             pool: "pool".into(),
             launched: Timestamp::default(),
+            details: InstanceDetails::default(),
         };
         let unavailable = vec![Override { instance_type: "t.2".into(), zone: "y".into() }];
         let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable });

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use agent::config::KubernetesConfig;
+use agent::config::{FactsConfig, KubernetesConfig};
 use agent::{Cluster as _, Record};
 use agent_kubernetes::Kubernetes;
 use agent_kubernetes::actions::guard::RemovalGuard;
@@ -104,6 +104,8 @@ impl AgentHarness {
             instance: "test".to_owned(),
             streaming_lists,
             karpenter_absent: false,
+            access: connected.access,
+            facts: FactsConfig::default(),
             guard: RemovalGuard::new(100, Duration::from_secs(600)),
         };
         let kubernetes = Kubernetes::start(connected.api, identity, epochs, options);
@@ -266,10 +268,12 @@ async fn launched(harness: &AgentHarness) -> anyhow::Result<()> {
         labels: vec![pair("topology.kubernetes.io/zone", "us-east-1a"), pair("karpenter.sh/nodepool", "not this one")],
         capacity: vec![amount("cpu", "2")],
         allocatable: vec![amount("cpu", "1930m")],
+        image_id: "ami-1".to_owned(),
     };
     harness.execute_twice(Action::MarkLaunched(launch)).await?;
     let claim = harness.claim().await?;
     ensure!(claim["status"]["providerID"] == "aws:///us-east-1a/i-agent", "{claim}");
+    ensure!(claim["status"]["imageID"] == "ami-1", "{claim}");
     ensure!(claim["metadata"]["labels"]["karpenter.sh/nodepool"] == "general", "an existing label is overwritten");
     ensure!((condition(&claim, "Launched"), condition(&claim, "Ready")) == ("True", "Unknown"), "{claim}");
     // Older instructions are rejected, also by an agent that was restarted.

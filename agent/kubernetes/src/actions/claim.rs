@@ -126,11 +126,14 @@ pub(super) async fn mark_launched(api: &Api, rank: Rank, action: &v1::MarkLaunch
     if !missing.is_empty() {
         api.patch(&path, &json!({ "metadata": { "labels": map_of(&missing) } })).await?;
     }
-    let facts = json!({
+    let mut facts = json!({
         "providerID": action.provider_id,
         "capacity": amounts_of(&action.capacity),
         "allocatable": amounts_of(&action.allocatable),
     });
+    if !action.image_id.is_empty() {
+        facts["imageID"] = json!(action.image_id);
+    }
     write_status(api, &claim, facts, |conditions| {
         conditions.set_true("Launched");
     })

@@ -6,6 +6,9 @@ use model::resources::NODES;
 use model::{Resources, Text, Timestamp, Zone, quantity};
 use serde_json::{Map, Value, json};
 
+use super::moment::moment;
+use super::node_class;
+
 /// Message that writes a status.
 pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
     let (kind, _, name) = object(&order.subject);
@@ -16,9 +19,13 @@ pub(super) fn write(order: &StatusOrder) -> v1::WriteObject {
         status: status(&order.patch, order.at).to_string().into_bytes(),
         add_finalizers: finalizer(order.patch.add_finalizer),
         remove_finalizers: finalizer(order.patch.remove_finalizer),
-        annotations: Vec::new(),
+        annotations: order.patch.annotations.iter().map(annotation).collect(),
         labels: Vec::new(),
     }
+}
+
+fn annotation((key, value): &(Text, Text)) -> v1::StringPair {
+    v1::StringPair { key: key.to_string(), value: value.to_string() }
 }
 
 /// Message that records an event.
@@ -58,6 +65,9 @@ fn status(patch: &StatusPatch, at: Timestamp) -> Value {
         let subnet = |zone: &Zone| json!({ "id": format!("subnet-{zone}"), "zone": zone.as_ref() });
         status.insert("subnets".to_owned(), zones.iter().map(subnet).collect());
     }
+    if let Some(class) = &patch.node_class {
+        status.extend(node_class::fields(class));
+    }
     if let Some(at) = patch.last_pod_event {
         status.insert("lastPodEventTime".to_owned(), json!(moment(at)));
     }
@@ -87,15 +97,13 @@ fn condition(condition: &Condition, at: Timestamp) -> Value {
     value
 }
 
-/// RFC 3339 in UTC, whole seconds, as Kubernetes writes timestamps.
-fn moment(at: Timestamp) -> String {
-    jiff::Timestamp::from_second(at.as_millis().div_euclid(1_000)).unwrap_or_default().to_string()
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use controller::ConditionStatus;
     use model::PodKey;
+    use model::node_class::{NodeClassStatus, SubnetEntry};
 
     use super::*;
 
@@ -152,6 +160,23 @@ mod tests {
         let released = StatusPatch { remove_finalizer: Some(finalizer), ..StatusPatch::default() };
         let (message, _) = written(ObjectRef::Class("default".into()), released);
         assert_eq!(message.remove_finalizers, [finalizer]);
+    }
+
+    #[test]
+    fn what_the_selectors_of_a_class_found_replaces_its_zones_and_annotations_are_set() {
+        let class = NodeClassStatus { instance_profile: Some("profile-1".into()), ..NodeClassStatus::default() };
+        let annotations = vec![("karpenter.k8s.aws/ec2nodeclass-hash".into(), "7".into())];
+        let patch = StatusPatch { node_class: Some(Arc::new(class)), annotations, ..StatusPatch::default() };
+        let (message, status) = written(ObjectRef::Class("default".into()), patch);
+        assert_eq!(status, json!({"instanceProfile": "profile-1", "conditions": []}));
+        let expected = v1::StringPair { key: "karpenter.k8s.aws/ec2nodeclass-hash".into(), value: "7".into() };
+        assert_eq!(message.annotations, [expected]);
+        let subnet = SubnetEntry { id: "subnet-0a".into(), zone: "z-a".into(), zone_id: None };
+        let class = NodeClassStatus { subnets: Some(vec![subnet]), ..NodeClassStatus::default() };
+        let zones = Some(vec!["z-b".into()]);
+        let patch = StatusPatch { zones, node_class: Some(Arc::new(class)), ..StatusPatch::default() };
+        let (_, status) = written(ObjectRef::Class("default".into()), patch);
+        assert_eq!(status["subnets"], json!([{"id": "subnet-0a", "zone": "z-a"}]));
     }
 
     #[test]

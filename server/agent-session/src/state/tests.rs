@@ -57,6 +57,27 @@ fn handle(session: &mut Session, message: connect_request::Message) -> Vec<Strin
     words(&session.handle_request(v1::ConnectRequest { message: Some(message) }, Timestamp::from_millis(0)))
 }
 
+#[test]
+fn facts_of_a_hello_precede_the_connection_and_what_cannot_be_used_is_counted() {
+    let with_facts = |endpoint: &str, cidr: &str| {
+        let (api_endpoint, service_cidr) = (endpoint.to_owned(), cidr.to_owned());
+        let facts = v1::ClusterFacts { api_endpoint, service_cidr, ..v1::ClusterFacts::default() };
+        v1::Hello { facts: Some(Box::new(facts)), ..hello("u", 0) }
+    };
+    let mut session = session();
+    session.handle_hello(with_facts("https://a", "nowhere"));
+    let accepted = words(&session.accept(3, Timestamp::from_millis(0)));
+    assert_eq!(accepted, ["welcome 3", "facts https://a 1", "connected"]);
+    // Another owner of the lease on the same stream gets them too.
+    assert_eq!(words(&session.accept(4, Timestamp::from_millis(0)))[..2], ["facts https://a 1", "connected"]);
+    session.handle_close();
+    session.handle_hello(with_facts("https://b", ""));
+    let accepted = words(&session.accept(5, Timestamp::from_millis(0)));
+    assert_eq!(accepted, ["welcome 5", "facts https://b 0", "connected"]);
+    session.handle_close();
+    assert_eq!(open(&mut session, 6), ["welcome 6", "connected"], "an agent that reports none");
+}
+
 /// A synced session of an empty cluster under epoch 3.
 fn following() -> Session {
     let mut session = session();
@@ -93,6 +114,7 @@ fn word(output: &Output) -> String {
 fn happening(event: &Event) -> String {
     match event {
         Event::AgentConnected { .. } => "connected".into(),
+        Event::ClusterFactsReported { facts, refused, .. } => format!("facts {} {}", facts.endpoint, refused.len()),
         Event::AgentDisconnected { .. } => "disconnected".into(),
         Event::InstructionAcked { instruction, .. } => format!("acked {}", instruction.0),
         Event::InstructionFailed { instruction, .. } => format!("failed {}", instruction.0),

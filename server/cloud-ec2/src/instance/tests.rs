@@ -52,10 +52,22 @@ fn an_instance_without_a_zone_is_rejected() {
     assert_eq!(read(&listed(InstanceStateName::Running).set_placement(None).build()), None);
 }
 
+/// Karpenter collects instances that have all three of its tags, and templates with its tag of the
+/// cluster.
 #[test]
-fn no_tag_matches_karpenters_garbage_collection() {
-    let tags = tags(&order(CapacityType::Spot, &[option("m5.large", "eu-west-1a")]));
-    let keys: Vec<&str> = tags.iter().map(|(key, _)| key.as_str()).collect();
-    assert!(keys.contains(&"kubernetes.io/cluster/c1"), "{keys:?}");
-    assert!(keys.iter().all(|key| !key.starts_with("karpenter") && !key.starts_with("eks:")), "{keys:?}");
+fn a_karpenter_in_the_same_cluster_collects_nothing_of_ours() {
+    let order = order(CapacityType::Spot, &[option("m5.large", "eu-west-1a")]);
+    let of_class = BTreeMap::from([
+        (Text::from("team"), Text::from("web")),
+        (Text::from("fleetwright.dev/cluster"), Text::from("c9")),
+        (Text::from("fleetwright.dev/nodeclaim"), Text::from("another")),
+    ]);
+    let tags = tags(&order, &of_class);
+    let value = |key: &str| tags.iter().filter(|(own, _)| own == key).map(|(_, v)| v.as_str()).collect::<Vec<_>>();
+    assert_eq!(value("kubernetes.io/cluster/c1"), ["owned"]);
+    assert_eq!(value("team"), ["web"]);
+    assert_eq!(value("fleetwright.dev/cluster"), ["c1"], "a NodeClass does not replace our tags");
+    assert_eq!(value("fleetwright.dev/nodeclaim"), ["web-abcde"]);
+    assert_eq!(value("karpenter.k8s.aws/ec2nodeclass"), [""; 0]);
+    assert!(template_tags(&order).iter().all(|(key, _)| key != "eks:eks-cluster-name"));
 }

@@ -19,6 +19,13 @@ pub(super) struct FoundSubnet {
     free_addresses: i32,
 }
 
+impl FoundSubnet {
+    /// EC2's count of free addresses.
+    pub(super) fn free_addresses(&self) -> i64 {
+        i64::from(self.free_addresses)
+    }
+}
+
 /// The calls for `terms`.
 pub(super) fn requests(terms: &[ResourceTerm]) -> BTreeSet<Filters> {
     filters::requests(terms, &NAMES)

@@ -2,7 +2,7 @@ use aws_sdk_ec2::types::{InstanceType, LaunchTemplateAndOverridesResponse};
 use model::CapacityType;
 
 use super::*;
-use crate::testing::{option, order, settings};
+use crate::testing::{option, order, terms};
 
 const OPTIONS: [(&str, &str); 3] = [("m5.large", "eu-west-1a"), ("m5.large", "eu-west-1b"), ("c5.large", "eu-west-1a")];
 
@@ -29,7 +29,7 @@ fn machine(id: &str, kind: &str, zone: &str) -> CreateFleetInstance {
 fn read(instances: Vec<CreateFleetInstance>, errors: Vec<CreateFleetError>) -> Result<LaunchOutcome, CloudError> {
     let answer = CreateFleetOutput::builder().set_instances(Some(instances)).set_errors(Some(errors)).build();
     let request = order(CapacityType::Spot, &options());
-    let terms = Terms::resolve(&request, &settings());
+    let terms = terms(&request);
     outcome(
         &answer,
         RequestContext { request: &request, offered: &options(), terms: &terms, now: Timestamp::from_millis(5) },

@@ -54,7 +54,7 @@ fn set(table: &mut Table, name: &str, value: impl Into<Value>) {
 
 fn set_cluster(kubernetes: &mut Table, input: &UserDataInput) {
     let cluster = &input.cluster;
-    set(kubernetes, "cluster-name", &**cluster.name.as_text());
+    set(kubernetes, "cluster-name", &**input.cluster_name.as_text());
     set(kubernetes, "api-server", &*cluster.endpoint);
     set(kubernetes, "cluster-certificate", &*cluster.certificate_authority);
     if let Some(address) = kubelet::cluster_dns(input).first() {

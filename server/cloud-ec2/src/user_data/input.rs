@@ -1,34 +1,21 @@
 //! What user data is rendered from.
 
-use std::net::IpAddr;
+use std::sync::Arc;
 
 use model::node_class::{AmiFamily, KubeletOptions, KubeletSettings};
-use model::{CapacityType, ClusterName, Labels, Taint, Text};
+use model::{CapacityType, ClusterFacts, ClusterName, Labels, Taint, Text};
 
 /// Length that EC2 allows for user data, in bytes before base64 (EC2 User Guide, "Run commands when
 /// you launch an EC2 instance with user data input").
 pub const MAX_BYTES: usize = 16 << 10;
 
-/// Facts about a cluster that its nodes require to join.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ClusterFacts {
-    /// Name of the EKS cluster.
-    pub name: ClusterName,
-    /// URL of the API server, `https://…`.
-    pub endpoint: Text,
-    /// Certificates of the API server's authority: PEM in base64.
-    pub certificate_authority: Text,
-    /// Addresses of Services, such as `10.100.0.0/16`. AL2023 requires it.
-    pub service_cidr: Option<Text>,
-    /// Addresses of the DNS service; used unless `spec.kubelet.clusterDNS` has some.
-    pub dns: Vec<IpAddr>,
-}
-
 /// What the user data of a node is rendered from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UserDataInput {
-    /// The cluster that the node joins.
-    pub cluster: ClusterFacts,
+    /// Name of the EKS cluster that the node joins.
+    pub cluster_name: ClusterName,
+    /// What the cluster says about itself. Its DNS is used unless `spec.kubelet.clusterDNS` has addresses.
+    pub cluster: Arc<ClusterFacts>,
     /// The effective image family.
     pub family: AmiFamily,
     /// Labels of the NodeClaim. Those that a kubelet may not set are left out.

@@ -63,9 +63,11 @@ pub(super) fn duration(duration: Millis) -> String {
 /// [`UserDataError::Missing`] or [`UserDataError::Invalid`].
 pub(super) fn check_cluster(input: &UserDataInput) -> Result<(), UserDataError> {
     let cluster = &input.cluster;
-    required(input, "the name of the cluster", cluster.name.as_text())?;
-    required(input, "the endpoint of the API server", &cluster.endpoint)?;
-    required(input, "the certificate authority of the API server", &cluster.certificate_authority)?;
+    required(input, "the name of the cluster", input.cluster_name.as_text(), "set cluster.name of its agent")?;
+    let remedy = "check that the cluster's agent is connected, or set its cluster.api-endpoint";
+    required(input, "the endpoint of the API server", &cluster.endpoint, remedy)?;
+    let remedy = "check that the cluster's agent is connected, or set its cluster.api-ca-file";
+    required(input, "the certificate authority of the API server", &cluster.certificate_authority, remedy)?;
     if !cluster.endpoint.starts_with("https://") {
         let (field, found) = ("the endpoint of the API server".to_owned(), cluster.endpoint.to_string());
         return Err(UserDataError::Invalid { field, found, allowed: "a URL that begins with https://" });
@@ -79,8 +81,12 @@ pub(super) fn check_cluster(input: &UserDataInput) -> Result<(), UserDataError> 
     Ok(())
 }
 
-fn required(input: &UserDataInput, field: &'static str, value: &Text) -> Result<(), UserDataError> {
-    let remedy = "check that the agent of the cluster is connected and reports it";
+fn required(
+    input: &UserDataInput,
+    field: &'static str,
+    value: &Text,
+    remedy: &'static str,
+) -> Result<(), UserDataError> {
     let missing = UserDataError::Missing { field, family: input.family.as_str(), remedy };
     if value.is_empty() { Err(missing) } else { Ok(()) }
 }

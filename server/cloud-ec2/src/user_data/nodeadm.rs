@@ -26,7 +26,7 @@ fn node_config(input: &UserDataInput) -> Result<Value, UserDataError> {
     let cluster = &input.cluster;
     let mut spec = json!({
         "cluster": {
-            "name": &**cluster.name.as_text(),
+            "name": &**input.cluster_name.as_text(),
             "apiServerEndpoint": &*cluster.endpoint,
             "certificateAuthority": &*cluster.certificate_authority,
             "cidr": service_cidr(input)?,
@@ -46,7 +46,7 @@ fn service_cidr(input: &UserDataInput) -> Result<&str, UserDataError> {
     let missing = UserDataError::Missing {
         field: "the service CIDR of the cluster",
         family: input.family.as_str(),
-        remedy: "check that the agent may read it, or use another spec.amiFamily",
+        remedy: "check that the agent may read it, set its cluster.service-cidr, or use another spec.amiFamily",
     };
     let cidr = input.cluster.service_cidr.as_deref().filter(|cidr| !cidr.is_empty()).ok_or(missing)?;
     let is_cidr = cidr.split_once('/').is_some_and(|(address, prefix)| {

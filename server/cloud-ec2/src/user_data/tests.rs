@@ -6,21 +6,24 @@ mod labels;
 mod merging;
 mod values;
 
+use std::sync::Arc;
+
 use model::node_class::{AmiFamily, KubeletOptions, KubeletSettings, SoftThreshold, Threshold};
-use model::{CapacityType, ClusterName, Effect, Millis, Resources, Taint, Text};
+use model::{CapacityType, ClusterFacts, ClusterName, Effect, Millis, Resources, Taint, Text};
 
 use super::*;
 
 /// A node of the cluster `demo` without settings of its own.
 fn input(family: AmiFamily) -> UserDataInput {
     UserDataInput {
-        cluster: ClusterFacts {
-            name: ClusterName::from("demo"),
+        cluster_name: ClusterName::from("demo"),
+        cluster: Arc::new(ClusterFacts {
             endpoint: Text::from("https://api.example"),
             certificate_authority: Text::from("Q0E="), // "CA"
             service_cidr: Some(Text::from("10.100.0.0/16")),
             dns: vec!["10.100.0.10".parse().unwrap()],
-        },
+            kubernetes_version: Text::from("v1.35.2"),
+        }),
         family,
         labels: [("karpenter.sh/nodepool".into(), "default".into())].into(),
         capacity_type: CapacityType::Spot,
@@ -120,27 +123,30 @@ fn the_order_of_taints_changes_nothing() {
 
 #[test]
 fn a_node_requires_the_facts_of_its_cluster() {
-    type Removal = fn(&mut ClusterFacts);
+    type Removal = fn(&mut UserDataInput);
     let removals: [(Removal, &str); 5] = [
-        (|cluster| cluster.name = ClusterName::default(), "the name of the cluster is missing"),
-        (|cluster| cluster.endpoint = Text::from(""), "the endpoint of the API server is missing"),
+        (|input| input.cluster_name = ClusterName::default(), "the name of the cluster is missing"),
         (
-            |cluster| cluster.endpoint = Text::from("api.example"),
+            |input| Arc::make_mut(&mut input.cluster).endpoint = Text::from(""),
+            "the endpoint of the API server is missing",
+        ),
+        (
+            |input| Arc::make_mut(&mut input.cluster).endpoint = Text::from("api.example"),
             "the endpoint of the API server: found \"api.example\"",
         ),
         (
-            |cluster| cluster.certificate_authority = Text::from(""),
+            |input| Arc::make_mut(&mut input.cluster).certificate_authority = Text::from(""),
             "the certificate authority of the API server is missing",
         ),
         (
-            |cluster| cluster.certificate_authority = Text::from("Q0E"),
+            |input| Arc::make_mut(&mut input.cluster).certificate_authority = Text::from("Q0E"),
             "the certificate authority of the API server: found",
         ),
     ];
     for family in [AmiFamily::Al2023, AmiFamily::Bottlerocket] {
         for (remove, message) in removals {
             let mut input = input(family);
-            remove(&mut input.cluster);
+            remove(&mut input);
             let error = render(&input).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }

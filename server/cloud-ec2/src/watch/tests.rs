@@ -15,6 +15,7 @@ fn machine(id: &str, state: InstanceState) -> Instance {
         claim: "web-abcde".into(),
         pool: "web".into(),
         launched: Timestamp::from_millis(0),
+        details: cloud::provider::InstanceDetails::default(),
     }
 }
 

@@ -10,7 +10,7 @@ use model::{CapacityType, InstanceType, MicroUsd, Offering, Zone};
 use super::embedded_region::{EARLIER, embedded_region, spot_row};
 use super::fake_ec2::catalogue::{Catalogue, SpotRow};
 use super::fake_ec2::{FakeEc2, Form};
-use super::{adapter_by, settings};
+use super::{NOW, adapter_by, settings};
 
 const REGION: &str = "eu-west-1";
 const ZONE_ID: &str = "topology.k8s.aws/zone-id";
@@ -25,7 +25,7 @@ async fn read(region: &str, catalogue: Catalogue) -> (FakeEc2, Result<Discovered
     let mut settings = settings(ec2.endpoint());
     settings.region = region.to_owned();
     let supplement = Supplement { prices: builtin(), hardware: builtin() };
-    let result = adapter_by(settings).discover(supplement).await;
+    let result = adapter_by(settings, || NOW).discover(supplement).await;
     (ec2, result)
 }
 

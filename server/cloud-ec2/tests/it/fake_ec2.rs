@@ -7,6 +7,7 @@ mod fleet;
 pub(crate) mod instance_types;
 mod listing;
 pub(crate) mod selectors;
+mod templates;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -44,6 +45,10 @@ struct FakeState {
     second_page_fails: bool,
     catalogue: catalogue::Catalogue,
     requests: Vec<Form>,
+    /// Launch templates by name.
+    templates: BTreeMap<String, Form>,
+    /// All calls about launch templates.
+    template_calls: Vec<Form>,
 }
 
 /// A listening fake; its task ends with the test's runtime.
@@ -73,6 +78,21 @@ impl FakeEc2 {
     /// All calls so far.
     pub(crate) fn requests(&self) -> Vec<Form> {
         self.fake().requests.clone()
+    }
+
+    /// All calls about launch templates so far.
+    pub(crate) fn template_calls(&self) -> Vec<Form> {
+        self.fake().template_calls.clone()
+    }
+
+    /// Forgets all client tokens, as EC2 does after a while.
+    pub(crate) fn forget_tokens(&self) {
+        self.fake().tokens.clear();
+    }
+
+    /// Deletes all launch templates, as an operator may.
+    pub(crate) fn delete_templates(&self) {
+        self.fake().templates.clear();
     }
 
     /// Number of launched instances.
@@ -120,6 +140,10 @@ impl FakeEc2 {
 async fn answer(State(fake): State<Arc<Mutex<FakeState>>>, body: String) -> Answer {
     let form = read(&body);
     let mut fake = fake.lock().unwrap();
+    // Tests of fleets count fleet calls; those of templates look at these.
+    if form["Action"].ends_with("LaunchTemplate") {
+        return templates::answer(&mut fake, &form);
+    }
     fake.requests.push(form.clone());
     if let Some(failure) = fake.failures.pop_front() {
         return failure;

@@ -1,9 +1,11 @@
 //! Launches.
 
-use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
-use model::{CapacityType, LaunchFailure, Text};
+use std::sync::Arc;
 
-use super::{NOW, adapter, adapter_by, connect, option, order, settings};
+use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
+use model::{CapacityType, LaunchFailure, Millis, Text};
+
+use super::{NOW, adapter, adapter_at, connect, option, order, template_input};
 
 #[tokio::test]
 async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
@@ -21,8 +23,8 @@ async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
         ("TargetCapacitySpecification.TotalTargetCapacity", "1"),
         ("TargetCapacitySpecification.DefaultTargetCapacityType", "spot"),
         ("SpotOptions.AllocationStrategy", "price-capacity-optimized"),
-        ("LaunchTemplateConfigs.1.LaunchTemplateSpecification.LaunchTemplateName", "nodes"),
-        ("LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version", "7"),
+        ("LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version", "1"),
+        ("LaunchTemplateConfigs.1.Overrides.1.ImageId", "ami-1"),
         ("LaunchTemplateConfigs.1.Overrides.1.InstanceType", "m5.large"),
         ("LaunchTemplateConfigs.1.Overrides.1.AvailabilityZone", "eu-west-1b"),
         ("LaunchTemplateConfigs.1.Overrides.1.SubnetId", "subnet-b"),
@@ -30,8 +32,9 @@ async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
         ("TagSpecification.1.ResourceType", "instance"),
         ("TagSpecification.2.ResourceType", "volume"),
         ("TagSpecification.1.Tag.3.Key", "fleetwright.dev/cluster-uid"),
-        ("TagSpecification.1.Tag.4.Key", "fleetwright.dev/nodeclaim"),
-        ("TagSpecification.1.Tag.4.Value", "web-abcde"),
+        ("TagSpecification.3.ResourceType", "fleet"),
+        ("TagSpecification.1.Tag.9.Key", "fleetwright.dev/nodeclaim"),
+        ("TagSpecification.1.Tag.9.Value", "web-abcde"),
     ] {
         assert_eq!(form.get(name).map(String::as_str), Some(value), "{name}");
     }
@@ -51,28 +54,104 @@ async fn a_repeated_order_is_the_same_request_and_the_same_instance() {
     assert_eq!(ec2.launched_count(), 1);
 }
 
-/// A subnet is added and the template version changes between a call and its response.
+/// The NodeClass selects another subnet and image between a call and its response.
 #[tokio::test]
-async fn changed_settings_between_call_and_retry_launch_no_second_instance() {
+async fn a_changed_node_class_between_call_and_retry_launches_no_second_instance() {
     let (ec2, before) = connect().await;
-    let mut settings = settings(ec2.endpoint());
-    settings.template.version = "8".to_owned();
-    settings.subnets.insert("eu-west-1a".to_owned(), "subnet-new".to_owned());
-    let after = adapter_by(settings);
+    let after = adapter(ec2.endpoint());
     // The row written before the call.
     let mut row = order("web-abcde");
     row.terms = before.terms(&row);
-    let launched = before.launch(&row).await.unwrap().instance;
+    let launched = before.launch(&order("web-abcde")).await.unwrap().instance;
+    let mut changed = template_input();
+    changed.instance_types.values_mut().for_each(|kind| kind.image = Text::from("ami-9"));
+    row.template = Some(Arc::new(changed));
     let again = after.launch(&row).await.unwrap().instance;
     assert_eq!(again, launched);
     let requests = ec2.requests();
     assert_eq!(requests.len(), 2, "{requests:?}");
     assert_eq!(requests[0], requests[1], "the same bytes");
-    // A row of an older release has no terms: the request differs, and the instance is found by its
-    // tags.
+    // Without its terms the order is another request, and the instance is found by its tags.
     let bare = LaunchRequest { terms: Text::default(), ..row };
-    let found = after.launch(&bare).await.unwrap().instance;
+    let found = adapter(ec2.endpoint()).launch(&bare).await.unwrap().instance;
     assert_eq!((found.id, found.claim), (launched.id, launched.claim));
+    assert_eq!(ec2.launched_count(), 1);
+}
+
+/// A repetition in the same process is the same request, although the subnets' addresses have changed.
+#[tokio::test]
+async fn an_order_keeps_its_terms_until_its_outcome_is_known() {
+    let (ec2, cloud) = connect().await;
+    let recorded = cloud.terms(&order("web-abcde"));
+    ec2.fail_next(500, "InternalError");
+    cloud.launch(&order("web-abcde")).await.unwrap_err();
+    let mut changed = template_input();
+    changed.instance_types.values_mut().for_each(|kind| kind.image = Text::from("ami-9"));
+    let repeated = LaunchRequest { template: Some(Arc::new(changed)), ..order("web-abcde") };
+    assert_eq!(cloud.terms(&repeated), recorded);
+    cloud.launch(&repeated).await.unwrap();
+    let requests = ec2.requests();
+    assert_eq!(requests[0], requests[1], "the same bytes");
+}
+
+#[tokio::test]
+async fn equal_launches_share_a_template_and_an_idle_one_is_deleted() {
+    let (ec2, cloud) = connect().await;
+    cloud.launch(&order("a")).await.unwrap();
+    cloud.launch(&order("b")).await.unwrap();
+    let calls = ec2.template_calls();
+    assert_eq!(calls.len(), 1, "{calls:?}");
+    // Parameter names are those of EC2's API reference for CreateLaunchTemplate.
+    for (name, value) in [
+        ("LaunchTemplateData.ImageId", "ami-1"),
+        ("LaunchTemplateData.IamInstanceProfile.Name", "c1_nodes"),
+        ("LaunchTemplateData.NetworkInterface.1.SecurityGroupId.1", "sg-1"),
+        ("LaunchTemplateData.NetworkInterface.1.DeviceIndex", "0"),
+        ("LaunchTemplateData.BlockDeviceMapping.1.DeviceName", "/dev/xvda"),
+        ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeSize", "20"),
+        ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.Encrypted", "true"),
+        ("LaunchTemplateData.BlockDeviceMapping.1.Ebs.VolumeType", "gp3"),
+        ("LaunchTemplateData.MetadataOptions.HttpTokens", "required"),
+        ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
+        ("LaunchTemplateData.MetadataOptions.InstanceMetadataTags", "disabled"),
+        ("LaunchTemplateData.Monitoring.Enabled", "false"),
+        ("LaunchTemplateData.CapacityReservationSpecification.CapacityReservationPreference", "none"),
+        ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
+        ("LaunchTemplateData.TagSpecification.2.ResourceType", "spot-instances-request"),
+        ("TagSpecification.1.ResourceType", "launch-template"),
+    ] {
+        assert_eq!(calls[0].get(name).map(String::as_str), Some(value), "{name}: {:#?}", calls[0]);
+    }
+    assert_eq!(cloud.collect_launch_templates().await, Ok(Vec::new()));
+    let later = adapter_at(ec2.endpoint(), || NOW + Millis::from_hours(2));
+    later.launch(&order("c")).await.unwrap();
+    assert_eq!(ec2.template_calls().len(), 2, "another process finds that it exists");
+}
+
+#[tokio::test]
+async fn a_deleted_template_is_made_again_for_the_next_attempt() {
+    let (ec2, cloud) = connect().await;
+    cloud.launch(&order("a")).await.unwrap();
+    ec2.delete_templates();
+    let failure = cloud.launch(&order("b")).await.unwrap_err().as_launch_failure();
+    assert!(matches!(failure, Some(LaunchFailure::Refused { retryable: true, .. })), "{failure:?}");
+    let next = LaunchRequest { token: Text::from("b-2"), ..order("b") };
+    cloud.launch(&next).await.unwrap();
+    assert_eq!(ec2.launched_count(), 2);
+}
+
+/// An operator deletes the template between a call whose answer was lost and its repetition.
+#[tokio::test]
+async fn a_repetition_without_its_template_finds_the_instance() {
+    let (ec2, cloud) = connect().await;
+    let mut row = order("a");
+    row.terms = cloud.terms(&row);
+    let first = cloud.launch(&order("a")).await.unwrap().instance;
+    ec2.forget_tokens();
+    ec2.delete_templates();
+    row.template = None;
+    let again = adapter(ec2.endpoint()).launch(&row).await.unwrap().instance;
+    assert_eq!(again.id, first.id);
     assert_eq!(ec2.launched_count(), 1);
 }
 
@@ -156,5 +235,8 @@ async fn an_internal_error_and_a_lost_connection_are_unknown_outcomes() {
     // Connections to the port of a closed listener are rejected.
     let closed = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
     let lost = adapter(format!("http://{closed}")).launch(&order("web-abcde")).await.unwrap_err();
-    assert!(matches!(&lost, CloudError::Unknown { operation } if operation.starts_with("CreateFleet")), "{lost}");
+    assert!(
+        matches!(&lost, CloudError::Unknown { operation } if operation.starts_with("CreateLaunchTemplate")),
+        "{lost}"
+    );
 }

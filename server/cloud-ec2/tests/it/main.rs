@@ -10,10 +10,13 @@ mod node_class;
 mod node_class_profile;
 mod prices;
 
+use std::sync::Arc;
+
 use cloud::provider::{LaunchRequest, Override};
-use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
+use cloud_ec2::{Ec2Cloud, Settings};
 use fake_ec2::FakeEc2;
-use model::{CapacityType, Text, Timestamp};
+use model::node_class::{InstanceIdentity, NodeClassSpec, NodeClassStatus, SecurityGroupEntry, SubnetEntry};
+use model::{CapacityType, ClusterFacts, InstanceTypeInput, Labels, LaunchTemplateInput, Text, Timestamp};
 
 /// Time of all calls in these tests: 2026-01-02T03:04:05Z.
 const NOW: Timestamp = Timestamp::from_millis(1_767_323_045_000);
@@ -35,26 +38,60 @@ fn order(name: &str) -> LaunchRequest {
         overrides: vec![option("m5.large", "eu-west-1b"), option("c5.large", "eu-west-1a")],
         reservation: None,
         terms: Text::default(),
+        template: Some(Arc::new(template_input())),
+    }
+}
+
+/// AL2023 with every default in cluster `c1`: `subnet-a` and `subnet-b` in zones a and b, image `ami-1`.
+fn template_input() -> LaunchTemplateInput {
+    let subnet = |id: &str, zone: &str| SubnetEntry { id: id.into(), zone: zone.into(), zone_id: None };
+    let kind = |name: &str| {
+        let (image, image_name) = (Text::from("ami-1"), Text::from("al2023"));
+        (name.into(), InstanceTypeInput { max_pods: 29, image, image_name, efa: 0 })
+    };
+    LaunchTemplateInput {
+        cluster: Arc::new(ClusterFacts {
+            endpoint: Text::from("https://c1.example"),
+            certificate_authority: Text::from("Q0E="),
+            service_cidr: Some(Text::from("10.100.0.0/16")),
+            dns: vec![[10, 100, 0, 10].into()],
+            kubernetes_version: Text::from("v1.35.2"),
+        }),
+        node_class: Arc::new(NodeClassSpec {
+            identity: InstanceIdentity::Role(Text::from("nodes")),
+            ..NodeClassSpec::default()
+        }),
+        status: Arc::new(NodeClassStatus {
+            subnets: Some(vec![subnet("subnet-a", "eu-west-1a"), subnet("subnet-b", "eu-west-1b")]),
+            security_groups: Some(vec![SecurityGroupEntry { id: Text::from("sg-1"), name: Text::from("nodes") }]),
+            images: None,
+            reservations: None,
+            instance_profile: Some(Text::from("c1_nodes")),
+        }),
+        labels: Labels::new(),
+        taints: Vec::new(),
+        startup_taints: Vec::new(),
+        instance_types: ["m5.large", "c5.large"].map(kind).into(),
+        uses_efa: false,
+        uses_enclave: false,
     }
 }
 
 fn adapter(endpoint: String) -> Ec2Cloud {
-    adapter_by(settings(endpoint))
+    adapter_at(endpoint, || NOW)
 }
 
 fn settings(endpoint: String) -> Settings {
-    let subnet = |(zone, id): (&str, &str)| (zone.to_owned(), id.to_owned());
-    Settings {
-        region: "eu-west-1".to_owned(),
-        endpoint: Some(endpoint),
-        template: LaunchTemplate { name: "nodes".to_owned(), version: "7".to_owned() },
-        subnets: [("eu-west-1a", "subnet-a"), ("eu-west-1b", "subnet-b")].map(subnet).into(),
-    }
+    Settings { region: "eu-west-1".to_owned(), endpoint: Some(endpoint) }
 }
 
-fn adapter_by(settings: Settings) -> Ec2Cloud {
+fn adapter_at(endpoint: String, clock: fn() -> Timestamp) -> Ec2Cloud {
+    adapter_by(settings(endpoint), clock)
+}
+
+fn adapter_by(settings: Settings, clock: fn() -> Timestamp) -> Ec2Cloud {
     let credentials = aws_sdk_ec2::config::Credentials::new("AKIDTEST", "secret", None, None, "test");
-    Ec2Cloud::with_credentials(settings, credentials, || NOW)
+    Ec2Cloud::with_credentials(settings, credentials, clock)
 }
 
 /// A fake EC2, and a provider connected to it.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use cloud::provider::CloudProvider;
 use cloud_ec2::Ec2Cloud;
 use cloud_ec2::nodeclass::{
     AMIS_READY, CAPACITY_RESERVATIONS_READY, INSTANCE_PROFILE_READY, SECURITY_GROUPS_READY, SUBNETS_READY,

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use cloud::provider::CloudProvider;
 use cloud_ec2::nodeclass::INSTANCE_PROFILE_READY;
 use model::node_class::{InstanceIdentity, NodeClassQuery};
 use model::{Millis, Text};

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Timestamp};
 
 use super::SimulatedCloud;
@@ -35,7 +36,9 @@ impl ClockedCloud {
         self.cloud.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Timestamp {
+    /// The current time of the clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 }
@@ -63,6 +66,10 @@ impl CloudProvider for ClockedCloud {
         let (mut cloud, now) = (self.cloud(), self.now());
         cloud.check_listing(now)?;
         Ok(cloud.list_all(now).cloned().collect())
+    }
+
+    async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        super::resolve_node_class(query)
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

@@ -2,9 +2,10 @@
 //! other autoscalers, problems.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::record::{AttachRecord, AutoscalerRecord, ClassRecord, PodBudgetRecord, PodRecord, ProblemRecord};
-use model::{Millis, NodeName, PodKey, Text, Timestamp};
+use model::{ClusterFacts, Millis, NodeName, PodKey, Text, Timestamp};
 
 /// Observed records other than pods, nodes, NodeClaims and NodePools.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +22,8 @@ pub(super) struct AuxiliaryRecords {
     external_scale_ups: BTreeSet<(Timestamp, PodKey)>,
     /// How long such pods are not planned.
     hold_for: Option<Millis>,
+    /// What new nodes need to join the cluster.
+    facts: Arc<ClusterFacts>,
     /// Decisions are recorded and not executed, so that nothing is launched twice beside an active
     /// Karpenter.
     shadow: bool,
@@ -36,12 +39,13 @@ impl AuxiliaryRecords {
         self.external_scale_ups.extend(after.filter(|pod| pod.node.is_none()).and_then(entry));
     }
 
-    /// Removes all records before those of a snapshot are inserted. Settings, and the index of
-    /// scale-ups, stay.
+    /// Removes all records before those of a snapshot are inserted. Settings, facts, and the index of
+    /// scale-ups stay.
     pub(super) fn clear_records(&mut self) {
         *self = Self {
             hold_for: self.hold_for,
             shadow: self.shadow,
+            facts: Arc::clone(&self.facts),
             external_scale_ups: std::mem::take(&mut self.external_scale_ups),
             ..Self::default()
         };
@@ -144,6 +148,15 @@ impl AuxiliaryRecords {
     /// How long such pods are not planned.
     pub(super) fn hold_for(&self) -> Option<Millis> {
         self.hold_for
+    }
+
+    /// What new nodes need to join the cluster.
+    pub(super) fn facts(&self) -> &Arc<ClusterFacts> {
+        &self.facts
+    }
+
+    pub(super) fn set_facts(&mut self, facts: Arc<ClusterFacts>) {
+        self.facts = facts;
     }
 
     pub(super) fn set_shadow(&mut self, shadow: bool) {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::condition_digest::ConditionDigest;
 use drift::VersionedHash;
+use model::node_class::{NodeClassSpec, NodeClassStatus};
 use model::removal::DoNotDisrupt;
 use model::{
     ClaimName, DisruptionPolicy, LabelSelector, Labels, Millis, NodeName, NodePool, PodKey, PodShape, PoolName,
@@ -340,6 +341,8 @@ pub struct LaunchedFacts {
     pub capacity: Resources,
     /// Resources that pods can use.
     pub allocatable: Resources,
+    /// Id of the image; empty when unknown.
+    pub image: Text,
 }
 
 /// A NodePool: its scheduling part and its disruption settings.
@@ -433,11 +436,13 @@ impl PodBudgetRecord {
     }
 }
 
-/// An EC2NodeClass without its specification, which the catalogue of its NodePools covers.
+/// An EC2NodeClass. Clusters with equal manifests share specification and status.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ClassRecord {
     /// `metadata.name`.
     pub name: Text,
+    /// `metadata.uid`; empty when unknown.
+    pub uid: Text,
     /// `metadata.generation`.
     pub generation: i64,
     /// It has a deletion timestamp.
@@ -446,6 +451,12 @@ pub struct ClassRecord {
     pub has_finalizer: bool,
     /// Why its specification cannot be read; `None` when it can.
     pub invalid: Option<Text>,
+    /// `spec`; `None` when it is invalid.
+    pub spec: Option<Arc<NodeClassSpec>>,
+    /// `status` without conditions, as it was observed.
+    pub status: Arc<NodeClassStatus>,
+    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version, when both are set.
+    pub hash: Option<(Text, Text)>,
 }
 
 /// An object that the agent or the server cannot read or watch. Decisions for the rest of the

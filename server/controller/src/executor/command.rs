@@ -46,7 +46,7 @@ pub(crate) fn mark_repeated(effect: &mut Effect) {
 pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
     let subject = match effect {
         // A read need not wait for commands in flight.
-        Effect::RecordDecision(_) | Effect::Inspect { .. } => return None,
+        Effect::RecordDecision(_) | Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return None,
         // The caller of the executor executes these itself; see `Executor::start`.
         Effect::Plan(_) | Effect::Resync { .. } | Effect::ReportFinding { .. } | Effect::PublishView { .. } => {
             return None;
@@ -82,6 +82,8 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         Effect::Instruct { .. } | Effect::Terminate { .. } | Effect::Describe { .. } | Effect::Inspect { .. } => {
             Millis::from_secs(30)
         }
+        // Several calls, each of which may wait for its turn.
+        Effect::ResolveNodeClass(_) => Millis::from_mins(2),
         Effect::Launch(_) | Effect::Relaunch(_) => Millis::from_mins(1),
         // The caller of the executor executes these itself; see `Executor::start`.
         Effect::Plan(_) | Effect::Resync { .. } | Effect::ReportFinding { .. } | Effect::PublishView { .. } => {

@@ -28,6 +28,7 @@ fn launch(claim: &str) -> Effect {
         options: Vec::new(),
         reservation: None,
         terms: text(""),
+        template: None,
         repeats: false,
     }))
 }

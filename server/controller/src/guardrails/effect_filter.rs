@@ -15,7 +15,8 @@ pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) 
         | Effect::RecordLaunched { .. }
         | Effect::Describe { .. }
         | Effect::ReportFinding { .. } => return true,
-        Effect::Inspect { .. } => return true,
+        // A read; what it finds is not written while statuses are not.
+        Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return true,
         Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
         Effect::Launch(order) => &order.cluster,
         Effect::Relaunch(decided) => &decided.machine.launch.cluster,

@@ -12,7 +12,8 @@ use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::{Effect, Instruction, InstructionId, Launched, order};
+use crate::launch_template::launch_template;
+use crate::{DecidedLaunch, Effect, Instruction, InstructionId, Launched, PlannedMachine, order};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::{CapacityType, ClaimName, InstanceTypeName, LaunchFailure, Millis, ProviderId, Text, Timestamp, Zone};
 
@@ -233,10 +234,12 @@ impl ClusterController {
 
     /// Handles a launched instance.
     pub(crate) fn handle_launched(&mut self, launched: Launched, ctx: &mut Context<'_>) {
-        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, .. } = launched;
+        let Launched { claim, attempt, provider_id, instance_type, zone, capacity_type, unavailable, image, .. } =
+            launched;
         let pool = self.claims.get(&claim).map(|machine| machine.pool().clone()).unwrap_or_default();
         let pool = self.state.pool(&pool).map(|record| &record.pool);
         let (mut facts, price) = order::launched_facts(pool, &provider_id, &instance_type, &zone, capacity_type);
+        facts.image = image;
         // A NodePool deleted since the order has no catalogue: the expected resources are used.
         if let Some(expected) = self.state.claim(&claim).filter(|_| facts.capacity.is_empty()) {
             facts.capacity = expected.capacity.clone();
@@ -275,7 +278,10 @@ impl ClusterController {
         if !matches!(failure, LaunchFailure::InsufficientCapacity { .. }) {
             ctx.guardrails.record_launch_failure(&self.cluster, now);
         }
-        if let Some(decided) = again {
+        if let Some(mut decided) = again {
+            if let Some(decided) = &mut decided {
+                self.renew_launch_template(decided, ctx);
+            }
             return ctx.effects.extend(decided.map(|decided| Effect::Relaunch(Box::new(decided))));
         }
         match failure {
@@ -291,6 +297,14 @@ impl ClusterController {
                 self.delete_claim(claim, Some(reason), ctx);
             }
         }
+    }
+
+    /// Another attempt is another request: it is made from the EC2NodeClass of today.
+    fn renew_launch_template(&self, decided: &mut DecidedLaunch, ctx: &Context<'_>) {
+        let PlannedMachine { claim, launch, .. } = &mut decided.machine;
+        let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
+        let renewed = pool.and_then(|pool| launch_template(&self.state, ctx.settings, pool, claim, &launch.options));
+        launch.template = renewed.or_else(|| launch.template.take());
     }
 
     fn record_unavailable(&self, claim: &ClaimName, unavailable: Vec<(InstanceTypeName, Zone)>, ctx: &mut Context<'_>) {

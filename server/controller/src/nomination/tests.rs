@@ -191,6 +191,7 @@ impl Scenario {
             zone: text("z"),
             capacity_type: CapacityType::Spot,
             unavailable: Vec::new(),
+            image: Text::default(),
         })));
     }
 

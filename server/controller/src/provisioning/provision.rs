@@ -158,7 +158,7 @@ impl ClusterController {
             .map(|node| {
                 let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
                 let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
-                order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id)
+                order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id, ctx.settings)
             })
             .collect();
         for (planned, node) in machines.iter().zip(planned_nodes(plan)) {

@@ -201,7 +201,7 @@ fn launched_message(provider_id: impl fmt::Display, facts: ClassFacts) -> String
         ClassFacts::Simulated => {
             format!("machine {provider_id} is launched in the simulated cloud; no instance is bought")
         }
-        ClassFacts::Unresolved => format!("machine {provider_id} is launched"),
+        ClassFacts::Resolved => format!("machine {provider_id} is launched"),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Desired statuses of NodePools, EC2NodeClasses and NodeClaims.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::ClassFacts;
 use crate::cluster::condition_digest::{CONSISTENT, CONSOLIDATABLE, DRIFTED};
@@ -10,6 +11,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
 use drift::Drift;
+use model::node_class::{RESOLVED_CONDITIONS, Resolution};
 use model::resources::NODES;
 use model::{ClaimName, NotReady, Resources, Text};
 
@@ -17,8 +19,7 @@ use model::{ClaimName, NotReady, Resources, Text};
 /// termination).
 pub(super) const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
-/// Conditions that the AWS provider resolves for an EC2NodeClass.
-const RESOLVED: [&str; 4] = ["AMIsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
+const VALIDATION: &str = "ValidationSucceeded";
 
 impl ClusterController {
     /// The desired status of every managed object; `None` leaves the status unchanged for now.
@@ -99,22 +100,32 @@ impl ClusterController {
         }
         let generation = class.generation;
         let valid = match &class.invalid {
-            None => Condition::met("ValidationSucceeded", generation),
-            Some(why) => Condition::unmet(
-                "ValidationSucceeded",
-                ConditionStatus::False,
-                "ValidationFailed",
-                why.clone(),
-                generation,
-            ),
+            None => Condition::met(VALIDATION, generation),
+            Some(why) => {
+                Condition::unmet(VALIDATION, ConditionStatus::False, "ValidationFailed", why.clone(), generation)
+            }
         };
         let facts = ctx.settings.class_facts;
-        let mut conditions: Vec<Condition> = RESOLVED.iter().map(|kind| resolution(kind, facts, generation)).collect();
-        conditions.push(valid);
-        let dependents: Vec<&str> = RESOLVED.iter().copied().chain(["ValidationSucceeded"]).collect();
+        let resolved = self.node_classes.resolved(&class.name);
+        if facts == ClassFacts::Resolved && resolved.is_none() && class.invalid.is_none() {
+            // The first resolution follows in seconds; until then the previous owner's conditions stay.
+            return None;
+        }
+        let of = |kind| resolved.and_then(|resolved| resolved.conditions.get(kind));
+        let resolution = |kind| match facts {
+            ClassFacts::Simulated => Condition::met(kind, generation),
+            ClassFacts::Resolved => resolution(kind, of(kind), generation),
+        };
+        let mut conditions: Vec<Condition> = RESOLVED_CONDITIONS.into_iter().map(resolution).collect();
+        conditions.push(match of(VALIDATION) {
+            Some(found) if class.invalid.is_none() => self::resolution(VALIDATION, Some(found), generation),
+            _ => valid,
+        });
+        let dependents: Vec<&str> = RESOLVED_CONDITIONS.into_iter().chain([VALIDATION]).collect();
         let zones = (facts == ClassFacts::Simulated).then(|| self.region.zones().for_pools(&pools));
         Some(StatusPatch {
             zones,
+            node_class: resolved.map(|resolved| Arc::new(resolved.status.clone())),
             conditions: with_root(conditions, &dependents, generation),
             add_finalizer: (managed && !class.deleting).then_some(CLASS_FINALIZER),
             remove_finalizer: (class.deleting && class.has_finalizer && !needed).then_some(CLASS_FINALIZER),
@@ -260,16 +271,15 @@ fn validation(pool: &PoolRecord) -> Condition {
     }
 }
 
-fn resolution(kind: &'static str, facts: ClassFacts, generation: i64) -> Condition {
-    match facts {
-        ClassFacts::Simulated => Condition::met(kind, generation),
-        ClassFacts::Unresolved => Condition::unmet(
-            kind,
-            ConditionStatus::Unknown,
-            "NotResolved",
-            "machines are launched by the server's launch template and subnets; the selectors of this EC2NodeClass are not resolved",
-            generation,
-        ),
+/// The condition for what was resolved; Unknown while the class cannot be resolved.
+fn resolution(kind: &'static str, found: Option<&Resolution>, generation: i64) -> Condition {
+    let unmet =
+        |status, reason: &Text, message: &Text| Condition::unmet(kind, status, reason, message.clone(), generation);
+    match found {
+        Some(Resolution::Met) => Condition::met(kind, generation),
+        Some(Resolution::Missing { reason, message }) => unmet(ConditionStatus::False, reason, message),
+        Some(Resolution::Unknown { reason, message }) => unmet(ConditionStatus::Unknown, reason, message),
+        None => Condition::unmet(kind, ConditionStatus::Unknown, "NotResolved", "not looked up yet", generation),
     }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use crate::cluster::testing::{bound_to, claim, cpu, initialized_cluster, node, pod, pool, text};
 use crate::cluster::{
     ClaimDriftFacts, ClaimRecord, ClassRecord, ClusterSnapshot, ConditionDigest, NodeRecord, Object, Observation,
@@ -8,6 +10,7 @@ use crate::testing::SynchronousController;
 use crate::{Effect, Event, FeatureGates, Instruction, InstructionId, PlanOutcome, Settings};
 use model::disruption_policy::{Budget, BudgetLimit};
 use model::input::PlanningInput;
+use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass, SubnetEntry};
 use model::plan::{Plan, PlanReport, Reason, ReasonCode, Unschedulable};
 use model::{LabelSelector, Millis, NotReady, Resources, Text, Timestamp};
 
@@ -186,17 +189,71 @@ fn pools_managed_by_karpenter_and_their_classes_get_no_status() {
     assert_eq!(world.written, []);
 }
 
+/// The query for the EC2NodeClass among `effects`.
+fn node_class_query(effects: &[Effect]) -> Option<Box<NodeClassQuery>> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::ResolveNodeClass(query) => Some(query.clone()),
+        _ => None,
+    })
+}
+
 #[test]
-fn conditions_that_are_not_resolved_are_unknown() {
+fn a_class_gets_the_conditions_and_the_status_that_it_is_resolved_to() {
     let default = ObjectRef::Class(text("default"));
-    let real = Fixture::new(snapshot(&[]), Settings::default());
-    let last = real.conditions(&default);
-    assert_eq!(last[2], "Ready=Unknown UnhealthyDependents");
-    assert_eq!(last[4], "SubnetsReady=Unknown NotResolved");
-    let (_, patch) = real.written.iter().find(|(subject, _)| *subject == default).unwrap();
+    let mut with_spec = snapshot(&[]);
+    with_spec.classes = vec![ClassRecord { spec: Some(Arc::default()), ..class() }];
+    let settings = Settings { class_facts: crate::ClassFacts::Resolved, ..Settings::default() };
+    let mut real = Fixture::new(with_spec, settings);
+    assert_eq!(real.conditions(&default), Vec::<String>::new(), "the previous conditions stay until it is resolved");
+    // The first request is not answered; it is sent again after two minutes.
+    let query = node_class_query(&real.tick(120_000)).unwrap();
+    assert_eq!((query.cluster.as_ref(), query.name.as_ref()), ("c", "default"));
+    let subnet = SubnetEntry { id: text("subnet-1"), zone: "z".into(), zone_id: None };
+    let missing = Resolution::Missing { reason: text("SecurityGroupsNotFound"), message: text("no group has the tag") };
+    let unknown = Resolution::Unknown { reason: text("RequestFailed"), message: text("IAM does not answer") };
+    let resolved = ResolvedNodeClass {
+        status: NodeClassStatus { subnets: Some(vec![subnet]), ..NodeClassStatus::default() },
+        conditions: [
+            ("AMIsReady", Resolution::Met),
+            ("CapacityReservationsReady", Resolution::Met),
+            ("InstanceProfileReady", unknown),
+            ("SecurityGroupsReady", missing),
+            ("SubnetsReady", Resolution::Met),
+            ("ValidationSucceeded", Resolution::Met),
+        ]
+        .into(),
+        service_cidr: None,
+    };
+    let event = |query| Event::NodeClassResolved { query, resolved: Box::new(resolved.clone()) };
+    let effects = real.handle(130_000, event(query));
+    assert_eq!(
+        real.conditions(&default),
+        [
+            "AMIsReady=True AMIsReady",
+            "CapacityReservationsReady=True CapacityReservationsReady",
+            "InstanceProfileReady=Unknown RequestFailed",
+            "Ready=False UnhealthyDependents",
+            "SecurityGroupsReady=False SecurityGroupsNotFound",
+            "SubnetsReady=True SubnetsReady",
+            "ValidationSucceeded=True ValidationSucceeded",
+        ]
+    );
+    let (_, patch) = real.written.iter().rev().find(|(subject, _)| *subject == default).unwrap();
+    assert_eq!(patch.node_class.as_deref(), Some(&resolved.status));
     assert_eq!((patch.zones.as_ref(), patch.add_finalizer), (None, Some("karpenter.k8s.aws/termination")));
-    let settings = Settings { class_facts: crate::ClassFacts::Simulated, ..Settings::default() };
-    let simulated = Fixture::new(snapshot(&[]), settings);
+    let findings = effects.iter().filter(|effect| matches!(effect, Effect::ReportFinding { .. })).count();
+    assert_eq!(findings, 2, "one for each condition that is not met");
+    // The next resolution follows after a minute and this cluster's share of the spread.
+    assert_eq!(node_class_query(&real.tick(189_000)), None);
+    let again = node_class_query(&real.tick(210_000)).unwrap();
+    let effects = real.handle(211_000, event(again));
+    assert!(!effects.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })), "nothing has changed");
+}
+
+#[test]
+fn classes_of_a_simulated_cloud_are_ready() {
+    let default = ObjectRef::Class(text("default"));
+    let simulated = Fixture::new(snapshot(&[]), Settings::default());
     let (_, patch) = simulated.written.iter().find(|(subject, _)| *subject == default).unwrap();
     assert_eq!(patch.zones, Some(vec![text("z")]));
     assert!(patch.conditions.iter().all(|one| one.status == ConditionStatus::True));

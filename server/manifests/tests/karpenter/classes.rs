@@ -6,21 +6,21 @@ use model::node_class::{AmiFamily, NetworkInterface, Threshold};
 use super::{messages, read_with};
 
 /// A class with subnets, security groups, a role, and `spec` (indented by two spaces).
-fn class(spec: &str) -> String {
+pub(super) fn class(spec: &str) -> String {
     format!(
         "apiVersion: karpenter.k8s.aws/v1\nkind: EC2NodeClass\nmetadata:\n  name: base\nspec:\n  role: nodes\n  subnetSelectorTerms: [{{tags: {{net: a}}}}]\n  \
          securityGroupSelectorTerms: [{{id: sg-0a1}}]\n{spec}\n"
     )
 }
 
-const ALIAS: &str = "  amiSelectorTerms: [{alias: al2023@latest}]\n";
+pub(super) const ALIAS: &str = "  amiSelectorTerms: [{alias: al2023@latest}]\n";
 
-fn read(yaml: &str) -> (NodeClassManifest, Vec<String>) {
+pub(super) fn read(yaml: &str) -> (NodeClassManifest, Vec<String>) {
     let (class, errors) = read_with(yaml, NodeClassManifest::read);
     (class.unwrap(), messages(&errors))
 }
 
-fn good(spec: &str) -> NodeClassManifest {
+pub(super) fn good(spec: &str) -> NodeClassManifest {
     let (class, errors) = read(&class(spec));
     assert_eq!(errors, [""; 0]);
     class

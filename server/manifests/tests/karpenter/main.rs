@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its own input has failed")]
 
+mod class_contents;
 mod classes;
 mod overlays_and_claims;
 mod pools;

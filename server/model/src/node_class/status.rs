@@ -67,6 +67,11 @@ pub struct ReservationStatus {
     pub end: Option<Timestamp>,
 }
 
+/// Conditions of an EC2NodeClass about what its selectors find, in the order of their names (Karpenter AWS:
+/// conditions).
+pub const RESOLVED_CONDITIONS: [&str; 5] =
+    ["AMIsReady", "CapacityReservationsReady", "InstanceProfileReady", "SecurityGroupsReady", "SubnetsReady"];
+
 /// Result of resolving one condition of an EC2NodeClass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Resolution {
@@ -95,6 +100,8 @@ pub struct ResolvedNodeClass {
     pub status: NodeClassStatus,
     /// Result for each condition, by type, such as `SubnetsReady`.
     pub conditions: BTreeMap<&'static str, Resolution>,
+    /// Addresses of Services as the cloud knows them, for clusters whose facts lack them.
+    pub service_cidr: Option<Text>,
 }
 
 /// A request to resolve an EC2NodeClass.

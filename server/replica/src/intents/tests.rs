@@ -64,6 +64,7 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
             reservation,
             terms,
             repeats: true,
+            template: None,
         }
     })
 }

@@ -13,6 +13,7 @@ use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
 use futures::future::FutureExt;
+use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text};
 
 use super::environment::{CloudAction, CloudCall, Environment, EnvironmentFault, ProcessId, locked};
@@ -199,6 +200,10 @@ impl CloudProvider for FaultyClient {
         self.record_unlisted(&list);
         self.environment.delay(CLOUD_MS).await;
         Ok(list)
+    }
+
+    async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        cloud::simulated::resolve_node_class(query)
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

@@ -211,6 +211,7 @@ fn launched(claim: &ClaimName, node: usize) -> Instruction {
             labels: labels(&[(INSTANCE_TYPE, BASE_TYPE), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
             capacity: amounts.clone(),
             allocatable: amounts,
+            image: Text::default(),
         },
     }
 }

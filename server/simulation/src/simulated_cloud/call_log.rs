@@ -98,6 +98,7 @@ mod tests {
             claim: "web-1".into(),
             pool: "web".into(),
             launched: Timestamp::from_millis(0),
+            details: cloud::provider::InstanceDetails::default(),
         })
     }
 

@@ -15,7 +15,7 @@ async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let faults = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
     let cloud = clouds::simulated(faults, "us-east-1", None).unwrap();
-    tokio::spawn(serve(listener, cloud, latency, 1, async {
+    tokio::spawn(serve(listener, Arc::new(cloud), latency, 1, async {
         let _ended = ended.await;
     }));
     (address, end)
@@ -33,6 +33,7 @@ fn request(token: &str) -> LaunchRequest {
         overrides: vec![Override { instance_type: "m5.large".into(), zone: "us-east-1a".into() }],
         reservation: None,
         terms: Text::default(),
+        template: None,
     }
 }
 

@@ -173,16 +173,16 @@ fn a_boundary_in_a_part_is_not_the_boundary_of_the_document() {
 fn the_service_cidr_is_required() {
     for absent in [None, Some("".into())] {
         let mut input = input(FAMILY);
-        input.cluster.service_cidr = absent;
+        Arc::make_mut(&mut input.cluster).service_cidr = absent;
         assert_eq!(
             render(&input).unwrap_err().to_string(),
             "the service CIDR of the cluster is missing, and AL2023 nodes cannot join without it: \
-             check that the agent may read it, or use another spec.amiFamily"
+             check that the agent may read it, set its cluster.service-cidr, or use another spec.amiFamily"
         );
     }
     for (cidr, is_valid) in [("fd00::/108", true), ("10.100.0.0", false), ("10.100.0.0/33", false), ("x/16", false)] {
         let mut input = input(FAMILY);
-        input.cluster.service_cidr = Some(cidr.into());
+        Arc::make_mut(&mut input.cluster).service_cidr = Some(cidr.into());
         assert_eq!(render(&input).is_ok(), is_valid, "{cidr}");
     }
 }
@@ -190,7 +190,7 @@ fn the_service_cidr_is_required() {
 #[test]
 fn no_text_of_the_cluster_ends_its_line() {
     let mut input = input(FAMILY);
-    input.cluster.name = ClusterName::from("a\"b\\c\n--//--\u{e9}\u{1f600}\u{7f}");
+    input.cluster_name = ClusterName::from("a\"b\\c\n--//--\u{e9}\u{1f600}\u{7f}");
     let text = render(&input).unwrap();
     assert!(text.contains("\n    name: \"a\\\"b\\\\c\\n--//--\\u00E9\\U0001F600\\u007F\"\n"), "{text}");
 }

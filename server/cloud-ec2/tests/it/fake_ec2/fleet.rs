@@ -13,6 +13,13 @@ pub(super) fn create(fake: &mut FakeState, form: &Form) -> Answer {
         let mismatch = || error(StatusCode::BAD_REQUEST, "IdempotentParameterMismatch", other);
         return if sent == form { answer.clone() } else { mismatch() };
     }
+    // Every template is looked up before anything is launched; an unknown one ends the call.
+    let named = (1..).map_while(|number| {
+        form.get(&format!("LaunchTemplateConfigs.{number}.LaunchTemplateSpecification.LaunchTemplateName"))
+    });
+    if let Some(unknown) = named.into_iter().find(|name| !fake.templates.contains_key(*name)) {
+        return error(StatusCode::BAD_REQUEST, "InvalidLaunchTemplateName.NotFoundException", unknown);
+    }
     let answer = launch(fake, form);
     fake.tokens.insert(token, (form.clone(), answer.clone()));
     answer

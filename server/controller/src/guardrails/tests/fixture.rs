@@ -279,7 +279,8 @@ impl Fixture {
             | Effect::PublishView { .. }
             | Effect::CloseLaunch { .. }
             | Effect::RecordLaunched { .. }
-            | Effect::ReportFinding { .. } => Vec::new(),
+            | Effect::ReportFinding { .. }
+            | Effect::ResolveNodeClass(_) => Vec::new(),
             Effect::EndReplacements { claims, waits, .. } => {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
@@ -338,6 +339,7 @@ impl Fixture {
             zone: text("z"),
             capacity_type: CapacityType::Spot,
             unavailable: Vec::new(),
+            image: "".into(),
             cluster,
             claim,
             attempt,

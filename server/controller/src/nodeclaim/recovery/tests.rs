@@ -228,6 +228,7 @@ fn runs(claim: ClaimName) -> Event {
         zone: text("z"),
         capacity_type: CapacityType::Spot,
         unavailable: Vec::new(),
+        image: Text::default(),
     }))
 }
 

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use model::node_class::{AmiFamily, NetworkInterface};
+use model::Text;
+use model::node_class::{AmiFamily, BlockDevice, ConnectionTracking, EbsVolume, NetworkInterface};
 use model::resources::EPHEMERAL_STORAGE;
 
 use crate::Cursor;
@@ -14,14 +15,10 @@ const MOST_INTERFACES: usize = 150;
 /// Assumed size in bytes of a disk of unknown size (Karpenter AWS: ephemeral storage).
 const UNKNOWN_DISK: i64 = 20 << 30;
 
-struct Disk<'v> {
-    device: Option<&'v str>,
-    root: bool,
-    size: Option<i64>,
-}
-
-/// Sizes in bytes of what `blockDeviceMappings` gives a machine.
+/// What `blockDeviceMappings` gives a machine; sizes are in bytes.
 pub(super) struct Storage {
+    /// The mappings as written.
+    pub(super) devices: Vec<BlockDevice>,
     /// The disk with the pods' ephemeral storage; `None` for the default of the family.
     pub(super) ephemeral: Option<i64>,
     /// The sum of all `volumeSize`; `None` when none is given.
@@ -31,28 +28,32 @@ pub(super) struct Storage {
 /// Reads and validates `blockDeviceMappings`.
 pub(super) fn storage(spec: &Cursor<'_>, family: AmiFamily) -> Storage {
     let at = spec.at("blockDeviceMappings");
-    let disks: Vec<Disk<'_>> = at.list().iter().map(read_disk).collect();
-    if disks.len() > MOST_DISKS {
-        at.error(format!("{} disks, allowed: at most {MOST_DISKS}", disks.len()));
+    let devices: Vec<BlockDevice> = at.list().iter().map(read_disk).collect();
+    if devices.len() > MOST_DISKS {
+        at.error(format!("{} disks, allowed: at most {MOST_DISKS}", devices.len()));
     }
-    if disks.iter().filter(|disk| disk.root).count() > 1 {
+    if devices.iter().filter(|disk| disk.root_volume).count() > 1 {
         at.error("more than one disk has rootVolume: true, allowed: at most one");
     }
-    let volumes = disks.iter().filter_map(|disk| disk.size).reduce(i64::saturating_add);
-    Storage { ephemeral: ephemeral_storage(&disks, family), volumes }
+    let volumes = devices.iter().filter_map(size).reduce(i64::saturating_add);
+    Storage { ephemeral: ephemeral_storage(&devices, family), volumes, devices }
 }
 
 /// Size in bytes of the disk with the pods' ephemeral storage: the one marked `rootVolume`; else
 /// the last one for Custom images; else the one with the device name of the family. `None` when the
 /// default of the family applies.
-fn ephemeral_storage(disks: &[Disk<'_>], family: AmiFamily) -> Option<i64> {
-    if let Some(size) = disks.iter().find(|disk| disk.root).and_then(|disk| disk.size) {
+fn ephemeral_storage(disks: &[BlockDevice], family: AmiFamily) -> Option<i64> {
+    if let Some(size) = disks.iter().find(|disk| disk.root_volume).and_then(size) {
         return Some(size);
     }
     match family {
-        AmiFamily::Custom => disks.last().map(|disk| disk.size.unwrap_or(UNKNOWN_DISK)),
-        _ => disks.iter().find(|disk| disk.device == Some(pod_device(family))).and_then(|disk| disk.size),
+        AmiFamily::Custom => disks.last().map(|disk| size(disk).unwrap_or(UNKNOWN_DISK)),
+        _ => disks.iter().find(|disk| disk.device_name.as_deref() == Some(pod_device(family))).and_then(size),
     }
+}
+
+fn size(disk: &BlockDevice) -> Option<i64> {
+    disk.ebs.as_ref()?.size
 }
 
 /// The device name of the disk with the pods' ephemeral storage.
@@ -64,27 +65,36 @@ fn pod_device(family: AmiFamily) -> &'static str {
     }
 }
 
-fn read_disk<'v>(at: &Cursor<'v>) -> Disk<'v> {
+fn read_disk(at: &Cursor<'_>) -> BlockDevice {
     let ebs = at.at("ebs");
+    BlockDevice {
+        device_name: at.at("deviceName").text(),
+        root_volume: at.at("rootVolume").bool().unwrap_or(false),
+        ebs: ebs.exists().then(|| read_volume(&ebs)),
+    }
+}
+
+fn read_volume(ebs: &Cursor<'_>) -> EbsVolume {
     let (snapshot, size_at, rate) = (ebs.at("snapshotID"), ebs.at("volumeSize"), ebs.at("volumeInitializationRate"));
-    if ebs.exists() && !snapshot.exists() && !size_at.exists() {
+    if !snapshot.exists() && !size_at.exists() {
         ebs.error("allowed: snapshotID, volumeSize or both; found neither");
     }
-    if rate.int_within(100, 300).is_some() && !snapshot.exists() {
+    let initialization_rate = rate.int_within(100, 300);
+    if initialization_rate.is_some() && !snapshot.exists() {
         rate.error("volumeInitializationRate needs a snapshotID");
     }
-    for key in ["deleteOnTermination", "encrypted"] {
-        let _ = ebs.at(key).bool();
-    }
-    for key in ["iops", "throughput"] {
-        let _ = ebs.at(key).int();
-    }
-    let _ = ebs.at("kmsKeyID").str();
-    let _ = ebs.at("volumeType").one_of(&VOLUME_TYPES);
-    Disk {
-        device: at.at("deviceName").str(),
-        root: at.at("rootVolume").bool().unwrap_or(false),
+    let type_at = ebs.at("volumeType");
+    let _ = type_at.one_of(&VOLUME_TYPES);
+    EbsVolume {
+        delete_on_termination: ebs.at("deleteOnTermination").bool(),
+        encrypted: ebs.at("encrypted").bool(),
+        iops: ebs.at("iops").int(),
+        kms_key_id: ebs.at("kmsKeyID").text(),
+        snapshot_id: snapshot.text(),
+        throughput: ebs.at("throughput").int(),
+        initialization_rate,
         size: read_size(&size_at),
+        volume_type: type_at.raw().and_then(|kind| kind.as_str()).map(Text::from),
     }
 }
 
@@ -138,16 +148,16 @@ fn check_interfaces(at: &Cursor<'_>, interfaces: &[NetworkInterface]) {
     }
 }
 
-/// Whether `spec.connectionTracking` is set.
-pub(super) fn connection_tracking(at: &Cursor<'_>) -> bool {
-    let bounds = [("tcpEstablishedTimeout", 60, 432_000), ("udpStreamTimeout", 60, 180), ("udpTimeout", 30, 60)];
-    let set = bounds.into_iter().filter(|(key, least, most)| {
-        let field = at.at(key);
-        let _ = field.int_within(*least, *most);
-        field.exists()
-    });
-    if set.count() == 0 && at.exists() {
+/// `spec.connectionTracking`.
+pub(super) fn connection_tracking(at: &Cursor<'_>) -> ConnectionTracking {
+    let seconds = |key, least, most| at.at(key).int_within(least, most).and_then(|value| i32::try_from(value).ok());
+    let keys = ["tcpEstablishedTimeout", "udpStreamTimeout", "udpTimeout"];
+    if at.exists() && !keys.iter().any(|key| at.at(key).exists()) {
         at.error("at least one of tcpEstablishedTimeout, udpStreamTimeout and udpTimeout is needed");
     }
-    at.exists()
+    ConnectionTracking {
+        tcp_established: seconds("tcpEstablishedTimeout", 60, 432_000),
+        udp_stream: seconds("udpStreamTimeout", 60, 180),
+        udp: seconds("udpTimeout", 30, 60),
+    }
 }

@@ -1,11 +1,13 @@
 //! `spec.kubelet`.
 
+use core::net::IpAddr;
 use std::collections::BTreeMap;
 
-use model::node_class::{KubeletSettings, Threshold};
+use model::node_class::{KubeletOptions, KubeletSettings, SoftThreshold, Threshold};
 use model::{Resources, Text};
 
 use crate::Cursor;
+use crate::karpenter::duration;
 
 const SIGNALS: [&str; 6] = [
     "memory.available",
@@ -18,13 +20,8 @@ const SIGNALS: [&str; 6] = [
 const RESERVED: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
 const NUMBER: i64 = i32::MAX as i64;
 
-/// Parses `spec.kubelet` at `at`.
-pub(super) fn read(at: &Cursor<'_>) -> KubeletSettings {
-    let _ = at.at("clusterDNS").strings();
-    let _ = at.at("cpuCFSQuota").bool();
-    let _ = at.at("evictionMaxPodGracePeriod").int_within(0, NUMBER);
-    check_soft(at);
-    check_collection(at);
+/// Parses the fields of `spec.kubelet` that change allocatable resources.
+pub(super) fn read_settings(at: &Cursor<'_>) -> KubeletSettings {
     KubeletSettings {
         max_pods: at.at("maxPods").int_within(0, NUMBER),
         pods_per_core: at.at("podsPerCore").int_within(0, NUMBER),
@@ -32,6 +29,24 @@ pub(super) fn read(at: &Cursor<'_>) -> KubeletSettings {
         kube_reserved: read_reserved(&at.at("kubeReserved")),
         eviction_hard: read_thresholds(&at.at("evictionHard")),
     }
+}
+
+/// Parses the other fields of `spec.kubelet`.
+pub(super) fn read_options(at: &Cursor<'_>) -> KubeletOptions {
+    let (high, low) = read_collection(at);
+    KubeletOptions {
+        cluster_dns: at.at("clusterDNS").list().iter().filter_map(read_address).collect(),
+        eviction_soft: read_soft(at),
+        eviction_max_pod_grace_period: at.at("evictionMaxPodGracePeriod").int_within(0, NUMBER),
+        image_gc_high_threshold_percent: high,
+        image_gc_low_threshold_percent: low,
+        cpu_cfs_quota: at.at("cpuCFSQuota").bool(),
+    }
+}
+
+fn read_address(at: &Cursor<'_>) -> Option<IpAddr> {
+    let text = at.clone().required().str()?;
+    text.parse().ok().or_else(|| at.unexpected(text, "an IP address, such as 10.100.0.10"))
 }
 
 fn read_reserved(at: &Cursor<'_>) -> Resources {
@@ -60,10 +75,10 @@ fn read_threshold(signal: &str, at: &Cursor<'_>) -> Option<(Text, Threshold)> {
     Some((signal.into(), threshold))
 }
 
-/// Reports soft eviction thresholds without a grace period, and the reverse.
-fn check_soft(at: &Cursor<'_>) {
+/// `evictionSoft` with `evictionSoftGracePeriod`; reports soft eviction thresholds without a grace period, and the
+/// reverse.
+fn read_soft(at: &Cursor<'_>) -> BTreeMap<Text, SoftThreshold> {
     let (soft, grace) = (at.at("evictionSoft"), at.at("evictionSoftGracePeriod"));
-    let _ = read_thresholds(&soft);
     let (signals, periods) = (soft.string_map(), grace.string_map());
     for key in signals.keys().filter(|key| !periods.contains_key(*key)) {
         soft.error(format!("{key} has no entry in evictionSoftGracePeriod"));
@@ -71,16 +86,26 @@ fn check_soft(at: &Cursor<'_>) {
     for key in periods.keys().filter(|key| !signals.contains_key(*key)) {
         grace.error(format!("{key} has no entry in evictionSoft"));
     }
+    let read_period = |(signal, at): (&str, Cursor<'_>)| Some((Text::from(signal), duration::read_go(&at)?));
+    let periods: BTreeMap<Text, _> = grace.map().into_iter().filter_map(read_period).collect();
+    let pair = |(signal, threshold)| {
+        let grace_period = *periods.get(&signal)?;
+        Some((signal, SoftThreshold { threshold, grace_period }))
+    };
+    read_thresholds(&soft).into_iter().filter_map(pair).collect()
 }
 
-fn check_collection(at: &Cursor<'_>) {
-    let high = at.at("imageGCHighThresholdPercent");
+/// The high and the low threshold of image collection, in percent.
+fn read_collection(at: &Cursor<'_>) -> (Option<i64>, Option<i64>) {
+    let high_at = at.at("imageGCHighThresholdPercent");
     let low = at.at("imageGCLowThresholdPercent").int_within(0, 100);
-    if let (Some(high_percent), Some(low_percent)) = (high.int_within(0, 100), low)
+    let high = high_at.int_within(0, 100);
+    if let (Some(high_percent), Some(low_percent)) = (high, low)
         && high_percent <= low_percent
     {
-        high.error(format!(
+        high_at.error(format!(
             "found {high_percent}, allowed: more than imageGCLowThresholdPercent, which is {low_percent}"
         ));
     }
+    (high, low)
 }

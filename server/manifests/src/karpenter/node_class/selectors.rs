@@ -4,6 +4,11 @@
 //! elsewhere: one valid term makes the list valid (Karpenter: EC2NodeClass schema). The parser
 //! follows the schema.
 
+use std::collections::BTreeMap;
+
+use model::Text;
+use model::node_class::{AmiTerm, ReservationTerm, ResourceTerm};
+
 use crate::Cursor;
 
 const MOST_TERMS: usize = 30;
@@ -26,6 +31,41 @@ pub(super) fn check(spec: &Cursor<'_>) {
         check_reservation(&term);
     }
     check_placement_group(&spec.at("placementGroupSelector"));
+}
+
+/// `amiSelectorTerms`.
+pub(super) fn image_terms(at: &Cursor<'_>) -> Vec<AmiTerm> {
+    let read = |term: &Cursor<'_>| AmiTerm {
+        alias: term.at("alias").text(),
+        id: term.at("id").text(),
+        name: term.at("name").text(),
+        owner: term.at("owner").text(),
+        tags: tags(term),
+        ssm_parameter: term.at("ssmParameter").text(),
+    };
+    at.list().iter().map(read).collect()
+}
+
+/// `subnetSelectorTerms` or `securityGroupSelectorTerms`.
+pub(super) fn resource_terms(at: &Cursor<'_>) -> Vec<ResourceTerm> {
+    let read =
+        |term: &Cursor<'_>| ResourceTerm { id: term.at("id").text(), name: term.at("name").text(), tags: tags(term) };
+    at.list().iter().map(read).collect()
+}
+
+/// `capacityReservationSelectorTerms`.
+pub(super) fn reservation_terms(at: &Cursor<'_>) -> Vec<ReservationTerm> {
+    let read = |term: &Cursor<'_>| ReservationTerm {
+        id: term.at("id").text(),
+        owner_id: term.at("ownerID").text(),
+        instance_match_criteria: term.at("instanceMatchCriteria").text(),
+        tags: tags(term),
+    };
+    at.list().iter().map(read).collect()
+}
+
+fn tags(term: &Cursor<'_>) -> BTreeMap<Text, Text> {
+    term.at("tags").string_map()
 }
 
 /// The terms at `at`; reports fewer than `least` and more than the maximum.

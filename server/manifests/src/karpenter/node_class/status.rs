@@ -1,9 +1,57 @@
 //! `status` of an EC2NodeClass: the resources that the selectors found in the account.
 
-use model::node_class::{ReservationEntry, SubnetZone};
+use model::node_class::{
+    ImageEntry, NodeClassStatus, ReservationEntry, ReservationStatus, SecurityGroupEntry, SubnetEntry, SubnetZone,
+};
 use model::{InstanceTypeName, Operator, Requirement, Requirements, Text, Zone};
 
 use crate::Cursor;
+
+/// Reads `status` at `at`.
+pub(super) fn read(at: &Cursor<'_>) -> NodeClassStatus {
+    NodeClassStatus {
+        subnets: entries(&at.at("subnets"), subnet),
+        security_groups: entries(&at.at("securityGroups"), security_group),
+        images: entries(&at.at("amis"), image),
+        reservations: entries(&at.at("capacityReservations"), reservation_status),
+        instance_profile: at.at("instanceProfile").text(),
+    }
+}
+
+/// The entries of a list that are complete; `None` when there is no list.
+fn entries<T>(at: &Cursor<'_>, read: impl Fn(&Cursor<'_>) -> Option<T>) -> Option<Vec<T>> {
+    at.exists().then(|| at.list().iter().filter_map(read).collect())
+}
+
+fn subnet(at: &Cursor<'_>) -> Option<SubnetEntry> {
+    Some(SubnetEntry {
+        id: at.at("id").text()?,
+        zone: Zone::from(at.at("zone").text()?),
+        zone_id: at.at("zoneID").text(),
+    })
+}
+
+fn security_group(at: &Cursor<'_>) -> Option<SecurityGroupEntry> {
+    Some(SecurityGroupEntry { id: at.at("id").text()?, name: at.at("name").text().unwrap_or_default() })
+}
+
+fn image(at: &Cursor<'_>) -> Option<ImageEntry> {
+    Some(ImageEntry {
+        id: at.at("id").text()?,
+        name: at.at("name").text().unwrap_or_default(),
+        deprecated: at.at("deprecated").bool().unwrap_or(false),
+        requirements: requirements(at),
+    })
+}
+
+fn reservation_status(at: &Cursor<'_>) -> Option<ReservationStatus> {
+    Some(ReservationStatus {
+        entry: reservation(at)?,
+        instance_match_criteria: at.at("instanceMatchCriteria").text().unwrap_or_default(),
+        owner_id: at.at("ownerID").text().unwrap_or_default(),
+        end: at.at("endTime").timestamp(),
+    })
+}
 
 /// Zones with a subnet, sorted and without duplicates; `None` when the status does not contain
 /// them.
@@ -43,7 +91,12 @@ fn reservation(at: &Cursor<'_>) -> Option<ReservationEntry> {
 
 /// Requirements of each image on the instance type.
 pub(super) fn image_requirements(at: &Cursor<'_>) -> Vec<Requirements> {
-    at.list().iter().map(|image| image.at("requirements").list().iter().filter_map(requirement).collect()).collect()
+    at.list().iter().map(requirements).collect()
+}
+
+/// Requirements of an image on the instance type.
+fn requirements(image: &Cursor<'_>) -> Requirements {
+    image.at("requirements").list().iter().filter_map(requirement).collect()
 }
 
 fn requirement(at: &Cursor<'_>) -> Option<Requirement> {

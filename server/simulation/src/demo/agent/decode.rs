@@ -74,6 +74,7 @@ pub fn instruction(instruction: v1::Instruction) -> Result<Option<Instruction>, 
                 labels: labels(mark.labels),
                 capacity: resources(mark.capacity)?,
                 allocatable: resources(mark.allocatable)?,
+                image: mark.image_id.into(),
             },
         },
         Action::RegisterNode(register) => Instruction::RegisterNode {

@@ -60,6 +60,7 @@ fn launch(cluster: &mut SimulatedCluster, name: &str, cpu: i64) {
         labels: Labels::new(),
         capacity: resources(cpu),
         allocatable: resources(cpu),
+        image: model::Text::default(),
     };
     cluster.instruct(&Instruction::MarkLaunched { claim: claim(name), facts }, Timestamp::from_millis(0)).unwrap();
 }
@@ -102,6 +103,7 @@ fn nothing_is_bound_before_the_node_is_registered() {
         labels: Labels::new(),
         capacity: resources(1000),
         allocatable: resources(1000),
+        image: model::Text::default(),
     };
     cluster.instruct(&Instruction::MarkLaunched { claim: claim("a"), facts }, Timestamp::from_millis(0)).unwrap();
     cluster.scale(&workload("web", 100), 1, Timestamp::from_millis(0));

@@ -35,6 +35,7 @@ fn planned_machine() -> PlannedMachine {
         options: Vec::new(),
         reservation: None,
         terms: text("subnet-a"),
+        template: None,
         repeats: true,
     };
     PlannedMachine { claim, launch, pods: Vec::new(), reason: text("a pod waits") }

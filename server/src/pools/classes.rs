@@ -1,0 +1,134 @@
+//! EC2NodeClasses of a connected cluster.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use agent_session::{Manifest, ManifestKind, Manifests};
+use controller::cluster::ClassRecord;
+use manifests::karpenter::NodeClassManifest;
+use manifests::{Cursor, InputError, ObjectLocation, Problems};
+use model::Text;
+use model::node_class::{NodeClassSpec, NodeClassStatus};
+
+use super::object::{metadata, rejection};
+
+/// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
+const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
+
+/// What equal EC2NodeClasses of different clusters share.
+#[derive(Debug, Clone, Default)]
+pub(super) struct ClassContents {
+    /// `spec`; `None` when it is invalid.
+    spec: Option<Arc<NodeClassSpec>>,
+    /// `status` without conditions.
+    status: Arc<NodeClassStatus>,
+    /// The annotations with Karpenter's hash and its version.
+    pub(super) hash: Option<(Text, Text)>,
+}
+
+impl ClassContents {
+    /// Reads the object of a manifest. An unreadable one has no contents.
+    fn read(name: &Text, manifest: &Manifest) -> Self {
+        let Ok(value) = serde_json::from_slice(&manifest.json) else { return Self::default() };
+        let problems = Problems::default();
+        let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
+        let Some(class) = NodeClassManifest::read(&Cursor::root(&value, &site)) else { return Self::default() };
+        Self {
+            spec: problems.is_empty().then(|| Arc::new(class.spec)),
+            status: Arc::new(class.status),
+            hash: class.hash,
+        }
+    }
+
+    /// Reads every EC2NodeClass among `manifests`, by name.
+    pub(super) fn read_all(manifests: &Manifests) -> BTreeMap<Text, Self> {
+        let classes = manifests.iter().filter(|((kind, _), _)| *kind == ManifestKind::Ec2NodeClass);
+        classes.map(|((_, name), manifest)| (name.clone(), Self::read(name, manifest))).collect()
+    }
+
+    /// Whether its status says what instances are launched with.
+    pub(super) fn is_resolved(&self) -> bool {
+        let NodeClassStatus { subnets, security_groups, images, instance_profile, reservations: _ } = &*self.status;
+        subnets.is_some() && security_groups.is_some() && images.is_some() && instance_profile.is_some()
+    }
+
+    /// Ids of `status.amis`; a node of another image has drifted.
+    pub(super) fn image_ids(&self) -> Vec<Text> {
+        self.status.images.iter().flatten().map(|image| image.id.clone()).collect()
+    }
+}
+
+/// The record of one EC2NodeClass.
+pub(super) fn record(name: &Text, manifest: &Manifest, contents: ClassContents, refused: &[InputError]) -> ClassRecord {
+    let metadata = metadata(manifest);
+    let finalizers = metadata["finalizers"].as_array().map_or(&[][..], Vec::as_slice);
+    let invalid = rejection(ManifestKind::Ec2NodeClass, name, refused);
+    ClassRecord {
+        name: name.clone(),
+        uid: metadata["uid"].as_str().unwrap_or_default().into(),
+        generation: metadata["generation"].as_i64().unwrap_or(0),
+        deleting: !metadata["deletionTimestamp"].is_null(),
+        has_finalizer: finalizers.iter().any(|finalizer| finalizer == CLASS_FINALIZER),
+        spec: contents.spec.filter(|_| invalid.is_none()),
+        invalid,
+        status: contents.status,
+        hash: contents.hash,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::node_class::{AmiFamily, InstanceIdentity, SubnetEntry};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn manifests(change: impl FnOnce(&mut Value)) -> Manifests {
+        let mut object = json!({
+            "apiVersion": "karpenter.k8s.aws/v1", "kind": "EC2NodeClass",
+            "metadata": {"name": "default", "uid": "u-1", "generation": 3, "finalizers": [CLASS_FINALIZER]},
+            "spec": {
+                "role": "nodes", "amiSelectorTerms": [{"alias": "bottlerocket@latest"}],
+                "subnetSelectorTerms": [{"id": "subnet-0a"}], "securityGroupSelectorTerms": [{"id": "sg-0a"}],
+            },
+            "status": {"subnets": [{"id": "subnet-0a", "zone": "us-east-1a"}]},
+        });
+        change(&mut object);
+        let manifest = Manifest { json: object.to_string().into_bytes(), revision: "7".into() };
+        Manifests::from([((ManifestKind::Ec2NodeClass, "default".into()), manifest)])
+    }
+
+    fn read(change: impl FnOnce(&mut Value)) -> ClassRecord {
+        super::super::reader("us-east-1".to_owned(), None, controller::ClassFacts::Simulated)
+            .read(&manifests(change))
+            .classes
+            .remove(0)
+    }
+
+    #[test]
+    fn a_class_has_its_specification_status_and_hash() {
+        let class = read(|class| {
+            class["metadata"]["annotations"] = json!({
+                "karpenter.k8s.aws/ec2nodeclass-hash": "2", "karpenter.k8s.aws/ec2nodeclass-hash-version": "v5",
+            });
+        });
+        assert_eq!((class.uid.as_ref(), class.generation, class.has_finalizer), ("u-1", 3, true));
+        let spec = class.spec.unwrap();
+        assert_eq!(spec.ami_family, AmiFamily::Bottlerocket);
+        assert_eq!(spec.identity, InstanceIdentity::Role("nodes".into()));
+        let subnet = SubnetEntry { id: "subnet-0a".into(), zone: "us-east-1a".into(), zone_id: None };
+        assert_eq!(class.status.subnets, Some(vec![subnet]));
+        assert_eq!(class.status.security_groups, None);
+        assert_eq!(class.hash, Some(("2".into(), "v5".into())));
+        assert_eq!(class.invalid, None);
+        assert_eq!(read(|_| {}).hash, None);
+    }
+
+    #[test]
+    fn an_invalid_class_has_a_reason_and_no_specification() {
+        let class = read(|class| class["spec"]["subnetSelectorTerms"] = json!([{"id": "net-1"}]));
+        assert!(class.invalid.as_ref().is_some_and(|why| why.contains("net-1")), "{:?}", class.invalid);
+        assert_eq!(class.spec, None);
+        assert!(class.status.subnets.is_some(), "what was found before stays known");
+    }
+}
