@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
+use aws_sdk_ec2::config::SharedHttpClient;
+use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use model::Timestamp;
 use simulated_ec2::{
-    AccountSettings, Call, Effect, FaultRule, PoolCapacity, RegionCatalogue, SimulatedEc2, SpotRow, Subnet,
-    TemplateSeed, VPC,
+    AccountSettings, Call, Effect, FaultRule, InstanceProfile, PoolCapacity, RegionCatalogue, SimulatedEc2, SpotRow,
+    Subnet, TemplateSeed, VPC,
 };
 
 use super::NOW;
@@ -84,9 +87,22 @@ impl Endpoint {
         self.ec2.add_fault(FaultRule::times(action, 1, effect));
     }
 
+    pub(crate) fn change_account(&self, change: impl FnOnce(&mut AccountSettings)) {
+        self.ec2.change_account(change);
+    }
+
     /// Sets the page size of listings.
     pub(crate) fn page_by(&self, entries: usize) {
         self.ec2.change_faults(|faults| faults.page_sizes.extend([("DescribeInstances".to_owned(), entries)]));
+    }
+
+    pub(crate) fn instance_profiles(&self) -> BTreeMap<String, InstanceProfile> {
+        self.ec2.instance_profiles()
+    }
+
+    /// Advances the time.
+    pub(crate) fn wait(&self, duration: Duration) {
+        self.time.fetch_add(i64::try_from(duration.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
     /// Advances the time until all instances have booted.
@@ -115,7 +131,13 @@ fn settings() -> AccountSettings {
     let image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone();
     let data = [("ImageId".to_owned(), image)].into();
     settings.launch_templates = vec![TemplateSeed { name: "nodes".to_owned(), versions: 8, data }];
+    settings.instance_profiles.insert("nodes".to_owned(), "KarpenterNodeRole-c1".to_owned());
     settings.catalogue.spot.retain(|row| row.instance_type != "m5.large" || row.zone != "eu-west-1b");
     settings.catalogue.spot.push(SpotRow::linux("m5.large", "eu-west-1b", "0.001"));
     settings
+}
+
+/// The HTTP client of the SDKs.
+pub(crate) fn http_client() -> SharedHttpClient {
+    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }

@@ -1,10 +1,12 @@
 //! The provider against the simulated EC2: real SDK, real sockets, EC2's query protocol, on loopback.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod account;
 mod discovery;
 mod endpoint;
 mod launch;
 mod lifecycle;
+mod services;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, LaunchTemplate, Settings};
