@@ -4,11 +4,13 @@
 //! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
 //! [`labels`], [`label_syntax`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
-//! result and its reasons), [`launch`] (what is ordered from the cloud), [`disruption_policy`] with
+//! result and its reasons), [`launch`] (what is ordered from the cloud) with [`launch_template`] (what its instances
+//! are configured by) and [`cluster_facts`], [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
 //! [`interruption`] (what the cloud announces), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
 //! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
+pub mod cluster_facts;
 pub mod cron;
 pub mod disruption_plan;
 pub mod disruption_policy;
@@ -18,6 +20,7 @@ pub mod interruption;
 pub mod label_syntax;
 pub mod labels;
 pub mod launch;
+pub mod launch_template;
 pub mod names;
 pub mod node;
 pub mod node_class;
@@ -35,12 +38,14 @@ pub mod taints;
 pub mod time;
 pub mod time_zone;
 
+pub use cluster_facts::ClusterFacts;
 pub use cron::Cron;
 pub use disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
 pub use launch::{LaunchFailure, LaunchOption, LaunchOrder};
+pub use launch_template::{InstanceTypeInput, LaunchTemplateInput};
 pub use names::{ClaimName, ClusterName, InstanceTypeName, NodeName, PodKey, PoolName, ProviderId, Zone};
 pub use node::{BoundPod, DaemonSet, Node, NodeStage};
 pub use offering::{Burstable, CapacityType, Catalogue, InstanceType, MicroUsd, Offering, Reservation};

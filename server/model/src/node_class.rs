@@ -2,11 +2,21 @@
 //! produces them; a catalogue is built for them.
 
 mod kubelet_options;
+mod spec;
+mod status;
 mod threshold;
 
 use std::collections::BTreeMap;
 
 pub use kubelet_options::{KubeletOptions, SoftThreshold};
+pub use spec::{
+    AmiTerm, BlockDevice, ConnectionTracking, EbsVolume, InstanceIdentity, MetadataOptions, NodeClassSpec,
+    ReservationTerm, ResourceTerm,
+};
+pub use status::{
+    ImageEntry, NodeClassQuery, NodeClassStatus, ReservationStatus, Resolution, ResolvedNodeClass, SecurityGroupEntry,
+    SubnetEntry,
+};
 pub use threshold::{Threshold, ThresholdError};
 
 use crate::{InstanceTypeName, Requirements, Resources, Text, Zone};
