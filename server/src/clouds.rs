@@ -3,6 +3,7 @@
 //! EC2 is compiled in with the cargo feature `ec2`. Only this module depends on the feature;
 //! without it the key is known, and the error names the build with EC2.
 
+pub mod discovery;
 pub mod remote;
 pub mod wire;
 

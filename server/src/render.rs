@@ -32,6 +32,8 @@ pub(crate) struct Rendering<'r> {
     pub(crate) plan: &'r Plan,
     /// Reasons and costs.
     pub(crate) report: &'r PlanReport,
+    /// Day of the prices, if the catalogue states it.
+    pub(crate) price_date: Option<&'r str>,
     /// Notes of compilation and planning, sorted.
     pub(crate) notes: &'r [String],
     /// Another packing of the same pods, if one was requested.

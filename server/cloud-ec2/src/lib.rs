@@ -1,28 +1,26 @@
 //! [`CloudProvider`](cloud::provider::CloudProvider) on Amazon EC2. Only this crate depends on the
 //! AWS SDK.
 //!
-//! One launch is one `CreateFleet` of type `instant` for one instance, from one launch template of
-//! the operator (image, security groups, instance profile, user data) and one subnet per zone. Its
-//! client token is a function of the order, and what settings add to the order is recorded with it,
-//! so the same request can be repeated until a response arrives and launches at most one instance.
-//! This crate retries nothing: order and retries belong to the caller, which repeats the same
-//! request.
+//! One launch is one `CreateFleet` of type `instant` for one instance, from launch templates that are made of the
+//! order's EC2NodeClass and NodeClaim, and one subnet per zone. Its client token is a function of the order, and what is
+//! added to the order is recorded with it, so the same request can be repeated until a response arrives and launches at
+//! most one instance. This crate retries nothing: order and retries belong to the caller, which repeats the same request.
 //!
-//! State changes are found by a listing every few seconds. The interruption notice two minutes
-//! before a spot reclaim is delivered by EventBridge and is not read here; only the end of the
-//! instance is.
+//! State changes are found by a listing every few seconds. The interruption notice two minutes before a spot reclaim is
+//! delivered by EventBridge and is not read here; only the end of the instance is.
 //!
-//! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`,
-//! `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
-//! template's instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`,
-//! `ec2:DescribeInstanceTypeOfferings`, `ec2:DescribeAvailabilityZones` and
-//! `ec2:DescribeSpotPriceHistory`; no server calls it yet.
+//! Launches need `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:CreateLaunchTemplate`,
+//! `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
+//! instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
+//! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`; no server calls it, only
+//! `fleetwright catalogue refresh`. [`nodeclass`] has its own list.
 //!
-//! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
-//! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
-//! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
-//! calls). Apart from these, and not used by the server yet: [`discovery`] (instance types, zones and spot
-//! prices of the region) and [`user_data`] (what an instance runs at boot to join its cluster).
+//! Reading order: [`settings`] (the operator's settings), `launch_template` and [`user_data`] (what instances are
+//! configured by), `subnet_addresses`, `terms` (what is added to an order), `launches` (launches under way), `request`
+//! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `instance` (instances and their
+//! tags), `watch` (changes between listings), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses
+//! find), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
+//! [`discovery`] (instance types, zones and prices of the region).
 
 mod call_error;
 mod clients;

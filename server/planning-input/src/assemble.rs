@@ -40,6 +40,8 @@ pub struct Captured {
     pub notes: Vec<String>,
     /// The region that is planned in.
     pub region: String,
+    /// Day of its prices, such as `2026-05-12`; `None` when the catalogue does not state it.
+    pub price_date: Option<Text>,
     /// What runs on the nodes; empty unless it was asked for ([`Options::repack`], [`Options::disrupt`]).
     pub running: RunningCluster,
 }
@@ -91,6 +93,7 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
         input: PlanningInput::default(),
         notes: Vec::new(),
         region: region.to_string(),
+        price_date: None,
         running: RunningCluster::default(),
     };
     // Each step needs the one before: the region determines the zones, these the offerings, and
@@ -136,7 +139,8 @@ pub fn assemble(mut inventory: Inventory, options: &Options, problems: &Problems
     if options.disrupt {
         running.policies = policies;
     }
-    Captured { input, notes: Vec::new(), region: region.to_string(), running }
+    let price_date = snapshot.region(&region).and_then(|region| region.price_date.clone());
+    Captured { input, notes: Vec::new(), region: region.to_string(), price_date, running }
 }
 
 /// Sets the free instances of capacity reservations to the counts of `--reservation`, which take

@@ -1,5 +1,7 @@
 //! `fleetwright catalogue`: instance types and prices.
 
+use std::path::{Path, PathBuf};
+
 use clap::{Args, Subcommand};
 use cloud::catalogue::Snapshot;
 use serde::Serialize;
@@ -8,6 +10,7 @@ use serde_json::Value;
 use super::exit::{Failure, Status};
 use super::remote::{Format, print_rows};
 use super::{output, readable_json};
+use crate::clouds::discovery::{self, Refreshed};
 use crate::suggest::nearest;
 
 /// Instance types and prices that plans are based on
@@ -29,6 +32,26 @@ pub enum CatalogueCommand {
         #[arg(long)]
         region: Option<String>,
     },
+    #[expect(missing_docs, reason = "the flags have the help text")]
+    Refresh(RefreshFlags),
+}
+
+/// Read instance types, zones and prices of a region from AWS, in the format of `plan --catalogue`
+///
+/// Needs a program that was built with --features ec2, and credentials that allow ec2:DescribeInstanceTypes,
+/// ec2:DescribeInstanceTypeOfferings, ec2:DescribeAvailabilityZones, ec2:DescribeSpotPriceHistory and
+/// pricing:GetProducts. Without the last one, on-demand prices are those of the built-in catalogue.
+#[derive(Debug, Args)]
+pub struct RefreshFlags {
+    /// The region, such as eu-west-1
+    #[arg(long)]
+    region: String,
+    /// Write the catalogue to this file, for the setting `cloud.catalogue`, instead of printing it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Address of an AWS API in place of AWS's own
+    #[arg(long, value_name = "URL")]
+    endpoint: Option<String>,
 }
 
 /// List the regions with their zones
@@ -44,6 +67,9 @@ pub struct RegionsFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
+    if let CatalogueCommand::Refresh(flags) = command {
+        return refresh(flags);
+    }
     let mut document = Snapshot::builtin().map_err(Failure::internal)?.export();
     match command {
         CatalogueCommand::Export { region } => {
@@ -55,7 +81,33 @@ pub fn run(command: &CatalogueCommand) -> Result<Status, Failure> {
             keep_region(&mut document, region.as_deref())?;
             print(find_type(&document, name)?)
         }
+        CatalogueCommand::Refresh(flags) => refresh(flags),
     }
+}
+
+fn refresh(flags: &RefreshFlags) -> Result<Status, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::internal)?;
+    let read = discovery::read(&flags.region, flags.endpoint.as_deref());
+    let Refreshed { snapshot, problems } =
+        runtime.block_on(read).map_err(|error| Failure::refused(format!("{error:#}")))?;
+    problems.iter().for_each(|problem| eprintln!("warning: {problem}"));
+    let document = snapshot.export();
+    let Some(path) = &flags.out else { return print(&document) };
+    write_file(path, &document)?;
+    let date =
+        snapshot.region(&flags.region).and_then(|region| region.price_date.as_deref()).unwrap_or("an unknown day");
+    let (path, region, types) = (path.display(), &flags.region, snapshot.type_names().count());
+    eprintln!("wrote {path}: region {region}, number of instance types {types}, on-demand prices of {date}");
+    Ok(Status::Done)
+}
+
+/// Replaces the file as a whole: a server may read it at any moment.
+fn write_file(path: &Path, document: &Value) -> Result<(), Failure> {
+    let mut text = Vec::new();
+    readable_json::write(document, &mut text).map_err(Failure::internal)?;
+    let failed = |why| Failure::refused(format!("cannot write {}: {why}; does the directory exist?", path.display()));
+    let beside = path.with_added_extension("new");
+    std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, path)).map_err(failed)
 }
 
 fn print(value: &Value) -> Result<Status, Failure> {
@@ -184,5 +236,33 @@ mod tests {
         let document = exported();
         let refused = |name: &str| message(find_type(&document, name).expect_err("no such type"));
         assert_eq!(refused("m5.lrge"), "the catalogue has no instance type m5.lrge; did you mean m5.large?");
+    }
+
+    #[test]
+    fn a_catalogue_file_is_replaced_as_a_whole() {
+        let folder = std::env::temp_dir().join(format!("fleetwright-catalogue-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join("catalogue.json");
+        std::fs::write(&path, "an older one").expect("a file");
+        let mut document = exported();
+        keep_region(&mut document, Some("eu-west-1")).expect("a region of the catalogue");
+        write_file(&path, &document).expect("a folder that can be written");
+        let read = Snapshot::parse(&std::fs::read(&path).expect("a file")).expect("a catalogue");
+        assert_eq!(read.region("eu-west-1").and_then(|region| region.price_date.as_deref()), Some("2026-05-12"));
+        let names: Vec<_> =
+            std::fs::read_dir(&folder).expect("a folder").flatten().map(|entry| entry.file_name()).collect();
+        assert_eq!(names, ["catalogue.json"]);
+        std::fs::remove_dir_all(&folder).expect("the test's own folder");
+        let failure = write_file(&path, &document).expect_err("the folder is gone");
+        assert!(failure.messages[0].ends_with("does the directory exist?"), "{:?}", failure.messages);
+    }
+
+    #[cfg(not(feature = "ec2"))]
+    #[test]
+    fn without_ec2_the_build_that_reads_prices_is_named() {
+        let flags = RefreshFlags { region: "eu-west-1".to_owned(), out: None, endpoint: None };
+        let failure = refresh(&flags).expect_err("this build has no SDK");
+        let remedy = "cargo build --release -p fleetwright --features ec2";
+        assert!(failure.messages[0].contains(remedy), "{:?}", failure.messages);
     }
 }

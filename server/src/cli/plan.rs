@@ -9,6 +9,7 @@ mod timings;
 
 pub use flags::PlanFlags;
 
+use model::Text;
 use model::input::PlanningInput;
 use model::running::RunningCluster;
 use planner::PlannedDecision;
@@ -55,20 +56,21 @@ struct Planned {
     /// Notes of reading, and of repacking.
     notes: Vec<String>,
     repacking: Option<RepackSummary>,
+    price_date: Option<Text>,
 }
 
 /// Plans what is pending, or with `--repack` what runs as well.
 fn plan(flags: &PlanFlags, captured: Captured) -> Result<Planned, Failure> {
-    let Captured { input, mut notes, running, .. } = captured;
+    let Captured { input, mut notes, running, price_date, .. } = captured;
     if !flags.repack {
         let decision = planner::plan(&input).map_err(|violations| Failure::failed_check(&violations))?;
-        return Ok(Planned { input, decision, notes, repacking: None });
+        return Ok(Planned { input, decision, notes, repacking: None, price_date });
     }
     refuse_unrepackable(&input, &running)?;
     let Repacking { input, decision, summary } =
         repack(&input, &running).map_err(|violations| Failure::failed_check(&violations))?;
     notes.extend(summary.notes.iter().cloned());
-    Ok(Planned { input, decision, notes, repacking: Some(summary) })
+    Ok(Planned { input, decision, notes, repacking: Some(summary), price_date })
 }
 
 /// Refuses to repack without nodes, or without NodePools, which alone launch nodes.
@@ -149,6 +151,7 @@ fn print(flags: &PlanFlags, planned: &Planned) -> Result<(), Failure> {
         input,
         plan: &decision.plan,
         report: &decision.report,
+        price_date: planned.price_date.as_deref(),
         notes: &notes,
         comparison: comparison.as_ref(),
         repacking: planned.repacking.as_ref(),

@@ -267,11 +267,21 @@ fn compare_pods(
     let mut input = recorded.input.clone();
     alternative.apply(&mut input).map_err(Failure::input)?;
     let again = planner::plan(&input).map_err(|violations| Failure::failed_check(&violations))?;
-    let then = Rendering { input: &recorded.input, plan, report, notes: &[], comparison: None, repacking: None };
+    // The log has the prices and not their date.
+    let then = Rendering {
+        input: &recorded.input,
+        plan,
+        report,
+        price_date: None,
+        notes: &[],
+        comparison: None,
+        repacking: None,
+    };
     let otherwise = Rendering {
         input: &input,
         plan: &again.plan,
         report: &again.report,
+        price_date: None,
         notes: &[],
         comparison: None,
         repacking: None,

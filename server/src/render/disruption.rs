@@ -15,6 +15,8 @@ use super::wording::{and_more, counted};
 pub(crate) struct Rendering<'r> {
     /// The plan.
     pub(crate) planned: &'r DisruptionPlan,
+    /// Day of the prices, if the catalogue states it.
+    pub(crate) price_date: Option<&'r str>,
     /// Notes of reading and planning, sorted.
     pub(crate) notes: &'r [String],
 }
@@ -26,7 +28,7 @@ struct Document<'r> {
     kind: &'static str,
     commands: Vec<CommandEntry<'r>>,
     held: Vec<HeldEntry<'r>>,
-    cost: CostEntry,
+    cost: CostEntry<'r>,
     notes: &'r [String],
 }
 
@@ -62,10 +64,12 @@ struct HoldEntry<'r> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CostEntry {
+struct CostEntry<'r> {
     before_usd_per_hour: Usd,
     after_usd_per_hour: Usd,
     lower_bound_usd_per_hour: Usd,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_date: Option<&'r str>,
 }
 
 /// Writes the plan as JSON, with a line feed at its end.
@@ -97,6 +101,7 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
             before_usd_per_hour: Usd(planned.cost.before),
             after_usd_per_hour: Usd(planned.cost.after),
             lower_bound_usd_per_hour: Usd(planned.cost.lower_bound),
+            price_date: rendering.price_date,
         },
         notes: rendering.notes,
     }
@@ -136,7 +141,7 @@ fn held_entry<'r>(planned: &'r DisruptionPlan, held: &'r HeldNode) -> HeldEntry<
 /// Errors of `out`.
 pub(crate) fn write_table(rendering: &Rendering<'_>, out: &mut dyn Write) -> io::Result<()> {
     let planned = rendering.planned;
-    writeln!(out, "{}", headline(planned))?;
+    writeln!(out, "{}", headline(rendering))?;
     if !planned.commands.is_empty() {
         let header = ["REASON", "NODES", "REPLACED BY", "PODS MOVED", "SAVES $/HOUR"].map(str::to_owned);
         let rows = planned.commands.iter().map(|command| command_row(planned, command));
@@ -158,7 +163,9 @@ pub(crate) fn write_table(rendering: &Rendering<'_>, out: &mut dyn Write) -> io:
     Ok(())
 }
 
-fn headline(planned: &DisruptionPlan) -> String {
+fn headline(rendering: &Rendering<'_>) -> String {
+    let planned = rendering.planned;
+    let prices = rendering.price_date.map(|date| format!("; prices of {date}")).unwrap_or_default();
     let cost = planned.cost;
     let saved = MicroUsd(cost.before.0 - cost.after.0);
     let removed: usize = planned.commands.iter().map(|command| command.nodes.len()).sum();
@@ -171,7 +178,7 @@ fn headline(planned: &DisruptionPlan) -> String {
     };
     format!(
         "{} may be removed now, {} launched instead, and {} moved: {saving}. The nodes cost ${} an hour now and ${} then; no \
-         plan costs less than ${}.",
+         plan costs less than ${}{prices}.",
         counted(removed, "node", "nodes"),
         counted(launched, "node", "nodes"),
         counted(moved, "pod", "pods"),

@@ -26,7 +26,7 @@ pub(crate) struct Document<'r> {
     static_nodes: Vec<NodeEntry<'r>>,
     placements: Vec<PlacementEntry<'r>>,
     unschedulable: Vec<UnschedulableEntry<'r>>,
-    cost: CostEntry,
+    cost: CostEntry<'r>,
     #[serde(skip_serializing_if = "Option::is_none")]
     held: Option<Vec<HeldEntry<'r>>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -84,13 +84,15 @@ struct ReasonEntry<'r> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct CostEntry {
+struct CostEntry<'r> {
     new_usd_per_hour: Usd,
     lower_bound_usd_per_hour: Usd,
     #[serde(skip_serializing_if = "Option::is_none")]
     realised_usd_per_hour: Option<Usd>,
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     repacking: Option<RepackCostEntry>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    price_date: Option<&'r str>,
 }
 
 /// Writes the plan as JSON, with a line feed at its end.
@@ -125,6 +127,7 @@ fn document<'r>(rendering: &Rendering<'r>) -> Document<'r> {
             lower_bound_usd_per_hour: Usd(rendering.report.lower_bound),
             realised_usd_per_hour: rendering.report.realised_cost.map(Usd),
             repacking: rendering.repacking.map(repack_cost_entry),
+            price_date: rendering.price_date,
         },
         held: rendering.repacking.map(|summary| held_entries(rendering, summary)),
         compare: rendering.comparison,

@@ -246,7 +246,8 @@ pub(super) fn cost(rendering: &Rendering<'_>) -> String {
         }
         _ => String::new(),
     };
-    format!("${new} an hour (about ${} a month); {gap}{realised}", dollars_a_month(new))
+    let prices = rendering.price_date.map(|date| format!("; prices of {date}")).unwrap_or_default();
+    format!("${new} an hour (about ${} a month); {gap}{realised}{prices}", dollars_a_month(new))
 }
 
 fn write_comparison(rendering: &Rendering<'_>, other: &Comparison, out: &mut dyn Write) -> io::Result<()> {

@@ -9,10 +9,11 @@ use planning_input::Options;
 use repack::RepackSummary;
 use xmlparser::{ElementEnd, Token, Tokenizer};
 
-use super::{Rendering, markdown, svg};
+use super::table::{self, Detail};
+use super::{Rendering, document, markdown, svg};
 
 const CATALOGUE: &str = r#"{"apiVersion":"fleetwright.dev/v1","kind":"Catalogue",
- "regions":[{"name":"lab","zones":["lab-a"]}],"types":[
+ "regions":[{"name":"lab","zones":["lab-a"],"priceDate":"2026-03-04"}],"types":[
   {"name":"box","labels":{"kubernetes.io/arch":"amd64","kubernetes.io/os":"linux"},"overhead":{},
    "capacity":{"cpu":"4","memory":"16Gi","pods":"110"},
    "offerings":[{"zone":"lab-a","capacityType":"on-demand","priceUsdPerHour":0.2}]}]}"#;
@@ -57,6 +58,7 @@ fn rendered(text: &str, repacks: bool, write: impl FnOnce(&Rendering<'_>, &mut V
     let options = Options { catalogue, repack: repacks, search_steps: 100_000, ..Options::default() };
     let source = Source { name: "in.yaml".into(), bytes: (POOL.to_owned() + text).into_bytes() };
     let captured = planning_input::read(&[source], &options).expect("valid manifests");
+    let price_date = captured.price_date.clone();
     let (input, decision, summary): (_, _, Option<RepackSummary>) = if repacks {
         let repacking = repack::repack(&captured.input, &captured.running).expect("a valid plan");
         (repacking.input, repacking.decision, Some(repacking.summary))
@@ -68,6 +70,7 @@ fn rendered(text: &str, repacks: bool, write: impl FnOnce(&Rendering<'_>, &mut V
         input: &input,
         plan: &decision.plan,
         report: &decision.report,
+        price_date: price_date.as_deref(),
         notes: &["a note on `x` by @admin".to_owned()],
         comparison: None,
         repacking: summary.as_ref(),
@@ -159,6 +162,30 @@ fn a_comment_has_cost_limit_nodes_by_type_and_pods_without_a_place() {
     let within = markdown_of(&text, false, Some(600_000));
     assert!(within.contains("are within the limit of $0.60 an hour (`--max-usd`): $0.00 are left."), "{within}");
     assert!(!markdown_of(&text, false, None).contains("--max-usd"));
+}
+
+#[test]
+fn a_plan_has_the_date_of_its_prices_where_something_is_bought() {
+    // Nine CPUs of four at 0.20 cost 0.45 at least.
+    let text = deployment("web", 9, "");
+    let table = |text: &str| {
+        rendered(text, false, |rendering, out| {
+            table::write(rendering, Detail::Summary, out).expect("a vector accepts all")
+        })
+    };
+    let cost = "COST\n  $0.60 an hour (about $438 a month); lower bound $0.45 an hour (no plan can be cheaper); prices of \
+                2026-03-04\n";
+    assert!(table(&text).contains(cost), "{}", table(&text));
+    assert!(markdown_of(&text, false, None).contains("; prices of 2026-03-04\n"));
+    let json =
+        rendered(&text, false, |rendering, out| document::write_json(rendering, out).expect("a vector accepts all"));
+    assert!(json.contains("\"priceDate\": \"2026-03-04\""), "{json}");
+    assert!(!table("").contains("prices of"), "{}", table(""));
+    let unknown = rendered(&text, false, |rendering, out| {
+        let rendering = Rendering { price_date: None, ..*rendering };
+        table::write(&rendering, Detail::Summary, out).expect("a vector accepts all");
+    });
+    assert!(unknown.contains("(no plan can be cheaper)\n"), "{unknown}");
 }
 
 #[test]

@@ -49,6 +49,8 @@ fn the_document_has_commands_holds_and_cost() {
     assert_eq!((&cost["beforeUsdPerHour"], &cost["afterUsdPerHour"]), (&json!(0.768), &json!(0.384)));
     // The database stays, and a web server beside it leaves the other one without a place there: two nodes.
     assert_eq!(cost["lowerBoundUsdPerHour"], json!(0.384));
+    // The day of the prices of us-east-1 in the built-in catalogue.
+    assert_eq!(cost["priceDate"], json!("2026-07-20"));
 }
 
 #[test]

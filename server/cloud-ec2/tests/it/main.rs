@@ -1,14 +1,17 @@
 //! The provider against a fake EC2: real SDK, real sockets, EC2's query protocol, on loopback.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
+mod account;
 mod discovery;
 mod embedded_region;
+mod endpoint;
 mod fake_ec2;
 mod launch;
 mod lifecycle;
 mod node_class;
 mod node_class_profile;
 mod prices;
+mod services;
 
 use std::sync::Arc;
 

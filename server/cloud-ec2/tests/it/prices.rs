@@ -82,6 +82,23 @@ async fn a_catalogue_has_the_prices_of_the_region_and_their_date() {
 }
 
 #[tokio::test]
+async fn the_catalogue_file_has_the_prices_and_their_date() {
+    let fake = FakeAccount::start(account()).await;
+    let cloud = cloud_by(&fake, || NOW);
+    let mut prices = PriceRefresher::new(REGION);
+    prices.refresh(&cloud).await;
+    let priced = prices.apply(&discover(&cloud).await, builtin());
+    let file = serde_json::to_vec(&priced.snapshot.export()).unwrap();
+    let read = Snapshot::parse(&file).unwrap();
+    assert_eq!(read.region(REGION).unwrap().price_date.as_deref(), Some("2026-01-02"));
+    let types = build(&read, &RegionOptions::new(REGION), &NodeClassSettings::default()).catalogue.types;
+    let offerings = &types.iter().find(|found| found.name == "m5.large").unwrap().offerings;
+    let of = |kind| offerings.iter().find(|o| o.zone == "eu-west-1a" && o.capacity_type == kind).map(|o| o.price);
+    let kinds = [CapacityType::OnDemand, CapacityType::Spot];
+    assert_eq!(kinds.map(of), [Some(MicroUsd(200_000)), Some(MicroUsd(30_000))]);
+}
+
+#[tokio::test]
 async fn spot_prices_are_read_every_few_minutes_and_on_demand_prices_twice_a_day() {
     static NOW_MS: AtomicI64 = AtomicI64::new(0);
     let fake = FakeAccount::start(account()).await;

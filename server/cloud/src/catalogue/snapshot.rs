@@ -88,6 +88,12 @@ impl Snapshot {
         &self.regions
     }
 
+    /// The region with this name.
+    #[must_use]
+    pub fn region(&self, name: &str) -> Option<&Region> {
+        self.region_index(name).map(|index| &self.regions[index])
+    }
+
     /// The zones of `region`, sorted; empty when the region or its zones are not known.
     #[must_use]
     pub fn zones(&self, region: &str) -> &[Zone] {

@@ -57,6 +57,8 @@ impl Fleets {
         Ok(answer)
     }
 
+    /// The quota of fleets comes first: a fleet that launches nothing counts too. Options that cannot launch are
+    /// set aside before the others are ordered, so that they are errors whatever is launched.
     fn fulfil(
         &mut self,
         request: &FleetRequest,

@@ -31,7 +31,7 @@ pub(super) fn run(flags: &PlanFlags, captured: &Captured, measurement: Measureme
     notes.extend(settings_note(&settings));
     notes.sort();
     notes.dedup();
-    let rendering = Rendering { planned: &planned, notes: &notes };
+    let rendering = Rendering { planned: &planned, price_date: captured.price_date.as_deref(), notes: &notes };
     match flags.output {
         Output::Json => output::print(|out| rendered::write_json(&rendering, out))?,
         Output::Yaml => output::print(|out| rendered::write_yaml(&rendering, out))?,

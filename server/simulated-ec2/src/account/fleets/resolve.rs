@@ -78,7 +78,8 @@ pub(crate) struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Resolves every option of a fleet.
+    /// Resolves every option of a fleet, before anything is launched: what fails the call as a whole must leave no
+    /// instance behind.
     ///
     /// # Errors
     /// An unknown template, and two overrides for one pool, which fail the call as a whole.
@@ -136,6 +137,7 @@ impl Resolver<'_> {
         self.candidate(&merged, &Parameters::new(overrides), Target::OnDemand, call)
     }
 
+    /// The subnet comes first: offerings and price depend on its zone, groups on its VPC.
     fn candidate(
         &self,
         data: &Parameters,

@@ -1,0 +1,49 @@
+//! Instance types and prices of a region, read from AWS.
+
+use cloud::catalogue::Snapshot;
+
+/// What was read.
+#[derive(Debug)]
+pub struct Refreshed {
+    /// Types, zones and prices.
+    pub snapshot: Snapshot,
+    /// What is incomplete: one sentence each.
+    pub problems: Vec<String>,
+}
+
+/// Reads a region with the default credential chain. `endpoint` replaces the address of AWS.
+///
+/// # Errors
+/// A call for types, zones or offerings that failed, or the build feature that is missing.
+#[cfg(feature = "ec2")]
+pub async fn read(region: &str, endpoint: Option<&str>) -> anyhow::Result<Refreshed> {
+    use anyhow::Context;
+    use cloud_ec2::discovery::PriceRefresher;
+    use cloud_ec2::{Ec2Cloud, Settings, Supplement};
+    use store::clock;
+
+    let builtin = Snapshot::builtin().context("the built-in catalogue is damaged")?;
+    let cloud =
+        Ec2Cloud::connect(Settings { region: region.to_owned(), endpoint: endpoint.map(str::to_owned) }, clock::now)
+            .await;
+    let read = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
+    let read = read.with_context(|| format!("the instance types of {region} could not be read"))?;
+    let mut prices = PriceRefresher::new(region);
+    prices.refresh(&cloud).await;
+    let priced = prices.apply(&read, builtin);
+    let left_out = priced.left_out.iter().map(ToString::to_string);
+    let problems = prices.problems().into_iter().chain(left_out).collect();
+    Ok(Refreshed { snapshot: priced.snapshot, problems })
+}
+
+/// The error that names the build with EC2.
+///
+/// # Errors
+/// Always.
+#[cfg(not(feature = "ec2"))]
+pub async fn read(_: &str, _: Option<&str>) -> anyhow::Result<Refreshed> {
+    Err(anyhow::anyhow!(
+        "this program was built without EC2, and reads no prices from AWS; build it with \
+         `cargo build --release -p fleetwright --features ec2`"
+    ))
+}
