@@ -140,6 +140,18 @@ async fn a_deleted_template_is_made_again_for_the_next_attempt() {
     assert_eq!(ec2.launched_count(), 2);
 }
 
+/// The process that recorded the order died before it made the template.
+#[tokio::test]
+async fn a_recorded_order_makes_its_template_while_the_node_class_says_the_same() {
+    let (ec2, before) = connect().await;
+    let row = LaunchRequest { terms: before.terms(&order("a")), ..order("a") };
+    let bare = LaunchRequest { template: None, ..row.clone() };
+    let refused = adapter(ec2.endpoint()).launch(&bare).await.unwrap_err();
+    assert!(matches!(refused.as_launch_failure(), Some(LaunchFailure::Refused { retryable: true, .. })), "{refused}");
+    adapter(ec2.endpoint()).launch(&row).await.unwrap();
+    assert_eq!((ec2.launched_count(), ec2.template_calls().len()), (1, 1));
+}
+
 /// An operator deletes the template between a call whose answer was lost and its repetition.
 #[tokio::test]
 async fn a_repetition_without_its_template_finds_the_instance() {

@@ -227,7 +227,11 @@ impl ClusterController {
 
     /// Launches the instance of `claim`, or repeats the call to learn its outcome.
     pub(crate) fn launch_instance(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        if let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
+        if let Some(mut decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) {
+            // An order of an earlier process: it may have died before it made the launch templates.
+            if decided.machine.launch.template.is_none() {
+                self.renew_launch_template(&mut decided, ctx);
+            }
             ctx.effects.push(Effect::Launch(Box::new(decided.machine.launch)));
         }
     }
@@ -299,7 +303,8 @@ impl ClusterController {
         }
     }
 
-    /// Another attempt is another request: it is made from the EC2NodeClass of today.
+    /// Gives an order what its launch templates are made from, by the EC2NodeClass of today. Another attempt is another
+    /// request; the request of a recorded attempt stays as it is, and only templates that it names are made.
     fn renew_launch_template(&self, decided: &mut DecidedLaunch, ctx: &Context<'_>) {
         let PlannedMachine { claim, launch, .. } = &mut decided.machine;
         let pool = self.state.pool(&claim.pool).map(|record| &record.pool);
