@@ -8,13 +8,14 @@
 //! This crate retries nothing: order and retries belong to the caller, which repeats the same
 //! request.
 //!
-//! State changes are found by a listing every few seconds. The interruption notice two minutes
-//! before a spot reclaim is delivered by EventBridge and is not read here; only the end of the
-//! instance is.
+//! State changes are found by a listing every few seconds. Notices about instances that end, such as the one two
+//! minutes before a spot reclaim, are delivered by EventBridge to a queue ([`interruption`]). They name instances and no
+//! clusters, so the server stores them, and the replica that knows the instance handles them.
 //!
 //! The credentials must allow `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`,
 //! `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
-//! template's instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`,
+//! template's instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
+//! `sqs:DeleteMessage`. [`discovery`] needs `ec2:DescribeInstanceTypes`,
 //! `ec2:DescribeInstanceTypeOfferings`, `ec2:DescribeAvailabilityZones` and
 //! `ec2:DescribeSpotPriceHistory`; no server calls it yet.
 //!
@@ -29,6 +30,7 @@ mod clients;
 pub mod discovery;
 mod failure;
 mod instance;
+pub mod interruption;
 mod launch_template;
 mod launches;
 pub mod nodeclass;
