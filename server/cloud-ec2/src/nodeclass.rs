@@ -150,7 +150,8 @@ impl NodeClassResolver {
         status.subnets = subnets.0.map(entries).or(status.subnets);
         status.security_groups = groups.0.map(group_entries).or(status.security_groups);
         status.instance_profile = profile.unwrap_or(status.instance_profile);
-        ResolvedNodeClass { status, conditions }
+        let service_cidr = eks.as_ref().ok().and_then(|eks| eks.as_ref()?.service_cidr.clone());
+        ResolvedNodeClass { status, conditions, service_cidr }
     }
 
     /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does

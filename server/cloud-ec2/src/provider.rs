@@ -310,8 +310,9 @@ impl CloudProvider for Ec2Cloud {
 
     async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
         let mut found = Vec::new();
-        for query in status::queries() {
-            let mut pages = self.clients.ec2.describe_instance_status().filters(query).into_paginator().send();
+        for (name, values) in status::queries() {
+            let call = self.clients.ec2.describe_instance_status().filters(filter(name, values));
+            let mut pages = call.into_paginator().send();
             while let Some(page) = pages.next().await {
                 let page = page.map_err(|error| Failure::read(DESCRIBE_STATUS, &error).of_call())?;
                 found.extend(page.instance_statuses.unwrap_or_default());

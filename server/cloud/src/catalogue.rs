@@ -36,6 +36,7 @@ use model::resources::CPU;
 use model::{Catalogue, InstanceType, Text};
 
 use self::build_notes::BuildNotes;
+pub use embedded::embedded_tables;
 pub use exchange::CatalogueError;
 pub use instance_type_info::{Accelerator, Gpu, Hypervisor, InstanceTypeInfo};
 pub use labels::unknown_label_keys;

@@ -6,11 +6,14 @@
 //! equal results. [`ClockedCloud`] implements the provider interface on top. The [`Ledger`] records
 //! what was done, independent of any observer.
 //!
-//! Reading order: [`fault_profile`] (faults), [`seeded_rng`] (randomness), [`ledger`], [`clocked`].
+//! Reading order: [`fault_profile`] (faults), [`seeded_rng`] (randomness), [`ledger`], [`journal`] (changes),
+//! [`placement`] (launches for another interface), [`clocked`].
 
 pub mod clocked;
 pub mod fault_profile;
+pub mod journal;
 pub mod ledger;
+pub mod placement;
 pub mod seeded_rng;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,7 +29,10 @@ use crate::provider::{
 };
 pub use clocked::ClockedCloud;
 pub use fault_profile::{CapacityShortage, FaultProfile, TokenBucket};
+use journal::Journal;
+pub use journal::{ChangeKind, InstanceChange};
 pub use ledger::{Ledger, LedgerEntry};
+pub use placement::Placement;
 pub use seeded_rng::SeededRng;
 
 /// Time between interruption notice and reclaim of an instance (EC2: two minutes).
@@ -49,6 +55,7 @@ pub struct SimulatedCloud {
     /// Scheduled events: time, instance, event.
     event_queue: BTreeSet<(Timestamp, Text, NextEvent)>,
     ledger: Ledger,
+    journal: Journal,
     launched: u64,
     asked: u64,
 }
@@ -67,7 +74,7 @@ enum NextEvent {
 #[must_use]
 pub fn resolve_node_class(query: &NodeClassQuery) -> ResolvedNodeClass {
     let conditions = RESOLVED_CONDITIONS.map(|kind| (kind, Resolution::Met)).into();
-    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions }
+    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions, service_cidr: None }
 }
 
 impl SimulatedCloud {
@@ -84,6 +91,7 @@ impl SimulatedCloud {
             tokens: BTreeMap::new(),
             event_queue: BTreeSet::new(),
             ledger: Ledger::default(),
+            journal: Journal::default(),
             launched: 0,
             asked: 0,
         }
@@ -155,7 +163,7 @@ impl SimulatedCloud {
 
     fn has_capacity(&self, option: &Override, capacity_type: CapacityType, now: Timestamp) -> bool {
         let listed = self.catalogue.is_none() || self.price(option, capacity_type).is_some();
-        listed && !self.faults.is_unavailable(&self.rng, option, capacity_type, now)
+        listed && self.is_available(option, capacity_type, now)
     }
 
     fn price(&self, option: &Override, capacity_type: CapacityType) -> Option<MicroUsd> {
@@ -166,35 +174,57 @@ impl SimulatedCloud {
     }
 
     fn launch_instance(&mut self, request: &LaunchRequest, option: &Override, now: Timestamp) -> Instance {
-        self.launched += 1;
-        let rng = self.rng.child("instance").child_number(self.launched);
-        let id = Text::from(format!("i-{:017x}", rng.child("id").value() >> 4));
-        let instance = Instance {
-            provider_id: ProviderId::from(format!("aws:///{}/{id}", option.zone)),
-            id: id.clone(),
-            instance_type: option.instance_type.clone(),
-            zone: option.zone.clone(),
-            capacity_type: request.capacity_type,
-            state: InstanceState::Pending,
+        let placement = Placement {
+            token: request.token.clone(),
             cluster: request.cluster.clone(),
             cluster_uid: request.cluster_uid.clone(),
             claim: request.claim.clone(),
             pool: request.pool.clone(),
+            option: option.clone(),
+            capacity_type: request.capacity_type,
+            price: self.price(option, request.capacity_type),
+        };
+        let instance = self.launch_placement(&placement, now);
+        self.tokens
+            .insert(request.token.clone(), (LaunchRequest { template: None, ..request.clone() }, instance.id.clone()));
+        instance
+    }
+
+    /// Whether `option` has capacity at `now`, by the fault profile.
+    #[must_use]
+    pub fn is_available(&self, option: &Override, capacity_type: CapacityType, now: Timestamp) -> bool {
+        !self.faults.is_unavailable(&self.rng, option, capacity_type, now)
+    }
+
+    /// Launches `placement` at `now`, whatever the capacity and the rate limit.
+    pub fn launch_placement(&mut self, placement: &Placement, now: Timestamp) -> Instance {
+        self.launched += 1;
+        let rng = self.rng.child("instance").child_number(self.launched);
+        let id = Text::from(format!("i-{:017x}", rng.child("id").value() >> 4));
+        let instance = Instance {
+            provider_id: ProviderId::from(format!("aws:///{}/{id}", placement.option.zone)),
+            id: id.clone(),
+            instance_type: placement.option.instance_type.clone(),
+            zone: placement.option.zone.clone(),
+            capacity_type: placement.capacity_type,
+            state: InstanceState::Pending,
+            cluster: placement.cluster.clone(),
+            cluster_uid: placement.cluster_uid.clone(),
+            claim: placement.claim.clone(),
+            pool: placement.pool.clone(),
             launched: now,
-            details: InstanceDetails { reservation: request.reservation.clone(), ..InstanceDetails::default() },
+            details: InstanceDetails::default(),
         };
         let at = |wait: i64| now + Millis::new(wait);
         self.event_queue.insert((at(rng.child("boot").between(self.faults.boot_ms)), id.clone(), NextEvent::Boot));
-        let spot = request.capacity_type == CapacityType::Spot;
+        let spot = placement.capacity_type == CapacityType::Spot;
         if spot && rng.child("interrupted").percent(self.faults.interrupted_percent) {
             let wait = rng.child("interruption").between(self.faults.interrupted_after_ms);
             let notice = NextEvent::Interrupt(InterruptionKind::SpotInterrupted);
             self.event_queue.insert((at(wait), id.clone(), notice));
         }
-        let price = self.price(option, request.capacity_type);
-        let known = LaunchRequest { template: None, ..request.clone() };
-        self.tokens.insert(request.token.clone(), (known, id.clone()));
-        self.ledger.record_launch(&instance, request.token.clone(), price);
+        self.ledger.record_launch(&instance, placement.token.clone(), placement.price);
+        self.journal.record(now, &id, ChangeKind::State(InstanceState::Pending));
         self.instances.insert(id, instance.clone());
         instance
     }
@@ -207,14 +237,7 @@ impl SimulatedCloud {
     pub fn terminate(&mut self, id: &str, now: Timestamp) -> Result<(), CloudError> {
         self.check_rate_limit(now)?;
         let id = instance_id(id);
-        let instance = self.instances.get_mut(id).filter(|instance| instance.state != InstanceState::Terminated);
-        let Some(instance) = instance else { return Err(CloudError::NotFound { id: Text::from(id) }) };
-        if instance.state != InstanceState::ShuttingDown {
-            instance.state = InstanceState::ShuttingDown;
-            let end = now + Millis::new(self.faults.shutdown_ms);
-            self.event_queue.insert((end, instance.id.clone(), NextEvent::End));
-        }
-        Ok(())
+        if self.shut_down(id, now) { Ok(()) } else { Err(CloudError::NotFound { id: Text::from(id) }) }
     }
 
     /// As [`SimulatedCloud::terminate`], but only for an instance of `owner`.
@@ -242,11 +265,16 @@ impl SimulatedCloud {
 
     /// Instances that are not terminated and that the listing shows already.
     pub fn list_all(&self, now: Timestamp) -> impl Iterator<Item = &Instance> {
-        let shown = now - Millis::new(self.faults.list_lag_ms);
         let alive = self.instances.values().filter(|instance| instance.state != InstanceState::Terminated);
-        let lacking = self.rng.child("lacking lists");
-        let percent = self.faults.lacking_lists_percent;
-        alive.filter(move |instance| instance.launched <= shown && !lacking.child(&instance.id).percent(percent))
+        alive.filter(move |instance| self.is_listed(instance, now))
+    }
+
+    /// Whether listings at `now` show `instance`, by the fault profile.
+    #[must_use]
+    pub fn is_listed(&self, instance: &Instance, now: Timestamp) -> bool {
+        let shown = now - Millis::new(self.faults.list_lag_ms);
+        let lacking = || self.rng.child("lacking lists").child(&instance.id);
+        instance.launched <= shown && !lacking().percent(self.faults.lacking_lists_percent)
     }
 
     /// Whether a listing at `now` succeeds.
@@ -295,6 +323,58 @@ impl SimulatedCloud {
         &mut self.faults
     }
 
+    /// Fault profile.
+    #[must_use]
+    pub fn faults(&self) -> &FaultProfile {
+        &self.faults
+    }
+
+    /// All instances by id, terminated or not.
+    pub fn instances(&self) -> impl Iterator<Item = &Instance> {
+        self.instances.values()
+    }
+
+    /// Begins to shut an instance down at `now`, as [`SimulatedCloud::terminate`], outside of the rate limit;
+    /// false when it is unknown or terminated.
+    pub fn shut_down(&mut self, id: &str, now: Timestamp) -> bool {
+        let live = self.instances.get_mut(id).filter(|instance| instance.state != InstanceState::Terminated);
+        let Some(instance) = live else { return false };
+        if instance.state != InstanceState::ShuttingDown {
+            instance.state = InstanceState::ShuttingDown;
+            self.journal.record(now, &instance.id, ChangeKind::State(InstanceState::ShuttingDown));
+            let end = now + Millis::new(self.faults.shutdown_ms);
+            self.event_queue.insert((end, instance.id.clone(), NextEvent::End));
+        }
+        true
+    }
+
+    /// The newest changes of instances after the first `position`, and the position after them. Several
+    /// readers may each keep a position; [`SimulatedCloud::tick`] returns an event to one caller only.
+    #[must_use]
+    pub fn changes_since(&self, position: u64) -> (Vec<InstanceChange>, u64) {
+        let (changes, position) = self.journal.since(position);
+        (changes.cloned().collect(), position)
+    }
+
+    /// The events of [`SimulatedCloud::changes_since`], as a provider returns them.
+    #[must_use]
+    pub fn events_since(&self, position: u64) -> (Vec<CloudEvent>, u64) {
+        let (changes, position) = self.journal.since(position);
+        (changes.filter_map(|change| self.event_of(change)).collect(), position)
+    }
+
+    fn event_of(&self, change: &InstanceChange) -> Option<CloudEvent> {
+        let instance = self.instances.get(&change.instance)?.clone();
+        match change.kind {
+            ChangeKind::State(state @ InstanceState::Running) => {
+                Some(CloudEvent::Running(Instance { state, ..instance }))
+            }
+            ChangeKind::State(InstanceState::Terminated) => Some(CloudEvent::Terminated(instance)),
+            ChangeKind::State(InstanceState::Pending | InstanceState::ShuttingDown) => None,
+            ChangeKind::Interrupted { kind, ends } => Some(CloudEvent::Interrupted { instance, kind, at: ends }),
+        }
+    }
+
     /// The ledger of all launches and terminations.
     #[must_use]
     pub fn ledger(&self) -> &Ledger {
@@ -324,6 +404,7 @@ impl SimulatedCloud {
         match next {
             NextEvent::Boot if instance.state == InstanceState::Pending => {
                 instance.state = InstanceState::Running;
+                self.journal.record(at, id, ChangeKind::State(InstanceState::Running));
                 Some(CloudEvent::Running(instance.clone()))
             }
             NextEvent::Interrupt(kind) if live => {
@@ -333,16 +414,19 @@ impl SimulatedCloud {
                     self.ledger.record_interruption(id, at);
                 }
                 let ends_later = end.filter(|end| *end > at);
+                self.journal.record(at, id, ChangeKind::Interrupted { kind, ends: ends_later });
                 Some(CloudEvent::Interrupted { instance: instance.clone(), kind, at: ends_later })
             }
             NextEvent::TakeBack if live => {
                 instance.state = InstanceState::ShuttingDown;
+                self.journal.record(at, id, ChangeKind::State(InstanceState::ShuttingDown));
                 let end = at + Millis::new(self.faults.shutdown_ms);
                 self.event_queue.insert((end, id.clone(), NextEvent::End));
                 None
             }
             NextEvent::End => {
                 instance.state = InstanceState::Terminated;
+                self.journal.record(at, id, ChangeKind::State(InstanceState::Terminated));
                 self.ledger.record_end(id, at);
                 Some(CloudEvent::Terminated(instance.clone()))
             }

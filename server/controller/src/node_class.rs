@@ -156,6 +156,10 @@ impl ClusterController {
     ) {
         let spread = i64::try_from(crate::order::mix_hash(0, &self.cluster, 0) % SPREAD.get().unsigned_abs());
         let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
+        if let Some(cidr) = resolved.service_cidr.clone().filter(|_| self.state.facts().service_cidr.is_none()) {
+            let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(self.state.facts()) };
+            self.state.set_facts(Arc::new(facts));
+        }
         let before = self.node_classes.resolved(&query.name).cloned();
         if !self.node_classes.record(query, resolved, next) {
             return;

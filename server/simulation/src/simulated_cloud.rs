@@ -25,13 +25,13 @@ use service::Service;
 /// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Serves `cloud` on `listener` until `stop`.
+/// Serves `cloud` on `listener` until `stop`. Another interface may serve the same cloud.
 ///
 /// # Errors
 /// When the server fails.
 pub async fn serve(
     listener: TcpListener,
-    cloud: ClockedCloud,
+    cloud: Arc<ClockedCloud>,
     latency: Latency,
     seed: u64,
     stop: impl Future<Output = ()>,

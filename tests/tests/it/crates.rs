@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 23] = [
+const RULES: [(&str, &[&str]); 24] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
@@ -35,6 +35,10 @@ const RULES: [(&str, &[&str]); 23] = [
         &["fleetwright-planner", "fleetwright-scheduler", "fleetwright-controller", "tokio"],
     ),
     ("fleetwright-cloud", &["aws-", "tokio"]),
+    (
+        "fleetwright-simulated-ec2",
+        &["aws-", "fleetwright-cloud-ec2", "fleetwright-server", "fleetwright-controller", "fleetwright-simulation"],
+    ),
     (
         "fleetwright-store",
         &[

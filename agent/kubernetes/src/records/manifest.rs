@@ -1,5 +1,6 @@
 //! NodePools, EC2NodeClasses and NodeOverlays: sent as users wrote them, without the API server's
-//! bookkeeping and without fields that may hold secrets.
+//! bookkeeping. The server launches instances with the user data of an EC2NodeClass, so that is sent
+//! too; the copies of objects in annotations are not.
 
 use agent::Record;
 use fleetwright_proto::v1;
@@ -10,9 +11,6 @@ use super::shape::ShapeInterner;
 
 /// The copy of the object that `kubectl apply` stores in an annotation.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Script that instances run at boot: it may contain secrets, and the server does not use it.
-const USER_DATA: &str = "userData";
 
 /// Reads a NodePool.
 ///
@@ -51,11 +49,6 @@ fn parse(kind: v1::ObjectKind, json: &str) -> serde_json::Result<ParsedObject> {
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(LAST_APPLIED);
         }
-    }
-    if kind == v1::ObjectKind::Ec2NodeClass
-        && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
-    {
-        spec.remove(USER_DATA);
     }
     let record = v1::ManifestRecord {
         kind: kind.into(),

@@ -277,17 +277,17 @@ fn a_manifest_travels_without_what_the_api_server_notes_beside() {
 }
 
 #[test]
-fn what_machines_run_at_their_start_stays_in_the_cluster() {
+fn a_class_is_sent_with_its_user_data_which_instances_are_launched_with() {
     let object = json!({
         "kind": "EC2NodeClass",
         "metadata": { "name": "default", "resourceVersion": "7" },
-        "spec": { "amiFamily": "AL2023", "userData": "export TOKEN=SECRET" },
+        "spec": { "amiFamily": "AL2023", "userData": "echo hello" },
     });
     let v1::change::Change::Manifest(record) = change(parse_with(manifest::parse_class, &object)) else {
         panic!("no manifest")
     };
     let json: Value = serde_json::from_slice(&record.json).unwrap();
-    assert_eq!(json["spec"], json!({ "amiFamily": "AL2023" }));
+    assert_eq!(json["spec"], object["spec"]);
 }
 
 #[test]

@@ -7,12 +7,10 @@
 use std::collections::BTreeSet;
 
 use aws_sdk_ec2::primitives::DateTime;
-use aws_sdk_ec2::types::{EventCode, Filter, InstanceStatus, InstanceStatusSummary, StatusType};
+use aws_sdk_ec2::types::{EventCode, InstanceStatus, InstanceStatusSummary, StatusType};
 use cloud::notice::Notice;
 use model::interruption::InterruptionKind;
 use model::{Millis, Text, Timestamp};
-
-use crate::provider::filter;
 
 /// How long a check fails before it counts.
 const IMPAIRED_FOR: Millis = Millis::from_secs(120);
@@ -32,12 +30,13 @@ const EVENTS: [EventCode; 5] = [
 /// How descriptions of events begin that are over; EC2 shows them for a week.
 const OVER: [&str; 2] = ["[Completed]", "[Canceled]"];
 
-/// The filters of the calls that find all instances with a status of interest. Filters of one call are ANDed.
-pub(crate) fn queries() -> [Filter; 3] {
+/// Name and values of the filters, one for each call, that find all instances with a status of interest. Filters of one call are
+/// ANDed.
+pub(crate) fn queries() -> [(&'static str, Vec<&'static str>); 3] {
     [
-        filter("instance-status.status", ["impaired"]),
-        filter("system-status.status", ["impaired"]),
-        filter("event.code", EVENTS.iter().map(EventCode::as_str)),
+        ("instance-status.status", vec!["impaired"]),
+        ("system-status.status", vec!["impaired"]),
+        ("event.code", EVENTS.iter().map(EventCode::as_str).collect()),
     ]
 }
 

@@ -20,6 +20,13 @@ const REGIONS: &str = include_str!("../../data/ec2-regions.csv");
 const COLUMNS: &str = "name,arch,cpu,mhz,hypervisor,vcpu,memoryMib,gpu,accelerator,efa,nvmeGb,cardEnis,enis,cards,ipv4,\
                        branchEnis,mbps,spot";
 
+/// The embedded tables as text: instance types, and regions with zones and prices. `data/README.md` describes
+/// them.
+#[must_use]
+pub fn embedded_tables() -> (&'static str, &'static str) {
+    (TYPES, REGIONS)
+}
+
 static BUILTIN: LazyLock<Result<Snapshot, CatalogueError>> = LazyLock::new(decode);
 
 impl Snapshot {

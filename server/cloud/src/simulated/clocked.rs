@@ -36,7 +36,9 @@ impl ClockedCloud {
         self.cloud.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now(&self) -> Timestamp {
+    /// The current time of the clock.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 }

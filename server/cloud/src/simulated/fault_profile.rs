@@ -125,8 +125,11 @@ impl TokenBucket {
         Self { burst, refill_ms, left: burst.saturating_mul(1000), since: Timestamp::from_millis(0) }
     }
 
-    /// Takes one token, or returns the delay until one is available, in milliseconds.
-    pub(super) fn take_token(&mut self, now: Timestamp) -> Result<(), i64> {
+    /// Takes one token.
+    ///
+    /// # Errors
+    /// The delay until one is available, in milliseconds.
+    pub fn take_token(&mut self, now: Timestamp) -> Result<(), i64> {
         if self.refill_ms == 0 {
             return Ok(());
         }

@@ -59,6 +59,12 @@ impl Ledger {
         self.entries.values()
     }
 
+    /// The entry of an instance.
+    #[must_use]
+    pub fn entry(&self, id: &str) -> Option<&LedgerEntry> {
+        self.entries.get(id)
+    }
+
     /// Entries that are not terminated.
     pub fn active(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries().filter(|entry| entry.ended.is_none())

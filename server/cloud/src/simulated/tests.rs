@@ -1,4 +1,4 @@
-use model::{CapacityType, ClusterName, Text, Timestamp};
+use model::{CapacityType, ClusterName, MicroUsd, Text, Timestamp};
 
 use super::*;
 
@@ -194,4 +194,68 @@ fn every_kind_of_interruption_is_told_and_ends_the_instance_when_the_cloud_would
     assert_eq!(reserved, Some((Some(121_000), Some(121_005))));
     assert_eq!(interrupted(Kind::SpotInterrupted, CapacityType::OnDemand), None);
     assert_eq!(spot(Kind::CapacityReservationInterrupted), None);
+}
+
+#[test]
+fn every_reader_of_the_changes_gets_all_of_them_in_order() {
+    use InstanceState::{Pending, Running, ShuttingDown, Terminated};
+    let faults = FaultProfile { boot_ms: (10, 10), shutdown_ms: 5, ..FaultProfile::default() };
+    let mut cloud = cloud(faults);
+    let id = cloud.launch(&request("t", &["x"]), Timestamp::from_millis(0)).unwrap().instance.id;
+    cloud.tick(Timestamp::from_millis(10));
+    let (early, position) = cloud.changes_since(0);
+    let running = cloud.events_since(0).0;
+    assert!(matches!(running.as_slice(), [CloudEvent::Running(_)]), "{running:?}");
+    assert!(cloud.interrupt(&id, InterruptionKind::SpotInterrupted, Timestamp::from_millis(1_000)));
+    cloud.tick(Timestamp::from_millis(200_000));
+    let kind = InterruptionKind::SpotInterrupted;
+    let notice = ChangeKind::Interrupted { kind, ends: Some(Timestamp::from_millis(121_000)) };
+    // The notice at 1 s ends the instance two minutes later.
+    let expected = [
+        (0, ChangeKind::State(Pending)),
+        (10, ChangeKind::State(Running)),
+        (1_000, notice),
+        (121_000, ChangeKind::State(ShuttingDown)),
+        (121_005, ChangeKind::State(Terminated)),
+    ];
+    let read = |changes: &[InstanceChange]| changes.iter().map(|c| (c.at.as_millis(), c.kind)).collect::<Vec<_>>();
+    assert_eq!(read(&early), expected[..2]);
+    assert_eq!(read(&cloud.changes_since(position).0), expected[2..]);
+    assert_eq!(read(&cloud.changes_since(0).0), expected);
+    assert_eq!(cloud.changes_since(5), (Vec::new(), 5));
+    let later = cloud.events_since(position).0;
+    assert!(
+        matches!(
+            later.as_slice(),
+            [CloudEvent::Interrupted { at: Some(at), .. }, CloudEvent::Terminated(_)] if at.as_millis() == 121_000
+        ),
+        "{later:?}"
+    );
+}
+
+#[test]
+fn a_placement_is_launched_where_it_says_and_is_in_the_ledger() {
+    let short = CapacityShortage { instance_type: Some("m5.large".into()), ..CapacityShortage::default() };
+    let mut cloud = cloud(FaultProfile { shortages: vec![short], ..FaultProfile::default() });
+    let option = Override { instance_type: "m5.large".into(), zone: "us-east-1b".into() };
+    let now = Timestamp::from_millis(7);
+    assert!(!cloud.is_available(&option, CapacityType::OnDemand, now));
+    let placement = Placement {
+        token: Text::from("t"),
+        cluster: "c1".into(),
+        cluster_uid: Text::from("uid-1"),
+        claim: "pool-abcde".into(),
+        pool: "pool".into(),
+        option,
+        capacity_type: CapacityType::OnDemand,
+        price: Some(MicroUsd(96_000)),
+    };
+    let first = cloud.launch_placement(&placement, now);
+    let second = cloud.launch_placement(&placement, now);
+    assert_eq!(first.provider_id.as_ref(), format!("aws:///us-east-1b/{}", first.id));
+    assert_ne!(first.id, second.id);
+    assert_eq!(cloud.ledger().hourly_cost(), MicroUsd(192_000));
+    assert_eq!(cloud.ledger().duplicate_launches(), [("c1".into(), "pool-abcde".into())]);
+    assert!(cloud.shut_down(&first.id, now) && !cloud.shut_down("i-unknown", now));
+    assert_eq!(cloud.describe(&first.id).unwrap().state, InstanceState::ShuttingDown);
 }

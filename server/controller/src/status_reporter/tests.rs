@@ -222,6 +222,7 @@ fn a_class_gets_the_conditions_and_the_status_that_it_is_resolved_to() {
             ("ValidationSucceeded", Resolution::Met),
         ]
         .into(),
+        service_cidr: None,
     };
     let event = |query| Event::NodeClassResolved { query, resolved: Box::new(resolved.clone()) };
     let effects = real.handle(130_000, event(query));

@@ -100,6 +100,8 @@ pub struct ResolvedNodeClass {
     pub status: NodeClassStatus,
     /// Result for each condition, by type, such as `SubnetsReady`.
     pub conditions: BTreeMap<&'static str, Resolution>,
+    /// Addresses of Services as the cloud knows them, for clusters whose facts lack them.
+    pub service_cidr: Option<Text>,
 }
 
 /// A request to resolve an EC2NodeClass.

@@ -38,7 +38,9 @@ pub(super) struct Service {
 
 #[derive(Debug)]
 struct Shared {
-    cloud: ClockedCloud,
+    cloud: Arc<ClockedCloud>,
+    /// Position in the changes of the cloud, which another interface may advance as well.
+    position: Mutex<u64>,
     latency: Mutex<(Latency, u64)>,
     rng: SeededRng,
     log: Mutex<CallLog>,
@@ -46,10 +48,11 @@ struct Shared {
 }
 
 impl Service {
-    pub(super) fn new(cloud: ClockedCloud, latency: Latency, seed: u64) -> Self {
+    pub(super) fn new(cloud: Arc<ClockedCloud>, latency: Latency, seed: u64) -> Self {
         let (launch_updates, _) = broadcast::channel(UPDATES_BUFFERED);
         let rng = SeededRng::new(seed).child("latency");
-        let shared = Shared { cloud, latency: Mutex::new((latency, 0)), rng, log: Mutex::default(), launch_updates };
+        let (position, log, latency) = (Mutex::default(), Mutex::default(), Mutex::new((latency, 0)));
+        let shared = Shared { cloud, position, latency, rng, log, launch_updates };
         Self { shared: Arc::new(shared) }
     }
 
@@ -66,7 +69,14 @@ impl Shared {
     }
 
     fn advance_time(&self) {
-        let events = self.cloud.cloud().tick(clock::now());
+        let mut position = self.position.lock().unwrap_or_else(PoisonError::into_inner);
+        let events = {
+            let mut cloud = self.cloud.cloud();
+            cloud.tick(clock::now());
+            let (events, next) = cloud.events_since(*position);
+            *position = next;
+            events
+        };
         if !events.is_empty() {
             self.log().record_events(&events);
         }

@@ -1,0 +1,240 @@
+//! Launch templates: CreateLaunchTemplate, DescribeLaunchTemplates, DeleteLaunchTemplate.
+
+pub(crate) mod content;
+
+use std::collections::BTreeMap;
+
+use model::Timestamp;
+
+use super::context::{Context, iso};
+use crate::api_error::ApiError;
+use crate::query::filters::Filters;
+use crate::query::parameters::Parameters;
+use crate::settings::{Tags, TemplateSeed};
+use crate::value::{Fields, Node};
+
+/// Maximum number of tags of a resource.
+const MAX_TAGS: usize = 50;
+
+/// A launch template. All its versions have the same content, because no action here makes another version.
+#[derive(Debug, Clone)]
+pub(crate) struct LaunchTemplate {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) versions: u64,
+    pub(crate) data: Parameters,
+    pub(crate) tags: Tags,
+    created: Timestamp,
+}
+
+/// The templates of the account, by name.
+#[derive(Debug, Default)]
+pub(crate) struct LaunchTemplates {
+    by_name: BTreeMap<String, LaunchTemplate>,
+    /// Parameters and template name by client token.
+    tokens: BTreeMap<String, (Parameters, String)>,
+    created: u64,
+}
+
+impl LaunchTemplates {
+    pub(crate) fn new(seeds: &[TemplateSeed]) -> Self {
+        let mut templates = Self::default();
+        for seed in seeds {
+            let data = Parameters::new(seed.data.clone());
+            templates.insert(&seed.name, seed.versions, data, Tags::new(), Timestamp::from_millis(0));
+        }
+        templates
+    }
+
+    fn insert(
+        &mut self,
+        name: &str,
+        versions: u64,
+        data: Parameters,
+        tags: Tags,
+        created: Timestamp,
+    ) -> &LaunchTemplate {
+        self.created += 1;
+        let id = format!("lt-{:017x}", self.created);
+        let template = LaunchTemplate { id, name: name.to_owned(), versions, data, tags, created };
+        self.by_name.entry(name.to_owned()).insert_entry(template).into_mut()
+    }
+
+    /// CreateLaunchTemplate.
+    pub(crate) fn create(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
+        let name = call.parameters.required("LaunchTemplateName")?;
+        check_name(name)?;
+        let token = call.parameters.get("ClientToken");
+        if let Some(earlier) = token.and_then(|token| self.of_token(token, call.parameters)) {
+            return earlier;
+        }
+        let data = call.parameters.below("LaunchTemplateData");
+        content::check(&data)?;
+        let tags = call.parameters.tags_of("launch-template");
+        check_tags(&tags)?;
+        if self.by_name.contains_key(name) {
+            let message = format!("Launch template name {name} already in use.");
+            return Err(ApiError::new("InvalidLaunchTemplateName.AlreadyExistsException", message));
+        }
+        call.end_dry_run()?;
+        let created = Fields::new().with("launchTemplate", shown(self.insert(name, 1, data, tags, call.now)));
+        if let Some(token) = token {
+            self.tokens.insert(token.to_owned(), (call.parameters.clone(), name.to_owned()));
+        }
+        Ok(created)
+    }
+
+    /// The answer to a repeated call.
+    fn of_token(&self, token: &str, parameters: &Parameters) -> Option<Result<Fields, ApiError>> {
+        let (sent, name) = self.tokens.get(token)?;
+        if sent != parameters {
+            let message =
+                "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).";
+            return Some(Err(ApiError::new("IdempotentParameterMismatch", message)));
+        }
+        self.by_name.get(name).map(|template| Ok(Fields::new().with("launchTemplate", shown(template))))
+    }
+
+    /// DescribeLaunchTemplates.
+    pub(crate) fn describe(&self, call: &Context<'_>) -> Result<Fields, ApiError> {
+        let filters = Filters::read(call.parameters, &["launch-template-name", "create-time"], true)?;
+        let (names, ids) = (call.parameters.list("LaunchTemplateName"), call.parameters.list("LaunchTemplateId"));
+        let lag = call.faults.lag().launch_templates_ms;
+        let is_visible = |template: &&LaunchTemplate| call.is_visible(template.created, lag);
+        for name in &names {
+            self.by_name.get(*name).filter(is_visible).ok_or_else(|| unknown_name(name))?;
+        }
+        for id in &ids {
+            self.by_id(id).filter(is_visible).ok_or_else(|| unknown_id(id))?;
+        }
+        let is_named = |template: &&LaunchTemplate| {
+            names.is_empty() && ids.is_empty()
+                || names.contains(&template.name.as_str())
+                || ids.contains(&template.id.as_str())
+        };
+        let passes = |template: &&LaunchTemplate| {
+            filters.pass(&template.tags, |field| match field {
+                "launch-template-name" => vec![template.name.clone()],
+                _ => vec![iso(template.created)],
+            })
+        };
+        let found = self.by_name.values().filter(is_visible).filter(is_named).filter(passes);
+        let (page, token) = call.page()?.take(found, |template| template.name.clone());
+        Ok(Fields::new().list("launchTemplates", page.into_iter().map(shown)).maybe("nextToken", token))
+    }
+
+    /// DeleteLaunchTemplate.
+    pub(crate) fn delete(&mut self, call: &Context<'_>) -> Result<Fields, ApiError> {
+        let name = match (call.parameters.get("LaunchTemplateName"), call.parameters.get("LaunchTemplateId")) {
+            (Some(name), None) => {
+                self.by_name.contains_key(name).then(|| name.to_owned()).ok_or_else(|| unknown_name(name))?
+            }
+            (None, Some(id)) => self.by_id(id).map(|found| found.name.clone()).ok_or_else(|| unknown_id(id))?,
+            (Some(_), Some(_)) => {
+                let message = "Specify either the name or the id of a launch template, not both";
+                return Err(ApiError::new("InvalidParameterCombination", message));
+            }
+            (None, None) => return Err(ApiError::missing("LaunchTemplateId")),
+        };
+        call.end_dry_run()?;
+        let removed = self.by_name.remove(&name);
+        Ok(Fields::new().maybe("launchTemplate", removed.as_ref().map(shown)))
+    }
+
+    fn by_id(&self, id: &str) -> Option<&LaunchTemplate> {
+        self.by_name.values().find(|template| template.id == id)
+    }
+
+    /// The template and version that a launch refers to, by the names of `LaunchTemplateSpecification`.
+    ///
+    /// # Errors
+    /// An unknown name, id or version.
+    pub(crate) fn resolve(
+        &self,
+        reference: &Parameters,
+        call: &Context<'_>,
+    ) -> Result<(&LaunchTemplate, u64), ApiError> {
+        let lag = call.faults.lag().launch_templates_ms;
+        let visible =
+            |found: Option<&'_ LaunchTemplate>| found.is_some_and(|found| call.is_visible(found.created, lag));
+        let template = match (reference.get("LaunchTemplateName"), reference.get("LaunchTemplateId")) {
+            (Some(name), _) => {
+                self.by_name.get(name).filter(|found| visible(Some(found))).ok_or_else(|| unknown_name(name))?
+            }
+            (None, Some(id)) => self.by_id(id).filter(|found| visible(Some(found))).ok_or_else(|| unknown_id(id))?,
+            (None, None) => return Err(ApiError::missing("LaunchTemplateSpecification")),
+        };
+        let version = match reference.get("Version") {
+            None | Some("$Default") => 1,
+            Some("$Latest") => template.versions,
+            Some(number) => number.parse().map_err(|_| ApiError::invalid("Version", number))?,
+        };
+        if version == 0 || version > template.versions {
+            let message = format!("Could not find launch template version {version} of {}", template.name);
+            return Err(ApiError::new("InvalidLaunchTemplateId.VersionNotFound", message));
+        }
+        Ok((template, version))
+    }
+
+    /// Adds tags to the template with this id; false when there is none.
+    pub(crate) fn add_tags(&mut self, id: &str, tags: &Tags) -> bool {
+        let found = self.by_name.values_mut().find(|template| template.id == id);
+        found.map(|template| template.tags.extend(tags.clone())).is_some()
+    }
+}
+
+fn unknown_name(name: &str) -> ApiError {
+    let message = format!("At least one of the launch templates specified in the request does not exist: {name}");
+    ApiError::new("InvalidLaunchTemplateName.NotFoundException", message)
+}
+
+fn unknown_id(id: &str) -> ApiError {
+    ApiError::new(
+        "InvalidLaunchTemplateId.NotFound",
+        format!("The specified launch template, with template ID {id}, does not exist."),
+    )
+}
+
+/// 3 to 128 letters, digits and `().-/_` (API reference: CreateLaunchTemplate).
+fn check_name(name: &str) -> Result<(), ApiError> {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"().-/_".contains(&byte);
+    if (3..=128).contains(&name.len()) && name.bytes().all(allowed) {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        "InvalidLaunchTemplateName.MalformedException",
+        format!("The launch template name '{name}' is malformed"),
+    ))
+}
+
+/// At most 50 tags, with keys of at most 128 and values of at most 256 characters, none of them reserved.
+pub(crate) fn check_tags(tags: &Tags) -> Result<(), ApiError> {
+    if tags.len() > MAX_TAGS {
+        return Err(ApiError::new("TagLimitExceeded", format!("{} tags, where {MAX_TAGS} are allowed", tags.len())));
+    }
+    let is_bad = |(key, value): &(&String, &String)| {
+        key.is_empty() || key.chars().count() > 128 || value.chars().count() > 256 || key.starts_with("aws:")
+    };
+    match tags.iter().find(is_bad) {
+        Some((key, _)) => {
+            Err(ApiError::new("InvalidParameterValue", format!("The tag with the key '{key}' is not allowed")))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Tags as a response has them.
+pub(crate) fn tag_set(tags: &Tags) -> Node {
+    let pair = |(key, value): (&String, &String)| Fields::new().with("key", key).with("value", value).into();
+    Node::List(tags.iter().map(pair).collect())
+}
+
+fn shown(template: &LaunchTemplate) -> Fields {
+    Fields::new()
+        .with("launchTemplateId", &template.id)
+        .with("launchTemplateName", &template.name)
+        .with("createTime", iso(template.created))
+        .with("defaultVersionNumber", 1_u64)
+        .with("latestVersionNumber", template.versions)
+        .with("tagSet", tag_set(&template.tags))
+}

@@ -1,0 +1,47 @@
+//! Errors of calls: the code and message of the service, and the HTTP status.
+
+/// The error of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ApiError {
+    pub(crate) status: u16,
+    pub(crate) code: String,
+    pub(crate) message: String,
+}
+
+impl ApiError {
+    /// An error with the HTTP status that the services answer `code` with.
+    pub(crate) fn new(code: impl Into<String>, message: impl Into<String>) -> Self {
+        let code = code.into();
+        Self { status: status_of(&code), code, message: message.into() }
+    }
+
+    /// A missing parameter (EC2: `MissingParameter`).
+    pub(crate) fn missing(name: &str) -> Self {
+        Self::new("MissingParameter", format!("The request must contain the parameter {name}"))
+    }
+
+    /// A parameter with an unusable value (EC2: `InvalidParameterValue`).
+    pub(crate) fn invalid(name: &str, value: &str) -> Self {
+        Self::new("InvalidParameterValue", format!("Value ({value}) for parameter {name} is invalid."))
+    }
+
+    /// The answer to a dry run that would have succeeded.
+    pub(crate) fn dry_run() -> Self {
+        Self::new("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+    }
+}
+
+/// The status of an error code: throttling by EC2 and unavailability 503, internal errors and shortages 500,
+/// missing rights 403, things that the IAM API does not find 404, dry runs 412, all others 400 (API references:
+/// common errors).
+fn status_of(code: &str) -> u16 {
+    match code {
+        "RequestLimitExceeded" | "Unavailable" | "ServiceUnavailable" => 503,
+        "InternalError" | "InternalFailure" | "InsufficientInstanceCapacity" => 500,
+        "UnauthorizedOperation" | "AccessDenied" | "AuthFailure" => 403,
+        "NoSuchEntity" | "ResourceNotFoundException" => 404,
+        "EntityAlreadyExists" | "DeleteConflict" | "LimitExceeded" => 409,
+        "DryRunOperation" => 412,
+        _ => 400,
+    }
+}
