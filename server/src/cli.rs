@@ -9,6 +9,7 @@ mod comments;
 pub mod convert;
 pub mod crds;
 mod decision_reference;
+pub mod ec2;
 pub mod exit;
 pub mod explain;
 pub mod forget;

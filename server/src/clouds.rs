@@ -4,6 +4,7 @@
 //! without it the key is known, and the error names the build with EC2.
 
 pub mod discovery;
+pub mod queue_setup;
 pub mod remote;
 pub mod wire;
 
@@ -19,6 +20,8 @@ use model::node_class::NodeClassSettings;
 use tracing::warn;
 
 use crate::config::{CloudConfig, Config, Provider};
+#[cfg(feature = "ec2")]
+use crate::interruptions::receiver::Receiver;
 use crate::serve::{self, Server};
 use crate::suggest::nearest;
 use store::clock;
@@ -121,7 +124,14 @@ fn not_built() -> anyhow::Error {
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
     let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
     let cloud = cloud_ec2::Ec2Cloud::connect(settings, clock::now).await;
-    serve::start(config, catalogue, cloud).await
+    let queue = config.cloud.interruption_queue.as_deref().map(|name| cloud.interruption_queue(name));
+    let components = serve::components(config, catalogue, cloud).await?;
+    let receiver = queue.map(|queue| Receiver::new(queue, Arc::clone(&components.store), components.scope.clone()));
+    let mut server = Server::start(components).await?;
+    if let Some(receiver) = receiver {
+        server.run_beside(|stop| receiver.run(stop));
+    }
+    Ok(server)
 }
 
 #[cfg(not(feature = "ec2"))]

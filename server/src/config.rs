@@ -129,6 +129,8 @@ pub struct CloudConfig {
     pub region: String,
     /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
+    /// `interruption.queue`: name of the queue that receives notices about instances.
+    pub interruption_queue: Option<String>,
 }
 
 /// Batching, planning and garbage collection.
@@ -203,6 +205,7 @@ impl Config {
                 account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
+                interruption_queue: layers.optional("interruption.queue"),
             },
             control: ControlConfig {
                 batch_idle: layers.duration("control.batch-idle")?,

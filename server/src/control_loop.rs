@@ -65,6 +65,9 @@ use view_publisher::publish_views;
 /// Interval between polls of the cloud's event queue.
 const CLOUD_POLL_INTERVAL: Duration = Duration::from_millis(250);
 
+/// Interval between reads of the notices about instances: a spot instance ends two minutes after its notice.
+const INTERRUPTION_READ_INTERVAL: Duration = Duration::from_secs(1);
+
 /// Limit for releasing the leases on shutdown. A release takes milliseconds; the limit is generous
 /// because an unreleased lease blocks its cluster until it expires.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -93,6 +96,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) publisher: Publisher,
     /// Interval between instance listings; `None` disables them.
     pub(crate) listing: Option<Duration>,
+    /// Whether notices about instances are stored, and therefore read.
+    pub(crate) reads_interruptions: bool,
     pub(crate) latencies: Arc<Latencies>,
     /// Progress of the loop, for `/healthz` and lease renewal.
     pub(crate) heartbeat: Arc<Heartbeat>,
@@ -146,6 +151,10 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
     ) -> anyhow::Result<()> {
         let renewal = (self.lease.duration / 3).max(Duration::from_millis(100));
         let mut listings = self.listing.map(tokio::time::interval);
+        let mut interruptions = self.reads_interruptions.then(|| tokio::time::interval(INTERRUPTION_READ_INTERVAL));
+        if let Some(reads) = &mut interruptions {
+            reads.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         let mut changes = self.store.changes();
         let mut lease_requests = changes.next().await.unwrap_or_default().leases;
         let heartbeat = Arc::clone(&self.heartbeat);
@@ -176,6 +185,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                     Next::input(Input::LeaseRequested)
                 }
                 _ = counter_syncs.tick() => Next::input(Input::CounterSyncDue),
+                () = due(interruptions.as_mut()) => Next::input(Input::InterruptionsDue),
                 () = due(listings.as_mut()) => Next::input(Input::ListingDue),
                 Some(renewal) = running.lease_renewal.next() => Next::input(Input::Renewed(renewal)),
                 () = tokio::time::sleep_until(wakeup) => Next::Time,

@@ -15,6 +15,7 @@ pub mod control_loop;
 mod escape;
 pub mod fleet;
 pub mod histogram;
+mod interruptions;
 mod node_questions;
 mod pools;
 mod render;

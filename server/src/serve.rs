@@ -154,7 +154,15 @@ pub async fn start<C: CloudProvider + 'static>(
     Server::start(components(config, catalogue, cloud).await?).await
 }
 
-async fn components<C>(config: Config, catalogue: Option<Source>, cloud: C) -> anyhow::Result<ServerComponents<C>> {
+/// Opens what a server with `config` and `cloud` needs.
+///
+/// # Errors
+/// A certificate, the trust file or the store could not be opened.
+pub(crate) async fn components<C>(
+    config: Config,
+    catalogue: Option<Source>,
+    cloud: C,
+) -> anyhow::Result<ServerComponents<C>> {
     // Invalid certificates or an invalid trust file stop the start before a listener opens.
     let (store, own) = stores::open_store(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose()?;
@@ -393,6 +401,7 @@ impl Server {
             region: components.scope,
             publisher,
             listing,
+            reads_interruptions: !components.simulated,
             latencies: Arc::clone(&latencies),
             heartbeat: Arc::clone(&heartbeat),
             threads: decision_threads.handle().clone(),
@@ -424,6 +433,15 @@ impl Server {
             serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone());
         tasks.spawn(pages.spawn(pages_served));
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
+    }
+
+    /// Runs a task until the server stops. The server ends when the task does.
+    #[cfg(feature = "ec2")]
+    pub(crate) fn run_beside<F>(&mut self, task: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = anyhow::Result<()>> + Send + 'static,
+    {
+        self.tasks.spawn(task(self.stop.clone()));
     }
 
     /// Completes when a task has failed.

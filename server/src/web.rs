@@ -26,6 +26,7 @@ pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, 
 
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
+use crate::interruptions;
 use crate::replicas::Replicas;
 use crate::stores::health::StoreHealth;
 use crate::throttle;
@@ -213,6 +214,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
         env!("CARGO_PKG_VERSION"),
         "\"} 1\n"
     ));
+    text.push_str(&interruptions::METRICS.render());
     let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()

@@ -13,6 +13,8 @@ pub(crate) struct Clients {
     pub(crate) iam: aws_sdk_iam::Client,
     pub(crate) eks: aws_sdk_eks::Client,
     pub(crate) pricing: aws_sdk_pricing::Client,
+    pub(crate) sqs: aws_sdk_sqs::Client,
+    pub(crate) events: aws_sdk_eventbridge::Client,
 }
 
 impl Clients {
@@ -52,6 +54,8 @@ impl Clients {
             iam: aws_sdk_iam::Client::new(&shared),
             eks: aws_sdk_eks::Client::new(&shared),
             pricing: aws_sdk_pricing::Client::from_conf(pricing.build()),
+            sqs: aws_sdk_sqs::Client::new(&shared),
+            events: aws_sdk_eventbridge::Client::new(&shared),
         }
     }
 }

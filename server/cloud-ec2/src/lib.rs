@@ -6,12 +6,14 @@
 //! added to the order is recorded with it, so the same request can be repeated until a response arrives and launches at
 //! most one instance. This crate retries nothing: order and retries belong to the caller, which repeats the same request.
 //!
-//! State changes are found by a listing every few seconds. The interruption notice two minutes before a spot reclaim is
-//! delivered by EventBridge and is not read here; only the end of the instance is.
+//! State changes are found by a listing every few seconds. Notices about instances that end, such as the one two minutes
+//! before a spot reclaim, are delivered by EventBridge to a queue ([`interruption`]). They name instances and no clusters,
+//! so the server stores them, and the replica that knows the instance handles them.
 //!
 //! Launches need `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:CreateLaunchTemplate`,
 //! `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
-//! instance profile. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
+//! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
+//! `sqs:DeleteMessage`. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
 //! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`; no server calls it, only
 //! `fleetwright catalogue refresh`. [`nodeclass`] has its own list.
 //!
@@ -27,6 +29,7 @@ mod clients;
 pub mod discovery;
 mod failure;
 mod instance;
+pub mod interruption;
 mod launch_template;
 mod launches;
 pub mod nodeclass;

@@ -7,6 +7,7 @@ use aws_sdk_ec2::Client;
 use aws_sdk_ec2::config::Credentials;
 use aws_sdk_ec2::operation::describe_instances::builders::DescribeInstancesFluentBuilder;
 use aws_sdk_ec2::types::{Filter, InstanceStateChange, InstanceStateName};
+use cloud::notice::Notice;
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
@@ -16,6 +17,8 @@ use model::{ClusterName, Text, Timestamp};
 use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
+use crate::interruption::queue::Queue;
+use crate::interruption::status;
 use crate::launch_template::{CREATE_TEMPLATE, create_call};
 use crate::launches::Launches;
 use crate::nodeclass::NodeClassResolver;
@@ -26,6 +29,7 @@ use crate::terms::Resolved;
 use crate::watch::InstanceWatcher;
 
 const DESCRIBE: &str = "DescribeInstances";
+const DESCRIBE_STATUS: &str = "DescribeInstanceStatus";
 const TERMINATE: &str = "TerminateInstances";
 const DELETE_TEMPLATE: &str = "DeleteLaunchTemplate";
 
@@ -86,6 +90,12 @@ impl Ec2Cloud {
     /// not know them, or the right `eks:DescribeCluster` is missing.
     pub async fn service_cidr(&self, cluster: &ClusterName) -> Option<Text> {
         self.node_classes.service_cidr(cluster).await
+    }
+
+    /// The queue of this name in the account and region.
+    #[must_use]
+    pub fn interruption_queue(&self, name: &str) -> Queue {
+        Queue::new(self.clients.sqs.clone(), name)
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -296,6 +306,19 @@ impl CloudProvider for Ec2Cloud {
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
         self.node_classes.resolve(query).await
+    }
+
+    async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
+        let mut found = Vec::new();
+        for (name, values) in status::queries() {
+            let call = self.clients.ec2.describe_instance_status().filters(filter(name, values));
+            let mut pages = call.into_paginator().send();
+            while let Some(page) = pages.next().await {
+                let page = page.map_err(|error| Failure::read(DESCRIBE_STATUS, &error).of_call())?;
+                found.extend(page.instance_statuses.unwrap_or_default());
+            }
+        }
+        Ok(status::notices(&found, self.now()))
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {

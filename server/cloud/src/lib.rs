@@ -1,8 +1,9 @@
 //! The cloud provider interface, a simulated cloud, and the catalogue of instance types.
 //!
 //! Reading order: [`catalogue`] (instance types, offerings, prices), [`provider`] (the interface),
-//! [`simulated`] (its simulation).
+//! [`notice`] (what a cloud says about an instance), [`simulated`] (a simulation of the interface).
 
 pub mod catalogue;
+pub mod notice;
 pub mod provider;
 pub mod simulated;

@@ -9,6 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
 
+use crate::notice::Notice;
 use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
@@ -355,6 +356,15 @@ pub trait CloudProvider: Send + Sync {
     /// Looks up what an EC2NodeClass selects, and checks what its launches need. Never fails: what
     /// could not be looked up is a condition of the result.
     fn resolve_node_class(&self, query: &NodeClassQuery) -> impl Future<Output = ResolvedNodeClass> + Send;
+
+    /// Notices about instances whose status checks fail, or that have scheduled events. A status that lasts has
+    /// the same notice in each call, until it is repeated. A cloud without instance status has none.
+    ///
+    /// # Errors
+    /// [`CloudError`] when the status could not be read.
+    fn status_notices(&self) -> impl Future<Output = Result<Vec<Notice>, CloudError>> + Send {
+        std::future::ready(Ok(Vec::new()))
+    }
 
     /// Events since the last call.
     ///

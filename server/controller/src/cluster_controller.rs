@@ -81,6 +81,8 @@ pub struct ClusterController {
     limits_version: u64,
     /// Machines of this cluster as the guardrails count them.
     counted_machines: Option<usize>,
+    /// Fingerprint of the provider ids that were published last.
+    published_instances: Option<u64>,
     /// UID of the cluster; empty until its lease is acquired.
     pub(crate) uid: Text,
     pub(crate) connected: bool,
@@ -147,6 +149,7 @@ impl ClusterController {
             self.counted_machines = Some(remaining);
             ctx.guardrails.record_machines(&self.cluster, remaining);
         }
+        self.publish_instances();
         drop(ctx);
         if locked.get() {
             region.advance(now);
@@ -156,6 +159,14 @@ impl ClusterController {
         }
         effects.retain(|effect| is_allowed_by_mode(&region.settings().guardrails, effect));
         effects
+    }
+
+    /// Publishes the instances of this cluster when they have changed, for notices that name an instance alone.
+    fn publish_instances(&mut self) {
+        let fingerprint = self.claims.instances_fingerprint();
+        if self.published_instances.replace(fingerprint) != Some(fingerprint) {
+            self.region.replace_instances(&self.cluster, self.claims.provider_ids().cloned().collect());
+        }
     }
 
     /// Tells the state what settings say. It is not changed while it is as they say, because a change copies it if a plan

@@ -42,6 +42,7 @@ pub mod executor;
 mod external_autoscalers;
 mod finding;
 pub mod guardrails;
+mod instance_owners;
 mod launch_template;
 mod node_class;
 pub mod node_report;

@@ -13,11 +13,12 @@ use crate::catalogue_zones::CatalogueZones;
 use crate::disruption_allowance::{DisruptionAllowance, DisruptionTotals};
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guardrails};
+use crate::instance_owners::InstanceOwners;
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchAllowance, SearchTotals};
 use crate::unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
 use crate::{Event, Settings};
-use model::{ClusterName, Timestamp};
+use model::{ClusterName, ProviderId, Timestamp};
 
 /// What all clusters of an account and region share.
 #[derive(Debug)]
@@ -29,6 +30,9 @@ pub struct RegionState {
     zones: CatalogueZones,
     searches: Mutex<SearchAllowance>,
     disruption_plans: Mutex<DisruptionAllowance>,
+    instances: Mutex<InstanceOwners>,
+    /// Number of changes of the instances.
+    instances_version: AtomicU64,
     next_number: AtomicU64,
     next_plan: AtomicU64,
     /// Number of changes of the limits of the whole fleet.
@@ -63,6 +67,8 @@ impl RegionState {
             guardrails: Mutex::default(),
             offerings: UnavailableOfferings::default(),
             zones: CatalogueZones::default(),
+            instances: Mutex::default(),
+            instances_version: AtomicU64::new(0),
             next_plan: AtomicU64::new(1),
             limits_version: AtomicU64::new(0),
         }
@@ -108,6 +114,29 @@ impl RegionState {
     #[must_use]
     pub fn disruption_totals(&self) -> DisruptionTotals {
         self.disruption_plans().totals()
+    }
+
+    /// The cluster of this process that has a NodeClaim for the instance, and the NodeClaim's provider id.
+    #[must_use]
+    pub fn owner_of_instance(&self, instance: &str) -> Option<(ClusterName, ProviderId)> {
+        self.instances().get(instance).cloned()
+    }
+
+    /// Changes whenever [`RegionState::owner_of_instance`] may answer otherwise.
+    #[must_use]
+    pub fn instances_version(&self) -> u64 {
+        self.instances_version.load(Ordering::Acquire)
+    }
+
+    /// Replaces the instances of the NodeClaims of a cluster.
+    pub(crate) fn replace_instances(&self, cluster: &ClusterName, provider_ids: Vec<ProviderId>) {
+        self.instances().replace(cluster, provider_ids);
+        self.instances_version.fetch_add(1, Ordering::Release);
+    }
+
+    fn instances(&self) -> MutexGuard<'_, InstanceOwners> {
+        // A cluster replaces its instances at its next change, so a poisoned lock guards usable ones.
+        self.instances.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn next_number(&self) -> u64 {
@@ -190,6 +219,7 @@ impl RegionState {
         guardrails.forget_cluster(cluster);
         drop(guardrails);
         self.disruption_plans().forget(cluster);
+        self.instances().remove(cluster);
     }
 }
 

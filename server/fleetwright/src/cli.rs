@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::{
-    audit, catalogue, clusters, convert, crds, explain, forget, freeze, freezes, history, output, plan, quarantine,
-    removals, replay, serve, thaw, trust_file, validate, why,
+    audit, catalogue, clusters, convert, crds, ec2, explain, forget, freeze, freezes, history, output, plan,
+    quarantine, removals, replay, serve, thaw, trust_file, validate, why,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -33,6 +33,8 @@ enum Command {
     #[command(subcommand, visible_alias = "catalog")]
     Catalogue(catalogue::CatalogueCommand),
     Demo(demo::DemoFlags),
+    #[command(subcommand)]
+    Ec2(ec2::Ec2Command),
     Serve(serve::ServeFlags),
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
@@ -99,6 +101,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Crds(flags) => crds::run(&flags),
         Command::Catalogue(command) => catalogue::run(&command),
         Command::Demo(flags) => demo::run(flags),
+        Command::Ec2(command) => ec2::run(command),
         Command::Serve(flags) => serve::run(flags),
         Command::Simulate(command) => simulate::run(command),
         Command::Freeze(flags) => freeze::run(flags),

@@ -47,6 +47,12 @@ impl InterruptionKind {
         }
     }
 
+    /// The kind with this name in logs.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// Reason of the Events on NodeClaim and Node (Karpenter's AWS provider: events of interruptions).
     #[must_use]
     pub fn event_reason(self) -> &'static str {

@@ -39,6 +39,14 @@ pub enum Call {
         scope: Scope,
         clusters: Vec<ClusterName>,
     },
+    /// Read the notices about instances that were stored after number `after` and less than `within` ago.
+    ReadInterruptions {
+        scope: Scope,
+        after: u64,
+        within: Millis,
+    },
+    /// Read the status of all instances, and store what it says as notices.
+    PollInstanceStatus(Scope),
     /// Write an audit entry of an operator's action.
     Audit(AuditEntry),
     /// Publish unavailable offerings to the replicas of this region.

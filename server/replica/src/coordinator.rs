@@ -22,6 +22,7 @@ use super::events::to_event;
 use super::handover_wait::{HANDOVER_DELAY, HandoverWait};
 use super::input::{Input, ListingError};
 use super::intents;
+use super::interruptions::Interruptions;
 use super::moves;
 use super::output::Output;
 use super::owned_cluster::ClusterInput;
@@ -30,6 +31,7 @@ use super::replacements;
 use agent_session::{AgentHello, SessionEvent};
 use store::StoreError;
 use store::guardrails::{AuditEntry, FreezeScope};
+use store::interruptions::StoredInterruption;
 use store::lease::{Lease, LeaseOutcome, Renewal, Scope};
 
 /// Minimum interval between renewals that are caused by lease requests: a thousand successive
@@ -67,6 +69,7 @@ pub struct Coordinator {
     shared: Arc<RegionState>,
     leases: BTreeMap<ClusterName, Lease>,
     region: RegionLister,
+    interruptions: Interruptions,
     /// The UID that each cluster's lease was last requested for.
     requested_uids: BTreeMap<ClusterName, Text>,
     /// The last handshake of each cluster's agent.
@@ -119,6 +122,7 @@ impl Coordinator {
         Self {
             shared,
             leases: BTreeMap::new(),
+            interruptions: Interruptions::new(region.clone()),
             region: RegionLister::new(region),
             requested_uids: BTreeMap::new(),
             handshakes: BTreeMap::new(),
@@ -191,6 +195,7 @@ impl Coordinator {
                 let listing = self.region.finish_reading(asked, clusters, answer);
                 listing.map(|(asked, machines)| self.deliver_listings(asked, true, machines)).unwrap_or_default()
             }
+            Input::InterruptionsRead(answer) => self.handle_interruptions(answer, now),
             Input::CountersSynced { acknowledged, answer } => {
                 let counters = self.counter_sync.finish_sync(acknowledged.as_ref(), answer, now);
                 counters.map(|event| self.handle_event(event, now)).unwrap_or_default()
@@ -217,6 +222,14 @@ impl Coordinator {
             Input::ListingDue => {
                 let due = self.region.begin_listing(self.leases.keys(), now);
                 due.map(Step::from).into_iter().collect()
+            }
+            Input::InstanceStatusPolled(answer) => {
+                self.interruptions.finish_poll(answer);
+                Vec::new()
+            }
+            Input::InterruptionsDue => {
+                let poll = self.region.lease().is_some().then(|| self.interruptions.begin_poll(now)).flatten();
+                self.interruptions.begin_read().into_iter().chain(poll).map(Step::from).collect()
             }
             Input::Time => self.handle_tick(now),
         }
@@ -313,6 +326,7 @@ impl Coordinator {
                 let mut steps = vec![Step::Own(cluster.clone(), lease.clone())];
                 steps.extend(before.map(|event| deliver(&cluster, event)));
                 self.leases.insert(cluster.clone(), lease);
+                self.interruptions.search_again();
                 self.agent_absent_since.insert(cluster.clone(), now);
                 // Acquiring a lease discards requests for it in the store.
                 self.handover_requests.remove(&cluster);
@@ -428,6 +442,7 @@ impl Coordinator {
         }
         warn!(%cluster, epoch = lease.epoch, "lost cluster lease");
         self.leases.remove(&cluster);
+        self.interruptions.forget_cluster(&cluster);
         self.agent_absent_since.remove(&cluster);
         self.handover_requests.remove(&cluster);
         let reason = "another replica holds the cluster's lease".to_owned();
@@ -464,6 +479,19 @@ impl Coordinator {
             deliver(&cluster, Event::Listed { cluster: cluster.clone(), listing })
         });
         steps.collect()
+    }
+
+    /// Handles the notices that were read, and passes each cluster those about its instances.
+    fn handle_interruptions(
+        &mut self,
+        answer: Result<Vec<StoredInterruption>, StoreError>,
+        now: Timestamp,
+    ) -> Vec<Step> {
+        let more = self.interruptions.finish_read(answer, now).map(Step::from);
+        let leases = &self.leases;
+        let events = self.interruptions.take_owned(&self.shared, |cluster| leases.contains_key(cluster), now);
+        let passed = events.into_iter().filter_map(|event| Some(deliver(&event.cluster()?.clone(), event)));
+        passed.chain(more).collect()
     }
 
     /// Handles an event of a session or the cloud. Operator and cloud events reach every replica,

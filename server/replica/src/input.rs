@@ -9,6 +9,7 @@ use super::call::{Call, CounterUpdate};
 use agent_session::SessionEvent;
 use store::StoreError;
 use store::counters::RemoteCounters;
+use store::interruptions::StoredInterruption;
 use store::lease::{LeaseOutcome, Renewal};
 use store::listing::StoredListing;
 use store::operations::RecentAttempt;
@@ -42,6 +43,10 @@ pub enum Input {
     Listed { asked: Timestamp, answer: Result<Vec<Instance>, ListingError> },
     /// Answer to [`Call::ReadListing`] requested at `asked` about these clusters.
     ListingRead { asked: Timestamp, clusters: Vec<ClusterName>, answer: Result<Option<StoredListing>, StoreError> },
+    /// Answer to [`Call::ReadInterruptions`].
+    InterruptionsRead(Result<Vec<StoredInterruption>, StoreError>),
+    /// Answer to [`Call::PollInstanceStatus`], or why it failed.
+    InstanceStatusPolled(Result<(), String>),
     /// Answer to [`Call::SyncCounters`]: the update that the store acknowledged, and the counters
     /// of other replicas.
     CountersSynced { acknowledged: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
@@ -57,6 +62,8 @@ pub enum Input {
     LeaseRequested,
     /// Timer: list instances.
     ListingDue,
+    /// Timer: read the notices about instances, and poll their status.
+    InterruptionsDue,
     /// Timer: deadlines may be due.
     Time,
 }

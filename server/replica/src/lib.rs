@@ -18,6 +18,7 @@ pub mod fence;
 mod handover_wait;
 mod input;
 pub mod intents;
+pub mod interruptions;
 pub mod moves;
 mod output;
 mod owned_cluster;

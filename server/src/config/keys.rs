@@ -372,6 +372,14 @@ pub const KEYS: &[ConfigKey] = &[
         "How unhealthy nodes are removed if control.feature-gates has NodeRepair. `forceful` deletes their pods at once, whatever budgets, PodDisruptionBudgets and do-not-disrupt say, unless more than 20 % of the nodes of the NodePool are unhealthy. `voluntary` replaces them first, within the disruption budgets that name no reason, and only if do-not-disrupt and PodDisruptionBudgets let their pods go. karpenter.sh/do-not-repair on a Node holds both.",
     ),
     key(
+        "interruption.queue",
+        "interruption-queue",
+        ValueType::Text,
+        "",
+        "fleetwright",
+        "Name of the SQS queue of the account and region that receives EC2's interruption notices, as `fleetwright ec2 setup` creates it; cloud.provider = ec2 only. Every replica receives from it, and the replica that owns the instance's cluster removes the Node before the instance ends. Empty: no notices are received; the end of an instance is found by listings.",
+    ),
+    key(
         "interruption.rebalance-recommendations",
         "interruption-rebalance-recommendations",
         ValueType::Choice("ignore|replace"),

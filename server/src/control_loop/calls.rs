@@ -15,13 +15,14 @@ use tracing::{info, warn};
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
 use super::{records, traces};
 use crate::config::LeaseConfig;
-use crate::views;
+use crate::{interruptions, views};
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
 use replica::{intents, region, replacements};
 use store::guardrails::OfferingEntry;
 use store::identity::check_identity;
+use store::interruptions::InterruptionRow;
 use store::lease::{Lease, LeaseOutcome, Scope};
 use store::listing::ListedInstanceRow;
 use store::operations::{AttemptOutcome, RecentAttempt};
@@ -88,6 +89,10 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 let names: Vec<String> = clusters.iter().map(ToString::to_string).collect();
                 Input::ListingRead { asked, clusters, answer: self.store.latest_listing(&scope, &names).await }
             }
+            Call::ReadInterruptions { scope, after, within } => {
+                Input::InterruptionsRead(self.store.interruptions(&scope, after, clock::duration(within)).await)
+            }
+            Call::PollInstanceStatus(scope) => Input::InstanceStatusPolled(self.poll_instance_status(&scope).await),
             Call::Audit(entry) => {
                 if let Err(error) = self.store.append_audit(&entry).await {
                     warn!(%error, what = entry.what, scope = entry.scope, "cannot write audit entry");
@@ -171,6 +176,17 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
             warn!(%error, "cannot store instance listing for other replicas");
         }
         Ok(all)
+    }
+
+    /// Stores what the status of instances says. The text of a failure is the same while its cause is.
+    async fn poll_instance_status(&self, scope: &Scope) -> Result<(), String> {
+        let notices = self.cloud.status_notices().await.map_err(|error| error.to_string())?;
+        if notices.is_empty() {
+            return Ok(());
+        }
+        let rows: Vec<InterruptionRow> = notices.iter().map(interruptions::row).collect();
+        let written = self.store.put_interruptions(scope, &rows).await;
+        written.map(drop).map_err(|error| error.to_string())
     }
 
     /// The name of this process generation in the store.

@@ -90,6 +90,7 @@ fn kind_of(input: &Input) -> &'static str {
         Input::Renewed(_) | Input::RenewalDue | Input::LeaseRequested => "lease_renewal",
         Input::RegionLeaseAnswered(_) => "region_lease",
         Input::Listed { .. } | Input::ListingRead { .. } | Input::ListingDue => "instance_listing",
+        Input::InterruptionsRead(_) | Input::InstanceStatusPolled(_) | Input::InterruptionsDue => "interruptions",
         Input::CountersSynced { .. } | Input::CounterSyncDue => "counter_sync",
         Input::Done => "call_done",
         Input::CloudPoll => "cloud_poll",

@@ -8,6 +8,7 @@ mod counters;
 mod database;
 mod guardrails;
 mod identity;
+mod interruptions;
 mod leases;
 mod listings;
 mod log;
@@ -89,6 +90,7 @@ async fn all(store: &dyn Store, run: &str) {
     operations::all(store, run).await;
     log::all(store, run).await;
     listings::all(store, run).await;
+    interruptions::all(store, run).await;
     guardrails::all(store, run).await;
     counters::all(store, run).await;
     replicas::all(store, run).await;

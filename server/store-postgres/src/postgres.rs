@@ -22,6 +22,7 @@ mod counters;
 mod dictionaries;
 mod guardrails;
 mod identity;
+mod interruptions;
 mod leases;
 mod listings;
 mod log;
@@ -43,6 +44,7 @@ use retry::retry;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use store::identity::{ForgetOutcome, Identity};
+use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
@@ -200,6 +202,19 @@ impl Store for PostgresStore {
         clusters: &'a [String],
     ) -> StoreFuture<'a, Option<StoredListing>> {
         retry(move || self.read_listing(scope, clusters))
+    }
+
+    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64> {
+        retry(move || self.write_interruptions(scope, rows))
+    }
+
+    fn interruptions<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: u64,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<StoredInterruption>> {
+        retry(move || self.read_interruptions(scope, after, within))
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

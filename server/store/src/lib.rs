@@ -14,7 +14,7 @@
 //! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
-//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`guardrails`]
+//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`interruptions`] (notices about instances), [`guardrails`]
 //! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
 
@@ -25,6 +25,7 @@ pub mod epoch;
 mod error;
 pub mod guardrails;
 pub mod identity;
+pub mod interruptions;
 pub mod lease;
 pub mod listing;
 pub mod log;
@@ -43,6 +44,7 @@ use futures::stream::BoxStream;
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use identity::{ForgetOutcome, Identity};
+use interruptions::{InterruptionRow, StoredInterruption};
 use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
@@ -205,6 +207,20 @@ pub trait Store: Archive {
     /// The latest listing of a region, restricted to these clusters.
     fn latest_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String])
     -> StoreFuture<'a, Option<StoredListing>>;
+
+    /// Stores notices about instances of an account and region, whoever owns them. A notice that is stored already is
+    /// left as it is. Returns how many are new.
+    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64>;
+
+    /// Notices numbered above `after` that were stored less than `within` ago, by number, the first
+    /// [`interruptions::INTERRUPTIONS_AT_ONCE`] of them. A notice that is stored later has a higher number than all
+    /// that were returned.
+    fn interruptions<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: u64,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<StoredInterruption>>;
 
     /// Releases the quarantine of a cluster, with an audit row in the same transaction. Returns
     /// false, and writes nothing, when no replica ever held the lease of that cluster.

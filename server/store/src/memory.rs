@@ -4,6 +4,7 @@ mod changes;
 mod counters;
 mod guardrails;
 mod identity;
+mod interruptions;
 mod leases;
 mod listings;
 mod log;
@@ -22,6 +23,7 @@ use futures::stream::BoxStream;
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use super::identity::{ForgetOutcome, Identity};
+use super::interruptions::{InterruptionRow, StoredInterruption};
 use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
@@ -256,6 +258,19 @@ impl Store for MemoryStore {
         clusters: &'a [String],
     ) -> StoreFuture<'a, Option<StoredListing>> {
         resolved(Ok(self.tables().latest_listing(scope, clusters, self.now())))
+    }
+
+    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64> {
+        resolved(Ok(self.tables().put_interruptions(scope, rows, self.now())))
+    }
+
+    fn interruptions<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: u64,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<StoredInterruption>> {
+        resolved(Ok(self.tables().interruptions_after(scope, after, within, self.now())))
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

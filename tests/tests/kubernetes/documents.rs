@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 28] = [
+const COMMANDS: [(&str, How); 29] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
@@ -56,6 +56,8 @@ const COMMANDS: [(&str, How); 28] = [
     ("fleetwright serve", How::Runs(&["serving"])),
     ("fleetwright-agent --config deploy/agent.toml --print-config", How::Ends(0)),
     ("fleetwright-agent --config deploy/agent.toml", How::Runs(&["connected to the server"])),
+    // Needs an AWS account; server/cloud-ec2/tests/it/interruption.rs has a simulated one.
+    ("fleetwright ec2 setup --region", How::Elsewhere),
     // Needs the database of the example; tests/tests/it/deploy.rs starts a server with the settings.
     ("DATABASE_URL='postgres://fleetwright@db.internal", How::Elsewhere),
     ("fleetwright freezes --server https://127.0.0.1:7450 --ca-file ca.crt", How::Ends(0)),

@@ -22,6 +22,8 @@ pub(crate) struct NodeClaims {
     wakeup: Option<Wakeup>,
     /// Version and stage fingerprint.
     stages: Option<(u64, u64)>,
+    /// Version and fingerprint of the provider ids.
+    instances: Option<(u64, u64)>,
 }
 
 /// The earliest time at which one of the NodeClaims is due.
@@ -101,6 +103,23 @@ impl NodeClaims {
         self.iter().for_each(|claim| (claim.name(), claim.stage() as usize).hash(&mut hasher));
         let fingerprint = hasher.finish();
         self.stages = Some((self.version, fingerprint));
+        fingerprint
+    }
+
+    /// Provider ids of the NodeClaims that have one.
+    pub fn provider_ids(&self) -> impl Iterator<Item = &ProviderId> {
+        self.iter().map(ManagedClaim::provider_id).filter(|provider_id| !provider_id.is_empty())
+    }
+
+    /// Fingerprint of the provider ids; changes whenever one is added or removed.
+    pub fn instances_fingerprint(&mut self) -> u64 {
+        if let Some((_, known)) = self.instances.filter(|(version, _)| *version == self.version) {
+            return known;
+        }
+        let mut hasher = FxHasher::default();
+        self.provider_ids().for_each(|provider_id| provider_id.hash(&mut hasher));
+        let fingerprint = hasher.finish();
+        self.instances = Some((self.version, fingerprint));
         fingerprint
     }
 

@@ -11,6 +11,7 @@ use futures::stream::BoxStream;
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
 use store::identity::{ForgetOutcome, Identity};
+use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
@@ -191,6 +192,19 @@ impl Store for UnfencedStore {
         clusters: &'a [String],
     ) -> StoreFuture<'a, Option<StoredListing>> {
         self.store.latest_listing(scope, clusters)
+    }
+
+    fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64> {
+        self.store.put_interruptions(scope, rows)
+    }
+
+    fn interruptions<'a>(
+        &'a self,
+        scope: &'a Scope,
+        after: u64,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<StoredInterruption>> {
+        self.store.interruptions(scope, after, within)
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

@@ -348,6 +348,10 @@ impl PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;
+        sqlx::query!("DELETE FROM interruptions WHERE received_at < now() - interval '1 day'")
+            .execute(&self.pool)
+            .await
+            .map_err(database(PRUNE))?;
         sqlx::query!("DELETE FROM guardrail_counters WHERE at < now() - interval '1 day'")
             .execute(&self.pool)
             .await

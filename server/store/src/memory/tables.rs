@@ -1,10 +1,11 @@
 //! Tables and rows in memory, as in the PostgreSQL schema.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze, OfferingEntry};
+use crate::interruptions::InterruptionRow;
 use crate::lease::{ObservedExtent, Scope};
 use crate::listing::ListedInstanceRow;
 use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
@@ -26,6 +27,8 @@ pub(super) struct Tables {
     pub(super) freezes: Vec<FreezeRow>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) listings: BTreeMap<Scope, ListingRow>,
+    pub(super) interruptions: BTreeMap<Scope, NoticeTable>,
+    pub(super) last_interruption: u64,
     pub(super) releases: BTreeMap<String, u64>,
     pub(super) confirmations: BTreeMap<String, u64>,
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,
@@ -72,6 +75,21 @@ pub(super) struct ListingRow {
     pub(super) number: u64,
     pub(super) asked_ms: i64,
     pub(super) machines: Vec<ListedInstanceRow>,
+}
+
+/// Notices about instances of a scope.
+#[derive(Debug, Default)]
+pub(super) struct NoticeTable {
+    pub(super) by_number: BTreeMap<u64, StoredNotice>,
+    /// Instance, kind and time of each.
+    pub(super) keys: BTreeSet<(String, String, i64)>,
+}
+
+/// Row of a notice about an instance.
+#[derive(Debug)]
+pub(super) struct StoredNotice {
+    pub(super) received_ms: i64,
+    pub(super) row: InterruptionRow,
 }
 
 /// Row of a time bucket.

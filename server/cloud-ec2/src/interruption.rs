@@ -1,0 +1,9 @@
+//! Notices about instances: EventBridge events that a queue of the account and region receives.
+//!
+//! [`message`] says what an event means, and performs no I/O. [`queue`] receives and deletes messages,
+//! `setup` creates the queue and the rules that send events to it. `status` makes notices of the status of instances.
+
+pub mod message;
+pub mod queue;
+pub mod setup;
+pub(crate) mod status;
