@@ -11,7 +11,7 @@ pub(crate) const MANAGED: &str = "fleetwright.dev/managed";
 /// Tag with the name of the cluster.
 pub(crate) const CLUSTER: &str = "fleetwright.dev/cluster";
 /// Tag with the UID of the cluster.
-const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
+pub(crate) const CLUSTER_UID: &str = "fleetwright.dev/cluster-uid";
 /// Tag with the name of the NodeClaim.
 pub(crate) const CLAIM: &str = "fleetwright.dev/nodeclaim";
 /// Tag with the name of the NodePool.

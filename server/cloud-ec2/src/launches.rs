@@ -17,6 +17,15 @@ use crate::terms::{Resolved, Terms};
 /// within minutes, or given up (Karpenter: launch timeout).
 const KEPT: Millis = Millis::from_hours(1);
 
+/// Time between two collections of launch templates.
+const COLLECTION_INTERVAL: Millis = Millis::from_mins(10);
+
+/// Time between two listings of all launch templates.
+const LISTING_INTERVAL: Millis = Millis::from_hours(1);
+
+/// A cluster whose EC2NodeClasses are resolved every minute is served for this long after the last time.
+const SERVED_FOR: Millis = Millis::from_mins(5);
+
 /// State of the launches of one account and region in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Launches(Mutex<State>);
@@ -28,6 +37,10 @@ struct State {
     resolved: BTreeMap<String, (Timestamp, Resolved)>,
     addresses: SubnetAddresses,
     templates: TemplateRegistry,
+    /// UIDs of the clusters whose EC2NodeClasses were resolved here, with the time: this process owns them.
+    served: BTreeMap<Text, Timestamp>,
+    next_collection: Timestamp,
+    next_listing: Timestamp,
 }
 
 impl Launches {
@@ -99,6 +112,45 @@ impl Launches {
     pub(crate) fn forget_templates(&self, terms: &Terms) {
         let mut state = self.state();
         terms.templates.iter().for_each(|template| state.templates.forget(&template.name));
+    }
+
+    /// Whether this process knows the template.
+    pub(crate) fn is_template_known(&self, name: &str) -> bool {
+        self.state().templates.is_known(name)
+    }
+
+    /// This process owns the cluster with this UID.
+    pub(crate) fn serve_cluster(&self, uid: &Text, now: Timestamp) {
+        self.state().served.insert(uid.clone(), now);
+    }
+
+    /// Whether this process owned the cluster a few minutes ago.
+    pub(crate) fn serves_cluster(&self, uid: &str, now: Timestamp) -> bool {
+        let mut state = self.state();
+        state.served.retain(|_, at| now.duration_since(*at) < SERVED_FOR);
+        state.served.contains_key(uid)
+    }
+
+    /// Whether unused templates are to be deleted now; if so, schedules the next time.
+    pub(crate) fn is_collection_due(&self, now: Timestamp) -> bool {
+        let mut state = self.state();
+        let is_due = now >= state.next_collection;
+        if is_due {
+            state.next_collection = now + COLLECTION_INTERVAL;
+        }
+        is_due
+    }
+
+    /// Whether all templates are to be listed now; if so, schedules the next time. The first time is an hour after the
+    /// start: until then this process has used few of its templates.
+    pub(crate) fn is_listing_of_templates_due(&self, now: Timestamp) -> bool {
+        let mut state = self.state();
+        let is_first = state.next_listing == Timestamp::default();
+        let is_due = !is_first && now >= state.next_listing;
+        if is_first || is_due {
+            state.next_listing = now + LISTING_INTERVAL;
+        }
+        is_due
     }
 
     /// Templates that no launch has used lately.

@@ -11,7 +11,7 @@
 //! so the server stores them, and the replica that knows the instance handles them.
 //!
 //! Launches need `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:CreateLaunchTemplate`,
-//! `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
+//! `ec2:DescribeLaunchTemplates`, `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
 //! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
 //! `sqs:DeleteMessage`. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
 //! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`; no server calls it, only
@@ -20,12 +20,13 @@
 //! Reading order: [`settings`] (the operator's settings), `launch_template` and [`user_data`] (what instances are
 //! configured by), `subnet_addresses`, `terms` (what is added to an order), `launches` (launches under way), `request`
 //! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `instance` (instances and their
-//! tags), `watch` (changes between listings), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses
+//! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses
 //! find), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
 //! [`discovery`] (instance types, zones and prices of the region).
 
 mod call_error;
 mod clients;
+mod collection;
 pub mod discovery;
 mod failure;
 mod instance;

@@ -13,6 +13,7 @@ use cloud::provider::{
 };
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
+use tracing::warn;
 
 use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
@@ -31,7 +32,6 @@ use crate::watch::InstanceWatcher;
 const DESCRIBE: &str = "DescribeInstances";
 const DESCRIBE_STATUS: &str = "DescribeInstanceStatus";
 const TERMINATE: &str = "TerminateInstances";
-const DELETE_TEMPLATE: &str = "DeleteLaunchTemplate";
 
 /// Code of `CreateLaunchTemplate` for a name in use.
 const ALREADY_EXISTS: &str = "InvalidLaunchTemplateName.AlreadyExistsException";
@@ -55,7 +55,7 @@ pub struct Ec2Cloud {
     settings: Settings,
     clock: fn() -> Timestamp,
     watch: Mutex<InstanceWatcher>,
-    launches: Arc<Launches>,
+    pub(crate) launches: Arc<Launches>,
     node_classes: NodeClassResolver,
 }
 
@@ -190,24 +190,6 @@ impl Ec2Cloud {
         Ok(())
     }
 
-    /// Deletes launch templates that this process has not used for an hour, and returns their names.
-    ///
-    /// # Errors
-    /// The first failure; the other templates are deleted at the next call.
-    pub async fn collect_launch_templates(&self) -> Result<Vec<String>, CloudError> {
-        let idle = self.launches.idle_templates(self.now());
-        for name in &idle {
-            self.launches.forget_template(name);
-            let sent = self.clients.ec2.delete_launch_template().launch_template_name(name).send().await;
-            match sent.map_err(|error| Failure::read(DELETE_TEMPLATE, &error)) {
-                Ok(_) => {}
-                Err(failure) if failure.is(TEMPLATE_NOT_FOUND) => {}
-                Err(failure) => return Err(failure.of_call()),
-            }
-        }
-        Ok(idle)
-    }
-
     /// The instance launched by an earlier call with the token of `request` and other parameters,
     /// found by the tags of its NodeClaim. A launch under another token without this search could
     /// create a second instance.
@@ -246,7 +228,7 @@ pub(crate) fn filter(name: impl Into<String>, values: impl IntoIterator<Item = i
     Filter::builder().name(name).set_values(Some(values)).build()
 }
 
-fn managed_filter() -> Filter {
+pub(crate) fn managed_filter() -> Filter {
     filter(format!("tag:{MANAGED}"), ["true"])
 }
 
@@ -322,6 +304,11 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn events(&self) -> Result<Vec<CloudEvent>, CloudError> {
+        if self.launches.is_collection_due(self.now())
+            && let Err(error) = self.collect_launch_templates().await
+        {
+            warn!(region = self.settings.region, %error, "cannot delete unused launch templates; trying again in ten minutes");
+        }
         if !self.watch().is_due((self.clock)()) {
             return Ok(Vec::new());
         }

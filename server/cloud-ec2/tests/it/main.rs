@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
+mod collection;
 mod discovery;
 mod embedded_region;
 mod endpoint;
