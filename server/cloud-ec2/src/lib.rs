@@ -21,7 +21,7 @@
 //!
 //! Reading order: [`settings`] (the operator's settings), `terms` (what they add to an order),
 //! `request` (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes),
-//! `instance` (instances and their tags), `watch` (changes between listings), [`provider`] (the
+//! `instance` (instances and their tags), `watch` (changes between listings), [`interruption`] (notices, their queue, and its setup), [`provider`] (the
 //! calls). Apart from these, and not used by the server yet: [`discovery`] (instance types, zones and spot
 //! prices of the region) and [`user_data`] (what an instance runs at boot to join its cluster).
 
@@ -46,6 +46,7 @@ mod testing;
 pub mod user_data;
 mod watch;
 
+pub use aws_sdk_ec2::config::Credentials;
 pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
 pub use settings::Settings;

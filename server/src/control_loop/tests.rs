@@ -124,6 +124,7 @@ impl Fixture {
             region: Scope::Region { account: "1".to_owned(), region: "here".to_owned() },
             publisher,
             listing: None,
+            reads_interruptions: false,
             latencies: Arc::default(),
             heartbeat: Arc::clone(&heartbeat),
             threads: if threads == Threads::One { runtime.handle().clone() } else { two.handle().clone() },

@@ -72,8 +72,8 @@ fn failing_since(summary: &InstanceStatusSummary, now: Timestamp) -> Option<Time
 
 /// The last repetition, at `now`, of a notice that was first sent at `since`.
 fn repeated(since: Timestamp, now: Timestamp) -> Timestamp {
-    let lasting = now.duration_since(since).as_millis();
-    since + Millis::new(lasting - lasting % REPEAT.as_millis())
+    let lasting = now.duration_since(since).get();
+    since + Millis::new(lasting - lasting % REPEAT.get())
 }
 
 fn timestamp(at: &DateTime) -> Option<Timestamp> {

@@ -4,6 +4,7 @@
 mod discovery;
 mod embedded_region;
 mod fake_ec2;
+mod interruption;
 mod launch;
 mod lifecycle;
 mod node_class;
