@@ -122,7 +122,7 @@ async fn a_spot_warning_arrives_through_the_rules_and_the_queue_that_setup_made(
     let (_, notices) = receive(&queue, &[InterruptionKind::SpotInterrupted]).await;
     let ends = Some(sent + Millis::from_mins(2));
     let expected = Notice { instance: id.as_str().into(), kind: InterruptionKind::SpotInterrupted, sent, ends };
-    assert_eq!(notices, [expected.clone()]);
+    assert_eq!(notices, std::slice::from_ref(&expected));
     // It was not deleted, and is delivered again after the visibility timeout of 30 s.
     account.wait(Millis::from_secs(31));
     let (delivery, notices) = receive(&queue, &[InterruptionKind::SpotInterrupted]).await;
