@@ -83,6 +83,9 @@ pub fn simulated(faults: FaultProfile, region: &str, catalogue: Option<&Source>)
 /// The missing setting or build feature, or a region that the catalogue lacks.
 pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
     match config.provider {
+        Provider::Simulated if config.interruption_queue.is_some() => Err(anyhow!(
+            "interruption.queue is set, and only EC2 has a queue: remove it, or set cloud.provider to \"ec2\""
+        )),
         Provider::Simulated => check_region(config),
         Provider::Ec2 if cfg!(feature = "ec2") => Ok(()),
         Provider::Ec2 => Err(not_built()),

@@ -20,8 +20,9 @@
 //! Reading order: [`settings`] (the operator's settings), `launch_template` and [`user_data`] (what instances are
 //! configured by), `subnet_addresses`, `terms` (what is added to an order), `launches` (launches under way), `request`
 //! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `instance` (instances and their
-//! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses
-//! find), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
+//! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`interruption`] (notices,
+//! their queue, and its setup), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses find),
+//! `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
 //! [`discovery`] (instance types, zones and prices of the region).
 
 mod call_error;
@@ -46,6 +47,7 @@ mod testing;
 pub mod user_data;
 mod watch;
 
+pub use aws_sdk_ec2::config::Credentials;
 pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
 pub use settings::Settings;

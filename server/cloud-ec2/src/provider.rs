@@ -19,6 +19,7 @@ use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
 use crate::interruption::queue::Queue;
+use crate::interruption::setup::QueueSetup;
 use crate::interruption::status;
 use crate::launch_template::{CREATE_TEMPLATE, create_call};
 use crate::launches::Launches;
@@ -96,6 +97,12 @@ impl Ec2Cloud {
     #[must_use]
     pub fn interruption_queue(&self, name: &str) -> Queue {
         Queue::new(self.clients.sqs.clone(), name)
+    }
+
+    /// The queue of this name and its rules, to set them up.
+    #[must_use]
+    pub fn queue_setup(&self, queue: &str) -> QueueSetup {
+        QueueSetup::new(self.clients.clone(), &self.settings.region, queue)
     }
 
     pub(crate) fn client(&self) -> &Client {

@@ -20,7 +20,7 @@ impl InstanceOwners {
     /// Replaces the instances of a cluster.
     pub(crate) fn replace(&mut self, cluster: &ClusterName, provider_ids: Vec<ProviderId>) {
         self.remove(cluster);
-        let ids: Vec<Text> = provider_ids.iter().map(|provider_id| instance_id(provider_id)).collect();
+        let ids: Vec<Text> = provider_ids.iter().map(instance_id).collect();
         for (id, provider_id) in ids.iter().zip(provider_ids) {
             self.owners.insert(id.clone(), (cluster.clone(), provider_id));
         }

@@ -22,13 +22,14 @@ pub struct QueueRequest {
 /// The call that failed, or the build feature that is missing.
 #[cfg(feature = "ec2")]
 pub async fn run(request: &QueueRequest, mut show: impl FnMut(String)) -> anyhow::Result<usize> {
-    use cloud_ec2::Settings;
-    use cloud_ec2::interruption::setup::QueueSetup;
+    use cloud_ec2::interruption::setup::Change;
+    use cloud_ec2::{Ec2Cloud, Settings};
+    use store::clock;
 
     let settings = Settings { region: request.region.clone(), endpoint: request.endpoint.clone() };
-    let setup = QueueSetup::connect(&settings, &request.queue).await;
+    let setup = Ec2Cloud::connect(settings, clock::now).await.queue_setup(&request.queue);
     let mut count = 0;
-    let shown = |change: &cloud_ec2::interruption::setup::Change| {
+    let shown = |change: &Change| {
         count += 1;
         show(change.to_string());
     };

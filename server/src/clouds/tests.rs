@@ -35,3 +35,10 @@ fn a_build_without_ec2_names_the_one_with_it() {
         assert!(message.contains("cargo build --release -p fleetwright --features ec2"), "{message}");
     }
 }
+
+#[test]
+fn a_queue_is_refused_for_the_simulated_cloud() {
+    let message = |provider| check_message(&[("cloud.provider", provider), ("interruption.queue", "fleet")]);
+    assert!(message("simulated").starts_with("interruption.queue is set, and only EC2 has a queue"));
+    assert!(!message("ec2").contains("interruption.queue"));
+}

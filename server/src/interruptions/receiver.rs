@@ -164,3 +164,6 @@ fn count_other(delivery: &Delivery) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

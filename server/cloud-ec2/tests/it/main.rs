@@ -7,6 +7,7 @@ mod discovery;
 mod embedded_region;
 mod endpoint;
 mod fake_ec2;
+mod interruption;
 mod launch;
 mod lifecycle;
 mod node_class;

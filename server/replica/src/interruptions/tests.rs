@@ -35,11 +35,23 @@ fn tell(replica: &mut Replica, event: Event, now: i64) -> Vec<Output> {
 
 /// The agent of `cluster` sends a snapshot with a NodeClaim `CLUSTER-m` on the instance `i-CLUSTER`.
 fn snapshot(replica: &mut Replica, cluster: &str, now: i64) {
-    let provider_id: model::ProviderId = format!("aws:///east-a/i-{cluster}").as_str().into();
+    snapshot_of(replica, cluster, &[cluster], now);
+}
+
+/// The agent of `cluster` sends a snapshot with these machines: for each, a NodeClaim `NAME-m` on the instance `i-NAME`.
+fn snapshot_of(replica: &mut Replica, cluster: &str, machines: &[&str], now: i64) {
+    let (claims, nodes) = machines.iter().map(|name| machine(name)).unzip();
+    let snapshot = ClusterSnapshot { claims, nodes, ..ClusterSnapshot::default() };
+    let observation = Observation::Snapshot(Box::new(snapshot));
+    tell(replica, Event::Observed { cluster: cluster.into(), observation }, now);
+}
+
+fn machine(name: &str) -> (ClaimRecord, NodeRecord) {
+    let provider_id: model::ProviderId = format!("aws:///east-a/i-{name}").as_str().into();
     let labels = [("karpenter.sh/initialized", "true"), ("karpenter.sh/registered", "true")];
     let labels: model::Labels = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
     let claim = ClaimRecord {
-        name: format!("{cluster}-m").as_str().into(),
+        name: format!("{name}-m").as_str().into(),
         uid: "u".into(),
         pool: "web".into(),
         provider_id: provider_id.clone(),
@@ -49,16 +61,14 @@ fn snapshot(replica: &mut Replica, cluster: &str, now: i64) {
         ..ClaimRecord::default()
     };
     let node = NodeRecord {
-        name: format!("{cluster}-n").as_str().into(),
+        name: format!("{name}-n").as_str().into(),
         provider_id,
         labels,
         ready: true,
         created: Some(at(0)),
         ..NodeRecord::default()
     };
-    let snapshot = ClusterSnapshot { claims: vec![claim], nodes: vec![node], ..ClusterSnapshot::default() };
-    let observation = Observation::Snapshot(Box::new(snapshot));
-    tell(replica, Event::Observed { cluster: cluster.into(), observation }, now);
+    (claim, node)
 }
 
 /// A replica that owns these clusters, each with its snapshot; at 0.
@@ -201,4 +211,24 @@ fn the_replica_that_lists_the_region_polls_instance_status_every_minute() {
     replica.handle(Input::InstanceStatusPolled(Ok(())), at(72));
     assert!(!polls(&replica.handle(Input::InterruptionsDue, at(130))));
     assert!(polls(&replica.handle(Input::InterruptionsDue, at(131))));
+}
+
+#[test]
+fn five_thousand_notices_reach_the_machines_of_a_thousand_clusters() {
+    let mut replica = Replica::new(Settings::default(), 1, scope());
+    let mut machines = Vec::new();
+    for number in 0..1_000 {
+        let (cluster, names) = (format!("c{number}"), ["a", "b", "c", "d", "e"].map(|name| format!("{number}{name}")));
+        acquire(&mut replica, &cluster, 0);
+        snapshot_of(&mut replica, &cluster, &names.each_ref().map(String::as_str), 0);
+        machines.extend(names);
+    }
+    // In another order than that of the clusters: 7 and 5,000 have no common factor.
+    let mixed: Vec<&String> = (0..5_000).map(|place| &machines[place * 7 % 5_000]).collect();
+    let row = |(number, name): (u64, &&String)| stored(number, &format!("i-{name}"), 0);
+    let mut removed = read(&mut replica, (1..).zip(&mixed).map(row).collect(), 1);
+    removed.sort();
+    let mut expected: Vec<String> = machines.iter().map(|name| format!("{name}-m")).collect();
+    expected.sort();
+    assert_eq!(removed, expected);
 }

@@ -46,7 +46,7 @@ async fn a_notice_is_stored_once(store: &dyn Store, run: &str) {
     let later = InterruptionRow { ends_ms: None, ..first.clone() };
     assert_eq!(store.put_interruptions(&scope, &[later]).await.unwrap(), 0, "the first row is kept");
     let (rows, _) = read(store, &scope, 0).await;
-    assert_eq!(rows, [first.clone()]);
+    assert_eq!(rows, std::slice::from_ref(&first));
     // Another instance, kind or time is another notice.
     let other_kind = InterruptionRow { kind: "instance_stopped".to_owned(), ends_ms: None, ..first.clone() };
     let others = [spot("i-2", 5), other_kind, spot("i-1", 6)];

@@ -8,7 +8,6 @@ use super::{Change, Existing, ExistingQueue, ExistingRule, Foreign, changes, rem
 use crate::call_error::{CallError, CallErrorClass};
 use crate::clients::Clients;
 use crate::interruption::queue::is_missing;
-use crate::settings::Settings;
 
 /// Code for a rule that does not exist.
 const RULE_MISSING: &str = "ResourceNotFoundException";
@@ -50,12 +49,6 @@ pub struct QueueSetup {
 }
 
 impl QueueSetup {
-    /// With the default credential chain.
-    pub async fn connect(settings: &Settings, queue: &str) -> Self {
-        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref()).await;
-        Self::new(clients, &settings.region, queue)
-    }
-
     pub(crate) fn new(clients: Clients, region: &str, queue: &str) -> Self {
         Self { clients, region: region.to_owned(), queue: queue.to_owned() }
     }
