@@ -294,6 +294,7 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        self.launches.serve_cluster(&query.cluster_uid, self.now());
         self.node_classes.resolve(query).await
     }
 

@@ -15,7 +15,8 @@ async fn cloud(latency: Latency) -> (String, oneshot::Sender<()>) {
     let (end, ended) = oneshot::channel();
     let faults = FaultProfile { boot_ms: (0, 0), shutdown_ms: 0, ..FaultProfile::default() };
     let cloud = clouds::simulated(faults, "us-east-1", None).unwrap();
-    tokio::spawn(serve(listener, Arc::new(cloud), latency, 1, async {
+    let (_, others) = tokio::sync::mpsc::unbounded_channel();
+    tokio::spawn(serve(listener, Arc::new(cloud), latency, 1, others, async {
         let _ended = ended.await;
     }));
     (address, end)
