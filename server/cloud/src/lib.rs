@@ -1,8 +1,9 @@
 //! The cloud provider interface, a simulated cloud, and the catalogue of instance types.
 //!
 //! Reading order: [`catalogue`] (instance types, offerings, prices), [`provider`] (the interface),
-//! [`simulated`] (its simulation).
+//! [`simulated`] (its simulation), [`conformance`] (what every provider does, as test cases).
 
 pub mod catalogue;
+pub mod conformance;
 pub mod provider;
 pub mod simulated;
