@@ -3,4 +3,6 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
+mod moto;
+mod moto_server;
 mod simulated;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use cloud::conformance::{CLUSTER, FaultyWorld, World};
+use cloud::conformance::{CLUSTER, FaultyFixture, Fixture};
 use cloud::provider::{LaunchRequest, Override};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use cloud_ec2::Ec2Cloud;
@@ -58,7 +58,7 @@ fn settings() -> AccountSettings {
     settings
 }
 
-impl World for Simulated {
+impl Fixture for Simulated {
     type Provider = Ec2Cloud;
 
     fn provider(&self) -> &Ec2Cloud {
@@ -79,7 +79,7 @@ impl World for Simulated {
     }
 }
 
-impl FaultyWorld for Simulated {
+impl FaultyFixture for Simulated {
     fn exhaust(&self, option: &Override) {
         self.ec2.change_faults(|faults| faults.pools.push(PoolCapacity::none(&option.instance_type, &option.zone)));
     }
