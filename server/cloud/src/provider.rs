@@ -28,7 +28,7 @@ const RETRYABLE: [&str; 2] = ["InvalidLaunchTemplateName.NotFoundException", "In
 /// A request to launch one instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LaunchRequest {
-    /// Client token: at most one instance is launched for it, however often the request is sent.
+    /// Client token, unique in the cluster: at most one instance is launched for it, however often the request is sent.
     pub token: Text,
     /// Cluster name, for the instance tags.
     pub cluster: ClusterName,

@@ -50,8 +50,8 @@ pub struct SimulatedCloud {
     rate_limit: TokenBucket,
     catalogue: Option<SharedCatalogue>,
     instances: BTreeMap<Text, Instance>,
-    /// Request and instance of each token.
-    tokens: BTreeMap<Text, (LaunchRequest, Text)>,
+    /// Request and instance of each token of a cluster.
+    tokens: BTreeMap<(ClusterName, Text), (LaunchRequest, Text)>,
     /// Scheduled events: time, instance, event.
     event_queue: BTreeSet<(Timestamp, Text, NextEvent)>,
     ledger: Ledger,
@@ -138,7 +138,8 @@ impl SimulatedCloud {
                 message: format!("{options} overrides, where 1 to {MAX_OVERRIDES} are allowed"),
             });
         }
-        if let Some((known, id)) = self.tokens.get(&request.token).filter(|_| !self.faults.ignore_tokens) {
+        let token = (request.cluster.clone(), request.token.clone());
+        if let Some((known, id)) = self.tokens.get(&token).filter(|_| !self.faults.ignore_tokens) {
             // What it is configured by is not recorded, so a repetition after a restart lacks it.
             if (LaunchRequest { template: None, ..request.clone() }) != *known {
                 return Err(CloudError::IdempotentParameterMismatch { token: request.token.clone() });
@@ -185,8 +186,8 @@ impl SimulatedCloud {
             price: self.price(option, request.capacity_type),
         };
         let instance = self.launch_placement(&placement, now);
-        self.tokens
-            .insert(request.token.clone(), (LaunchRequest { template: None, ..request.clone() }, instance.id.clone()));
+        let token = (request.cluster.clone(), request.token.clone());
+        self.tokens.insert(token, (LaunchRequest { template: None, ..request.clone() }, instance.id.clone()));
         instance
     }
 

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::launch_template::launch_template;
-use super::{ClaimOrder, DecisionId, PlannedMachine, Settings};
+use super::{ClaimOrder, DecisionId, PlannedMachine};
 use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
@@ -27,7 +26,6 @@ pub(super) fn machine_orders(
     node: &PlannedNode,
     name: ClaimName,
     decision: DecisionId,
-    settings: &Settings,
 ) -> PlannedMachine {
     // NodeClaim, launch and client token share one name: retries after a takeover depend on it.
     let pool = &input.pools[node.pool as usize];
@@ -40,8 +38,6 @@ pub(super) fn machine_orders(
             Text::from(format!("decision {}: pod {pod} and {} more fit on no node", decision.0, rest.len()))
         }
     };
-    let claim = claim_order(state, pool, node, name.clone());
-    let template = launch_template(state, settings, pool, &claim, &options);
     PlannedMachine {
         launch: LaunchOrder {
             cluster: cluster.clone(),
@@ -55,10 +51,10 @@ pub(super) fn machine_orders(
             options,
             reservation: node.reservation.clone(),
             terms: Text::default(),
-            template,
+            template: None,
             repeats: false,
         },
-        claim,
+        claim: claim_order(state, pool, node, name),
         pods,
         reason,
     }

@@ -76,6 +76,17 @@ pub struct FleetCall {
     pub instances: Vec<String>,
 }
 
+/// What has become of a CreateFleet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FleetProgress {
+    /// Number of the call.
+    pub number: u64,
+    /// What it asks for, and what it launched.
+    pub fleet: FleetCall,
+    /// Its answer was sent; else it was executed.
+    pub answered: bool,
+}
+
 /// An override.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]

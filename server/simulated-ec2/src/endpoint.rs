@@ -22,7 +22,7 @@ use tokio::task::JoinSet;
 use self::http::Front;
 use self::state::{Shared, State};
 use crate::account::{Account, InstanceProfile};
-use crate::call_log::{Call, CallLog, FleetCall};
+use crate::call_log::{Call, CallLog, FleetProgress};
 use crate::faults::switchboard::Switchboard;
 use crate::faults::{FaultRule, Faults};
 use crate::settings::AccountSettings;
@@ -34,17 +34,6 @@ const TICK: Duration = Duration::from_millis(50);
 #[derive(Debug, Clone)]
 pub struct SimulatedEc2 {
     shared: Arc<Shared>,
-}
-
-/// What has become of a CreateFleet.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FleetProgress {
-    /// Number of the call.
-    pub number: u64,
-    /// What it asks for, and what it launched.
-    pub fleet: FleetCall,
-    /// Its answer was sent; else it was executed.
-    pub answered: bool,
 }
 
 /// Settings of an endpoint.

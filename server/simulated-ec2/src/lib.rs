@@ -23,9 +23,9 @@ mod settings;
 mod value;
 
 pub use account::InstanceProfile;
-pub use call_log::{Call, FleetCall, FleetOverride, Outcome};
+pub use call_log::{Call, FleetCall, FleetOverride, FleetProgress, Outcome};
 pub use catalogue::{RegionCatalogue, SpotRow, TypeRow};
-pub use endpoint::{Builder, FleetProgress, SimulatedEc2};
+pub use endpoint::{Builder, SimulatedEc2};
 pub use faults::{Delivery, Effect, FaultRule, Faults, Lag, PoolCapacity, Quotas, Throttle};
 pub use settings::{
     AccountSettings, Cluster, EKS_VERSIONS, Image, OwnershipTags, Reservation, Role, SecurityGroup, Subnet, Tags,

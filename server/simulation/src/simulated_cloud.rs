@@ -20,28 +20,12 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Server;
 
+pub use call_log::OtherLaunch;
 pub use service::Latency;
 use service::Service;
 
 /// Interval of time steps.
 const TICK: Duration = Duration::from_millis(50);
-
-/// A launch call that another interface of the cloud has executed or answered.
-#[derive(Debug, Clone)]
-pub struct OtherLaunch {
-    /// Client token.
-    pub token: String,
-    /// Cluster name of the tags.
-    pub cluster: String,
-    /// NodeClaim name of the tags.
-    pub claim: String,
-    /// The first launched instance; empty when there is none.
-    pub instance: String,
-    /// Number of the call in that interface.
-    pub number: u64,
-    /// It was answered; else it was executed.
-    pub answered: bool,
-}
 
 /// Serves `cloud` on `listener` until `stop`, and records the launches of `others` with its own. Another interface may serve the same cloud.
 ///

@@ -20,6 +20,12 @@ const RESERVATION: &str = "cr-0123456789abcdef0";
 
 async fn connect() -> (Endpoint, Client) {
     let ec2 = Endpoint::start().await;
+    let client = client(&ec2);
+    (ec2, client)
+}
+
+/// A client of the account.
+pub(crate) fn client(ec2: &Endpoint) -> Client {
     let config = aws_sdk_ec2::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("eu-west-1"))
@@ -27,7 +33,7 @@ async fn connect() -> (Endpoint, Client) {
         .retry_config(RetryConfig::disabled())
         .endpoint_url(ec2.url())
         .http_client(http_client());
-    (ec2, Client::from_conf(config.build()))
+    Client::from_conf(config.build())
 }
 
 /// Code of a failed call.

@@ -11,8 +11,8 @@ use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use model::Timestamp;
 use simulated_ec2::{
-    AccountSettings, Call, Effect, FaultRule, InstanceProfile, PoolCapacity, RegionCatalogue, SimulatedEc2, SpotRow,
-    Subnet, TemplateSeed, VPC,
+    AccountSettings, Call, Effect, FaultRule, Image, InstanceProfile, PoolCapacity, SecurityGroup, SimulatedEc2,
+    SpotRow, Subnet, TemplateSeed, VPC,
 };
 
 use super::NOW;
@@ -30,15 +30,10 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    /// An account in eu-west-1 with `subnet-a` and `subnet-b`, and eight versions of the launch template `nodes`.
-    /// In zone b, spot is cheaper for `m5.large` than any other price.
+    /// An account in eu-west-1 with `subnet-a` and `subnet-b`, eight versions of the launch template `nodes`, and the
+    /// image, the group and the profile of [`order`](super::order). In zone b, spot is cheaper for `m5.large` than any other price.
     pub(crate) async fn start() -> Self {
         Self::of(settings()).await
-    }
-
-    /// An account in `region` that sells `catalogue`.
-    pub(crate) async fn selling(region: &str, catalogue: RegionCatalogue) -> Self {
-        Self::of(AccountSettings { catalogue, ..AccountSettings::new(region, "c1") }).await
     }
 
     async fn of(settings: AccountSettings) -> Self {
@@ -64,9 +59,9 @@ impl Endpoint {
         self.ec2.calls()
     }
 
-    /// Parameters of all calls so far.
-    pub(crate) fn requests(&self) -> Vec<BTreeMap<String, String>> {
-        self.calls().into_iter().map(|call| call.parameters).collect()
+    /// Parameters of the calls of `action` so far.
+    pub(crate) fn requests(&self, action: &str) -> Vec<BTreeMap<String, String>> {
+        self.ec2.calls_of(action).into_iter().map(|call| call.parameters).collect()
     }
 
     pub(crate) fn launched_count(&self) -> usize {
@@ -82,9 +77,9 @@ impl Endpoint {
         self.ec2.add_fault(FaultRule::once_after(action, skip, Effect::error(code)));
     }
 
-    /// Closes the connection of the next call of `action`.
-    pub(crate) fn cut(&self, action: &str, effect: Effect) {
-        self.ec2.add_fault(FaultRule::times(action, 1, effect));
+    /// Forgets client tokens, as EC2 does after a while.
+    pub(crate) fn ignore_tokens(&self) {
+        self.ec2.cloud().cloud().faults_mut().ignore_tokens = true;
     }
 
     pub(crate) fn change_account(&self, change: impl FnOnce(&mut AccountSettings)) {
@@ -128,8 +123,13 @@ fn settings() -> AccountSettings {
         tags: BTreeMap::new(),
     };
     settings.subnets = [("subnet-a", "eu-west-1a", 0), ("subnet-b", "eu-west-1b", 1)].map(subnet).into();
-    let image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone();
-    let data = [("ImageId".to_owned(), image)].into();
+    let image = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().clone();
+    let data = [("ImageId".to_owned(), image.id.clone())].into();
+    settings.images.push(Image { id: "ami-nodes".to_owned(), name: "nodes".to_owned(), ..image });
+    let group =
+        SecurityGroup { id: "sg-1".to_owned(), name: "nodes".to_owned(), ..settings.security_groups[0].clone() };
+    settings.security_groups.push(group);
+    settings.instance_profiles.insert("c1_nodes".to_owned(), "KarpenterNodeRole-c1".to_owned());
     settings.launch_templates = vec![TemplateSeed { name: "nodes".to_owned(), versions: 8, data }];
     settings.instance_profiles.insert("nodes".to_owned(), "KarpenterNodeRole-c1".to_owned());
     settings.catalogue.spot.retain(|row| row.instance_type != "m5.large" || row.zone != "eu-west-1b");

@@ -5,16 +5,26 @@ use std::sync::Arc;
 use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
 use model::{CapacityType, LaunchFailure, Millis, Text};
 
+use super::account::client;
+use super::endpoint::Endpoint;
 use super::{NOW, adapter, adapter_at, connect, option, order, template_input};
+
+/// Deletes the launch templates of all orders, as an operator may.
+async fn delete_templates(ec2: &Endpoint) {
+    let client = client(ec2);
+    for call in ec2.requests("CreateLaunchTemplate") {
+        client.delete_launch_template().launch_template_name(&call["LaunchTemplateName"]).send().await.unwrap();
+    }
+}
 
 #[tokio::test]
 async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
     let (ec2, cloud) = connect().await;
     let launched = cloud.launch(&order("web-abcde")).await.unwrap().instance;
-    assert_eq!(launched.provider_id.as_ref(), "aws:///eu-west-1b/i-1");
+    assert_eq!(launched.provider_id.as_ref(), format!("aws:///eu-west-1b/{}", launched.id));
     assert_eq!((launched.instance_type.as_ref(), launched.capacity_type), ("m5.large", CapacityType::Spot));
     assert_eq!((launched.state, launched.launched), (InstanceState::Pending, NOW));
-    let form = ec2.requests().remove(0);
+    let form = ec2.requests("CreateFleet").remove(0);
     // Parameter names are those of EC2's API reference for CreateFleet.
     for (name, value) in [
         ("Action", "CreateFleet"),
@@ -24,7 +34,7 @@ async fn a_launch_is_one_instant_fleet_with_ownership_tags() {
         ("TargetCapacitySpecification.DefaultTargetCapacityType", "spot"),
         ("SpotOptions.AllocationStrategy", "price-capacity-optimized"),
         ("LaunchTemplateConfigs.1.LaunchTemplateSpecification.Version", "1"),
-        ("LaunchTemplateConfigs.1.Overrides.1.ImageId", "ami-1"),
+        ("LaunchTemplateConfigs.1.Overrides.1.ImageId", "ami-nodes"),
         ("LaunchTemplateConfigs.1.Overrides.1.InstanceType", "m5.large"),
         ("LaunchTemplateConfigs.1.Overrides.1.AvailabilityZone", "eu-west-1b"),
         ("LaunchTemplateConfigs.1.Overrides.1.SubnetId", "subnet-b"),
@@ -49,7 +59,7 @@ async fn a_repeated_order_is_the_same_request_and_the_same_instance() {
     let first = cloud.launch(&order("web-abcde")).await.unwrap();
     let again = cloud.launch(&order("web-abcde")).await.unwrap();
     assert_eq!(first, again);
-    let requests = ec2.requests();
+    let requests = ec2.requests("CreateFleet");
     assert_eq!(requests[0], requests[1]);
     assert_eq!(ec2.launched_count(), 1);
 }
@@ -58,7 +68,7 @@ async fn a_repeated_order_is_the_same_request_and_the_same_instance() {
 #[tokio::test]
 async fn a_changed_node_class_between_call_and_retry_launches_no_second_instance() {
     let (ec2, before) = connect().await;
-    let after = adapter(ec2.endpoint());
+    let after = adapter(ec2.url());
     // The row written before the call.
     let mut row = order("web-abcde");
     row.terms = before.terms(&row);
@@ -68,12 +78,12 @@ async fn a_changed_node_class_between_call_and_retry_launches_no_second_instance
     row.template = Some(Arc::new(changed));
     let again = after.launch(&row).await.unwrap().instance;
     assert_eq!(again, launched);
-    let requests = ec2.requests();
+    let requests = ec2.requests("CreateFleet");
     assert_eq!(requests.len(), 2, "{requests:?}");
     assert_eq!(requests[0], requests[1], "the same bytes");
     // Without its terms the order is another request, and the instance is found by its tags.
     let bare = LaunchRequest { terms: Text::default(), ..row };
-    let found = adapter(ec2.endpoint()).launch(&bare).await.unwrap().instance;
+    let found = adapter(ec2.url()).launch(&bare).await.unwrap().instance;
     assert_eq!((found.id, found.claim), (launched.id, launched.claim));
     assert_eq!(ec2.launched_count(), 1);
 }
@@ -83,14 +93,14 @@ async fn a_changed_node_class_between_call_and_retry_launches_no_second_instance
 async fn an_order_keeps_its_terms_until_its_outcome_is_known() {
     let (ec2, cloud) = connect().await;
     let recorded = cloud.terms(&order("web-abcde"));
-    ec2.fail_next(500, "InternalError");
+    ec2.fail("CreateFleet", 0, "InternalError");
     cloud.launch(&order("web-abcde")).await.unwrap_err();
     let mut changed = template_input();
     changed.instance_types.values_mut().for_each(|kind| kind.image = Text::from("ami-9"));
     let repeated = LaunchRequest { template: Some(Arc::new(changed)), ..order("web-abcde") };
     assert_eq!(cloud.terms(&repeated), recorded);
     cloud.launch(&repeated).await.unwrap();
-    let requests = ec2.requests();
+    let requests = ec2.requests("CreateFleet");
     assert_eq!(requests[0], requests[1], "the same bytes");
 }
 
@@ -99,11 +109,11 @@ async fn equal_launches_share_a_template_and_an_idle_one_is_deleted() {
     let (ec2, cloud) = connect().await;
     cloud.launch(&order("a")).await.unwrap();
     cloud.launch(&order("b")).await.unwrap();
-    let calls = ec2.template_calls();
+    let calls = ec2.requests("CreateLaunchTemplate");
     assert_eq!(calls.len(), 1, "{calls:?}");
     // Parameter names are those of EC2's API reference for CreateLaunchTemplate.
     for (name, value) in [
-        ("LaunchTemplateData.ImageId", "ami-1"),
+        ("LaunchTemplateData.ImageId", "ami-nodes"),
         ("LaunchTemplateData.IamInstanceProfile.Name", "c1_nodes"),
         ("LaunchTemplateData.NetworkInterface.1.SecurityGroupId.1", "sg-1"),
         ("LaunchTemplateData.NetworkInterface.1.DeviceIndex", "0"),
@@ -123,16 +133,16 @@ async fn equal_launches_share_a_template_and_an_idle_one_is_deleted() {
         assert_eq!(calls[0].get(name).map(String::as_str), Some(value), "{name}: {:#?}", calls[0]);
     }
     assert_eq!(cloud.collect_launch_templates().await, Ok(Vec::new()));
-    let later = adapter_at(ec2.endpoint(), || NOW + Millis::from_hours(2));
+    let later = adapter_at(ec2.url(), || NOW + Millis::from_hours(2));
     later.launch(&order("c")).await.unwrap();
-    assert_eq!(ec2.template_calls().len(), 2, "another process finds that it exists");
+    assert_eq!(ec2.requests("CreateLaunchTemplate").len(), 2, "another process finds that it exists");
 }
 
 #[tokio::test]
 async fn a_deleted_template_is_made_again_for_the_next_attempt() {
     let (ec2, cloud) = connect().await;
     cloud.launch(&order("a")).await.unwrap();
-    ec2.delete_templates();
+    delete_templates(&ec2).await;
     let failure = cloud.launch(&order("b")).await.unwrap_err().as_launch_failure();
     assert!(matches!(failure, Some(LaunchFailure::Refused { retryable: true, .. })), "{failure:?}");
     let next = LaunchRequest { token: Text::from("b-2"), ..order("b") };
@@ -159,10 +169,10 @@ async fn a_repetition_without_its_template_finds_the_instance() {
     let mut row = order("a");
     row.terms = cloud.terms(&row);
     let first = cloud.launch(&order("a")).await.unwrap().instance;
-    ec2.forget_tokens();
-    ec2.delete_templates();
+    ec2.ignore_tokens();
+    delete_templates(&ec2).await;
     row.template = None;
-    let again = adapter(ec2.endpoint()).launch(&row).await.unwrap().instance;
+    let again = adapter(ec2.url()).launch(&row).await.unwrap().instance;
     assert_eq!(again.id, first.id);
     assert_eq!(ec2.launched_count(), 1);
 }
@@ -193,7 +203,7 @@ async fn unavailable_overrides_are_reported_beside_the_instance() {
     let (ec2, cloud) = connect().await;
     ec2.exhaust("m5.large", "eu-west-1b");
     let outcome = cloud.launch(&order("web-abcde")).await.unwrap();
-    assert_eq!(outcome.instance.provider_id.as_ref(), "aws:///eu-west-1a/i-1");
+    assert_eq!(outcome.instance.zone, "eu-west-1a");
     assert_eq!(outcome.unavailable, [option("m5.large", "eu-west-1b")]);
 }
 
@@ -210,7 +220,7 @@ async fn an_order_without_capacity_launches_nothing_and_reports_its_overrides() 
 #[tokio::test]
 async fn a_capacity_error_of_a_call_concerns_every_override() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(500, "InsufficientInstanceCapacity");
+    ec2.fail("CreateFleet", 0, "InsufficientInstanceCapacity");
     let unavailable = order("web-abcde").overrides;
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(CloudError::InsufficientCapacity { unavailable }));
 }
@@ -218,17 +228,17 @@ async fn a_capacity_error_of_a_call_concerns_every_override() {
 #[tokio::test]
 async fn a_throttled_call_is_not_retried() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(503, "RequestLimitExceeded");
+    ec2.fail("CreateFleet", 0, "RequestLimitExceeded");
     let throttled = CloudError::RequestLimitExceeded { retry_after_ms: 1_000 };
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(throttled));
-    assert_eq!(ec2.requests().len(), 1);
+    assert_eq!(ec2.requests("CreateFleet").len(), 1);
     assert!(cloud.launch(&order("web-abcde")).await.is_ok());
 }
 
 #[tokio::test]
 async fn a_refusal_has_the_cloud_s_code_and_message() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(403, "UnauthorizedOperation");
+    ec2.fail("CreateFleet", 0, "UnauthorizedOperation");
     assert_eq!(
         cloud.launch(&order("web-abcde")).await.unwrap_err().to_string(),
         "the cloud refuses CreateFleet: UnauthorizedOperation: an injected failure"
@@ -238,7 +248,7 @@ async fn a_refusal_has_the_cloud_s_code_and_message() {
 #[tokio::test]
 async fn an_internal_error_and_a_lost_connection_are_unknown_outcomes() {
     let (ec2, cloud) = connect().await;
-    ec2.fail_next(500, "InternalError");
+    ec2.fail("CreateFleet", 0, "InternalError");
     let internal = cloud.launch(&order("web-abcde")).await.unwrap_err();
     assert!(
         matches!(&internal, CloudError::Unknown { operation } if operation.contains("InternalError")),

@@ -1,5 +1,7 @@
 //! Instances after the launch: listing, termination, and events.
 
+use std::collections::BTreeSet;
+
 use cloud::provider::{CloudError, CloudEvent, CloudProvider, InstanceState, Owner};
 use cloud_ec2::Ec2Cloud;
 use model::{CapacityType, ClusterName, Text};
@@ -13,38 +15,39 @@ fn c1() -> ClusterName {
     "c1".into()
 }
 
-/// Launches instances `i-1`, `i-2`, … for claims of these names.
-async fn launch_all(cloud: &Ec2Cloud, names: &[&str]) {
-    for name in names {
-        cloud.launch(&order(name)).await.unwrap();
+/// Launches instances for claims of these names, and returns their ids.
+async fn launch_all<const COUNT: usize>(cloud: &Ec2Cloud, names: [&str; COUNT]) -> [Text; COUNT] {
+    let mut ids = names.map(|_| Text::default());
+    for (name, id) in names.iter().zip(&mut ids) {
+        *id = cloud.launch(&order(name)).await.unwrap().instance.id;
     }
+    ids
 }
 
-async fn listed(cloud: &Ec2Cloud, cluster: &str) -> Vec<String> {
-    cloud.list(&cluster.into()).await.unwrap().into_iter().map(|instance| instance.id.to_string()).collect()
+async fn listed(cloud: &Ec2Cloud, cluster: &str) -> BTreeSet<Text> {
+    cloud.list(&cluster.into()).await.unwrap().into_iter().map(|instance| instance.id).collect()
 }
 
 #[tokio::test]
 async fn a_listing_has_every_page_of_one_cluster_s_instances() {
     let (ec2, cloud) = connect().await;
     ec2.page_by(2);
-    launch_all(&cloud, &["a", "b", "c"]).await;
+    let of_c1 = launch_all(&cloud, ["a", "b", "c"]).await;
     let mut elsewhere = order("d");
     elsewhere.cluster = "c2".into();
-    cloud.launch(&elsewhere).await.unwrap();
-    assert_eq!(listed(&cloud, "c1").await, ["i-1", "i-2", "i-3"]);
-    assert_eq!(listed(&cloud, "c2").await, ["i-4"]);
-    let pages = ec2.requests().into_iter().filter(|form| form["Action"] == "DescribeInstances");
+    let of_c2 = cloud.launch(&elsewhere).await.unwrap().instance.id;
+    assert_eq!(listed(&cloud, "c1").await, of_c1.into());
+    assert_eq!(listed(&cloud, "c2").await, [of_c2].into());
     // Two instances per page: c1 has two pages, c2 has one.
-    assert_eq!(pages.count(), 3);
+    assert_eq!(ec2.requests("DescribeInstances").len(), 3);
 }
 
 #[tokio::test]
 async fn an_interrupted_listing_is_an_error() {
     let (ec2, cloud) = connect().await;
     ec2.page_by(2);
-    launch_all(&cloud, &["a", "b", "c"]).await;
-    ec2.fail_second_page();
+    launch_all(&cloud, ["a", "b", "c"]).await;
+    ec2.fail("DescribeInstances", 1, "RequestLimitExceeded");
     assert_eq!(cloud.list(&c1()).await, Err(CloudError::RequestLimitExceeded { retry_after_ms: 1_000 }));
 }
 
@@ -56,51 +59,53 @@ async fn an_instance_is_described_as_launched() {
     let found = cloud.describe(&launched.provider_id).await.unwrap();
     assert_eq!((found.state, found.launched, found.capacity_type), (InstanceState::Running, NOW, CapacityType::Spot));
     assert_eq!((&found.claim, &found.pool, &found.cluster), (&launched.claim, &launched.pool, &launched.cluster));
-    let missing = CloudError::NotFound { id: Text::from("i-9") };
-    assert_eq!(cloud.describe("aws:///eu-west-1a/i-9").await, Err(missing));
+    let missing = CloudError::NotFound { id: Text::from("i-00000000000000009") };
+    assert_eq!(cloud.describe("aws:///eu-west-1a/i-00000000000000009").await, Err(missing));
 }
 
 #[tokio::test]
 async fn termination_may_be_repeated() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a"]).await;
+    let [id] = launch_all(&cloud, ["a"]).await;
     let cluster = c1();
     let owner = Owner { cluster: &cluster, uid: UID };
-    cloud.terminate("aws:///eu-west-1b/i-1", owner).await.unwrap();
-    cloud.terminate("i-1", owner).await.unwrap();
-    assert_eq!(cloud.describe("i-1").await.unwrap().state, InstanceState::ShuttingDown);
-    ec2.end("i-1");
+    cloud.terminate(&format!("aws:///eu-west-1b/{id}"), owner).await.unwrap();
+    cloud.terminate(&id, owner).await.unwrap();
+    assert_eq!(cloud.describe(&id).await.unwrap().state, InstanceState::ShuttingDown);
+    ec2.end(&id);
     let gone = |id: &str| Err(CloudError::NotFound { id: Text::from(id) });
-    assert_eq!(cloud.terminate("i-1", owner).await, gone("i-1"));
-    assert_eq!(cloud.terminate("i-9", owner).await, gone("i-9"));
-    assert_eq!(listed(&cloud, "c1").await, [""; 0]);
+    assert_eq!(cloud.terminate(&id, owner).await, gone(&id));
+    assert_eq!(cloud.terminate("i-00000000000000009", owner).await, gone("i-00000000000000009"));
+    assert_eq!(listed(&cloud, "c1").await, BTreeSet::new());
 }
 
 #[tokio::test]
 async fn an_instance_is_terminated_for_its_own_cluster_only() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a"]).await;
+    let [id] = launch_all(&cloud, ["a"]).await;
     let foreign = |owner: &str, asked: &str| {
-        Err(CloudError::Foreign { id: Text::from("i-1"), owner: Text::from(owner), asked: Text::from(asked) })
+        Err(CloudError::Foreign { id: id.clone(), owner: Text::from(owner), asked: Text::from(asked) })
     };
     let (own, another) = (c1(), ClusterName::from("c2"));
     let (other, anew) = (Owner { cluster: &another, uid: UID }, Owner { cluster: &own, uid: "uid-2" });
-    assert_eq!(cloud.terminate("i-1", other).await, foreign("c1", "c2"));
-    assert_eq!(cloud.terminate("i-1", anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
-    assert!(ec2.requests().iter().all(|form| form["Action"] != "TerminateInstances"));
-    cloud.terminate("i-1", Owner { cluster: &own, uid: UID }).await.unwrap();
+    assert_eq!(cloud.terminate(&id, other).await, foreign("c1", "c2"));
+    assert_eq!(cloud.terminate(&id, anew).await, foreign("c1 (UID uid-1)", "c1 (UID uid-2)"));
+    assert_eq!(ec2.requests("TerminateInstances"), []);
+    cloud.terminate(&id, Owner { cluster: &own, uid: UID }).await.unwrap();
 }
 
 #[tokio::test]
 async fn state_changes_are_reported_and_the_next_listing_is_delayed() {
     let (ec2, cloud) = connect().await;
-    launch_all(&cloud, &["a", "b"]).await;
+    let [a, b] = launch_all(&cloud, ["a", "b"]).await;
     ec2.boot();
-    ec2.end("i-2");
-    let events = cloud.events().await.unwrap();
+    ec2.end(&b);
+    let mut events = cloud.events().await.unwrap();
+    // EC2 lists instances in no order.
+    events.sort_by_key(|event| matches!(event, CloudEvent::Terminated(_)));
     let [CloudEvent::Running(up), CloudEvent::Terminated(down)] = events.as_slice() else { panic!("{events:?}") };
-    assert_eq!((up.id.as_ref(), down.id.as_ref()), ("i-1", "i-2"));
-    let calls = ec2.requests().len();
+    assert_eq!((&up.id, &down.id), (&a, &b));
+    let calls = ec2.calls().len();
     assert_eq!(cloud.events().await, Ok(Vec::new()));
-    assert_eq!(ec2.requests().len(), calls);
+    assert_eq!(ec2.calls().len(), calls);
 }

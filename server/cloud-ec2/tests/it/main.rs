@@ -1,4 +1,5 @@
-//! The provider against a fake EC2: real SDK, real sockets, EC2's query protocol, on loopback.
+//! The provider through the real SDK and real sockets on loopback: launches and instances on the simulated EC2, lookups
+//! on a fake that answers what a test gives it.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
@@ -19,7 +20,7 @@ use std::sync::Arc;
 
 use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, Settings};
-use fake_ec2::FakeEc2;
+use endpoint::Endpoint;
 use model::node_class::{InstanceIdentity, NodeClassSpec, NodeClassStatus, SecurityGroupEntry, SubnetEntry};
 use model::{CapacityType, ClusterFacts, InstanceTypeInput, Labels, LaunchTemplateInput, Text, Timestamp};
 
@@ -47,11 +48,11 @@ fn order(name: &str) -> LaunchRequest {
     }
 }
 
-/// AL2023 with every default in cluster `c1`: `subnet-a` and `subnet-b` in zones a and b, image `ami-1`.
+/// AL2023 with every default in cluster `c1`: `subnet-a` and `subnet-b` in zones a and b, image `ami-nodes`.
 fn template_input() -> LaunchTemplateInput {
     let subnet = |id: &str, zone: &str| SubnetEntry { id: id.into(), zone: zone.into(), zone_id: None };
     let kind = |name: &str| {
-        let (image, image_name) = (Text::from("ami-1"), Text::from("al2023"));
+        let (image, image_name) = (Text::from("ami-nodes"), Text::from("al2023"));
         (name.into(), InstanceTypeInput { max_pods: 29, image, image_name, efa: 0 })
     };
     LaunchTemplateInput {
@@ -99,9 +100,9 @@ fn adapter_by(settings: Settings, clock: fn() -> Timestamp) -> Ec2Cloud {
     Ec2Cloud::with_credentials(settings, credentials, clock)
 }
 
-/// A fake EC2, and a provider connected to it.
-async fn connect() -> (FakeEc2, Ec2Cloud) {
-    let ec2 = FakeEc2::start().await;
-    let cloud = adapter(ec2.endpoint());
+/// A simulated EC2, and a provider connected to it.
+async fn connect() -> (Endpoint, Ec2Cloud) {
+    let ec2 = Endpoint::start().await;
+    let cloud = adapter(ec2.url());
     (ec2, cloud)
 }

@@ -9,6 +9,7 @@ use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::{ClusterState, Target};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::ClusterGuardrails;
+use crate::launch_template::launch_template;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::order;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine, UnplacedPod};
@@ -158,7 +159,10 @@ impl ClusterController {
             .map(|node| {
                 let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
                 let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
-                order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id, ctx.settings)
+                let mut machine = order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id);
+                let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
+                machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
+                machine
             })
             .collect();
         for (planned, node) in machines.iter().zip(planned_nodes(plan)) {

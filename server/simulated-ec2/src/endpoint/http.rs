@@ -12,13 +12,13 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
 use tower::Service as TowerService;
 
+use super::admin;
 use super::incoming::{self, Incoming};
 use super::responses::{plain, respond};
 use super::state::{Shared, State};
-use super::{FleetProgress, admin};
 use crate::account::{Context, JsonCall};
 use crate::api_error::ApiError;
-use crate::call_log::{Arrival, Outcome};
+use crate::call_log::{Arrival, FleetProgress, Outcome};
 use crate::faults::switchboard::CallFaults;
 use crate::query::xml;
 use crate::service::Service;

@@ -6,10 +6,8 @@ use cloud::simulated::{ClockedCloud, SimulatedCloud};
 use model::Timestamp;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::FleetProgress;
-
 use crate::account::Account;
-use crate::call_log::CallLog;
+use crate::call_log::{CallLog, FleetProgress};
 use crate::faults::switchboard::Switchboard;
 
 #[derive(Debug)]

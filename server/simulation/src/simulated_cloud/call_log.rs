@@ -9,10 +9,25 @@ use model::Text;
 
 use server::clouds::wire;
 
-use super::OtherLaunch;
-
 /// Maximum number of kept events. A client that is further behind uses the listing.
 const EVENTS_KEPT: usize = 100_000;
+
+/// A launch call that another interface of the cloud has executed or answered.
+#[derive(Debug, Clone)]
+pub struct OtherLaunch {
+    /// Client token.
+    pub token: String,
+    /// Cluster name of the tags.
+    pub cluster: String,
+    /// NodeClaim name of the tags.
+    pub claim: String,
+    /// The first launched instance; empty when there is none.
+    pub instance: String,
+    /// Number of the call in that interface.
+    pub number: u64,
+    /// It was answered; else it was executed.
+    pub answered: bool,
+}
 
 /// Records since the process started.
 #[derive(Debug, Default)]

@@ -14,8 +14,7 @@ use tokio::sync::broadcast;
 use tokio_stream::wrappers::BroadcastStream;
 use tonic::{Request, Response, Status};
 
-use super::OtherLaunch;
-use super::call_log::CallLog;
+use super::call_log::{CallLog, OtherLaunch};
 use server::clouds::wire;
 use store::clock;
 

@@ -1,0 +1,99 @@
+//! Requests resolutions of EC2NodeClasses, and takes their answers.
+
+use std::sync::Arc;
+
+use model::node_class::{NodeClassQuery, NodeClassStatus, Resolution, ResolvedNodeClass};
+use model::{ClusterFacts, Millis};
+
+use crate::cluster::ClassRecord;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::settings::ClassFacts;
+use crate::{Effect, Finding};
+
+/// Time between two resolutions of an EC2NodeClass (Karpenter AWS: subnets and reservations every minute).
+const INTERVAL: Millis = Millis::from_mins(1);
+
+/// The clusters of a fleet are spread over this time, so that they do not ask together.
+const SPREAD: Millis = Millis::from_secs(20);
+
+impl ClusterController {
+    /// Requests the resolutions that are due, of EC2NodeClasses that managed NodePools or our NodeClaims
+    /// use.
+    pub(crate) fn request_node_classes(&mut self, ctx: &mut Context<'_>) {
+        if ctx.settings.class_facts != ClassFacts::Resolved || !self.resolves_node_classes(ctx) {
+            return;
+        }
+        let facts = Arc::clone(self.state.facts());
+        let classes: Vec<ClassRecord> =
+            self.state.classes().filter(|class| self.is_class_used(class)).cloned().collect();
+        self.node_classes.retain(&classes.iter().map(|class| class.name.clone()).collect());
+        for class in classes {
+            let Some(spec) = &class.spec else { continue };
+            if !self.node_classes.request(&class.name, spec, &facts, ctx.now) {
+                continue;
+            }
+            let query = NodeClassQuery {
+                cluster: self.cluster.clone(),
+                cluster_uid: self.uid.clone(),
+                name: class.name.clone(),
+                uid: class.uid.clone(),
+                spec: Arc::clone(spec),
+                status: self.last_known_status(&class),
+                facts: Arc::clone(&facts),
+            };
+            ctx.effects.push(Effect::ResolveNodeClass(Box::new(query)));
+        }
+    }
+
+    /// What was resolved last, or else what the object shows: the previous owner's result.
+    fn last_known_status(&self, class: &ClassRecord) -> Arc<NodeClassStatus> {
+        match self.node_classes.resolved(&class.name) {
+            Some(resolved) => Arc::new(resolved.status.clone()),
+            None => Arc::clone(&class.status),
+        }
+    }
+
+    /// Whether this controller resolves EC2NodeClasses now. While Karpenter is active too, it does.
+    pub(crate) fn resolves_node_classes(&self, ctx: &Context<'_>) -> bool {
+        self.is_ready() && self.may_report_status(ctx) && !self.state.is_karpenter_active()
+    }
+
+    /// Whether a managed NodePool, or a NodeClaim, uses the EC2NodeClass.
+    fn is_class_used(&self, class: &ClassRecord) -> bool {
+        let by_pool = self
+            .state
+            .pools()
+            .any(|pool| pool.pool.node_class == class.name && self.state.unmanaged_reason(pool).is_none());
+        by_pool || self.state.claims().any(|claim| claim.ours && claim.node_class == class.name)
+    }
+
+    /// Records what an EC2NodeClass was resolved to.
+    pub(crate) fn handle_node_class(
+        &mut self,
+        query: &NodeClassQuery,
+        resolved: ResolvedNodeClass,
+        ctx: &mut Context<'_>,
+    ) {
+        let spread = i64::try_from(crate::order::mix_hash(0, &self.cluster, 0) % SPREAD.get().unsigned_abs());
+        let next = ctx.now + INTERVAL + Millis::new(spread.unwrap_or(0));
+        if let Some(cidr) = resolved.service_cidr.clone().filter(|_| self.state.facts().service_cidr.is_none()) {
+            let facts = ClusterFacts { service_cidr: Some(cidr), ..ClusterFacts::clone(self.state.facts()) };
+            self.state.set_facts(Arc::new(facts));
+        }
+        let before = self.node_classes.resolved(&query.name).cloned();
+        if !self.node_classes.record(query, resolved, next) {
+            return;
+        }
+        self.status_reporter.mark_dirty();
+        let Some(resolved) = self.node_classes.resolved(&query.name) else { return };
+        for (condition, found) in resolved.conditions.iter().filter(|(condition, found)| {
+            before.as_ref().is_none_or(|before| before.conditions.get(*condition) != Some(*found))
+        }) {
+            if let Resolution::Missing { message, .. } | Resolution::Unknown { message, .. } = found {
+                let finding =
+                    Finding::NodeClassNotResolved { node_class: query.name.clone(), condition, why: message.clone() };
+                ctx.effects.push(Effect::ReportFinding { cluster: self.cluster.clone(), finding });
+            }
+        }
+    }
+}

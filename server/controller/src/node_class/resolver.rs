@@ -1,0 +1,90 @@
+//! Which EC2NodeClasses are to be resolved, and what they were resolved to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use model::node_class::{NodeClassQuery, NodeClassSpec, ResolvedNodeClass};
+use model::{ClusterFacts, Millis, Text, Timestamp};
+
+/// A resolution without an answer is requested again after this time.
+const ANSWER_TIMEOUT: Millis = Millis::from_mins(2);
+
+/// Resolutions of the EC2NodeClasses of one cluster.
+#[derive(Debug, Default)]
+pub(crate) struct NodeClassResolver {
+    classes: BTreeMap<Text, Entry>,
+}
+
+/// Resolution of one EC2NodeClass.
+#[derive(Debug)]
+struct Entry {
+    /// What the last resolution was requested for.
+    spec: Arc<NodeClassSpec>,
+    facts: Arc<ClusterFacts>,
+    /// When the next resolution is due; while one is requested, when its answer is overdue.
+    due: Timestamp,
+    requested: bool,
+    resolved: Option<Arc<ResolvedNodeClass>>,
+}
+
+impl NodeClassResolver {
+    /// The last result for the EC2NodeClass of that name.
+    pub(crate) fn resolved(&self, name: &Text) -> Option<&Arc<ResolvedNodeClass>> {
+        self.classes.get(name)?.resolved.as_ref()
+    }
+
+    /// When the next resolution is due.
+    pub(crate) fn next_wakeup(&self) -> Option<Timestamp> {
+        self.classes.values().map(|entry| entry.due).min()
+    }
+
+    /// Whether the class is to be resolved now; if so, it counts as requested.
+    pub(super) fn request(
+        &mut self,
+        name: &Text,
+        spec: &Arc<NodeClassSpec>,
+        facts: &Arc<ClusterFacts>,
+        now: Timestamp,
+    ) -> bool {
+        if let Some(entry) = self.classes.get_mut(name) {
+            let changed = entry.spec != *spec || entry.facts != *facts;
+            if !changed && entry.due > now {
+                return false;
+            }
+            (entry.spec, entry.facts) = (Arc::clone(spec), Arc::clone(facts));
+            (entry.due, entry.requested) = (now + ANSWER_TIMEOUT, true);
+            return true;
+        }
+        let entry = Entry {
+            spec: Arc::clone(spec),
+            facts: Arc::clone(facts),
+            due: now + ANSWER_TIMEOUT,
+            requested: true,
+            resolved: None,
+        };
+        self.classes.insert(name.clone(), entry);
+        true
+    }
+
+    /// Records an answer; returns whether it is a different result. An answer to an earlier spec is
+    /// dropped: its own answer follows.
+    pub(super) fn record(&mut self, query: &NodeClassQuery, resolved: ResolvedNodeClass, next: Timestamp) -> bool {
+        let Some(entry) = self.classes.get_mut(&query.name) else { return false };
+        if entry.spec != query.spec || entry.facts != query.facts {
+            return false;
+        }
+        (entry.due, entry.requested) = (next, false);
+        let changed = entry.resolved.as_deref() != Some(&resolved);
+        if changed {
+            entry.resolved = Some(Arc::new(resolved));
+        }
+        changed
+    }
+
+    pub(super) fn retain(&mut self, names: &BTreeSet<Text>) {
+        self.classes.retain(|name, _| names.contains(name));
+    }
+}
+
+#[cfg(test)]
+mod tests;
