@@ -141,11 +141,14 @@ macro_rules! runs {
     };
 }
 
+/// Name of a case, and how it runs.
+type Case = (&'static str, fn(&MotoServer) -> Run<'_>);
+
 /// The judged cases.
-const JUDGED: &[(&str, fn(&MotoServer) -> Run<'_>)] = judged_cases!(runs);
+const JUDGED: &[Case] = judged_cases!(runs);
 
 /// Cases of [`NOT_JUDGED`] that need no fault. moto fails them, else it could judge them.
-const FAILING: &[(&str, fn(&MotoServer) -> Run<'_>)] = failing_cases!(runs);
+const FAILING: &[Case] = failing_cases!(runs);
 
 /// Written past the capture of the test's output.
 fn report(line: std::fmt::Arguments<'_>) {
