@@ -13,6 +13,7 @@ mod launch;
 mod lifecycle;
 mod node_class;
 mod node_class_profile;
+mod policy;
 mod prices;
 mod services;
 

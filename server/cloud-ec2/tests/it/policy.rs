@@ -1,0 +1,104 @@
+//! The policies in `deploy/aws` beside the calls that are made.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use cloud::catalogue::Snapshot;
+use cloud::provider::{CloudProvider, Owner};
+use cloud_ec2::discovery::PriceRefresher;
+use cloud_ec2::{Ec2Cloud, Supplement};
+use model::node_class::{InstanceIdentity, NodeClassQuery, ReservationTerm};
+use model::{Millis, Timestamp};
+use serde_json::Value;
+
+use super::endpoint::Endpoint;
+use super::node_class::with_spec;
+use super::{NOW, adapter, adapter_at, order};
+
+/// Rights that a call needs beside its own action: a fleet runs instances and tags what it creates, and gives instances
+/// the role of their profile.
+const IMPLIED: [&str; 3] = ["ec2:CreateTags", "ec2:RunInstances", "iam:PassRole"];
+
+/// Actions that a policy in `deploy/aws` allows.
+fn allowed(policy: &str) -> BTreeSet<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy/aws").join(policy);
+    let policy: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let list = |value: &Value| match value {
+        Value::Array(all) => all.iter().map(|one| one.as_str().unwrap().to_owned()).collect(),
+        one => vec![one.as_str().unwrap().to_owned()],
+    };
+    policy["Statement"].as_array().unwrap().iter().flat_map(|statement| list(&statement["Action"])).collect()
+}
+
+/// IAM actions of the calls that reached the endpoint, after the first `skip`. The right for a batch is that for one.
+fn called(ec2: &Endpoint, skip: usize) -> BTreeSet<String> {
+    let name = |action: &str| if action == "DeleteMessageBatch" { "DeleteMessage" } else { action }.to_owned();
+    ec2.calls().iter().skip(skip).map(|call| format!("{}:{}", call.service, name(&call.action))).collect()
+}
+
+/// A class that selects by alias, tags and reservation id, and whose instance profile the server makes.
+fn query(tag: &str) -> NodeClassQuery {
+    with_spec(|spec| {
+        spec.identity = InstanceIdentity::Role("KarpenterNodeRole-c1".into());
+        spec.reservation_terms = vec![ReservationTerm { id: Some("cr-1".into()), ..ReservationTerm::default() }];
+        spec.tags = [("team".into(), tag.into())].into();
+    })
+}
+
+/// Minutes since [`NOW`] in the first test.
+static MINUTES: AtomicI64 = AtomicI64::new(0);
+
+fn clock() -> Timestamp {
+    NOW + Millis::from_mins(MINUTES.load(Ordering::SeqCst))
+}
+
+/// Makes every call that a server makes.
+async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud) {
+    let launched = cloud.launch(&order("a")).await.unwrap().instance;
+    cloud.resolve_node_class(&query("web")).await;
+    // Another process finds the profile without the tag of today.
+    adapter(ec2.url()).resolve_node_class(&query("shop")).await;
+    cloud.list_all().await.unwrap();
+    let cluster = "c1".into();
+    cloud.terminate(&launched.id, Owner { cluster: &cluster, uid: "uid-1" }).await.unwrap();
+    cloud.status_notices().await.unwrap();
+    ec2.end(&launched.id);
+    let queue = cloud.interruption_queue("fleetwright");
+    let received = queue.receive(Duration::from_secs(10)).await.unwrap();
+    assert!(!received.is_empty(), "the end of the instance is announced");
+    queue.delete(&received).await.unwrap();
+    cloud.collect_launch_templates().await.unwrap();
+    MINUTES.store(90, Ordering::SeqCst);
+    assert_eq!(cloud.collect_launch_templates().await.unwrap().len(), 1);
+    let builtin = Snapshot::builtin().unwrap();
+    let _what_is_left_out = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
+    PriceRefresher::new("eu-west-1").refresh(cloud).await;
+}
+
+#[tokio::test]
+async fn the_policy_of_the_server_allows_exactly_the_calls_that_it_makes() {
+    let ec2 = Endpoint::start().await;
+    ec2.change_account(|account| {
+        account.clusters.iter_mut().for_each(|cluster| cluster.authentication_mode = "API".to_owned());
+    });
+    let cloud = adapter_at(ec2.url(), clock);
+    cloud.queue_setup("fleetwright").apply(|_| ()).await.unwrap();
+    let setup = ec2.calls().len();
+    serve(&ec2, &cloud).await;
+    let mut made = called(&ec2, setup);
+    made.extend(IMPLIED.map(str::to_owned));
+    assert_eq!(made, allowed("server-policy.json"));
+}
+
+#[tokio::test]
+async fn the_policy_of_the_setup_allows_exactly_the_calls_that_it_makes() {
+    let ec2 = Endpoint::start().await;
+    let setup = adapter(ec2.url()).queue_setup("fleetwright");
+    setup.pending().await.unwrap();
+    setup.apply(|_| ()).await.unwrap();
+    setup.removable().await.unwrap();
+    setup.undo(|_| ()).await.unwrap();
+    assert_eq!(called(&ec2, 0), allowed("setup-policy.json"));
+}
