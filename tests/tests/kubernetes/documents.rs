@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 29] = [
+const COMMANDS: [(&str, How); 31] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
@@ -51,6 +51,9 @@ const COMMANDS: [(&str, How); 29] = [
     ("fleetwright plan --repack -f tests/fixtures/repack/cluster.yaml", How::Elsewhere),
     ("fleetwright capture | fleetwright plan --repack -f -", How::Elsewhere),
     ("fleetwright capture | fleetwright plan -f -", How::Ends(0)),
+    // Both need an AWS account; tests/tests/ec2 and `simulate crashes --cloud ec2` have simulated ones.
+    ("cargo build --release -p fleetwright --features ec2", How::Elsewhere),
+    ("fleetwright serve --cloud-provider ec2", How::Elsewhere),
     ("fleetwright serve --print-config", How::Ends(0)),
     ("fleetwright serve --config deploy/fleetwright.toml --print-config", How::Ends(0)),
     ("fleetwright serve", How::Runs(&["serving"])),
