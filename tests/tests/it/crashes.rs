@@ -32,6 +32,17 @@ fn twenty_kills_leak_no_instance_and_launch_none_twice() {
     }
 }
 
+/// The servers launch through the AWS SDK, on a simulated EC2 that loses answers.
+#[test]
+fn kills_of_servers_that_launch_on_ec2_leak_no_instance_and_launch_none_twice() {
+    let test = "kills_of_servers_that_launch_on_ec2_leak_no_instance_and_launch_none_twice";
+    let Some(ended) = crashes(test, &["--cloud", "ec2", "--times", "8", "--cut-every", "4"]) else { return };
+    assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
+    for expected in ["\"kills\": 8", "\"leaked\": []", "\"doubled\": []", "\"databaseCuts\": 2"] {
+        assert!(ended.stdout.contains(expected), "{expected} is missing in:\n{}", ended.stdout);
+    }
+}
+
 #[test]
 fn with_a_cloud_that_ignores_tokens_the_same_kills_launch_instances_twice() {
     let test = "with_a_cloud_that_ignores_tokens_the_same_kills_launch_instances_twice";
