@@ -1,7 +1,7 @@
 //! Launch templates: what a NodeClass and a NodeClaim say about instances, as EC2 takes it.
 //!
 //! A template's name is a hash of its content, so equal launches share one, and a name means the same
-//! configuration for ever. Nobody else may add versions: launches name version 1.
+//! configuration for ever. A version that another program adds is not used: launches name version 1.
 //!
 //! An order needs one template for each image and maximum number of pods of its instance types,
 //! because both are written into user data (Karpenter AWS: launch templates).

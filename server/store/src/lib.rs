@@ -208,7 +208,7 @@ pub trait Store: Archive {
     fn latest_listing<'a>(&'a self, scope: &'a Scope, clusters: &'a [String])
     -> StoreFuture<'a, Option<StoredListing>>;
 
-    /// Stores notices about instances of an account and region, whoever owns them. A notice that is stored already is
+    /// Stores notices about instances of an account and region, of any owner. A notice that is stored already is
     /// left as it is. Returns how many are new.
     fn put_interruptions<'a>(&'a self, scope: &'a Scope, rows: &'a [InterruptionRow]) -> StoreFuture<'a, u64>;
 

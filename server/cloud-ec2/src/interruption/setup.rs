@@ -1,7 +1,7 @@
 //! The queue of an account and region, and the EventBridge rules that send events to it.
 //!
 //! Setting up reads what exists, derives what differs from [`desired`](template), and changes only that, so that it
-//! may be repeated. A queue whose policy and a rule whose description are somebody else's are neither changed nor
+//! may be repeated. A queue or rule that another program made, by its policy or description, is neither changed nor
 //! deleted.
 
 mod account;
@@ -113,7 +113,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// What of an account is somebody else's.
+/// What another program made in an account.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0} exists and was not made by `fleetwright ec2 setup`, so it is neither changed nor deleted: pass another name with --queue"

@@ -80,7 +80,7 @@ fn cpu_options(nested: bool) -> LaunchTemplateCpuOptionsRequest {
     LaunchTemplateCpuOptionsRequest::builder().nested_virtualization(nested).build()
 }
 
-/// Without a reservation the instances use none: an open one is somebody else's plan (Karpenter AWS:
+/// Without a reservation the instances use none, not even an open one (Karpenter AWS:
 /// `CapacityReservationSpecification`).
 fn reservation(target: Option<&ReservationTarget>) -> LaunchTemplateCapacityReservationSpecificationRequest {
     let builder = LaunchTemplateCapacityReservationSpecificationRequest::builder();

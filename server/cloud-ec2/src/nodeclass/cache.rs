@@ -16,7 +16,7 @@ use crate::slot::{Served, Slot, spread};
 /// Longest time of a lookup with all its pages; a call without an answer must not hold its waiters for longer.
 const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// An answer that nobody asked for during this time is dropped.
+/// An answer without a request during this time is dropped.
 const UNUSED: Millis = Millis::from_hours(24);
 /// Time between searches for unused answers.
 const SWEEP_INTERVAL: Millis = Millis::from_mins(10);
@@ -117,7 +117,7 @@ impl<K: Ord + Clone + Debug, V: Clone> Cache<K, V> {
 }
 
 impl<K: Ord, V> Entries<K, V> {
-    /// Drops what nobody asked for during [`UNUSED`].
+    /// Drops answers without a request during [`UNUSED`].
     fn sweep(&mut self, now: Timestamp) {
         if now.duration_since(self.swept) < SWEEP_INTERVAL {
             return;

@@ -119,7 +119,7 @@ impl Shared {
         let Some(observer) = self.fleets.as_ref().filter(|_| call.action == "CreateFleet") else { return };
         let fleet = self.state().log.fleet(number).cloned();
         if let Some(fleet) = fleet {
-            // Nobody may observe any more.
+            // The observer may have ended.
             let _unobserved = observer.send(FleetProgress { number, fleet, answered });
         }
     }

@@ -18,7 +18,7 @@ impl PageRequest {
     /// The page of a call of the query protocol, with at most `limit` entries.
     ///
     /// # Errors
-    /// `InvalidParameterValue` for a size that is no number, `InvalidNextToken` for a token of nobody.
+    /// `InvalidParameterValue` for a size that is no number, `InvalidNextToken` for an unknown token.
     pub(crate) fn read(parameters: &Parameters, limit: Option<usize>) -> Result<Self, ApiError> {
         Self::new(parameters.number("MaxResults")?, parameters.get("NextToken"), limit)
     }

@@ -56,7 +56,7 @@ impl QueueSetup {
     /// What [`QueueSetup::apply`] would change; nothing if everything is as it should be.
     ///
     /// # Errors
-    /// A right is missing, or a queue or rule of that name is somebody else's.
+    /// A right is missing, or another program made a queue or rule of that name.
     pub async fn pending(&self) -> Result<Vec<Change>, SetupError> {
         let existing = self.read().await?;
         let arn = existing.queue.as_ref().map_or_else(|| self.future_arn(), |queue| queue.arn.clone());

@@ -54,7 +54,7 @@ pub(super) fn attributes(arn: &str) -> [(&'static str, String); 3] {
     ]
 }
 
-/// EventBridge may send, and nobody may call without TLS.
+/// EventBridge may send; calls without TLS are denied.
 fn policy(arn: &str) -> Value {
     json!({
         "Version": "2012-10-17",

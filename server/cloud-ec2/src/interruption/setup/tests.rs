@@ -84,7 +84,7 @@ fn a_queue_whose_creation_was_cut_short_is_completed() {
 }
 
 #[test]
-fn what_somebody_else_made_is_neither_changed_nor_deleted() {
+fn what_another_program_made_is_neither_changed_nor_deleted() {
     let mut queue = complete();
     queue.queue.as_mut().unwrap().attributes[2].1 = r#"{"Id":"EC2InterruptionPolicy"}"#.to_owned();
     let refused = changes("fleet", ARN, &queue).unwrap_err().to_string();

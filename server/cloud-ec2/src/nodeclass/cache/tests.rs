@@ -68,7 +68,7 @@ async fn a_failed_refresh_serves_the_last_answer_with_its_age() {
 }
 
 #[tokio::test]
-async fn answers_that_nobody_asks_for_are_dropped_after_a_day() {
+async fn answers_without_a_request_are_dropped_after_a_day() {
     static NOW_MS: AtomicI64 = AtomicI64::new(0);
     let clock = || Timestamp::from_millis(NOW_MS.load(Ordering::SeqCst));
     let cache = Cache::<&str, u32>::new(clock, &DeniedActions::default());
