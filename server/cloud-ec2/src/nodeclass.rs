@@ -154,12 +154,6 @@ impl NodeClassResolver {
         ResolvedNodeClass { status, conditions, service_cidr }
     }
 
-    /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
-    /// not know them, or the right `eks:DescribeCluster` is missing.
-    pub async fn service_cidr(&self, cluster: &ClusterName) -> Option<Text> {
-        self.eks_cluster(cluster).await.ok()??.service_cidr
-    }
-
     async fn resolve_subnets(&self, query: &NodeClassQuery) -> Found<Vec<FoundSubnet>> {
         let requests = subnets::requests(&query.spec.subnet_terms);
         let mut answers = Vec::new();

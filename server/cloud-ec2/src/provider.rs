@@ -87,12 +87,6 @@ impl Ec2Cloud {
         Self { clients, settings, clock, watch: Mutex::default(), launches, node_classes }
     }
 
-    /// Addresses of Services of an EKS cluster, for a cluster whose agent does not report them. `None` when EKS does
-    /// not know them, or the right `eks:DescribeCluster` is missing.
-    pub async fn service_cidr(&self, cluster: &ClusterName) -> Option<Text> {
-        self.node_classes.service_cidr(cluster).await
-    }
-
     /// The queue of this name in the account and region.
     #[must_use]
     pub fn interruption_queue(&self, name: &str) -> Queue {

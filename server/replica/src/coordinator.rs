@@ -214,11 +214,7 @@ impl Coordinator {
             Input::RenewalDue => {
                 self.renew_leases().into_iter().chain(self.region.try_take_lease(now)).map(Step::from).collect()
             }
-            Input::LeaseRequested => {
-                let earliest = self.renewed_at.map_or(now, |at| (at + LEASE_REQUEST_INTERVAL).max(now));
-                self.renew_at = earlier(self.renew_at, earliest);
-                self.region.try_take_lease(now).map(Step::from).into_iter().collect()
-            }
+            Input::LeaseRequested => self.handle_lease_request(now),
             Input::ListingDue => {
                 let due = self.region.begin_listing(self.leases.keys(), now);
                 due.map(Step::from).into_iter().collect()
@@ -227,12 +223,22 @@ impl Coordinator {
                 self.interruptions.finish_poll(answer);
                 Vec::new()
             }
-            Input::InterruptionsDue => {
-                let poll = self.region.lease().is_some().then(|| self.interruptions.begin_poll(now)).flatten();
-                self.interruptions.begin_read().into_iter().chain(poll).map(Step::from).collect()
-            }
+            Input::InterruptionsDue => self.begin_interruption_calls(now),
             Input::Time => self.handle_tick(now),
         }
+    }
+
+    /// A replica has requested or released a lease: the next renewal, which learns of it, comes soon.
+    fn handle_lease_request(&mut self, now: Timestamp) -> Vec<Step> {
+        let earliest = self.renewed_at.map_or(now, |at| (at + LEASE_REQUEST_INTERVAL).max(now));
+        self.renew_at = earlier(self.renew_at, earliest);
+        self.region.try_take_lease(now).map(Step::from).into_iter().collect()
+    }
+
+    /// Reads stored notices; the replica that lists the region polls the status of instances too.
+    fn begin_interruption_calls(&mut self, now: Timestamp) -> Vec<Step> {
+        let poll = self.region.lease().is_some().then(|| self.interruptions.begin_poll(now)).flatten();
+        self.interruptions.begin_read().into_iter().chain(poll).map(Step::from).collect()
     }
 
     /// Latest time of the next [`Input::Time`].

@@ -24,6 +24,14 @@ impl ClusterController {
             return;
         }
         let facts = Arc::clone(self.state.facts());
+        // Every event passes here; the NodePools and NodeClaims are looked at when something is due.
+        let is_due = |class: &ClassRecord| {
+            class.spec.as_ref().is_some_and(|spec| self.node_classes.is_due(&class.name, spec, &facts, ctx.now))
+        };
+        let is_overdue = self.node_classes.next_wakeup().is_some_and(|due| due <= ctx.now);
+        if !is_overdue && !self.state.classes().any(is_due) {
+            return;
+        }
         let classes: Vec<ClassRecord> =
             self.state.classes().filter(|class| self.is_class_used(class)).cloned().collect();
         self.node_classes.retain(&classes.iter().map(|class| class.name.clone()).collect());
@@ -53,7 +61,7 @@ impl ClusterController {
         }
     }
 
-    /// Whether this controller resolves EC2NodeClasses now. While Karpenter is active too, it does.
+    /// Whether this controller resolves EC2NodeClasses now. Karpenter resolves them while it is active.
     pub(crate) fn resolves_node_classes(&self, ctx: &Context<'_>) -> bool {
         self.is_ready() && self.may_report_status(ctx) && !self.state.is_karpenter_active()
     }

@@ -23,7 +23,6 @@ struct Entry {
     facts: Arc<ClusterFacts>,
     /// When the next resolution is due; while one is requested, when its answer is overdue.
     due: Timestamp,
-    requested: bool,
     resolved: Option<Arc<ResolvedNodeClass>>,
 }
 
@@ -38,7 +37,19 @@ impl NodeClassResolver {
         self.classes.values().map(|entry| entry.due).min()
     }
 
-    /// Whether the class is to be resolved now; if so, it counts as requested.
+    /// Whether the class is to be resolved now: it is new, it or the facts have changed, or its time has come.
+    pub(super) fn is_due(
+        &self,
+        name: &Text,
+        spec: &Arc<NodeClassSpec>,
+        facts: &Arc<ClusterFacts>,
+        now: Timestamp,
+    ) -> bool {
+        let known = self.classes.get(name);
+        known.is_none_or(|entry| entry.spec != *spec || entry.facts != *facts || entry.due <= now)
+    }
+
+    /// Counts the class as requested if it is to be resolved now; returns whether it is.
     pub(super) fn request(
         &mut self,
         name: &Text,
@@ -46,23 +57,12 @@ impl NodeClassResolver {
         facts: &Arc<ClusterFacts>,
         now: Timestamp,
     ) -> bool {
-        if let Some(entry) = self.classes.get_mut(name) {
-            let changed = entry.spec != *spec || entry.facts != *facts;
-            if !changed && entry.due > now {
-                return false;
-            }
-            (entry.spec, entry.facts) = (Arc::clone(spec), Arc::clone(facts));
-            (entry.due, entry.requested) = (now + ANSWER_TIMEOUT, true);
-            return true;
+        if !self.is_due(name, spec, facts, now) {
+            return false;
         }
-        let entry = Entry {
-            spec: Arc::clone(spec),
-            facts: Arc::clone(facts),
-            due: now + ANSWER_TIMEOUT,
-            requested: true,
-            resolved: None,
-        };
-        self.classes.insert(name.clone(), entry);
+        let resolved = self.classes.remove(name).and_then(|entry| entry.resolved);
+        let (spec, facts) = (Arc::clone(spec), Arc::clone(facts));
+        self.classes.insert(name.clone(), Entry { spec, facts, due: now + ANSWER_TIMEOUT, resolved });
         true
     }
 
@@ -73,7 +73,7 @@ impl NodeClassResolver {
         if entry.spec != query.spec || entry.facts != query.facts {
             return false;
         }
-        (entry.due, entry.requested) = (next, false);
+        entry.due = next;
         let changed = entry.resolved.as_deref() != Some(&resolved);
         if changed {
             entry.resolved = Some(Arc::new(resolved));

@@ -107,7 +107,9 @@ impl ClusterController {
         };
         let facts = ctx.settings.class_facts;
         let resolved = self.node_classes.resolved(&class.name);
-        if facts == ClassFacts::Resolved && resolved.is_none() && class.invalid.is_none() {
+        // A class that is deleted may have lost its NodePools, and then nothing resolves it.
+        let is_awaited = resolved.is_none() && class.invalid.is_none() && !class.deleting;
+        if facts == ClassFacts::Resolved && is_awaited {
             // The first resolution follows in seconds; until then the previous owner's conditions stay.
             return None;
         }

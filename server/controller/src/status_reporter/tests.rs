@@ -250,6 +250,18 @@ fn a_class_gets_the_conditions_and_the_status_that_it_is_resolved_to() {
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::ReportFinding { .. })), "nothing has changed");
 }
 
+/// Its NodePools are gone, so nothing resolves it any more.
+#[test]
+fn a_deleted_class_that_was_not_resolved_loses_its_finalizer() {
+    let default = ObjectRef::Class(text("default"));
+    let going = ClassRecord { deleting: true, has_finalizer: true, spec: Some(Arc::default()), ..class() };
+    let settings = Settings { class_facts: crate::ClassFacts::Resolved, ..Settings::default() };
+    let alone = ClusterSnapshot { classes: vec![going], ..ClusterSnapshot::default() };
+    let world = Fixture::new(alone, settings);
+    let (_, patch) = world.written.iter().find(|(subject, _)| *subject == default).expect("a write");
+    assert_eq!(patch.remove_finalizer, Some("karpenter.k8s.aws/termination"));
+}
+
 #[test]
 fn classes_of_a_simulated_cloud_are_ready() {
     let default = ObjectRef::Class(text("default"));
