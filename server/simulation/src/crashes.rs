@@ -20,13 +20,12 @@ mod database;
 mod plan;
 mod processes;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use cloud::simulated::SeededRng;
 use fleetwright_proto::simulation::v1;
-use model::ProviderId;
 use sha2::{Digest, Sha256};
 use tokio_stream::StreamExt;
 use tonic::Streaming;
@@ -38,8 +37,9 @@ use crash_points::Kill;
 use database::Database;
 pub use plan::{CloudInterface, Plan};
 use processes::ARRIVAL_MS;
+
+use crate::ledgers;
 use server::clouds::remote::{self, Client};
-use store_postgres::postgres_local::LocalPostgres;
 
 /// Limit until launches resume after a kill; beyond it, decisions did not resume.
 const RESUME_TIMEOUT: Duration = Duration::from_secs(90);
@@ -101,7 +101,7 @@ impl Report {
 /// When something cannot be started, or decisions do not resume.
 pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     let begun = Instant::now();
-    let (url, mut own) = database(plan)?;
+    let (url, mut own) = crate::processes::database(plan.database_url.as_ref())?;
     let database = Database::connect(&url).await?;
     let plan = &Plan { database_url: Some(url), ..plan.clone() };
     let cloud = processes::cloud(plan).await?;
@@ -147,18 +147,6 @@ pub async fn run(plan: &Plan) -> anyhow::Result<Report> {
     (report.kills, report.took) = (kills.len(), begun.elapsed());
     server.stop().await;
     Ok(report)
-}
-
-/// The given database, or a temporary one.
-fn database(plan: &Plan) -> anyhow::Result<(String, Option<LocalPostgres>)> {
-    if let Some(url) = &plan.database_url {
-        return Ok((url.clone(), None));
-    }
-    let own = LocalPostgres::temporary().context("cannot start PostgreSQL; pass a running one with --database-url")?;
-    let own = own.ok_or_else(|| {
-        anyhow!("PostgreSQL is not installed on this machine; pass a running one with --database-url")
-    })?;
-    Ok((own.url(), Some(own)))
 }
 
 /// Cloud faults in addition to kills: lost answers, failing and stale listings, unavailable
@@ -224,24 +212,11 @@ async fn settle(report: &mut Report, cloud: &mut Client, clusters: &Clusters) ->
 }
 
 fn compare_ledgers(report: &mut Report, ledger: &v1::ReadLedgerResponse, clusters: &Clusters) {
-    let claims = clusters.claims();
-    let known: BTreeSet<&ProviderId> = claims.values().collect();
-    let alive: BTreeSet<ProviderId> = (ledger.entries.iter().filter(|entry| entry.ended_ms.is_none()))
-        .filter_map(|entry| entry.instance.as_ref())
-        .filter(|instance| instance.state() != v1::InstanceState::ShuttingDown)
-        .map(|instance| ProviderId::from(instance.provider_id.as_str()))
-        .collect();
-    let mut launched: BTreeMap<String, usize> = BTreeMap::new();
-    for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
-        *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
-    }
+    let compared = ledgers::compare(ledger, &clusters.claims());
     report.launches = ledger.launches.len();
     report.launched = ledger.entries.len();
-    report.alive = alive.len();
-    report.leaked = alive.iter().filter(|id| !known.contains(id)).map(ToString::to_string).collect();
-    report.launched_twice = launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect();
-    let hollow = claims.iter().filter(|(_, id)| !alive.contains(*id));
-    report.hollow = hollow.map(|((cluster, claim), _)| format!("{cluster}/{claim}")).collect();
+    report.alive = compared.alive;
+    (report.leaked, report.launched_twice, report.hollow) = (compared.leaked, compared.launched_twice, compared.hollow);
     (report.pods_ran, report.waiting) = clusters.pods();
 }
 

@@ -2,5 +2,6 @@
 //! whole system run it behind an agent.
 
 pub mod cluster;
+pub(crate) mod settled;
 
 pub(crate) use cluster::SimulatedCluster;

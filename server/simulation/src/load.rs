@@ -36,7 +36,7 @@
 mod balancer;
 mod clusters;
 mod disruption;
-mod metrics;
+pub(crate) mod metrics;
 mod plan;
 mod test_bed;
 mod usage;

@@ -11,6 +11,8 @@ use anyhow::{Context, anyhow};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
 
+use store_postgres::postgres_local::LocalPostgres;
+
 /// Limit for a server's exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -126,6 +128,37 @@ impl ServerProcess {
     }
 }
 
+/// The database at `url`, or a temporary one from this machine's binaries.
+///
+/// # Errors
+/// When no PostgreSQL is installed, or it does not start.
+pub(crate) fn database(url: Option<&String>) -> anyhow::Result<(String, Option<LocalPostgres>)> {
+    const MISSING: &str = "PostgreSQL is not installed on this machine; pass a running one with --database-url";
+    if let Some(url) = url {
+        return Ok((url.clone(), None));
+    }
+    let own = LocalPostgres::temporary().context("cannot start PostgreSQL; pass a running one with --database-url")?;
+    let own = own.ok_or_else(|| anyhow!(MISSING))?;
+    Ok((own.url(), Some(own)))
+}
+
+/// Runs this program with `arguments` until it ends, on a simulated EC2.
+///
+/// # Errors
+/// When it fails.
+pub(crate) async fn run_program(arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = program()?;
+    with_simulated_credentials(command.args(arguments)).stdin(Stdio::null()).stdout(Stdio::null());
+    let status = command.status().await.context("cannot start this program")?;
+    if status.success() { Ok(()) } else { Err(anyhow!("`fleetwright {}` failed: {status}", arguments.join(" "))) }
+}
+
+/// For a simulated EC2, which verifies no signature; no other credentials are looked for.
+fn with_simulated_credentials(command: &mut Command) -> &mut Command {
+    command.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
+    command.env("AWS_EC2_METADATA_DISABLED", "true")
+}
+
 fn free_address() -> anyhow::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).context("no port is free")
 }
@@ -134,10 +167,7 @@ fn spawn(database_url: &str, grpc: SocketAddr, http: SocketAddr, flags: &[String
     let mut command = program()?;
     command.args(["serve", "--listen-grpc", &grpc.to_string(), "--listen-http", &http.to_string()]);
     command.args(flags).env("FLEETWRIGHT_STORE_DATABASE_URL", database_url);
-    // For a simulated EC2, which verifies no signature; no other credentials are looked for.
-    command.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
-    command.env("AWS_EC2_METADATA_DISABLED", "true");
-    command.stdin(Stdio::null()).stdout(Stdio::null());
+    with_simulated_credentials(&mut command).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn().context("cannot start the server")
 }
 

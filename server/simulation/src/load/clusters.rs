@@ -8,15 +8,12 @@ use std::time::Duration;
 
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
+use crate::kube::settled::{Machine, settled};
 use agent::Target;
-use controller::cluster::LaunchedFacts;
-use controller::{ClaimOrder, Instruction};
 use fleetwright_proto::v1;
-use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
+use model::labels::INSTANCE_TYPE;
 use model::resources::{CPU, MEMORY, PODS};
-use model::{
-    ClaimName, ClusterName, Labels, Millis, NodeName, PodKey, PoolName, ProviderId, Requirements, Resources, Text,
-};
+use model::{ClaimName, ClusterName, Millis, PodKey, ProviderId, Resources};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -136,34 +133,19 @@ async fn bursts(api: &SimulatedApi, pattern: ArrivalPattern, mut bursting: watch
     }
 }
 
-/// A cluster with nodes full of running pods.
+/// A cluster with nodes full of running pods. A node has 15.5 of 16 processors allocatable.
 fn full_cluster(plan: &Plan) -> SimulatedCluster {
-    let mut cluster = SimulatedCluster::new(settings(plan.seed));
-    let born = clock::now() - AGE;
-    for node in 0..plan.nodes {
-        let claim = ClaimName::from(format!("base-{node}"));
-        for instruction in [create(&claim), launched(&claim, node)] {
-            let _told = cluster.instruct(&instruction, born);
-        }
-    }
-    // Instances join within a minute; then they are registered and initialized as a server would.
-    let joined = born + Millis::from_mins(2);
-    drop(cluster.tick(joined));
-    let claim_of = |node: &NodeName| ClaimName::from(node.trim_start_matches("ip-"));
-    let names: Vec<(ClaimName, NodeName)> =
-        cluster.nodes().map(|node| (claim_of(&node.name), node.name.clone())).collect();
-    for (claim, node) in names {
-        let register = Instruction::RegisterNode {
-            claim: claim.clone(),
-            node: node.clone(),
-            labels: Labels::new(),
-            taints: Vec::new(),
-            nominations: Vec::new(),
-        };
-        for instruction in [register, Instruction::InitializeNode { claim, node }] {
-            let _told = cluster.instruct(&instruction, joined);
-        }
-    }
+    let machine = |node: usize| Machine {
+        claim: ClaimName::from(format!("base-{node}")),
+        pool: BASE_POOL,
+        provider_id: ProviderId::from(format!("aws:///us-east-1a/i-{node:017x}")),
+        instance_type: BASE_TYPE,
+        zone: "us-east-1a",
+        capacity_type: "on-demand",
+        allocatable: Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]),
+    };
+    let machines: Vec<Machine<'_>> = (0..plan.nodes).map(machine).collect();
+    let (mut cluster, joined) = settled(settings(plan.seed), &machines, clock::now() - AGE);
     let each = 15_000 * i64::try_from(plan.nodes).unwrap_or(0) / i64::try_from(plan.pods.max(1)).unwrap_or(1);
     cluster.scale(&workload("base", each), plan.pods, joined);
     drop(cluster.tick(joined + Millis::from_mins(2)));
@@ -185,43 +167,8 @@ fn settings(seed: u64) -> ClusterSettings {
     }
 }
 
-/// An instance with 16 processors, 15.5 of them allocatable.
-fn create(claim: &ClaimName) -> Instruction {
-    Instruction::CreateClaim(ClaimOrder {
-        name: claim.clone(),
-        pool: PoolName::from(BASE_POOL),
-        node_class: Text::from("default"),
-        labels: labels(&[(NODEPOOL, BASE_POOL), (NODECLASS, "default"), (CAPACITY_TYPE, "on-demand")]),
-        taints: Vec::new(),
-        startup_taints: Vec::new(),
-        requirements: Requirements::new(),
-        requests: Resources::new(),
-        expire_after: None,
-        termination_grace_period: None,
-        pool_hash: None,
-    })
-}
-
-fn launched(claim: &ClaimName, node: usize) -> Instruction {
-    let amounts = Resources::from_iter([(CPU, 15_500), (MEMORY, 60 << 30), (PODS, 110)]);
-    Instruction::MarkLaunched {
-        claim: claim.clone(),
-        facts: LaunchedFacts {
-            provider_id: ProviderId::from(format!("aws:///us-east-1a/i-{node:017x}")),
-            labels: labels(&[(INSTANCE_TYPE, BASE_TYPE), (ZONE, "us-east-1a"), (CAPACITY_TYPE, "on-demand")]),
-            capacity: amounts.clone(),
-            allocatable: amounts,
-            image: Text::default(),
-        },
-    }
-}
-
 fn workload(name: &str, millicores: i64) -> Workload {
     Workload::new("load", name, &pod_spec(millicores, 1 << 28))
-}
-
-fn labels(pairs: &[(&str, &str)]) -> Labels {
-    pairs.iter().map(|(key, value)| (Text::from(*key), Text::from(*value))).collect()
 }
 
 /// NodePools whose nodes are consolidated: every change of a cluster makes the server examine all its nodes. Those of the

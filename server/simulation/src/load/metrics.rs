@@ -14,13 +14,13 @@ use tokio::net::TcpStream;
 const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Interval between polls of a server's metrics.
-pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A server's metrics.
-pub(super) struct Metrics(String);
+pub(crate) struct Metrics(String);
 
 impl Metrics {
-    pub(super) async fn read(page: SocketAddr) -> anyhow::Result<Self> {
+    pub(crate) async fn read(page: SocketAddr) -> anyhow::Result<Self> {
         let ask = async {
             let mut stream = TcpStream::connect(page).await?;
             let request = format!("GET /metrics HTTP/1.1\r\nHost: {page}\r\nConnection: close\r\n\r\n");
@@ -35,7 +35,7 @@ impl Metrics {
     }
 
     /// Clusters with an accepted snapshot, and when it was accepted.
-    pub(super) fn synced(&self) -> impl Iterator<Item = (&str, Timestamp)> {
+    pub(crate) fn synced(&self) -> impl Iterator<Item = (&str, Timestamp)> {
         let value = |line| {
             let line = str::strip_prefix(line, "fleetwright_cluster_synced_timestamp_seconds{cluster=\"")?;
             let (cluster, seconds) = line.split_once("\"} ")?;

@@ -179,6 +179,7 @@ impl SimulatedCluster {
         if node.taints.iter().all(|taint| taint.key.as_ref() != DISRUPTED) {
             let effect = Effect::NoSchedule;
             node.taints.push(Taint { key: Text::from(DISRUPTED), value: Text::default(), effect });
+            self.ledger.tainted.insert(node.provider_id.clone(), now);
             node.drain_deadline = deadline;
             self.emit_node(name);
         } else if node.drain_deadline != deadline {

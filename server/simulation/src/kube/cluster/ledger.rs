@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Millis, NodeName, PodKey, Timestamp};
+use model::{Millis, NodeName, PodKey, ProviderId, Timestamp};
 
 /// Moves of a pod are counted over a day.
 const DAY: Millis = Millis::from_hours(24);
@@ -22,6 +22,8 @@ pub struct ClusterLedger {
     /// Pods evicted although a PodDisruptionBudget allowed no disruption and no deadline had
     /// passed.
     pub(crate) budgets_violated: u64,
+    /// When Nodes were tainted for their removal, by provider id.
+    pub(crate) tainted: BTreeMap<ProviderId, Timestamp>,
     /// Nodes that joined.
     pub(crate) nodes_joined: u64,
     /// Nodes that were removed.
