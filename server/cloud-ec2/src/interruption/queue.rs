@@ -17,9 +17,9 @@ use crate::call_error::CallError;
 /// Messages of one receive and of one deletion (SQS: at most ten).
 pub const MESSAGES_AT_ONCE: usize = 10;
 
-/// How long a received message is hidden from other receivers: longer than a record takes with its retries. A
-/// message that was not deleted returns four minutes before its retention ends.
-const VISIBILITY: Duration = Duration::from_secs(30);
+/// How long a received message is hidden from other receivers. A spot instance ends two minutes after its notice, and
+/// the notice of a receiver that crashed waits for this; a store that takes longer for a record only gets it twice.
+const VISIBILITY: Duration = Duration::from_secs(10);
 
 /// The longest wait of a receive for the first message (SQS).
 pub const LONGEST_WAIT: Duration = Duration::from_secs(20);

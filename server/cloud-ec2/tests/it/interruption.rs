@@ -123,12 +123,12 @@ async fn a_spot_warning_arrives_through_the_rules_and_the_queue_that_setup_made(
     let ends = Some(sent + Millis::from_mins(2));
     let expected = Notice { instance: id.as_str().into(), kind: InterruptionKind::SpotInterrupted, sent, ends };
     assert_eq!(notices, std::slice::from_ref(&expected));
-    // It was not deleted, and is delivered again after the visibility timeout of 30 s.
-    account.wait(Millis::from_secs(31));
+    // It was not deleted, and is delivered again after the visibility timeout of 10 s.
+    account.wait(Millis::from_secs(11));
     let (delivery, notices) = receive(&queue, &[InterruptionKind::SpotInterrupted]).await;
     assert_eq!(notices, [expected]);
     assert_eq!(queue.delete(&[delivery]).await.unwrap(), 1);
-    account.wait(Millis::from_secs(31));
+    account.wait(Millis::from_secs(11));
     assert_eq!(queue.receive(Duration::ZERO).await.unwrap(), []);
 }
 

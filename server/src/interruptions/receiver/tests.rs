@@ -131,7 +131,7 @@ async fn five_thousand_notices_are_stored_within_a_minute_although_a_receiver_is
     assert!(at_kill < 5_000, "the receiver was killed too late: {at_kill}");
     let stop = CancellationToken::new();
     let running = tokio::spawn(account.receiver(&store).run(stop.clone()));
-    // What the killed receiver had received and not deleted is visible again after 30 s. One of its calls may still be
+    // What the killed receiver had received and not deleted is visible again after 10 s. One of its calls may still be
     // executed, so the time goes on in steps.
     until("all are stored", async || {
         account.time.fetch_add(200, Ordering::SeqCst);
