@@ -4,6 +4,7 @@ mod crashes;
 mod disruption;
 mod faults;
 mod form;
+mod interruptions;
 mod load;
 
 use clap::Subcommand;
@@ -16,6 +17,7 @@ pub(crate) enum SimulateCommand {
     Faults(faults::FaultsFlags),
     Disruption(disruption::DisruptionFlags),
     Crashes(crashes::CrashesFlags),
+    Interruptions(interruptions::InterruptionsFlags),
     Load(load::LoadFlags),
 }
 
@@ -28,6 +30,7 @@ pub fn run(command: SimulateCommand) -> Result<Status, Failure> {
         SimulateCommand::Faults(flags) => faults::run(&flags),
         SimulateCommand::Disruption(flags) => disruption::run(&flags),
         SimulateCommand::Crashes(flags) => crashes::run(flags),
+        SimulateCommand::Interruptions(flags) => interruptions::run(flags),
         SimulateCommand::Load(flags) => load::run(flags),
     }
 }

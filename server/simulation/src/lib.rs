@@ -4,14 +4,17 @@
 //! Reading order: [`kube`] (a simulated cluster), [`deterministic`] (the whole system under faults
 //! on a virtual clock, by seed), [`simulated_cloud`] (the simulated cloud as a process), [`demo`]
 //! (the whole system on one host), [`crashes`] (server processes killed during launches), [`load`]
-//! (many clusters at once); [`processes`] starts server and cloud processes for the latter two.
+//! (many clusters at once), [`interruptions`] (spot interruption notices for many clusters); [`processes`] starts
+//! server and cloud processes for the latter three.
 
 #![expect(missing_docs, reason = "the program and tests alone use this crate; its fields say what they are")]
 
 pub mod crashes;
 pub mod demo;
 pub mod deterministic;
+pub mod interruptions;
 pub mod kube;
+mod ledgers;
 pub mod load;
 pub mod processes;
 pub mod simulated_cloud;

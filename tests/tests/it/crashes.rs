@@ -58,3 +58,18 @@ fn without_garbage_collection_the_same_kills_leak_instances() {
     assert_eq!(ended.status, 1, "{}\n{}", ended.stdout, ended.stderr);
     assert!(!ended.stdout.contains("\"leaked\": []"), "{}", ended.stdout);
 }
+
+/// Every notice passes EventBridge and SQS, a tenth of them twice, and half of them while or after the server is
+/// killed.
+#[test]
+fn interruption_notices_survive_a_kill_of_the_server() {
+    let test = "interruption_notices_survive_a_kill_of_the_server";
+    let arguments = ["simulate", "interruptions", "--clusters", "10", "--nodes", "4", "--within", "4s", "-o", "json"];
+    let program = Program::new(PROGRAM, &arguments);
+    let Some(_here) = installed(test) else { return };
+    let ended = program.env("PATH", &std::env::var("PATH").unwrap_or_default()).run(TIMEOUT);
+    assert_eq!(ended.status, 0, "{}\n{}", ended.stdout, ended.stderr);
+    for expected in ["\"kills\": 1", "\"rows\": 40", "\"tainted\": 40", "\"podsWaiting\": 0", "\"doubled\": []"] {
+        assert!(ended.stdout.contains(expected), "{expected} is missing in:\n{}", ended.stdout);
+    }
+}

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
-use super::form::Form;
+use super::form::{Form, percentile};
 use server::cli::exit::{Failure, Status};
 use server::telemetry;
 use simulation::crashes::{self, CloudInterface, CrashPoint, Plan, Report};
@@ -82,14 +82,6 @@ pub fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     let report = report.map_err(|error| Failure::internal(format!("{error:#}")))?;
     flags.output.print(|| table(&report), || document(&report))?;
     Ok(if report.is_success() { Status::Done } else { Status::Leftover })
-}
-
-/// The given percentile of the values, in milliseconds; 0 when there are none.
-fn percentile(values: &[u64], percent: usize) -> u64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable();
-    let at = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(at).copied().unwrap_or(0)
 }
 
 fn table(report: &Report) -> String {
@@ -169,13 +161,6 @@ fn document(report: &Report) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn percentiles_are_observed_values() {
-        assert_eq!(percentile(&[], 50), 0);
-        assert_eq!(percentile(&[30, 10, 20], 50), 20);
-        assert_eq!(percentile(&[30, 10, 20], 99), 30);
-    }
 
     #[test]
     fn a_leak_is_reported_as_a_failure() {
