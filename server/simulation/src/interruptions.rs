@@ -25,6 +25,7 @@ use tracing::info;
 
 use self::clusters::Clusters;
 pub use self::plan::Plan;
+use self::plan::REGION;
 use crate::ledgers;
 use crate::load::metrics::{Metrics, POLL_INTERVAL};
 use crate::processes::{CloudProcess, ServerProcess, database, run_program, without_bounds};
@@ -32,7 +33,6 @@ use server::clouds::remote::{self, Client};
 use store::clock;
 
 const QUEUE: &str = "interruptions";
-const REGION: &str = "us-east-1";
 
 /// Limit until the server has accepted the snapshot of each cluster.
 const OWNED_TIMEOUT: Duration = Duration::from_secs(600);

@@ -15,8 +15,7 @@ use server::clouds::remote::Client;
 use store::clock;
 use tokio::task::JoinSet;
 
-use super::REGION;
-use super::plan::Plan;
+use super::plan::{Plan, REGION};
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 use crate::kube::SimulatedCluster;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+pub(super) const REGION: &str = "us-east-1";
+
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
