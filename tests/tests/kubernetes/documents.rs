@@ -30,13 +30,14 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 31] = [
+const COMMANDS: [(&str, How); 32] = [
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
     // tests/tests/it: attack.rs, crashes.rs, load.rs.
     ("cargo run --release -p e2e --bin attack", How::Elsewhere),
     ("fleetwright simulate crashes", How::Elsewhere),
+    ("fleetwright simulate interruptions", How::Elsewhere),
     ("fleetwright simulate load", How::Elsewhere),
     ("fleetwright simulate faults", How::Short("fleetwright simulate faults --seeds 1..20")),
     ("fleetwright simulate disruption", How::Short("fleetwright simulate disruption --load drift --hours 48")),
