@@ -226,8 +226,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         // Differs in each run of the process.
         let generation = clock::now().as_millis().unsigned_abs();
-        let settings =
-            ClusterSettings { region: Arc::clone(&shared), region_key: region.key().into(), seed: generation };
+        let settings = ClusterSettings { region: Arc::clone(&shared), scope: region.clone(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
         let (planners, plans) = Planners::start(planner, planning, search_threads(shared.settings()), &latencies)?;

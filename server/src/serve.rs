@@ -328,12 +328,12 @@ async fn send_freezes(store: &dyn Store, events: &mpsc::Sender<Delivery>) -> any
 /// Follows the changes that other replicas make, each topic in a task of its own.
 fn follow_changes(
     tasks: &mut JoinSet<anyhow::Result<()>>,
-    (region, known): (String, KnownFreezes),
+    (scope, known): (Scope, KnownFreezes),
     store: &Arc<dyn Store>,
     events: &mpsc::Sender<Delivery>,
     stop: &CancellationToken,
 ) {
-    let offerings = Topic::Offerings { region };
+    let offerings = Topic::Offerings { scope };
     let operators = [Topic::Freezes { known }, Topic::Releases { known: None }, Topic::Confirmations { known: None }];
     for topic in operators.into_iter().chain([offerings]) {
         tasks.spawn(change_feed::follow(topic, Arc::clone(store), events.clone(), stop.clone()));
@@ -385,7 +385,7 @@ impl Server {
         let listing = components.settings.gc_after.map(|after| clock::duration(after / 2));
         let latencies = Arc::new(Latencies::default());
         let heartbeat = Arc::new(Heartbeat::default());
-        let region = components.scope.key();
+        let region = components.scope.clone();
         let replica = replica_row(components.lease.owner.clone(), &components.settings, components.shared);
         let replicas = Arc::new(Replicas::default());
         let decision_threads = decision_threads()?;

@@ -6,7 +6,7 @@ use std::error::Error;
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
-use model::Text;
+use model::{RefusalCause, RefusedOption, Text};
 
 /// The launch operation, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
@@ -46,6 +46,34 @@ const THROTTLED: &[&str] = &[
 /// Whether a fleet error means that its override is unavailable.
 pub(crate) fn is_capacity(code: &str) -> bool {
     CAPACITY.contains(&code)
+}
+
+/// Capacity codes that concern the account, its subnets or reservations. The others concern the zone, for every account.
+const OF_ACCOUNT: &[&str] = &[
+    "InsufficientFreeAddressesInSubnet",
+    "MaxFleetCountExceeded",
+    "MaxSpotInstanceCountExceeded",
+    "ReservationCapacityExceeded",
+    "VcpuLimitExceeded",
+];
+
+/// Whom the refusal of an override with this code concerns.
+pub(crate) fn refusal_cause(code: &str) -> RefusalCause {
+    if OF_ACCOUNT.contains(&code) || is_missing_spot_role(code) {
+        RefusalCause::Account
+    } else {
+        RefusalCause::Capacity
+    }
+}
+
+/// The override, refused with this code.
+pub(crate) fn refused_option(option: &Override, code: &str) -> RefusedOption {
+    RefusedOption {
+        instance_type: option.instance_type.clone(),
+        zone: option.zone.clone(),
+        cause: refusal_cause(code),
+        code: Text::from(code),
+    }
 }
 
 /// Whether the account lacks the service-linked role for spot and may not create it: spot is
@@ -120,7 +148,10 @@ impl Failure {
     pub(crate) fn of_launch(self, token: &Text, offered: Vec<Override>) -> CloudError {
         match self.error_class {
             ErrorClass::Mismatch => CloudError::IdempotentParameterMismatch { token: token.clone() },
-            ErrorClass::InsufficientCapacity => CloudError::InsufficientCapacity { unavailable: offered },
+            ErrorClass::InsufficientCapacity => {
+                let unavailable = offered.iter().map(|option| refused_option(option, &self.code)).collect();
+                CloudError::InsufficientCapacity { unavailable }
+            }
             _ => self.of_call(),
         }
     }

@@ -5,14 +5,14 @@
 //! repeating the order returns the same one, so an order without an instance in its response is not
 //! repeated.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
 use aws_sdk_ec2::operation::create_fleet::CreateFleetOutput;
 use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTemplateOverrides};
 use cloud::provider::{CloudError, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override};
-use model::{InstanceTypeName, Text, Timestamp, Zone};
+use model::{InstanceTypeName, RefusedOption, Text, Timestamp, Zone};
 
-use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role};
+use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role, refused_option};
 use crate::instance;
 use crate::terms::Terms;
 
@@ -38,10 +38,7 @@ pub(crate) fn outcome(answer: &CreateFleetOutput, asked: RequestContext<'_>) -> 
     match launched {
         Some((group, id)) => Ok(LaunchOutcome {
             instance: instance(group, id, asked)?,
-            unavailable: in_request_order(
-                answer.errors().iter().filter(|e| lacks_capacity(e)).filter_map(|e| option_of(e, asked)),
-                asked,
-            ),
+            unavailable: in_request_order(answer.errors().iter().filter(|error| lacks_capacity(error)), asked),
         }),
         None => Err(launch_error(answer.errors(), asked)),
     }
@@ -102,9 +99,13 @@ fn launch_error(errors: &[CreateFleetError], asked: RequestContext<'_>) -> Cloud
     }
     let all_of_it =
         errors.is_empty() || errors.iter().any(|error| lacks_spot_role(error) || option_of(error, asked).is_none());
-    let unavailable = match all_of_it {
-        true => asked.offered.to_vec(),
-        false => in_request_order(errors.iter().filter_map(|error| option_of(error, asked)), asked),
+    let unavailable = if all_of_it {
+        // One error concerns all overrides, else the fleet gave no reason.
+        let general = errors.iter().find(|error| lacks_spot_role(error) || option_of(error, asked).is_none());
+        let code = general.and_then(CreateFleetError::error_code).unwrap_or("UnfulfillableCapacity");
+        asked.offered.iter().map(|option| refused_option(option, code)).collect()
+    } else {
+        in_request_order(errors.iter(), asked)
     };
     CloudError::InsufficientCapacity { unavailable }
 }
@@ -124,10 +125,19 @@ fn option_of(error: &CreateFleetError, asked: RequestContext<'_>) -> Option<Over
     Some(Override { instance_type: InstanceTypeName::from(choice.instance_type()?.as_str()), zone })
 }
 
-/// Each override once, in the order of the request.
-fn in_request_order(options: impl Iterator<Item = Override>, asked: RequestContext<'_>) -> Vec<Override> {
-    let found: BTreeSet<Override> = options.collect();
-    asked.offered.iter().filter(|option| found.contains(option)).cloned().collect()
+/// Each override once, with its first error, in the order of the request.
+fn in_request_order<'e>(
+    errors: impl Iterator<Item = &'e CreateFleetError>,
+    asked: RequestContext<'_>,
+) -> Vec<RefusedOption> {
+    let mut codes: BTreeMap<Override, &str> = BTreeMap::new();
+    for error in errors {
+        if let (Some(option), Some(code)) = (option_of(error, asked), error.error_code()) {
+            codes.entry(option).or_insert(code);
+        }
+    }
+    let refused = |option: &Override| codes.get(option).map(|code| refused_option(option, code));
+    asked.offered.iter().filter_map(refused).collect()
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
     CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchFailure, LaunchOrder, LaunchTemplateInput, PoolName,
-    ProviderId, Text, Timestamp, Zone,
+    ProviderId, RefusedOption, Text, Timestamp, Zone,
 };
 
 /// Maximum pairs of instance type and zone per request. A Fleet permits 300; more than this only
@@ -62,6 +62,20 @@ pub struct Override {
     pub zone: Zone,
 }
 
+impl Override {
+    /// The override, refused for want of capacity.
+    #[must_use]
+    pub fn without_capacity(&self) -> RefusedOption {
+        RefusedOption::without_capacity(self.instance_type.clone(), self.zone.clone())
+    }
+}
+
+impl From<&RefusedOption> for Override {
+    fn from(refused: &RefusedOption) -> Self {
+        Self { instance_type: refused.instance_type.clone(), zone: refused.zone.clone() }
+    }
+}
+
 impl From<&LaunchOrder> for LaunchRequest {
     fn from(order: &LaunchOrder) -> Self {
         let overrides = order.options.iter().take(MAX_OVERRIDES);
@@ -88,8 +102,8 @@ impl From<&LaunchOrder> for LaunchRequest {
 pub struct LaunchOutcome {
     /// The launched instance.
     pub instance: Instance,
-    /// Overrides tried before, without capacity.
-    pub unavailable: Vec<Override>,
+    /// Overrides tried before, and why each was refused.
+    pub unavailable: Vec<RefusedOption>,
 }
 
 /// Lifecycle state of an instance.
@@ -159,8 +173,8 @@ pub enum CloudError {
     /// No override has capacity. No instance was launched.
     #[error("insufficient capacity for each of {} options: {}", .unavailable.len(), list(.unavailable))]
     InsufficientCapacity {
-        /// The overrides that were tried; all of them lack capacity.
-        unavailable: Vec<Override>,
+        /// The overrides that were tried, and why each was refused.
+        unavailable: Vec<RefusedOption>,
     },
     /// Rate limit exceeded. Nothing was done; the same request may be repeated.
     #[error("the cloud asks to call less often; the request may be sent again after {retry_after_ms} ms")]
@@ -217,9 +231,10 @@ fn owner_text(owner: &str) -> String {
 }
 
 /// The first options, for an error: a launch may have sixty.
-fn list(options: &[Override]) -> String {
+fn list(options: &[RefusedOption]) -> String {
     const SHOWN: usize = 3;
-    let shown = options.iter().take(SHOWN).map(|option| format!("{} in {}", option.instance_type, option.zone));
+    let shown = options.iter().take(SHOWN);
+    let shown = shown.map(|option| format!("{} in {} ({})", option.instance_type, option.zone, option.code));
     let shown = shown.collect::<Vec<String>>().join(", ");
     match options.len().saturating_sub(SHOWN) {
         0 => shown,
@@ -244,8 +259,7 @@ impl CloudError {
         };
         match self {
             Self::InsufficientCapacity { unavailable } => {
-                let pair = |option: &Override| (option.instance_type.clone(), option.zone.clone());
-                Some(LaunchFailure::InsufficientCapacity { unavailable: unavailable.iter().map(pair).collect() })
+                Some(LaunchFailure::InsufficientCapacity { unavailable: unavailable.clone() })
             }
             Self::IdempotentParameterMismatch { .. } => {
                 Some(refused(&Text::from("IdempotentParameterMismatch"), false))

@@ -153,11 +153,12 @@ impl SimulatedCloud {
         match request.overrides.iter().position(has) {
             Some(at) => Ok(LaunchOutcome {
                 instance: self.launch_instance(request, &request.overrides[at], now),
-                unavailable: request.overrides[..at].to_vec(),
+                unavailable: request.overrides[..at].iter().map(Override::without_capacity).collect(),
             }),
             None => {
                 self.ledger.refused += 1;
-                Err(CloudError::InsufficientCapacity { unavailable: request.overrides.clone() })
+                let unavailable = request.overrides.iter().map(Override::without_capacity).collect();
+                Err(CloudError::InsufficientCapacity { unavailable })
             }
         }
     }

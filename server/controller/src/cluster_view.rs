@@ -19,7 +19,7 @@ impl ClusterController {
         let shown = self.guardrails_view(&guardrails, region.settings());
         let pools = self.pools_view(&guardrails);
         drop(guardrails);
-        ClusterView { pools, ..self.view_of(region.offerings().len(), shown, now) }
+        ClusterView { pools, ..self.view_of(region.offerings().counts().0, shown, now) }
     }
 
     /// Fingerprint of the view; changes whenever the view does.

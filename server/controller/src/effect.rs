@@ -6,6 +6,7 @@ use super::guardrails::ObjectCounts;
 use super::nodeclaim::DecidedLaunch;
 use super::provisioning::PlanJob;
 use super::status::{EventOrder, StatusOrder};
+use super::unavailable_offerings::OfferingKey;
 use crate::cluster::LaunchedFacts;
 use crate::cluster::replacement::ReplacementWait;
 use model::node_class::NodeClassQuery;
@@ -79,6 +80,13 @@ pub enum Effect {
         /// Provider id of the instance.
         provider_id: ProviderId,
     },
+    /// Ask the store for the probes of offerings; answered by `ProbesAnswered`, or not at all.
+    ClaimProbes {
+        /// The cluster whose pods wait.
+        cluster: ClusterName,
+        /// The offerings.
+        keys: Vec<OfferingKey>,
+    },
     /// Close the launch record of a NodeClaim: no operation is in progress for it. Not answered.
     CloseLaunch {
         /// The target cluster.
@@ -150,6 +158,7 @@ impl Effect {
             | Self::RecordLaunched { cluster, .. }
             | Self::EndReplacements { cluster, .. }
             | Self::PersistCounts { cluster, .. }
+            | Self::ClaimProbes { cluster, .. }
             | Self::ReportFinding { cluster, .. }
             | Self::PublishView { cluster } => cluster,
         }

@@ -4,15 +4,15 @@ use std::sync::Arc;
 
 use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
-use super::unavailable_offerings::UnavailableOffering;
+use super::unavailable_offerings::{OfferingKey, ProbeAnswer, UnavailableOffering};
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
 use crate::cluster::{DecidedMoves, Observation};
 use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
-    CapacityType, ClaimName, ClusterFacts, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, Text, Timestamp,
-    Zone,
+    CapacityType, ClaimName, ClusterFacts, ClusterName, InstanceTypeName, LaunchFailure, ProviderId, RefusedOption,
+    Text, Timestamp, Zone,
 };
 
 /// An input of the controller.
@@ -131,10 +131,19 @@ pub enum Event {
         /// All active freezes.
         freezes: Vec<Freeze>,
     },
-    /// Another replica in the same account and region found offerings unavailable.
+    /// What the store has of offerings that the cloud refused to any replica of the region, or launched again.
     OfferingsUnavailable {
-        /// The offerings and their expiry.
+        /// The offerings.
         refusals: Vec<UnavailableOffering>,
+    },
+    /// The store answered the request for probes.
+    ProbesAnswered {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// The answers.
+        answers: Vec<(OfferingKey, ProbeAnswer)>,
+        /// When granted probes end.
+        until: Timestamp,
     },
     /// Launch and removal counters of all other replicas, replacing the previous ones.
     RemoteCounters {
@@ -227,6 +236,7 @@ impl Event {
             | Self::ReplacementsLoaded { cluster, .. }
             | Self::LeaseAcquired { cluster, .. }
             | Self::Listed { cluster, .. }
+            | Self::ProbesAnswered { cluster, .. }
             | Self::Interrupted { cluster, .. } => Some(cluster),
             Self::Launched(launched) => Some(&launched.cluster),
             Self::NodeClassResolved { query, .. } => Some(&query.cluster),
@@ -272,7 +282,6 @@ pub struct Launched {
     pub capacity_type: CapacityType,
     /// Id of the image; empty when the cloud did not say it.
     pub image: Text,
-    /// Options (instance type, zone) of the same capacity type that were tried first and had
-    /// insufficient capacity.
-    pub unavailable: Vec<(InstanceTypeName, Zone)>,
+    /// Options of the same capacity type that were tried first and refused.
+    pub unavailable: Vec<RefusedOption>,
 }

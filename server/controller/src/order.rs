@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::{ClaimOrder, DecisionId, PlannedMachine};
 use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
-use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, ZONE_ID};
 use model::plan::PlannedNode;
 use model::{
     CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, LaunchOption, LaunchOrder, MicroUsd,
@@ -124,6 +124,18 @@ pub(super) fn launch_options(pool: &NodePool, node: &PlannedNode) -> Vec<LaunchO
 
 fn offering_of<'k>(kind: &'k InstanceType, zone: &Zone, capacity_type: CapacityType) -> Option<&'k Offering> {
     kind.offerings.iter().find(|offering| offering.zone == *zone && offering.capacity_type == capacity_type)
+}
+
+/// Id of the zone, as the offering's labels say.
+pub(super) fn zone_id(
+    pool: &NodePool,
+    instance_type: &InstanceTypeName,
+    zone: &Zone,
+    capacity_type: CapacityType,
+) -> Option<Text> {
+    let types = &pool.catalogue.types;
+    let at = types.binary_search_by(|kind| kind.name.cmp(instance_type)).ok()?;
+    offering_of(&types[at], zone, capacity_type)?.labels.get(ZONE_ID).cloned()
 }
 
 /// The maximum of each resource over all options of the machine.

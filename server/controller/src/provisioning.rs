@@ -16,6 +16,7 @@ mod launch_view;
 pub(crate) mod pending_plan;
 mod plan_job;
 mod planning;
+mod probing;
 mod provision;
 mod provisioner;
 mod search;

@@ -12,11 +12,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::catalogue_zones::CatalogueZones;
 use crate::disruption_allowance::{DisruptionAllowance, DisruptionTotals};
 use crate::guardrails::fleet_counters::CounterSnapshot;
-use crate::guardrails::{DisabledGuards, Guardrails};
+use crate::guardrails::{DisabledGuards, Guard, Guardrails};
 use crate::instance_owners::InstanceOwners;
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchAllowance, SearchTotals};
-use crate::unavailable_offerings::{UnavailableOffering, UnavailableOfferings};
+use crate::unavailable_offerings::{OfferingUpdate, UnavailableOfferings};
 use crate::{Event, Settings};
 use model::{ClusterName, ProviderId, Timestamp};
 
@@ -62,10 +62,10 @@ impl RegionState {
             next_number: AtomicU64::new(settings.first_number),
             searches: Mutex::new(SearchAllowance::new(settings.search)),
             disruption_plans: Mutex::new(DisruptionAllowance::new(settings.disruption_share)),
+            offerings: UnavailableOfferings::new(settings.unavailable_ttl, disabled_guards.is_enabled(Guard::OneProbe)),
             settings,
             disabled_guards,
             guardrails: Mutex::default(),
-            offerings: UnavailableOfferings::default(),
             zones: CatalogueZones::default(),
             instances: Mutex::default(),
             instances_version: AtomicU64::new(0),
@@ -193,16 +193,15 @@ impl RegionState {
                 let changed = self.lock_guardrails(now).replace_freezes(freezes, now);
                 self.limits_version.fetch_add(u64::from(changed), Ordering::Release);
             }
-            Event::OfferingsUnavailable { refusals } => self.offerings.merge_remote(refusals),
+            Event::OfferingsUnavailable { refusals } => self.offerings.merge_remote(refusals, now),
             Event::RemoteCounters { machines, parts } => self.lock_guardrails(now).merge_remote(machines, &parts),
             _ => {}
         }
         self.advance(now);
     }
 
-    /// Offerings that became unavailable here since the last call, for other replicas in the same
-    /// account and region.
-    pub fn take_unavailable_offerings(&self) -> Vec<UnavailableOffering> {
+    /// What launches of this process showed of offerings since the last call, for other replicas in the same region.
+    pub fn take_offering_updates(&self) -> Vec<OfferingUpdate> {
         self.offerings.take_unpublished()
     }
 
@@ -220,6 +219,7 @@ impl RegionState {
         drop(guardrails);
         self.disruption_plans().forget(cluster);
         self.instances().remove(cluster);
+        self.offerings.forget_cluster(cluster);
     }
 }
 

@@ -59,6 +59,7 @@ impl ClusterController {
             Event::Interrupted { provider_id, kind, ends, .. } => {
                 self.handle_interruption(&provider_id, kind, ends, ctx);
             }
+            Event::ProbesAnswered { answers, until, .. } => return self.handle_probe_answers(answers, until, ctx),
             Event::LaunchHistoryLoaded { past, .. } => self.restore_guardrails(past, ctx),
             Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
@@ -139,6 +140,7 @@ impl ClusterController {
         self.end_invalid_consolidations(ctx);
         // What was decided so far is counted. An input of a plan takes milliseconds to build.
         ctx.release_guardrails();
+        self.claim_probes(ctx);
         self.request_plan_if_due(ctx);
         self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
@@ -168,6 +170,7 @@ impl ClusterController {
             self.next_counts_write(ctx),
             self.state.assignments().next_expiry(),
             self.provisioner.next_wakeup(self.is_ready(), settings, ctx.now),
+            ctx.offerings.next_renewal(&self.cluster),
         ]
         .into_iter()
         .flatten();

@@ -6,7 +6,7 @@ use crate::disruption::settings::DisruptionSettings;
 use crate::disruption_allowance::DisruptionShare;
 use crate::guardrails::GuardrailSettings;
 use crate::search_allowance::SearchSettings;
-use crate::unavailable_offerings::UNAVAILABLE_TTL;
+use crate::unavailable_offerings::BASE_WINDOW;
 use model::input::Policy;
 use model::{MicroUsd, Millis};
 
@@ -115,7 +115,7 @@ pub struct Settings {
     pub open_together: Millis,
     /// Safety limits of all decisions.
     pub guardrails: GuardrailSettings,
-    /// How long an offering is excluded after insufficient capacity.
+    /// How long the first refusal excludes an offering; each further one in a row doubles it, up to ten minutes.
     pub unavailable_ttl: Millis,
     /// Collection period of garbage collection: how long an anomaly must persist before it is
     /// collected; `None` disables collection.
@@ -148,7 +148,7 @@ impl Default for Settings {
             registration_timeout: Millis::from_mins(15),
             open_together: Millis::from_secs(10),
             guardrails: GuardrailSettings::default(),
-            unavailable_ttl: UNAVAILABLE_TTL,
+            unavailable_ttl: BASE_WINDOW,
             gc_after: Some(Millis::from_mins(1)),
             hold_after_external_scale_up: EXTERNAL_SCALE_UP_HOLD,
             class_facts: ClassFacts::default(),

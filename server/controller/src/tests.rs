@@ -5,11 +5,13 @@ use super::*;
 use crate::cluster::testing::{bound_to, claim, initialized_cluster, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PodRecord};
 use crate::guardrails::DisabledGuards;
+use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, OfferingUpdate, PROBE_LEASE, ProbeAnswer};
 use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
-    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, Resources, Taint, Text, Timestamp,
+    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, RefusalCause, RefusedOption,
+    Resources, Taint, Text, Timestamp,
 };
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is
@@ -174,22 +176,106 @@ fn a_pod_assigned_to_a_launching_machine_is_not_planned_again() {
     assert_eq!(decided(&effects)[0].launches[0].pods, [key("b")]);
 }
 
+/// Offerings whose probes are claimed.
+fn claimed(effects: &[Effect]) -> Vec<OfferingKey> {
+    let keys = effects.iter().filter_map(|effect| match effect {
+        Effect::ClaimProbes { keys, .. } => Some(keys.clone()),
+        _ => None,
+    });
+    keys.flatten().collect()
+}
+
+/// The store's answer to a claim at `at`.
+fn answer(controller: &mut SynchronousController, keys: Vec<OfferingKey>, answer: ProbeAnswer, at: i64) -> Vec<Effect> {
+    let (now, answers) = (Timestamp::from_millis(at), keys.into_iter().map(|key| (key, answer)).collect());
+    controller.handle(Event::ProbesAnswered { cluster: text("c"), answers, until: now + PROBE_LEASE }, now)
+}
+
+/// The first option of the machine that is planned for a pod that is seen at `at`, a second later.
+fn first_option(controller: &mut SynchronousController, name: &str, at: i64) -> (Vec<OfferingKey>, Decision) {
+    let effects = see_pod(controller, at, pod(name, 1));
+    let planned = controller.handle(Event::Tick, Timestamp::from_millis(at + 1_000));
+    (claimed(&effects), decided(&planned)[0].clone())
+}
+
+fn option_of(decision: &Decision) -> &str {
+    &decision.launches[0].launch.options[0].instance_type
+}
+
 #[test]
-fn an_unavailable_offering_is_not_planned_for_three_minutes() {
+fn a_refused_offering_is_excluded_for_thirty_seconds_and_then_planned_with_a_probe_alone() {
     let mut controller = controller();
     let order = order_for_a(&mut controller);
     assert_eq!(order.options[0].instance_type.as_ref(), "t.2");
     let effects = controller.handle(no_capacity(&order), Timestamp::from_millis(6_000));
     assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(7_000));
-    assert_eq!(decided(&effects)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.4");
-    // Insufficient capacity at 6 s, so available again at 186 s.
-    see_pod(&mut controller, 184_000, pod("b", 1));
-    let before = controller.handle(Event::Tick, Timestamp::from_millis(185_000));
-    assert_eq!(decided(&before)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.4");
-    see_pod(&mut controller, 186_000, pod("c", 1));
-    let after = controller.handle(Event::Tick, Timestamp::from_millis(187_000));
-    assert_eq!(decided(&after)[0].launches[0].launch.options[0].instance_type.as_ref(), "t.2");
+    assert_eq!(option_of(decided(&effects)[0]), "t.4");
+    // Refused at 6 s, so excluded until 36 s, when the probe is due.
+    let (keys, decision) = first_option(&mut controller, "b", 34_000);
+    assert_eq!((keys.len(), option_of(&decision)), (0, "t.4"));
+    let (keys, decision) = first_option(&mut controller, "c", 36_000);
+    assert_eq!(keys.iter().map(|key| key.instance_type.as_ref()).collect::<Vec<_>>(), ["t.2"]);
+    assert_eq!(option_of(&decision), "t.4", "the store has not answered");
+    // Denied at 37 s, so it asks again from 42 s on.
+    answer(&mut controller, keys, ProbeAnswer::Denied, 37_000);
+    assert_eq!(first_option(&mut controller, "d", 40_000).0, []);
+    let effects = see_pod(&mut controller, 42_000, pod("e", 1));
+    answer(&mut controller, claimed(&effects), ProbeAnswer::Granted, 42_100);
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(43_000));
+    let probe = decided(&effects)[0].clone();
+    assert_eq!(option_of(&probe), "t.2");
+    let (keys, decision) = first_option(&mut controller, "f", 44_000);
+    assert_eq!((keys.len(), option_of(&decision)), (0, "t.4"), "one launch has the probe");
+    // Refused a second time, at 47 s: excluded for a minute.
+    let effects = recorded(&mut controller, &probe, 45_000);
+    let effects = acked(&mut controller, instructions(&effects)[0].0, 46_000);
+    controller.handle(no_capacity(orders(&effects)[0]), Timestamp::from_millis(47_000));
+    assert_eq!(claimed(&see_pod(&mut controller, 106_900, pod("g", 1))), []);
+    assert_eq!(claimed(&see_pod(&mut controller, 107_000, pod("h", 1))).len(), 1);
+}
+
+#[test]
+fn a_probe_that_succeeds_frees_the_offering_and_one_that_launches_elsewhere_is_given_back() {
+    for (launched_type, is_free) in [("t.2", true), ("t.4", false)] {
+        let mut controller = controller();
+        let order = order_for_a(&mut controller);
+        controller.handle(no_capacity(&order), Timestamp::from_millis(6_000));
+        controller.handle(Event::Tick, Timestamp::from_millis(7_000));
+        let effects = see_pod(&mut controller, 36_000, pod("b", 1));
+        answer(&mut controller, claimed(&effects), ProbeAnswer::Granted, 36_100);
+        let effects = controller.handle(Event::Tick, Timestamp::from_millis(37_000));
+        let probe = decided(&effects)[0].clone();
+        controller.region().take_offering_updates();
+        let effects = recorded(&mut controller, &probe, 38_000);
+        let effects = acked(&mut controller, instructions(&effects)[0].0, 39_000);
+        controller.handle(launched(orders(&effects)[0], launched_type, &[]), Timestamp::from_millis(40_000));
+        let updates = controller.region().take_offering_updates();
+        let is_cleared = matches!(updates.as_slice(), [OfferingUpdate::Cleared(_)]);
+        let is_given_back = matches!(updates.as_slice(), [OfferingUpdate::ProbeReleased(_)]);
+        assert_eq!((is_cleared, is_given_back), (is_free, !is_free), "{updates:?}");
+        let (keys, decision) = first_option(&mut controller, "c", 41_000);
+        assert_eq!((keys.len(), option_of(&decision)), if is_free { (0, "t.2") } else { (1, "t.4") });
+    }
+}
+
+#[test]
+fn an_option_that_is_refused_while_its_node_claim_is_created_is_not_tried() {
+    // Another cluster's refusal arrives between order and launch: t.2 is the only option of the order.
+    let mut controller = controller();
+    let decision = decision_for_a(&mut controller);
+    let effects = recorded(&mut controller, &decision, 4_000);
+    let (create, _) = instructions(&effects)[0];
+    let offering =
+        Offering { instance_type: text("t.2"), zone: text("z"), zone_id: None, capacity_type: CapacityType::Spot };
+    let refusal = Some((RefusalCause::Capacity, text("InsufficientInstanceCapacity")));
+    let outcome = OfferingOutcome { offering, asked: 1, launched: 0, refusal };
+    controller.region().offerings().record_outcome(&outcome, Timestamp::from_millis(4_500));
+    let effects = acked(&mut controller, create, 5_000);
+    assert_eq!(orders(&effects), Vec::<&LaunchOrder>::new());
+    assert!(matches!(instructions(&effects).as_slice(), [(_, Instruction::DeleteClaim { .. })]), "{effects:?}");
+    let effects = controller.handle(Event::Tick, Timestamp::from_millis(6_000));
+    assert_eq!(option_of(decided(&effects)[0]), "t.4");
 }
 
 #[test]
@@ -283,7 +369,7 @@ fn launched(order: &LaunchOrder, instance_type: &str, unavailable: &[&str]) -> E
         instance_type: text(instance_type),
         zone: text("z"),
         capacity_type: CapacityType::Spot,
-        unavailable: unavailable.iter().map(|kind| (text(kind), text("z"))).collect(),
+        unavailable: unavailable.iter().map(|kind| RefusedOption::without_capacity(text(kind), text("z"))).collect(),
         image: "".into(),
     }))
 }

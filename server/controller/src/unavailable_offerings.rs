@@ -1,193 +1,266 @@
-//! Cache of unavailable offerings (insufficient capacity): a failed launch in one cluster excludes
-//! the offering in all clusters of the account and region for a while.
+//! Offerings that the cloud refused: one refusal excludes the offering in all clusters of the region, and when the
+//! exclusion has ended, one launch of the whole fleet probes it.
+//!
+//! [`RegionState`](crate::RegionState) has one of these for all clusters of a process, and the store has the same for all
+//! processes. An exclusion doubles with each refusal in a row. When it ends, the offering stays masked, except for the
+//! process that the store gave the probe ([`Effect::ClaimProbes`](crate::Effect::ClaimProbes)); there the first launch
+//! that has the offering among its options takes it. [`UnavailableOfferings::record_outcome`] is the one place that learns
+//! what became of launches.
 
-use std::collections::BTreeMap;
+mod entries;
+mod key;
+mod size_class;
+mod window;
+
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use entries::{Availability, Entries};
 use model::offering::SharedCatalogue;
-use model::{CapacityType, InstanceTypeName, Millis, Timestamp, Zone};
+use model::{CapacityType, ClaimName, ClusterName, LaunchOption, Millis, Timestamp};
 
-/// How long an offering is excluded after insufficient capacity (Karpenter's AWS provider: three
-/// minutes).
-pub const UNAVAILABLE_TTL: Millis = Millis::from_mins(3);
+pub use key::{Offering, OfferingKey, OfferingOutcome, OfferingUpdate, ProbeAnswer, UnavailableOffering};
+pub use size_class::SizeClass;
+pub use window::{BASE_WINDOW, FORGOTTEN_AFTER};
 
-/// An offering of the account and region.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct OfferingKey {
-    instance_type: InstanceTypeName,
-    zone: Zone,
-    capacity_type: CapacityType,
+/// How long the store gives a probe to a process. A launch takes seconds; a process that died holds it no longer.
+pub const PROBE_LEASE: Millis = Millis::from_secs(60);
+
+/// The launch that has taken a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProbeHolder {
+    pub cluster: ClusterName,
+    pub claim: ClaimName,
 }
 
-/// An unavailable offering and its expiry.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct UnavailableOffering {
-    /// Name of the instance type, such as `m5.large`.
-    pub instance_type: InstanceTypeName,
-    /// Name of the zone.
-    pub zone: Zone,
-    /// Capacity type of the failed launch.
-    pub capacity_type: CapacityType,
-    /// When the exclusion expires.
-    pub until: Timestamp,
+/// Which plans may use an offering whose probe this process holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probing {
+    /// Those of pods that wait.
+    Allowed,
+    /// Disruption may not: what runs is not given up for an offering that may be dead.
+    Excluded,
 }
 
-/// Unavailable offerings, and catalogues with these offerings masked.
-#[derive(Debug, Default)]
-pub struct UnavailableOfferings(Mutex<Entries>);
+/// Refused offerings, and catalogues with these offerings masked.
+#[derive(Debug)]
+pub struct UnavailableOfferings {
+    state: Mutex<State>,
+    base_window: Millis,
+    /// False in guard-off tests: an offering is free for everyone when its exclusion has ended.
+    has_one_probe: bool,
+}
 
-#[derive(Debug, Default)]
-struct Entries {
-    until: BTreeMap<OfferingKey, Timestamp>,
-    /// Offerings that other replicas do not have yet. An extended expiry is not published: the
-    /// other replica's own attempt fails too.
-    unpublished: Vec<UnavailableOffering>,
-    /// Pairs of original and masked catalogue under `until`. The original is held so that its
-    /// address is not reused.
-    masked: Vec<(SharedCatalogue, SharedCatalogue)>,
+#[derive(Debug)]
+struct State {
+    entries: Entries,
+    /// Original and masked catalogues of the present entries. The original is held so that its address is not reused.
+    masked: Vec<(SharedCatalogue, Probing, SharedCatalogue)>,
 }
 
 impl UnavailableOfferings {
-    /// Excludes an offering until `until`.
-    pub fn mark_unavailable(
-        &self,
-        instance_type: InstanceTypeName,
-        zone: Zone,
-        capacity_type: CapacityType,
-        until: Timestamp,
-    ) {
-        let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
-        let mut entries = self.entries();
-        if entries.until.insert(key, until).is_none() {
-            entries.unpublished.push(UnavailableOffering { instance_type, zone, capacity_type, until });
+    /// Nothing is refused. The first refusal excludes an offering for `base_window`.
+    #[must_use]
+    pub(crate) fn new(base_window: Millis, has_one_probe: bool) -> Self {
+        let state = State { entries: Entries::new(has_one_probe), masked: Vec::new() };
+        Self { state: Mutex::new(state), base_window, has_one_probe }
+    }
+
+    /// Records what became of a launch in an offering. Counts of successes and failures end here as well once something
+    /// is made of them.
+    pub fn record_outcome(&self, outcome: &OfferingOutcome, now: Timestamp) {
+        let OfferingOutcome { offering, asked, launched, refusal } = outcome;
+        let mut state = self.state();
+        if let Some(id) = &offering.zone_id {
+            state.entries.learn_zone(&offering.zone, id);
         }
-        entries.masked.clear();
-    }
-
-    /// Merges offerings from other replicas; the later expiry wins.
-    pub fn merge_remote(&self, offerings: Vec<UnavailableOffering>) {
-        let mut entries = self.entries();
-        for UnavailableOffering { instance_type, zone, capacity_type, until } in offerings {
-            let known = entries.until.entry(OfferingKey { instance_type, zone, capacity_type }).or_insert(until);
-            *known = (*known).max(until);
+        let mut changed = *launched > 0 && state.entries.clear(offering, SizeClass::of(*launched), now);
+        if let Some((cause, code)) = refusal
+            && launched < asked
+        {
+            let key = OfferingKey::of_refusal(offering, *cause, SizeClass::of(launched.saturating_add(1)));
+            changed |= state.entries.refuse(key, code.clone(), self.base_window, now);
         }
-        entries.masked.clear();
+        state.drop_masked_if(changed);
     }
 
-    /// Offerings that became unavailable here since the last call.
-    pub fn take_unpublished(&self) -> Vec<UnavailableOffering> {
-        std::mem::take(&mut self.entries().unpublished)
+    /// Takes over what the store has of all replicas.
+    pub fn merge_remote(&self, rows: Vec<UnavailableOffering>, now: Timestamp) {
+        let mut state = self.state();
+        state.entries.merge(rows, now);
+        state.masked.clear();
     }
 
-    /// Removes offerings whose exclusion ends by `now`.
+    /// What other replicas do not know yet, since the last call.
+    pub fn take_unpublished(&self) -> Vec<OfferingUpdate> {
+        self.state().entries.take_unpublished()
+    }
+
+    /// Applies what time changes.
     pub fn expire(&self, now: Timestamp) {
-        let mut entries = self.entries();
-        let before = entries.until.len();
-        entries.until.retain(|_, until| *until > now);
-        if entries.until.len() < before {
-            entries.masked.clear();
-        }
+        let mut state = self.state();
+        // Without the guard the end of every exclusion changes what may be launched.
+        let changed = state.entries.expire(now) || !self.has_one_probe;
+        state.drop_masked_if(changed);
     }
 
-    /// When the next exclusion ends.
+    /// Number of offerings that are excluded or wait for a probe, and how many of them a launch of this process probes.
     #[must_use]
-    pub fn next_expiry(&self) -> Option<Timestamp> {
-        self.entries().until.values().min().copied()
-    }
-
-    /// Number of unavailable offerings.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.entries().until.len()
-    }
-
-    /// Whether no offering is unavailable.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.entries().until.is_empty()
-    }
-
-    /// Whether the offering is excluded.
-    #[must_use]
-    pub fn is_unavailable(&self, instance_type: &InstanceTypeName, zone: &Zone, capacity_type: CapacityType) -> bool {
-        self.entries().is_unavailable(instance_type, zone, capacity_type)
+    pub fn counts(&self) -> (usize, usize) {
+        self.state().entries.counts()
     }
 
     /// `catalogue` with unavailable offerings marked as not available.
-    pub fn mask_catalogue(&self, catalogue: &SharedCatalogue) -> SharedCatalogue {
-        let mut entries = self.entries();
-        if entries.until.is_empty() {
+    pub(crate) fn mask_catalogue(
+        &self,
+        catalogue: &SharedCatalogue,
+        probing: Probing,
+        now: Timestamp,
+    ) -> SharedCatalogue {
+        let mut state = self.state();
+        if state.entries.is_empty() {
             return SharedCatalogue::clone(catalogue);
         }
-        if let Some((_, masked)) = entries.masked.iter().find(|(base, _)| SharedCatalogue::ptr_eq(base, catalogue)) {
+        let is_it = |(base, with, _): &&(SharedCatalogue, Probing, SharedCatalogue)| {
+            SharedCatalogue::ptr_eq(base, catalogue) && *with == probing
+        };
+        if let Some((.., masked)) = state.masked.iter().find(is_it) {
             return SharedCatalogue::clone(masked);
         }
         let mut copy = catalogue.as_ref().clone();
         for kind in &mut copy.types {
             for offering in &mut kind.offerings {
-                offering.available &= !entries.is_unavailable(&kind.name, &offering.zone, offering.capacity_type);
+                let id = offering.labels.get(model::labels::ZONE_ID);
+                if let Some(id) = id {
+                    state.entries.learn_zone(&offering.zone, id);
+                }
+                let zone = (&offering.zone, id);
+                let found = state.entries.availability(&kind.name, zone, offering.capacity_type, None, now);
+                offering.available &= self.is_launchable(found, probing);
             }
         }
         let masked = SharedCatalogue::new(copy);
-        entries.masked.push((SharedCatalogue::clone(catalogue), SharedCatalogue::clone(&masked)));
+        state.masked.push((SharedCatalogue::clone(catalogue), probing, SharedCatalogue::clone(&masked)));
         masked
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        // A method that panicked has at most left a masked catalogue out, so a poisoned lock guards
-        // consistent entries.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Whether the launch of `holder` may use the option; without one, whether a launch to come may.
+    pub(crate) fn is_available(
+        &self,
+        option: &LaunchOption,
+        capacity_type: CapacityType,
+        holder: Option<&ProbeHolder>,
+        now: Timestamp,
+    ) -> bool {
+        let found = self.availability(&self.state(), option, capacity_type, holder, now);
+        found != Availability::Excluded
+    }
+
+    /// Whether the option may be used by one launch at most.
+    pub(crate) fn is_probe(&self, option: &LaunchOption, capacity_type: CapacityType, now: Timestamp) -> bool {
+        self.availability(&self.state(), option, capacity_type, None, now) == Availability::Probe
+    }
+
+    /// Leaves the options that the launch of `holder` may use, which takes the probes of those that need one.
+    pub(crate) fn take_options(
+        &self,
+        options: &mut Vec<LaunchOption>,
+        capacity_type: CapacityType,
+        holder: &ProbeHolder,
+        now: Timestamp,
+    ) {
+        let mut state = self.state();
+        let mut taken = false;
+        options.retain(|option| {
+            let found = self.availability(&state, option, capacity_type, Some(holder), now);
+            if found == Availability::Probe {
+                state.entries.take_probes(&option.instance_type, &option.zone, capacity_type, holder);
+                taken = true;
+            }
+            found != Availability::Excluded
+        });
+        state.drop_masked_if(taken);
+    }
+
+    /// The launch of `holder` has ended, or never begins: gives back probes without an outcome.
+    pub(crate) fn release_probes(&self, holder: &ProbeHolder) {
+        let mut state = self.state();
+        let released = state.entries.release_probes(holder);
+        state.drop_masked_if(released);
+    }
+
+    /// Probes to request for `cluster`: due ones of offerings that `is_wanted`, and those that its launches have taken and
+    /// need longer. `is_under_way` tells whether the launch of a NodeClaim has not ended.
+    pub(crate) fn probes_to_claim(
+        &self,
+        cluster: &ClusterName,
+        is_wanted: impl FnMut(&OfferingKey) -> bool,
+        is_under_way: impl Fn(&ClaimName) -> bool,
+        now: Timestamp,
+    ) -> Vec<OfferingKey> {
+        if !self.has_one_probe {
+            return Vec::new();
+        }
+        self.state().entries.probes_to_claim(cluster, is_wanted, is_under_way, now)
+    }
+
+    /// When a probe that a launch of `cluster` has taken is to be extended.
+    pub(crate) fn next_renewal(&self, cluster: &ClusterName) -> Option<Timestamp> {
+        self.state().entries.next_renewal(cluster)
+    }
+
+    /// Handles the store's answers; granted probes last until `until`. Returns whether one may be taken.
+    pub(crate) fn record_answers(
+        &self,
+        answers: Vec<(OfferingKey, ProbeAnswer)>,
+        until: Timestamp,
+        now: Timestamp,
+    ) -> bool {
+        let mut state = self.state();
+        let granted = state.entries.record_answers(answers, until, now);
+        state.masked.clear();
+        granted
+    }
+
+    /// Another process owns the cluster from now on.
+    pub(crate) fn forget_cluster(&self, cluster: &ClusterName) {
+        let mut state = self.state();
+        state.entries.forget_cluster(cluster);
+        state.masked.clear();
+    }
+
+    fn availability(
+        &self,
+        state: &State,
+        option: &LaunchOption,
+        capacity_type: CapacityType,
+        holder: Option<&ProbeHolder>,
+        now: Timestamp,
+    ) -> Availability {
+        let LaunchOption { instance_type, zone, .. } = option;
+        state.entries.availability(instance_type, (zone, None), capacity_type, holder, now)
+    }
+
+    fn is_launchable(&self, found: Availability, probing: Probing) -> bool {
+        match found {
+            Availability::Free => true,
+            Availability::Probe => probing == Probing::Allowed,
+            Availability::Excluded => false,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A method that panicked has at most left a masked catalogue out, so a poisoned lock guards consistent entries.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Entries {
-    fn is_unavailable(&self, instance_type: &InstanceTypeName, zone: &Zone, capacity_type: CapacityType) -> bool {
-        let key = OfferingKey { instance_type: instance_type.clone(), zone: zone.clone(), capacity_type };
-        self.until.contains_key(&key)
+impl State {
+    fn drop_masked_if(&mut self, changed: bool) {
+        if changed {
+            self.masked.clear();
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn offering(zone: &str, until: i64) -> UnavailableOffering {
-        let (instance_type, zone) = (InstanceTypeName::from("m5.large"), Zone::from(zone));
-        UnavailableOffering {
-            instance_type,
-            zone,
-            capacity_type: CapacityType::Spot,
-            until: Timestamp::from_millis(until),
-        }
-    }
-
-    fn mark(cache: &UnavailableOfferings, zone: &str, until: i64) {
-        let UnavailableOffering { instance_type, zone, capacity_type, until } = offering(zone, until);
-        cache.mark_unavailable(instance_type, zone, capacity_type, until);
-    }
-
-    #[test]
-    fn an_unavailable_offering_is_published_once_and_again_after_expiry() {
-        let cache = UnavailableOfferings::default();
-        mark(&cache, "a", 100);
-        mark(&cache, "a", 150);
-        assert_eq!(cache.take_unpublished(), [offering("a", 100)]);
-        assert_eq!(cache.take_unpublished(), []);
-        cache.expire(Timestamp::from_millis(150));
-        mark(&cache, "a", 300);
-        assert_eq!(cache.take_unpublished(), [offering("a", 300)]);
-    }
-
-    #[test]
-    fn remote_offerings_are_excluded_and_not_published_again() {
-        let cache = UnavailableOfferings::default();
-        mark(&cache, "a", 200);
-        let _published = cache.take_unpublished();
-        cache.merge_remote(vec![offering("a", 100), offering("b", 100)]);
-        cache.expire(Timestamp::from_millis(100));
-        let is_unavailable = |zone: &str| cache.is_unavailable(&"m5.large".into(), &zone.into(), CapacityType::Spot);
-        assert!(is_unavailable("a"), "until 200, the later expiry");
-        assert!(!is_unavailable("b"), "its exclusion ended at 100");
-        assert_eq!(cache.take_unpublished(), []);
-    }
-}
+mod tests;

@@ -58,7 +58,7 @@ pub enum LaunchFailure {
     /// options of the order when empty.
     InsufficientCapacity {
         /// Options that were tried.
-        unavailable: Vec<(InstanceTypeName, Zone)>,
+        unavailable: Vec<RefusedOption>,
     },
     /// The cloud rejected the request.
     Refused {
@@ -69,4 +69,35 @@ pub enum LaunchFailure {
         /// The next attempt for the same NodeClaim, with another token, may succeed.
         retryable: bool,
     },
+}
+
+/// An option that the cloud had no instance for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RefusedOption {
+    /// Name of the instance type.
+    pub instance_type: InstanceTypeName,
+    /// Name of the zone.
+    pub zone: Zone,
+    /// Whom the refusal concerns.
+    pub cause: RefusalCause,
+    /// Error code of the cloud.
+    pub code: Text,
+}
+
+/// Whom the refusal of an option concerns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RefusalCause {
+    /// The zone has no capacity of the instance type, for any account.
+    Capacity,
+    /// The account may not have more: a quota, the addresses of a subnet, or a missing role.
+    Account,
+}
+
+impl RefusedOption {
+    /// An option without capacity (EC2: `InsufficientInstanceCapacity`).
+    #[must_use]
+    pub fn without_capacity(instance_type: InstanceTypeName, zone: Zone) -> Self {
+        let code = Text::from("InsufficientInstanceCapacity");
+        Self { instance_type, zone, cause: RefusalCause::Capacity, code }
+    }
 }

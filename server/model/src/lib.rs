@@ -44,7 +44,7 @@ pub use disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
 pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
-pub use launch::{LaunchFailure, LaunchOption, LaunchOrder};
+pub use launch::{LaunchFailure, LaunchOption, LaunchOrder, RefusalCause, RefusedOption};
 pub use launch_template::{InstanceTypeInput, LaunchTemplateInput};
 pub use names::{ClaimName, ClusterName, InstanceTypeName, NodeName, PodKey, PoolName, ProviderId, Zone};
 pub use node::{BoundPod, DaemonSet, Node, NodeStage};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use controller::executor::Command;
-use controller::unavailable_offerings::UnavailableOffering;
+use controller::unavailable_offerings::{OfferingKey, OfferingUpdate};
 use model::{ClusterName, Millis, Text, Timestamp};
 use store::counters::CounterRow;
 use store::guardrails::AuditEntry;
@@ -49,10 +49,20 @@ pub enum Call {
     PollInstanceStatus(Scope),
     /// Write an audit entry of an operator's action.
     Audit(AuditEntry),
-    /// Publish unavailable offerings to the replicas of this region.
-    PublishUnavailableOfferings {
-        region: String,
-        refusals: Vec<UnavailableOffering>,
+    /// Tell the replicas of this region what launches showed of offerings. `holder` is this process, as probes name it.
+    PublishOfferings {
+        scope: Scope,
+        updates: Vec<OfferingUpdate>,
+        holder: String,
+    },
+    /// Claim the probes of these offerings for `holder` until about `until`; answered by
+    /// [`Input::ClusterEvent`](crate::Input::ClusterEvent).
+    ClaimProbes {
+        cluster: ClusterName,
+        scope: Scope,
+        keys: Vec<OfferingKey>,
+        holder: String,
+        until: Timestamp,
     },
     /// Publish this process generation's counters and read those of other replicas.
     SyncCounters {

@@ -200,6 +200,7 @@ impl Coordinator {
                 let counters = self.counter_sync.finish_sync(acknowledged.as_ref(), answer, now);
                 counters.map(|event| self.handle_event(event, now)).unwrap_or_default()
             }
+            Input::ClusterEvent(event) => self.handle_event(*event, now),
             Input::Done => Vec::new(),
             // Instance events of clusters owned by other replicas are theirs to handle.
             Input::CloudPoll if self.leases.is_empty() => Vec::new(),

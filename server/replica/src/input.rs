@@ -1,8 +1,8 @@
 //! Inputs of a replica: events of agents and the cloud, timers, and the answers to its calls.
 
 use cloud::provider::{CloudError, CloudEvent, Instance};
-use controller::PlanAnswer;
 use controller::executor::{Command, CommandId, Outcome, Retry};
+use controller::{Event, PlanAnswer};
 use model::{ClusterName, Timestamp};
 
 use super::call::{Call, CounterUpdate};
@@ -50,6 +50,8 @@ pub enum Input {
     /// Answer to [`Call::SyncCounters`]: the update that the store acknowledged, and the counters
     /// of other replicas.
     CountersSynced { acknowledged: Option<CounterUpdate>, answer: Result<RemoteCounters, StoreError> },
+    /// What a call of a cluster resulted in.
+    ClusterEvent(Box<Event>),
     /// A call without a result has ended.
     Done,
     /// Timer: poll cloud events.

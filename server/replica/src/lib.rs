@@ -20,6 +20,7 @@ mod input;
 pub mod intents;
 pub mod interruptions;
 pub mod moves;
+pub mod offerings;
 mod output;
 mod owned_cluster;
 pub mod region;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::node_report::NodeReport;
+use controller::unavailable_offerings::PROBE_LEASE;
 use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
 use model::{ClusterName, Timestamp};
 use rustc_hash::FxHasher;
@@ -16,7 +17,7 @@ use tracing::{debug, warn};
 use super::call::Call;
 use super::events::deadline;
 use super::output::Output;
-use store::lease::Lease;
+use store::lease::{Lease, Scope};
 
 /// An input of one cluster.
 #[derive(Debug)]
@@ -35,8 +36,8 @@ pub enum ClusterInput {
 pub struct ClusterSettings {
     /// What they share.
     pub region: Arc<RegionState>,
-    /// Key of the region in rows that are not leases.
-    pub region_key: Arc<str>,
+    /// The region and the account.
+    pub scope: Scope,
     /// Spreads their retries.
     pub seed: u64,
 }
@@ -49,14 +50,16 @@ pub struct OwnedCluster {
     controller: ClusterController,
     executor: Executor,
     region: Arc<RegionState>,
-    region_key: Arc<str>,
+    scope: Scope,
+    /// This process, as probes of offerings name it.
+    probe_holder: String,
 }
 
 impl OwnedCluster {
     /// A cluster whose lease was acquired.
     #[must_use]
     pub fn new(cluster: ClusterName, lease: Lease, settings: &ClusterSettings) -> Self {
-        let ClusterSettings { region, region_key, seed } = settings;
+        let ClusterSettings { region, scope, seed } = settings;
         let mut hasher = FxHasher::default();
         (seed, &cluster).hash(&mut hasher);
         Self {
@@ -65,7 +68,8 @@ impl OwnedCluster {
             cluster,
             lease,
             region: Arc::clone(region),
-            region_key: Arc::clone(region_key),
+            scope: scope.clone(),
+            probe_holder: format!("{:x}/{seed:x}", region.settings().identity),
         }
     }
 
@@ -90,7 +94,7 @@ impl OwnedCluster {
             ClusterInput::Time => (self.executor.tick(now), Some(Event::Tick)),
         };
         let effects = event.map(|event| self.controller.handle(event, now)).unwrap_or_default();
-        let mut outputs = self.publish_unavailable_offerings();
+        let mut outputs = self.publish_offerings();
         outputs.extend(due.into_iter().map(|command: Command| self.send(command, now)));
         outputs.extend(effects.into_iter().filter_map(|effect| self.start(effect, now)));
         outputs
@@ -126,12 +130,13 @@ impl OwnedCluster {
         &self.controller
     }
 
-    fn publish_unavailable_offerings(&self) -> Vec<Output> {
-        let refusals = self.region.take_unavailable_offerings();
-        if refusals.is_empty() {
+    fn publish_offerings(&self) -> Vec<Output> {
+        let updates = self.region.take_offering_updates();
+        if updates.is_empty() {
             return Vec::new();
         }
-        vec![Output::Call(Call::PublishUnavailableOfferings { region: self.region_key.to_string(), refusals })]
+        let (scope, holder) = (self.scope.clone(), self.probe_holder.clone());
+        vec![Output::Call(Call::PublishOfferings { scope, updates, holder })]
     }
 
     fn start(&mut self, effect: Effect, now: Timestamp) -> Option<Output> {
@@ -142,6 +147,10 @@ impl OwnedCluster {
             Effect::ReportFinding { cluster, finding } => {
                 warn!(%cluster, %finding, "controller warning");
                 None
+            }
+            Effect::ClaimProbes { cluster, keys } => {
+                let (scope, holder, until) = (self.scope.clone(), self.probe_holder.clone(), now + PROBE_LEASE);
+                Some(Output::Call(Call::ClaimProbes { cluster, scope, keys, holder, until }))
             }
             effect => self.executor.start(effect, now).map(|command| self.send(command, now)),
         }

@@ -30,11 +30,11 @@ impl Replica {
     /// differs in each generation.
     #[must_use]
     pub fn new(settings: controller::Settings, seed: u64, region: Scope) -> Self {
-        let (shared, region_key) = (Arc::new(RegionState::new(settings)), Arc::from(region.key()));
+        let (shared, scope) = (Arc::new(RegionState::new(settings)), region.clone());
         Self {
             coordinator: Coordinator::new(Arc::clone(&shared), seed, region),
             clusters: BTreeMap::new(),
-            settings: ClusterSettings { region: shared, region_key, seed },
+            settings: ClusterSettings { region: shared, scope, seed },
         }
     }
 

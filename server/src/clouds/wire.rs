@@ -7,7 +7,9 @@ use cloud::provider::{
 use fleetwright_proto::simulation::v1;
 use fleetwright_proto::simulation::v1::failure::Kind;
 use model::interruption::InterruptionKind;
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, PoolName, ProviderId, Text, Timestamp, Zone};
+use model::{
+    CapacityType, ClaimName, ClusterName, InstanceTypeName, PoolName, ProviderId, RefusedOption, Text, Timestamp, Zone,
+};
 
 pub(crate) fn launch_request(request: &LaunchRequest) -> v1::LaunchRequest {
     v1::LaunchRequest {
@@ -106,7 +108,7 @@ pub fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1::Launc
     match outcome {
         Ok(outcome) => v1::LaunchResponse {
             instance: Some(instance(&outcome.instance)),
-            unavailable: outcome.unavailable.iter().map(option).collect(),
+            unavailable: outcome.unavailable.iter().map(refused_option).collect(),
             failure: None,
         },
         Err(error) => v1::LaunchResponse { failure: Some(failure(error)), ..v1::LaunchResponse::default() },
@@ -118,7 +120,16 @@ pub fn launch_response(outcome: &Result<LaunchOutcome, CloudError>) -> v1::Launc
 pub(crate) fn read_launch_response(response: v1::LaunchResponse) -> Result<LaunchOutcome, CloudError> {
     check_failure(response.failure)?;
     let instance = response.instance.map(read_instance).ok_or_else(|| unknown("the launch"))?;
-    Ok(LaunchOutcome { instance, unavailable: response.unavailable.into_iter().map(read_option).collect() })
+    Ok(LaunchOutcome { instance, unavailable: response.unavailable.into_iter().map(read_refused_option).collect() })
+}
+
+/// The simulated cloud refuses for want of capacity alone, so that neither cause nor code is sent.
+fn refused_option(refused: &RefusedOption) -> v1::Override {
+    option(&Override::from(refused))
+}
+
+fn read_refused_option(refused: v1::Override) -> RefusedOption {
+    read_option(refused).without_capacity()
 }
 
 /// Encodes an event of the cloud.
@@ -175,7 +186,7 @@ pub(crate) fn read_event(event: v1::Event) -> Option<CloudEvent> {
 pub fn failure(error: &CloudError) -> v1::Failure {
     let kind = match error {
         CloudError::InsufficientCapacity { unavailable } => Kind::InsufficientCapacity(v1::InsufficientCapacity {
-            unavailable: unavailable.iter().map(option).collect(),
+            unavailable: unavailable.iter().map(refused_option).collect(),
         }),
         CloudError::RequestLimitExceeded { retry_after_ms } => Kind::RetryAfterMs(*retry_after_ms),
         CloudError::IdempotentParameterMismatch { token } => Kind::TokenMismatch(token.to_string()),
@@ -198,9 +209,9 @@ pub fn failure(error: &CloudError) -> v1::Failure {
 pub(crate) fn check_failure(failure: Option<v1::Failure>) -> Result<(), CloudError> {
     let Some(failure) = failure else { return Ok(()) };
     Err(match failure.kind {
-        Some(Kind::InsufficientCapacity(short)) => {
-            CloudError::InsufficientCapacity { unavailable: short.unavailable.into_iter().map(read_option).collect() }
-        }
+        Some(Kind::InsufficientCapacity(short)) => CloudError::InsufficientCapacity {
+            unavailable: short.unavailable.into_iter().map(read_refused_option).collect(),
+        },
         Some(Kind::RetryAfterMs(retry_after_ms)) => CloudError::RequestLimitExceeded { retry_after_ms },
         Some(Kind::TokenMismatch(token)) => CloudError::IdempotentParameterMismatch { token: Text::from(token) },
         Some(Kind::NotFound(id)) => CloudError::NotFound { id: Text::from(id) },
@@ -263,7 +274,7 @@ mod tests {
     fn every_failure_round_trips() {
         let text = Text::from;
         let failures = [
-            CloudError::InsufficientCapacity { unavailable: vec![option_of("m5.large")] },
+            CloudError::InsufficientCapacity { unavailable: vec![option_of("m5.large").without_capacity()] },
             CloudError::RequestLimitExceeded { retry_after_ms: 7 },
             CloudError::IdempotentParameterMismatch { token: text("t") },
             CloudError::NotFound { id: text("i-1") },

@@ -385,7 +385,7 @@ pub const KEYS: &[ConfigKey] = &[
         ValueType::Choice("ignore|replace"),
         "ignore",
         "replace",
-        "What follows when the cloud recommends to leave a spot instance that is at elevated risk of an interruption. `ignore` only records an Event; `replace` launches other capacity first, not of the same offering for 3 minutes, and then removes the Node. Freezes and guardrails.removals-per-cluster hold these removals, and disruption budgets do not.",
+        "What follows when the cloud recommends to leave a spot instance that is at elevated risk of an interruption. `ignore` only records an Event; `replace` launches other capacity first, not of the same offering while it counts as refused, and then removes the Node. Freezes and guardrails.removals-per-cluster hold these removals, and disruption budgets do not.",
     ),
     key(
         "guardrails.mode",

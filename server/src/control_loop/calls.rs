@@ -7,7 +7,7 @@ use cloud::provider::{
 };
 use controller::executor::{Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
-use controller::unavailable_offerings::UnavailableOffering;
+use controller::unavailable_offerings::{OfferingKey, PROBE_LEASE};
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId, Timestamp};
 use tracing::{info, warn};
@@ -19,12 +19,12 @@ use crate::{interruptions, views};
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
-use replica::{intents, region, replacements};
-use store::guardrails::OfferingEntry;
+use replica::{intents, offerings, region, replacements};
 use store::identity::check_identity;
 use store::interruptions::InterruptionRow;
 use store::lease::{Lease, LeaseOutcome, Scope};
 use store::listing::ListedInstanceRow;
+use store::offerings::OfferingChange;
 use store::operations::{AttemptOutcome, RecentAttempt};
 use store::{Store, StoreError, clock};
 
@@ -99,12 +99,17 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 }
                 Input::Done
             }
-            Call::PublishUnavailableOfferings { region, refusals } => {
-                let entries: Vec<OfferingEntry> = refusals.iter().map(offering_entry).collect();
-                if let Err(error) = self.store.put_unavailable_offerings(&region, &entries).await {
-                    warn!(%error, offerings = entries.len(), "cannot publish unavailable offerings to other replicas");
+            Call::PublishOfferings { scope, updates, holder } => {
+                let (region, account) = offerings::region_and_account(&scope);
+                let encode = |update| offerings::encode_update(update, account, &holder);
+                let changes: Vec<OfferingChange> = updates.into_iter().map(encode).collect();
+                if let Err(error) = self.store.change_offerings(region, &changes).await {
+                    warn!(%error, offerings = changes.len(), "cannot publish outcomes of offerings to other replicas");
                 }
                 Input::Done
+            }
+            Call::ClaimProbes { cluster, scope, keys, holder, until } => {
+                self.claim_probes(cluster, &scope, keys, &holder, until).await
             }
             Call::SyncCounters { generation, update, within } => {
                 let acknowledged = match update {
@@ -176,6 +181,26 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
             warn!(%error, "cannot store instance listing for other replicas");
         }
         Ok(all)
+    }
+
+    /// Claims probes of offerings. Without an answer of the store the cluster asks again.
+    async fn claim_probes(
+        &self,
+        cluster: ClusterName,
+        scope: &Scope,
+        keys: Vec<OfferingKey>,
+        holder: &str,
+        until: Timestamp,
+    ) -> Input {
+        let (region, account) = offerings::region_and_account(scope);
+        let rows: Vec<_> = keys.iter().map(|key| offerings::encode_key(key, account)).collect();
+        match self.store.claim_offering_probes(region, &rows, holder, clock::duration(PROBE_LEASE)).await {
+            Ok(answers) => Input::ClusterEvent(Box::new(offerings::answers_event(cluster, keys, answers, until))),
+            Err(error) => {
+                warn!(%cluster, %error, offerings = keys.len(), "cannot claim probes of offerings");
+                Input::Done
+            }
+        }
     }
 
     /// Stores what the status of instances says. The text of a failure is the same while its cause is.
@@ -289,6 +314,7 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
             | Effect::Plan(_)
             | Effect::Resync { .. }
             | Effect::ReportFinding { .. }
+            | Effect::ClaimProbes { .. }
             | Effect::PublishView { .. } => Err(retry("this effect is no call to the store or the cloud")),
         }
     }
@@ -451,7 +477,7 @@ fn launched(cluster: ClusterName, claim: ClaimName, attempt: u32, outcome: Launc
         zone: instance.zone,
         capacity_type: instance.capacity_type,
         image: instance.details.image,
-        unavailable: unavailable.into_iter().map(|option| (option.instance_type, option.zone)).collect(),
+        unavailable,
     }))
 }
 
@@ -503,20 +529,10 @@ async fn fetch_cloud_events<C: CloudProvider>(cloud: &C) -> Vec<CloudEvent> {
     })
 }
 
-fn offering_entry(refusal: &UnavailableOffering) -> OfferingEntry {
-    OfferingEntry {
-        instance_type: refusal.instance_type.to_string(),
-        zone: refusal.zone.to_string(),
-        capacity_type: refusal.capacity_type.as_str().to_owned(),
-        until_ms: refusal.until.as_millis(),
-        reason: "the cloud had no capacity".to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use cloud::provider::{InstanceDetails, Override};
-    use model::{CapacityType, Timestamp};
+    use cloud::provider::InstanceDetails;
+    use model::{CapacityType, RefusedOption, Timestamp};
 
     use super::*;
 
@@ -536,11 +552,11 @@ mod tests {
             launched: Timestamp::default(),
             details: InstanceDetails::default(),
         };
-        let unavailable = vec![Override { instance_type: "t.2".into(), zone: "y".into() }];
-        let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable });
+        let unavailable = vec![RefusedOption::without_capacity("t.2".into(), "y".into())];
+        let event = launched("c1".into(), "a".into(), 1, LaunchOutcome { instance, unavailable: unavailable.clone() });
         let Event::Launched(launched) = event else { panic!("{event:?}") };
         assert_eq!((&**launched.instance_type, &**launched.zone), ("t.4", "z"));
-        assert_eq!(launched.unavailable, [("t.2".into(), "y".into())]);
+        assert_eq!(launched.unavailable, unavailable);
     }
 
     #[test]

@@ -184,12 +184,14 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
                     task.step(input).await;
                     drop(place);
                 }
-                Next::CallEnded(ended) => {
-                    if let Input::CommandEnded { id, outcome, .. } = ended? {
+                Next::CallEnded(ended) => match ended? {
+                    Input::CommandEnded { id, outcome, .. } => {
                         task.traces.finish_launch(id, &outcome);
                         task.step(ClusterInput::CommandEnded { id, outcome }).await;
                     }
-                }
+                    Input::ClusterEvent(event) => task.step(ClusterInput::Event(event)).await,
+                    _ => {}
+                },
                 Next::Listing => {
                     if let Some((_, listing)) = task.listing.take() {
                         task.step(listing).await;

@@ -92,6 +92,7 @@ fn kind_of(input: &Input) -> &'static str {
         Input::Listed { .. } | Input::ListingRead { .. } | Input::ListingDue => "instance_listing",
         Input::InterruptionsRead(_) | Input::InstanceStatusPolled(_) | Input::InterruptionsDue => "interruptions",
         Input::CountersSynced { .. } | Input::CounterSyncDue => "counter_sync",
+        Input::ClusterEvent(_) => "route_event",
         Input::Done => "call_done",
         Input::CloudPoll => "cloud_poll",
         Input::Time => "tick",

@@ -7,17 +7,19 @@ use std::time::Duration;
 
 use controller::Event;
 use controller::guardrails::Freeze;
-use controller::unavailable_offerings::UnavailableOffering;
+use controller::unavailable_offerings::FORGOTTEN_AFTER;
 use futures::StreamExt;
-use model::{CapacityType, ClusterName, InstanceTypeName, PoolName, Text, Timestamp, Zone};
+use model::{ClusterName, PoolName, Text, Timestamp};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use crate::agent_service::Delivery;
 use agent_session::SessionEvent;
-use store::guardrails::{Changes, Freeze as Row, FreezeScope, OfferingEntry};
-use store::{Store, StoreError};
+use replica::offerings;
+use store::guardrails::{Changes, Freeze as Row, FreezeScope};
+use store::lease::Scope;
+use store::{Store, StoreError, clock};
 
 /// Retry interval when the store fails.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -30,10 +32,10 @@ pub enum Topic {
         /// Those in effect at the last read.
         known: KnownFreezes,
     },
-    /// Unavailable offerings of this region, including those recorded by earlier processes.
+    /// Refused offerings of this region, including those recorded by earlier processes.
     Offerings {
-        /// Key of the region in the store.
-        region: String,
+        /// The region and the account.
+        scope: Scope,
     },
     /// Quarantine releases. Only those after the start of the feed concern this process.
     Releases {
@@ -69,12 +71,7 @@ impl Topic {
     async fn read(&mut self, store: &dyn Store) -> Result<Vec<SessionEvent>, StoreError> {
         match self {
             Self::Freezes { known } => Ok(vec![read_freezes(store, known).await?]),
-            Self::Offerings { region } => {
-                let refusals: Vec<UnavailableOffering> =
-                    store.unavailable_offerings(region).await?.into_iter().filter_map(refusal).collect();
-                let event = Event::OfferingsUnavailable { refusals };
-                Ok(vec![SessionEvent::ClusterEvent(event)])
-            }
+            Self::Offerings { scope } => Ok(vec![SessionEvent::ClusterEvent(read_offerings(store, scope).await?)]),
             Self::Releases { known } => {
                 let all = by_cluster(store.quarantine_releases().await?);
                 Ok(changed_clusters(known, all).into_iter().map(quarantine_released).collect())
@@ -147,6 +144,16 @@ pub(crate) async fn follow(
     }
 }
 
+/// Loads what the store has of refused offerings, and of those that were launched again, as an event for the control loop.
+///
+/// # Errors
+/// The store fails.
+pub async fn read_offerings(store: &dyn Store, scope: &Scope) -> Result<Event, StoreError> {
+    let (region, account) = offerings::region_and_account(scope);
+    let rows = store.unavailable_offerings(region, account, clock::duration(FORGOTTEN_AFTER)).await?;
+    Ok(Event::OfferingsUnavailable { refusals: rows.into_iter().filter_map(offerings::decode_row).collect() })
+}
+
 /// Freezes by number, as they were last read.
 pub type KnownFreezes = BTreeMap<i64, Freeze>;
 
@@ -202,17 +209,6 @@ fn freeze(row: Row) -> Freeze {
         since: Timestamp::from_millis(row.since_ms),
         until: row.order.until_ms.map(Timestamp::from_millis),
     }
-}
-
-/// `None` for an entry with a capacity type unknown to this version.
-fn refusal(entry: OfferingEntry) -> Option<UnavailableOffering> {
-    let capacity_types = [CapacityType::Spot, CapacityType::OnDemand, CapacityType::Reserved];
-    Some(UnavailableOffering {
-        instance_type: InstanceTypeName::from(entry.instance_type),
-        zone: Zone::from(entry.zone),
-        capacity_type: capacity_types.into_iter().find(|kind| kind.as_str() == entry.capacity_type)?,
-        until: Timestamp::from_millis(entry.until_ms),
-    })
 }
 
 #[cfg(test)]

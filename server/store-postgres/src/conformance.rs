@@ -12,6 +12,7 @@ mod interruptions;
 mod leases;
 mod listings;
 mod log;
+mod offerings;
 mod operations;
 mod replacements;
 mod replicas;
@@ -92,6 +93,7 @@ async fn all(store: &dyn Store, run: &str) {
     listings::all(store, run).await;
     interruptions::all(store, run).await;
     guardrails::all(store, run).await;
+    offerings::all(store, run).await;
     counters::all(store, run).await;
     replicas::all(store, run).await;
     replacements::all(store, run).await;

@@ -26,6 +26,7 @@ mod interruptions;
 mod leases;
 mod listings;
 mod log;
+mod offerings;
 mod operations;
 mod replacements;
 mod replicas;
@@ -42,12 +43,13 @@ use tokio_stream::wrappers::WatchStream;
 use conversion::database;
 use retry::retry;
 use store::counters::{CounterRow, RemoteCounters};
-use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
@@ -163,12 +165,27 @@ impl Store for PostgresStore {
         retry(move || self.prune_all(retention))
     }
 
-    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
-        retry(move || self.write_offerings(region, entries))
+    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_offering_changes(region, changes))
     }
 
-    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
-        retry(move || self.read_offerings(region))
+    fn unavailable_offerings<'a>(
+        &'a self,
+        region: &'a str,
+        account: &'a str,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<OfferingRow>> {
+        retry(move || self.read_unavailable_offerings(region, account, within))
+    }
+
+    fn claim_offering_probes<'a>(
+        &'a self,
+        region: &'a str,
+        keys: &'a [OfferingKey],
+        holder: &'a str,
+        lease: Duration,
+    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
+        retry(move || self.write_probe_claims(region, keys, holder, lease))
     }
 
     fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {

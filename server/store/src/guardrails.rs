@@ -1,19 +1,4 @@
-//! State that concerns many clusters: unavailable offerings, freezes, and the audit log.
-
-/// An unavailable offering.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OfferingEntry {
-    /// Instance type.
-    pub instance_type: String,
-    /// Zone.
-    pub zone: String,
-    /// Capacity type: spot, on-demand, reserved.
-    pub capacity_type: String,
-    /// Expiry, in milliseconds since 1970.
-    pub until_ms: i64,
-    /// Error text of the cloud.
-    pub reason: String,
-}
+//! State that concerns many clusters: freezes and the audit log.
 
 /// Scope of a freeze.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,7 +151,7 @@ pub struct Changes {
     pub freezes: u64,
     /// Leases were requested or released: renew, or acquire again.
     pub leases: u64,
-    /// Offerings became unavailable: read
+    /// Offerings were refused, or launched again: read
     /// [`Store::unavailable_offerings`](super::Store::unavailable_offerings).
     pub offerings: u64,
     /// A quarantine was released or removals were confirmed: read

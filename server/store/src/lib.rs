@@ -14,8 +14,8 @@
 //! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
-//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`interruptions`] (notices about instances), [`guardrails`]
-//! (offerings, freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
+//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`guardrails`]
+//! (freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
 
 pub mod clock;
@@ -30,6 +30,7 @@ pub mod lease;
 pub mod listing;
 pub mod log;
 pub mod memory;
+pub mod offerings;
 pub mod operations;
 pub mod replacements;
 pub mod replicas;
@@ -42,12 +43,13 @@ use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
 use counters::{CounterRow, RemoteCounters};
-use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use identity::{ForgetOutcome, Identity};
 use interruptions::{InterruptionRow, StoredInterruption};
 use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use listing::{ListedInstanceRow, StoredListing};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use operations::{AttemptOutcome, Intent, RecentAttempt};
 use replacements::ReplacementsEnd;
 use replicas::ReplicaRow;
@@ -177,11 +179,28 @@ pub trait Store: Archive {
     /// calls it periodically.
     fn prune<'a>(&'a self, retention: &'a Retention) -> StoreFuture<'a, Pruned>;
 
-    /// Marks offerings of a region unavailable; the later of two expiry times wins.
-    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()>;
+    /// Writes outcomes of launches in offerings of a region, the last change of each offering. Of two exclusions the one
+    /// that ends later is kept.
+    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()>;
 
-    /// Offerings of a region that are still unavailable.
-    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>>;
+    /// Refused offerings of a region that concern `account` and changed less than `within` ago, also those that are
+    /// excluded no longer, by key.
+    fn unavailable_offerings<'a>(
+        &'a self,
+        region: &'a str,
+        account: &'a str,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<OfferingRow>>;
+
+    /// Gives `holder` the probes of these offerings for `lease`, each only if its exclusion has ended and no other holder
+    /// has it. A holder that has it extends it. The answers are in the order of the keys.
+    fn claim_offering_probes<'a>(
+        &'a self,
+        region: &'a str,
+        keys: &'a [OfferingKey],
+        holder: &'a str,
+        lease: Duration,
+    ) -> StoreFuture<'a, Vec<ProbeAnswer>>;
 
     /// Creates a freeze, with an audit row in the same transaction. Returns the id to thaw it by.
     fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64>;

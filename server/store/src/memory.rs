@@ -8,6 +8,7 @@ mod interruptions;
 mod leases;
 mod listings;
 mod log;
+mod offerings;
 mod operations;
 mod replacements;
 mod replicas;
@@ -21,12 +22,13 @@ use futures::future::{FutureExt, ready};
 use futures::stream::BoxStream;
 
 use super::counters::{CounterRow, RemoteCounters};
-use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use super::identity::{ForgetOutcome, Identity};
 use super::interruptions::{InterruptionRow, StoredInterruption};
 use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use super::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::replacements::ReplacementsEnd;
 use super::replicas::ReplicaRow;
@@ -213,16 +215,31 @@ impl Store for MemoryStore {
         resolved(Ok(self.tables().prune(retention, self.now())))
     }
 
-    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
-        let changed = self.tables().put_unavailable_offerings(region, entries);
+    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
+        let changed = self.tables().change_offerings(region, changes, self.now());
         if changed {
             self.changes.publish(|changes| changes.offerings += 1);
         }
         resolved(Ok(()))
     }
 
-    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
-        resolved(Ok(self.tables().unavailable_offerings(region, self.now())))
+    fn unavailable_offerings<'a>(
+        &'a self,
+        region: &'a str,
+        account: &'a str,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<OfferingRow>> {
+        resolved(Ok(self.tables().unavailable_offerings(region, account, milliseconds(within), self.now())))
+    }
+
+    fn claim_offering_probes<'a>(
+        &'a self,
+        region: &'a str,
+        keys: &'a [OfferingKey],
+        holder: &'a str,
+        lease: Duration,
+    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
+        resolved(Ok(self.tables().claim_probes(region, keys, holder, milliseconds(lease), self.now())))
     }
 
     fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {

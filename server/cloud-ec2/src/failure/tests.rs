@@ -47,3 +47,12 @@ fn an_unknown_outcome_is_never_reported_as_refused() {
     );
     assert_eq!(failure(ErrorClass::Throttled).of_call(), CloudError::RequestLimitExceeded { retry_after_ms: 1_000 });
 }
+
+#[test]
+fn quotas_addresses_reservations_and_roles_concern_the_account_and_capacity_the_zone() {
+    for code in CAPACITY {
+        let is_of_zone = ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported"].contains(code);
+        assert_eq!(refusal_cause(code) == RefusalCause::Capacity, is_of_zone, "{code}");
+    }
+    assert_eq!(refusal_cause("AuthFailure.ServiceLinkedRoleCreationNotPermitted"), RefusalCause::Account);
+}

@@ -1,5 +1,5 @@
 use aws_sdk_ec2::types::{InstanceType, LaunchTemplateAndOverridesResponse};
-use model::CapacityType;
+use model::{CapacityType, RefusalCause};
 
 use super::*;
 use crate::testing::{option, order, terms};
@@ -8,6 +8,11 @@ const OPTIONS: [(&str, &str); 3] = [("m5.large", "eu-west-1a"), ("m5.large", "eu
 
 fn options() -> Vec<Override> {
     OPTIONS.map(|(kind, zone)| option(kind, zone)).into()
+}
+
+/// Options by place, each refused with this code.
+fn refused(options: &[(usize, &str)]) -> Vec<RefusedOption> {
+    options.iter().map(|(at, code)| refused_option(&option(OPTIONS[*at].0, OPTIONS[*at].1), code)).collect()
 }
 
 fn overrides(kind: &str, zone: &str) -> LaunchTemplateAndOverridesResponse {
@@ -60,7 +65,10 @@ fn errors_beside_an_instance_name_unavailable_overrides() {
     let outcome = read(vec![machine("i-1", "c5.large", "eu-west-1a")], errors).unwrap();
     assert_eq!(outcome.instance.instance_type.as_ref(), "c5.large");
     // Best first, each once; the internal error does not concern capacity.
-    assert_eq!(outcome.unavailable, options()[..2]);
+    assert_eq!(
+        outcome.unavailable,
+        refused(&[(0, "InsufficientInstanceCapacity"), (1, "InsufficientInstanceCapacity")])
+    );
 }
 
 #[test]
@@ -83,17 +91,21 @@ fn an_instance_without_type_or_zone_is_an_unknown_outcome() {
 #[test]
 fn capacity_errors_name_exactly_their_overrides() {
     let errors = vec![error("VcpuLimitExceeded", Some(2)), error("InsufficientFreeAddressesInSubnet", Some(0))];
-    let unavailable = vec![option("m5.large", "eu-west-1a"), option("c5.large", "eu-west-1a")];
+    let unavailable = refused(&[(0, "InsufficientFreeAddressesInSubnet"), (2, "VcpuLimitExceeded")]);
+    assert!(unavailable.iter().all(|option| option.cause == RefusalCause::Account), "{unavailable:?}");
     assert_eq!(read(Vec::new(), errors), Err(CloudError::InsufficientCapacity { unavailable }));
 }
 
 #[test]
 fn an_error_without_an_override_concerns_every_override() {
-    let everything = Err(CloudError::InsufficientCapacity { unavailable: options() });
-    assert_eq!(read(Vec::new(), vec![error("UnfulfillableCapacity", None)]), everything);
-    assert_eq!(read(Vec::new(), Vec::new()), everything);
+    let everything = |code| {
+        let unavailable = refused(&[0, 1, 2].map(|option| (option, code)));
+        Err(CloudError::InsufficientCapacity { unavailable })
+    };
+    assert_eq!(read(Vec::new(), vec![error("VcpuLimitExceeded", None)]), everything("VcpuLimitExceeded"));
+    assert_eq!(read(Vec::new(), Vec::new()), everything("UnfulfillableCapacity"));
     let role = "AuthFailure.ServiceLinkedRoleCreationNotPermitted";
-    assert_eq!(read(Vec::new(), vec![error(role, Some(1))]), everything);
+    assert_eq!(read(Vec::new(), vec![error(role, Some(1))]), everything(role));
 }
 
 #[test]

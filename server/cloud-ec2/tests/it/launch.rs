@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest};
+use cloud::provider::{CloudError, CloudProvider, InstanceState, LaunchRequest, Override};
 use model::{CapacityType, LaunchFailure, Millis, Text};
 
 use super::account::client;
@@ -205,7 +205,7 @@ async fn unavailable_overrides_are_reported_beside_the_instance() {
     ec2.exhaust("m5.large", "eu-west-1b");
     let outcome = cloud.launch(&order("web-abcde")).await.unwrap();
     assert_eq!(outcome.instance.zone, "eu-west-1a");
-    assert_eq!(outcome.unavailable, [option("m5.large", "eu-west-1b")]);
+    assert_eq!(outcome.unavailable, [option("m5.large", "eu-west-1b").without_capacity()]);
 }
 
 #[tokio::test]
@@ -213,7 +213,7 @@ async fn an_order_without_capacity_launches_nothing_and_reports_its_overrides() 
     let (ec2, cloud) = connect().await;
     ec2.exhaust("m5.large", "eu-west-1b");
     ec2.exhaust("c5.large", "eu-west-1a");
-    let unavailable = order("web-abcde").overrides;
+    let unavailable = order("web-abcde").overrides.iter().map(Override::without_capacity).collect();
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(CloudError::InsufficientCapacity { unavailable }));
     assert_eq!(ec2.launched_count(), 0);
 }
@@ -222,7 +222,7 @@ async fn an_order_without_capacity_launches_nothing_and_reports_its_overrides() 
 async fn a_capacity_error_of_a_call_concerns_every_override() {
     let (ec2, cloud) = connect().await;
     ec2.fail("CreateFleet", 0, "InsufficientInstanceCapacity");
-    let unavailable = order("web-abcde").overrides;
+    let unavailable = order("web-abcde").overrides.iter().map(Override::without_capacity).collect();
     assert_eq!(cloud.launch(&order("web-abcde")).await, Err(CloudError::InsufficientCapacity { unavailable }));
 }
 

@@ -1,9 +1,9 @@
 //! Tokens, lost answers and capacity.
 
-use model::Text;
+use model::{RefusalCause, Text};
 
 use super::{CLUSTER, FaultyFixture, Fixture, launched};
-use crate::provider::{CloudError, CloudProvider, LaunchRequest, MAX_OVERRIDES};
+use crate::provider::{CloudError, CloudProvider, LaunchRequest, MAX_OVERRIDES, Override};
 
 /// The same order, sent three times, is one instance.
 pub async fn one_token_launches_one_instance_however_often_it_is_sent<F: Fixture>(fixture: &F) {
@@ -62,8 +62,11 @@ pub async fn an_order_without_capacity_names_its_overrides_and_launches_nothing<
     all.overrides.iter().for_each(|option| fixture.exhaust(option));
     let narrow = LaunchRequest { overrides: all.overrides[1..].to_vec(), ..fixture.order("b") };
     for order in [all, narrow] {
-        let unavailable = order.overrides.clone();
-        assert_eq!(fixture.provider().launch(&order).await, Err(CloudError::InsufficientCapacity { unavailable }));
+        let refused = fixture.provider().launch(&order).await;
+        let Err(CloudError::InsufficientCapacity { unavailable }) = refused else { panic!("{refused:?}") };
+        let named: Vec<Override> = unavailable.iter().map(Override::from).collect();
+        assert_eq!(named, order.overrides);
+        assert!(unavailable.iter().all(|refused| refused.cause == RefusalCause::Capacity), "{unavailable:?}");
     }
     assert_eq!(fixture.launched_count().await, 0);
 }
@@ -75,7 +78,8 @@ pub async fn unavailable_overrides_are_reported_beside_the_instance<F: FaultyFix
     fixture.exhaust(first);
     let outcome = fixture.provider().launch(&order).await.expect("capacity of the second override");
     assert_eq!((&outcome.instance.instance_type, &outcome.instance.zone), (&second.instance_type, &second.zone));
-    assert_eq!(outcome.unavailable, std::slice::from_ref(first));
+    let named: Vec<Override> = outcome.unavailable.iter().map(Override::from).collect();
+    assert_eq!(named, std::slice::from_ref(first));
     assert_eq!(fixture.launched_count().await, 1);
 }
 

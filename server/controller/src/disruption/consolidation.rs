@@ -30,6 +30,7 @@ use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
 };
 use crate::settings::ConsolidationSettings;
+use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, Removal};
 use model::disruption_plan::{Command, DisruptionPlan, DisruptionPlanSettings};
 use model::disruption_policy::DisruptionReason;
@@ -145,7 +146,7 @@ impl ClusterController {
     /// What a plan of disruption is made from now.
     fn disruption_facts(&self, ctx: &mut Context<'_>) -> DisruptionFacts {
         let of_pool = |pool: &NodePool| PlannedPool {
-            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue),
+            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
             freeze: self.freeze_of_launches(&pool.name, ctx),
             keeps_nodes: self.disruption.backoff.until(&pool.name, ctx.now).is_some()
                 || self.freeze_of_disruption(&pool.name, ctx).is_some(),

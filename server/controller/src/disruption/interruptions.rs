@@ -9,8 +9,9 @@ use super::settings::RebalanceRecommendations;
 use super::{Disruption, Proposal};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::guardrails::Guard;
+use crate::unavailable_offerings::OfferingOutcome;
 use model::interruption::InterruptionKind;
-use model::{CapacityType, ClaimName, Millis, ProviderId, Text, Timestamp};
+use model::{CapacityType, ClaimName, Millis, ProviderId, RefusalCause, Text, Timestamp};
 
 /// Time between the announcement and the end of an instance whose capacity is taken back (EC2: two minutes).
 const NOTICE_PERIOD: Millis = Millis::from_mins(2);
@@ -79,9 +80,9 @@ impl ClusterController {
         let Some(instance) = instance.filter(|instance| instance.capacity_type != CapacityType::OnDemand) else {
             return;
         };
-        let until = ctx.now + ctx.settings.unavailable_ttl;
-        let (instance_type, zone) = (instance.instance_type.clone(), instance.zone.clone());
-        ctx.offerings.mark_unavailable(instance_type, zone, instance.capacity_type, until);
+        let refusal = Some((RefusalCause::Capacity, Text::from("Interrupted")));
+        let offering = self.offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type);
+        ctx.offerings.record_outcome(&OfferingOutcome { offering, asked: 1, launched: 0, refusal }, ctx.now);
     }
 }
 

@@ -48,7 +48,11 @@ pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
         // A read need not wait for commands in flight.
         Effect::RecordDecision(_) | Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return None,
         // The caller of the executor executes these itself; see `Executor::start`.
-        Effect::Plan(_) | Effect::Resync { .. } | Effect::ReportFinding { .. } | Effect::PublishView { .. } => {
+        Effect::Plan(_)
+        | Effect::Resync { .. }
+        | Effect::ReportFinding { .. }
+        | Effect::ClaimProbes { .. }
+        | Effect::PublishView { .. } => {
             return None;
         }
         Effect::PersistCounts { .. } => Text::from("extent"),
@@ -86,9 +90,11 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         Effect::ResolveNodeClass(_) => Millis::from_mins(2),
         Effect::Launch(_) | Effect::Relaunch(_) => Millis::from_mins(1),
         // The caller of the executor executes these itself; see `Executor::start`.
-        Effect::Plan(_) | Effect::Resync { .. } | Effect::ReportFinding { .. } | Effect::PublishView { .. } => {
-            Millis::from_secs(30)
-        }
+        Effect::Plan(_)
+        | Effect::Resync { .. }
+        | Effect::ReportFinding { .. }
+        | Effect::ClaimProbes { .. }
+        | Effect::PublishView { .. } => Millis::from_secs(30),
     }
 }
 

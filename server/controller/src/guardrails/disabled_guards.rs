@@ -19,6 +19,8 @@ pub(crate) enum Guard {
     ConsolidationEnd,
     /// The offering of a machine whose capacity is taken back is not launched again for a while.
     WarnedOffering,
+    /// When the exclusion of an offering has ended, one launch of the fleet tries it at a time.
+    OneProbe,
     /// A machine that the cloud recommends to leave is drained when its replacements are ready.
     ReplacedFirst,
     /// A notice for a machine that is being drained brings the end of the drain forward.

@@ -17,7 +17,9 @@ pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) 
         | Effect::ReportFinding { .. } => return true,
         // A read; what it finds is not written while statuses are not.
         Effect::Inspect { .. } | Effect::ResolveNodeClass(_) => return true,
-        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } => cluster,
+        Effect::Instruct { cluster, .. } | Effect::Terminate { cluster, .. } | Effect::ClaimProbes { cluster, .. } => {
+            cluster
+        }
         Effect::Launch(order) => &order.cluster,
         Effect::Relaunch(decided) => &decided.machine.launch.cluster,
     };

@@ -15,7 +15,10 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::launch_template::launch_template;
 use crate::{DecidedLaunch, Effect, Instruction, InstructionId, Launched, PlannedMachine, order};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
-use model::{CapacityType, ClaimName, InstanceTypeName, LaunchFailure, Millis, ProviderId, Text, Timestamp, Zone};
+use model::{
+    CapacityType, ClaimName, InstanceTypeName, LaunchFailure, LaunchOption, LaunchOrder, Millis, ProviderId, Text,
+    Timestamp, Zone,
+};
 
 /// Maximum launch attempts for one NodeClaim, each with its own token.
 const MAX_ATTEMPTS: u32 = 3;
@@ -183,7 +186,7 @@ impl ClusterController {
         let wait = if machine.stage() == StageKind::Launched { Millis::ZERO } else { OBSERVATION_WAIT };
         machine.postpone(ctx.now + wait);
         match machine.stage() {
-            StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_instance(&claim, ctx),
+            StageKind::Creating if machine.begin_launch(ctx.now) => self.launch_available(&claim, ctx),
             StageKind::Creating => self.delete_claim(&claim, None, ctx),
             StageKind::Draining if self.may_terminate_without_node(&claim, ctx) => {
                 self.terminate_instance(&claim, None, ctx);
@@ -252,9 +255,7 @@ impl ClusterController {
         let instance = LaunchedInstance { instance_type, zone, capacity_type, price };
         let Some(machine) = self.claims.get_mut(&claim) else { return };
         let Some(outcome) = machine.complete_launch(attempt, provider_id, instance, ctx.now) else { return };
-        if !unavailable.is_empty() {
-            self.record_unavailable(&claim, unavailable, ctx);
-        }
+        self.report_offerings(&claim, unavailable, ctx);
         self.state.record_launch(&claim, &facts);
         self.count_launch_attempts(&claim, ctx);
         match outcome {
@@ -290,11 +291,12 @@ impl ClusterController {
         }
         match failure {
             LaunchFailure::InsufficientCapacity { unavailable } => {
-                self.record_unavailable(claim, unavailable, ctx);
-                self.delete_claim(claim, Some(TerminationReason::InsufficientCapacity), ctx);
-                self.provisioner.replan_displaced_pods(now);
+                let all = if unavailable.is_empty() { self.options_without_capacity(claim) } else { unavailable };
+                self.report_offerings(claim, all, ctx);
+                self.give_up_launch(claim, ctx);
             }
             LaunchFailure::Refused { code, message, .. } => {
+                ctx.offerings.release_probes(&self.probe_holder(claim));
                 let reason = TerminationReason::LaunchRejected { code, message: Text::from(message) };
                 self.fail_replacements_waiting_for(claim, &reason.to_string(), ctx);
                 self.provisioner.record_failed_launch(reason.to_string(), now + ctx.settings.retry_delay);
@@ -312,14 +314,36 @@ impl ClusterController {
         launch.template = renewed.or_else(|| launch.template.take());
     }
 
-    fn record_unavailable(&self, claim: &ClaimName, unavailable: Vec<(InstanceTypeName, Zone)>, ctx: &mut Context<'_>) {
-        let Some(planned) = self.claims.get(claim).and_then(|machine| machine.planned()) else { return };
-        let order = &planned.launch;
-        let all = || order.options.iter().map(|option| (option.instance_type.clone(), option.zone.clone())).collect();
-        let unavailable = if unavailable.is_empty() { all() } else { unavailable };
-        let until = ctx.now + ctx.settings.unavailable_ttl;
-        for (instance_type, zone) in unavailable {
-            ctx.offerings.mark_unavailable(instance_type, zone, order.capacity_type, until);
+    /// No option of the machine has capacity: its pods are planned again.
+    fn give_up_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        self.delete_claim(claim, Some(TerminationReason::InsufficientCapacity), ctx);
+        self.provisioner.replan_displaced_pods(ctx.now);
+    }
+
+    /// Launches the instance of `claim`, whose NodeClaim has just been created, without the options that were refused since
+    /// it was ordered. The order of an attempt never changes once it is recorded, so other options are another attempt.
+    fn launch_available(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
+        let Some(decided) = self.claims.get(claim).and_then(|machine| machine.launch_order(ctx.now)) else { return };
+        let LaunchOrder { options, capacity_type, repeats, .. } = decided.machine.launch;
+        let holder = self.probe_holder(claim);
+        let is_available =
+            |option: &LaunchOption| ctx.offerings.is_available(option, capacity_type, Some(&holder), ctx.now);
+        if repeats || options.iter().all(is_available) {
+            return self.launch_instance(claim, ctx);
+        }
+        let available: Vec<LaunchOption> = options.into_iter().filter(is_available).collect();
+        if available.is_empty() {
+            ctx.offerings.release_probes(&holder);
+            return self.give_up_launch(claim, ctx);
+        }
+        let Some(machine) = self.claims.get_mut(claim) else { return };
+        if !machine.begin_next_attempt(MAX_ATTEMPTS) {
+            return self.launch_instance(claim, ctx);
+        }
+        machine.narrow_options(available);
+        if let Some(mut decided) = machine.launch_order(ctx.now) {
+            self.renew_launch_template(&mut decided, ctx);
+            ctx.effects.push(Effect::Relaunch(Box::new(decided)));
         }
     }
 

@@ -255,6 +255,7 @@ impl ClusterController {
     /// Closes the launch record of `claim`, and removes it from the launches to recover.
     pub(crate) fn close_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
         self.recovery.remove_launch(claim);
+        ctx.offerings.release_probes(&self.probe_holder(claim));
         ctx.effects.push(Effect::CloseLaunch { cluster: self.cluster.clone(), claim: claim.clone() });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::cluster::{ClusterState, PoolRecord};
 use crate::guardrails::Freezes;
-use crate::unavailable_offerings::UnavailableOfferings;
+use crate::unavailable_offerings::{ProbeHolder, UnavailableOfferings};
 use model::LaunchOption;
 use model::{CapacityType, ClusterName, PoolName, Text, Timestamp};
 
@@ -29,8 +29,13 @@ impl<'v> LaunchView<'v> {
         (unchanged && allowed).then_some(record)
     }
 
-    /// Whether one of these launch options is available.
-    pub fn has_available(&self, options: &[LaunchOption], capacity_type: CapacityType) -> bool {
-        options.iter().any(|option| !self.offerings.is_unavailable(&option.instance_type, &option.zone, capacity_type))
+    /// Whether one of these launch options is available to `holder`, or to a launch to come.
+    pub fn has_available(
+        &self,
+        options: &[LaunchOption],
+        capacity_type: CapacityType,
+        holder: Option<&ProbeHolder>,
+    ) -> bool {
+        options.iter().any(|option| self.offerings.is_available(option, capacity_type, holder, self.now))
     }
 }

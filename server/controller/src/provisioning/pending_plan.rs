@@ -6,7 +6,7 @@
 //! frozen, has no available offering or has reached its limits; a pod is not assigned to a node
 //! that is terminating. Dropped parts are planned again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::LaunchView;
@@ -16,8 +16,8 @@ use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::resources::NODES;
 use model::{
-    ClaimName, Labels, MicroUsd, Millis, NodePool, NodeStage, PodShape, PoolName, Resources, Text, Timestamp,
-    VolumeAlternatives,
+    CapacityType, ClaimName, InstanceTypeName, Labels, LaunchOption, MicroUsd, Millis, NodePool, NodeStage, PodShape,
+    PoolName, Resources, Text, Timestamp, VolumeAlternatives, Zone,
 };
 
 /// How long empty nodes are kept for a plan in progress that may use them. A plan has bounded steps
@@ -148,7 +148,8 @@ impl PendingPlan {
         plan.unschedulable.retain(keeps);
         report.unschedulable.retain(|entry| keeps(&entry.pod));
         plan.placements.retain(|(pod, node)| keeps(pod) && is_node_still_usable(input, *node, view.state));
-        let mut limits = RemainingLimits { used: used_of_pools(view.state), added: BTreeMap::new() };
+        let mut limits =
+            RemainingLimits { used: used_of_pools(view.state), added: BTreeMap::new(), probed: BTreeSet::new() };
         // Nodes are checked in the order of the plan, which is the order in which they use up
         // limits.
         plan.nodes.retain_mut(|node| {
@@ -197,7 +198,7 @@ impl PlanAssumptions {
         let pool = &input.pools[node.pool as usize];
         let Some(facts) = self.pools.get(&pool.name) else { return false };
         view.launchable_pool(&pool.name, &facts.revision).is_some()
-            && view.has_available(&order::launch_options(pool, node), node.capacity_type)
+            && limits.try_probe(&order::launch_options(pool, node), node.capacity_type, view)
             && limits.try_reserve(pool, node, &facts.used)
     }
 }
@@ -226,18 +227,30 @@ fn used_of_pools(state: &ClusterState) -> BTreeMap<PoolName, Resources> {
 
 /// Whether the limits of the NodePools have room for the nodes of `plan` beside everything that is there.
 pub(crate) fn have_limits_room(state: &ClusterState, input: &PlanningInput, plan: &Plan) -> bool {
-    let mut limits = RemainingLimits { used: used_of_pools(state), added: BTreeMap::new() };
+    let mut limits = RemainingLimits { used: used_of_pools(state), added: BTreeMap::new(), probed: BTreeSet::new() };
     let nobody = Resources::new();
     plan.nodes.iter().all(|node| limits.try_reserve(&input.pools[node.pool as usize], node, &nobody))
 }
 
-/// Current usage of the NodePools' limits, and what the plan adds.
+/// Current usage of the NodePools' limits, what the plan adds, and the probes that its nodes take.
 struct RemainingLimits {
     used: BTreeMap<PoolName, Resources>,
     added: BTreeMap<PoolName, Resources>,
+    probed: BTreeSet<(InstanceTypeName, Zone, CapacityType)>,
 }
 
 impl RemainingLimits {
+    /// Whether an option of the node is available beside the probes that earlier nodes of the plan take.
+    fn try_probe(&mut self, options: &[LaunchOption], capacity_type: CapacityType, view: &LaunchView<'_>) -> bool {
+        let mut is_available = false;
+        for option in options.iter().filter(|option| view.has_available(&[(*option).clone()], capacity_type, None)) {
+            let is_probe = view.offerings.is_probe(option, capacity_type, view.now);
+            let key = || (option.instance_type.clone(), option.zone.clone(), capacity_type);
+            is_available |= !is_probe || self.probed.insert(key());
+        }
+        is_available
+    }
+
     /// Reserves one machine within the NodePool's limits, if possible. The plan respected the
     /// limits for usage `used_then`; only if the usage has changed is it computed again, with the
     /// maximum over the machine's options.

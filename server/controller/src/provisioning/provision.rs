@@ -12,6 +12,7 @@ use crate::guardrails::ClusterGuardrails;
 use crate::launch_template::launch_template;
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::order;
+use crate::unavailable_offerings::Probing;
 use crate::{Decision, DecisionId, DecisionReason, Effect, Instruction, PlannedMachine, UnplacedPod};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlannedNode};
@@ -48,7 +49,7 @@ impl ClusterController {
         let held = self.exclude_backed_off_pods(input, ctx);
         self.exclude_frozen_pools(input, ctx);
         for pool in &mut input.pools {
-            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue);
+            pool.catalogue = ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Allowed, ctx.now);
         }
         held
     }
@@ -142,7 +143,7 @@ impl ClusterController {
     pub(crate) fn may_launch(&self, pool: &NodePool, node: &PlannedNode, revision: &Text, ctx: &Context<'_>) -> bool {
         let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
         view.launchable_pool(&pool.name, revision).is_some()
-            && view.has_available(&order::launch_options(pool, node), node.capacity_type)
+            && view.has_available(&order::launch_options(pool, node), node.capacity_type, None)
     }
 
     /// Orders the planned machines, and assumes them with their pods: no other plan places these.
@@ -160,6 +161,8 @@ impl ClusterController {
                 let (pool, identity) = (&input.pools[node.pool as usize].name, ctx.settings.identity);
                 let name = order::generate_claim_name(&self.cluster, &self.state, pool, identity, || ctx.next_id());
                 let mut machine = order::machine_orders(&self.cluster, &self.uid, &self.state, input, node, name, id);
+                let holder = self.probe_holder(&machine.claim.name);
+                ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
                 machine
@@ -238,7 +241,7 @@ impl ClusterController {
         let view = launch_view(&self.cluster, &self.state, &self.guardrails, ctx);
         let order = &planned.launch;
         view.launchable_pool(&planned.claim.pool, revision).is_some()
-            && view.has_available(&order.options, order.capacity_type)
+            && view.has_available(&order.options, order.capacity_type, Some(&self.probe_holder(claim)))
             && self.within_limits(id, &planned.claim.pool)
     }
 

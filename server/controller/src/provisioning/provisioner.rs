@@ -129,6 +129,13 @@ impl Provisioner {
         self.window.extend(now);
     }
 
+    /// Offerings may be probed: unplaced pods are planned with them. An open window closes as before.
+    pub fn plan_with_probes(&mut self, settings: &Settings, now: Timestamp) {
+        if self.window_closes_at(settings).is_none() {
+            self.window.extend(now);
+        }
+    }
+
     /// Plans at `at` or earlier, when a hold of launches ends.
     pub fn schedule_retry(&mut self, at: Timestamp) {
         self.retry_at = Some(self.retry_at.map_or(at, |retry| retry.min(at)));
@@ -277,6 +284,11 @@ impl Provisioner {
     pub fn next_search_at(&self, settings: &Settings) -> Option<Timestamp> {
         let is_idle = self.pending_plan.is_none() && !self.demand_cursor.has_more();
         self.search.next_at(&self.window, settings).filter(|_| is_idle)
+    }
+
+    /// Whether a batch window is open or a plan is due.
+    pub fn is_plan_expected(&self, settings: &Settings, now: Timestamp) -> bool {
+        self.window_closes_at(settings).is_some() || self.next_plan_at(settings, now).is_some_and(|due| due <= now)
     }
 
     /// When the window closes; `None` while it is not open.

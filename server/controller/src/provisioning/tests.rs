@@ -8,7 +8,7 @@ use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::unavailable_offerings::UnavailableOffering;
+use crate::unavailable_offerings::{OfferingKey, SizeClass, UnavailableOffering};
 use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, Settings};
 use model::resources::NODES;
 use model::{CapacityType, InstanceType, PodKey, Resources, Timestamp};
@@ -52,10 +52,18 @@ fn plan_for_two() -> SynchronousController {
 /// No offering is available until then.
 fn unavailable(until: i64) -> Vec<UnavailableOffering> {
     let refused = |kind: &InstanceType| UnavailableOffering {
-        instance_type: kind.name.clone(),
-        zone: text("z"),
-        capacity_type: CapacityType::Spot,
+        key: OfferingKey {
+            instance_type: kind.name.clone(),
+            zone: text("z"),
+            capacity_type: CapacityType::Spot,
+            is_shared: false,
+            size: SizeClass::ONE,
+        },
+        failures: 1,
+        refused_at: Timestamp::from_millis(0),
         until: Timestamp::from_millis(until),
+        reason: text("InsufficientInstanceCapacity"),
+        version: 1,
     };
     pool().pool.catalogue.types.iter().map(refused).collect()
 }
@@ -275,7 +283,7 @@ fn a_plan_takes_a_bounded_number_of_pods_and_the_rest_is_planned_next() {
 #[test]
 fn unschedulable_pods_do_not_starve_others() {
     let mut controller = asked(|settings| settings.plan_pods = 1, vec![pool()]);
-    // No offering is available until 5 s; b is planned nevertheless, and a again 10 s after its plan.
+    // No offering is available before 5 s; b is planned nevertheless, and a again 10 s after its plan.
     controller.waiting.clear();
     controller.release(&text("c"));
     controller.handle(Event::OfferingsUnavailable { refusals: unavailable(5_000) }, Timestamp::from_millis(1_000));
@@ -288,6 +296,10 @@ fn unschedulable_pods_do_not_starve_others() {
     assert_eq!(controller.waiting[0].input.pods[0].name, text("b"));
     controller.plan_waiting(Timestamp::from_millis(2_200));
     assert!(controller.waiting.is_empty(), "the round is over");
+    // A launch of another replica succeeded.
+    let cleared = |row| UnavailableOffering { failures: 0, version: 2, ..row };
+    let refusals = unavailable(5_000).into_iter().map(cleared).collect();
+    controller.handle(Event::OfferingsUnavailable { refusals }, Timestamp::from_millis(5_000));
     controller.handle(Event::Tick, Timestamp::from_millis(12_100));
     assert_eq!(instance(&controller.plan_waiting(Timestamp::from_millis(12_100))), "default/a");
     assert_eq!(instance(&controller.plan_waiting(Timestamp::from_millis(12_200))), "default/b");

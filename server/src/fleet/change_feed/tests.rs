@@ -1,8 +1,10 @@
 use super::*;
+use model::CapacityType;
 use store::clock;
 use store::guardrails::FreezeOrder;
 use store::lease::Scope;
 use store::memory::MemoryStore;
+use store::offerings::{OfferingChange, OfferingKey, OfferingRow};
 
 async fn next(events: &mut mpsc::Receiver<Delivery>) -> Event {
     let event = tokio::time::timeout(Duration::from_secs(30), events.recv()).await.unwrap().unwrap().event;
@@ -47,33 +49,49 @@ async fn every_replica_receives_all_freezes_and_thaws() {
 }
 
 #[tokio::test]
-async fn unavailable_offerings_reach_every_replica_and_later_ones() {
+async fn refused_offerings_and_their_successes_reach_every_replica_and_later_ones() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let stop = CancellationToken::new();
-    let topic = || Topic::Offerings { region: "here".to_owned() };
+    let scope = Scope::Region { account: "123".to_owned(), region: "here".to_owned() };
+    let topic = || Topic::Offerings { scope: scope.clone() };
     let mut replica = followed(topic(), &store, &stop);
     assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
-    let until_ms = clock::now().as_millis() + 180_000;
-    let entry = |capacity_type: &str| OfferingEntry {
-        instance_type: "m5.large".to_owned(),
-        zone: "a".to_owned(),
-        capacity_type: capacity_type.to_owned(),
-        until_ms,
-        reason: String::new(),
+    let now = clock::now().as_millis();
+    let row = |capacity_type: &str, account: Option<&str>| OfferingRow {
+        key: OfferingKey {
+            account: account.map(str::to_owned),
+            instance_type: "m5.large".to_owned(),
+            zone: "use1-az1".to_owned(),
+            capacity_type: capacity_type.to_owned(),
+            size: 1,
+        },
+        failures: 2,
+        refused_ms: now,
+        until_ms: now + 60_000,
+        reason: "InsufficientInstanceCapacity".to_owned(),
+        version: 0,
     };
-    store.put_unavailable_offerings("elsewhere", &[entry("spot")]).await.unwrap();
+    let refused = |row| OfferingChange::Refused(row);
+    store.change_offerings("elsewhere", &[refused(row("spot", None))]).await.unwrap();
     assert_eq!(next(&mut replica).await, Event::OfferingsUnavailable { refusals: Vec::new() });
-    // An unknown capacity type is ignored.
-    store.put_unavailable_offerings("here", &[entry("spot"), entry("barter")]).await.unwrap();
-    let refusal = UnavailableOffering {
-        instance_type: "m5.large".into(),
-        zone: "a".into(),
-        capacity_type: CapacityType::Spot,
-        until: Timestamp::from_millis(until_ms),
+    // A capacity type that this version does not know, and the quota of another account.
+    let other = [row("barter", None), row("on-demand", Some("456")), row("spot", None)];
+    store.change_offerings("here", &other.map(refused)).await.unwrap();
+    let read = async |replica: &mut mpsc::Receiver<Delivery>| {
+        let Event::OfferingsUnavailable { refusals } = next(replica).await else { panic!("another event") };
+        let [only] = refusals.try_into().expect("one offering");
+        only
     };
-    let refused = Event::OfferingsUnavailable { refusals: vec![refusal] };
-    assert_eq!(next(&mut replica).await, refused);
-    assert_eq!(next(&mut followed(topic(), &store, &stop)).await, refused);
+    let first = read(&mut replica).await;
+    assert_eq!(
+        (&*first.key.zone, first.key.capacity_type, first.key.is_shared),
+        ("use1-az1", CapacityType::Spot, true)
+    );
+    assert_eq!((first.failures, first.until), (2, Timestamp::from_millis(now + 60_000)));
+    assert_eq!(read(&mut followed(topic(), &store, &stop)).await, first);
+    store.change_offerings("here", &[OfferingChange::Cleared(row("spot", None).key)]).await.unwrap();
+    let cleared = read(&mut replica).await;
+    assert!(cleared.failures == 0 && cleared.version > first.version, "{cleared:?}");
     stop.cancel();
 }
 

@@ -1,11 +1,10 @@
 //! Fleet-wide changes reach every replica.
 
-use store::guardrails::{AuditEntry, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
+use store::guardrails::{AuditEntry, Freeze, FreezeOrder, FreezeScope};
 use store::lease::Scope;
 use store::{Store, clock};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
-    an_unavailable_offering_is_kept_until_it_expires(store, run).await;
     a_freeze_is_announced_at_once_and_audited(store, run).await;
     a_freeze_of_disruption_alone_is_kept_and_audited_as_such(store, run).await;
     a_slow_subscriber_receives_only_the_latest_change(store, run).await;
@@ -65,32 +64,6 @@ async fn a_removal_confirmation_reaches_every_replica_once(store: &dyn Store, cl
         .map(|line| line.who.as_str())
         .collect();
     assert_eq!(who, ["lee", "kim"]);
-}
-
-fn offering(zone: &str, until_ms: i64, reason: &str) -> OfferingEntry {
-    OfferingEntry {
-        instance_type: "m7g.large".to_owned(),
-        zone: zone.to_owned(),
-        capacity_type: "spot".to_owned(),
-        until_ms,
-        reason: reason.to_owned(),
-    }
-}
-
-async fn an_unavailable_offering_is_kept_until_it_expires(store: &dyn Store, run: &str) {
-    let region = format!("{run}-east-1");
-    let now = clock::now().as_millis();
-    let (past, soon, later) = (now - 1, now + 600_000, now + 900_000);
-    let entries = [offering("c", past, "over"), offering("b", later, "first"), offering("a", soon, "first")];
-    let (mut changes, known) = super::watch_changes(store).await;
-    store.put_unavailable_offerings(&region, &entries).await.unwrap();
-    store.put_unavailable_offerings(&region, &entries).await.unwrap();
-    super::wait_for_change(&mut changes, |changes| changes.offerings > known.offerings).await;
-    let again = [offering("a", later, "second"), offering("b", soon, "second"), offering("a", soon, "third")];
-    store.put_unavailable_offerings(&region, &again).await.unwrap();
-    let expected = [offering("a", later, "second"), offering("b", later, "first")];
-    assert_eq!(store.unavailable_offerings(&region).await.unwrap(), expected, "the later end wins");
-    assert_eq!(store.unavailable_offerings(&format!("{run}-elsewhere")).await.unwrap(), []);
 }
 
 fn order(scope: FreezeScope, until_ms: Option<i64>) -> FreezeOrder {

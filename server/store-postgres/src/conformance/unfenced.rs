@@ -9,13 +9,14 @@ use futures::future::FutureExt;
 use futures::stream::BoxStream;
 
 use store::counters::{CounterRow, RemoteCounters};
-use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::memory::MemoryStore;
+use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
@@ -157,12 +158,27 @@ impl Store for UnfencedStore {
         self.store.prune(retention)
     }
 
-    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
-        self.store.put_unavailable_offerings(region, entries)
+    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
+        self.store.change_offerings(region, changes)
     }
 
-    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
-        self.store.unavailable_offerings(region)
+    fn unavailable_offerings<'a>(
+        &'a self,
+        region: &'a str,
+        account: &'a str,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<OfferingRow>> {
+        self.store.unavailable_offerings(region, account, within)
+    }
+
+    fn claim_offering_probes<'a>(
+        &'a self,
+        region: &'a str,
+        keys: &'a [OfferingKey],
+        holder: &'a str,
+        lease: Duration,
+    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
+        self.store.claim_offering_probes(region, keys, holder, lease)
     }
 
     fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {

@@ -1,4 +1,4 @@
-//! Offerings, freezes, audit.
+//! Freezes, audit.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,12 +9,11 @@ use super::conversion::database;
 use super::signals::{Signal, bump_signal};
 use store::StoreError;
 use store::clock;
-use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope, OfferingEntry};
+use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
 use store::lease::Scope;
 
 const FREEZE: &str = "freeze";
 const AUDIT: &str = "write an audit entry";
-const MARK_UNAVAILABLE: &str = "mark offerings unavailable";
 
 /// Unique id of one call: its repetition finds the row by it.
 pub(super) fn nonce() -> u128 {
@@ -27,35 +26,6 @@ fn text(nonce: u128) -> String {
 }
 
 impl PostgresStore {
-    pub(super) async fn write_offerings(&self, region: &str, entries: &[OfferingEntry]) -> Result<(), StoreError> {
-        let latest = latest(entries);
-        let types: Vec<String> = latest.iter().map(|entry| entry.instance_type.clone()).collect();
-        let zones: Vec<String> = latest.iter().map(|entry| entry.zone.clone()).collect();
-        let kinds: Vec<String> = latest.iter().map(|entry| entry.capacity_type.clone()).collect();
-        let untils: Vec<i64> = latest.iter().map(|entry| entry.until_ms).collect();
-        let reasons: Vec<String> = latest.iter().map(|entry| entry.reason.clone()).collect();
-        let mut transaction = self.begin(MARK_UNAVAILABLE).await?;
-        let remembered = sqlx::query!(
-            "INSERT INTO offering_memory AS kept (region, instance_type, zone, capacity_type, until_at, reason)
-             SELECT $1, instance_type, zone, capacity_type, moment(until), reason
-             FROM unnest($2::text[], $3::text[], $4::text[], $5::bigint[], $6::text[])
-                  AS given (instance_type, zone, capacity_type, until, reason)
-             ON CONFLICT (region, instance_type, zone, capacity_type) DO UPDATE
-             SET until_at = excluded.until_at, reason = excluded.reason WHERE kept.until_at < excluded.until_at",
-            region,
-            &types,
-            &zones,
-            &kinds,
-            &untils,
-            &reasons
-        );
-        let remembered = remembered.execute(&mut *transaction).await.map_err(database(MARK_UNAVAILABLE))?;
-        if remembered.rows_affected() > 0 {
-            bump_signal(&mut transaction, Signal::Offerings, MARK_UNAVAILABLE).await?;
-        }
-        commit(transaction, MARK_UNAVAILABLE).await
-    }
-
     pub(super) async fn write_quarantine_release(
         &self,
         cluster: &str,
@@ -121,17 +91,6 @@ impl PostgresStore {
             .into_iter()
             .filter_map(|row| Some((Scope::parse(&row.scope)?.cluster_name()?.to_owned(), row.number.unsigned_abs())));
         Ok(read.collect())
-    }
-
-    pub(super) async fn read_offerings(&self, region: &str) -> Result<Vec<OfferingEntry>, StoreError> {
-        let rows = sqlx::query_as!(
-            OfferingEntry,
-            r#"SELECT instance_type, zone, capacity_type, milliseconds(until_at) AS "until_ms!", reason
-               FROM offering_memory WHERE region = $1 AND until_at > now()
-               ORDER BY instance_type COLLATE "C", zone COLLATE "C", capacity_type COLLATE "C""#,
-            region
-        );
-        rows.fetch_all(&self.pool).await.map_err(database("read unavailable offerings"))
     }
 
     pub(super) async fn write_freeze(&self, order: &FreezeOrder, nonce: u128) -> Result<i64, StoreError> {
@@ -218,19 +177,6 @@ impl PostgresStore {
         });
         Ok(read.collect())
     }
-}
-
-/// Reduces to one entry per offering, because a statement must not update a row twice.
-fn latest(entries: &[OfferingEntry]) -> Vec<&OfferingEntry> {
-    let key = |entry: &OfferingEntry| (entry.instance_type.clone(), entry.zone.clone(), entry.capacity_type.clone());
-    let mut latest = std::collections::BTreeMap::new();
-    for entry in entries {
-        let kept = latest.entry(key(entry)).or_insert(entry);
-        if entry.until_ms > kept.until_ms {
-            *kept = entry;
-        }
-    }
-    latest.into_values().collect()
 }
 
 pub(super) async fn write_line(

@@ -329,6 +329,10 @@ impl PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;
+        sqlx::query!("DELETE FROM unavailable_offerings WHERE changed_at < now() - interval '1 day'")
+            .execute(&self.pool)
+            .await
+            .map_err(database(PRUNE))?;
         sqlx::query!(
             "DELETE FROM lease_terms WHERE expires_at < now() - interval '1 day'
                       AND NOT EXISTS (SELECT FROM leases WHERE term = number)"

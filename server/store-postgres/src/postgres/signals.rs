@@ -22,7 +22,6 @@ const WHAT: &str = "read the change counters";
 pub(super) enum Signal {
     Freezes,
     Leases,
-    Offerings,
     Releases,
 }
 
@@ -35,13 +34,25 @@ pub(super) async fn bump_signal(
     let name = match signal {
         Signal::Freezes => "freezes",
         Signal::Leases => "leases",
-        Signal::Offerings => "offerings",
         Signal::Releases => "releases",
     };
     sqlx::query!("UPDATE signals SET version = version + 1 WHERE name = $1", name)
         .execute(&mut *connection)
         .await
         .map_err(database(what))?;
+    notify(connection, what).await
+}
+
+/// Increments the counter of offerings; the caller notifies if it changes any. Returns the new version.
+pub(super) async fn raise_offerings(connection: &mut PgConnection, what: &'static str) -> Result<i64, StoreError> {
+    sqlx::query_scalar!("UPDATE signals SET version = version + 1 WHERE name = 'offerings' RETURNING version")
+        .fetch_one(connection)
+        .await
+        .map_err(database(what))
+}
+
+/// Sends the notification at commit.
+pub(super) async fn notify(connection: &mut PgConnection, what: &'static str) -> Result<(), StoreError> {
     sqlx::query!("SELECT pg_notify($1, '')", CHANNEL).execute(connection).await.map_err(database(what))?;
     Ok(())
 }

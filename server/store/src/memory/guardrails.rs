@@ -1,24 +1,10 @@
-//! Offerings, freezes, audit.
+//! Freezes, audit.
 
-use super::super::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, OfferingEntry};
+use super::super::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder};
 use super::super::lease::Scope;
 use super::tables::{FreezeRow, LeaseRow, Tables};
 
 impl Tables {
-    /// Returns whether a row changed.
-    pub(super) fn put_unavailable_offerings(&mut self, region: &str, entries: &[OfferingEntry]) -> bool {
-        let before = self.offerings.clone();
-        for entry in entries {
-            let OfferingEntry { instance_type, zone, capacity_type, .. } = entry.clone();
-            let kept = self.offerings.entry((region.to_owned(), instance_type, zone, capacity_type));
-            let kept = kept.or_insert_with(|| entry.clone());
-            if entry.until_ms > kept.until_ms {
-                kept.clone_from(entry);
-            }
-        }
-        self.offerings != before
-    }
-
     /// Returns whether the cluster has a lease row.
     pub(super) fn release_quarantine(&mut self, cluster: &str, by: &str, now: i64) -> bool {
         if !self.leases.contains_key(&Scope::cluster(cluster)) {
@@ -46,11 +32,6 @@ impl Tables {
         *self.confirmations.entry(cluster.to_owned()).or_default() += 1;
         self.audit.push(AuditEntry::confirmation(cluster, by, now));
         true
-    }
-
-    pub(super) fn unavailable_offerings(&mut self, region: &str, now: i64) -> Vec<OfferingEntry> {
-        self.offerings.retain(|_, entry| entry.until_ms > now);
-        self.offerings.iter().filter(|((of, ..), _)| of == region).map(|(_, entry)| entry.clone()).collect()
     }
 
     pub(super) fn freeze(&mut self, order: &FreezeOrder, now: i64) -> i64 {

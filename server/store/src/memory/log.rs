@@ -104,6 +104,7 @@ impl Tables {
         self.prune_counters(now.saturating_sub(DAY_MS));
         self.prune_replicas(now.saturating_sub(DAY_MS));
         self.prune_interruptions(now.saturating_sub(DAY_MS));
+        self.prune_offerings(now.saturating_sub(DAY_MS));
         let pruned =
             Pruned { clusters: self.forget_clusters(now.saturating_sub(milliseconds(retention.clusters))), ..pruned };
         Pruned { blobs: pruned.blobs - self.blobs.len() as u64, ..pruned }

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use crate::counters::CounterValues;
-use crate::guardrails::{AuditEntry, Freeze, OfferingEntry};
+use crate::guardrails::{AuditEntry, Freeze};
 use crate::interruptions::InterruptionRow;
 use crate::lease::{ObservedExtent, Scope};
 use crate::listing::ListedInstanceRow;
 use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
+use crate::offerings::{OfferingKey, OfferingRow};
 use crate::operations::{Intent, IntentState};
 use crate::replacements::{BackoffRow, ReplacementRow};
 use crate::replicas::ReplicaRow;
@@ -23,7 +24,9 @@ pub(super) struct Tables {
     pub(super) decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     pub(super) segments: BTreeMap<(Scope, u64), LogSegment>,
     pub(super) blobs: BTreeMap<BlobHash, (Blob, i64)>,
-    pub(super) offerings: BTreeMap<(String, String, String, String), OfferingEntry>,
+    /// By region and key.
+    pub(super) offerings: BTreeMap<(String, OfferingKey), RefusedOffering>,
+    pub(super) offerings_version: u64,
     pub(super) freezes: Vec<FreezeRow>,
     pub(super) audit: Vec<AuditEntry>,
     pub(super) listings: BTreeMap<Scope, ListingRow>,
@@ -60,6 +63,15 @@ pub(super) struct IntentRow {
 pub(super) struct ReplacementTables {
     pub(super) replacements: Vec<(ReplacementRow, i64)>,
     pub(super) backoffs: Vec<(BackoffRow, i64)>,
+}
+
+/// Row of a refused offering.
+#[derive(Debug)]
+pub(super) struct RefusedOffering {
+    pub(super) row: OfferingRow,
+    pub(super) changed_ms: i64,
+    /// Holder of the probe, and until when.
+    pub(super) probe: Option<(String, i64)>,
 }
 
 /// Row of a freeze.

@@ -11,6 +11,7 @@ use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterSnapshot, Key, NodeRec
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
 use crate::testing::SynchronousController;
+use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
     ClaimOrder, Decision, DecisionReason, Effect, Event, Inspection, Instruction, InstructionId, Launched, PlanError,
     PlanOutcome, Settings,
@@ -20,7 +21,7 @@ use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
     CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, PoolName,
-    ProviderId, Resources, Timestamp,
+    ProviderId, RefusedOption, Resources, Timestamp,
 };
 
 /// One machine for every pod, a t.2 at $0.01 an hour from the first pool; no placement while that
@@ -281,6 +282,10 @@ impl Fixture {
             | Effect::RecordLaunched { .. }
             | Effect::ReportFinding { .. }
             | Effect::ResolveNodeClass(_) => Vec::new(),
+            Effect::ClaimProbes { cluster, keys } => {
+                let answers = keys.into_iter().map(|key| (key, ProbeAnswer::Granted)).collect();
+                vec![Event::ProbesAnswered { cluster, answers, until: now + PROBE_LEASE }]
+            }
             Effect::EndReplacements { claims, waits, .. } => {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
@@ -329,7 +334,7 @@ impl Fixture {
             return Event::LaunchFailed { cluster, claim, attempt, failure };
         }
         if self.no_capacity {
-            let unavailable = vec![(text("t.none"), text("z"))];
+            let unavailable = vec![RefusedOption::without_capacity(text("t.none"), text("z"))];
             let failure = LaunchFailure::InsufficientCapacity { unavailable };
             return Event::LaunchFailed { cluster, claim, attempt, failure };
         }

@@ -175,14 +175,14 @@ fn sabotage_without_the_exclusion_the_warned_offering_is_launched_again() {
 }
 
 #[test]
-fn the_warned_offering_is_launched_again_after_three_minutes() {
+fn the_warned_offering_is_launched_again_after_its_exclusion() {
     let mut world = world(3, |_| {});
     tell(&mut world, "m0", InterruptionKind::SpotInterrupted, None);
-    world.run_to(190_000);
-    // The exclusion ended at 10 + 180 s. One of the two pods has room beside that of m0.
+    world.run_to(40_000);
+    // The exclusion ended at 10 + 30 s. One of the two pods has room beside that of m0.
     tell(&mut world, "m1", InterruptionKind::ScheduledChange, None);
     tell(&mut world, "m2", InterruptionKind::ScheduledChange, None);
-    world.run_to(192_000);
+    world.run_to(42_000);
     let launches = launches(&world);
     assert_eq!((launches[0].1.as_slice(), launches[1].1[0]), (["t.4"].as_slice(), "t.2"));
 }

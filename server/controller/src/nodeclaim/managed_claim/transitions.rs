@@ -8,7 +8,7 @@ use crate::cluster::ClaimRecord;
 use crate::nodeclaim::stage::{NodeProgress, Stage};
 use crate::nodeclaim::{DecidedLaunch, DrainTerms, TerminationReason};
 use crate::{DecisionId, PlannedMachine};
-use model::{ClaimName, PoolName, ProviderId, Text, Timestamp};
+use model::{ClaimName, LaunchOption, PoolName, ProviderId, Text, Timestamp};
 
 /// What follows from a launched instance.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,13 @@ impl ManagedClaim {
         let again = *attempt < most;
         *attempt += u32::from(again);
         again
+    }
+
+    /// The attempts from here on have only these options.
+    pub fn narrow_options(&mut self, options: Vec<LaunchOption>) {
+        if let Some(decided) = &mut self.decided {
+            decided.machine.launch.options = options;
+        }
     }
 
     /// Launching → Launched: the cloud launched the instance in `attempt`. `None` for the answer to

@@ -44,7 +44,8 @@ fn answer(
     is_ready: bool,
     now: i64,
 ) -> Option<ArrivedPlan> {
-    let (cluster, freezes, offerings) = (text("c"), Freezes::default(), UnavailableOfferings::default());
+    let (cluster, freezes, offerings) =
+        (text("c"), Freezes::default(), UnavailableOfferings::new(Millis::from_secs(30), true));
     let view = LaunchView {
         cluster: &cluster,
         state,

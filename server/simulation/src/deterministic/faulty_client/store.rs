@@ -10,12 +10,13 @@ use super::FaultyClient;
 use crate::deterministic::environment::LeaseOwner;
 use crate::deterministic::guard::Guard;
 use store::counters::{CounterRow, RemoteCounters};
-use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder, OfferingEntry};
+use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
 use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
+use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
 use store::replicas::ReplicaRow;
@@ -174,12 +175,27 @@ impl Store for FaultyClient {
         self.call_store("prune old rows", move |store| store.prune(retention))
     }
 
-    fn put_unavailable_offerings<'a>(&'a self, region: &'a str, entries: &'a [OfferingEntry]) -> StoreFuture<'a, ()> {
-        self.call_store("write unavailable offerings", move |store| store.put_unavailable_offerings(region, entries))
+    fn change_offerings<'a>(&'a self, region: &'a str, changes: &'a [OfferingChange]) -> StoreFuture<'a, ()> {
+        self.call_store("write outcomes of offerings", move |store| store.change_offerings(region, changes))
     }
 
-    fn unavailable_offerings<'a>(&'a self, region: &'a str) -> StoreFuture<'a, Vec<OfferingEntry>> {
-        self.call_store("read unavailable offerings", move |store| store.unavailable_offerings(region))
+    fn unavailable_offerings<'a>(
+        &'a self,
+        region: &'a str,
+        account: &'a str,
+        within: Duration,
+    ) -> StoreFuture<'a, Vec<OfferingRow>> {
+        self.call_store("read unavailable offerings", move |store| store.unavailable_offerings(region, account, within))
+    }
+
+    fn claim_offering_probes<'a>(
+        &'a self,
+        region: &'a str,
+        keys: &'a [OfferingKey],
+        holder: &'a str,
+        lease: Duration,
+    ) -> StoreFuture<'a, Vec<ProbeAnswer>> {
+        self.call_store("claim probes", move |store| store.claim_offering_probes(region, keys, holder, lease))
     }
 
     fn freeze<'a>(&'a self, order: &'a FreezeOrder) -> StoreFuture<'a, i64> {

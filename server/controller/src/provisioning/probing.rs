@@ -1,0 +1,108 @@
+//! What a cluster tells the memory of refused offerings, and the probes that it asks for.
+
+use crate::cluster_controller::{ClusterController, Context};
+use crate::nodeclaim::{ManagedClaim, StageKind};
+use crate::unavailable_offerings::{Offering, OfferingKey, OfferingOutcome, ProbeAnswer, ProbeHolder};
+use crate::{Effect, order};
+use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE, ZONE_ID};
+use model::{CapacityType, ClaimName, InstanceTypeName, NodePool, RefusedOption, Timestamp, Zone};
+
+impl ClusterController {
+    /// The launch of `claim` as probes name it.
+    pub(crate) fn probe_holder(&self, claim: &ClaimName) -> ProbeHolder {
+        ProbeHolder { cluster: self.cluster.clone(), claim: claim.clone() }
+    }
+
+    /// Asks for the probes of offerings that pods of this cluster may need, before the plan that could use them: when
+    /// a batch window is open, or a plan is due.
+    pub(crate) fn claim_probes(&mut self, ctx: &mut Context<'_>) {
+        if ctx.offerings.counts().0 == 0 {
+            return;
+        }
+        let is_planning = self.is_ready()
+            && !self.guardrails.is_quarantined()
+            && self.provisioner.is_plan_expected(ctx.settings, ctx.now)
+            && (!self.state.demand(ctx.now).is_empty() || self.has_fixed_pools());
+        let is_wanted = |key: &OfferingKey| is_planning && self.state.pools().any(|pool| may_use(&pool.pool, key));
+        let is_under_way = |claim: &ClaimName| {
+            let stage = self.claims.get(claim).map(ManagedClaim::stage);
+            stage.is_some_and(|stage| matches!(stage, StageKind::Planned | StageKind::Creating | StageKind::Launching))
+        };
+        let keys = ctx.offerings.probes_to_claim(&self.cluster, is_wanted, is_under_way, ctx.now);
+        if !keys.is_empty() {
+            ctx.effects.push(Effect::ClaimProbes { cluster: self.cluster.clone(), keys });
+        }
+    }
+
+    fn has_fixed_pools(&self) -> bool {
+        self.state.pools().any(|pool| pool.pool.replicas.is_some())
+    }
+
+    /// Handles the store's answers about probes: the pods that wait are planned with those that were granted.
+    pub(crate) fn handle_probe_answers(
+        &mut self,
+        answers: Vec<(OfferingKey, ProbeAnswer)>,
+        until: Timestamp,
+        ctx: &mut Context<'_>,
+    ) {
+        if ctx.offerings.record_answers(answers, until, ctx.now) {
+            self.provisioner.plan_with_probes(ctx.settings, ctx.now);
+        }
+    }
+
+    /// Reports what became of a launch in each offering that the cloud tried: refused ones, and that of the instance if
+    /// there is one. Probes of the others end without an outcome.
+    pub(crate) fn report_offerings(&self, claim: &ClaimName, refused: Vec<RefusedOption>, ctx: &Context<'_>) {
+        let Some(machine) = self.claims.get(claim) else { return };
+        let ordered = machine.planned().map(|planned| planned.launch.capacity_type);
+        let (asked, instance) = (1, machine.instance());
+        if let Some(capacity_type) = ordered.or_else(|| instance.map(|instance| instance.capacity_type)) {
+            for RefusedOption { instance_type, zone, cause, code } in refused {
+                let offering = self.offering(claim, &instance_type, &zone, capacity_type);
+                let refusal = Some((cause, code));
+                ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 0, refusal }, ctx.now);
+            }
+        }
+        if let Some(instance) = instance {
+            let offering = self.offering(claim, &instance.instance_type, &instance.zone, instance.capacity_type);
+            ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 1, refusal: None }, ctx.now);
+        }
+        ctx.offerings.release_probes(&self.probe_holder(claim));
+    }
+
+    /// All options of the order of `claim`, for a refusal that names none.
+    pub(crate) fn options_without_capacity(&self, claim: &ClaimName) -> Vec<RefusedOption> {
+        let planned = self.claims.get(claim).and_then(|machine| machine.planned());
+        let options = planned.into_iter().flat_map(|planned| &planned.launch.options);
+        let refused = |option: &model::LaunchOption| {
+            RefusedOption::without_capacity(option.instance_type.clone(), option.zone.clone())
+        };
+        options.map(refused).collect()
+    }
+
+    /// The offering, with the id that the catalogue of the NodePool of `claim` has for its zone.
+    pub(crate) fn offering(
+        &self,
+        claim: &ClaimName,
+        instance_type: &InstanceTypeName,
+        zone: &Zone,
+        capacity_type: CapacityType,
+    ) -> Offering {
+        let pool = self.claims.get(claim).and_then(|machine| self.state.pool(machine.pool()));
+        let zone_id = pool.and_then(|record| order::zone_id(&record.pool, instance_type, zone, capacity_type));
+        Offering { instance_type: instance_type.clone(), zone: zone.clone(), zone_id, capacity_type }
+    }
+}
+
+/// Whether machines of the NodePool may be launched in the offering.
+fn may_use(pool: &NodePool, key: &OfferingKey) -> bool {
+    let types = &pool.catalogue.types;
+    let Ok(at) = types.binary_search_by(|kind| kind.name.cmp(&key.instance_type)) else { return false };
+    let allows = |label: &str, value: &str| pool.requirements.get(label).is_none_or(|allowed| allowed.has(value));
+    allows(INSTANCE_TYPE, &key.instance_type)
+        && allows(CAPACITY_TYPE, key.capacity_type.as_str())
+        && types[at].offerings.iter().any(|offering| {
+            let is_it = key.is_in(&offering.zone, offering.labels.get(ZONE_ID), offering.capacity_type);
+            is_it && offering.available && allows(ZONE, &offering.zone)
+        })
+}
