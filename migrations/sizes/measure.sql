@@ -100,6 +100,17 @@ EXPLAIN (ANALYZE, BUFFERS, COSTS OFF)
 SELECT coalesce(sum(machines), 0)::bigint
 FROM (SELECT DISTINCT ON (process) machines FROM guardrail_counters
       WHERE at > now() - interval '1 min' AND process <> 'fleetwright-1/1' ORDER BY process, at DESC, bucket DESC) AS last;
+\echo '== take tokens of the API budget, while calls of four replicas wait'
+INSERT INTO api_buckets VALUES ('region/default/eu-west-1', 'CreateFleet', 0, '{0,0,0,0}', 5000, 0);
+INSERT INTO api_waiters SELECT 'region/default/eu-west-1', 'CreateFleet', 'fleetwright-' || p, '{0,0,9,9}', '{0,0,0,0}', 0 FROM generate_series(1, 4) p;
+BEGIN;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
+SELECT level, kept, rate FROM api_buckets WHERE scope = 'region/default/eu-west-1' AND bucket = 'CreateFleet' FOR UPDATE;
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
+SELECT process, counts FROM api_waiters WHERE scope = 'region/default/eu-west-1' AND bucket = 'CreateFleet';
+EXPLAIN (ANALYZE, BUFFERS, COSTS OFF, WAL)
+UPDATE api_buckets SET level = 1, kept = '{0,0,1,1}', at_ms = 1 WHERE scope = 'region/default/eu-west-1' AND bucket = 'CreateFleet';
+ROLLBACK;
 \echo '== sizes'
 SELECT relname, n_live_tup AS rows, pg_size_pretty(pg_total_relation_size(relid)) AS with_indexes,
        pg_total_relation_size(relid) / greatest(n_live_tup, 1) AS bytes_a_row

@@ -19,12 +19,16 @@ use model::node_class::NodeClassSettings;
 
 use tracing::warn;
 
+#[cfg(feature = "ec2")]
+use crate::api_budget::StoreBudget;
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
 use crate::serve::{self, Server};
 use crate::suggest::nearest;
 use store::clock;
+#[cfg(feature = "ec2")]
+use store::{Store, lease::Scope};
 
 /// Starts a server with the cloud of `config`.
 ///
@@ -126,15 +130,26 @@ fn not_built() -> anyhow::Error {
 #[cfg(feature = "ec2")]
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
     let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
-    let cloud = cloud_ec2::Ec2Cloud::connect(settings, clock::now).await;
-    let queue = config.cloud.interruption_queue.as_deref().map(|name| cloud.interruption_queue(name));
-    let components = serve::components(config, catalogue, cloud).await?;
+    let queue = config.cloud.interruption_queue.clone();
+    let process = process_name(&config.lease.owner);
+    let connect = async |store: &Arc<dyn Store>, scope: &Scope| {
+        let budget = Arc::new(StoreBudget::new(Arc::clone(store), scope.clone(), process));
+        cloud_ec2::Ec2Cloud::connect_within(settings, clock::now, budget).await
+    };
+    let components = serve::components(config, catalogue, connect).await?;
+    let queue = queue.map(|name| components.cloud.interruption_queue(&name));
     let receiver = queue.map(|queue| Receiver::new(queue, Arc::clone(&components.store), components.scope.clone()));
     let mut server = Server::start(components).await?;
     if let Some(receiver) = receiver {
         server.run_beside(|stop| receiver.run(stop));
     }
     Ok(server)
+}
+
+/// A name of this run of the replica: what an earlier run of the same replica waited for is not this one's.
+#[cfg(feature = "ec2")]
+fn process_name(owner: &str) -> String {
+    format!("{owner}/{:x}", clock::now().as_millis())
 }
 
 #[cfg(not(feature = "ec2"))]

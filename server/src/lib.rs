@@ -2,11 +2,12 @@
 //! I/O.
 //!
 //! Reading order: [`cli`] (commands), [`serve`] (assembly, start and shutdown order), [`clouds`]
-//! (cloud providers), [`stores`] (stores), [`control_loop`] (leases and cluster state),
+//! (cloud providers), [`mod@api_budget`] (rate limits of EC2), [`stores`] (stores), [`control_loop`] (leases and cluster state),
 //! [`agent_service`] (streams of agents), [`views`] with [`fleet`] and [`web`] (API and dashboard),
 //! [`config`] (configuration).
 
 pub mod agent_service;
+pub mod api_budget;
 mod caller;
 pub mod cli;
 pub mod clouds;

@@ -151,23 +151,25 @@ pub async fn start<C: CloudProvider + 'static>(
     catalogue: Option<Source>,
     cloud: C,
 ) -> anyhow::Result<Server> {
-    Server::start(components(config, catalogue, cloud).await?).await
+    Server::start(components(config, catalogue, async |_: &Arc<dyn Store>, _: &Scope| cloud).await?).await
 }
 
-/// Opens what a server with `config` and `cloud` needs.
+/// Opens what a server with `config` needs, and the cloud that `cloud` makes for the store and the scope of the region.
 ///
 /// # Errors
 /// A certificate, the trust file or the store could not be opened.
 pub(crate) async fn components<C>(
     config: Config,
     catalogue: Option<Source>,
-    cloud: C,
+    cloud: impl AsyncFnOnce(&Arc<dyn Store>, &Scope) -> C,
 ) -> anyhow::Result<ServerComponents<C>> {
     // Invalid certificates or an invalid trust file stop the start before a listener opens.
     let (store, own) = stores::open_store(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose()?;
     let certificates = certificates.map(Arc::new);
     let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
+    let scope = region_of(&config.cloud, &config.lease);
+    let cloud = cloud(&store, &scope).await;
     Ok(ServerComponents {
         grpc: config.listen.grpc,
         http: config.listen.http,
@@ -208,7 +210,7 @@ pub(crate) async fn components<C>(
             },
             ..settings()
         },
-        scope: region_of(&config.cloud, &config.lease),
+        scope,
         lease: config.lease,
         session_memory: config.session_memory,
         region: config.cloud.region,

@@ -24,6 +24,7 @@ use tracing::warn;
 
 pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
+use crate::api_budget;
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
@@ -217,6 +218,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
     text.push_str(&interruptions::METRICS.render());
     let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
+    text.push_str(&api_budget::render());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

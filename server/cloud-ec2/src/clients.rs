@@ -1,9 +1,15 @@
 //! Clients of the services of one account and region. They share credentials, settings and one pool of connections.
 
+use std::sync::Arc;
+
 use aws_config::SdkConfig;
 use aws_config::retry::RetryConfig;
-use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider, SharedHttpClient};
+use aws_sdk_ec2::config::{
+    BehaviorVersion, Credentials, Region, SharedCredentialsProvider, SharedHttpClient, StalledStreamProtectionConfig,
+};
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
+
+use crate::call_budget::{BudgetedClient, CallBudget};
 
 /// A client for each service. Cloning one copies nothing.
 #[derive(Debug, Clone)]
@@ -18,28 +24,36 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    /// Clients with the default credential chain. `endpoint` replaces the address of every service.
-    pub(crate) async fn connect(region: &str, endpoint: Option<&str>) -> Self {
+    /// Clients with the default credential chain. `endpoint` replaces the address of every service; `budget` admits the
+    /// calls of EC2.
+    pub(crate) async fn connect(region: &str, endpoint: Option<&str>, budget: Arc<dyn CallBudget>) -> Self {
+        let http = https();
         let loaded = aws_config::defaults(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))
-            .http_client(https())
+            .http_client(http.clone())
             .load()
             .await;
-        Self::build(&loaded, region, endpoint)
+        Self::build(&loaded, region, endpoint, BudgetedClient::new(http, budget))
     }
 
     /// Clients with explicit credentials.
-    pub(crate) fn with_credentials(region: &str, endpoint: Option<&str>, credentials: Credentials) -> Self {
+    pub(crate) fn with_credentials(
+        region: &str,
+        endpoint: Option<&str>,
+        credentials: Credentials,
+        budget: Arc<dyn CallBudget>,
+    ) -> Self {
+        let http = https();
         let shared = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))
             .credentials_provider(SharedCredentialsProvider::new(credentials))
-            .http_client(https())
+            .http_client(http.clone())
             .build();
-        Self::build(&shared, region, endpoint)
+        Self::build(&shared, region, endpoint, BudgetedClient::new(http, budget))
     }
 
-    fn build(shared: &SdkConfig, region: &str, endpoint: Option<&str>) -> Self {
+    fn build(shared: &SdkConfig, region: &str, endpoint: Option<&str>, budgeted: BudgetedClient) -> Self {
         let mut builder = shared.clone().into_builder();
         // Nested retries multiply; only the caller decides which requests to repeat.
         builder.set_retry_config(Some(RetryConfig::disabled()));
@@ -48,8 +62,13 @@ impl Clients {
         }
         let shared = builder.build();
         let pricing = aws_sdk_pricing::config::Builder::from(&shared).region(Region::new(pricing_region(region)));
+        // A request that waits for its token sends nothing, which is no stalled upload.
+        let stalls = StalledStreamProtectionConfig::enabled().upload_enabled(false).build();
+        let ec2 = aws_sdk_ec2::config::Builder::from(&shared)
+            .stalled_stream_protection(stalls)
+            .http_client(SharedHttpClient::new(budgeted));
         Self {
-            ec2: aws_sdk_ec2::Client::new(&shared),
+            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
             ssm: aws_sdk_ssm::Client::new(&shared),
             iam: aws_sdk_iam::Client::new(&shared),
             eks: aws_sdk_eks::Client::new(&shared),

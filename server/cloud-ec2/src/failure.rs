@@ -43,6 +43,11 @@ const THROTTLED: &[&str] = &[
     "TooManyRequestsException",
 ];
 
+/// Whether the code says that calls are throttled.
+pub(crate) fn is_throttling(code: &str) -> bool {
+    THROTTLED.contains(&code)
+}
+
 /// Whether a fleet error means that its override is unavailable.
 pub(crate) fn is_capacity(code: &str) -> bool {
     CAPACITY.contains(&code)
@@ -104,7 +109,7 @@ pub(crate) fn error_class(code: &str, status: u16) -> ErrorClass {
     match code {
         "IdempotentParameterMismatch" => ErrorClass::Mismatch,
         "InvalidInstanceID.NotFound" => ErrorClass::NotFound,
-        _ if THROTTLED.contains(&code) => ErrorClass::Throttled,
+        _ if is_throttling(code) => ErrorClass::Throttled,
         _ if is_capacity(code) || is_missing_spot_role(code) => ErrorClass::InsufficientCapacity,
         _ if status >= 500 => ErrorClass::Unclear,
         _ => ErrorClass::Refused,

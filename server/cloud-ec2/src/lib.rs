@@ -22,9 +22,10 @@
 //! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `instance` (instances and their
 //! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`interruption`] (notices,
 //! their queue, and its setup), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses find),
-//! `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
+//! [`call_budget`] (rate limits of EC2's actions), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
 //! [`discovery`] (instance types, zones and prices of the region).
 
+pub mod call_budget;
 mod call_error;
 mod clients;
 mod collection;
@@ -48,6 +49,7 @@ pub mod user_data;
 mod watch;
 
 pub use aws_sdk_ec2::config::Credentials;
+pub use call_budget::{CallBudget, LocalBudget, NotSent};
 pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
 pub use settings::Settings;

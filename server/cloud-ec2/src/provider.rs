@@ -15,6 +15,7 @@ use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{ClusterName, Text, Timestamp};
 use tracing::warn;
 
+use crate::call_budget::{CallBudget, LocalBudget};
 use crate::clients::Clients;
 use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
@@ -69,15 +70,32 @@ impl fmt::Debug for Ec2Cloud {
 impl Ec2Cloud {
     /// EC2 by `settings`, with the default credential chain: environment, profile, web identity,
     /// container, instance. It is resolved at the first call.
+    /// The known rate limits hold for this process alone.
     pub async fn connect(settings: Settings, clock: fn() -> Timestamp) -> Self {
-        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref()).await;
+        Self::connect_within(settings, clock, Arc::<LocalBudget>::default()).await
+    }
+
+    /// As [`Ec2Cloud::connect`]; `budget` admits the calls of EC2.
+    pub async fn connect_within(settings: Settings, clock: fn() -> Timestamp, budget: Arc<dyn CallBudget>) -> Self {
+        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref(), budget).await;
         Self::build(clients, settings, clock)
     }
 
-    /// EC2 by `settings`, with explicit `credentials`.
+    /// EC2 by `settings`, with explicit `credentials`. The known rate limits hold for this process alone.
     #[must_use]
     pub fn with_credentials(settings: Settings, credentials: Credentials, clock: fn() -> Timestamp) -> Self {
-        let clients = Clients::with_credentials(&settings.region, settings.endpoint.as_deref(), credentials);
+        Self::with_credentials_within(settings, credentials, clock, Arc::<LocalBudget>::default())
+    }
+
+    /// As [`Ec2Cloud::with_credentials`]; `budget` admits the calls of EC2.
+    #[must_use]
+    pub fn with_credentials_within(
+        settings: Settings,
+        credentials: Credentials,
+        clock: fn() -> Timestamp,
+        budget: Arc<dyn CallBudget>,
+    ) -> Self {
+        let clients = Clients::with_credentials(&settings.region, settings.endpoint.as_deref(), credentials, budget);
         Self::build(clients, settings, clock)
     }
 

@@ -9,7 +9,7 @@ use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
 use super::nomination::{NominationView, Nominator};
-use super::provisioning::{PlanNumber, Provisioner};
+use super::provisioning::{InterruptedOwners, PlanNumber, Provisioner};
 use super::region_state::{LazyGuardrails, RegionState};
 use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
@@ -97,6 +97,8 @@ pub struct ClusterController {
     pub(crate) state: CopyOnWrite<ClusterState>,
     /// Which pods are planned, and when.
     pub(crate) provisioner: Provisioner,
+    /// Owners of pods on machines that the cloud interrupted lately.
+    pub(crate) interrupted_owners: InterruptedOwners,
     /// Guardrail state of this cluster.
     pub(crate) guardrails: ClusterGuardrails,
     /// NodeClaims of this server and their instructions in flight.

@@ -10,7 +10,8 @@ use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, ZON
 use model::plan::PlannedNode;
 use model::{
     CapacityType, ClaimName, ClusterName, InstanceType, InstanceTypeName, Labels, LaunchOption, LaunchOrder, MicroUsd,
-    NodePool, Offering, Operator, PodKey, PoolName, ProviderId, Requirement, Resources, Text, Timestamp, Zone,
+    NodePool, Offering, Operator, PodKey, PoolName, PriorityLane, ProviderId, Requirement, Resources, Text, Timestamp,
+    Zone,
 };
 
 /// Maximum options of one launch order. More only cost calls (Karpenter's AWS provider sends as
@@ -52,6 +53,7 @@ pub(super) fn machine_orders(
             reservation: node.reservation.clone(),
             terms: Text::default(),
             template: None,
+            lane: PriorityLane::default(),
             repeats: false,
         },
         claim: claim_order(state, pool, node, name),

@@ -7,11 +7,12 @@
 //!
 //! Reading order: [`batch`] (batch window of pending pods), [`planning`] (plan requests and
 //! answers), [`plan_job`] (what is planned elsewhere), [`demand_cursor`] (pods per plan), [`pending_plan`] (what still holds when a plan
-//! arrives), [`window_search`] (searches for cheaper plans), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
+//! arrives), `launch_lane` (how urgent a launch is), [`window_search`] (searches for cheaper plans), [`provisioner`] (the part), `provision` (from a plan to a decision and its NodeClaims,
 //! with the steps of the other parts), `search` (the same for searches).
 
 mod batch;
 mod demand_cursor;
+mod launch_lane;
 mod launch_view;
 pub(crate) mod pending_plan;
 mod plan_job;
@@ -22,6 +23,7 @@ mod provisioner;
 mod search;
 mod window_search;
 
+pub(crate) use launch_lane::InterruptedOwners;
 pub(crate) use launch_view::LaunchView;
 pub(crate) use plan_job::{DisruptionFacts, PlannedPool};
 pub use plan_job::{DisruptionJob, PlanJob};

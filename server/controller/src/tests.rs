@@ -10,8 +10,8 @@ use model::input::PlanningInput;
 use model::interruption::InterruptionKind::SpotInterrupted;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
-    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, RefusalCause, RefusedOption,
-    Resources, Taint, Text, Timestamp,
+    CapacityType, ClusterFacts, Labels, LaunchFailure, LaunchOrder, MicroUsd, Millis, PriorityLane, RefusalCause,
+    RefusedOption, Resources, Taint, Text, Timestamp,
 };
 
 /// Plans one machine of the cheapest available type for all pods; none when no offering is
@@ -130,6 +130,7 @@ fn a_pod_is_planned_when_its_window_closes_and_not_before() {
     assert_eq!(decided(&controller.handle(Event::Tick, Timestamp::from_millis(2_999))).len(), 0);
     let effects = controller.handle(Event::Tick, Timestamp::from_millis(3_000));
     assert_eq!(decided(&effects)[0].launches[0].pods, [key("a")]);
+    assert_eq!(decided(&effects)[0].launches[0].launch.lane, PriorityLane::Pending);
 }
 
 #[test]
@@ -521,6 +522,7 @@ fn an_interrupted_machine_is_drained_within_two_minutes_and_its_pods_are_planned
     );
     let decision = decided(&effects)[0];
     assert_eq!(decision.launches[0].pods, [key("a")]);
+    assert_eq!(decision.launches[0].launch.lane, PriorityLane::Interruption);
     // The offering of the interrupted instance, a t.2 on spot, is excluded.
     assert_eq!(decision.launches[0].launch.options[0].instance_type.as_ref(), "t.4");
 }

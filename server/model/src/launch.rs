@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use crate::{
-    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchTemplateInput, MicroUsd, PoolName, Text, Zone,
+    CapacityType, ClaimName, ClusterName, InstanceTypeName, LaunchTemplateInput, MicroUsd, PoolName, PriorityLane,
+    Text, Zone,
 };
 
 /// An instance to launch. A retry with unknown outcome sends the identical order.
@@ -35,6 +36,8 @@ pub struct LaunchOrder {
     /// What the instance is configured by; `None` when the cluster has not said it, and for orders of an
     /// earlier process, whose terms say it.
     pub template: Option<Arc<LaunchTemplateInput>>,
+    /// How urgent the launch is. It is no part of the cloud's request.
+    pub lane: PriorityLane,
     /// An earlier call of this attempt may have succeeded without its answer arriving. A failure of
     /// this call then does not prove that no instance exists.
     pub repeats: bool,

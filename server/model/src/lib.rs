@@ -4,7 +4,7 @@
 //! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
 //! [`labels`], [`label_syntax`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
-//! result and its reasons), [`launch`] (what is ordered from the cloud) with [`launch_template`] (what its instances
+//! result and its reasons), [`launch`] (what is ordered from the cloud) with [`priority_lane`], [`launch_template`] (what its instances
 //! are configured by) and [`cluster_facts`], [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
 //! [`interruption`] (what the cloud announces), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
@@ -28,6 +28,7 @@ pub mod offering;
 pub mod plan;
 pub mod pod;
 pub mod pool;
+pub mod priority_lane;
 pub mod quantity;
 pub mod removal;
 pub mod repair_policy;
@@ -53,6 +54,7 @@ pub use pod::{
     HostPort, NodeSelectorTerm, Pod, PodAffinityTerm, PodShape, SpreadConstraint, VolumeAlternatives, Weighted,
 };
 pub use pool::{NodePool, NotReady, OptInRules};
+pub use priority_lane::PriorityLane;
 pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};

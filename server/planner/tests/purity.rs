@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 11] = [
+const CRATES: [&str; 12] = [
     "model",
+    "api-budget",
     "scheduler",
     "verifier",
     "binding",

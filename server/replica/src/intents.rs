@@ -8,8 +8,8 @@ use controller::guardrails::{ObjectCounts, RecentLaunch};
 use controller::{ClaimOrder, DecidedLaunch, DecisionId, Event, LaunchState, OpenLaunch, PlannedMachine};
 use model::taints::Effect;
 use model::{
-    CapacityType, Labels, MicroUsd, Millis, Operator, PodKey, Requirement, Requirements, Resources, Taint, Text,
-    Timestamp,
+    CapacityType, Labels, MicroUsd, Millis, Operator, PodKey, PriorityLane, Requirement, Requirements, Resources,
+    Taint, Text, Timestamp,
 };
 use model::{ClusterName, LaunchOption, LaunchOrder};
 use serde::{Deserialize, Serialize};
@@ -33,6 +33,9 @@ struct StoredRequest {
     /// Terms added by the cloud's settings. Rows of older versions have none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     terms: String,
+    /// Priority lane; rows without one, and of later versions with another one, are pending.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    lane: Option<String>,
 }
 
 /// The NodeClaim to create, and its reason.
@@ -96,6 +99,7 @@ fn request(order: &LaunchOrder, terms: &Text) -> StoredRequest {
         options: order.options.iter().map(option).collect(),
         reservation: order.reservation.as_ref().map(Text::to_string),
         terms: terms.to_string(),
+        lane: (order.lane != PriorityLane::default()).then(|| order.lane.as_str().to_owned()),
     }
 }
 
@@ -200,6 +204,7 @@ fn read_order(intent: &Intent, request: StoredRequest) -> Option<LaunchOrder> {
         options: request.options.into_iter().map(option).collect(),
         reservation: request.reservation.map(Text::from),
         terms: request.terms.into(),
+        lane: request.lane.and_then(|lane| PriorityLane::parse(&lane)).unwrap_or_default(),
         // Its terms say it.
         template: None,
         // The process that wrote the row may have sent the request.

@@ -1,19 +1,22 @@
 //! Runs calls to the store and the cloud and turns their results into inputs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use cloud::provider::{
     CloudError, CloudEvent, CloudProvider, Instance, InstanceState, LaunchOutcome, LaunchRequest, Owner, instance_id,
 };
-use controller::executor::{Outcome, Retry};
+use controller::executor::{Command, Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
 use controller::unavailable_offerings::{OfferingKey, PROBE_LEASE};
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
-use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, ProviderId, Timestamp};
+use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Timestamp};
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use super::lease_renewal::{HeldLeases, LeaseRenewer};
 use super::{records, traces};
+use crate::api_budget::{CallContext, within};
 use crate::config::LeaseConfig;
 use crate::{interruptions, views};
 use decision_log::DecisionLog;
@@ -27,6 +30,10 @@ use store::listing::ListedInstanceRow;
 use store::offerings::OfferingChange;
 use store::operations::{AttemptOutcome, RecentAttempt};
 use store::{Store, StoreError, clock};
+
+/// Time that a call has for its answer when it was sent: those that wait longer for their rate limit are given up, and made
+/// again.
+const TIME_FOR_ANSWER: Duration = Duration::from_secs(10);
 
 /// Runs a call within its limit.
 pub(super) async fn run_within_limit<C: CloudProvider + 'static>(
@@ -125,8 +132,9 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 let cluster = command.effect.cluster().clone();
                 let outcome = if self.fence.allows(&lease) {
                     let (store, cloud) = (&*self.store, &*self.cloud);
+                    let context = call_context(&command, &self.fence, &lease);
                     let command_runner = CommandRunner { store, cloud, fence: &self.fence, log: &self.log, lease };
-                    command_runner.run(command.effect).await
+                    within(context, command_runner.run(command.effect)).await
                 } else {
                     Err(retry("the cluster's lease may have run out"))
                 };
@@ -266,6 +274,25 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
         if let Err(error) = self.store.release_leases(leases).await {
             warn!(%error, leases = leases.len(), "cannot release leases; they expire");
         }
+    }
+}
+
+/// How urgent the calls of a command are. Calls that change something wait for their rate limit and are sent only if the
+/// lease still allows it; a launch is as urgent as its order, and no pod waits for other calls.
+fn call_context(command: &Command, fence: &Arc<Fence>, lease: &Lease) -> CallContext {
+    let lane = match &command.effect {
+        Effect::Launch(order) => order.lane,
+        Effect::Relaunch(decided) => decided.machine.launch.lane,
+        _ => PriorityLane::Pending,
+    };
+    let left = clock::duration(command.answer_by.duration_since(clock::now())).saturating_sub(TIME_FOR_ANSWER);
+    let context = CallContext::new(lane, Instant::now() + left);
+    match &command.effect {
+        Effect::Launch(_) | Effect::Relaunch(_) | Effect::Terminate { .. } => {
+            let (fence, lease) = (Arc::clone(fence), lease.clone());
+            context.only_if(move || fence.allows(&lease))
+        }
+        _ => context,
     }
 }
 

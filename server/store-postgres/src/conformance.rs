@@ -4,6 +4,7 @@
 //! (a temporary server in a directory of its own); where neither exists the test prints SKIPPED and
 //! its name.
 
+mod api_budget;
 mod counters;
 mod database;
 mod guardrails;
@@ -78,6 +79,16 @@ async fn a_store_without_a_bound_on_epochs_fails_the_suite() {
     assert!(broken.starts_with("4294967298: Ok(Granted"), "another check failed: {broken}");
 }
 
+#[tokio::test]
+async fn a_store_without_priority_lanes_fails_the_suite() {
+    let broken = failure_of(async {
+        api_budget::a_higher_lane_of_one_replica_holds_back_the_lower_lane_of_another(&UnfencedStore::new(), "lanes")
+            .await;
+    })
+    .await;
+    assert!(broken.starts_with(api_budget::LANES_HOLD), "another check failed: {broken}");
+}
+
 /// The message with which these checks fail.
 async fn failure_of(checks: impl Future<Output = ()> + Send + 'static) -> String {
     let broken = tokio::spawn(checks).await.expect_err("the suite must detect what the store lacks").into_panic();
@@ -95,6 +106,7 @@ async fn all(store: &dyn Store, run: &str) {
     guardrails::all(store, run).await;
     offerings::all(store, run).await;
     counters::all(store, run).await;
+    api_budget::all(store, run).await;
     replicas::all(store, run).await;
     replacements::all(store, run).await;
 }

@@ -14,6 +14,7 @@
 //! Statements are checked at compile time against the descriptions in `.sqlx/`, so that a build
 //! needs no database; `.ci/queries` updates the descriptions.
 
+mod api_budget;
 mod attempt;
 mod bodies;
 mod connection;
@@ -37,11 +38,13 @@ mod timeouts;
 
 use std::time::{Duration, Instant};
 
+use ::api_budget::Limit;
 use futures::stream::{BoxStream, StreamExt};
 use tokio_stream::wrappers::WatchStream;
 
 use conversion::database;
 use retry::retry;
+use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
@@ -262,6 +265,19 @@ impl Store for PostgresStore {
 
     fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
         retry(move || self.read_remote_counters(process, within))
+    }
+
+    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
+        retry(move || self.take_tokens(scope, request))
+    }
+
+    fn record_throttle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        bucket: &'a str,
+        limit: Limit,
+    ) -> StoreFuture<'a, ThrottledBucket> {
+        retry(move || self.write_throttle(scope, bucket, limit))
     }
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {

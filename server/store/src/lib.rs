@@ -14,10 +14,13 @@
 //! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
-//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`guardrails`]
-//! (freezes, audit), [`counters`] (launches and removals per process), [`replicas`]
+//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud
+//! listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`guardrails`]
+//! (freezes, audit), [`counters`] (launches and removals per process), [`mod@api_budget`] (rate limits of the cloud's
+//! API), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
 
+pub mod api_budget;
 pub mod clock;
 pub mod compression;
 pub mod counters;
@@ -42,6 +45,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
+use ::api_budget::Limit;
+use api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use identity::{ForgetOutcome, Identity};
@@ -264,6 +269,20 @@ pub trait Store: Archive {
 
     /// Counters of all processes but `process` in the last `within`, summed by time bucket.
     fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters>;
+
+    /// Takes tokens of a bucket of the account and region for calls that wait at a replica ([`Bucket::grant`]). Those that
+    /// still wait count in the requests of other replicas. A repetition takes tokens again.
+    ///
+    /// [`Bucket::grant`]: ::api_budget::Bucket::grant
+    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant>;
+
+    /// Records that the cloud throttled a call of this bucket: it is empty for all replicas, and refills more slowly.
+    fn record_throttle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        bucket: &'a str,
+        limit: Limit,
+    ) -> StoreFuture<'a, ThrottledBucket>;
 
     /// Writes the settings digest of this replica. Returns, by owner, the other live replicas:
     /// those that reported within [`replicas::REPLICA_TTL`] and since this one first reported.

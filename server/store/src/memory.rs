@@ -1,5 +1,6 @@
 //! [`Store`] in memory, for demos and tests: the same behaviour, lost with the process.
 
+mod api_budget;
 mod changes;
 mod counters;
 mod guardrails;
@@ -18,9 +19,11 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use ::api_budget::Limit;
 use futures::future::{FutureExt, ready};
 use futures::stream::BoxStream;
 
+use super::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use super::identity::{ForgetOutcome, Identity};
@@ -327,6 +330,19 @@ impl Store for MemoryStore {
 
     fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
         resolved(Ok(self.tables().remote_counters(process, milliseconds(within), self.now())))
+    }
+
+    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
+        resolved(Ok(self.tables().take_call_tokens(scope, request, self.now())))
+    }
+
+    fn record_throttle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        bucket: &'a str,
+        limit: Limit,
+    ) -> StoreFuture<'a, ThrottledBucket> {
+        resolved(Ok(self.tables().record_throttle(scope, bucket, limit, self.now())))
     }
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {

@@ -9,6 +9,7 @@ use cloud::provider::{LaunchRequest, Override};
 use cloud_ec2::{Ec2Cloud, Settings};
 use model::node_class::{InstanceIdentity, NodeClassSpec, NodeClassStatus, SecurityGroupEntry, SubnetEntry};
 use model::{CapacityType, ClusterFacts, InstanceTypeInput, Labels, LaunchTemplateInput, Text, Timestamp};
+use simulated_ec2::AccountSettings;
 
 /// Region of all accounts here.
 pub(crate) const REGION: &str = "eu-west-1";
@@ -56,6 +57,18 @@ pub(crate) struct Resources {
 }
 
 impl Resources {
+    /// Those of a simulated account with the instance profile `nodes`.
+    pub(crate) fn of(settings: &AccountSettings) -> Self {
+        let subnet = |zone: &str| settings.subnets.iter().find(|subnet| subnet.zone == zone).unwrap().id.clone();
+        Self {
+            subnet_a: subnet("eu-west-1a"),
+            subnet_b: subnet("eu-west-1b"),
+            image: settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone(),
+            security_group: settings.security_groups[0].id.clone(),
+            instance_profile: "nodes".to_owned(),
+        }
+    }
+
     /// A spot order for `claim`: `m5.large` in zone b before `c5.large` in zone a.
     pub(crate) fn order(&self, claim: &str) -> LaunchRequest {
         let option = |kind: &str, zone: &str| Override { instance_type: kind.into(), zone: zone.into() };

@@ -27,14 +27,7 @@ struct Simulated {
 impl Simulated {
     async fn start() -> Self {
         let settings = settings();
-        let subnet = |zone: &str| settings.subnets.iter().find(|subnet| subnet.zone == zone).unwrap().id.clone();
-        let resources = Resources {
-            subnet_a: subnet("eu-west-1a"),
-            subnet_b: subnet("eu-west-1b"),
-            image: settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().id.clone(),
-            security_group: settings.security_groups[0].id.clone(),
-            instance_profile: "nodes".to_owned(),
-        };
+        let resources = Resources::of(&settings);
         let time = Arc::new(AtomicI64::new(now().as_millis()));
         let clock = Arc::clone(&time);
         let faults = FaultProfile { boot_ms: (BOOT_MS, BOOT_MS), shutdown_ms: 5_000, ..FaultProfile::default() };

@@ -7,9 +7,10 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 24] = [
+const RULES: [(&str, &[&str]); 25] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
+    ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     (

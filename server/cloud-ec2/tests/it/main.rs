@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
+mod call_budget;
 mod collection;
 mod discovery;
 mod embedded_region;

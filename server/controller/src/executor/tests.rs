@@ -29,6 +29,7 @@ fn launch(claim: &str) -> Effect {
         reservation: None,
         terms: text(""),
         template: None,
+        lane: model::PriorityLane::Pending,
         repeats: false,
     }))
 }

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::launch_lane::LaneFacts;
 use super::{ArrivedPlan, LaunchView, PlanAnswer, PlanJob, Planned};
 use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::{ClusterState, Target};
@@ -165,6 +166,7 @@ impl ClusterController {
                 ctx.offerings.take_options(&mut machine.launch.options, node.capacity_type, &holder, ctx.now);
                 let (pool, options) = (&input.pools[node.pool as usize], &machine.launch.options);
                 machine.launch.template = launch_template(&self.state, ctx.settings, pool, &machine.claim, options);
+                machine.launch.lane = self.lane_facts().lane_of(node, input);
                 machine
             })
             .collect();
@@ -180,6 +182,10 @@ impl ClusterController {
             self.claims.insert(machine);
         }
         machines
+    }
+
+    fn lane_facts(&self) -> LaneFacts<'_> {
+        LaneFacts { state: &self.state, claims: &self.claims, interrupted: &self.interrupted_owners }
     }
 
     fn assign_placements(&mut self, input: &PlanningInput, plan: &Plan, now: Timestamp) -> Vec<(PodKey, NodeName)> {

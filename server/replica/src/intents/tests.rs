@@ -49,7 +49,9 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
     });
     let names = (text(), text(), text(), text(), text(), text());
     let rest = (1_u32..9, paid, prop::collection::vec(option, 0..4), prop::option::of(text()), text());
-    (names, rest).prop_map(|((cluster, cluster_uid, claim, token, pool, node_class), rest)| {
+    let lane = prop::sample::select(&PriorityLane::ALL[..]);
+    let rest = (rest, lane);
+    (names, rest).prop_map(|((cluster, cluster_uid, claim, token, pool, node_class), (rest, lane))| {
         let (attempt, capacity_type, options, reservation, terms) = rest;
         LaunchOrder {
             cluster,
@@ -63,6 +65,7 @@ fn order() -> impl Strategy<Value = LaunchOrder> {
             options,
             reservation,
             terms,
+            lane,
             repeats: true,
             template: None,
         }
@@ -134,7 +137,7 @@ fn a_row_holds_the_terms_of_the_first_call() {
 }
 
 #[test]
-fn a_row_of_an_older_version_has_no_terms() {
+fn a_row_of_an_older_version_has_no_terms_and_is_pending() {
     let request =
         r#"{"cluster":"c","cluster_uid":"u","pool":"p","node_class":"n","capacity_type":"spot","options":[]}"#;
     let claim_order = r#"{"decision":1,"at":2,"reason":"r","pods":[],"pool":"p","node_class":"n","labels":[],"taints":[],
@@ -147,7 +150,8 @@ fn a_row_of_an_older_version_has_no_terms() {
         claim_order: claim_order.to_owned(),
     };
     let read = decode(OpenIntent { intent, state: IntentState::Open });
-    assert_eq!(read.planned.map(|decided| decided.machine.launch.terms), Some(Text::default()));
+    let order = read.planned.map(|decided| decided.machine.launch);
+    assert_eq!(order.map(|order| (order.terms, order.lane)), Some((Text::default(), PriorityLane::Pending)));
 }
 
 #[test]

@@ -1,13 +1,15 @@
-//! A store without what the suite must detect: it takes writes under expired epochs, and grants a
-//! lease whatever epoch an agent reports.
+//! A store without what the suite must detect: it takes writes under expired epochs, grants a lease whatever epoch an
+//! agent reports, and has one lane for all calls of the cloud's API.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use api_budget::Limit;
 use futures::future::FutureExt;
 use futures::stream::BoxStream;
 
+use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest, WaitingCalls};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
@@ -249,6 +251,34 @@ impl Store for UnfencedStore {
 
     fn remote_counters<'a>(&'a self, process: &'a str, within: Duration) -> StoreFuture<'a, RemoteCounters> {
         self.store.remote_counters(process, within)
+    }
+
+    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
+        async move {
+            let count = request.waiting.iter().map(|calls| calls.count).sum();
+            let age = request.waiting.iter().map(|calls| calls.age).max().unwrap_or_default();
+            let mut waiting = [WaitingCalls::default(); 4];
+            waiting[0] = WaitingCalls { count, age };
+            let merged = TokenRequest { waiting, ..request.clone() };
+            let grant = self.store.take_call_tokens(scope, &merged).await?;
+            let mut left = grant.tokens.iter().sum::<u32>();
+            let tokens = request.waiting.map(|calls| {
+                let given = calls.count.min(left);
+                left -= given;
+                given
+            });
+            Ok(TokenGrant { tokens, ..grant })
+        }
+        .boxed()
+    }
+
+    fn record_throttle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        bucket: &'a str,
+        limit: Limit,
+    ) -> StoreFuture<'a, ThrottledBucket> {
+        self.store.record_throttle(scope, bucket, limit)
     }
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use ::api_budget::{Bucket, Waiting};
+
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze};
 use crate::interruptions::InterruptionRow;
@@ -35,6 +37,7 @@ pub(super) struct Tables {
     pub(super) releases: BTreeMap<String, u64>,
     pub(super) confirmations: BTreeMap<String, u64>,
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,
+    pub(super) api_buckets: BTreeMap<(Scope, String), ApiBucketTable>,
     pub(super) replicas: BTreeMap<String, HeartbeatRow>,
 }
 
@@ -102,6 +105,13 @@ pub(super) struct NoticeTable {
 pub(super) struct StoredNotice {
     pub(super) received_ms: i64,
     pub(super) row: InterruptionRow,
+}
+
+/// A bucket of the API budget, and the calls that wait at each process with the time at which they expire.
+#[derive(Debug)]
+pub(super) struct ApiBucketTable {
+    pub(super) bucket: Bucket,
+    pub(super) waiting: BTreeMap<String, (Waiting, i64)>,
 }
 
 /// Row of a time bucket.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use api_budget::Limit;
 use futures::future::FutureExt;
 use futures::stream::BoxStream;
 use model::ClusterName;
@@ -9,6 +10,7 @@ use model::ClusterName;
 use super::FaultyClient;
 use crate::deterministic::environment::LeaseOwner;
 use crate::deterministic::guard::Guard;
+use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
 use store::identity::{ForgetOutcome, Identity};
@@ -272,6 +274,19 @@ impl Store for FaultyClient {
             }
             .boxed()
         })
+    }
+
+    fn take_call_tokens<'a>(&'a self, scope: &'a Scope, request: &'a TokenRequest) -> StoreFuture<'a, TokenGrant> {
+        self.call_store("take tokens of the API budget", move |store| store.take_call_tokens(scope, request))
+    }
+
+    fn record_throttle<'a>(
+        &'a self,
+        scope: &'a Scope,
+        bucket: &'a str,
+        limit: Limit,
+    ) -> StoreFuture<'a, ThrottledBucket> {
+        self.call_store("record a throttled call", move |store| store.record_throttle(scope, bucket, limit))
     }
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {

@@ -36,6 +36,7 @@ fn planned_machine() -> PlannedMachine {
         reservation: None,
         terms: text("subnet-a"),
         template: None,
+        lane: model::PriorityLane::Pending,
         repeats: true,
     };
     PlannedMachine { claim, launch, pods: Vec::new(), reason: text("a pod waits") }
