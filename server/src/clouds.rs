@@ -6,6 +6,7 @@
 pub mod discovery;
 pub mod queue_setup;
 pub mod remote;
+pub mod simulated_account;
 pub mod wire;
 
 use std::path::Path;
@@ -22,6 +23,8 @@ use tracing::warn;
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
+#[cfg(feature = "ec2")]
+use crate::serve::ServerComponents;
 use crate::serve::{self, Server};
 use crate::suggest::nearest;
 use store::clock;
@@ -88,7 +91,7 @@ pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
         )),
         Provider::Simulated => check_region(config),
         Provider::Ec2 if cfg!(feature = "ec2") => Ok(()),
-        Provider::Ec2 => Err(not_built()),
+        Provider::Ec2 => Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\"")),
     }
 }
 
@@ -116,10 +119,11 @@ fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
     }
 }
 
-fn not_built() -> anyhow::Error {
+/// The error that names the build with EC2. `asked` is what asks for EC2, and `otherwise` what to do without it.
+fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
     anyhow!(
-        "cloud.provider = \"ec2\": this program was built without EC2; build it with \
-         `cargo build --release -p fleetwright --features ec2`, or set cloud.provider to \"simulated\""
+        "{asked}: this program was built without EC2; build it with \
+         `cargo build --release -p fleetwright --features ec2`, or {otherwise}"
     )
 }
 
@@ -128,7 +132,15 @@ async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Resu
     let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
     let cloud = cloud_ec2::Ec2Cloud::connect(settings, clock::now).await;
     let queue = config.cloud.interruption_queue.as_deref().map(|name| cloud.interruption_queue(name));
-    let components = serve::components(config, catalogue, cloud).await?;
+    start_with_queue(serve::components(config, catalogue, cloud).await?, queue).await
+}
+
+/// Starts a server that receives the notices of `queue`.
+#[cfg(feature = "ec2")]
+async fn start_with_queue(
+    components: ServerComponents<cloud_ec2::Ec2Cloud>,
+    queue: Option<cloud_ec2::interruption::queue::Queue>,
+) -> anyhow::Result<Server> {
     let receiver = queue.map(|queue| Receiver::new(queue, Arc::clone(&components.store), components.scope.clone()));
     let mut server = Server::start(components).await?;
     if let Some(receiver) = receiver {
@@ -139,7 +151,7 @@ async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Resu
 
 #[cfg(not(feature = "ec2"))]
 async fn start_on_ec2(_: Config, _: Option<Source>) -> anyhow::Result<Server> {
-    Err(not_built())
+    Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\""))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
+mod demo;
 mod moto;
 mod moto_server;
 mod simulated;
