@@ -3,4 +3,4 @@
 
 pub mod cluster;
 
-pub(crate) use cluster::SimulatedCluster;
+pub use cluster::SimulatedCluster;

@@ -1,9 +1,17 @@
 //! The EC2 provider, judged over HTTP by two clouds that it shares no code with: the simulated EC2 (`simulated`) and
-//! moto (`moto`). `cargo test -p e2e --test ec2 [-- part of a name]`
+//! moto (`moto`), and with Karpenter's own examples (`examples`). `cargo test -p e2e --test ec2 [-- part of a name]`
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
 mod demo;
+mod examples;
 mod moto;
 mod moto_server;
 mod simulated;
+
+use std::io::Write as _;
+
+/// Written past the capture of the test's output.
+fn report(line: std::fmt::Arguments<'_>) {
+    let _no_terminal = writeln!(std::io::stderr(), "{line}");
+}
