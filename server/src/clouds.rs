@@ -6,6 +6,7 @@
 pub mod discovery;
 pub mod queue_setup;
 pub mod remote;
+pub mod simulated_account;
 pub mod wire;
 
 use std::path::Path;
@@ -24,6 +25,8 @@ use crate::api_budget::StoreBudget;
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
+#[cfg(feature = "ec2")]
+use crate::serve::ServerComponents;
 use crate::serve::{self, Server};
 use crate::suggest::nearest;
 use store::clock;
@@ -92,7 +95,7 @@ pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
         )),
         Provider::Simulated => check_region(config),
         Provider::Ec2 if cfg!(feature = "ec2") => Ok(()),
-        Provider::Ec2 => Err(not_built()),
+        Provider::Ec2 => Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\"")),
     }
 }
 
@@ -120,10 +123,11 @@ fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
     }
 }
 
-fn not_built() -> anyhow::Error {
+/// The error that names the build with EC2. `asked` is what asks for EC2, and `otherwise` what to do without it.
+fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
     anyhow!(
-        "cloud.provider = \"ec2\": this program was built without EC2; build it with \
-         `cargo build --release -p fleetwright --features ec2`, or set cloud.provider to \"simulated\""
+        "{asked}: this program was built without EC2; build it with \
+         `cargo build --release -p fleetwright --features ec2`, or {otherwise}"
     )
 }
 
@@ -138,6 +142,15 @@ async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Resu
     };
     let components = serve::components(config, catalogue, connect).await?;
     let queue = queue.map(|name| components.cloud.interruption_queue(&name));
+    start_with_queue(components, queue).await
+}
+
+/// Starts a server that receives the notices of `queue`.
+#[cfg(feature = "ec2")]
+async fn start_with_queue(
+    components: ServerComponents<cloud_ec2::Ec2Cloud>,
+    queue: Option<cloud_ec2::interruption::queue::Queue>,
+) -> anyhow::Result<Server> {
     let receiver = queue.map(|queue| Receiver::new(queue, Arc::clone(&components.store), components.scope.clone()));
     let mut server = Server::start(components).await?;
     if let Some(receiver) = receiver {
@@ -154,7 +167,7 @@ fn process_name(owner: &str) -> String {
 
 #[cfg(not(feature = "ec2"))]
 async fn start_on_ec2(_: Config, _: Option<Source>) -> anyhow::Result<Server> {
-    Err(not_built())
+    Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\""))
 }
 
 #[cfg(test)]

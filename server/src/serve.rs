@@ -88,10 +88,37 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub region: String,
     /// Whether the cloud is simulated, so that no instance is bought.
     pub simulated: bool,
+    /// Whether notices about instances come from the store, where a queue's receiver puts them, and not from the cloud.
+    pub reads_interruptions: bool,
     /// Catalogue that overrides the built-in one.
     pub catalogue: Option<Source>,
     /// Digests of the settings that all replicas of one database should share.
     pub shared: BTreeMap<String, String>,
+}
+
+impl<C> ServerComponents<C> {
+    /// These components with `cloud`.
+    pub fn with_cloud<D>(self, cloud: Arc<D>) -> ServerComponents<D> {
+        ServerComponents {
+            cloud,
+            grpc: self.grpc,
+            http: self.http,
+            authorizer: self.authorizer,
+            certificates: self.certificates,
+            store: self.store,
+            own: self.own,
+            retention: self.retention,
+            settings: self.settings,
+            lease: self.lease,
+            session_memory: self.session_memory,
+            scope: self.scope,
+            region: self.region,
+            simulated: self.simulated,
+            reads_interruptions: self.reads_interruptions,
+            catalogue: self.catalogue,
+            shared: self.shared,
+        }
+    }
 }
 
 /// A running server.
@@ -215,6 +242,7 @@ pub(crate) async fn components<C>(
         session_memory: config.session_memory,
         region: config.cloud.region,
         simulated: config.cloud.provider == Provider::Simulated,
+        reads_interruptions: config.cloud.provider == Provider::Ec2,
         catalogue,
         shared: config.shared,
     })
@@ -403,7 +431,7 @@ impl Server {
             region: components.scope,
             publisher,
             listing,
-            reads_interruptions: !components.simulated,
+            reads_interruptions: components.reads_interruptions,
             latencies: Arc::clone(&latencies),
             heartbeat: Arc::clone(&heartbeat),
             threads: decision_threads.handle().clone(),

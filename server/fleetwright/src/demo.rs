@@ -5,8 +5,10 @@ use std::time::Duration;
 use clap::Args;
 
 use server::cli::exit::{Failure, Status};
-use server::telemetry;
+use server::{clouds, telemetry};
 use simulation::demo;
+
+use crate::cloud_flag::CloudFlag;
 
 /// Run the whole system on this host: a server, a simulated cloud, and simulated clusters with an
 /// agent process each
@@ -22,6 +24,9 @@ pub(crate) struct DemoFlags {
     /// Simulate a cloud without capacity
     #[arg(long)]
     no_capacity: bool,
+    /// How the server reaches the cloud. With ec2, notices of interruptions come through EventBridge and SQS
+    #[arg(long, value_enum, default_value_t = CloudFlag::Simulated)]
+    cloud: CloudFlag,
     /// Number of clusters
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=20))]
     clusters: u8,
@@ -44,6 +49,9 @@ pub(crate) struct DemoFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: DemoFlags) -> Result<Status, Failure> {
+    if flags.cloud == CloudFlag::Ec2 {
+        clouds::simulated_account::check("--cloud ec2").map_err(Failure::refused)?;
+    }
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
     let collector = flags.collector.as_deref();
     let _traces = runtime
@@ -53,6 +61,7 @@ pub fn run(flags: DemoFlags) -> Result<Status, Failure> {
         at_most: flags.at_most,
         seed: flags.seed,
         no_capacity: flags.no_capacity,
+        cloud: flags.cloud.into(),
         clusters: flags.clusters,
         port: flags.port,
         log: flags.log,

@@ -2,6 +2,7 @@
 
 mod capture;
 mod cli;
+mod cloud_flag;
 mod demo;
 mod simulate;
 mod simulated_agent;

@@ -31,11 +31,12 @@ use tokio_stream::StreamExt;
 use tonic::Streaming;
 use tracing::info;
 
+use crate::cloud_interface::CloudInterface;
 use clusters::Clusters;
 pub use crash_points::CrashPoint;
 use crash_points::Kill;
 use database::Database;
-pub use plan::{CloudInterface, Plan};
+pub use plan::Plan;
 use processes::ARRIVAL_MS;
 
 use crate::ledgers;

@@ -1,19 +1,24 @@
 //! `fleetwright demo`: the whole system on one machine.
 //!
-//! The server runs in this process with an in-memory store and a simulated cloud. Every cluster is
-//! a separate process, [`simulated_agent`]: a simulated cluster behind the agent's port, and the
-//! agent, which speaks the real protocol over loopback. The result is computed from the ledgers of
-//! the cloud and the clusters, not from the server's state.
+//! The server runs in this process with an in-memory store and a simulated cloud, which it calls as
+//! EC2 over HTTP if asked to. Every cluster is a separate process, [`simulated_agent`]: a simulated
+//! cluster behind the agent's port, and the agent, which speaks the real protocol over loopback. The
+//! result is computed from the ledgers of the cloud and the clusters, not from the server's state;
+//! of that, only recorded notices are compared with the interruptions in the cloud's ledger.
 //!
 //! Reading order: [`scenario`] (workload changes of a cluster), [`manifests`] (its NodePools and
 //! EC2NodeClass), [`agent`] (the simulated API server), [`ledger`] (what a cluster records),
-//! [`cluster_processes`], [`assessment`] (the result).
+//! [`cluster_processes`], [`demo_cloud`], [`cloud_ledger`] (what the cloud records), [`notices`],
+//! [`assessment`] (the result).
 
 pub mod agent;
 mod assessment;
+mod cloud_ledger;
 mod cluster_processes;
+mod demo_cloud;
 mod ledger;
 pub mod manifests;
+mod notices;
 mod plan;
 mod scenario;
 
@@ -23,7 +28,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
-use cloud::simulated::{ClockedCloud, FaultProfile, TokenBucket};
 use model::{ClusterName, Millis};
 
 use agent_session::SessionMemory;
@@ -31,11 +35,11 @@ use auth::authorizer::Authorizer;
 use cluster_processes::ClusterProcesses;
 use decision_log::replay::ReplayError;
 use decision_log::replay_all;
+use demo_cloud::DemoCloud;
 use ledger::ClusterLedger;
 use plan::REGION;
-use server::clouds;
 use server::config::LeaseConfig;
-use server::serve::{self, Server, ServerComponents};
+use server::serve::{self, ServerComponents};
 use store::Store;
 use store::lease::Scope;
 use store::log::{Retention, StoredDecision};
@@ -57,10 +61,10 @@ const NAMES: [&str; 6] = ["amber", "blue", "coral", "dune", "ember", "fern"];
 /// When something cannot be started.
 pub async fn run(plan: Plan) -> anyhow::Result<bool> {
     let stop = serve::shutdown_signal();
-    let cloud = Arc::new(clouds::simulated(cloud_faults(&plan), REGION, None)?);
-    let parts = parts(&plan, Arc::clone(&cloud));
-    let store = Arc::clone(&parts.store);
-    let server = Server::start(parts).await?;
+    let cloud = DemoCloud::new(&plan)?;
+    let components = components(&plan);
+    let (store, scope) = (Arc::clone(&components.store), components.scope.clone());
+    let server = cloud.start_server(components).await?;
     print(&format!("live page: http://{}/\n", server.http))?;
     let names: Vec<ClusterName> = (0..usize::from(plan.clusters)).map(name).collect();
     let mut cluster_processes = ClusterProcesses::start(&names, server.grpc, &plan)?;
@@ -70,8 +74,9 @@ pub async fn run(plan: Plan) -> anyhow::Result<bool> {
         () = wait_at_most(plan.at_most) => false,
     };
     let ledgers = cluster_processes.stop().await;
+    let notices = cloud.notices(&*store, &scope).await?;
     server.stop(GRACE).await;
-    let assessment = assessment::assess(&ledgers, &cloud.cloud(), stopped);
+    let assessment = assessment::assess(&ledgers, &cloud.ledger(), notices.as_ref(), stopped);
     print(&assessment.text)?;
     let repeated = !plan.replay || replay(&*store).await?;
     Ok(assessment.success && repeated)
@@ -128,25 +133,7 @@ fn name(number: usize) -> ClusterName {
     NAMES.get(number).map_or_else(numbered, |name| ClusterName::from(*name))
 }
 
-/// A cloud that boots instances within seconds, has shortages, interrupts spot instances, loses
-/// answers and throttles fast callers.
-fn cloud_faults(plan: &Plan) -> FaultProfile {
-    FaultProfile {
-        seed: plan.seed,
-        boot_ms: (1_000, 2_500),
-        shutdown_ms: 800,
-        no_capacity: plan.no_capacity,
-        shortage_percent: 15,
-        interrupted_percent: 10,
-        interrupted_after_ms: (3_000, 6_000),
-        lost_answers_percent: 3,
-        calls: TokenBucket::new(40, 50),
-        list_lag_ms: 500,
-        ..FaultProfile::default()
-    }
-}
-
-fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
+fn components(plan: &Plan) -> ServerComponents<()> {
     let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     ServerComponents {
         grpc: loopback(0),
@@ -156,7 +143,7 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
         store: Arc::new(MemoryStore::new()),
         own: None,
         retention: Retention::default(),
-        cloud,
+        cloud: Arc::new(()),
         settings: controller::Settings {
             batch_idle: Millis::new(500),
             batch_max: Millis::from_secs(2),
@@ -172,6 +159,7 @@ fn parts(plan: &Plan, cloud: Arc<ClockedCloud>) -> ServerComponents {
         session_memory: SessionMemory::default(),
         region: REGION.to_owned(),
         simulated: true,
+        reads_interruptions: false,
         catalogue: None,
         shared: std::collections::BTreeMap::new(),
     }

@@ -4,4 +4,4 @@
 pub mod cluster;
 pub(crate) mod settled;
 
-pub(crate) use cluster::SimulatedCluster;
+pub use cluster::SimulatedCluster;

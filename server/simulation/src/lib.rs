@@ -9,6 +9,7 @@
 
 #![expect(missing_docs, reason = "the program and tests alone use this crate; its fields say what they are")]
 
+mod cloud_interface;
 pub mod crashes;
 pub mod demo;
 pub mod deterministic;
@@ -18,3 +19,5 @@ mod ledgers;
 pub mod load;
 pub mod processes;
 pub mod simulated_cloud;
+
+pub use cloud_interface::CloudInterface;

@@ -37,6 +37,21 @@ fn a_build_without_ec2_names_the_one_with_it() {
 }
 
 #[test]
+fn an_option_that_needs_ec2_names_the_build_with_it() {
+    let message =
+        simulated_account::check("--cloud ec2").map_or_else(|error| error.to_string(), |()| "nothing".to_owned());
+    if cfg!(feature = "ec2") {
+        assert_eq!(message, "nothing");
+    } else {
+        assert_eq!(
+            message,
+            "--cloud ec2: this program was built without EC2; build it with \
+             `cargo build --release -p fleetwright --features ec2`, or leave it out"
+        );
+    }
+}
+
+#[test]
 fn a_queue_is_refused_for_the_simulated_cloud() {
     let message = |provider| check_message(&[("cloud.provider", provider), ("interruption.queue", "fleet")]);
     assert!(message("simulated").starts_with("interruption.queue is set, and only EC2 has a queue"));

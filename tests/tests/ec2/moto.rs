@@ -2,7 +2,6 @@
 //! reasons.
 
 use std::collections::BTreeSet;
-use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
 use std::task::Poll;
@@ -14,6 +13,7 @@ use model::Millis;
 
 use super::account::{Resources, now, provider, set_time};
 use super::moto_server::MotoServer;
+use super::report;
 
 /// More than the interval of the provider's listings.
 const STEP: Millis = Millis::from_secs(20);
@@ -149,11 +149,6 @@ const JUDGED: &[Case] = judged_cases!(runs);
 
 /// Cases of [`NOT_JUDGED`] that need no fault. moto fails them, else it could judge them.
 const FAILING: &[Case] = failing_cases!(runs);
-
-/// Written past the capture of the test's output.
-fn report(line: std::fmt::Arguments<'_>) {
-    let _no_terminal = writeln!(std::io::stderr(), "{line}");
-}
 
 #[test]
 fn every_case_is_judged_by_moto_or_has_a_reason() {

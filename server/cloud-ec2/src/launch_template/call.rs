@@ -55,7 +55,7 @@ fn data(content: &TemplateContent) -> RequestLaunchTemplateData {
         .metadata_options(metadata(&content.metadata))
         .set_network_interfaces(Some(content.interfaces.iter().map(interface).collect()))
         .set_tag_specifications(Some(tagged))
-        .set_placement(content.tenancy.as_deref().map(placement))
+        .placement(placement(&content.tenancy))
         .set_enclave_options(
             content.enclave.then(|| LaunchTemplateEnclaveOptionsRequest::builder().enabled(true).build()),
         )

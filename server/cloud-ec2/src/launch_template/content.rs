@@ -28,7 +28,7 @@ pub(crate) struct TemplateContent {
     pub(crate) enclave: bool,
     pub(crate) nested_virtualization: Option<bool>,
     /// `Placement.Tenancy`.
-    pub(crate) tenancy: Option<String>,
+    pub(crate) tenancy: String,
     /// The capacity reservation of all instances.
     pub(crate) reservation: Option<ReservationTarget>,
     /// The instances are spot: their requests are tagged too.

@@ -15,6 +15,9 @@ use crate::user_data::{self, UserDataInput};
 /// Label of the tenancy that a NodeClaim requires.
 const TENANCY: &str = "karpenter.k8s.aws/instance-tenancy";
 
+/// The tenancy of a NodeClaim that requires none (Karpenter AWS: launching).
+const SHARED: &str = "default";
+
 /// One launch template of an order, and the instance types that are launched from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TemplateGroup {
@@ -113,7 +116,7 @@ fn content(
         detailed_monitoring: spec.detailed_monitoring,
         enclave: input.uses_enclave,
         nested_virtualization: spec.nested_virtualization,
-        tenancy: input.labels.get(TENANCY).map(ToString::to_string),
+        tenancy: input.labels.get(TENANCY).map_or_else(|| SHARED.to_owned(), ToString::to_string),
         reservation: reservation(request, input)?,
         spot: request.capacity_type == CapacityType::Spot,
         tags: instance::shared_tags(request, &spec.tags),

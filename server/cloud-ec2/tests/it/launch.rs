@@ -125,6 +125,7 @@ async fn equal_launches_share_a_template_and_an_idle_one_is_deleted() {
         ("LaunchTemplateData.MetadataOptions.HttpPutResponseHopLimit", "1"),
         ("LaunchTemplateData.MetadataOptions.InstanceMetadataTags", "disabled"),
         ("LaunchTemplateData.Monitoring.Enabled", "false"),
+        ("LaunchTemplateData.Placement.Tenancy", "default"),
         ("LaunchTemplateData.CapacityReservationSpecification.CapacityReservationPreference", "none"),
         ("LaunchTemplateData.TagSpecification.1.ResourceType", "network-interface"),
         ("LaunchTemplateData.TagSpecification.2.ResourceType", "spot-instances-request"),

@@ -2,13 +2,14 @@
 
 use std::fmt::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use serde_json::{Value, json};
 
 use super::form::{Form, percentile};
+use crate::cloud_flag::CloudFlag;
 use server::cli::exit::{Failure, Status};
 use server::telemetry;
-use simulation::crashes::{self, CloudInterface, CrashPoint, Plan, Report};
+use simulation::crashes::{self, CrashPoint, Plan, Report};
 
 /// Kill server processes during launches, on a real PostgreSQL, and look for leaked and duplicate
 /// instances
@@ -54,13 +55,6 @@ pub(crate) struct CrashesFlags {
     output: Form,
 }
 
-/// `--cloud`.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum CloudFlag {
-    Simulated,
-    Ec2,
-}
-
 pub fn run(flags: CrashesFlags) -> Result<Status, Failure> {
     telemetry::init_logging(&flags.log, false).map_err(Failure::refused)?;
     let runtime = tokio::runtime::Runtime::new().map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
@@ -69,10 +63,7 @@ pub fn run(flags: CrashesFlags) -> Result<Status, Failure> {
         seed: flags.seed,
         database_url: flags.database_url,
         clusters: flags.clusters,
-        cloud: match flags.cloud {
-            CloudFlag::Simulated => CloudInterface::Simulated,
-            CloudFlag::Ec2 => CloudInterface::Ec2,
-        },
+        cloud: flags.cloud.into(),
         without_tokens: flags.without_tokens,
         without_collection: flags.without_collection,
         cut_every: flags.cut_every,

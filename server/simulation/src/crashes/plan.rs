@@ -1,14 +1,6 @@
 //! Options of a crash run.
 
-/// The interface by which servers reach the simulated cloud.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum CloudInterface {
-    /// The cloud's own gRPC service.
-    #[default]
-    Simulated,
-    /// EC2 over HTTP, with the AWS SDK.
-    Ec2,
-}
+use crate::cloud_interface::CloudInterface;
 
 /// Options of a crash run.
 #[derive(Debug, Clone)]

@@ -1,7 +1,8 @@
 //! Starts the processes: a cloud with slow calls, so that crash points are wide, and a server
 //! without guardrail limits.
 
-use super::plan::{CloudInterface, Plan};
+use super::plan::Plan;
+use crate::cloud_interface::CloudInterface;
 use serde_json::{Value, json};
 
 use crate::processes::{CloudProcess, ServerProcess, without_bounds};

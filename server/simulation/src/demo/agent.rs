@@ -33,7 +33,7 @@ const STEP: Duration = Duration::from_secs(1);
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nc2ltdWxhdGVk\n-----END CERTIFICATE-----\n";
 
 /// A simulated cluster as an agent's [`Cluster`].
-pub(crate) struct SimulatedApi {
+pub struct SimulatedApi {
     name: ClusterName,
     state: Mutex<State>,
     /// Wakes [`SimulatedApi::drive`] after a change.
@@ -54,6 +54,7 @@ struct State {
 }
 
 impl SimulatedApi {
+    /// A cluster with these NodePools and EC2NodeClasses.
     pub fn new(name: &ClusterName, cluster: SimulatedCluster, manifests: Vec<v1::ManifestRecord>) -> Self {
         let (conditions, drains) = (BTreeMap::new(), BTreeMap::new());
         let state = State { cluster, manifests, conditions, watcher: None, drains, highest_epoch: 0 };
@@ -72,8 +73,15 @@ impl SimulatedApi {
         result
     }
 
+    /// The NodePool or EC2NodeClass of this name, with the status that the agent has written into an EC2NodeClass.
+    pub fn manifest(&self, kind: v1::ObjectKind, name: &str) -> Option<Value> {
+        let state = self.state();
+        let found = state.manifests.iter().find(|one| one.kind() == kind && one.name == name)?;
+        serde_json::from_slice(&found.json).ok()
+    }
+
     /// Runs the simulation forever.
-    pub(crate) async fn drive(&self) {
+    pub async fn drive(&self) {
         loop {
             let next = self.state().step();
             let wait = next.map_or(STEP, |at| clock::duration(at.duration_since(clock::now())));

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::cloud_interface::CloudInterface;
+
 pub(super) const REGION: &str = "us-east-1";
 
 /// Options of a demo.
@@ -14,6 +16,8 @@ pub struct Plan {
     pub seed: u64,
     /// The cloud has no capacity.
     pub no_capacity: bool,
+    /// How the server reaches the cloud.
+    pub cloud: CloudInterface,
     pub clusters: u8,
     /// HTTP port of the dashboard.
     pub port: u16,

@@ -39,9 +39,10 @@ use model::{ClaimName, Millis, NodeName, PodKey, ProviderId, Resources, Text, Ti
 
 pub(crate) use actions::Answer;
 pub(crate) use ledger::ClusterLedger;
-pub(crate) use settings::ClusterSettings;
+pub use settings::ClusterSettings;
+pub use workload::Workload;
+pub(crate) use workload::pod_spec;
 use workload::{Moves, WorkloadState};
-pub(crate) use workload::{Workload, pod_spec};
 
 /// What a watch delivers, or the late answer to an instruction.
 #[derive(Debug, Clone, PartialEq)]

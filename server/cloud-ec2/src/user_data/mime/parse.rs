@@ -15,7 +15,7 @@ pub(in crate::user_data) fn is_document(text: &str) -> bool {
 ///
 /// # Errors
 /// [`UserDataError::Malformed`] when it is not multipart, names no boundary, has no part, a part has
-/// malformed headers, or the closing boundary is missing.
+/// malformed headers, or its text does not end with a boundary.
 pub(in crate::user_data) fn parse(text: &str) -> Result<Vec<Part>, UserDataError> {
     let (headers, body) = split_headers(text.trim_start()).map_err(|problem| malformed(&problem))?;
     let boundary = boundary(headers)?;
@@ -38,6 +38,11 @@ pub(in crate::user_data) fn parse(text: &str) -> Result<Vec<Part>, UserDataError
                 open = Some(Vec::new());
             }
         }
+    }
+    // Karpenter reads a document that ends with a plain boundary, as one of its examples does.
+    let ends_with_boundary = open.is_some_and(|lines| lines.iter().all(|line| line.is_empty()));
+    if ends_with_boundary && !parts.is_empty() {
+        return Ok(parts);
     }
     Err(malformed(&format!("the closing line --{boundary}-- is missing, so its end may be lost")))
 }

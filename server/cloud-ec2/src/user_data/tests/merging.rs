@@ -20,6 +20,8 @@ fn malformed_mime_documents_are_refused() {
         (&format!("{mixed}--B--\n"), "it has no part"),
         (&format!("{mixed}nothing"), "the closing line --B-- is missing, so its end may be lost"),
         (&format!("{mixed}--B\n\nx\n"), "the closing line --B-- is missing, so its end may be lost"),
+        (&format!("{mixed}--B\n"), "the closing line --B-- is missing, so its end may be lost"),
+        (&format!("{mixed}--B\n\nx\n--B\n\ny\n"), "the closing line --B-- is missing, so its end may be lost"),
         (&format!("{mixed}--B\n--B--"), "part 1: no empty line separates the headers from the content"),
         (
             &format!("{mixed}--B\n\nx\n--B\n#!/bin/sh\n\necho\n--B--"),
@@ -29,6 +31,17 @@ fn malformed_mime_documents_are_refused() {
     for (user_data, problem) in cases {
         let error = render(&with_user_data(AmiFamily::Al2023, user_data)).unwrap_err();
         assert_eq!(error.to_string(), format!("spec.userData is not valid MIME: {problem}"), "{user_data:?}");
+    }
+}
+
+/// Karpenter's example `al2023-custom-userdata.yaml` ends like this.
+#[test]
+fn a_document_may_end_with_a_boundary_that_is_not_closed() {
+    let closed = "Content-Type: multipart/mixed; boundary=B\n\n--B\n\nx\n--B--\n";
+    let expected = render(&with_user_data(AmiFamily::Al2023, closed)).unwrap();
+    for end in ["--B", "--B\n", "--B\n\n"] {
+        let text = closed.replace("--B--\n", end);
+        assert_eq!(render(&with_user_data(AmiFamily::Al2023, &text)).as_ref(), Ok(&expected), "{end:?}");
     }
 }
 
