@@ -5,4 +5,5 @@
 mod account;
 mod moto;
 mod moto_server;
+mod offerings;
 mod simulated;
