@@ -18,19 +18,13 @@ use entries::{Availability, Entries};
 use model::offering::SharedCatalogue;
 use model::{CapacityType, ClaimName, ClusterName, LaunchOption, Millis, Timestamp};
 
+pub(crate) use key::ProbeHolder;
 pub use key::{Offering, OfferingKey, OfferingOutcome, OfferingUpdate, ProbeAnswer, UnavailableOffering};
 pub use size_class::SizeClass;
 pub use window::{BASE_WINDOW, FORGOTTEN_AFTER};
 
 /// How long the store gives a probe to a process. A launch takes seconds; a process that died holds it no longer.
 pub const PROBE_LEASE: Millis = Millis::from_secs(60);
-
-/// The launch that has taken a probe.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ProbeHolder {
-    pub cluster: ClusterName,
-    pub claim: ClaimName,
-}
 
 /// Which plans may use an offering whose probe this process holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

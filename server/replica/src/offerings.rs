@@ -77,3 +77,43 @@ pub fn answers_event(
     });
     Event::ProbesAnswered { cluster, answers: keys.into_iter().zip(answers).collect(), until }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(is_shared: bool) -> UnavailableOffering {
+        UnavailableOffering {
+            key: OfferingKey {
+                instance_type: "m5.large".into(),
+                zone: Text::from("use1-az1"),
+                capacity_type: CapacityType::Spot,
+                is_shared,
+                size: SizeClass::of(5),
+            },
+            failures: 3,
+            refused_at: Timestamp::from_millis(1),
+            until: Timestamp::from_millis(2),
+            reason: Text::from("VcpuLimitExceeded"),
+            version: 7,
+        }
+    }
+
+    #[test]
+    fn a_refusal_round_trips_and_names_the_account_unless_all_share_it() {
+        for (is_shared, account) in [(true, None), (false, Some("123"))] {
+            let refused = refused(is_shared);
+            let change = encode_update(OfferingUpdate::Refused(refused.clone()), "123", "me");
+            let OfferingChange::Refused(row) = change else { panic!("{change:?}") };
+            assert_eq!((row.key.account.as_deref(), row.key.size), (account, 5));
+            assert_eq!(decode_row(row), Some(refused));
+        }
+    }
+
+    #[test]
+    fn a_probe_is_given_back_by_its_holder() {
+        let key = refused(true).key;
+        let change = encode_update(OfferingUpdate::ProbeReleased(key.clone()), "123", "me");
+        assert_eq!(change, OfferingChange::ProbeReleased { key: encode_key(&key, "123"), holder: "me".to_owned() });
+    }
+}

@@ -11,6 +11,7 @@ mod examples;
 mod lost_answer;
 mod moto;
 mod moto_server;
+mod offerings;
 mod simulated;
 
 use std::io::Write as _;

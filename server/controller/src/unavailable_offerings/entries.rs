@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::key::{Offering, OfferingKey, OfferingUpdate, ProbeAnswer, UnavailableOffering};
+use super::SizeClass;
+use super::key::{Offering, OfferingKey, OfferingUpdate, ProbeAnswer, ProbeHolder, UnavailableOffering};
 use super::window::{FORGOTTEN_AFTER, window};
-use super::{ProbeHolder, SizeClass};
 use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, Millis, Text, Timestamp, Zone};
 
-/// A probe that no launch has taken is given back after this time: a batch window lasts ten seconds at most.
-const UNUSED_AFTER: Millis = Millis::from_secs(15);
+/// A probe that no launch has taken is given back after this time: a batch window lasts ten seconds at most, and its plan
+/// may wait for its turn.
+const UNUSED_AFTER: Millis = Millis::from_secs(30);
 /// A process that gave a probe back unused asks again after this time, so that others get it.
 const PAUSE_AFTER_UNUSED: Millis = Millis::from_secs(30);
 /// A request without an answer is repeated after this time.

@@ -1,7 +1,7 @@
 //! What a refusal is about, and what replicas tell each other of it.
 
 use super::SizeClass;
-use model::{CapacityType, InstanceTypeName, RefusalCause, Text, Timestamp, Zone};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, RefusalCause, Text, Timestamp, Zone};
 
 /// An offering as launches name it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -104,4 +104,11 @@ pub struct OfferingOutcome {
     pub launched: u32,
     /// Why the others were not, and the error code of the cloud; `None` if the cloud tried no further.
     pub refusal: Option<(RefusalCause, Text)>,
+}
+
+/// The launch that has taken a probe.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ProbeHolder {
+    pub cluster: ClusterName,
+    pub claim: ClaimName,
 }

@@ -147,12 +147,12 @@ fn a_probe_that_nobody_takes_is_given_back_and_asked_for_later() {
     refuse(&offerings, 0);
     grant(&offerings, 30);
     offerings.take_unpublished();
-    offerings.expire(at(44));
+    offerings.expire(at(59));
     assert_eq!(offerings.take_unpublished(), []);
-    // After 15 seconds; asked for again after 30 more, so that another process gets it meanwhile.
-    offerings.expire(at(45));
+    // After 30 seconds; asked for again after 30 more, so that another process gets it meanwhile.
+    offerings.expire(at(60));
     assert!(matches!(offerings.take_unpublished().as_slice(), [OfferingUpdate::ProbeReleased(_)]));
-    assert_eq!((claim(&offerings, 74).len(), claim(&offerings, 75).len()), (0, 1));
+    assert_eq!((claim(&offerings, 89).len(), claim(&offerings, 90).len()), (0, 1));
 }
 
 #[test]

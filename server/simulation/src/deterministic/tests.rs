@@ -1,6 +1,7 @@
 mod incidents;
 mod kept;
 mod long_runs;
+mod offerings;
 mod one_server;
 mod replacements;
 mod replays;
