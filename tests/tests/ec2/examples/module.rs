@@ -11,7 +11,7 @@ use serde_json::Value;
 /// The version whose examples the expectations are written for.
 pub(super) const MODULE: &str = "github.com/aws/karpenter-provider-aws@v1.14.1";
 
-/// For 30 MB; a machine whose network swallows packets must not hold up the other tests.
+/// For 2.5 MB; a machine whose network swallows packets must not hold up the other tests.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(120);
 
 /// Where Go's own installer puts it.
