@@ -135,9 +135,10 @@ fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
     let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
     let queue = config.cloud.interruption_queue.clone();
-    let process = process_name(&config.lease.owner);
+    let (process, limit_percent) = (process_name(&config.lease.owner), config.cloud.api_limit_percent);
     let connect = async |store: &Arc<dyn Store>, scope: &Scope| {
-        let budget = Arc::new(StoreBudget::new(Arc::clone(store), scope.clone(), process));
+        let budget = StoreBudget::new(Arc::clone(store), scope.clone(), process).with_percent(limit_percent);
+        let budget = Arc::new(budget);
         cloud_ec2::Ec2Cloud::connect_within(settings, clock::now, budget).await
     };
     let components = serve::components(config, catalogue, connect).await?;

@@ -129,6 +129,8 @@ pub struct CloudConfig {
     pub region: String,
     /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
+    /// `cloud.api-limit-percent`: percentage of EC2's default rate limits.
+    pub api_limit_percent: u32,
     /// `interruption.queue`: name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,
 }
@@ -205,6 +207,7 @@ impl Config {
                 account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
+                api_limit_percent: u32::try_from(layers.number("cloud.api-limit-percent")?).unwrap_or(u32::MAX),
                 interruption_queue: layers.optional("interruption.queue"),
             },
             control: ControlConfig {

@@ -47,6 +47,14 @@ impl Limit {
         Self { first: tokens, ..self }
     }
 
+    /// `percent` of this limit, for an account whose limits AWS has raised or whose other users need a part of them; at
+    /// least one percent.
+    #[must_use]
+    pub fn percent(self, percent: u32) -> Self {
+        let part = |value: i64| (value.saturating_mul(i64::from(percent.max(1))) / 100).max(1);
+        Self { refill: part(self.refill), burst: part(self.burst), first: part(self.first) }
+    }
+
     /// The highest rate, in thousandths of a token per second.
     #[must_use]
     pub const fn refill(self) -> i64 {

@@ -59,6 +59,13 @@ fn run(bucket: &mut Bucket, limit: Limit, replicas: &mut [Replica]) {
 /// Replacements get 1.8 per second: the last one goes after 30 / 1.8 = 16.667 s. Voluntary calls get 0.2 per second
 /// meanwhile, the first at 5, 10 and 15 s, and all 230 are done after 230 / 2 = 115 s.
 #[test]
+fn a_percentage_of_a_limit_scales_rate_and_burst_and_is_never_nothing() {
+    assert_eq!(Limit::new(5_000, 50).percent(400), Limit::new(20_000, 200));
+    assert_eq!(Limit::new(5_000, 50).percent(10), Limit::new(500, 5).starting_with(1));
+    assert_eq!(Limit::new(5_000, 50).percent(0), Limit::new(50, 1).starting_with(1));
+}
+
+#[test]
 fn interruption_replacements_go_first_and_voluntary_calls_keep_a_tenth() {
     let limit = Limit::new(2_000, 10);
     let mut bucket = bucket(0, limit);

@@ -125,8 +125,10 @@ async fn start_cloud(plan: &Plan) -> anyhow::Result<CloudProcess> {
 }
 
 fn server_flags(plan: &Plan, endpoint: &str) -> Vec<String> {
+    let percent = plan.api_limit_percent.to_string();
     let flags = [
         ["--cloud-provider", "ec2"],
+        ["--cloud-api-limit-percent", &percent],
         ["--cloud-endpoint", endpoint],
         ["--interruption-queue", QUEUE],
         ["--lease-owner", "interruptions"],

@@ -22,6 +22,8 @@ const LOOKUP_WAIT: Duration = Duration::from_secs(25);
 /// Tokens from the buckets in the store.
 pub struct StoreBudget {
     shared: SharedStore,
+    /// Percentage of EC2's default limits.
+    percent: u32,
     buckets: Mutex<BTreeMap<String, Arc<BucketDriver>>>,
 }
 
@@ -35,13 +37,23 @@ impl StoreBudget {
     /// The buckets of the account and region `scope`, for the process with this name among those on the same store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, scope: Scope, process: String) -> Self {
-        Self { shared: SharedStore { store, scope, process }, buckets: Mutex::default() }
+        Self { shared: SharedStore { store, scope, process }, percent: 100, buckets: Mutex::default() }
+    }
+
+    /// These buckets with `percent` of EC2's default limits.
+    #[must_use]
+    pub fn with_percent(self, percent: u32) -> Self {
+        Self { percent, ..self }
     }
 
     fn bucket(&self, name: &str, limit: Limit) -> Arc<BucketDriver> {
         // Every critical section is one map operation, so a poisoned lock guards a consistent map.
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(buckets.entry(name.to_owned()).or_insert_with(|| Arc::new(BucketDriver::new(name, limit))))
+        Arc::clone(
+            buckets
+                .entry(name.to_owned())
+                .or_insert_with(|| Arc::new(BucketDriver::new(name, limit.percent(self.percent)))),
+        )
     }
 }
 

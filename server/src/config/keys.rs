@@ -156,6 +156,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Endpoint of all AWS APIs in place of the region's own ones, for example of a stand-in for AWS in tests.",
     ),
     key(
+        "cloud.api-limit-percent",
+        "cloud-api-limit-percent",
+        ValueType::Number,
+        "100",
+        "400",
+        "Rate limits of EC2's API in the account and region, in percent of EC2's defaults: above 100 where AWS has raised them, below where other programs need a part of them. All replicas together send no more calls than these limits admit, and fewer while EC2 throttles. At least 1.",
+    ),
+    key(
         "cloud.address",
         "cloud-address",
         ValueType::Url,

@@ -31,6 +31,10 @@ pub(crate) struct InterruptionsFlags {
     /// Do not kill the server
     #[arg(long)]
     without_kill: bool,
+    /// Rate limits of the account in percent of EC2's defaults, by which replacements are launched five a second at most,
+    /// and two a second after the first thousand
+    #[arg(long, default_value_t = 100, value_name = "PERCENT")]
+    api_limit_percent: u32,
     /// Random seed
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -54,6 +58,7 @@ pub fn run(flags: InterruptionsFlags) -> Result<Status, Failure> {
         nodes: flags.nodes,
         within: flags.within,
         kill: !flags.without_kill,
+        api_limit_percent: flags.api_limit_percent,
         seed: flags.seed,
         database_url: flags.database_url,
         log: flags.log,

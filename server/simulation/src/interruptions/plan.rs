@@ -14,6 +14,8 @@ pub struct Plan {
     pub within: Duration,
     /// The server is killed after half of the notices.
     pub kill: bool,
+    /// Rate limits of the account, in percent of EC2's defaults.
+    pub api_limit_percent: u32,
     /// Seed of all random choices.
     pub seed: u64,
     /// PostgreSQL URL; `None` starts a temporary one from this machine's binaries.
