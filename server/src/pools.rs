@@ -30,16 +30,16 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
-        let fingerprint = fingerprint(manifests);
+        let (fingerprint, classes) = (fingerprint(manifests), ClassContents::read_all(manifests));
         if let Some(known) = cache.known(&fingerprint) {
-            return to_read_manifests(manifests, &known, class_facts);
+            return to_read_manifests(manifests, &known, &classes, class_facts);
         }
         let mut compiled = read(manifests, &options);
         for pool in &mut compiled.pools {
             pool.catalogue = catalogues.deduplicate(&pool.catalogue);
         }
         cache.keep(fingerprint, &compiled);
-        to_read_manifests(manifests, &compiled, class_facts)
+        to_read_manifests(manifests, &compiled, &classes, class_facts)
     })
 }
 
@@ -47,7 +47,6 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
-    classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
 }
 
@@ -60,20 +59,33 @@ struct CompileCache(Mutex<CacheEntries>);
 /// Compiled pools without their catalogues, which are held weakly.
 type CacheEntries = BTreeMap<Fingerprint, (CompiledPools, Vec<Weak<Catalogue>>)>;
 
-/// Manifests without the fields that identify one cluster's objects.
+/// Manifests without the fields that differ between equal objects of two clusters and change nothing that is compiled.
 type Fingerprint = Vec<(String, Vec<u8>)>;
+
+/// Such fields of `metadata`, of `status`, and of each of its conditions. An instance profile and a security group belong
+/// to one cluster.
+const IDENTITY: [&str; 5] = ["uid", "creationTimestamp", "generation", "resourceVersion", "managedFields"];
+const OWN_STATUS: [&str; 4] = ["instanceProfile", "securityGroups", "nodes", "resources"];
+const TIMES: [&str; 2] = ["lastTransitionTime", "observedGeneration"];
 
 fn fingerprint(manifests: &Manifests) -> Fingerprint {
     let plain = |manifest: &Manifest| {
         let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return manifest.json.clone() };
-        if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
-            for field in ["uid", "creationTimestamp", "generation"] {
-                metadata.remove(field);
-            }
+        remove_fields(object.get_mut("metadata"), &IDENTITY);
+        remove_fields(object.get_mut("status"), &OWN_STATUS);
+        let conditions = object.get_mut("status").and_then(|status| status.get_mut("conditions"));
+        for condition in conditions.and_then(Value::as_array_mut).into_iter().flatten() {
+            remove_fields(Some(condition), &TIMES);
         }
         object.to_string().into_bytes()
     };
     manifests.iter().map(|((kind, name), manifest)| (source_name(*kind, name), plain(manifest))).collect()
+}
+
+fn remove_fields(object: Option<&mut Value>, fields: &[&str]) {
+    if let Some(object) = object.and_then(Value::as_object_mut) {
+        fields.iter().for_each(|field| drop(object.remove(*field)));
+    }
 }
 
 impl CompileCache {
@@ -145,20 +157,25 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
             }
         }
     };
-    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused }
+    CompiledPools { pools, refused }
 }
 
 /// Result for the control loop.
-fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_facts: ClassFacts) -> DecodedManifests {
+fn to_read_manifests(
+    manifests: &Manifests,
+    compiled: &CompiledPools,
+    classes: &BTreeMap<Text, ClassContents>,
+    class_facts: ClassFacts,
+) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     let class = |name: &Text, manifest: &Manifest| {
-        let contents = compiled.classes.get(name).cloned().unwrap_or_default();
+        let contents = classes.get(name).cloned().unwrap_or_default();
         classes::record(name, manifest, contents, &compiled.refused)
     };
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests, class_facts))
+            .map(|((_, name), _)| record(&PoolName::from(name), compiled, classes, manifests, class_facts))
             .collect(),
         classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), manifest)| class(name, manifest)).collect(),
     }
@@ -193,8 +210,14 @@ fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, class_facts: ClassFacts) -> PoolRecord {
-    let CompiledPools { pools, classes, refused } = compiled;
+fn record(
+    name: &PoolName,
+    compiled: &CompiledPools,
+    classes: &BTreeMap<Text, ClassContents>,
+    manifests: &Manifests,
+    class_facts: ClassFacts,
+) -> PoolRecord {
+    let CompiledPools { pools, refused } = compiled;
     let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
@@ -322,6 +345,40 @@ mod tests {
         assert_eq!(read[0].disruption.policy, ConsolidationPolicy::WhenEmpty);
         assert_eq!(read[0].disruption.budgets[0].limit, BudgetLimit::Nodes(2));
         assert_eq!(read[0].revision.as_ref(), "7+7");
+    }
+
+    /// The manifests of a cluster, with a resolved EC2NodeClass, an instance profile of its own and nodes.
+    fn resolved(cluster: &str, at: &str, zone: &str) -> Manifests {
+        let ((pool_key, mut pool), (class_key, mut class)) = (pool("general", "In"), class());
+        let mut object: Value = serde_json::from_slice(&class.json).unwrap();
+        object["metadata"]["uid"] = cluster.into();
+        object["status"] = serde_json::json!({
+            "instanceProfile": format!("{cluster}_profile"),
+            "securityGroups": [{"id": format!("sg-{cluster}")}],
+            "subnets": [{"id": "subnet-1", "zone": zone}],
+            "amis": [{"id": "ami-1", "requirements": []}],
+            "conditions": [{"type": "Ready", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": at}],
+        });
+        class.json = object.to_string().into_bytes();
+        let mut object: Value = serde_json::from_slice(&pool.json).unwrap();
+        object["status"] = serde_json::json!({"nodes": cluster.len(), "resources": {"cpu": at}});
+        pool.json = object.to_string().into_bytes();
+        Manifests::from([(pool_key, pool), (class_key, class)])
+    }
+
+    #[test]
+    fn clusters_whose_classes_resolve_alike_are_compiled_once_and_keep_their_own_status() {
+        let blue = resolved("blue", "2026-01-01T00:00:00Z", "us-east-1a");
+        let green = resolved("green", "2026-02-02T00:00:00Z", "us-east-1a");
+        assert_eq!(fingerprint(&blue), fingerprint(&green));
+        let elsewhere = resolved("blue", "2026-01-01T00:00:00Z", "us-east-1b");
+        assert_ne!(fingerprint(&blue), fingerprint(&elsewhere), "the catalogue has the zones of the subnets");
+        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Resolved);
+        let [blue, green] = [blue, green].map(|manifests| reader.read(&manifests));
+        assert!(Arc::ptr_eq(&blue.pools[0].pool.catalogue, &green.pools[0].pool.catalogue));
+        assert_eq!((&blue.pools[0].pool.not_ready, &green.pools[0].pool.not_ready), (&None, &None));
+        let profile = |read: &DecodedManifests| read.classes[0].status.instance_profile.clone().unwrap();
+        assert_eq!((&*profile(&blue), &*profile(&green)), ("blue_profile", "green_profile"));
     }
 
     /// The facts by which the NodeClaims of `general` drift, after a change of its NodePool and EC2NodeClass.

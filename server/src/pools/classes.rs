@@ -15,7 +15,8 @@ use super::object::{metadata, rejection};
 /// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
 const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
-/// What equal EC2NodeClasses of different clusters share.
+/// What an EC2NodeClass says. Its status is that of one cluster, so that clusters do not share it as they share compiled
+/// pools.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClassContents {
     /// `spec`; `None` when it is invalid.
