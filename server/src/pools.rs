@@ -30,11 +30,12 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
-        let (fingerprint, classes) = (fingerprint(manifests), ClassContents::read_all(manifests));
+        let (fingerprint, mut classes) = (fingerprint(manifests), ClassContents::read_all(manifests));
         if let Some(known) = cache.known(&fingerprint) {
+            classes.iter_mut().for_each(|(name, class)| class.share(known.classes.get(name)));
             return to_read_manifests(manifests, &known, &classes, class_facts);
         }
-        let mut compiled = read(manifests, &options);
+        let mut compiled = read(manifests, &classes, &options);
         for pool in &mut compiled.pools {
             pool.catalogue = catalogues.deduplicate(&pool.catalogue);
         }
@@ -47,6 +48,8 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
+    /// Those of the cluster that was compiled first.
+    classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
 }
 
@@ -140,7 +143,7 @@ impl CatalogueCache {
 
 /// Omits manifests with errors, and their pools, so that one invalid object does not stop a
 /// cluster.
-fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
+fn read(manifests: &Manifests, classes: &BTreeMap<Text, ClassContents>, options: &Options) -> CompiledPools {
     let mut refused: Vec<InputError> = Vec::new();
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
@@ -157,7 +160,7 @@ fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
             }
         }
     };
-    CompiledPools { pools, refused }
+    CompiledPools { pools, classes: classes.clone(), refused }
 }
 
 /// Result for the control loop.
@@ -217,7 +220,7 @@ fn record(
     manifests: &Manifests,
     class_facts: ClassFacts,
 ) -> PoolRecord {
-    let CompiledPools { pools, refused } = compiled;
+    let CompiledPools { pools, refused, classes: _ } = compiled;
     let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),

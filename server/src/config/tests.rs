@@ -126,7 +126,7 @@ fn the_printed_configuration_is_a_valid_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 9);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 10);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }

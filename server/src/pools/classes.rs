@@ -15,8 +15,7 @@ use super::object::{metadata, rejection};
 /// Finalizer of an EC2NodeClass (Karpenter's AWS provider: termination).
 const CLASS_FINALIZER: &str = "karpenter.k8s.aws/termination";
 
-/// What an EC2NodeClass says. Its status is that of one cluster, so that clusters do not share it as they share compiled
-/// pools.
+/// What an EC2NodeClass says. Clusters share what is equal.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClassContents {
     /// `spec`; `None` when it is invalid.
@@ -45,6 +44,17 @@ impl ClassContents {
     pub(super) fn read_all(manifests: &Manifests) -> BTreeMap<Text, Self> {
         let classes = manifests.iter().filter(|((kind, _), _)| *kind == ManifestKind::Ec2NodeClass);
         classes.map(|((_, name), manifest)| (name.clone(), Self::read(name, manifest))).collect()
+    }
+
+    /// Uses the parts of `known` that are equal.
+    pub(super) fn share(&mut self, known: Option<&Self>) {
+        let Some(known) = known else { return };
+        if self.spec == known.spec {
+            self.spec.clone_from(&known.spec);
+        }
+        if self.status == known.status {
+            self.status = Arc::clone(&known.status);
+        }
     }
 
     /// Whether its status says what instances are launched with.

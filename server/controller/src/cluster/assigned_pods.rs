@@ -17,6 +17,15 @@ impl ClusterState {
         self.assignments_mut().assign(pod, target, until);
     }
 
+    /// Assigns `pod` to the machine of `claim`, for which it was planned. The assignment expires when kube-scheduler has
+    /// had time to bind the pod to the initialized Node; a Node that was initialized while the plan was made is not
+    /// initialized again.
+    pub fn assign_pod_to_claim(&mut self, pod: PodKey, claim: ClaimName, now: Timestamp) {
+        let is_initialized = self.node_of_claim(&claim).is_some_and(NodeRecord::is_initialized);
+        let until = is_initialized.then_some(now + NOMINATION_WINDOW);
+        self.assign_pod(pod, Target::Claim(claim), until);
+    }
+
     /// Sets the expiry of the assignments to `claim`, whose machine is initialized.
     pub fn expire_assignments_to(&mut self, claim: &ClaimName, until: Timestamp) {
         self.assignments_mut().expire_claim_at(claim, until);

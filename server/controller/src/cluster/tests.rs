@@ -77,6 +77,26 @@ fn a_pod_displaced_by_one_of_its_shape_takes_the_place_of_the_other() {
 }
 
 #[test]
+fn a_pod_planned_for_a_machine_whose_node_was_initialized_meanwhile_is_planned_again_if_it_is_not_bound() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    observe(&mut state, 0, [Object::Pod(pod("a", 100))]);
+    state.assign_pod_to_claim(key("a"), text("m0"), Timestamp::from_millis(10));
+    // kube-scheduler has 20 s.
+    assert!(!state.expire_assignments(Timestamp::from_millis(20_009)));
+    assert!(state.expire_assignments(Timestamp::from_millis(20_010)));
+    assert_eq!(names(&state).0, [text("a")]);
+}
+
+#[test]
+fn a_pod_planned_for_a_machine_that_boots_stays_assigned() {
+    let mut state = initialized_cluster(pool(), &["m0"]);
+    let booting = claim("m1");
+    observe(&mut state, 0, [Object::Claim(booting), Object::Pod(pod("a", 100))]);
+    state.assign_pod_to_claim(key("a"), text("m1"), Timestamp::from_millis(10));
+    assert!(!state.expire_assignments(Timestamp::from_millis(3_600_000)));
+}
+
+#[test]
 fn a_displaced_pod_does_not_take_the_place_of_one_with_other_volumes() {
     let mut state = two_assigned_pods(2_000);
     let volumes = Some(Arc::default());

@@ -204,7 +204,7 @@ impl ClusterController {
             let key = input.pods[*pod as usize].key();
             placed.push((key.clone(), node.name.clone()));
             match claim {
-                Some(claim) => self.state.assign_pod(key, Target::Claim(claim), None),
+                Some(claim) => self.state.assign_pod_to_claim(key, claim, now),
                 None => self.state.assign_pod(key, Target::Node(node.name.clone()), Some(soon)),
             }
         }
