@@ -49,6 +49,8 @@ pub(super) fn server(plan: &Plan, cloud: &CloudProcess) -> anyhow::Result<Server
     let flags = [
         cloud[0],
         cloud[1],
+        // The account has no rate limits, and kills wait for launches.
+        ["--cloud-api-limit-percent", "10000"],
         ["--lease-owner", "crashes"],
         ["--lease-duration", "15s"],
         ["--control-batch-idle", "50ms"],
