@@ -30,17 +30,16 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
-        let (fingerprint, mut classes) = (fingerprint(manifests), ClassContents::read_all(manifests));
-        if let Some(known) = cache.known(&fingerprint) {
-            classes.iter_mut().for_each(|(name, class)| class.share(known.classes.get(name)));
-            return to_read_manifests(manifests, &known, &classes, class_facts);
-        }
-        let mut compiled = read(manifests, &classes, &options);
-        for pool in &mut compiled.pools {
-            pool.catalogue = catalogues.deduplicate(&pool.catalogue);
-        }
-        cache.keep(fingerprint, &compiled);
-        to_read_manifests(manifests, &compiled, &classes, class_facts)
+        let fingerprint = fingerprint(manifests);
+        let compiled = cache.known(&fingerprint, manifests).unwrap_or_else(|| {
+            let mut compiled = read(manifests, &options);
+            for pool in &mut compiled.pools {
+                pool.catalogue = catalogues.deduplicate(&pool.catalogue);
+            }
+            cache.keep(fingerprint, &compiled);
+            compiled
+        });
+        to_read_manifests(manifests, &compiled, class_facts)
     })
 }
 
@@ -48,7 +47,6 @@ pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: Cla
 #[derive(Debug, Clone)]
 struct CompiledPools {
     pools: Vec<NodePool>,
-    /// Those of the cluster that was compiled first.
     classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
 }
@@ -92,15 +90,18 @@ fn remove_fields(object: Option<&mut Value>, fields: &[&str]) {
 }
 
 impl CompileCache {
-    /// Cached pools; `None` when one of their catalogues was dropped.
-    fn known(&self, fingerprint: &Fingerprint) -> Option<CompiledPools> {
+    /// Cached pools, with the classes of `manifests`, whose status is their own; `None` when one of the catalogues was
+    /// dropped.
+    fn known(&self, fingerprint: &Fingerprint, manifests: &Manifests) -> Option<CompiledPools> {
         let cache = self.lock();
         let (compiled, catalogues) = cache.get(fingerprint)?;
         let mut compiled = compiled.clone();
         for (pool, catalogue) in compiled.pools.iter_mut().zip(catalogues) {
             pool.catalogue = catalogue.upgrade()?;
         }
-        Some(compiled)
+        let mut classes = ClassContents::read_all(manifests);
+        classes.iter_mut().for_each(|(name, class)| class.share(compiled.classes.get(name)));
+        Some(CompiledPools { classes, ..compiled })
     }
 
     /// Stores the pools with weak references to their catalogues, which live as long as a cluster
@@ -143,7 +144,7 @@ impl CatalogueCache {
 
 /// Omits manifests with errors, and their pools, so that one invalid object does not stop a
 /// cluster.
-fn read(manifests: &Manifests, classes: &BTreeMap<Text, ClassContents>, options: &Options) -> CompiledPools {
+fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
     let mut refused: Vec<InputError> = Vec::new();
     let pools = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
@@ -160,25 +161,20 @@ fn read(manifests: &Manifests, classes: &BTreeMap<Text, ClassContents>, options:
             }
         }
     };
-    CompiledPools { pools, classes: classes.clone(), refused }
+    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused }
 }
 
 /// Result for the control loop.
-fn to_read_manifests(
-    manifests: &Manifests,
-    compiled: &CompiledPools,
-    classes: &BTreeMap<Text, ClassContents>,
-    class_facts: ClassFacts,
-) -> DecodedManifests {
+fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_facts: ClassFacts) -> DecodedManifests {
     let named = |wanted: ManifestKind| manifests.iter().filter(move |((kind, _), _)| *kind == wanted);
     let class = |name: &Text, manifest: &Manifest| {
-        let contents = classes.get(name).cloned().unwrap_or_default();
+        let contents = compiled.classes.get(name).cloned().unwrap_or_default();
         classes::record(name, manifest, contents, &compiled.refused)
     };
     DecodedManifests {
         pools: named(ManifestKind::NodePool)
             .filter(|(_, manifest)| !is_foreign(manifest))
-            .map(|((_, name), _)| record(&PoolName::from(name), compiled, classes, manifests, class_facts))
+            .map(|((_, name), _)| record(&PoolName::from(name), compiled, manifests, class_facts))
             .collect(),
         classes: named(ManifestKind::Ec2NodeClass).map(|((_, name), manifest)| class(name, manifest)).collect(),
     }
@@ -213,14 +209,8 @@ fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
         .map(|((kind, name), manifest)| Source { name: source_name(*kind, name), bytes: manifest.json.clone() })
 }
 
-fn record(
-    name: &PoolName,
-    compiled: &CompiledPools,
-    classes: &BTreeMap<Text, ClassContents>,
-    manifests: &Manifests,
-    class_facts: ClassFacts,
-) -> PoolRecord {
-    let CompiledPools { pools, refused, classes: _ } = compiled;
+fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, class_facts: ClassFacts) -> PoolRecord {
+    let CompiledPools { pools, classes, refused } = compiled;
     let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),

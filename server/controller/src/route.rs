@@ -30,9 +30,7 @@ impl ClusterController {
             Event::AgentConnected { .. } => self.connected = true,
             Event::ClusterFactsReported { facts, refused, .. } => {
                 self.state.set_facts(facts);
-                for why in refused {
-                    self.report_finding(Finding::UnusableFact { why }, ctx);
-                }
+                refused.into_iter().for_each(|why| self.report_finding(Finding::UnusableFact { why }, ctx));
             }
             Event::AgentDisconnected { .. } => {
                 self.connected = false;

@@ -8,7 +8,7 @@ use cloud::provider::{
 };
 use controller::executor::{Command, Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
-use controller::unavailable_offerings::{OfferingKey, PROBE_LEASE};
+use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, PROBE_LEASE};
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Timestamp};
 use tokio::time::Instant;
@@ -107,12 +107,7 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 Input::Done
             }
             Call::PublishOfferings { scope, updates, holder } => {
-                let (region, account) = offerings::region_and_account(&scope);
-                let encode = |update| offerings::encode_update(update, account, &holder);
-                let changes: Vec<OfferingChange> = updates.into_iter().map(encode).collect();
-                if let Err(error) = self.store.change_offerings(region, &changes).await {
-                    warn!(%error, offerings = changes.len(), "cannot publish outcomes of offerings to other replicas");
-                }
+                self.publish_offerings(&scope, updates, &holder).await;
                 Input::Done
             }
             Call::ClaimProbes { cluster, scope, keys, holder, until } => {
@@ -140,6 +135,16 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                 };
                 Input::CommandEnded { cluster, id: command.id, outcome }
             }
+        }
+    }
+
+    /// Writes outcomes of launches for the other replicas. A failure is logged.
+    async fn publish_offerings(&self, scope: &Scope, updates: Vec<OfferingUpdate>, holder: &str) {
+        let (region, account) = offerings::region_and_account(scope);
+        let encode = |update| offerings::encode_update(update, account, holder);
+        let changes: Vec<OfferingChange> = updates.into_iter().map(encode).collect();
+        if let Err(error) = self.store.change_offerings(region, &changes).await {
+            warn!(%error, offerings = changes.len(), "cannot publish outcomes of offerings to other replicas");
         }
     }
 

@@ -243,7 +243,9 @@ impl RemainingLimits {
     /// Whether an option of the node is available beside the probes that earlier nodes of the plan take.
     fn try_probe(&mut self, options: &[LaunchOption], capacity_type: CapacityType, view: &LaunchView<'_>) -> bool {
         let mut is_available = false;
-        for option in options.iter().filter(|option| view.has_available(&[(*option).clone()], capacity_type, None)) {
+        for option in
+            options.iter().filter(|option| view.has_available(std::slice::from_ref(*option), capacity_type, None))
+        {
             let is_probe = view.offerings.is_probe(option, capacity_type, view.now);
             let key = || (option.instance_type.clone(), option.zone.clone(), capacity_type);
             is_available |= !is_probe || self.probed.insert(key());
