@@ -37,7 +37,7 @@ use decision_log::replay::ReplayError;
 use decision_log::replay_all;
 use demo_cloud::DemoCloud;
 use ledger::ClusterLedger;
-use plan::REGION;
+pub(crate) use plan::REGION;
 use server::config::LeaseConfig;
 use server::serve::{self, ServerComponents};
 use store::Store;

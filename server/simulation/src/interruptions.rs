@@ -25,7 +25,7 @@ use tracing::info;
 
 use self::clusters::Clusters;
 pub use self::plan::Plan;
-use self::plan::REGION;
+use crate::demo::REGION;
 use crate::ledgers;
 use crate::load::metrics::{Metrics, POLL_INTERVAL};
 use crate::processes::{CloudProcess, ServerProcess, database, run_program, without_bounds};
@@ -58,7 +58,7 @@ pub struct Report {
     pub instances_stored: usize,
     /// Instances whose Node was tainted.
     pub tainted: usize,
-    /// From notice to taint, in milliseconds, in ascending order.
+    /// From notice to taint, in milliseconds.
     pub to_taint_ms: Vec<u64>,
     /// Instances that replace others.
     pub launched: usize,
@@ -203,7 +203,6 @@ async fn settle(
             Some(waited.get().max(0).unsigned_abs())
         });
         report.to_taint_ms = waits.collect();
-        report.to_taint_ms.sort_unstable();
         report.tainted = report.to_taint_ms.len();
         report.waiting = clusters.waiting();
         let ledger = client.read_ledger(v1::ReadLedgerRequest {}).await?.into_inner();

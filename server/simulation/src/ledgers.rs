@@ -29,15 +29,20 @@ pub(crate) fn compare(
         .filter(|instance| instance.state() != v1::InstanceState::ShuttingDown)
         .map(|instance| ProviderId::from(instance.provider_id.as_str()))
         .collect();
-    let mut launched: BTreeMap<String, usize> = BTreeMap::new();
-    for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
-        *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
-    }
     let hollow = claims.iter().filter(|(_, id)| !alive.contains(*id));
     Comparison {
         alive: alive.len(),
         leaked: alive.iter().filter(|id| !known.contains(id)).map(ToString::to_string).collect(),
-        launched_twice: launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect(),
+        launched_twice: launched_twice(ledger),
         hollow: hollow.map(|((cluster, claim), _)| format!("{cluster}/{claim}")).collect(),
     }
+}
+
+/// NodeClaims with more than one launched instance: cluster and name.
+pub(crate) fn launched_twice(ledger: &v1::ReadLedgerResponse) -> Vec<String> {
+    let mut launched: BTreeMap<String, usize> = BTreeMap::new();
+    for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
+        *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
+    }
+    launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect()
 }

@@ -16,6 +16,10 @@ use store_postgres::postgres_local::LocalPostgres;
 /// Limit for a server's exit after SIGTERM.
 const GRACE: Duration = Duration::from_secs(10);
 
+/// Error without a PostgreSQL.
+pub(crate) const NO_POSTGRES: &str =
+    "PostgreSQL is not installed on this machine; pass a running one with --database-url";
+
 /// The simulated cloud's process.
 pub(crate) struct CloudProcess {
     /// Its gRPC address.
@@ -133,12 +137,11 @@ impl ServerProcess {
 /// # Errors
 /// When no PostgreSQL is installed, or it does not start.
 pub(crate) fn database(url: Option<&String>) -> anyhow::Result<(String, Option<LocalPostgres>)> {
-    const MISSING: &str = "PostgreSQL is not installed on this machine; pass a running one with --database-url";
     if let Some(url) = url {
         return Ok((url.clone(), None));
     }
     let own = LocalPostgres::temporary().context("cannot start PostgreSQL; pass a running one with --database-url")?;
-    let own = own.ok_or_else(|| anyhow!(MISSING))?;
+    let own = own.ok_or_else(|| anyhow!(NO_POSTGRES))?;
     Ok((own.url(), Some(own)))
 }
 

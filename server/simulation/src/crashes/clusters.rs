@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
-use agent::Target;
 use cloud::simulated::SeededRng;
 use controller::cluster::PodPhase;
 use fleetwright_proto::v1;
@@ -36,7 +35,6 @@ pub(super) struct Clusters {
 }
 
 struct Cluster {
-    name: ClusterName,
     api: Arc<SimulatedApi>,
     rng: SeededRng,
     changes: AtomicU64,
@@ -52,7 +50,6 @@ impl Clusters {
             let name = ClusterName::from(format!("{run}-{number}"));
             let cluster = Arc::new(Cluster {
                 api: Arc::new(SimulatedApi::new(&name, SimulatedCluster::new(settings(seed)), manifests())),
-                name,
                 rng: SeededRng::new(seed).child("load"),
                 changes: AtomicU64::new(0),
                 stopped: AtomicBool::new(false),
@@ -92,16 +89,7 @@ impl Clusters {
 
     /// NodeClaims and the provider ids of their instances.
     pub(super) fn claims(&self) -> BTreeMap<(ClusterName, ClaimName), ProviderId> {
-        let of_one = |cluster: &Arc<Cluster>| {
-            let name = &cluster.name;
-            cluster.api.with(|api| {
-                let launched = api.claims().filter(|claim| !claim.provider_id.is_empty());
-                launched
-                    .map(|claim| ((name.clone(), claim.name.clone()), claim.provider_id.clone()))
-                    .collect::<Vec<_>>()
-            })
-        };
-        self.all.iter().flat_map(of_one).collect()
+        self.all.iter().flat_map(|cluster| cluster.api.launched_claims()).collect()
     }
 
     /// Pods that ever ran, and pods that do not run.
@@ -145,19 +133,9 @@ impl Cluster {
 }
 
 async fn run_cluster(cluster: Arc<Cluster>, server: String, seed: u64) {
-    let target = Target {
-        server,
-        credentials: agent::config::Credentials::default(),
-        cluster_name: cluster.name.to_string(),
-        region: "us-east-1".to_owned(),
-        karpenter_absent: false,
-        seed,
-    };
-    let api = Arc::clone(&cluster.api);
     tokio::select! {
-        () = cluster.api.drive() => {}
         () = cluster.load() => {}
-        _never = agent::run(api, target, std::future::pending()) => {}
+        () = Arc::clone(&cluster.api).run_with_agent(server, seed) => {}
     }
 }
 

@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{Answer, Change};
-use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record};
+use agent::config::Credentials;
+use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
 use controller::cluster::{ClusterSnapshot, Key, Object, Observation};
 use fleetwright_proto::v1;
-use model::{ClaimName, ClusterName};
+use model::{ClaimName, ClusterName, ProviderId};
 use serde_json::Value;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use super::plan::REGION;
 use store::clock;
 
 /// Batches of changes that the agent may lag behind. An agent that lags further takes a new
@@ -78,6 +80,30 @@ impl SimulatedApi {
         let state = self.state();
         let found = state.manifests.iter().find(|one| one.kind() == kind && one.name == name)?;
         serde_json::from_slice(&found.json).ok()
+    }
+
+    /// Runs the simulation, and an agent that connects to `server` without credentials, forever.
+    pub async fn run_with_agent(self: Arc<Self>, server: String, seed: u64) {
+        let target = Target {
+            server,
+            credentials: Credentials::default(),
+            cluster_name: self.name.to_string(),
+            region: REGION.to_owned(),
+            karpenter_absent: false,
+            seed,
+        };
+        tokio::select! {
+            () = self.drive() => {}
+            _never = agent::run(Arc::clone(&self), target, std::future::pending()) => {}
+        }
+    }
+
+    /// The NodeClaims whose instance was launched, with its provider id.
+    pub(crate) fn launched_claims(&self) -> Vec<((ClusterName, ClaimName), ProviderId)> {
+        self.with(|cluster| {
+            let launched = cluster.claims().filter(|claim| !claim.provider_id.is_empty());
+            launched.map(|claim| ((self.name.clone(), claim.name.clone()), claim.provider_id.clone())).collect()
+        })
     }
 
     /// Runs the simulation forever.

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::cloud_interface::CloudInterface;
 
-pub(super) const REGION: &str = "us-east-1";
+/// Region of the simulated clusters.
+pub(crate) const REGION: &str = "us-east-1";
 
 /// Options of a demo.
 #[derive(Debug)]

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent::Target;
 use anyhow::anyhow;
 use controller::cluster::PodPhase;
 use fleetwright_proto::simulation::v1::{LaunchRequest, Override};
@@ -15,7 +14,7 @@ use server::clouds::remote::Client;
 use store::clock;
 use tokio::task::JoinSet;
 
-use super::plan::{Plan, REGION};
+use super::plan::Plan;
 use crate::demo::SimulatedApi;
 use crate::demo::manifests::{self, one_of};
 use crate::kube::SimulatedCluster;
@@ -30,7 +29,7 @@ const ZONES: [&str; 3] = ["us-east-1a", "us-east-1b", "us-east-1c"];
 const AGE: Millis = Millis::from_hours(1);
 
 pub(super) struct Clusters {
-    all: Vec<(ClusterName, Arc<SimulatedApi>)>,
+    all: Vec<Arc<SimulatedApi>>,
     /// The instances at the beginning.
     instances: Vec<ProviderId>,
     tasks: JoinSet<()>,
@@ -50,29 +49,16 @@ impl Clusters {
             instances.extend(machines.iter().map(|machine| machine.provider_id.clone()));
             let seed = plan.seed.wrapping_mul(10_000).wrapping_add(number as u64);
             let cluster = full_cluster(&machines, seed);
-            all.push((name.clone(), Arc::new(SimulatedApi::new(&name, cluster, manifests()))));
+            all.push(Arc::new(SimulatedApi::new(&name, cluster, manifests())));
         }
         Ok(Self { all, instances, tasks: JoinSet::new() })
     }
 
     /// Starts the agents.
     pub(super) fn connect(&mut self, plan: &Plan, server: &str) {
-        for (number, (name, api)) in self.all.iter().enumerate() {
-            let target = Target {
-                server: server.to_owned(),
-                credentials: agent::config::Credentials::default(),
-                cluster_name: name.to_string(),
-                region: REGION.to_owned(),
-                karpenter_absent: false,
-                seed: plan.seed.wrapping_add(number as u64),
-            };
-            let api = Arc::clone(api);
-            self.tasks.spawn(async move {
-                tokio::select! {
-                    () = api.drive() => {}
-                    _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
-                }
-            });
+        for (number, api) in self.all.iter().enumerate() {
+            let seed = plan.seed.wrapping_add(number as u64);
+            self.tasks.spawn(Arc::clone(api).run_with_agent(server.to_owned(), seed));
         }
     }
 
@@ -83,13 +69,13 @@ impl Clusters {
 
     /// When Nodes were tainted for their removal, by provider id.
     pub(super) fn tainted(&self) -> BTreeMap<ProviderId, Timestamp> {
-        let of_one = |(_, api): &(ClusterName, Arc<SimulatedApi>)| api.with(|cluster| cluster.ledger().tainted.clone());
+        let of_one = |api: &Arc<SimulatedApi>| api.with(|cluster| cluster.ledger().tainted.clone());
         self.all.iter().flat_map(of_one).collect()
     }
 
     /// Pods that do not run.
     pub(super) fn waiting(&self) -> usize {
-        let of_one = |(_, api): &(ClusterName, Arc<SimulatedApi>)| {
+        let of_one = |api: &Arc<SimulatedApi>| {
             api.with(|cluster| cluster.pods().filter(|pod| pod.phase != PodPhase::Running || pod.terminating).count())
         };
         self.all.iter().map(of_one).sum()
@@ -97,14 +83,7 @@ impl Clusters {
 
     /// NodeClaims and the provider ids of their instances.
     pub(super) fn claims(&self) -> BTreeMap<(ClusterName, ClaimName), ProviderId> {
-        let of_one = |(name, api): &(ClusterName, Arc<SimulatedApi>)| {
-            api.with(|cluster| {
-                let launched = cluster.claims().filter(|claim| !claim.provider_id.is_empty());
-                let pair = |claim: &controller::cluster::ClaimRecord| (claim.name.clone(), claim.provider_id.clone());
-                launched.map(pair).map(|(claim, id)| ((name.clone(), claim), id)).collect::<Vec<_>>()
-            })
-        };
-        self.all.iter().flat_map(of_one).collect()
+        self.all.iter().flat_map(|api| api.launched_claims()).collect()
     }
 }
 

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-pub(super) const REGION: &str = "us-east-1";
-
 /// Options of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use crate::kube::SimulatedCluster;
 use crate::kube::cluster::{ClusterSettings, Workload, pod_spec};
 use crate::kube::settled::{Machine, settled};
-use agent::Target;
 use fleetwright_proto::v1;
 use model::labels::INSTANCE_TYPE;
 use model::resources::{CPU, MEMORY, PODS};
@@ -50,16 +49,8 @@ impl Clusters {
             all.push(Arc::clone(&api));
             // Bursts of different clusters are spread evenly over the period.
             let offset = plan.period.mul_f64(number as f64 / plan.clusters.max(1) as f64);
-            let target = Target {
-                server: target.to_owned(),
-                credentials: agent::config::Credentials::default(),
-                cluster_name: name.to_string(),
-                region: "us-east-1".to_owned(),
-                karpenter_absent: false,
-                seed,
-            };
             let pattern = ArrivalPattern { offset, period: plan.period, pods: plan.burst };
-            tasks.spawn(run_cluster(api, target, pattern, bursting.subscribe()));
+            tasks.spawn(run_cluster(api, target.to_owned(), seed, pattern, bursting.subscribe()));
         }
         Self { all, bursting, _tasks: tasks }
     }
@@ -104,14 +95,14 @@ struct ArrivalPattern {
 
 async fn run_cluster(
     api: Arc<SimulatedApi>,
-    target: Target,
+    server: String,
+    seed: u64,
     pattern: ArrivalPattern,
     bursting: watch::Receiver<Option<bool>>,
 ) {
     tokio::select! {
-        () = api.drive() => {}
         () = bursts(&api, pattern, bursting) => {}
-        _never = agent::run(Arc::clone(&api), target, std::future::pending()) => {}
+        () = Arc::clone(&api).run_with_agent(server, seed) => {}
     }
 }
 

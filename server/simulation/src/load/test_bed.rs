@@ -1,6 +1,5 @@
 //! The servers, cloud and database of a load run: external, or own processes.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -11,7 +10,8 @@ use fleetwright_proto::simulation::v1;
 use super::balancer::Balancer;
 use super::metrics::{Database, Metrics, POLL_INTERVAL};
 use super::plan::{ExternalServer, Plan};
-use crate::processes::{CloudProcess, ServerProcess, without_bounds};
+use crate::ledgers;
+use crate::processes::{CloudProcess, NO_POSTGRES, ServerProcess, without_bounds};
 use server::clouds::remote::{self, Client};
 use store_postgres::postgres_local::{self, LocalPostgres};
 
@@ -54,8 +54,7 @@ impl Drop for Postgres {
 
 impl Postgres {
     fn start() -> anyhow::Result<Self> {
-        const MISSING: &str = "PostgreSQL is not installed on this machine; pass a running one with --database-url";
-        let binaries = postgres_local::find().ok_or_else(|| anyhow!(MISSING))?;
+        let binaries = postgres_local::find().ok_or_else(|| anyhow!(NO_POSTGRES))?;
         let server = LocalPostgres::durable_temporary(&binaries);
         let server = server.context("cannot start PostgreSQL; pass a running one with --database-url")?;
         let folder = server.folder().to_owned();
@@ -183,11 +182,7 @@ impl TestBed {
             .await
             .context("cannot read the simulated cloud's ledger")?
             .into_inner();
-        let mut launched: BTreeMap<String, usize> = BTreeMap::new();
-        for instance in ledger.entries.iter().filter_map(|entry| entry.instance.as_ref()) {
-            *launched.entry(format!("{}/{}", instance.cluster, instance.claim)).or_default() += 1;
-        }
-        Ok(Some(launched.into_iter().filter(|(_, count)| *count > 1).map(|(claim, _)| claim).collect()))
+        Ok(Some(ledgers::launched_twice(&ledger)))
     }
 
     /// Stops everything that was started.
