@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::account::{REGION, Resources, credentials};
+use crate::serve_endpoint;
 
 /// Launches for pending pods at each replica, and as many voluntary ones: more than are launched during the test.
 const OTHERS: usize = 40;
@@ -61,10 +62,7 @@ impl Account {
         let ec2 = SimulatedEc2::builder(settings).build();
         let two_per_second = Throttle { burst: 2, refill_ms: 500 };
         ec2.change_faults(|faults| faults.throttles = [("CreateFleet".to_owned(), two_per_second)].into());
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let served = ec2.clone();
-        tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
+        let endpoint = serve_endpoint(&ec2).await;
         let replica = async |name: &str| {
             let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(&database.url()).await.unwrap());
             let scope = Scope::Region { account: "default".to_owned(), region: REGION.to_owned() };

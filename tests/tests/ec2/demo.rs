@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use e2e::Program;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
+use crate::PROGRAM;
 
 /// The demo ends by itself after a minute or two; `--for` is its limit on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(400);

@@ -12,7 +12,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use cloud_ec2::Credentials;
 use e2e::{Program, RunningProcess};
 use fleetwright_proto::v1::ObjectKind;
 use serde_json::Value;
@@ -23,8 +22,7 @@ use self::comparison::Expectation;
 use self::expected::{AL2023_PINNED, EXAMPLES, Outcome};
 use self::launch::Launch;
 use self::module::Example;
-
-const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
+use crate::{PROGRAM, serve_endpoint, with_simulated_credentials};
 
 /// Value of `CLUSTER_NAME` in the examples.
 const CLUSTER_NAME: &str = "examples";
@@ -62,24 +60,14 @@ impl TestBed {
     async fn start() -> Self {
         let account = account();
         let ec2 = SimulatedEc2::builder(account.clone()).build();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let served = ec2.clone();
-        tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
+        let endpoint = serve_endpoint(&ec2).await;
         let listeners = ["serve", "--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
         let cloud = ["--cloud-provider", "ec2", "--cloud-endpoint", &endpoint, "--cloud-region", "us-east-1"];
-        let credentials = super::account::credentials();
         let program = Program::new(PROGRAM, &[&listeners[..], &cloud].concat());
-        let program = with_credentials(program, &credentials).env("AWS_EC2_METADATA_DISABLED", "true");
-        let server = program.start();
+        let server = with_simulated_credentials(program).start();
         let [grpc, _] = server.wait_for_urls(TIMEOUT);
         Self { ec2, account, _server: server, grpc }
     }
-}
-
-fn with_credentials(program: Program, credentials: &Credentials) -> Program {
-    let program = program.env("AWS_ACCESS_KEY_ID", credentials.access_key_id());
-    program.env("AWS_SECRET_ACCESS_KEY", credentials.secret_access_key())
 }
 
 /// An example under test.

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use e2e::postgres::Postgres;
-use e2e::{Program, RunningProcess, Signal};
+use e2e::{Postgres, Program, RunningProcess, Signal};
 use simulated_ec2::{AccountSettings, Call, Effect, FaultRule, Outcome, SimulatedEc2};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
+use crate::{PROGRAM, report, serve_endpoint, with_simulated_credentials};
 
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -40,10 +39,7 @@ impl Environment {
         let ec2 = SimulatedEc2::builder(AccountSettings::new(REGION, ACCOUNT)).build();
         ec2.add_fault(FaultRule::times("CreateFleet", 1, Effect::CutAfter));
         ec2.add_fault(FaultRule { skip: 1, ..FaultRule::always("CreateFleet", Effect::CutBefore) });
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let served = ec2.clone();
-        runtime.spawn(async move { served.serve(listener, std::future::pending()).await });
+        let endpoint = runtime.block_on(serve_endpoint(&ec2));
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let grpc = free.to_string();
         let server = serve(&grpc, &endpoint, &database);
@@ -91,12 +87,10 @@ fn serve(grpc: &str, endpoint: &str, database: &Postgres) -> RunningProcess {
         ["--lease-duration", "15s"],
         ["--control-batch-idle", "100ms"],
     ];
-    Program::new(PROGRAM, &[&["serve"], flags.as_flattened()].concat())
-        .env("FLEETWRIGHT_STORE_MEMORY", "false")
-        .env("FLEETWRIGHT_STORE_DATABASE_URL", &database.url())
-        .env("AWS_ACCESS_KEY_ID", "simulated")
-        .env("AWS_SECRET_ACCESS_KEY", "simulated")
-        .start()
+    let program = Program::new(PROGRAM, &[&["serve"], flags.as_flattened()].concat());
+    let program =
+        program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_STORE_DATABASE_URL", &database.url());
+    with_simulated_credentials(program).start()
 }
 
 /// Waits until a CreateFleet has `outcome`.
@@ -138,7 +132,10 @@ fn check(environment: &Environment, cluster: &RunningProcess) {
     let duplicates = environment.ec2.cloud().cloud().ledger().duplicate_launches();
     assert_eq!(duplicates, []);
     let (calls, instances) = (fleets.len(), launched.len());
-    eprintln!("figure: {calls} CreateFleet, {} of them with the first token; {instances} instances", of_first.len());
+    let with_first = of_first.len();
+    report(format_args!(
+        "figure: {calls} CreateFleet, {with_first} of them with the first token; {instances} instances"
+    ));
 }
 
 #[test]

@@ -16,7 +16,28 @@ mod simulated;
 
 use std::io::Write as _;
 
+use e2e::Program;
+use simulated_ec2::SimulatedEc2;
+
+/// The program under test.
+const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
+
 /// Written past the capture of the test's output.
 fn report(line: std::fmt::Arguments<'_>) {
     let _no_terminal = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Serves the endpoint for as long as the test's runtime runs; returns its URL.
+async fn serve_endpoint(ec2: &SimulatedEc2) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let served = ec2.clone();
+    tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
+    url
+}
+
+/// The program with credentials for a simulated EC2, which verifies no signature; no others are looked for.
+fn with_simulated_credentials(program: Program) -> Program {
+    let program = program.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
+    program.env("AWS_EC2_METADATA_DISABLED", "true")
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use e2e::{Postgres, Program, RunningProcess, TempDir, authority};
 use serde_json::{Value, json};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_fleetwright-e2e");
+use crate::{PROGRAM, report, with_simulated_credentials};
 
 /// Limit for each condition.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -24,11 +24,6 @@ const KNOWN_MS: i64 = 2_000;
 
 /// From the arrival of a CreateFleet to its answer while the probe is under way, in milliseconds.
 const SLOW_MS: i64 = 12_000;
-
-/// Prints a figure; no assertion depends on it.
-fn figure(text: &str) {
-    let _no_terminal = writeln!(std::io::stderr(), "figure: {text}");
-}
 
 fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
@@ -80,17 +75,17 @@ impl Cloud {
     }
 
     /// All CreateFleet calls that arrived, in order.
-    fn fleets(&self) -> Vec<Fleet> {
+    fn fleets(&self) -> Vec<FleetCall> {
         let calls = self.ask("GET", "calls", "");
-        calls.as_array().unwrap().iter().filter(|call| call["fleet"].is_object()).map(Fleet::read).collect()
+        calls.as_array().unwrap().iter().filter(|call| call["fleet"].is_object()).map(FleetCall::read).collect()
     }
 
-    fn fleet(&self, number: u64) -> Fleet {
+    fn fleet(&self, number: u64) -> FleetCall {
         self.fleets().into_iter().find(|fleet| fleet.number == number).unwrap()
     }
 
     /// The first CreateFleet that `is_it`.
-    fn wait_for_fleet(&self, what: &str, is_it: impl Fn(&Fleet) -> bool) -> Fleet {
+    fn wait_for_fleet(&self, what: &str, is_it: impl Fn(&FleetCall) -> bool) -> FleetCall {
         wait_until(what, || self.fleets().into_iter().find(&is_it))
     }
 
@@ -108,7 +103,7 @@ type Placement = (String, String);
 
 /// A CreateFleet as the endpoint logged it.
 #[derive(Debug)]
-struct Fleet {
+struct FleetCall {
     number: u64,
     at_ms: i64,
     cluster: String,
@@ -118,7 +113,7 @@ struct Fleet {
     is_answered: bool,
 }
 
-impl Fleet {
+impl FleetCall {
     fn read(call: &Value) -> Self {
         let fleet = &call["fleet"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -143,10 +138,7 @@ impl Fleet {
 /// A server, and the address for its agents.
 fn server(settings: &str, database: &str) -> (RunningProcess, String) {
     let program = Program::new(PROGRAM, &["serve", "--config", settings]);
-    let program = program.env("FLEETWRIGHT_STORE_DATABASE_URL", database);
-    // The endpoint verifies no signature; no other credentials are looked for.
-    let program = program.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
-    let process = program.env("AWS_EC2_METADATA_DISABLED", "true").start();
+    let process = with_simulated_credentials(program.env("FLEETWRIGHT_STORE_DATABASE_URL", database)).start();
     let [grpc, _] = process.wait_for_urls(TIMEOUT);
     (process, grpc)
 }
@@ -175,91 +167,134 @@ memory = false
     )
 }
 
+/// Two servers on one database, and the clusters whose agents connect to them.
+struct Fleet {
+    cloud: Cloud,
+    servers: [(RunningProcess, String); 2],
+    agents: Vec<RunningProcess>,
+    _postgres: Postgres,
+    _folder: TempDir,
+}
+
+impl Fleet {
+    fn start(test: &str) -> Option<Self> {
+        let postgres = Postgres::start(test)?;
+        let (cloud, folder) = (Cloud::start(), TempDir::new());
+        let file = folder.write_file("fleetwright.toml", settings(&cloud.url));
+        let servers = [server(&file, &postgres.url()), server(&file, &postgres.url())];
+        Some(Self { cloud, servers, agents: Vec::new(), _postgres: postgres, _folder: folder })
+    }
+
+    /// Connects one cluster to each server.
+    fn connect(&mut self, clusters: [&str; 2]) {
+        let agents = self.servers.iter().zip(clusters).map(|((_, address), cluster)| agent(address, cluster));
+        self.agents.extend(agents);
+    }
+
+    /// Launches a spot instance for a cluster that is then gone, and takes the capacity of its offering away. All
+    /// clusters begin with the same pods, and so prefer it.
+    fn exhaust_preferred_offering(&self) -> Placement {
+        let like = agent(&self.servers[0].1, "like");
+        let is_launched = |call: &FleetCall| call.is_spot && !call.instances.is_empty();
+        let first = self.cloud.wait_for_fleet("a spot instance", is_launched);
+        drop(like);
+        let offering = self.cloud.placement(&first.instances[0]);
+        let (instance_type, zone) = &offering;
+        self.cloud.set_faults(&json!({"pools": [{"instanceType": instance_type, "zone": zone, "available": 0}]}));
+        offering
+    }
+
+    /// Connects cluster `a` to the first server, which is refused the offering, and cluster `b` to the second one, which
+    /// learned of it from the database and does not try it. Returns the refused call.
+    fn refuse(&mut self, offering: &Placement) -> FleetCall {
+        let last = self.cloud.fleets().last().map_or(0, |call| call.number);
+        self.agents.push(agent(&self.servers[0].1, "a"));
+        let is_refused = |call: &FleetCall| call.number > last && call.cluster == "a" && call.lists(offering);
+        let refused = self.cloud.wait_for_fleet("a refusal", is_refused);
+        self.agents.push(agent(&self.servers[1].1, "b"));
+        let other = self.cloud.wait_for_fleet("a spot launch of b", |call| call.is_spot && call.cluster == "b");
+        let later_ms = other.at_ms - refused.at_ms;
+        assert!(later_ms < WINDOW_MS, "b launched {later_ms} ms after the refusal");
+        assert!(!other.lists(offering), "{other:?}");
+        let ((instance_type, zone), options) = (offering, (refused.overrides.len(), other.overrides.len()));
+        report(format_args!(
+            "figure: {instance_type} in {zone} was refused to a, as one of {} options; b launched {:.1} s later with {} others",
+            options.0,
+            seconds(later_ms),
+            options.1
+        ));
+        refused
+    }
+
+    /// Capacity is back, and answers are slow. When the exclusion ends, clusters of both servers want the offering, and
+    /// while one launch probes it, further ones do. Returns the probe, which succeeded.
+    fn probe(&mut self, offering: &Placement, refused: &FleetCall) -> FleetCall {
+        self.cloud.set_faults(&json!({"pools": [], "rules": [
+            {"action": "CreateFleet", "effect": {"kind": "delay", "afterMs": [SLOW_MS, SLOW_MS]}},
+        ]}));
+        let end_ms = refused.at_ms + WINDOW_MS;
+        wait_until("the end of the exclusion", || (now_ms() > end_ms).then_some(()));
+        self.connect(["c", "d"]);
+        let is_probe = |call: &FleetCall| call.at_ms > refused.at_ms + KNOWN_MS && call.lists(offering);
+        let probe = self.cloud.wait_for_fleet("the probe", is_probe);
+        assert!(probe.at_ms >= end_ms, "{} ms before the exclusion ended", end_ms - probe.at_ms);
+        self.connect(["e", "f"]);
+        for cluster in ["e", "f"] {
+            let is_next = |call: &FleetCall| call.is_spot && call.cluster == cluster;
+            let call = self.cloud.wait_for_fleet("another spot launch", is_next);
+            assert!(call.at_ms < probe.at_ms + SLOW_MS, "{cluster} launched after the probe was answered");
+        }
+        // The endpoint logs a call's outcome when it is executed, and answers it later.
+        let known_ms = probe.at_ms + SLOW_MS + KNOWN_MS;
+        wait_until("the answer of the probe", || {
+            (now_ms() > known_ms && self.cloud.fleet(probe.number).is_answered).then_some(())
+        });
+        let answered = self.cloud.fleet(probe.number);
+        assert_eq!(self.cloud.placement(&answered.instances[0]), *offering, "the probe succeeded");
+        probe
+    }
+
+    /// Of all launches from the refusal until the probe was answered, only the probe lists the offering.
+    fn check_calls(&self, offering: &Placement, refused: &FleetCall, probe: &FleetCall) {
+        let (is_later, end_ms) = (|call: &FleetCall| call.at_ms > refused.at_ms + KNOWN_MS, refused.at_ms + WINDOW_MS);
+        let under_way = probe.at_ms..probe.at_ms + SLOW_MS;
+        let spot: Vec<FleetCall> = self.cloud.fleets().into_iter().filter(|call| call.is_spot).collect();
+        let excluded: Vec<&FleetCall> = spot
+            .iter()
+            .filter(|call| is_later(call) && !under_way.contains(&call.at_ms) && call.at_ms < end_ms)
+            .collect();
+        assert!(excluded.iter().all(|call| !call.lists(offering)), "{excluded:?}");
+        let probing: Vec<&FleetCall> = spot.iter().filter(|call| under_way.contains(&call.at_ms)).collect();
+        let listing: Vec<u64> = probing.iter().filter(|call| call.lists(offering)).map(|call| call.number).collect();
+        assert_eq!(listing, [probe.number], "one launch of both servers tries it");
+        report(format_args!(
+            "figure: {} spot launches in the exclusion, none with it; the probe of {} came {:.1} s after its end; {} spot \
+             launches during the probe, 1 with it",
+            excluded.len(),
+            probe.cluster,
+            seconds(probe.at_ms - end_ms),
+            probing.len()
+        ));
+    }
+}
+
 #[test]
 fn an_offering_refused_to_one_cluster_is_probed_by_one_launch_of_all_clusters_when_its_exclusion_ends() {
     let test = "an_offering_refused_to_one_cluster_is_probed_by_one_launch_of_all_clusters_when_its_exclusion_ends";
-    let Some(postgres) = Postgres::start(test) else { return };
-    let (cloud, folder) = (Cloud::start(), TempDir::new());
-    let file = folder.write_file("fleetwright.toml", settings(&cloud.url));
-    let (_first, one) = server(&file, &postgres.url());
-    let (_second, two) = server(&file, &postgres.url());
-
-    // All clusters begin with the same pods, and so prefer what the first one is launched in. Then that has no capacity.
-    let like = agent(&one, "like");
-    let first = cloud.wait_for_fleet("a spot instance", |fleet| fleet.is_spot && !fleet.instances.is_empty());
-    drop(like);
-    let offering = cloud.placement(&first.instances[0]);
-    let (instance_type, zone) = &offering;
-    cloud.set_faults(&json!({"pools": [{"instanceType": instance_type, "zone": zone, "available": 0}]}));
-    let last = cloud.fleets().last().map_or(0, |fleet| fleet.number);
-    let mut agents = vec![agent(&one, "a")];
-    let is_refused = |fleet: &Fleet| fleet.number > last && fleet.cluster == "a" && fleet.lists(&offering);
-    let refused = cloud.wait_for_fleet("a refusal", is_refused);
-    let end_ms = refused.at_ms + WINDOW_MS;
-
-    // Cluster b, whose server learned of it from the database, does not try it.
-    agents.push(agent(&two, "b"));
-    let other = cloud.wait_for_fleet("a spot launch of b", |fleet| fleet.is_spot && fleet.cluster == "b");
-    assert!(other.at_ms < end_ms, "b launched {} ms after the refusal", other.at_ms - refused.at_ms);
-    assert!(!other.lists(&offering), "{other:?}");
-    let options = (refused.overrides.len(), other.overrides.len());
-    figure(&format!(
-        "{instance_type} in {zone} was refused to a, as one of {} options; b launched {:.1} s later with {} others",
-        options.0,
-        seconds(other.at_ms - refused.at_ms),
-        options.1
-    ));
-
-    // Capacity is back, and answers are slow from now on. When the exclusion ends, a cluster of each server wants it.
-    cloud.set_faults(&json!({"pools": [], "rules": [
-        {"action": "CreateFleet", "effect": {"kind": "delay", "afterMs": [SLOW_MS, SLOW_MS]}},
-    ]}));
-    wait_until("the end of the exclusion", || (now_ms() > end_ms).then_some(()));
-    agents.extend([agent(&one, "c"), agent(&two, "d")]);
-    let is_later = |fleet: &Fleet| fleet.at_ms > refused.at_ms + KNOWN_MS;
-    let probe = cloud.wait_for_fleet("the probe", |fleet| is_later(fleet) && fleet.lists(&offering));
-    assert!(probe.at_ms >= end_ms, "{} ms before the exclusion ended", end_ms - probe.at_ms);
-
-    // While it is under way, others launch without the offering, on both servers.
-    agents.extend([agent(&one, "e"), agent(&two, "f")]);
-    for cluster in ["e", "f"] {
-        let fleet = cloud.wait_for_fleet("another spot launch", |fleet| fleet.is_spot && fleet.cluster == cluster);
-        assert!(fleet.at_ms < probe.at_ms + SLOW_MS, "{cluster} launched after the probe was answered");
-    }
-    // The endpoint logs a call's outcome when it is executed, and answers it later.
-    let known_ms = probe.at_ms + SLOW_MS + KNOWN_MS;
-    wait_until("the answer of the probe", || {
-        (now_ms() > known_ms && cloud.fleet(probe.number).is_answered).then_some(())
-    });
-    let answered = cloud.fleet(probe.number);
-    assert_eq!(cloud.placement(&answered.instances[0]), offering, "the probe succeeded");
-    let under_way = probe.at_ms..probe.at_ms + SLOW_MS;
-    let spot: Vec<Fleet> = cloud.fleets().into_iter().filter(|fleet| fleet.is_spot).collect();
-    let excluded: Vec<&Fleet> = spot
-        .iter()
-        .filter(|fleet| is_later(fleet) && !under_way.contains(&fleet.at_ms) && fleet.at_ms < end_ms)
-        .collect();
-    assert!(excluded.iter().all(|fleet| !fleet.lists(&offering)), "{excluded:?}");
-    let probing: Vec<&Fleet> = spot.iter().filter(|fleet| under_way.contains(&fleet.at_ms)).collect();
-    let listing: Vec<u64> = probing.iter().filter(|fleet| fleet.lists(&offering)).map(|fleet| fleet.number).collect();
-    assert_eq!(listing, [probe.number], "one launch of both servers tries it");
-    figure(&format!(
-        "{} spot launches in the exclusion, none with it; the probe of {} came {:.1} s after its end; {} spot launches \
-         during the probe, 1 with it",
-        excluded.len(),
-        probe.cluster,
-        seconds(probe.at_ms - end_ms),
-        probing.len()
-    ));
-
-    // After its success all may, on both servers.
-    cloud.set_faults(&json!({"rules": []}));
-    agents.extend([agent(&one, "g"), agent(&two, "h")]);
+    let Some(mut fleet) = Fleet::start(test) else { return };
+    let offering = fleet.exhaust_preferred_offering();
+    let refused = fleet.refuse(&offering);
+    let probe = fleet.probe(&offering, &refused);
+    fleet.check_calls(&offering, &refused, &probe);
+    // After the success of the probe all may, on both servers.
+    fleet.cloud.set_faults(&json!({"rules": []}));
+    fleet.connect(["g", "h"]);
     for cluster in ["g", "h"] {
-        let fleet = cloud.wait_for_fleet("a later spot launch", |fleet| fleet.is_spot && fleet.cluster == cluster);
-        assert!(fleet.lists(&offering), "{fleet:?}");
+        let is_next = |call: &FleetCall| call.is_spot && call.cluster == cluster;
+        let call = fleet.cloud.wait_for_fleet("a later spot launch", is_next);
+        assert!(call.lists(&offering), "{call:?}");
     }
-    figure("after the success of the probe, the next spot launch on each server has it again");
+    report(format_args!("figure: after the success of the probe, the next spot launch on each server has it again"));
 }
 
 fn seconds(milliseconds: i64) -> f64 {

@@ -11,6 +11,7 @@ use model::{Millis, Timestamp};
 use simulated_ec2::{AccountSettings, Effect, FaultRule, PoolCapacity, SimulatedEc2, SpotRow};
 
 use super::account::{REGION, Resources, now, provider, set_time};
+use crate::serve_endpoint;
 
 /// From launch to a running instance, in milliseconds.
 const BOOT_MS: i64 = 20_000;
@@ -34,11 +35,8 @@ impl Simulated {
         let cloud = SimulatedCloud::new(faults, None);
         let cloud = ClockedCloud::new(cloud, move || Timestamp::from_millis(clock.load(Ordering::SeqCst)));
         let ec2 = SimulatedEc2::builder(settings).cloud(Arc::new(cloud)).build();
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let served = ec2.clone();
-        tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
-        Self { ec2, time, provider: provider(format!("http://{address}")), resources }
+        let endpoint = serve_endpoint(&ec2).await;
+        Self { ec2, time, provider: provider(endpoint), resources }
     }
 }
 

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use agent::config::Credentials;
-use agent::{Record, Target};
+use agent::Record;
 use agent_kubernetes::records::manifest::{parse_class, parse_pool};
 use agent_kubernetes::records::shape::ShapeInterner;
 use fleetwright_proto::v1::change::Change;
@@ -17,11 +16,11 @@ use tokio::task::JoinHandle;
 
 use super::module::Example;
 
-/// The running cluster; its tasks end with the test's runtime.
+/// The running cluster; its task ends with the test's runtime.
 pub(super) struct ExampleCluster {
     api: Arc<SimulatedApi>,
     classes: Vec<String>,
-    _tasks: [JoinHandle<()>; 2],
+    _task: JoinHandle<()>,
 }
 
 impl ExampleCluster {
@@ -36,22 +35,10 @@ impl ExampleCluster {
         }
         let manifests = example.objects.iter().map(|(kind, object)| manifest(*kind, object)).collect();
         let api = Arc::new(SimulatedApi::new(&ClusterName::from(name), cluster, manifests));
-        let target = Target {
-            server: server.to_owned(),
-            credentials: Credentials::default(),
-            cluster_name: name.to_owned(),
-            region: "us-east-1".to_owned(),
-            karpenter_absent: false,
-            seed: 1,
-        };
-        let (driven, connected) = (Arc::clone(&api), Arc::clone(&api));
-        let tasks = [
-            tokio::spawn(async move { driven.drive().await }),
-            tokio::spawn(async move { agent::run(connected, target, std::future::pending()).await.unwrap() }),
-        ];
+        let task = tokio::spawn(Arc::clone(&api).run_with_agent(server.to_owned(), 1));
         let classes = example.objects.iter().filter(|(kind, _)| *kind == ObjectKind::Ec2NodeClass);
         let classes = classes.map(|(_, object)| object["metadata"]["name"].as_str().unwrap().to_owned()).collect();
-        Self { api, classes, _tasks: tasks }
+        Self { api, classes, _task: task }
     }
 
     /// Statuses of the EC2NodeClasses.
