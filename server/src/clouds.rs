@@ -133,7 +133,11 @@ fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
 
 #[cfg(feature = "ec2")]
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
-    let settings = cloud_ec2::Settings { region: config.cloud.region.clone(), endpoint: config.cloud.endpoint.clone() };
+    let settings = cloud_ec2::Settings {
+        region: config.cloud.region.clone(),
+        endpoint: config.cloud.endpoint.clone(),
+        ..cloud_ec2::Settings::default()
+    };
     let queue = config.cloud.interruption_queue.clone();
     let (process, limit_percent) = (process_name(&config.lease.owner), config.cloud.api_limit_percent);
     let connect = async |store: &Arc<dyn Store>, scope: &Scope| {

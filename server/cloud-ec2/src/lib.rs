@@ -52,4 +52,4 @@ pub use aws_sdk_ec2::config::Credentials;
 pub use call_budget::{CallBudget, LocalBudget, NotSent};
 pub use discovery::{Discovered, Supplement};
 pub use provider::Ec2Cloud;
-pub use settings::Settings;
+pub use settings::{Roles, Settings};

@@ -23,9 +23,11 @@ pub async fn read(region: &str, endpoint: Option<&str>) -> anyhow::Result<Refres
     use store::clock;
 
     let builtin = Snapshot::builtin().context("the built-in catalogue is damaged")?;
-    let cloud =
-        Ec2Cloud::connect(Settings { region: region.to_owned(), endpoint: endpoint.map(str::to_owned) }, clock::now)
-            .await;
+    let cloud = Ec2Cloud::connect(
+        Settings { region: region.to_owned(), endpoint: endpoint.map(str::to_owned), ..Settings::default() },
+        clock::now,
+    )
+    .await;
     let read = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
     let read = read.with_context(|| format!("the instance types of {region} could not be read"))?;
     let mut prices = PriceRefresher::new(region);

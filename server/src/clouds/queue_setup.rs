@@ -26,7 +26,8 @@ pub async fn run(request: &QueueRequest, mut show: impl FnMut(String)) -> anyhow
     use cloud_ec2::{Ec2Cloud, Settings};
     use store::clock;
 
-    let settings = Settings { region: request.region.clone(), endpoint: request.endpoint.clone() };
+    let settings =
+        Settings { region: request.region.clone(), endpoint: request.endpoint.clone(), ..Settings::default() };
     let setup = Ec2Cloud::connect(settings, clock::now).await.queue_setup(&request.queue);
     let mut count = 0;
     let shown = |change: &Change| {

@@ -36,7 +36,11 @@ pub async fn start(components: ServerComponents<()>, account: SimulatedAccount) 
 
     let SimulatedAccount { region, endpoint, queue } = account;
     let credentials = Credentials::new("simulated", "simulated", None, None, "simulated account");
-    let cloud = Ec2Cloud::with_credentials(Settings { region, endpoint: Some(endpoint) }, credentials, clock::now);
+    let cloud = Ec2Cloud::with_credentials(
+        Settings { region, endpoint: Some(endpoint), ..Settings::default() },
+        credentials,
+        clock::now,
+    );
     cloud.queue_setup(&queue).apply(|_| {}).await.with_context(|| format!("cannot set up the queue {queue}"))?;
     let queue = cloud.interruption_queue(&queue);
     super::start_with_queue(components.with_cloud(Arc::new(cloud)), Some(queue)).await

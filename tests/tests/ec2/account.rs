@@ -39,7 +39,7 @@ pub(crate) fn credentials() -> Credentials {
 
 /// A provider whose services are all at `endpoint`.
 pub(crate) fn provider(endpoint: String) -> Ec2Cloud {
-    let settings = Settings { region: REGION.to_owned(), endpoint: Some(endpoint) };
+    let settings = Settings { region: REGION.to_owned(), endpoint: Some(endpoint), ..Settings::default() };
     Ec2Cloud::with_credentials(settings, credentials(), now)
 }
 

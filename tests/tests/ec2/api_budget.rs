@@ -67,7 +67,8 @@ impl Account {
             let store: Arc<dyn Store> = Arc::new(PostgresStore::connect(&database.url()).await.unwrap());
             let scope = Scope::Region { account: "default".to_owned(), region: REGION.to_owned() };
             let budget = Arc::new(StoreBudget::new(store, scope, name.to_owned()));
-            let settings = Settings { region: REGION.to_owned(), endpoint: Some(endpoint.clone()) };
+            let settings =
+                Settings { region: REGION.to_owned(), endpoint: Some(endpoint.clone()), ..Settings::default() };
             Arc::new(Ec2Cloud::with_credentials_within(settings, credentials(), system_time, budget))
         };
         let replicas = [replica("replica-a").await, replica("replica-b").await];

@@ -90,7 +90,7 @@ fn adapter(endpoint: String) -> Ec2Cloud {
 }
 
 fn settings(endpoint: String) -> Settings {
-    Settings { region: "eu-west-1".to_owned(), endpoint: Some(endpoint) }
+    Settings { region: "eu-west-1".to_owned(), endpoint: Some(endpoint), ..Settings::default() }
 }
 
 fn adapter_at(endpoint: String, clock: fn() -> Timestamp) -> Ec2Cloud {

@@ -45,7 +45,7 @@ impl Account {
         let endpoint = Some(format!("http://{}", listener.local_addr().unwrap()));
         let served = ec2.clone();
         tokio::spawn(async move { served.serve(listener, std::future::pending()).await });
-        let settings = Settings { region: "eu-west-1".to_owned(), endpoint };
+        let settings = Settings { region: "eu-west-1".to_owned(), endpoint, ..Settings::default() };
         let credentials = Credentials::new("AKIDTEST", "secret", None, None, "test");
         let adapter = Ec2Cloud::with_credentials(settings, credentials, clock::now);
         Self { ec2, adapter, time }
