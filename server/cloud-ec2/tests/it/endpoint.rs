@@ -33,7 +33,14 @@ impl Endpoint {
     /// An account in eu-west-1 with `subnet-a` and `subnet-b`, eight versions of the launch template `nodes`, and the
     /// image, the group and the profile of [`order`](super::order). In zone b, spot is cheaper for `m5.large` than any other price.
     pub(crate) async fn start() -> Self {
-        Self::of(settings()).await
+        Self::with(|_| ()).await
+    }
+
+    /// As [`Endpoint::start`], for an account that `change` has changed.
+    pub(crate) async fn with(change: impl FnOnce(&mut AccountSettings)) -> Self {
+        let mut settings = settings();
+        change(&mut settings);
+        Self::of(settings).await
     }
 
     async fn of(settings: AccountSettings) -> Self {
@@ -84,6 +91,11 @@ impl Endpoint {
 
     pub(crate) fn change_account(&self, change: impl FnOnce(&mut AccountSettings)) {
         self.ec2.change_account(change);
+    }
+
+    /// Ends all sessions of roles.
+    pub(crate) fn revoke_sessions(&self) {
+        self.ec2.revoke_sessions();
     }
 
     /// Sets the page size of listings.

@@ -16,6 +16,7 @@ mod node_class;
 mod node_class_profile;
 mod policy;
 mod prices;
+mod roles;
 mod services;
 
 use std::sync::Arc;
