@@ -9,6 +9,7 @@ use model::{RefusalCause, RefusedOption, Text};
 
 use crate::call_error::{CallError, CallErrorClass};
 use crate::error_class::{ErrorClass, chain, error_class, is_missing_spot_role};
+use crate::remedy::remedy;
 
 /// The launch operation, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
@@ -47,6 +48,7 @@ pub(crate) fn refused_option(option: &Override, code: &str) -> RefusedOption {
         zone: option.zone.clone(),
         cause: refusal_cause(code),
         code: Text::from(code),
+        remedy: remedy(code, "").map(Text::from),
     }
 }
 
@@ -124,13 +126,24 @@ impl Failure {
                 let operation = format!("{} ({}: {})", self.operation, self.code, self.message);
                 CloudError::Unknown { operation: Text::from(operation) }
             }
-            _ => CloudError::Refused {
+            // The sentence about the role says what to do.
+            _ if self.operation == ASSUME_ROLE => CloudError::Refused {
                 operation: Text::from(self.operation),
                 code: Text::from(self.code),
                 message: self.message,
             },
+            _ => refused(self.operation, &self.code, &self.message),
         }
     }
+}
+
+/// The error of a rejected `operation`, with what to do about it.
+pub(crate) fn refused(operation: &str, code: &str, message: &str) -> CloudError {
+    let message = match remedy(code, message) {
+        Some(remedy) => format!("{}: {remedy}", message.trim_end_matches('.')),
+        None => message.to_owned(),
+    };
+    CloudError::Refused { operation: Text::from(operation), code: Text::from(code), message }
 }
 
 #[cfg(test)]

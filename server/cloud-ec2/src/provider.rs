@@ -252,7 +252,7 @@ fn is_template_missing(error: &CloudError) -> bool {
     matches!(error, CloudError::Refused { code, .. } if &**code == TEMPLATE_NOT_FOUND)
 }
 
-/// A launch without a right, in a session of a cluster: EC2's text names the right and the resource, not what to do.
+/// A launch without a right, in a session of a cluster: EC2's text names the right and the resource, not the cluster.
 fn explain_denied(error: CloudError, request: &LaunchRequest, clients: &ClusterClients) -> CloudError {
     match (error, &clients.holder) {
         (CloudError::Refused { operation, code, message }, Some(holder))
@@ -260,8 +260,8 @@ fn explain_denied(error: CloudError, request: &LaunchRequest, clients: &ClusterC
         {
             CloudError::Refused {
                 message: format!(
-                    "the credentials of {holder} lack a right for this launch: allow it in the policy of the role, or correct \
-                 EC2NodeClass {} if what it names is not for this cluster ({message})",
+                    "the credentials of {holder} lack a right for this launch, or EC2NodeClass {} names what is not for \
+                     this cluster ({message})",
                     request.node_class
                 ),
                 operation,

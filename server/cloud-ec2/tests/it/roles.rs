@@ -154,8 +154,7 @@ async fn a_node_class_with_the_profile_of_another_cluster_launches_nothing() {
     let (operation, code, message) = refused(cloud.launch(&order_of("c1", "a", "c2_nodes")).await);
     assert_eq!((operation.as_str(), code.as_str()), ("CreateFleet", "UnauthorizedOperation"));
     let expected = "the credentials of the role arn:aws:iam::123456789012:role/fleetwright-c1 for cluster c1 lack a right \
-                    for this launch: allow it in the policy of the role, or correct EC2NodeClass default if what it names \
-                    is not for this cluster (";
+                    for this launch, or EC2NodeClass default names what is not for this cluster (";
     assert!(message.starts_with(expected), "{message}");
     assert!(
         message.contains("iam:PassRole on resource: arn:aws:iam::123456789012:role/KarpenterNodeRole-c2"),
@@ -250,6 +249,7 @@ async fn a_role_that_cannot_be_assumed_concerns_its_cluster_alone() {
     let expected = "the server cannot assume the role arn:aws:iam::123456789012:role/fleetwright-c1 for cluster c1 (";
     assert!(message.starts_with(expected), "{message}");
     assert!(message.contains("sts:AssumeRole and sts:TagSession with the external id of the server"), "{message}");
+    assert!(message.ends_with("and that the server's own policy allows the same"), "{message}");
     let resolved = cloud.resolve_node_class(&query_of("c1")).await;
     let (kind, reason, message) = condition(&resolved, VALIDATION_SUCCEEDED);
     assert_eq!((kind, reason, message.starts_with(expected)), ("missing", "RoleNotAssumable", true), "{message}");
