@@ -34,6 +34,8 @@ pub(crate) struct Connection {
     /// Sends the calls of EC2, within their rate limits.
     budgeted: SharedHttpClient,
     http: SharedHttpClient,
+    /// With the server's own credentials.
+    sts: aws_sdk_sts::Client,
 }
 
 impl Connection {
@@ -80,12 +82,14 @@ impl Connection {
             builder.set_endpoint_url(Some(endpoint.to_owned()));
         }
         let budgeted = SharedHttpClient::new(BudgetedClient::new(http.clone(), budget));
-        Self { shared: builder.build(), region: region.to_owned(), budgeted, http }
+        let shared = builder.build();
+        let sts = aws_sdk_sts::Client::new(&shared);
+        Self { shared, region: region.to_owned(), budgeted, http, sts }
     }
 
     /// A client of STS, with the server's own credentials.
     pub(crate) fn sts(&self) -> aws_sdk_sts::Client {
-        aws_sdk_sts::Client::new(&self.shared)
+        self.sts.clone()
     }
 
     /// Clients with the credentials of `session`, or the server's own.
@@ -103,10 +107,15 @@ impl Connection {
         }
     }
 
-    /// Clients of EC2 and IAM with the credentials of `session`.
-    pub(crate) fn change_clients(&self, session: &Arc<RoleSession>) -> (aws_sdk_ec2::Client, aws_sdk_iam::Client) {
+    /// A client of EC2 with the credentials of `session`, and the settings of clients of other services with these.
+    pub(crate) fn client_of(&self, session: &Arc<RoleSession>) -> (aws_sdk_ec2::Client, SdkConfig) {
         let shared = self.config_of(session);
-        (self.ec2(&shared, Some(session)), aws_sdk_iam::Client::new(&shared))
+        (self.ec2(&shared, Some(session)), shared)
+    }
+
+    /// The settings of clients with the server's own credentials.
+    pub(crate) fn config(&self) -> &SdkConfig {
+        &self.shared
     }
 
     fn config_of(&self, session: &Arc<RoleSession>) -> SdkConfig {

@@ -14,6 +14,7 @@ pub(crate) mod role;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use aws_config::SdkConfig;
 use model::{ClusterName, Millis, Text, Timestamp};
 
 use self::role::{AssumedRole, RoleSession, role_of};
@@ -27,15 +28,22 @@ const UNUSED: Millis = Millis::from_hours(1);
 const SWEEP_INTERVAL: Millis = Millis::from_mins(10);
 /// Maximum number of clusters with clients. One more takes the place of the one that was used least recently, and costs
 /// that an AssumeRole.
-const MAX_CLUSTERS: usize = 10_000;
+const MAX_CLUSTERS: usize = 5_000;
 
 /// Clients for the changes of one cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterClients {
     pub(crate) ec2: aws_sdk_ec2::Client,
-    pub(crate) iam: aws_sdk_iam::Client,
+    config: SdkConfig,
     /// Whose credentials they have, for errors; `None` for the server's own.
     pub(crate) holder: Option<Text>,
+}
+
+impl ClusterClients {
+    /// A client of IAM, made for each use: a client is kilobytes for each cluster, and an instance profile is made once.
+    pub(crate) fn iam(&self) -> aws_sdk_iam::Client {
+        aws_sdk_iam::Client::new(&self.config)
+    }
 }
 
 /// The credentials of one account and region.
@@ -80,9 +88,9 @@ impl Sessions {
     /// # Errors
     /// The cluster's name cannot be part of a role.
     pub(crate) fn of(&self, cluster: &ClusterName) -> Result<ClusterClients, CallError> {
-        self.with_entry(cluster, |entry| entry.clients.clone()).unwrap_or_else(|| {
-            Ok(ClusterClients { ec2: self.shared.ec2.clone(), iam: self.shared.iam.clone(), holder: None })
-        })
+        let own =
+            || ClusterClients { ec2: self.shared.ec2.clone(), config: self.connection.config().clone(), holder: None };
+        self.with_entry(cluster, |entry| entry.clients.clone()).unwrap_or_else(|| Ok(own()))
     }
 
     /// Checks that there is a session for the changes of `cluster`, and makes one if there is none.
@@ -118,8 +126,8 @@ impl Sessions {
         let role = AssumedRole::of_cluster(arn, cluster, &self.roles);
         let holder = Some(Text::from(role.to_string()));
         let session = Arc::new(RoleSession::new(self.connection.sts(), role, self.clock));
-        let (ec2, iam) = self.connection.change_clients(&session);
-        Entry { session, clients: ClusterClients { ec2, iam, holder }, used: now }
+        let (ec2, config) = self.connection.client_of(&session);
+        Entry { session, clients: ClusterClients { ec2, config, holder }, used: now }
     }
 
     fn clusters(&self) -> MutexGuard<'_, Clusters> {

@@ -206,7 +206,7 @@ async fn create_profile(
     profile: &ManagedProfile,
 ) -> Result<KnownProfile, CallError> {
     let tags = iam_tags(&profile.tags)?;
-    let call = own.iam.create_instance_profile().instance_profile_name(&*profile.name).path(&profile.path);
+    let call = own.iam().create_instance_profile().instance_profile_name(&*profile.name).path(&profile.path);
     match call.set_tags(Some(tags)).send().await {
         Ok(_) => {
             info!(profile = %profile.name, role = %profile.role, "instance profile created");
@@ -236,7 +236,7 @@ async fn set_missing_tags(own: &ClusterClients, profile: &ManagedProfile, known:
         return;
     }
     let Ok(tags) = iam_tags(&lacks) else { return };
-    let call = own.iam.tag_instance_profile().instance_profile_name(&*profile.name).set_tags(Some(tags));
+    let call = own.iam().tag_instance_profile().instance_profile_name(&*profile.name).set_tags(Some(tags));
     if let Err(error) = call.send().await {
         let error = CallError::read(TAG_PROFILE, &error).by(own.holder.as_ref());
         warn!(profile = %profile.name, code = error.code(), %error, "instance profile not tagged");
@@ -245,7 +245,7 @@ async fn set_missing_tags(own: &ClusterClients, profile: &ManagedProfile, known:
 
 /// Returns whether the role exists.
 async fn add_role(own: &ClusterClients, profile: &ManagedProfile) -> Result<bool, CallError> {
-    let call = own.iam.add_role_to_instance_profile().instance_profile_name(&*profile.name);
+    let call = own.iam().add_role_to_instance_profile().instance_profile_name(&*profile.name);
     match call.role_name(&*profile.role).send().await {
         // A profile has one role: another replica added it.
         Ok(_) => Ok(true),

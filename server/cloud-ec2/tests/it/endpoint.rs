@@ -18,7 +18,7 @@ use simulated_ec2::{
 use super::NOW;
 
 /// From launch to a running instance, in milliseconds.
-const BOOT_MS: i64 = 20_000;
+pub(crate) const BOOT_MS: i64 = 20_000;
 /// From termination to its end, in milliseconds.
 const SHUTDOWN_MS: i64 = 5_000;
 
@@ -82,6 +82,17 @@ impl Endpoint {
     /// Makes the next call of `action` fail, after `skip` calls that do not.
     pub(crate) fn fail(&self, action: &str, skip: u64, code: &str) {
         self.ec2.add_fault(FaultRule::once_after(action, skip, Effect::error(code)));
+    }
+
+    /// Whether calls of `action` are executed without an answer from now on.
+    pub(crate) fn lose_answers(&self, action: &str, lost: bool) {
+        let rule = FaultRule::always(action, Effect::CutAfter);
+        self.ec2.change_faults(|faults| faults.rules = if lost { vec![rule] } else { Vec::new() });
+    }
+
+    /// From now on no call is executed or answered.
+    pub(crate) fn cut_off(&self) {
+        self.ec2.add_fault(FaultRule::always("*", Effect::CutBefore));
     }
 
     /// Forgets client tokens, as EC2 does after a while.

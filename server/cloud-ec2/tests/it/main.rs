@@ -5,6 +5,7 @@
 mod account;
 mod call_budget;
 mod collection;
+mod conformance;
 mod discovery;
 mod embedded_region;
 mod endpoint;

@@ -10,7 +10,7 @@ use aws_sdk_ec2::config::retry::RetryConfig;
 use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_ec2::error::ProvideErrorMetadata;
 use cloud::provider::{CloudError, CloudProvider, LaunchRequest, Owner};
-use cloud_ec2::nodeclass::{INSTANCE_PROFILE_READY, VALIDATION_SUCCEEDED};
+use cloud_ec2::nodeclass::{INSTANCE_PROFILE_READY, SUBNETS_READY, VALIDATION_SUCCEEDED};
 use cloud_ec2::{Ec2Cloud, Roles, Settings};
 use model::node_class::{InstanceIdentity, NodeClassQuery};
 use model::{ClusterName, Millis, Timestamp};
@@ -353,6 +353,40 @@ async fn a_session_that_aws_rejects_is_made_anew_for_the_repeated_order() {
     // The account's session is another one.
     assert!(matches!(cloud.list_all().await, Err(CloudError::Unknown { .. })));
     assert_eq!(cloud.list_all().await.unwrap().len(), 2);
+}
+
+/// AWS may not know a session everywhere at once, and another new one would be rejected as well.
+#[tokio::test]
+async fn a_new_session_that_aws_rejects_is_kept_for_a_minute() {
+    clock!(MINUTES, clock);
+    let ec2 = start().await;
+    let cloud = adapter_by(with_roles(ec2.url()), clock);
+    cloud.launch(&order_of("c1", "a", "c1_nodes")).await.unwrap();
+    ec2.revoke_sessions();
+    let (operation, code, _) = refused(cloud.launch(&order_of("c1", "b", "c1_nodes")).await);
+    assert_eq!((operation.as_str(), code.as_str()), ("CreateFleet", "AuthFailure"));
+    assert_eq!(assumed(&ec2, "fleetwright-c1"), 1);
+    MINUTES.store(1, Ordering::SeqCst);
+    let order = order_of("c1", "c", "c1_nodes");
+    assert!(matches!(cloud.launch(&order).await, Err(CloudError::Unknown { .. })));
+    cloud.launch(&order).await.unwrap();
+    assert_eq!((ec2.launched_count(), assumed(&ec2, "fleetwright-c1")), (2, 2));
+}
+
+#[tokio::test]
+async fn while_the_accounts_role_cannot_be_assumed_lookups_say_so_and_launches_go_on() {
+    let (ec2, cloud) = connect().await;
+    ec2.change_account(|account| {
+        let role = account.roles.iter_mut().find(|role| role.name == "fleetwright-account").unwrap();
+        role.external_id = Some("other".to_owned());
+    });
+    let resolved = cloud.resolve_node_class(&query_of("c1")).await;
+    let (kind, reason, message) = condition(&resolved, SUBNETS_READY);
+    assert_eq!((kind, reason), ("unknown", "RoleNotAssumable"));
+    assert!(message.contains("role/fleetwright-account for the lookups of all clusters (AccessDenied"), "{message}");
+    cloud.launch(&order_of("c1", "a", "c1_nodes")).await.unwrap();
+    // The lookups of one resolution asked for the role once.
+    assert_eq!((ec2.launched_count(), assumed(&ec2, "fleetwright-account")), (1, 1));
 }
 
 #[tokio::test]

@@ -118,6 +118,16 @@ fn placement_groups_and_capacity_blocks_are_refused() {
 }
 
 #[test]
+fn a_cluster_without_a_session_of_its_role_launches_nothing() {
+    let with = |class, message: &str| Case {
+        session: Some(CallError::new("sts:AssumeRole", class, "Code", message)),
+        ..Case::new().facts(|facts| facts.endpoint = Text::default())
+    };
+    is_missing(&with(CallErrorClass::NotAssumable, "the sentence"), "RoleNotAssumable", "the sentence");
+    is_unknown(&with(CallErrorClass::Unclear, "timeout"), "ServiceUnavailable", "sts:AssumeRole got no usable answer");
+}
+
+#[test]
 fn al2023_needs_a_service_cidr_from_the_agent_or_from_eks() {
     let without = || Case::new().facts(|facts| facts.service_cidr = None);
     let reason = "ClusterCIDRResolutionFailed";
