@@ -10,6 +10,7 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::result::ConnectorError;
 
 use super::role::RoleSession;
+use crate::call_error::is_denied;
 use crate::error_body;
 
 /// Codes for credentials that have expired or that AWS does not know, of EC2, of IAM and STS, and of the services with
@@ -56,9 +57,13 @@ impl HttpConnector for RenewingConnector {
             let key = access_key(&request);
             let response = connector.call(request).await?;
             let (response, code) = error_body::with_code(response).await?;
-            match code.filter(|code| REJECTED.contains(&code.as_str())) {
-                Some(code) => rejected(&session, &key, &code, response).await,
-                None => Ok(response),
+            match code {
+                Some(code) if REJECTED.contains(&code.as_str()) => rejected(&session, &key, &code, response).await,
+                Some(code) if is_denied(&code) => {
+                    session.deny(&key).await;
+                    Ok(response)
+                }
+                _ => Ok(response),
             }
         })
     }

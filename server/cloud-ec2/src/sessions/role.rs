@@ -28,6 +28,10 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// AWS may not know a session everywhere at once (IAM: eventual consistency): a younger one that is rejected is kept.
 const MIN_AGE: Millis = Millis::from_mins(1);
 
+/// A denied call drops a session of this age: an operator may have revoked it, which IAM does by a policy that denies
+/// everything to sessions made before a time.
+const MIN_AGE_DENIED: Millis = Millis::from_mins(5);
+
 /// Key of the tag with the cluster's name. EKS Pod Identity uses it, so policies with
 /// `${aws:PrincipalTag/eks-cluster-name}` hold for both.
 const CLUSTER_TAG: &str = "eks-cluster-name";
@@ -178,16 +182,27 @@ impl RoleSession {
     /// Drops the session with this access key, which AWS has rejected with `code`. Returns the error of the call, which
     /// may be sent again; `None` when the session is new, so that another one would be rejected too.
     pub(crate) async fn reject(&self, access_key: &str, code: &str) -> Option<CallError> {
-        let mut slot = self.slot.lock().await;
-        let now = (self.clock)();
-        if slot.last().is_some_and(|made| made.access_key_id() == access_key) {
-            if slot.served(now).is_ok_and(|served| served.age < MIN_AGE) {
-                return None;
-            }
-            *slot = Slot::default();
+        if !self.forget(access_key, MIN_AGE).await {
+            return None;
         }
         warn!(role = self.role.arn, code, "session rejected");
         Some(self.rejected(code))
+    }
+
+    /// A call with this access key was denied.
+    pub(crate) async fn deny(&self, access_key: &str) {
+        self.forget(access_key, MIN_AGE_DENIED).await;
+    }
+
+    /// Drops the session with this access key, unless it is younger than `min_age`. Returns whether there is none with it.
+    async fn forget(&self, access_key: &str, min_age: Millis) -> bool {
+        let mut slot = self.slot.lock().await;
+        let is_current = slot.last().is_some_and(|made| made.access_key_id() == access_key);
+        let is_young = slot.served((self.clock)()).is_ok_and(|served| served.age < min_age);
+        if is_current && !is_young {
+            *slot = Slot::default();
+        }
+        !is_current || !is_young
     }
 
     fn rejected(&self, code: &str) -> CallError {

@@ -373,6 +373,23 @@ async fn a_new_session_that_aws_rejects_is_kept_for_a_minute() {
     assert_eq!((ec2.launched_count(), assumed(&ec2, "fleetwright-c1")), (2, 2));
 }
 
+/// IAM revokes sessions by a policy that denies everything to those made before a time.
+#[tokio::test]
+async fn a_denied_call_has_an_older_session_made_anew() {
+    clock!(MINUTES, clock);
+    let ec2 = start().await;
+    let cloud = adapter_by(with_roles(ec2.url()), clock);
+    for (minute, sessions) in [(0, 1), (4, 1), (5, 1), (6, 2)] {
+        MINUTES.store(minute, Ordering::SeqCst);
+        ec2.fail("CreateFleet", 0, "UnauthorizedOperation");
+        refused(cloud.launch(&order_of("c1", &format!("at-{minute}"), "c1_nodes")).await);
+        // The denied call at minute 5 drops the session of minute 0, and the one at minute 6 has another.
+        assert_eq!(assumed(&ec2, "fleetwright-c1"), sessions, "{minute}");
+    }
+    cloud.launch(&order_of("c1", "last", "c1_nodes")).await.unwrap();
+    assert_eq!((ec2.launched_count(), assumed(&ec2, "fleetwright-c1")), (1, 2));
+}
+
 #[tokio::test]
 async fn while_the_accounts_role_cannot_be_assumed_lookups_say_so_and_launches_go_on() {
     let (ec2, cloud) = connect().await;
