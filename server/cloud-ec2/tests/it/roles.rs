@@ -6,9 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
+use aws_config::SdkConfig;
 use aws_sdk_ec2::config::retry::RetryConfig;
-use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_ec2::error::ProvideErrorMetadata;
+use aws_sdk_ec2::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
+use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_ec2::types::{
+    FleetLaunchTemplateConfigRequest, FleetLaunchTemplateOverridesRequest, FleetLaunchTemplateSpecificationRequest,
+    FleetType, InstanceType, RequestLaunchTemplateData, ResourceType, TagSpecification,
+    TargetCapacitySpecificationRequest,
+};
 use cloud::provider::{CloudError, CloudProvider, LaunchRequest, Owner};
 use cloud_ec2::nodeclass::{INSTANCE_PROFILE_READY, SUBNETS_READY, VALIDATION_SUCCEEDED};
 use cloud_ec2::{Ec2Cloud, Roles, Settings};
@@ -197,38 +203,116 @@ async fn a_node_class_with_the_role_of_another_cluster_gets_no_profile_with_it()
     assert_eq!(condition(&resolved, INSTANCE_PROFILE_READY).0, "met");
 }
 
-/// A client in a session of the cluster, as a server would have it whose own check of tags were off.
-async fn client_of(ec2: &Endpoint, cluster: &str) -> aws_sdk_ec2::Client {
-    let credentials = Credentials::new("AKIDTEST", "secret", None, None, "test");
-    let sts = aws_sdk_sts::Config::builder().behavior_version(BehaviorVersion::latest());
-    let sts = sts.region(Region::new("eu-west-1")).credentials_provider(credentials).endpoint_url(ec2.url());
-    let sts = aws_sdk_sts::Client::from_conf(sts.http_client(http_client()).build());
+const DENIED: Option<&str> = Some("UnauthorizedOperation");
+
+/// Code of a failed call.
+fn code<T, E: ProvideErrorMetadata, R>(result: Result<T, SdkError<E, R>>) -> Option<String> {
+    result.err()?.as_service_error()?.code().map(str::to_owned)
+}
+
+/// Clients in a session of the cluster, as a server would have it whose own check of tags were off.
+async fn clients_of(ec2: &Endpoint, cluster: &str) -> (aws_sdk_ec2::Client, aws_sdk_iam::Client) {
+    let config = |credentials| {
+        let config = SdkConfig::builder().behavior_version(BehaviorVersion::latest()).http_client(http_client());
+        let config = config.region(Region::new("eu-west-1")).retry_config(RetryConfig::disabled());
+        config.endpoint_url(ec2.url()).credentials_provider(SharedCredentialsProvider::new(credentials)).build()
+    };
+    let sts = aws_sdk_sts::Client::new(&config(Credentials::new("AKIDTEST", "secret", None, None, "test")));
     let tag = aws_sdk_sts::types::Tag::builder().key("eks-cluster-name").value(cluster).build().unwrap();
     let call = sts.assume_role().role_arn(arn(&format!("fleetwright-{cluster}"))).role_session_name("test");
     let made = call.external_id(EXTERNAL_ID).tags(tag).send().await.unwrap().credentials.unwrap();
     let token = Some(made.session_token.clone());
-    let credentials = Credentials::new(made.access_key_id(), made.secret_access_key(), token, None, "test");
-    let config = aws_sdk_ec2::Config::builder().behavior_version(BehaviorVersion::latest());
-    let config = config.region(Region::new("eu-west-1")).credentials_provider(credentials).endpoint_url(ec2.url());
-    let config = config.retry_config(RetryConfig::disabled()).http_client(http_client());
-    aws_sdk_ec2::Client::from_conf(config.build())
+    let config = config(Credentials::new(made.access_key_id(), made.secret_access_key(), token, None, "test"));
+    (aws_sdk_ec2::Client::new(&config), aws_sdk_iam::Client::new(&config))
 }
 
 #[tokio::test]
 async fn the_session_of_a_cluster_can_end_and_use_nothing_of_another() {
     let (ec2, cloud) = connect().await;
     let of_c2 = cloud.launch(&order_of("c2", "a", "c2_nodes")).await.unwrap().instance;
-    let c1 = client_of(&ec2, "c1").await;
-    let ended = c1.terminate_instances().instance_ids(&*of_c2.id).send().await.unwrap_err();
-    assert_eq!(ended.as_service_error().and_then(|error| error.code()), Some("UnauthorizedOperation"));
+    let (c1, _) = clients_of(&ec2, "c1").await;
+    assert_eq!(code(c1.terminate_instances().instance_ids(&*of_c2.id).send().await).as_deref(), DENIED);
     let template = of_action(&ec2, "CreateLaunchTemplate")[0].parameters["LaunchTemplateName"].clone();
-    let deleted = c1.delete_launch_template().launch_template_name(&template).send().await.unwrap_err();
-    assert_eq!(deleted.as_service_error().and_then(|error| error.code()), Some("UnauthorizedOperation"));
+    assert_eq!(code(c1.delete_launch_template().launch_template_name(&template).send().await).as_deref(), DENIED);
     let tag = aws_sdk_ec2::types::Tag::builder().key("fleetwright.dev/cluster").value("c1").build();
-    let tagged = c1.create_tags().resources(&*of_c2.id).tags(tag).send().await.unwrap_err();
-    assert_eq!(tagged.as_service_error().and_then(|error| error.code()), Some("UnauthorizedOperation"));
-    let c2 = client_of(&ec2, "c2").await;
+    assert_eq!(code(c1.create_tags().resources(&*of_c2.id).tags(tag).send().await).as_deref(), DENIED);
+    let (c2, _) = clients_of(&ec2, "c2").await;
     c2.terminate_instances().instance_ids(&*of_c2.id).send().await.unwrap();
+}
+
+#[tokio::test]
+async fn the_session_of_a_cluster_launches_only_with_its_own_templates_and_tags() {
+    let (ec2, cloud) = connect().await;
+    for name in ["c1", "c2"] {
+        cloud.launch(&order_of(name, "a", &format!("{name}_nodes"))).await.unwrap();
+    }
+    let made = of_action(&ec2, "CreateLaunchTemplate");
+    let [own, other] = [0, 1].map(|at: usize| made[at].parameters["LaunchTemplateName"].clone());
+    let (c1, _) = clients_of(&ec2, "c1").await;
+    let fleet = |template: &str, tags: Option<TagSpecification>| {
+        let template = FleetLaunchTemplateSpecificationRequest::builder().launch_template_name(template).version("1");
+        let option = FleetLaunchTemplateOverridesRequest::builder()
+            .instance_type(InstanceType::M5Large)
+            .subnet_id("subnet-a")
+            .build();
+        let config = FleetLaunchTemplateConfigRequest::builder()
+            .launch_template_specification(template.build())
+            .overrides(option);
+        let one = TargetCapacitySpecificationRequest::builder().total_target_capacity(1).build();
+        let call = c1.create_fleet().r#type(FleetType::Instant).launch_template_configs(config.build());
+        call.target_capacity_specification(one).set_tag_specifications(tags.map(|tags| vec![tags])).send()
+    };
+    let of_fleet = |cluster: &str| Some(tags(ResourceType::Fleet, cluster));
+    assert_eq!(code(fleet(&other, of_fleet("c1")).await).as_deref(), DENIED);
+    assert_eq!(code(fleet(&own, of_fleet("c2")).await).as_deref(), DENIED);
+    assert_eq!(code(fleet(&own, None).await).as_deref(), DENIED);
+    // The fleet may be made, and its instance has no tags.
+    let answer = fleet(&own, of_fleet("c1")).await.unwrap();
+    assert_eq!(answer.errors()[0].error_code(), DENIED);
+    assert_eq!(ec2.launched_count(), 2);
+    let data = RequestLaunchTemplateData::builder().image_id("ami-nodes").build();
+    let template =
+        |name: &str| c1.create_launch_template().launch_template_name(name).launch_template_data(data.clone());
+    assert_eq!(code(template("untagged").send().await).as_deref(), DENIED);
+    let of_template = |cluster: &str| tags(ResourceType::LaunchTemplate, cluster);
+    assert_eq!(code(template("of-c2").tag_specifications(of_template("c2")).send().await).as_deref(), DENIED);
+    assert_eq!(code(template("of-c1").tag_specifications(of_template("c1")).send().await), None);
+}
+
+/// The tags that policies look at.
+fn tags(kind: ResourceType, cluster: &str) -> TagSpecification {
+    let pairs =
+        [("fleetwright.dev/managed", "true"), ("fleetwright.dev/cluster", cluster), ("eks:eks-cluster-name", cluster)];
+    let tags = pairs.map(|(key, value)| aws_sdk_ec2::types::Tag::builder().key(key).value(value).build());
+    TagSpecification::builder().resource_type(kind).set_tags(Some(tags.into())).build()
+}
+
+#[tokio::test]
+async fn the_session_of_a_cluster_changes_no_profile_of_another() {
+    let (ec2, cloud) = connect().await;
+    let mut query = query_of("c2");
+    Arc::make_mut(&mut query.spec).identity = InstanceIdentity::Role("KarpenterNodeRole-c2".into());
+    let of_c2 = cloud.resolve_node_class(&query).await.status.instance_profile.unwrap();
+    let path = ec2.instance_profiles()[&*of_c2].path.clone();
+    let (_, c1) = clients_of(&ec2, "c1").await;
+    let denied = Some("AccessDenied");
+    let role = "KarpenterNodeRole-c1";
+    assert_eq!(
+        code(c1.add_role_to_instance_profile().instance_profile_name(&*of_c2).role_name(role).send().await).as_deref(),
+        denied
+    );
+    let tag = |key: &str, value: &str| aws_sdk_iam::types::Tag::builder().key(key).value(value).build().unwrap();
+    let cluster = tag("eks:eks-cluster-name", "c1");
+    let tagged = c1.tag_instance_profile().instance_profile_name(&*of_c2).tags(cluster.clone()).send().await;
+    assert_eq!(code(tagged).as_deref(), denied);
+    let create = |path: &str, cluster: &aws_sdk_iam::types::Tag| {
+        let class = tag("karpenter.k8s.aws/ec2nodeclass", "default");
+        c1.create_instance_profile().instance_profile_name("made").path(path).tags(cluster.clone()).tags(class).send()
+    };
+    assert_eq!(code(create(&path, &cluster).await).as_deref(), denied);
+    let own = path.replace("/c2/", "/c1/");
+    assert_eq!(code(create(&own, &tag("eks:eks-cluster-name", "c2")).await).as_deref(), denied);
+    assert_eq!(code(create(&own, &cluster).await), None);
 }
 
 #[tokio::test]
