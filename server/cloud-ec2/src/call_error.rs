@@ -5,8 +5,9 @@ use std::fmt;
 
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
+use model::Text;
 
-use crate::failure::{ErrorClass, chain, error_class};
+use crate::error_class::{ErrorClass, chain, error_class};
 
 /// Codes of a right that the credentials lack: EC2's, IAM's, and that of the services with JSON.
 const DENIED: [&str; 3] = ["UnauthorizedOperation", "AccessDenied", "AccessDeniedException"];
@@ -22,6 +23,8 @@ pub(crate) enum CallErrorClass {
     Unclear,
     /// AWS rejected the request; repeating it has the same result.
     Refused,
+    /// The role that the call is to be made with cannot be assumed. The message says why.
+    NotAssumable,
 }
 
 /// A failed call. Its text is one sentence that says what to do.
@@ -32,11 +35,15 @@ pub(crate) struct CallError {
     class: CallErrorClass,
     code: String,
     message: String,
+    /// Whose credentials they are; `None` for those that the server shares among all clusters.
+    holder: Option<Text>,
 }
+
+impl Error for CallError {}
 
 impl CallError {
     pub(crate) fn new(action: &'static str, class: CallErrorClass, code: &str, message: impl Into<String>) -> Self {
-        Self { action, class, code: code.to_owned(), message: message.into() }
+        Self { action, class, code: code.to_owned(), message: message.into(), holder: None }
     }
 
     /// Classifies the error of `action`.
@@ -44,6 +51,9 @@ impl CallError {
     where
         E: Error + ProvideErrorMetadata + 'static,
     {
+        if let Some(unassumed) = Self::of_credentials(error) {
+            return unassumed.clone();
+        }
         match error {
             SdkError::ServiceError(answer) => {
                 let (status, error) = (answer.raw().status().as_u16(), answer.err());
@@ -55,6 +65,23 @@ impl CallError {
             }
             _ => Self::new(action, CallErrorClass::Unclear, "no answer", chain(error)),
         }
+    }
+
+    /// Why there were no credentials for the call, if that is the cause of `error`.
+    pub(crate) fn of_credentials<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Self> {
+        let mut cause = Some(error);
+        while let Some(error) = cause {
+            if let Some(found) = error.downcast_ref() {
+                return Some(found);
+            }
+            cause = error.source();
+        }
+        None
+    }
+
+    /// The error of a call with the credentials of `holder`.
+    pub(crate) fn by(self, holder: Option<&Text>) -> Self {
+        Self { holder: holder.cloned(), ..self }
     }
 
     pub(crate) fn action(&self) -> &'static str {
@@ -69,6 +96,10 @@ impl CallError {
         &self.code
     }
 
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Reason of a condition, in CamelCase.
     pub(crate) fn reason(&self) -> &'static str {
         match self.class {
@@ -76,13 +107,19 @@ impl CallError {
             CallErrorClass::Denied => "AccessDenied",
             CallErrorClass::Unclear => "ServiceUnavailable",
             CallErrorClass::Refused => "RequestRefused",
+            CallErrorClass::NotAssumable => "RoleNotAssumable",
         }
     }
 }
 
+/// Whether the code says that the credentials lack a right.
+pub(crate) fn is_denied(code: &str) -> bool {
+    DENIED.contains(&code)
+}
+
 fn class_of(code: &str, status: u16) -> CallErrorClass {
     match error_class(code, status) {
-        _ if DENIED.contains(&code) => CallErrorClass::Denied,
+        _ if is_denied(code) => CallErrorClass::Denied,
         ErrorClass::Throttled => CallErrorClass::Throttled,
         ErrorClass::Unclear => CallErrorClass::Unclear,
         _ => CallErrorClass::Refused,
@@ -91,18 +128,26 @@ fn class_of(code: &str, status: u16) -> CallErrorClass {
 
 impl fmt::Display for CallError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { action, class, code, message } = self;
-        match class {
-            CallErrorClass::Denied => {
+        let Self { action, class, code, message, holder } = self;
+        match (class, holder) {
+            (CallErrorClass::NotAssumable, _) => f.write_str(message),
+            (CallErrorClass::Denied, Some(holder)) => write!(
+                f,
+                "the credentials of {holder} lack the right {action} ({message}): allow it in the policy of the role, or \
+                 correct the EC2NodeClass if what it names is not for this cluster"
+            ),
+            (CallErrorClass::Denied, None) => {
                 write!(f, "the server's credentials lack the right {action}: allow it in the policy of their role")
             }
-            CallErrorClass::Throttled => write!(f, "AWS throttles {action} ({code}); the server repeats it later"),
-            CallErrorClass::Unclear => write!(
+            (CallErrorClass::Throttled, _) => write!(f, "AWS throttles {action} ({code}); the server repeats it later"),
+            (CallErrorClass::Unclear, _) => write!(
                 f,
                 "{action} got no usable answer ({code}: {message}); the server repeats it later, check the network path \
                  to the service if it persists"
             ),
-            CallErrorClass::Refused => write!(f, "AWS refused {action} ({code}: {message}): correct what it names"),
+            (CallErrorClass::Refused, _) => {
+                write!(f, "AWS refused {action} ({code}: {message}): correct what it names")
+            }
         }
     }
 }

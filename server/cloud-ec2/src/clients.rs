@@ -1,8 +1,9 @@
-//! Clients of the services of one account and region. They share credentials, settings and one pool of connections.
+//! Clients of the services of one account and region. They share settings and one pool of connections.
 
 use std::sync::Arc;
 
 use aws_config::SdkConfig;
+use aws_config::identity::IdentityCache;
 use aws_config::retry::RetryConfig;
 use aws_sdk_ec2::config::{
     BehaviorVersion, Credentials, Region, SharedCredentialsProvider, SharedHttpClient, StalledStreamProtectionConfig,
@@ -10,6 +11,8 @@ use aws_sdk_ec2::config::{
 use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
 
 use crate::call_budget::{BudgetedClient, CallBudget};
+use crate::sessions::renewal::RenewingClient;
+use crate::sessions::role::{RoleSession, SessionCredentials};
 
 /// A client for each service. Cloning one copies nothing.
 #[derive(Debug, Clone)]
@@ -23,20 +26,32 @@ pub(crate) struct Clients {
     pub(crate) events: aws_sdk_eventbridge::Client,
 }
 
-impl Clients {
-    /// Clients with the default credential chain. `endpoint` replaces the address of every service; `budget` admits the
-    /// calls of EC2.
-    pub(crate) async fn connect(region: &str, endpoint: Option<&str>, budget: Arc<dyn CallBudget>) -> Self {
+/// How AWS is reached: the server's own credentials, the region, and one pool of connections. Cloning copies nothing.
+#[derive(Debug, Clone)]
+pub(crate) struct Connection {
+    shared: SdkConfig,
+    region: String,
+    /// Sends the calls of EC2, within their rate limits.
+    budgeted: SharedHttpClient,
+    http: SharedHttpClient,
+    /// With the server's own credentials.
+    sts: aws_sdk_sts::Client,
+}
+
+impl Connection {
+    /// With the default credential chain. `endpoint` replaces the address of every service; `budget` admits the calls of
+    /// EC2.
+    pub(crate) async fn load(region: &str, endpoint: Option<&str>, budget: Arc<dyn CallBudget>) -> Self {
         let http = https();
         let loaded = aws_config::defaults(BehaviorVersion::latest())
             .region(Region::new(region.to_owned()))
             .http_client(http.clone())
             .load()
             .await;
-        Self::build(&loaded, region, endpoint, BudgetedClient::new(http, budget))
+        Self::new(&loaded, region, endpoint, http, budget)
     }
 
-    /// Clients with explicit credentials.
+    /// With explicit credentials.
     pub(crate) fn with_credentials(
         region: &str,
         endpoint: Option<&str>,
@@ -50,25 +65,39 @@ impl Clients {
             .credentials_provider(SharedCredentialsProvider::new(credentials))
             .http_client(http.clone())
             .build();
-        Self::build(&shared, region, endpoint, BudgetedClient::new(http, budget))
+        Self::new(&shared, region, endpoint, http, budget)
     }
 
-    fn build(shared: &SdkConfig, region: &str, endpoint: Option<&str>, budgeted: BudgetedClient) -> Self {
+    fn new(
+        shared: &SdkConfig,
+        region: &str,
+        endpoint: Option<&str>,
+        http: SharedHttpClient,
+        budget: Arc<dyn CallBudget>,
+    ) -> Self {
         let mut builder = shared.clone().into_builder();
         // Nested retries multiply; only the caller decides which requests to repeat.
         builder.set_retry_config(Some(RetryConfig::disabled()));
         if let Some(endpoint) = endpoint {
             builder.set_endpoint_url(Some(endpoint.to_owned()));
         }
+        let budgeted = SharedHttpClient::new(BudgetedClient::new(http.clone(), budget));
         let shared = builder.build();
-        let pricing = aws_sdk_pricing::config::Builder::from(&shared).region(Region::new(pricing_region(region)));
-        // A request that waits for its token sends nothing, which is no stalled upload.
-        let stalls = StalledStreamProtectionConfig::enabled().upload_enabled(false).build();
-        let ec2 = aws_sdk_ec2::config::Builder::from(&shared)
-            .stalled_stream_protection(stalls)
-            .http_client(SharedHttpClient::new(budgeted));
-        Self {
-            ec2: aws_sdk_ec2::Client::from_conf(ec2.build()),
+        let sts = aws_sdk_sts::Client::new(&shared);
+        Self { shared, region: region.to_owned(), budgeted, http, sts }
+    }
+
+    /// A client of STS, with the server's own credentials.
+    pub(crate) fn sts(&self) -> aws_sdk_sts::Client {
+        self.sts.clone()
+    }
+
+    /// Clients with the credentials of `session`, or the server's own.
+    pub(crate) fn clients(&self, session: Option<&Arc<RoleSession>>) -> Clients {
+        let shared = session.map_or_else(|| self.shared.clone(), |session| self.config_of(session));
+        let pricing = aws_sdk_pricing::config::Builder::from(&shared).region(Region::new(pricing_region(&self.region)));
+        Clients {
+            ec2: self.ec2(&shared, session),
             ssm: aws_sdk_ssm::Client::new(&shared),
             iam: aws_sdk_iam::Client::new(&shared),
             eks: aws_sdk_eks::Client::new(&shared),
@@ -76,6 +105,39 @@ impl Clients {
             sqs: aws_sdk_sqs::Client::new(&shared),
             events: aws_sdk_eventbridge::Client::new(&shared),
         }
+    }
+
+    /// A client of EC2 with the credentials of `session`, and the settings of clients of other services with these.
+    pub(crate) fn client_of(&self, session: &Arc<RoleSession>) -> (aws_sdk_ec2::Client, SdkConfig) {
+        let shared = self.config_of(session);
+        (self.ec2(&shared, Some(session)), shared)
+    }
+
+    /// The settings of clients with the server's own credentials.
+    pub(crate) fn config(&self) -> &SdkConfig {
+        &self.shared
+    }
+
+    fn config_of(&self, session: &Arc<RoleSession>) -> SdkConfig {
+        self.shared
+            .to_builder()
+            .credentials_provider(SharedCredentialsProvider::new(SessionCredentials(Arc::clone(session))))
+            // The session keeps its credentials itself.
+            .identity_cache(IdentityCache::no_cache())
+            .http_client(RenewingClient::new(self.http.clone(), Arc::clone(session)))
+            .build()
+    }
+
+    fn ec2(&self, shared: &SdkConfig, session: Option<&Arc<RoleSession>>) -> aws_sdk_ec2::Client {
+        let budgeted = self.budgeted.clone();
+        let http = session.map_or_else(
+            || budgeted.clone(),
+            |session| SharedHttpClient::new(RenewingClient::new(budgeted.clone(), Arc::clone(session))),
+        );
+        // A request that waits for its token sends nothing, which is no stalled upload.
+        let stalls = StalledStreamProtectionConfig::enabled().upload_enabled(false).build();
+        let builder = aws_sdk_ec2::config::Builder::from(shared);
+        aws_sdk_ec2::Client::from_conf(builder.stalled_stream_protection(stalls).http_client(http).build())
     }
 }
 

@@ -1,5 +1,4 @@
-//! Classifies EC2 errors: whether something may have been done, and whether the request may be
-//! repeated.
+//! Errors of EC2's calls for one cluster, as the port has them.
 
 use std::error::Error;
 
@@ -8,52 +7,21 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
 use model::{RefusalCause, RefusedOption, Text};
 
+use crate::call_error::{CallError, CallErrorClass};
+use crate::error_class::{ErrorClass, chain, error_class, is_missing_spot_role};
 use crate::remedy::remedy;
 
 /// The launch operation, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
+
+/// The call that makes a session of a role, as errors name it.
+pub(crate) const ASSUME_ROLE: &str = "AssumeRole";
 
 /// Code for a launch template that does not exist.
 pub(crate) const TEMPLATE_NOT_FOUND: &str = "InvalidLaunchTemplateName.NotFoundException";
 
 /// Minimum delay after throttling, in milliseconds. EC2's request buckets refill every second.
 const THROTTLED_MS: i64 = 1_000;
-
-/// Codes for an override without capacity, quota or addresses (Karpenter: errors that make an
-/// offering unavailable).
-const CAPACITY: &[&str] = &[
-    "InsufficientFreeAddressesInSubnet",
-    "InsufficientInstanceCapacity",
-    "MaxFleetCountExceeded",
-    "MaxSpotInstanceCountExceeded",
-    "ReservationCapacityExceeded",
-    "UnfulfillableCapacity",
-    "Unsupported",
-    "VcpuLimitExceeded",
-];
-
-/// Throttling codes (EC2: request throttling, and the SDK's list).
-const THROTTLED: &[&str] = &[
-    "BandwidthLimitExceeded",
-    "EC2ThrottledException",
-    "RequestLimitExceeded",
-    "RequestThrottled",
-    "RequestThrottledException",
-    "SlowDown",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-];
-
-/// Whether the code says that calls are throttled.
-pub(crate) fn is_throttling(code: &str) -> bool {
-    THROTTLED.contains(&code)
-}
-
-/// Whether a fleet error means that its override is unavailable.
-pub(crate) fn is_capacity(code: &str) -> bool {
-    CAPACITY.contains(&code)
-}
 
 /// Capacity codes that concern the account, its subnets or reservations. The others concern the zone, for every account.
 const OF_ACCOUNT: &[&str] = &[
@@ -84,41 +52,6 @@ pub(crate) fn refused_option(option: &Override, code: &str) -> RefusedOption {
     }
 }
 
-/// Whether the account lacks the service-linked role for spot and may not create it: spot is
-/// unavailable.
-pub(crate) fn is_missing_spot_role(code: &str) -> bool {
-    code == "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
-}
-
-/// Class of an error of a whole call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ErrorClass {
-    /// Throttled; repeat the request later.
-    Throttled,
-    /// The token was used for another request.
-    Mismatch,
-    /// The instance does not exist.
-    NotFound,
-    /// No override has capacity, quota or addresses.
-    InsufficientCapacity,
-    /// The outcome is unknown; repeat the request.
-    Unclear,
-    /// EC2 rejected the request; repeating it has the same result.
-    Refused,
-}
-
-/// Classifies EC2's `code` with the HTTP `status`.
-pub(crate) fn error_class(code: &str, status: u16) -> ErrorClass {
-    match code {
-        "IdempotentParameterMismatch" => ErrorClass::Mismatch,
-        "InvalidInstanceID.NotFound" => ErrorClass::NotFound,
-        _ if is_throttling(code) => ErrorClass::Throttled,
-        _ if is_capacity(code) || is_missing_spot_role(code) => ErrorClass::InsufficientCapacity,
-        _ if status >= 500 => ErrorClass::Unclear,
-        _ => ErrorClass::Refused,
-    }
-}
-
 /// A classified error of a whole call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
@@ -134,6 +67,9 @@ impl Failure {
     where
         E: Error + ProvideErrorMetadata + 'static,
     {
+        if let Some(unassumed) = CallError::of_credentials(error) {
+            return Self::unassumed(unassumed);
+        }
         let (error_class, code, message) = match error {
             SdkError::ServiceError(answer) => {
                 let (status, error) = (answer.raw().status().as_u16(), answer.err());
@@ -145,6 +81,16 @@ impl Failure {
             _ => (ErrorClass::Unclear, "no answer".to_owned(), chain(error)),
         };
         Self { error_class, operation, code, message }
+    }
+
+    /// A call that was not sent, because there were no credentials for it.
+    pub(crate) fn unassumed(error: &CallError) -> Self {
+        let (error_class, message) = match error.class() {
+            CallErrorClass::Throttled => (ErrorClass::Throttled, error.message().to_owned()),
+            CallErrorClass::Unclear => (ErrorClass::Unclear, error.message().to_owned()),
+            _ => (ErrorClass::Refused, error.to_string()),
+        };
+        Self { error_class, operation: ASSUME_ROLE, code: error.code().to_owned(), message }
     }
 
     /// Whether EC2 gave this code.
@@ -180,6 +126,12 @@ impl Failure {
                 let operation = format!("{} ({}: {})", self.operation, self.code, self.message);
                 CloudError::Unknown { operation: Text::from(operation) }
             }
+            // The sentence about the role says what to do.
+            _ if self.operation == ASSUME_ROLE => CloudError::Refused {
+                operation: Text::from(self.operation),
+                code: Text::from(self.code),
+                message: self.message,
+            },
             _ => refused(self.operation, &self.code, &self.message),
         }
     }
@@ -192,12 +144,6 @@ pub(crate) fn refused(operation: &str, code: &str, message: &str) -> CloudError 
         None => message.to_owned(),
     };
     CloudError::Refused { operation: Text::from(operation), code: Text::from(code), message }
-}
-
-/// An error and its causes, outermost first.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
-    let causes = std::iter::successors(Some(error), |&error| error.source());
-    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 #[cfg(test)]

@@ -55,7 +55,8 @@ pub(crate) fn shared_tags(request: &LaunchRequest, of_class: &BTreeMap<Text, Tex
     own.iter().cloned().chain(of_class).collect()
 }
 
-/// Tags of a launch template. Karpenter deletes templates with its tag of the cluster.
+/// Tags of a launch template. EKS's tag of the cluster is left out: a Karpenter in the same cluster deletes the templates
+/// that have it. Policies confine sessions of a cluster to its templates by [`CLUSTER`].
 pub(crate) fn template_tags(request: &LaunchRequest) -> Vec<(String, String)> {
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     vec![

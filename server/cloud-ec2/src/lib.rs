@@ -10,6 +10,12 @@
 //! before a spot reclaim, are delivered by EventBridge to a queue ([`interruption`]). They name instances and no clusters,
 //! so the server stores them, and the replica that knows the instance handles them.
 //!
+//! With roles in the settings, lookups and everything else that clusters share are made with the account's role. What
+//! changes something for one cluster (launch templates and fleets, `ec2:TerminateInstances`, instance profiles) is made in
+//! a session of that cluster, which has its name as the tag `eks-cluster-name` (`sessions`). The cluster is that of the
+//! order, the owner or the query; nothing in an EC2NodeClass chooses a session. Unused launch templates are deleted with
+//! the account's role, because their clusters may be gone.
+//!
 //! Launches need `ec2:CreateFleet`, `ec2:RunInstances`, `ec2:CreateTags`, `ec2:CreateLaunchTemplate`,
 //! `ec2:DescribeLaunchTemplates`, `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
 //! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
@@ -22,7 +28,8 @@
 //! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `remedy` (what to do about them), `instance` (instances and their
 //! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`interruption`] (notices,
 //! their queue, and its setup), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses find),
-//! [`call_budget`] (rate limits of EC2's actions), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
+//! [`call_budget`] (rate limits of EC2's actions), `clients` (of all services), `sessions` (whose credentials
+//! they have), `error_class` and `error_body` (codes of errors), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
 //! [`discovery`] (instance types, zones and prices of the region).
 
 pub mod call_budget;
@@ -30,6 +37,8 @@ mod call_error;
 mod clients;
 mod collection;
 pub mod discovery;
+mod error_body;
+mod error_class;
 mod failure;
 mod instance;
 pub mod interruption;
@@ -40,6 +49,7 @@ pub mod provider;
 mod remedy;
 mod request;
 mod response;
+mod sessions;
 pub mod settings;
 mod slot;
 mod subnet_addresses;

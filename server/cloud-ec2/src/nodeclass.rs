@@ -7,7 +7,7 @@
 //! | `SubnetsReady` | `ec2:DescribeSubnets` | 1 minute |
 //! | `SecurityGroupsReady` | `ec2:DescribeSecurityGroups` | 5 minutes; nothing found 1 minute |
 //! | `InstanceProfileReady` | `iam:GetInstanceProfile`; for a role also `iam:CreateInstanceProfile`, `iam:AddRoleToInstanceProfile`, `iam:TagInstanceProfile` | 15 minutes; not usable 1 minute |
-//! | `ValidationSucceeded` | `eks:DescribeCluster`, `eks:DescribeAccessEntry`, both optional | 1 hour; 15 minutes, a missing entry 1 minute |
+//! | `ValidationSucceeded` | `eks:DescribeCluster`, `eks:DescribeAccessEntry`, both optional; with roles `sts:AssumeRole` | 1 hour; 15 minutes, a missing entry 1 minute; a role that cannot be assumed 5 minutes |
 //!
 //! Answers are kept by request, not by EC2NodeClass: equal selectors of any number of clusters are looked up once. A
 //! failed call keeps the last answer, and the condition stays met; it is unknown only when there has never been an
@@ -54,8 +54,8 @@ use self::security_groups::FoundGroup;
 use self::subnets::FoundSubnet;
 use self::validation::Validation;
 use crate::call_error::CallError;
-use crate::clients::Clients;
 use crate::launches::Launches;
+use crate::sessions::Sessions;
 
 /// Times for which answers are current.
 const MINUTE: Millis = Millis::from_mins(1);
@@ -67,7 +67,7 @@ const DAY: Millis = Millis::from_hours(24);
 
 /// Resolves the EC2NodeClasses of all clusters of one account and region.
 pub struct NodeClassResolver {
-    clients: Clients,
+    sessions: Arc<Sessions>,
     region: String,
     clock: fn() -> Timestamp,
     /// Launches take addresses of subnets between two answers.
@@ -92,10 +92,15 @@ impl fmt::Debug for NodeClassResolver {
 type Found<T> = (Option<T>, Resolution);
 
 impl NodeClassResolver {
-    pub(crate) fn new(clients: Clients, region: &str, clock: fn() -> Timestamp, launches: Arc<Launches>) -> Self {
+    pub(crate) fn new(
+        sessions: Arc<Sessions>,
+        region: &str,
+        clock: fn() -> Timestamp,
+        launches: Arc<Launches>,
+    ) -> Self {
         let denied = DeniedActions::default();
         Self {
-            clients,
+            sessions,
             region: region.to_owned(),
             clock,
             launches,
@@ -113,13 +118,14 @@ impl NodeClassResolver {
     /// The status of an EC2NodeClass, and the result for each of its conditions. Makes the instance profile of
     /// `spec.role` if there is none; changes nothing else.
     pub async fn resolve(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
-        let (images, reservations, subnets, groups, profile, eks) = tokio::join!(
+        let (images, reservations, subnets, groups, profile, eks, session) = tokio::join!(
             self.resolve_images(query),
             self.resolve_reservations(query),
             self.resolve_subnets(query),
             self.resolve_groups(query),
             self.resolve_profile(query),
             self.eks_cluster(&query.cluster),
+            self.sessions.check(&query.cluster),
         );
         let (profile, role_arn, profile_condition) = profile;
         let access = self.access_entry(&query.cluster, eks.as_ref().ok().and_then(Option::as_ref), role_arn).await;
@@ -135,6 +141,7 @@ impl NodeClassResolver {
             conditions: &conditions,
             eks: eks.as_ref().map(Option::as_ref),
             access: &access,
+            session: session.as_ref().err(),
             subnets: subnets.0.as_deref().unwrap_or_default(),
             groups: groups.0.as_deref().unwrap_or_default(),
             reservations: reservations.0.as_deref().unwrap_or_default(),
@@ -171,7 +178,7 @@ impl NodeClassResolver {
 
     /// The subnets of an answer, whose free addresses are counted anew with each call.
     async fn counted_subnets(&self, request: &Filters) -> Result<Arc<[FoundSubnet]>, CallError> {
-        let found = calls::subnets(&self.clients, request).await?;
+        let found = calls::subnets(self.sessions.shared(), request).await?;
         for subnet in found.iter() {
             self.launches.observe_addresses(&subnet.entry.id, subnet.free_addresses());
         }
@@ -183,7 +190,7 @@ impl NodeClassResolver {
         let ttl = |found: &Arc<[FoundGroup]>| if found.is_empty() { MINUTE } else { FIVE_MINUTES };
         let mut answers = Vec::new();
         for request in &requests {
-            let call = calls::security_groups(&self.clients, request);
+            let call = calls::security_groups(self.sessions.shared(), request);
             match self.groups.get(calls::SECURITY_GROUPS, request, ttl, call).await {
                 Ok(served) => answers.extend(served.value.iter().cloned()),
                 Err(error) => return (None, failed(&self.named("spec.securityGroupSelectorTerms"), &error)),
@@ -197,7 +204,7 @@ impl NodeClassResolver {
     async fn resolve_reservations(&self, query: &NodeClassQuery) -> Found<Vec<ReservationStatus>> {
         let mut answers = Vec::new();
         for request in &reservations::requests(&query.spec.reservation_terms) {
-            let call = calls::reservations(&self.clients, request);
+            let call = calls::reservations(self.sessions.shared(), request);
             match self.reservations.get(calls::RESERVATIONS, request, |_| MINUTE, call).await {
                 Ok(served) => answers.extend(served.value.iter().cloned()),
                 Err(error) => return (None, failed(&self.named("spec.capacityReservationSelectorTerms"), &error)),
@@ -255,7 +262,8 @@ impl NodeClassResolver {
         let mut found: BTreeMap<Text, FoundImage> = BTreeMap::new();
         for request in own.requests.iter().chain(&by_ids) {
             let ttl = |images: &Arc<[FoundImage]>| if images.is_empty() { MINUTE } else { FIVE_MINUTES };
-            let served = self.images.get(calls::IMAGES, request, ttl, calls::images(&self.clients, request)).await?;
+            let served =
+                self.images.get(calls::IMAGES, request, ttl, calls::images(self.sessions.shared(), request)).await?;
             found.extend(served.value.iter().map(|image| (image.id().clone(), image.clone())));
         }
         Ok(images::entries(found.into_values(), &of_alias, (self.clock)()))
@@ -267,7 +275,7 @@ impl NodeClassResolver {
             Some(_) if name.starts_with("/aws/service/") && images::is_pinned(name) => DAY,
             Some(_) => FIVE_MINUTES,
         };
-        let call = calls::parameter(&self.clients, name);
+        let call = calls::parameter(self.sessions.shared(), name);
         Ok(self.parameters.get(calls::PARAMETER, name, ttl, call).await?.value)
     }
 
@@ -278,7 +286,7 @@ impl NodeClassResolver {
             ProfileAnswer::Usable(Some(_)) => QUARTER,
             _ => MINUTE,
         };
-        let call = calls::profile(&self.clients, &request);
+        let call = self.profile(&query.cluster, &request);
         let name = Some(Some(request.name().clone()));
         match self.profiles.get(calls::GET_PROFILE, &request, ttl, call).await {
             Ok(served) => {
@@ -299,8 +307,14 @@ impl NodeClassResolver {
         }
     }
 
+    /// A managed profile is made in the session of its cluster, which its tags and path name.
+    async fn profile(&self, cluster: &ClusterName, request: &ProfileRequest) -> Result<ProfileAnswer, CallError> {
+        let (shared, own) = (self.sessions.shared(), self.sessions.of(cluster)?);
+        calls::profile(shared, &own, request).await
+    }
+
     async fn eks_cluster(&self, cluster: &ClusterName) -> Result<Option<EksCluster>, CallError> {
-        let call = calls::cluster(&self.clients, cluster);
+        let call = calls::cluster(self.sessions.shared(), cluster);
         Ok(self.clusters.get(calls::CLUSTER, cluster, |_| HOUR, call).await?.value)
     }
 
@@ -316,7 +330,7 @@ impl NodeClassResolver {
         }
         let request = (cluster.clone(), arn);
         let ttl = |present: &bool| if *present { QUARTER } else { MINUTE };
-        let call = calls::has_access_entry(&self.clients, cluster, &request.1);
+        let call = calls::has_access_entry(self.sessions.shared(), cluster, &request.1);
         match self.access_entries.get(calls::ACCESS_ENTRY, &request, ttl, call).await {
             Ok(served) if served.value => AccessEntry::Present,
             Ok(_) => AccessEntry::Missing(request.1),

@@ -16,8 +16,9 @@ use model::{ClusterName, Text, Timestamp};
 use tracing::warn;
 
 use crate::call_budget::{CallBudget, LocalBudget};
-use crate::clients::Clients;
-use crate::failure::{CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
+use crate::call_error::is_denied;
+use crate::clients::Connection;
+use crate::failure::{ASSUME_ROLE, CREATE_FLEET, Failure, TEMPLATE_NOT_FOUND};
 use crate::instance::{self, CLAIM, CLUSTER, MANAGED};
 use crate::interruption::queue::Queue;
 use crate::interruption::setup::QueueSetup;
@@ -27,6 +28,7 @@ use crate::launches::Launches;
 use crate::nodeclass::NodeClassResolver;
 use crate::request;
 use crate::response::{self, RequestContext};
+use crate::sessions::{ClusterClients, Sessions};
 use crate::settings::Settings;
 use crate::terms::Resolved;
 use crate::watch::InstanceWatcher;
@@ -53,7 +55,7 @@ const LIVE_STATES: [InstanceStateName; 5] = [
 
 /// EC2 in one account and region.
 pub struct Ec2Cloud {
-    clients: Clients,
+    sessions: Arc<Sessions>,
     settings: Settings,
     clock: fn() -> Timestamp,
     watch: Mutex<InstanceWatcher>,
@@ -77,8 +79,8 @@ impl Ec2Cloud {
 
     /// As [`Ec2Cloud::connect`]; `budget` admits the calls of EC2.
     pub async fn connect_within(settings: Settings, clock: fn() -> Timestamp, budget: Arc<dyn CallBudget>) -> Self {
-        let clients = Clients::connect(&settings.region, settings.endpoint.as_deref(), budget).await;
-        Self::build(clients, settings, clock)
+        let connection = Connection::load(&settings.region, settings.endpoint.as_deref(), budget).await;
+        Self::build(connection, settings, clock)
     }
 
     /// EC2 by `settings`, with explicit `credentials`. The known rate limits hold for this process alone.
@@ -95,34 +97,42 @@ impl Ec2Cloud {
         clock: fn() -> Timestamp,
         budget: Arc<dyn CallBudget>,
     ) -> Self {
-        let clients = Clients::with_credentials(&settings.region, settings.endpoint.as_deref(), credentials, budget);
-        Self::build(clients, settings, clock)
+        let endpoint = settings.endpoint.as_deref();
+        let connection = Connection::with_credentials(&settings.region, endpoint, credentials, budget);
+        Self::build(connection, settings, clock)
     }
 
-    fn build(clients: Clients, settings: Settings, clock: fn() -> Timestamp) -> Self {
+    fn build(connection: Connection, settings: Settings, clock: fn() -> Timestamp) -> Self {
         let launches = Arc::<Launches>::default();
-        let node_classes = NodeClassResolver::new(clients.clone(), &settings.region, clock, Arc::clone(&launches));
-        Self { clients, settings, clock, watch: Mutex::default(), launches, node_classes }
+        let sessions = Arc::new(Sessions::new(connection, settings.roles.clone(), clock));
+        let node_classes =
+            NodeClassResolver::new(Arc::clone(&sessions), &settings.region, clock, Arc::clone(&launches));
+        Self { sessions, settings, clock, watch: Mutex::default(), launches, node_classes }
     }
 
     /// The queue of this name in the account and region.
     #[must_use]
     pub fn interruption_queue(&self, name: &str) -> Queue {
-        Queue::new(self.clients.sqs.clone(), name)
+        Queue::new(self.sessions.shared().sqs.clone(), name)
     }
 
     /// The queue of this name and its rules, to set them up.
     #[must_use]
     pub fn queue_setup(&self, queue: &str) -> QueueSetup {
-        QueueSetup::new(self.clients.clone(), &self.settings.region, queue)
+        QueueSetup::new(self.sessions.shared().clone(), &self.settings.region, queue)
+    }
+
+    /// Clients for the changes of `cluster`, the one that the server has authenticated.
+    fn clients_of(&self, cluster: &ClusterName) -> Result<ClusterClients, CloudError> {
+        self.sessions.of(cluster).map_err(|error| Failure::unassumed(&error).of_call())
     }
 
     pub(crate) fn client(&self) -> &Client {
-        &self.clients.ec2
+        &self.sessions.shared().ec2
     }
 
     pub(crate) fn pricing(&self) -> &aws_sdk_pricing::Client {
-        &self.clients.pricing
+        &self.sessions.shared().pricing
     }
 
     pub(crate) fn settings(&self) -> &Settings {
@@ -166,15 +176,16 @@ impl Ec2Cloud {
     async fn launch_resolved(&self, request: &LaunchRequest, resolved: &Resolved) -> Result<LaunchOutcome, CloudError> {
         let terms = &resolved.terms;
         let request::FleetRequest { call, offered } = request::fleet(request, terms)?;
-        self.create_templates(request, resolved).await?;
-        match call.send_with(&self.clients.ec2).await {
+        let clients = self.clients_of(&request.cluster)?;
+        self.create_templates(request, resolved, &clients).await?;
+        match call.send_with(&clients.ec2).await {
             Ok(answer) => {
                 let context = RequestContext { request, offered: &offered, terms, now: self.now() };
                 let outcome = response::outcome(&answer, context);
                 if outcome.as_ref().is_err_and(is_template_missing) {
                     self.launches.forget_templates(terms);
                 }
-                outcome
+                outcome.map_err(|error| explain_denied(error, request, &clients))
             }
             Err(error) => match Failure::read(CREATE_FLEET, &error).of_launch(&request.token, offered) {
                 mismatch @ CloudError::IdempotentParameterMismatch { .. } => {
@@ -185,24 +196,29 @@ impl Ec2Cloud {
                     // The order may be a repetition whose first call had its template.
                     self.find_launched(request, missing).await
                 }
-                other => Err(other),
+                other => Err(explain_denied(other, request, &clients)),
             },
         }
     }
 
     /// Creates the launch templates of the order that this process does not know. A template's name
     /// says its content, so one that exists already is the same.
-    async fn create_templates(&self, request: &LaunchRequest, resolved: &Resolved) -> Result<(), CloudError> {
+    async fn create_templates(
+        &self,
+        request: &LaunchRequest,
+        resolved: &Resolved,
+        clients: &ClusterClients,
+    ) -> Result<(), CloudError> {
         for template in &resolved.terms.templates {
             let Some(content) = resolved.contents.get(&template.name) else { continue };
             if self.launches.use_template(&template.name, self.now()) {
                 continue;
             }
             let call = create_call(&template.name, content, &instance::template_tags(request));
-            match call.send_with(&self.clients.ec2).await.map_err(|error| Failure::read(CREATE_TEMPLATE, &error)) {
+            match call.send_with(&clients.ec2).await.map_err(|error| Failure::read(CREATE_TEMPLATE, &error)) {
                 Ok(_) => {}
                 Err(failure) if failure.is(ALREADY_EXISTS) => {}
-                Err(failure) => return Err(failure.of_call()),
+                Err(failure) => return Err(explain_denied(failure.of_call(), request, clients)),
             }
             self.launches.add_template(&template.name, self.now());
         }
@@ -214,7 +230,7 @@ impl Ec2Cloud {
     /// create a second instance.
     async fn find_launched(&self, request: &LaunchRequest, mismatch: CloudError) -> Result<LaunchOutcome, CloudError> {
         let tag = |key: &str, value: &str| filter(format!("tag:{key}"), [value]);
-        let call = self.clients.ec2.describe_instances().filters(managed_filter());
+        let call = self.client().describe_instances().filters(managed_filter());
         let call = call.filters(tag(CLUSTER, &request.cluster)).filters(tag(CLAIM, &request.claim));
         let owner = Owner { cluster: &request.cluster, uid: &request.cluster_uid };
         let found = self.list_live(call).await?.into_iter().find(|instance| instance.owned_by(owner).is_ok());
@@ -234,6 +250,26 @@ impl Ec2Cloud {
 
 fn is_template_missing(error: &CloudError) -> bool {
     matches!(error, CloudError::Refused { code, .. } if &**code == TEMPLATE_NOT_FOUND)
+}
+
+/// A launch without a right, in a session of a cluster: EC2's text names the right and the resource, not the cluster.
+fn explain_denied(error: CloudError, request: &LaunchRequest, clients: &ClusterClients) -> CloudError {
+    match (error, &clients.holder) {
+        (CloudError::Refused { operation, code, message }, Some(holder))
+            if is_denied(&code) && *operation != *ASSUME_ROLE =>
+        {
+            CloudError::Refused {
+                message: format!(
+                    "the credentials of {holder} lack a right for this launch, or EC2NodeClass {} names what is not for \
+                     this cluster ({message})",
+                    request.node_class
+                ),
+                operation,
+                code,
+            }
+        }
+        (other, _) => other,
+    }
 }
 
 fn incomplete(id: Option<&str>) -> CloudError {
@@ -278,7 +314,8 @@ impl CloudProvider for Ec2Cloud {
         let id = instance_id(id);
         // EC2 terminates any instance of the account; only the tags identify the owner.
         self.check_owner(id, owner).await?;
-        let sent = self.clients.ec2.terminate_instances().instance_ids(id).send().await;
+        let clients = self.clients_of(owner.cluster)?;
+        let sent = clients.ec2.terminate_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(TERMINATE, &error).of_instance(id))?;
         let change = answer.terminating_instances().iter().find(|change| change.instance_id() == Some(id));
         match change {
@@ -289,7 +326,7 @@ impl CloudProvider for Ec2Cloud {
 
     async fn describe(&self, id: &str) -> Result<Instance, CloudError> {
         let id = instance_id(id);
-        let sent = self.clients.ec2.describe_instances().instance_ids(id).send().await;
+        let sent = self.client().describe_instances().instance_ids(id).send().await;
         let answer = sent.map_err(|error| Failure::read(DESCRIBE, &error).of_instance(id))?;
         let instance = answer.reservations().iter().flat_map(|reservation| reservation.instances()).next();
         let instance = instance.ok_or_else(|| CloudError::NotFound { id: Text::from(id) })?;
@@ -297,12 +334,12 @@ impl CloudProvider for Ec2Cloud {
     }
 
     async fn list(&self, cluster: &ClusterName) -> Result<Vec<Instance>, CloudError> {
-        let call = self.clients.ec2.describe_instances().filters(managed_filter());
+        let call = self.client().describe_instances().filters(managed_filter());
         self.list_live(call.filters(filter(format!("tag:{CLUSTER}"), [cluster.to_string()]))).await
     }
 
     async fn list_all(&self) -> Result<Vec<Instance>, CloudError> {
-        self.list_live(self.clients.ec2.describe_instances().filters(managed_filter())).await
+        self.list_live(self.client().describe_instances().filters(managed_filter())).await
     }
 
     async fn resolve_node_class(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
@@ -313,7 +350,7 @@ impl CloudProvider for Ec2Cloud {
     async fn status_notices(&self) -> Result<Vec<Notice>, CloudError> {
         let mut found = Vec::new();
         for (name, values) in status::queries() {
-            let call = self.clients.ec2.describe_instance_status().filters(filter(name, values));
+            let call = self.client().describe_instance_status().filters(filter(name, values));
             let mut pages = call.into_paginator().send();
             while let Some(page) = pages.next().await {
                 let page = page.map_err(|error| Failure::read(DESCRIBE_STATUS, &error).of_call())?;
@@ -332,7 +369,7 @@ impl CloudProvider for Ec2Cloud {
         if !self.watch().is_due((self.clock)()) {
             return Ok(Vec::new());
         }
-        let listed = self.all(self.clients.ec2.describe_instances().filters(managed_filter())).await?;
+        let listed = self.all(self.client().describe_instances().filters(managed_filter())).await?;
         Ok(self.watch().compare(listed))
     }
 }

@@ -12,7 +12,8 @@ use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTempl
 use cloud::provider::{CloudError, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use model::{InstanceTypeName, RefusedOption, Text, Timestamp, Zone};
 
-use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role, refused, refused_option};
+use crate::error_class::{is_capacity, is_missing_spot_role};
+use crate::failure::{CREATE_FLEET, refused, refused_option};
 use crate::instance;
 use crate::terms::Terms;
 

@@ -71,7 +71,8 @@ impl<V: Clone> Slot<V> {
     /// Records a failure. The value found last stays.
     pub(crate) fn fail(&mut self, error: CallError, now: Timestamp, spread: i64) {
         let doubled = FIRST_RETRY * (1 << self.failures.min(10));
-        let wait = if error.class() == CallErrorClass::Denied { LONGEST_RETRY } else { doubled.min(LONGEST_RETRY) };
+        let is_denied = matches!(error.class(), CallErrorClass::Denied | CallErrorClass::NotAssumable);
+        let wait = if is_denied { LONGEST_RETRY } else { doubled.min(LONGEST_RETRY) };
         self.due = now + shortened(wait, spread);
         self.failures = self.failures.saturating_add(1);
         self.error = Some(error);

@@ -5,6 +5,7 @@
 //! [`instances`], then the others.
 
 mod addresses;
+mod authorization;
 mod clusters;
 mod context;
 mod events;
@@ -22,6 +23,7 @@ mod region;
 mod reservations;
 mod rules;
 mod sales;
+mod session;
 
 use std::collections::BTreeMap;
 
@@ -29,6 +31,7 @@ use cloud::simulated::{ChangeKind, SimulatedCloud};
 use model::Timestamp;
 use serde_json::Value;
 
+use self::authorization::demand::Demand;
 use self::fleets::Fleets;
 use self::fleets::resolve::Resolver;
 use self::identity::Sessions;
@@ -45,8 +48,10 @@ use crate::service::Service;
 use crate::settings::AccountSettings;
 use crate::value::Fields;
 
+pub(crate) use authorization::Caller;
 pub(crate) use context::Context;
 pub use instance_profiles::InstanceProfile;
+pub(crate) use session::Session;
 
 /// An account in one region.
 #[derive(Debug)]
@@ -67,6 +72,7 @@ pub(crate) struct Account {
 /// A call of a JSON service.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct JsonCall<'a> {
+    pub(crate) caller: &'a Caller,
     pub(crate) service: Service,
     pub(crate) action: &'a str,
     pub(crate) body: &'a Value,
@@ -120,11 +126,36 @@ impl Account {
         }
     }
 
+    /// The session with this access key.
+    pub(crate) fn session(&self, key: &str) -> Option<&Session> {
+        self.sessions.find(key)
+    }
+
+    /// Ends all sessions of roles.
+    pub(crate) fn revoke_sessions(&mut self) {
+        self.sessions.revoke();
+    }
+
+    /// The caller with this access key. Long-term credentials are not checked, and may do everything.
+    ///
+    /// # Errors
+    /// The service's error for a session that has ended or is not known.
+    pub(crate) fn authenticate(&self, key: &str, service: Service, now: Timestamp) -> Result<Caller, ApiError> {
+        match self.sessions.authenticate(key, service, now)? {
+            Some(session) => Caller::new(session, self.profiles.role(&session.role)),
+            None => Ok(Caller::default()),
+        }
+    }
+
     /// Answers a call of EC2.
     ///
     /// # Errors
     /// The error of the action; `InvalidAction` for one that is not simulated.
     pub(crate) fn answer_ec2(&mut self, call: &mut Context<'_>) -> Result<Fields, ApiError> {
+        if call.caller.is_judged() {
+            let demands = Demand::of_ec2(&self.region, &self.templates, &self.instances, call);
+            call.caller.check(Service::Ec2, demands)?;
+        }
         if call.action.starts_with("Describe") {
             let answer = self.describe(call)?;
             call.end_dry_run()?;
@@ -190,6 +221,9 @@ impl Account {
     pub(crate) fn answer_identity(&mut self, caller: &str, call: &Context<'_>) -> Result<Fields, ApiError> {
         let account = &self.region.settings().account;
         let of_sts = self.sessions.answer(account, &self.profiles, caller, call);
+        if of_sts.is_none() && call.caller.is_judged() {
+            call.caller.check(Service::Iam, Demand::of_iam(account, &self.profiles, call))?;
+        }
         of_sts.or_else(|| self.profiles.answer(call)).unwrap_or_else(|| Err(unknown_action(call.action)))
     }
 
@@ -198,6 +232,8 @@ impl Account {
     /// # Errors
     /// The error of the action; `UnknownOperationException` for one that is not simulated.
     pub(crate) fn answer_json(&mut self, call: JsonCall<'_>, faults: &mut Switchboard) -> Result<Value, ApiError> {
+        call.caller
+            .check(call.service, vec![Demand::any(format!("{}:{}", call.service.name(), right_of(call.action)))])?;
         let settings = self.region.settings();
         let limit = faults.page_size(call.action);
         let name = || call.body["name"].as_str().unwrap_or_default();
@@ -224,6 +260,11 @@ impl Account {
             _ => unknown(),
         }
     }
+}
+
+/// The right that an action of a JSON service requires: that for a batch is the one for a single message.
+fn right_of(action: &str) -> &str {
+    action.strip_suffix("Batch").unwrap_or(action)
 }
 
 fn unknown_action(action: &str) -> ApiError {

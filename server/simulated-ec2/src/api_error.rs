@@ -38,7 +38,7 @@ fn status_of(code: &str) -> u16 {
     match code {
         "RequestLimitExceeded" | "Unavailable" | "ServiceUnavailable" => 503,
         "InternalError" | "InternalFailure" | "InsufficientInstanceCapacity" => 500,
-        "UnauthorizedOperation" | "AccessDenied" | "AuthFailure" => 403,
+        "UnauthorizedOperation" | "AccessDenied" | "AuthFailure" | "ExpiredToken" | "InvalidClientTokenId" => 403,
         "NoSuchEntity" | "ResourceNotFoundException" => 404,
         "EntityAlreadyExists" | "DeleteConflict" | "LimitExceeded" => 409,
         "DryRunOperation" => 412,

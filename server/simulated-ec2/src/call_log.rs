@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
+use crate::account::Session;
 use crate::query::parameters::Parameters;
 use crate::settings::Tags;
 
@@ -27,6 +28,12 @@ pub struct Call {
     pub action: String,
     /// Access key of the caller; empty when the call is not signed.
     pub caller: String,
+    /// Name of the role whose session made the call.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub role: Option<String>,
+    /// Tags of the session.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub session_tags: Tags,
     /// Parameters by name, those of a JSON body as JSON unless they are strings. Empty for older calls.
     pub parameters: BTreeMap<String, String>,
     /// What a CreateFleet asks for.
@@ -136,6 +143,7 @@ pub(crate) struct Arrival<'a> {
     pub(crate) service: &'static str,
     pub(crate) action: &'a str,
     pub(crate) caller: &'a str,
+    pub(crate) session: Option<&'a Session>,
     pub(crate) parameters: &'a Parameters,
 }
 
@@ -149,6 +157,8 @@ impl CallLog {
             service: arrival.service,
             action: arrival.action.to_owned(),
             caller: arrival.caller.to_owned(),
+            role: arrival.session.map(|session| session.role.clone()),
+            session_tags: arrival.session.map(|session| session.tags.clone()).unwrap_or_default(),
             parameters: arrival.parameters.values().clone(),
             fleet: (arrival.action == "CreateFleet").then(|| FleetCall::read(arrival.parameters)),
             outcome: Outcome::Pending,

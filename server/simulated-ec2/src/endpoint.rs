@@ -125,6 +125,11 @@ impl SimulatedEc2 {
         self.shared.state().account.change_settings(change);
     }
 
+    /// Ends all sessions of roles: their credentials are not known any more.
+    pub fn revoke_sessions(&self) {
+        self.shared.state().account.revoke_sessions();
+    }
+
     /// Instance profiles by name.
     #[must_use]
     pub fn instance_profiles(&self) -> BTreeMap<String, InstanceProfile> {

@@ -6,7 +6,10 @@
 //! another interface may serve at the same time. What EC2 knows beside it is in `account`, without I/O. `faults`
 //! decides which calls fail, `call_log` records all calls.
 //!
-//! Not simulated: signatures and policies (a call is refused by a fault only), and everything that no action here
+//! Sessions of roles are: a call with credentials that have expired or that STS never issued is refused, and one that
+//! the policies of its role do not allow (`account::authorization`). Long-term credentials may do everything.
+//!
+//! Not simulated: signatures, and everything that no action here
 //! shows. An action or parameter that is not simulated is refused with an error, never ignored.
 //!
 //! Reading order: [`SimulatedEc2`], `endpoint::http` (how a call is read and answered), `account`.

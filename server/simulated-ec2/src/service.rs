@@ -60,6 +60,33 @@ impl Service {
         }
     }
 
+    /// Error code of the service for an access key that AWS does not know.
+    pub(crate) fn unknown_key_code(self) -> &'static str {
+        match self {
+            Self::Ec2 => "AuthFailure",
+            Self::Iam | Self::Sts => "InvalidClientTokenId",
+            Self::Ssm | Self::Pricing | Self::Sqs | Self::EventBridge | Self::Eks => "UnrecognizedClientException",
+        }
+    }
+
+    /// Error code of the service for credentials that have expired.
+    pub(crate) fn expired_code(self) -> &'static str {
+        match self {
+            Self::Ec2 => "RequestExpired",
+            Self::Iam | Self::Sts => "ExpiredToken",
+            Self::Ssm | Self::Pricing | Self::Sqs | Self::EventBridge | Self::Eks => "ExpiredTokenException",
+        }
+    }
+
+    /// Error code of the service for an action that no policy allows.
+    pub(crate) fn denied_code(self) -> &'static str {
+        match self {
+            Self::Ec2 => "UnauthorizedOperation",
+            Self::Iam | Self::Sts => "AccessDenied",
+            Self::Ssm | Self::Pricing | Self::Sqs | Self::EventBridge | Self::Eks => "AccessDeniedException",
+        }
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Ec2 => "ec2",

@@ -5,6 +5,8 @@ mod tags;
 
 use std::collections::BTreeMap;
 
+use serde_json::Value;
+
 use crate::catalogue::RegionCatalogue;
 pub use images::{EKS_VERSIONS, Image};
 pub use tags::Tags;
@@ -114,6 +116,18 @@ pub struct Role {
     pub name: String,
     /// External id that AssumeRole must name; `None` when the trust policy asks for none.
     pub external_id: Option<String>,
+    /// Whether the trust policy allows `sts:TagSession`; without it, AssumeRole with tags is refused.
+    pub tag_session: bool,
+    /// Policies of the role as JSON documents. Its sessions may do what these allow; with none, everything.
+    pub policies: Vec<Value>,
+}
+
+impl Role {
+    /// A role that every caller may assume, with tags, and that may do everything.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Self {
+        Self { name: name.into(), external_id: None, tag_session: true, policies: Vec::new() }
+    }
 }
 
 /// An EKS cluster.
@@ -210,7 +224,7 @@ impl AccountSettings {
             launch_templates: Vec::new(),
             reservations: Vec::new(),
             clusters: vec![eks_cluster(region, cluster, &format!("arn:aws:iam::{account}:role/{role}"))],
-            roles: vec![Role { name: role, external_id: None }],
+            roles: vec![Role::new(role)],
             instance_profiles: BTreeMap::new(),
             ownership: OwnershipTags::default(),
             region: region.to_owned(),

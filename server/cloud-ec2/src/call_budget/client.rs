@@ -10,10 +10,10 @@ use aws_smithy_runtime_api::client::http::{
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::http::{Response, StatusCode};
 use aws_smithy_types::body::SdkBody;
-use aws_smithy_types::byte_stream::ByteStream;
 
 use super::{CallBudget, NotSent};
-use crate::failure::is_throttling;
+use crate::error_body;
+use crate::error_class::is_throttling;
 
 /// What the SDK sends EC2's requests by.
 #[derive(Debug)]
@@ -70,20 +70,11 @@ fn action_of(request: &HttpRequest) -> String {
     String::from_utf8_lossy(name).into_owned()
 }
 
-/// The response, and whether its error is one of throttling. The body of an error is small.
-async fn with_error_code(mut response: HttpResponse) -> Result<(HttpResponse, bool), ConnectorError> {
-    if response.status().as_u16() < 400 {
-        return Ok((response, false));
-    }
-    let body = ByteStream::new(response.take_body()).collect().await;
-    let body = body.map_err(|error| ConnectorError::io(error.into()))?.into_bytes();
-    let is_throttled = is_throttling(error_code(&String::from_utf8_lossy(&body)));
-    *response.body_mut() = SdkBody::from(body);
+/// The response, and whether its error is one of throttling.
+async fn with_error_code(response: HttpResponse) -> Result<(HttpResponse, bool), ConnectorError> {
+    let (response, code) = error_body::with_code(response).await?;
+    let is_throttled = code.as_deref().is_some_and(is_throttling);
     Ok((response, is_throttled))
-}
-
-fn error_code(body: &str) -> &str {
-    body.split_once("<Code>").and_then(|(_, rest)| rest.split_once("</Code>")).map_or("", |(code, _)| code)
 }
 
 /// The answer that EC2 gives to a throttled call, so that it is handled like one.
@@ -106,13 +97,5 @@ mod tests {
         let request = |body: &'static str| HttpRequest::new(SdkBody::from(body));
         assert_eq!(action_of(&request("Action=CreateFleet&Version=2016-11-15&Type=instant")), "CreateFleet");
         assert_eq!(action_of(&request("")), "");
-    }
-
-    #[test]
-    fn the_code_of_an_error_is_read() {
-        let body = "<Response><Errors><Error><Code>RequestLimitExceeded</Code><Message>m</Message></Error></Errors></Response>";
-        assert!(is_throttling(error_code(body)));
-        assert!(!is_throttling(error_code("<html>503</html>")));
-        assert!(!is_throttling(error_code(&body.replace("RequestLimitExceeded", "Unavailable"))));
     }
 }

@@ -1,26 +1,5 @@
 use super::*;
 
-#[test]
-fn codes_are_classified_by_ec2_s_reference() {
-    let cases = [
-        ("RequestLimitExceeded", 503, ErrorClass::Throttled),
-        ("Throttling", 400, ErrorClass::Throttled),
-        ("IdempotentParameterMismatch", 400, ErrorClass::Mismatch),
-        ("InvalidInstanceID.NotFound", 400, ErrorClass::NotFound),
-        ("InsufficientInstanceCapacity", 500, ErrorClass::InsufficientCapacity),
-        ("MaxSpotInstanceCountExceeded", 400, ErrorClass::InsufficientCapacity),
-        ("AuthFailure.ServiceLinkedRoleCreationNotPermitted", 400, ErrorClass::InsufficientCapacity),
-        ("InternalError", 500, ErrorClass::Unclear),
-        ("Unavailable", 503, ErrorClass::Unclear),
-        ("HTTP 502", 502, ErrorClass::Unclear),
-        ("UnauthorizedOperation", 403, ErrorClass::Refused),
-        ("InvalidLaunchTemplateName.NotFoundException", 400, ErrorClass::Refused),
-    ];
-    for (code, status, expected) in cases {
-        assert_eq!(error_class(code, status), expected, "{code} {status}");
-    }
-}
-
 fn failure(error_class: ErrorClass) -> Failure {
     Failure { error_class, operation: "Call", code: "Code".to_owned(), message: "words".to_owned() }
 }
@@ -50,7 +29,7 @@ fn an_unknown_outcome_is_never_reported_as_refused() {
 
 #[test]
 fn quotas_addresses_reservations_and_roles_concern_the_account_and_capacity_the_zone() {
-    for code in CAPACITY {
+    for code in crate::error_class::CAPACITY {
         let is_of_zone = ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported"].contains(code);
         assert_eq!(refusal_cause(code) == RefusalCause::Capacity, is_of_zone, "{code}");
     }

@@ -101,6 +101,10 @@ impl<K: Ord + Clone + Debug, V: Clone> Cache<K, V> {
     }
 
     fn log_failure(&self, error: &CallError, age: Option<Millis>) {
+        if error.class() == CallErrorClass::NotAssumable {
+            // The session logs it, once for all lookups.
+            return;
+        }
         if error.class() == CallErrorClass::Denied {
             let mut denied = self.denied.lock().unwrap_or_else(PoisonError::into_inner);
             if !denied.insert(error.action()) {

@@ -20,6 +20,7 @@ use super::security_groups::{self, FoundGroup};
 use super::subnets::{self, FoundSubnet};
 use crate::call_error::{CallError, CallErrorClass};
 use crate::clients::Clients;
+use crate::sessions::ClusterClients;
 
 pub(super) const SUBNETS: &str = "ec2:DescribeSubnets";
 pub(super) const SECURITY_GROUPS: &str = "ec2:DescribeSecurityGroups";
@@ -143,31 +144,39 @@ pub(super) async fn has_access_entry(clients: &Clients, cluster: &ClusterName, a
     }
 }
 
-/// Looks up the profile, and makes it if the server is to make it.
-pub(super) async fn profile(clients: &Clients, request: &ProfileRequest) -> Result<ProfileAnswer, CallError> {
+/// Looks up the profile, and makes it with the clients `own` of its cluster if the server is to make it.
+pub(super) async fn profile(
+    clients: &Clients,
+    own: &ClusterClients,
+    request: &ProfileRequest,
+) -> Result<ProfileAnswer, CallError> {
     match request {
         ProfileRequest::Given(name) => {
             let found = known_profile(clients, name).await?;
             let usable = |known: KnownProfile| ProfileAnswer::Usable(known.role.map(|(_, arn)| arn));
             Ok(found.map_or(ProfileAnswer::NotFound, usable))
         }
-        ProfileRequest::Managed(profile) => managed_profile(clients, profile).await,
+        ProfileRequest::Managed(profile) => managed_profile(clients, own, profile).await,
     }
 }
 
 /// Every step may have been done by another replica in the meantime, which is a success.
-async fn managed_profile(clients: &Clients, profile: &ManagedProfile) -> Result<ProfileAnswer, CallError> {
+async fn managed_profile(
+    clients: &Clients,
+    own: &ClusterClients,
+    profile: &ManagedProfile,
+) -> Result<ProfileAnswer, CallError> {
     let known = match known_profile(clients, &profile.name).await? {
         Some(known) => known,
-        None => create_profile(clients, profile).await?,
+        None => create_profile(clients, own, profile).await?,
     };
-    set_missing_tags(clients, profile, &known).await;
+    set_missing_tags(own, profile, &known).await;
     match &known.role {
         Some((name, arn)) if *name == profile.role => return Ok(ProfileAnswer::Usable(Some(arn.clone()))),
         Some((name, _)) => return Ok(ProfileAnswer::OtherRole(name.clone())),
         None => {}
     }
-    if !add_role(clients, profile).await? {
+    if !add_role(own, profile).await? {
         return Ok(ProfileAnswer::RoleNotFound);
     }
     // IAM may not show the role yet; it is looked up again soon.
@@ -191,9 +200,13 @@ fn read_profile(profile: &InstanceProfile) -> KnownProfile {
     KnownProfile { role, tags }
 }
 
-async fn create_profile(clients: &Clients, profile: &ManagedProfile) -> Result<KnownProfile, CallError> {
+async fn create_profile(
+    clients: &Clients,
+    own: &ClusterClients,
+    profile: &ManagedProfile,
+) -> Result<KnownProfile, CallError> {
     let tags = iam_tags(&profile.tags)?;
-    let call = clients.iam.create_instance_profile().instance_profile_name(&*profile.name).path(&profile.path);
+    let call = own.iam().create_instance_profile().instance_profile_name(&*profile.name).path(&profile.path);
     match call.set_tags(Some(tags)).send().await {
         Ok(_) => {
             info!(profile = %profile.name, role = %profile.role, "instance profile created");
@@ -204,7 +217,7 @@ async fn create_profile(clients: &Clients, profile: &ManagedProfile) -> Result<K
             let known = known_profile(clients, &profile.name).await?;
             Ok(known.unwrap_or_else(|| KnownProfile { role: None, tags: profile.tags.clone() }))
         }
-        Err(error) => Err(CallError::read(CREATE_PROFILE, &error)),
+        Err(error) => Err(CallError::read(CREATE_PROFILE, &error).by(own.holder.as_ref())),
     }
 }
 
@@ -217,22 +230,22 @@ fn iam_tags(tags: &BTreeMap<Text, Text>) -> Result<Vec<Tag>, CallError> {
 }
 
 /// Tags change no launch, so a failure is logged only.
-async fn set_missing_tags(clients: &Clients, profile: &ManagedProfile, known: &KnownProfile) {
+async fn set_missing_tags(own: &ClusterClients, profile: &ManagedProfile, known: &KnownProfile) {
     let lacks = profile.missing_tags(known);
     if lacks.is_empty() {
         return;
     }
     let Ok(tags) = iam_tags(&lacks) else { return };
-    let call = clients.iam.tag_instance_profile().instance_profile_name(&*profile.name).set_tags(Some(tags));
+    let call = own.iam().tag_instance_profile().instance_profile_name(&*profile.name).set_tags(Some(tags));
     if let Err(error) = call.send().await {
-        let error = CallError::read(TAG_PROFILE, &error);
+        let error = CallError::read(TAG_PROFILE, &error).by(own.holder.as_ref());
         warn!(profile = %profile.name, code = error.code(), %error, "instance profile not tagged");
     }
 }
 
 /// Returns whether the role exists.
-async fn add_role(clients: &Clients, profile: &ManagedProfile) -> Result<bool, CallError> {
-    let call = clients.iam.add_role_to_instance_profile().instance_profile_name(&*profile.name);
+async fn add_role(own: &ClusterClients, profile: &ManagedProfile) -> Result<bool, CallError> {
+    let call = own.iam().add_role_to_instance_profile().instance_profile_name(&*profile.name);
     match call.role_name(&*profile.role).send().await {
         // A profile has one role: another replica added it.
         Ok(_) => Ok(true),
@@ -243,7 +256,7 @@ async fn add_role(clients: &Clients, profile: &ManagedProfile) -> Result<bool, C
             let message = "IAM does not show the new instance profile yet";
             Err(CallError::new(ADD_ROLE, CallErrorClass::Unclear, "NoSuchEntity", message))
         }
-        Err(error) => Err(CallError::read(ADD_ROLE, &error)),
+        Err(error) => Err(CallError::read(ADD_ROLE, &error).by(own.holder.as_ref())),
     }
 }
 

@@ -28,6 +28,8 @@ pub(super) struct Validation<'a> {
     /// EKS's answer; `None` when it says that it has no such cluster.
     pub(super) eks: Result<Option<&'a EksCluster>, &'a CallError>,
     pub(super) access: &'a AccessEntry,
+    /// Why the cluster has no session of its role.
+    pub(super) session: Option<&'a CallError>,
     pub(super) subnets: &'a [FoundSubnet],
     pub(super) groups: &'a [FoundGroup],
     pub(super) reservations: &'a [ReservationStatus],
@@ -38,6 +40,7 @@ impl Validation<'_> {
     pub(super) fn condition(&self) -> Resolution {
         let checks = [
             Self::unsupported,
+            Self::session,
             Self::service_cidr,
             Self::kubelet,
             Self::cluster_facts,
@@ -70,6 +73,15 @@ impl Validation<'_> {
             format!("capacity blocks are not supported: spec.capacityReservationSelectorTerms must not select {ids}")
         };
         (!blocks.is_empty()).then(|| missing("UnsupportedCapacityBlock", message()))
+    }
+
+    /// Every launch needs a session of the cluster.
+    fn session(&self) -> Option<Resolution> {
+        let error = self.session?;
+        match error.class() {
+            CallErrorClass::NotAssumable => Some(missing(error.reason(), error.to_string())),
+            _ => Some(unknown(error.reason(), error.to_string())),
+        }
     }
 
     /// AL2023 nodes cannot join without the addresses of Services.

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 
 use cloud::provider::{CloudError, CloudProvider, Owner};
 use cloud_ec2::call_budget::BudgetFuture;
-use cloud_ec2::{CallBudget, Credentials, Ec2Cloud, NotSent};
+use cloud_ec2::{CallBudget, Credentials, Ec2Cloud, NotSent, Settings};
 use model::node_class::InstanceIdentity;
 
 use super::endpoint::Endpoint;
 use super::node_class::with_spec;
+use super::roles::{roles_of, with_roles};
 use super::{NOW, order, settings};
 
 /// Admits all calls, or none, and counts both.
@@ -35,11 +36,16 @@ impl CallBudget for CountingBudget {
 
 async fn connect(refusal: Option<NotSent>) -> (Endpoint, Arc<CountingBudget>, Ec2Cloud) {
     let ec2 = Endpoint::start().await;
+    let (budget, cloud) = within(settings(ec2.url()), refusal);
+    (ec2, budget, cloud)
+}
+
+fn within(settings: Settings, refusal: Option<NotSent>) -> (Arc<CountingBudget>, Ec2Cloud) {
     let budget = Arc::new(CountingBudget { refusal, ..CountingBudget::default() });
     let credentials = Credentials::new("AKIDTEST", "secret", None, None, "test");
     let given = Arc::clone(&budget) as Arc<dyn CallBudget>;
-    let cloud = Ec2Cloud::with_credentials_within(settings(ec2.url()), credentials, || NOW, given);
-    (ec2, budget, cloud)
+    let cloud = Ec2Cloud::with_credentials_within(settings, credentials, || NOW, given);
+    (budget, cloud)
 }
 
 /// EC2's calls that reached the endpoint, by action.
@@ -67,6 +73,24 @@ async fn every_call_of_ec2_and_every_page_takes_a_token() {
     assert_eq!(*budget.admitted.lock().unwrap(), sent);
     // Two pages of one, and the owner of the instance.
     assert_eq!((sent["CreateFleet"], sent["DescribeInstances"], sent["TerminateInstances"]), (2, 3, 1), "{sent:?}");
+}
+
+/// The limits are those of account and region, whichever session a call is made in.
+#[tokio::test]
+async fn sessions_of_clusters_share_the_tokens_of_their_account() {
+    let ec2 = Endpoint::with(|account| account.roles.extend(roles_of(&["c1"]))).await;
+    let (budget, cloud) = within(with_roles(ec2.url()), None);
+    cloud.launch(&order("a")).await.unwrap();
+    ec2.fail("CreateFleet", 0, "RequestLimitExceeded");
+    cloud.launch(&order("b")).await.unwrap_err();
+    cloud.list_all().await.unwrap();
+    let admitted = budget.admitted.lock().unwrap().clone();
+    assert_eq!(admitted, sent(&ec2));
+    assert_eq!((admitted["CreateFleet"], admitted["DescribeInstances"]), (2, 1));
+    assert_eq!(*budget.throttled.lock().unwrap(), ["CreateFleet"]);
+    let roles: Vec<_> =
+        ec2.calls().into_iter().filter(|call| call.action == "CreateFleet").map(|call| call.role).collect();
+    assert_eq!(roles, [Some("fleetwright-c1".to_owned()), Some("fleetwright-c1".to_owned())]);
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use simulated_ec2::{
 use super::NOW;
 
 /// From launch to a running instance, in milliseconds.
-const BOOT_MS: i64 = 20_000;
+pub(crate) const BOOT_MS: i64 = 20_000;
 /// From termination to its end, in milliseconds.
 const SHUTDOWN_MS: i64 = 5_000;
 
@@ -33,7 +33,14 @@ impl Endpoint {
     /// An account in eu-west-1 with `subnet-a` and `subnet-b`, eight versions of the launch template `nodes`, and the
     /// image, the group and the profile of [`order`](super::order). In zone b, spot is cheaper for `m5.large` than any other price.
     pub(crate) async fn start() -> Self {
-        Self::of(settings()).await
+        Self::with(|_| ()).await
+    }
+
+    /// As [`Endpoint::start`], for an account that `change` has changed.
+    pub(crate) async fn with(change: impl FnOnce(&mut AccountSettings)) -> Self {
+        let mut settings = settings();
+        change(&mut settings);
+        Self::of(settings).await
     }
 
     async fn of(settings: AccountSettings) -> Self {
@@ -77,6 +84,17 @@ impl Endpoint {
         self.ec2.add_fault(FaultRule::once_after(action, skip, Effect::error(code)));
     }
 
+    /// Whether calls of `action` are executed without an answer from now on.
+    pub(crate) fn lose_answers(&self, action: &str, lost: bool) {
+        let rule = FaultRule::always(action, Effect::CutAfter);
+        self.ec2.change_faults(|faults| faults.rules = if lost { vec![rule] } else { Vec::new() });
+    }
+
+    /// From now on no call is executed or answered.
+    pub(crate) fn cut_off(&self) {
+        self.ec2.add_fault(FaultRule::always("*", Effect::CutBefore));
+    }
+
     /// Forgets client tokens, as EC2 does after a while.
     pub(crate) fn ignore_tokens(&self) {
         self.ec2.cloud().cloud().faults_mut().ignore_tokens = true;
@@ -84,6 +102,11 @@ impl Endpoint {
 
     pub(crate) fn change_account(&self, change: impl FnOnce(&mut AccountSettings)) {
         self.ec2.change_account(change);
+    }
+
+    /// Ends all sessions of roles.
+    pub(crate) fn revoke_sessions(&self) {
+        self.ec2.revoke_sessions();
     }
 
     /// Sets the page size of listings.

@@ -238,12 +238,13 @@ async fn a_throttled_call_is_not_retried() {
 }
 
 #[tokio::test]
-async fn a_refusal_has_the_cloud_s_code_and_message() {
+async fn a_refusal_has_the_cloud_s_code_and_message_and_what_to_do() {
     let (ec2, cloud) = connect().await;
     ec2.fail("CreateFleet", 0, "UnauthorizedOperation");
     assert_eq!(
         cloud.launch(&order("web-abcde")).await.unwrap_err().to_string(),
-        "the cloud refuses CreateFleet: UnauthorizedOperation: an injected failure"
+        "the cloud refuses CreateFleet: UnauthorizedOperation: an injected failure: allow the action in the policy of the \
+         server's role (deploy/aws), and check permission boundaries and service control policies"
     );
 }
 

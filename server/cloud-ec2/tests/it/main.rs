@@ -5,6 +5,7 @@
 mod account;
 mod call_budget;
 mod collection;
+mod conformance;
 mod discovery;
 mod embedded_region;
 mod endpoint;
@@ -16,6 +17,7 @@ mod node_class;
 mod node_class_profile;
 mod policy;
 mod prices;
+mod roles;
 mod services;
 
 use std::sync::Arc;

@@ -12,10 +12,12 @@ use cloud_ec2::{Ec2Cloud, Supplement};
 use model::node_class::{InstanceIdentity, NodeClassQuery, ReservationTerm};
 use model::{Millis, Timestamp};
 use serde_json::Value;
+use simulated_ec2::{AccountSettings, Call};
 
 use super::endpoint::Endpoint;
 use super::node_class::with_spec;
-use super::{NOW, adapter, adapter_at, order};
+use super::roles::{roles_of, with_roles};
+use super::{NOW, adapter, adapter_at, adapter_by, order};
 
 /// Rights that a call needs beside its own action: a fleet runs instances and tags what it creates, and gives instances
 /// the role of their profile.
@@ -32,10 +34,18 @@ fn allowed(policy: &str) -> BTreeSet<String> {
     policy["Statement"].as_array().unwrap().iter().flat_map(|statement| list(&statement["Action"])).collect()
 }
 
+/// Rights that sessions with tags need beside AssumeRole.
+const IMPLIED_BY_TAGS: &str = "sts:TagSession";
+
 /// IAM actions of the calls that reached the endpoint, after the first `skip`. The right for a batch is that for one.
-fn called(ec2: &Endpoint, skip: usize) -> BTreeSet<String> {
+fn called(ec2: &Endpoint, skip: usize, by: impl Fn(&Call) -> bool) -> BTreeSet<String> {
     let name = |action: &str| if action == "DeleteMessageBatch" { "DeleteMessage" } else { action }.to_owned();
-    ec2.calls().iter().skip(skip).map(|call| format!("{}:{}", call.service, name(&call.action))).collect()
+    ec2.calls()
+        .iter()
+        .skip(skip)
+        .filter(|call| by(call))
+        .map(|call| format!("{}:{}", call.service, name(&call.action)))
+        .collect()
 }
 
 /// A class that selects by alias, tags and reservation id, and whose instance profile the server makes.
@@ -55,11 +65,11 @@ fn clock() -> Timestamp {
 }
 
 /// Makes every call that a server makes.
-async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud) {
+async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud, other: &Ec2Cloud) {
     let launched = cloud.launch(&order("a")).await.unwrap().instance;
     cloud.resolve_node_class(&query("web")).await;
     // Another process finds the profile without the tag of today.
-    adapter(ec2.url()).resolve_node_class(&query("shop")).await;
+    other.resolve_node_class(&query("shop")).await;
     cloud.list_all().await.unwrap();
     let cluster = "c1".into();
     cloud.terminate(&launched.id, Owner { cluster: &cluster, uid: "uid-1" }).await.unwrap();
@@ -71,25 +81,57 @@ async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud) {
     queue.delete(&received).await.unwrap();
     cloud.collect_launch_templates().await.unwrap();
     MINUTES.store(90, Ordering::SeqCst);
+    ec2.wait(Duration::from_secs(90 * 60));
     assert_eq!(cloud.collect_launch_templates().await.unwrap().len(), 1);
     let builtin = Snapshot::builtin().unwrap();
     let _what_is_left_out = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
     PriceRefresher::new("eu-west-1").refresh(cloud).await;
 }
 
+/// One at a time: they have one clock.
+static TURN: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
 async fn the_policy_of_the_server_allows_exactly_the_calls_that_it_makes() {
-    let ec2 = Endpoint::start().await;
-    ec2.change_account(|account| {
-        account.clusters.iter_mut().for_each(|cluster| cluster.authentication_mode = "API".to_owned());
-    });
+    let _turn = TURN.lock().await;
+    MINUTES.store(0, Ordering::SeqCst);
+    let ec2 = Endpoint::with(require_access_entries).await;
     let cloud = adapter_at(ec2.url(), clock);
     cloud.queue_setup("fleetwright").apply(|_| ()).await.unwrap();
     let setup = ec2.calls().len();
-    serve(&ec2, &cloud).await;
-    let mut made = called(&ec2, setup);
+    serve(&ec2, &cloud, &adapter(ec2.url())).await;
+    let mut made = called(&ec2, setup, |_| true);
     made.extend(IMPLIED.map(str::to_owned));
     assert_eq!(made, allowed("server-policy.json"));
+}
+
+fn require_access_entries(account: &mut AccountSettings) {
+    account.clusters.iter_mut().for_each(|cluster| cluster.authentication_mode = "API".to_owned());
+}
+
+/// With roles that have these policies, which the endpoint enforces.
+#[tokio::test]
+async fn the_policies_of_roles_allow_exactly_the_calls_that_are_made_with_each() {
+    let _turn = TURN.lock().await;
+    MINUTES.store(0, Ordering::SeqCst);
+    let ec2 = Endpoint::with(|account| {
+        require_access_entries(account);
+        account.roles.extend(roles_of(&["c1"]));
+    })
+    .await;
+    adapter(ec2.url()).queue_setup("fleetwright").apply(|_| ()).await.unwrap();
+    let setup = ec2.calls().len();
+    let [cloud, other] = [clock, || NOW].map(|clock| adapter_by(with_roles(ec2.url()), clock));
+    serve(&ec2, &cloud, &other).await;
+    let made_by = |role: Option<&str>| called(&ec2, setup, |call| call.role.as_deref() == role);
+    let with = |mut made: BTreeSet<String>, implied: &[&str]| {
+        made.extend(implied.iter().map(|&action| action.to_owned()));
+        made
+    };
+    assert_eq!(with(made_by(None), &[IMPLIED_BY_TAGS]), allowed("server-roles-policy.json"));
+    assert_eq!(made_by(Some("fleetwright-account")), allowed("account-role-policy.json"));
+    assert_eq!(with(made_by(Some("fleetwright-c1")), &IMPLIED), allowed("cluster-role-policy.json"));
+    assert_eq!(allowed("role-trust-policy.json"), allowed("server-roles-policy.json"));
 }
 
 #[tokio::test]
@@ -100,5 +142,5 @@ async fn the_policy_of_the_setup_allows_exactly_the_calls_that_it_makes() {
     setup.apply(|_| ()).await.unwrap();
     setup.removable().await.unwrap();
     setup.undo(|_| ()).await.unwrap();
-    assert_eq!(called(&ec2, 0), allowed("setup-policy.json"));
+    assert_eq!(called(&ec2, 0, |_| true), allowed("setup-policy.json"));
 }

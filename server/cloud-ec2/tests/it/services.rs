@@ -107,10 +107,10 @@ async fn eks_describes_the_cluster_and_its_access_entries() {
 async fn sts_assumes_a_role_with_its_external_id() {
     let ec2 = Endpoint::start().await;
     ec2.change_account(|account| {
-        account.roles.push(Role { name: "fleet".to_owned(), external_id: Some("secret".to_owned()) });
+        account.roles.push(Role { external_id: Some("secret".to_owned()), ..Role::new("fleet") });
     });
     let sts = client!(aws_sdk_sts, ec2);
-    let call = || sts.assume_role().role_arn("arn:aws:iam::123456789012:role/fleet").role_session_name("s");
+    let call = || sts.assume_role().role_arn("arn:aws:iam::123456789012:role/fleet").role_session_name("s1");
     assert_eq!(code(call().send().await).as_deref(), Some("AccessDenied"));
     let credentials = call().external_id("secret").send().await.unwrap().credentials.unwrap();
     assert!(credentials.access_key_id().starts_with("ASIA"));

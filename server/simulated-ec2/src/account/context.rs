@@ -3,6 +3,7 @@
 use cloud::simulated::SimulatedCloud;
 use model::Timestamp;
 
+use super::authorization::Caller;
 use crate::api_error::ApiError;
 use crate::faults::switchboard::Switchboard;
 use crate::query::paging::PageRequest;
@@ -13,6 +14,7 @@ use crate::query::parameters::Parameters;
 pub(crate) struct Context<'a> {
     pub(crate) action: &'a str,
     pub(crate) parameters: &'a Parameters,
+    pub(crate) caller: &'a Caller,
     pub(crate) now: Timestamp,
     pub(crate) cloud: &'a mut SimulatedCloud,
     pub(crate) faults: &'a mut Switchboard,

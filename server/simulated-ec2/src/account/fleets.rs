@@ -8,8 +8,9 @@
 //! network or profile, are always errors of the response ([`resolve`]).
 
 mod launch;
-pub(crate) mod request;
+mod request;
 pub(crate) mod resolve;
+mod rights;
 mod strategy;
 
 use std::collections::BTreeMap;
@@ -48,7 +49,7 @@ impl Fleets {
         }
         let request = FleetRequest::read(call.parameters)?;
         check_tags(&request.instance_tags)?;
-        let options = resolver.options(&request, call)?;
+        let options = rights::authorized(resolver.options(&request, call)?, resolver, &request, call);
         call.end_dry_run()?;
         let answer = self.fulfil(&request, options, resolver, instances, call);
         if let Some(token) = token {

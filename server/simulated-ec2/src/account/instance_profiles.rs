@@ -173,7 +173,7 @@ impl InstanceProfiles {
             .with("Path", &profile.path)
             .with("InstanceProfileName", name)
             .with("InstanceProfileId", format!("AIPA{name}"))
-            .with("Arn", format!("arn:aws:iam::{}:instance-profile{}{name}", self.account, profile.path))
+            .with("Arn", profile_arn(&self.account, &profile.path, name))
             .with("CreateDate", iso(profile.created))
             .list("Roles", profile.role.iter().map(|role| self.shown_role(role)))
             .list("Tags", profile.tags.iter().map(tag))
@@ -187,6 +187,11 @@ impl InstanceProfiles {
             .with("Arn", format!("arn:aws:iam::{}:role/{name}", self.account))
             .with("CreateDate", iso(Timestamp::from_millis(0)))
     }
+}
+
+/// ARN of an instance profile.
+pub(crate) fn profile_arn(account: &str, path: &str, name: &str) -> String {
+    format!("arn:aws:iam::{account}:instance-profile{path}{name}")
 }
 
 fn unknown_profile(name: &str) -> ApiError {

@@ -8,6 +8,7 @@ mod json;
 mod launch_errors;
 mod messages;
 mod reservations;
+mod sessions;
 mod templates;
 
 use cloud::simulated::FaultProfile;
@@ -30,6 +31,8 @@ struct Fixture {
     switchboard: Switchboard,
     now: Timestamp,
     x86_image: String,
+    /// Who makes the calls.
+    caller: Caller,
 }
 
 impl Fixture {
@@ -51,6 +54,7 @@ impl Fixture {
             switchboard: Switchboard::new(Faults::default()),
             now: Timestamp::from_millis(START),
             x86_image,
+            caller: Caller::default(),
         }
     }
 
@@ -68,7 +72,8 @@ impl Fixture {
         self.cloud.tick(self.now);
         self.account.follow(&self.cloud, &mut self.switchboard, self.now);
         let (cloud, faults, now) = (&mut self.cloud, &mut self.switchboard, self.now);
-        self.account.answer_ec2(&mut Context { action, parameters: &parameters, now, cloud, faults })
+        let caller = self.caller.clone();
+        self.account.answer_ec2(&mut Context { action, parameters: &parameters, caller: &caller, now, cloud, faults })
     }
 
     fn code(&mut self, action: &str, form: &str) -> String {
@@ -79,11 +84,13 @@ impl Fixture {
     fn identity(&mut self, action: &str, form: &str) -> Result<Fields, ApiError> {
         let parameters = Parameters::read(form.as_bytes());
         let (cloud, faults, now) = (&mut self.cloud, &mut self.switchboard, self.now);
-        self.account.answer_identity("AKID", &Context { action, parameters: &parameters, now, cloud, faults })
+        let caller = self.caller.clone();
+        self.account
+            .answer_identity("AKID", &Context { action, parameters: &parameters, caller: &caller, now, cloud, faults })
     }
 
     fn json(&mut self, service: Service, action: &str, body: &Value) -> Result<Value, ApiError> {
-        let call = JsonCall { service, action, body, host: "ec2.test", now: self.now };
+        let call = JsonCall { caller: &self.caller, service, action, body, host: "ec2.test", now: self.now };
         self.account.answer_json(call, &mut self.switchboard)
     }
 

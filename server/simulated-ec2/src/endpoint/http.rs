@@ -127,14 +127,16 @@ impl Shared {
     fn begin(&self, call: &Incoming) -> (u64, CallFaults) {
         let now = self.cloud.now();
         let mut state = self.state();
+        let State { account, log, .. } = &mut *state;
         let arrival = Arrival {
             at_ms: now.as_millis(),
             service: call.service.name(),
             action: &call.action,
             caller: &call.caller,
+            session: account.session(&call.caller),
             parameters: &call.parameters,
         };
-        let number = state.log.begin(arrival);
+        let number = log.begin(arrival);
         (number, state.switchboard.next_call(&call.action, call.service.throttling_code(), now))
     }
 
@@ -168,12 +170,14 @@ impl Shared {
         state.follow(&mut cloud, now);
         let State { account, switchboard, .. } = &mut *state;
         let action = call.action.as_str();
-        let mut context = Context { action, parameters: &call.parameters, now, cloud: &mut cloud, faults: switchboard };
+        let caller = account.authenticate(&call.caller, call.service, now)?;
+        let (caller, cloud) = (&caller, &mut *cloud);
+        let mut context = Context { action, parameters: &call.parameters, caller, now, cloud, faults: switchboard };
         match call.service {
             Service::Ec2 => account.answer_ec2(&mut context).map(Answer::Xml),
             Service::Iam | Service::Sts => account.answer_identity(&call.caller, &context).map(Answer::Xml),
             service => {
-                let json = JsonCall { service, action, body: &call.body, host: &call.host, now };
+                let json = JsonCall { caller, service, action, body: &call.body, host: &call.host, now };
                 account.answer_json(json, context.faults).map(Answer::Json)
             }
         }

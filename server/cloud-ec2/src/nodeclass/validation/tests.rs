@@ -13,6 +13,7 @@ struct Case {
     conditions: BTreeMap<&'static str, Resolution>,
     eks: Result<Option<EksCluster>, CallError>,
     access: AccessEntry,
+    session: Option<CallError>,
     subnets: Vec<FoundSubnet>,
     groups: Vec<FoundGroup>,
     reservations: Vec<ReservationStatus>,
@@ -27,6 +28,7 @@ impl Case {
             conditions: needed.map(|name| (name, Resolution::Met)).into(),
             eks: Ok(None),
             access: AccessEntry::NotChecked,
+            session: None,
             subnets: super::super::subnets::read(&subnet).into_iter().collect(),
             groups: vec![group("sg-1", "vpc-1")],
             reservations: Vec::new(),
@@ -49,6 +51,7 @@ impl Case {
             conditions: &self.conditions,
             eks: self.eks.as_ref().map(Option::as_ref),
             access: &self.access,
+            session: self.session.as_ref(),
             subnets: &self.subnets,
             groups: &self.groups,
             reservations: &self.reservations,
@@ -112,6 +115,16 @@ fn placement_groups_and_capacity_blocks_are_refused() {
     assert_eq!(case.condition(), Resolution::Met);
     case.reservations.push(of_type(CAPACITY_BLOCK));
     is_missing(&case, "UnsupportedCapacityBlock", "must not select cr-1");
+}
+
+#[test]
+fn a_cluster_without_a_session_of_its_role_launches_nothing() {
+    let with = |class, message: &str| Case {
+        session: Some(CallError::new("sts:AssumeRole", class, "Code", message)),
+        ..Case::new().facts(|facts| facts.endpoint = Text::default())
+    };
+    is_missing(&with(CallErrorClass::NotAssumable, "the sentence"), "RoleNotAssumable", "the sentence");
+    is_unknown(&with(CallErrorClass::Unclear, "timeout"), "ServiceUnavailable", "sts:AssumeRole got no usable answer");
 }
 
 #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Candidate {
     pub(crate) image: String,
     pub(crate) groups: Vec<String>,
     pub(crate) profile: Option<String>,
+    /// Id of its template; empty without one.
+    pub(crate) template: String,
     pub(crate) template_tags: Tags,
     pub(crate) secondary_addresses: u32,
     /// Price of its capacity type per hour.
@@ -107,6 +109,7 @@ impl Resolver<'_> {
             };
             resolved.push(match candidate {
                 Ok(found) => Ok(Candidate {
+                    template: template.id.clone(),
                     template_tags: with_template(found.template_tags.clone()),
                     echo,
                     lifecycle,
@@ -163,6 +166,7 @@ impl Resolver<'_> {
             image: image.to_owned(),
             groups: self.groups(data, subnet)?,
             profile: self.profile(data, call)?,
+            template: String::new(),
             template_tags: data.tags_of("instance"),
             secondary_addresses: secondary_addresses(data)?,
             price,

@@ -49,10 +49,10 @@ fn a_profile_is_made_filled_listed_and_removed() {
 #[test]
 fn a_role_is_assumed_with_its_external_id_only() {
     let mut sts = Fixture::with(|settings| {
-        settings.roles.push(Role { name: "fleet".to_owned(), external_id: Some("secret".to_owned()) });
+        settings.roles.push(Role { external_id: Some("secret".to_owned()), ..Role::new("fleet") });
     });
     let assume = |sts: &mut Fixture, role: &str, more: &str| {
-        sts.identity("AssumeRole", &format!("RoleArn=arn:aws:iam::123456789012:role/{role}&RoleSessionName=s{more}"))
+        sts.identity("AssumeRole", &format!("RoleArn=arn:aws:iam::123456789012:role/{role}&RoleSessionName=s1{more}"))
     };
     for (role, more) in [("fleet", ""), ("fleet", "&ExternalId=guess"), ("none", "&ExternalId=secret")] {
         assert_eq!(
@@ -63,7 +63,7 @@ fn a_role_is_assumed_with_its_external_id_only() {
     }
     let assumed = assume(&mut sts, "fleet", "&ExternalId=secret&DurationSeconds=900").unwrap();
     assert_eq!(assumed.text("Credentials/Expiration"), "2026-09-01T00:15:00.000Z");
-    assert_eq!(assumed.text("AssumedRoleUser/Arn"), "arn:aws:sts::123456789012:assumed-role/fleet/s");
+    assert_eq!(assumed.text("AssumedRoleUser/Arn"), "arn:aws:sts::123456789012:assumed-role/fleet/s1");
     let own = sts.identity("GetCallerIdentity", "").unwrap();
     assert_eq!((own.text("Account"), own.text("UserId")), ("123456789012".to_owned(), "AKID".to_owned()));
 }
