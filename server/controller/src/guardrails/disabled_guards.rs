@@ -23,6 +23,8 @@ pub(crate) enum Guard {
     OneProbe,
     /// A machine that the cloud recommends to leave is drained when its replacements are ready.
     ReplacedFirst,
+    /// What the API of one region does not know says nothing about a machine of another region.
+    OtherRegion,
     /// A notice for a machine that is being drained brings the end of the drain forward.
     HastenedDrain,
 }
