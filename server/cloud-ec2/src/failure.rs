@@ -8,6 +8,8 @@ use aws_sdk_ec2::error::{ProvideErrorMetadata, SdkError};
 use cloud::provider::{CloudError, Override};
 use model::{RefusalCause, RefusedOption, Text};
 
+use crate::remedy::remedy;
+
 /// The launch operation, as errors name it.
 pub(crate) const CREATE_FLEET: &str = "CreateFleet";
 
@@ -78,6 +80,7 @@ pub(crate) fn refused_option(option: &Override, code: &str) -> RefusedOption {
         zone: option.zone.clone(),
         cause: refusal_cause(code),
         code: Text::from(code),
+        remedy: remedy(code, "").map(Text::from),
     }
 }
 
@@ -177,13 +180,18 @@ impl Failure {
                 let operation = format!("{} ({}: {})", self.operation, self.code, self.message);
                 CloudError::Unknown { operation: Text::from(operation) }
             }
-            _ => CloudError::Refused {
-                operation: Text::from(self.operation),
-                code: Text::from(self.code),
-                message: self.message,
-            },
+            _ => refused(self.operation, &self.code, &self.message),
         }
     }
+}
+
+/// The error of a rejected `operation`, with what to do about it.
+pub(crate) fn refused(operation: &str, code: &str, message: &str) -> CloudError {
+    let message = match remedy(code, message) {
+        Some(remedy) => format!("{}: {remedy}", message.trim_end_matches('.')),
+        None => message.to_owned(),
+    };
+    CloudError::Refused { operation: Text::from(operation), code: Text::from(code), message }
 }
 
 /// An error and its causes, outermost first.

@@ -19,7 +19,7 @@
 //!
 //! Reading order: [`settings`] (the operator's settings), `launch_template` and [`user_data`] (what instances are
 //! configured by), `subnet_addresses`, `terms` (what is added to an order), `launches` (launches under way), `request`
-//! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `instance` (instances and their
+//! (order to `CreateFleet`), `response` (and back), `failure` (meaning of error codes), `remedy` (what to do about them), `instance` (instances and their
 //! tags), `watch` (changes between listings), `collection` (launch templates that nothing uses), [`interruption`] (notices,
 //! their queue, and its setup), [`provider`] (the calls), [`nodeclass`] (what the selectors of EC2NodeClasses find),
 //! [`call_budget`] (rate limits of EC2's actions), `clients` (of all services), `call_error` and `slot` (lookups that fail, and values that are refreshed), and
@@ -37,6 +37,7 @@ mod launch_template;
 mod launches;
 pub mod nodeclass;
 pub mod provider;
+mod remedy;
 mod request;
 mod response;
 pub mod settings;

@@ -12,7 +12,7 @@ use aws_sdk_ec2::types::{CreateFleetError, CreateFleetInstance, FleetLaunchTempl
 use cloud::provider::{CloudError, Instance, InstanceDetails, InstanceState, LaunchOutcome, LaunchRequest, Override};
 use model::{InstanceTypeName, RefusedOption, Text, Timestamp, Zone};
 
-use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role, refused_option};
+use crate::failure::{CREATE_FLEET, is_capacity, is_missing_spot_role, refused, refused_option};
 use crate::instance;
 use crate::terms::Terms;
 
@@ -91,11 +91,8 @@ fn zone<'a>(choice: &'a FleetLaunchTemplateOverrides, terms: &'a Terms) -> Optio
 
 fn launch_error(errors: &[CreateFleetError], asked: RequestContext<'_>) -> CloudError {
     if let Some(error) = errors.iter().find(|error| !lacks_capacity(error) && !lacks_spot_role(error)) {
-        return CloudError::Refused {
-            operation: Text::from(CREATE_FLEET),
-            code: Text::from(error.error_code().unwrap_or("no code")),
-            message: error.error_message().unwrap_or("no message").to_owned(),
-        };
+        let (code, message) = (error.error_code().unwrap_or("no code"), error.error_message().unwrap_or("no message"));
+        return refused(CREATE_FLEET, code, message);
     }
     let all_of_it =
         errors.is_empty() || errors.iter().any(|error| lacks_spot_role(error) || option_of(error, asked).is_none());

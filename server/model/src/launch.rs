@@ -85,6 +85,8 @@ pub struct RefusedOption {
     pub cause: RefusalCause,
     /// Error code of the cloud.
     pub code: Text,
+    /// What an operator has to do about it, as a clause; `None` when there is nothing to do but to wait.
+    pub remedy: Option<Text>,
 }
 
 /// Whom the refusal of an option concerns.
@@ -101,6 +103,6 @@ impl RefusedOption {
     #[must_use]
     pub fn without_capacity(instance_type: InstanceTypeName, zone: Zone) -> Self {
         let code = Text::from("InsufficientInstanceCapacity");
-        Self { instance_type, zone, cause: RefusalCause::Capacity, code }
+        Self { instance_type, zone, cause: RefusalCause::Capacity, code, remedy: None }
     }
 }

@@ -56,3 +56,16 @@ fn quotas_addresses_reservations_and_roles_concern_the_account_and_capacity_the_
     }
     assert_eq!(refusal_cause("AuthFailure.ServiceLinkedRoleCreationNotPermitted"), RefusalCause::Account);
 }
+
+#[test]
+fn a_refusal_says_what_to_do_after_the_words_of_ec2() {
+    let error = refused("CreateFleet", "UnauthorizedOperation", "You are not authorized to perform this operation.");
+    assert_eq!(
+        error.to_string(),
+        "the cloud refuses CreateFleet: UnauthorizedOperation: You are not authorized to perform this operation: allow \
+         the action in the policy of the server's role (deploy/aws), and check permission boundaries and service control \
+         policies"
+    );
+    let unknown = refused("CreateFleet", "InvalidNewCode", "Something new.");
+    assert_eq!(unknown.to_string(), "the cloud refuses CreateFleet: InvalidNewCode: Something new.");
+}

@@ -113,6 +113,7 @@ fn any_other_error_without_an_instance_is_a_refusal() {
     let errors = vec![error("InsufficientInstanceCapacity", Some(0)), error("InvalidAMIID.NotFound", Some(1))];
     assert_eq!(
         read(Vec::new(), errors).unwrap_err().to_string(),
-        "the cloud refuses CreateFleet: InvalidAMIID.NotFound: words"
+        "the cloud refuses CreateFleet: InvalidAMIID.NotFound: words: select an image of this region in \
+         spec.amiSelectorTerms of the EC2NodeClass"
     );
 }

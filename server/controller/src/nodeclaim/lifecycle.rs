@@ -292,8 +292,9 @@ impl ClusterController {
         match failure {
             LaunchFailure::InsufficientCapacity { unavailable } => {
                 let all = if unavailable.is_empty() { self.options_without_capacity(claim) } else { unavailable };
+                let reason = TerminationReason::insufficient_capacity(&all);
                 self.report_offerings(claim, all, ctx);
-                self.give_up_launch(claim, ctx);
+                self.give_up_launch(claim, reason, ctx);
             }
             LaunchFailure::Refused { code, message, .. } => {
                 ctx.offerings.release_probes(&self.probe_holder(claim));
@@ -315,8 +316,8 @@ impl ClusterController {
     }
 
     /// No option of the machine has capacity: its pods are planned again.
-    fn give_up_launch(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
-        self.delete_claim(claim, Some(TerminationReason::InsufficientCapacity), ctx);
+    fn give_up_launch(&mut self, claim: &ClaimName, reason: TerminationReason, ctx: &mut Context<'_>) {
+        self.delete_claim(claim, Some(reason), ctx);
         self.provisioner.replan_displaced_pods(ctx.now);
     }
 
@@ -334,7 +335,7 @@ impl ClusterController {
         let available: Vec<LaunchOption> = options.into_iter().filter(is_available).collect();
         if available.is_empty() {
             ctx.offerings.release_probes(&holder);
-            return self.give_up_launch(claim, ctx);
+            return self.give_up_launch(claim, TerminationReason::insufficient_capacity(&[]), ctx);
         }
         let Some(machine) = self.claims.get_mut(claim) else { return };
         if !machine.begin_next_attempt(MAX_ATTEMPTS) {

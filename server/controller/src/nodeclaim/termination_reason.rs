@@ -1,8 +1,9 @@
 //! Why a NodeClaim is terminated.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
-use model::Text;
+use model::{RefusedOption, Text};
 
 /// Why a machine is terminated; its [`Display`](fmt::Display) is a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,7 +15,10 @@ pub(crate) enum TerminationReason {
     /// Its NodeClaim disappeared while the instance runs.
     ClaimRemoved,
     /// The cloud has insufficient capacity for every launch option.
-    InsufficientCapacity,
+    InsufficientCapacity {
+        /// Refusals that an operator can mend, each with its remedy; empty without any.
+        remedies: Text,
+    },
     /// The cloud rejected the launch.
     LaunchRejected {
         /// Error code of the cloud.
@@ -43,6 +47,14 @@ pub(crate) enum TerminationReason {
 }
 
 impl TerminationReason {
+    /// None of the launch options had capacity, and the cloud refused these.
+    pub fn insufficient_capacity(refused: &[RefusedOption]) -> Self {
+        let remedies = refused.iter().filter_map(|option| Some((&option.code, option.remedy.as_ref()?)));
+        let remedies: BTreeSet<String> = remedies.map(|(code, remedy)| format!("{code}: {remedy}")).collect();
+        let remedies = remedies.into_iter().collect::<Vec<_>>().join("; ");
+        Self::InsufficientCapacity { remedies: Text::from(remedies) }
+    }
+
     /// Whether something else than this server deleted the machine, so that this server finishes what was begun.
     pub fn is_external(&self) -> bool {
         matches!(self, Self::DeletedByHand | Self::ClaimRemoved | Self::InstanceGone)
@@ -55,7 +67,12 @@ impl fmt::Display for TerminationReason {
             Self::Decided(reason) => f.write_str(reason),
             Self::DeletedByHand => f.write_str("the NodeClaim or its Node was deleted in the cluster"),
             Self::ClaimRemoved => f.write_str("its NodeClaim was removed while the instance runs"),
-            Self::InsufficientCapacity => f.write_str("the cloud has no capacity for any launch option"),
+            Self::InsufficientCapacity { remedies } if remedies.is_empty() => {
+                f.write_str("the cloud has no capacity for any launch option")
+            }
+            Self::InsufficientCapacity { remedies } => {
+                write!(f, "the cloud launches none of the launch options: {remedies}")
+            }
             Self::LaunchRejected { code, message } => write!(f, "the cloud rejected the launch: {code}: {message}"),
             Self::LaunchFailed(why) => write!(f, "the launch failed: {why}"),
             Self::NotLaunched => f.write_str("it was not launched before the takeover, and no pod needs it"),
@@ -64,5 +81,34 @@ impl fmt::Display for TerminationReason {
             Self::BegunBeforeTakeover => f.write_str("its removal began before the takeover"),
             Self::InstanceGone => f.write_str("the instance is gone"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{InstanceTypeName, RefusalCause, Zone};
+
+    fn refused(zone: &str, code: &str, remedy: Option<&str>) -> RefusedOption {
+        RefusedOption {
+            instance_type: InstanceTypeName::from("m5.large"),
+            zone: Zone::from(zone),
+            cause: RefusalCause::Account,
+            code: Text::from(code),
+            remedy: remedy.map(Text::from),
+        }
+    }
+
+    #[test]
+    fn a_launch_without_capacity_says_each_remedy_once() {
+        let full = refused("a", "InsufficientInstanceCapacity", None);
+        let quota = ["b", "c"].map(|zone| refused(zone, "VcpuLimitExceeded", Some("request more")));
+        let [b, c] = quota;
+        assert_eq!(
+            TerminationReason::insufficient_capacity(&[full.clone(), b, c]).to_string(),
+            "the cloud launches none of the launch options: VcpuLimitExceeded: request more"
+        );
+        let all_full = TerminationReason::insufficient_capacity(&[full]);
+        assert_eq!(all_full.to_string(), "the cloud has no capacity for any launch option");
     }
 }

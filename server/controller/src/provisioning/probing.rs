@@ -57,7 +57,7 @@ impl ClusterController {
         let ordered = machine.planned().map(|planned| planned.launch.capacity_type);
         let (asked, instance) = (1, machine.instance());
         if let Some(capacity_type) = ordered.or_else(|| instance.map(|instance| instance.capacity_type)) {
-            for RefusedOption { instance_type, zone, cause, code } in refused {
+            for RefusedOption { instance_type, zone, cause, code, remedy: _ } in refused {
                 let offering = self.offering(claim, &instance_type, &zone, capacity_type);
                 let refusal = Some((cause, code));
                 ctx.offerings.record_outcome(&OfferingOutcome { offering, asked, launched: 0, refusal }, ctx.now);

@@ -90,7 +90,7 @@ impl ClusterController {
                 StageKind::Registered => Some(normal(claim, "Registered", "its Node has joined".to_owned())),
                 StageKind::Initialized => Some(normal(claim, "Initialized", "its Node is initialized".to_owned())),
                 StageKind::Deleting
-                    if machine.termination_reason() == Some(&TerminationReason::InsufficientCapacity) =>
+                    if matches!(machine.termination_reason(), Some(TerminationReason::InsufficientCapacity { .. })) =>
                 {
                     Some(warning(claim, "InsufficientCapacityError", why.to_string()))
                 }
