@@ -10,6 +10,7 @@
 mod cluster;
 mod connect;
 mod delivery;
+mod routes;
 mod stream_auth;
 
 use std::collections::BTreeMap;
@@ -30,15 +31,15 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tonic::transport::Server;
 use tonic::{Code, Request, Response, Status, Streaming};
-use tracing::error;
+use tracing::{error, warn};
 
-use agent_session::decode::pools::PoolReader;
 use agent_session::intern::Interner;
 use agent_session::state::{Session, Settings, check_cluster_name};
 use auth::authorizer::Authorizer;
 use cluster::{BoxedResponse, Command, Incoming, ResponseSender, SessionHandle};
 pub(crate) use delivery::Delivery;
 use prost::Message as _;
+pub(crate) use routes::{LoopRoute, Routes};
 use stream_auth::StreamAuth;
 
 /// A stream without `Hello` in this time is closed.
@@ -86,8 +87,7 @@ impl std::fmt::Debug for Sessions {
 struct Shared {
     settings: Settings,
     interner: Arc<Interner>,
-    pool_reader: PoolReader,
-    events: mpsc::Sender<Delivery>,
+    routes: Routes,
     /// Locked only to look up or add a cluster, never across an await.
     clusters: Mutex<BTreeMap<ClusterName, SessionHandle>>,
     authorizer: Arc<Authorizer>,
@@ -99,20 +99,13 @@ struct Shared {
 }
 
 impl Sessions {
-    /// Sessions that send events to the control loop through `events`, parse NodePools with
-    /// `pool_reader` and authorize agents with `authorizer`.
+    /// Sessions that send the events of each cluster by `routes` and authorize agents with `authorizer`.
     #[must_use]
-    pub(crate) fn new(
-        settings: Settings,
-        pool_reader: PoolReader,
-        events: mpsc::Sender<Delivery>,
-        authorizer: Arc<Authorizer>,
-    ) -> Self {
+    pub(crate) fn new(settings: Settings, routes: Routes, authorizer: Arc<Authorizer>) -> Self {
         let shared = Shared {
             settings,
             interner: Arc::default(),
-            pool_reader,
-            events,
+            routes,
             clusters: Mutex::default(),
             authorizer,
             next_stream: AtomicU64::new(1),
@@ -183,7 +176,7 @@ impl Sessions {
         }
     }
 
-    /// Handle of the cluster's task; starts it for a new cluster.
+    /// Handle of the cluster's task; starts it for a new cluster that has an account and region.
     fn handle_of(&self, cluster: &ClusterName) -> Result<SessionHandle, Status> {
         let shared = &self.shared;
         let mut clusters = shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
@@ -195,13 +188,14 @@ impl Sessions {
                 "cluster limit reached: this server serves at most {MAX_CLUSTERS} clusters"
             )));
         }
+        let route = shared.routes.of(cluster).map_err(|error| Status::failed_precondition(error.to_string()))?;
         let session = Session::new(
             cluster.clone(),
             shared.settings.clone(),
             Arc::clone(&shared.interner),
-            shared.pool_reader.clone(),
+            route.pool_reader.clone(),
         );
-        let (handle, task) = cluster::Task::new(session, shared.events.clone(), shared.stop.clone());
+        let (handle, task) = cluster::Task::new(session, route.events.clone(), shared.stop.clone());
         let (watched, of) = (Arc::clone(shared), cluster.clone());
         shared.tasks.spawn(async move {
             if let Err(fault) = tokio::spawn(task.run()).await {
@@ -240,7 +234,9 @@ impl Sessions {
         let cluster = check_cluster_name(&hello.cluster_name);
         let cluster = cluster.map_err(|error| Status::invalid_argument(error.to_string()))?;
         let expires_at = auth.admit(&self.shared.authorizer, &cluster).await?;
-        let handle = self.handle_of(&cluster)?;
+        let handle = self.handle_of(&cluster).inspect_err(|status| {
+            warn!(%cluster, peer = auth.peer(), reason = status.message(), "cluster rejected");
+        })?;
         let stream = self.shared.next_stream.fetch_add(1, Ordering::Relaxed);
         let gone = |_| Status::unavailable("server is shutting down");
         let opened = Incoming::Opened {

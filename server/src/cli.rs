@@ -1,6 +1,7 @@
 //! Commands that serve, plan and ask a server: one module per subcommand, one exit status for all.
 //! The program's crate assembles the command line from them.
 
+pub mod accounts_file;
 mod archive;
 pub mod audit;
 pub mod catalogue;

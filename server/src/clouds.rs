@@ -22,16 +22,18 @@ use tracing::warn;
 
 #[cfg(feature = "ec2")]
 use crate::api_budget::StoreBudget;
+#[cfg(feature = "ec2")]
+use crate::config::{AccountEntry, AccountRoles};
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
-#[cfg(feature = "ec2")]
-use crate::serve::ServerComponents;
 use crate::serve::{self, Server};
-use crate::suggest::nearest;
-use store::clock;
 #[cfg(feature = "ec2")]
-use store::{Store, lease::Scope};
+use crate::serve::{CloudRegion, RegionComponents, ServerComponents};
+use crate::suggest::nearest;
+#[cfg(feature = "ec2")]
+use store::Store;
+use store::clock;
 
 /// Starts a server with the cloud of `config`.
 ///
@@ -93,27 +95,36 @@ pub fn check(config: &CloudConfig) -> anyhow::Result<()> {
         Provider::Simulated if config.interruption_queue.is_some() => Err(anyhow!(
             "interruption.queue is set, and only EC2 has a queue: remove it, or set cloud.provider to \"ec2\""
         )),
-        Provider::Simulated => check_region(config),
-        Provider::Ec2 if cfg!(feature = "ec2") => Ok(()),
+        Provider::Simulated => {
+            let of = |region: &str| format!("cloud.region is {region:?}");
+            check_regions(config.catalogue.as_deref(), std::iter::once(config.region.as_str()), of)
+        }
+        Provider::Ec2 if cfg!(feature = "ec2") => config.accounts.as_ref().map_or(Ok(()), |accounts| {
+            let regions = accounts.entries().iter().map(|entry| entry.region.as_str());
+            let of =
+                |region: &str| format!("in {}, the region of an [[account]] is {region:?}", accounts.path().display());
+            check_regions(config.catalogue.as_deref(), regions, of)
+        }),
         Provider::Ec2 => Err(not_built("cloud.provider = \"ec2\"", "set cloud.provider to \"simulated\"")),
     }
 }
 
-/// The simulated cloud has only the zones of its catalogue.
-fn check_region(config: &CloudConfig) -> anyhow::Result<()> {
-    let catalogue = config.catalogue.as_deref().map(read_catalogue).transpose()?;
-    let snapshot = read_snapshot(catalogue.as_ref())?;
-    let region = &config.region;
-    if !snapshot.zones(region).is_empty() {
-        return Ok(());
-    }
+/// Checks that the catalogue has zones of each region, without which nothing can be launched. `subject` says which setting
+/// has the region.
+fn check_regions<'r>(
+    catalogue: Option<&Path>,
+    mut regions: impl Iterator<Item = &'r str>,
+    subject: impl Fn(&str) -> String,
+) -> anyhow::Result<()> {
+    let snapshot = read_snapshot(catalogue.map(read_catalogue).transpose()?.as_ref())?;
+    let Some(region) = regions.find(|region| snapshot.zones(region).is_empty()) else { return Ok(()) };
     let known = snapshot.regions().iter().filter(|known| !snapshot.zones(&known.name).is_empty());
     let known: Vec<String> = known.map(|known| known.name.to_string()).collect();
     let remedy = match nearest(region, known.iter().cloned()) {
         Some(near) => format!("did you mean {near}?"),
         None => format!("it has {}", known.join(", ")),
     };
-    Err(anyhow!("cloud.region is {region:?}; the catalogue has no zones of this region; {remedy}"))
+    Err(anyhow!("{}; the catalogue has no zones of this region; {remedy}", subject(region)))
 }
 
 fn read_snapshot(catalogue: Option<&Source>) -> anyhow::Result<Snapshot> {
@@ -133,32 +144,43 @@ fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
 
 #[cfg(feature = "ec2")]
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
-    let settings = cloud_ec2::Settings {
-        region: config.cloud.region.clone(),
-        endpoint: config.cloud.endpoint.clone(),
-        ..cloud_ec2::Settings::default()
-    };
-    let queue = config.cloud.interruption_queue.clone();
-    let (process, limit_percent) = (process_name(&config.lease.owner), config.cloud.api_limit_percent);
-    let connect = async |store: &Arc<dyn Store>, scope: &Scope| {
-        let budget = StoreBudget::new(Arc::clone(store), scope.clone(), process).with_percent(limit_percent);
-        let budget = Arc::new(budget);
-        cloud_ec2::Ec2Cloud::connect_within(settings, clock::now, budget).await
+    let process = process_name(&config.lease.owner);
+    let default_endpoint = config.cloud.endpoint.clone();
+    let connect = async |store: &Arc<dyn Store>, regions: &[CloudRegion]| {
+        let mut clouds = Vec::with_capacity(regions.len());
+        for CloudRegion { scope, entry } in regions {
+            let budget = StoreBudget::new(Arc::clone(store), scope.clone(), process.clone());
+            let budget = Arc::new(budget.with_percent(entry.api_limit_percent));
+            let settings = cloud_settings(entry, default_endpoint.as_deref());
+            clouds.push(cloud_ec2::Ec2Cloud::connect_within(settings, clock::now, budget).await);
+        }
+        clouds
     };
     let components = serve::components(config, catalogue, connect).await?;
-    let queue = queue.map(|name| components.cloud.interruption_queue(&name));
-    start_with_queue(components, queue).await
+    start_with_queues(components).await
 }
 
-/// Starts a server that receives the notices of `queue`.
+/// Settings of the cloud of an entry.
 #[cfg(feature = "ec2")]
-async fn start_with_queue(
-    components: ServerComponents<cloud_ec2::Ec2Cloud>,
-    queue: Option<cloud_ec2::interruption::queue::Queue>,
-) -> anyhow::Result<Server> {
-    let receiver = queue.map(|queue| Receiver::new(queue, Arc::clone(&components.store), components.scope.clone()));
+fn cloud_settings(entry: &AccountEntry, default_endpoint: Option<&str>) -> cloud_ec2::Settings {
+    let AccountRoles { account, cluster, external_id } = entry.roles.clone();
+    cloud_ec2::Settings {
+        region: entry.region.clone(),
+        endpoint: entry.endpoint.as_deref().or(default_endpoint).map(str::to_owned),
+        roles: cloud_ec2::Roles { account, cluster, external_id },
+    }
+}
+
+/// Starts a server that receives the notices of the queue of each account and region.
+#[cfg(feature = "ec2")]
+async fn start_with_queues(components: ServerComponents<cloud_ec2::Ec2Cloud>) -> anyhow::Result<Server> {
+    let receiver = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
+        let queue = region.cloud.interruption_queue(region.interruption_queue.as_deref()?);
+        Some(Receiver::new(queue, Arc::clone(&components.store), region.scope.clone()))
+    };
+    let receivers: Vec<Arc<Receiver>> = components.regions.iter().filter_map(receiver).collect();
     let mut server = Server::start(components).await?;
-    if let Some(receiver) = receiver {
+    for receiver in receivers {
         server.run_beside(|stop| receiver.run(stop));
     }
     Ok(server)

@@ -4,6 +4,7 @@
 //! The environment overrides the file, and flags override both. An unknown key is an error that
 //! names the nearest known one.
 
+mod accounts;
 mod config_key;
 mod disruption;
 mod error;
@@ -20,6 +21,7 @@ mod session;
 mod shared;
 mod value_type;
 
+pub use accounts::{AccountEntry, AccountRoles, Accounts, AccountsError, ClusterRules, UnassignedCluster};
 pub use error::{ConfigError, ConfigErrors};
 pub(crate) use keys::{ConfigKey, KEYS};
 pub use layers::{FILE_VARIABLE, Layers, TRIAL_FLAG};
@@ -127,6 +129,8 @@ pub struct CloudConfig {
     pub account: String,
     /// `cloud.region`.
     pub region: String,
+    /// `cloud.accounts-file`: several accounts and regions, in place of `account`, `region` and what belongs to them.
+    pub accounts: Option<Accounts>,
     /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
     /// `cloud.api-limit-percent`: percentage of EC2's default rate limits.
@@ -183,7 +187,9 @@ impl Config {
         layers.check()?;
         // The listeners first: the lease holder identity derives from the gRPC address.
         let listen = listen::resolve(layers)?;
+        let accounts = accounts::resolve(layers)?;
         Ok(Self {
+            shared: shared::digests(layers, accounts.as_ref()),
             store: StoreConfig {
                 database_url: layers.optional("store.database-url"),
                 data_dir: PathBuf::from(layers.text("store.data-dir")),
@@ -206,6 +212,7 @@ impl Config {
                 no_capacity: layers.boolean("cloud.no-capacity")?,
                 account: layers.text("cloud.account"),
                 region: layers.text("cloud.region"),
+                accounts,
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
                 api_limit_percent: u32::try_from(layers.number("cloud.api-limit-percent")?).unwrap_or(u32::MAX),
                 interruption_queue: layers.optional("interruption.queue"),
@@ -245,7 +252,6 @@ impl Config {
             log_filter: layers.text("log.filter"),
             log_json: layers.choice("log.format")? == "json",
             trace_collector: layers.optional("trace.collector"),
-            shared: shared::digests(layers),
         })
     }
 }

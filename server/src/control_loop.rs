@@ -26,11 +26,10 @@ mod view_publisher;
 
 use std::future::ready;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use cloud::provider::CloudProvider;
-use controller::{NewPlanner, PlanAnswer, RegionState, Settings};
+use controller::{PlanAnswer, RegionState};
 use futures::stream::BoxStream;
 use futures::{FutureExt, StreamExt};
 use model::{Millis, Timestamp};
@@ -44,7 +43,6 @@ use tracing::warn;
 use crate::agent_service::{Delivery, Sessions};
 use crate::config::LeaseConfig;
 use crate::node_questions::NodeQuestion;
-use crate::views::Publisher;
 use calls::{CallRunner, run_within_limit};
 use cluster_task::{CALLS_GRACE, TaskContext};
 use clusters::Clusters;
@@ -53,14 +51,14 @@ pub use heartbeat::Heartbeat;
 pub(crate) use latency::Latencies;
 use lease_renewal::{HeldLeases, LeaseRenewalThread};
 use planners::Planners;
-pub(crate) use planners::PlanningMode;
+pub(crate) use planners::{PlannerThreads, PlanningMode};
 use replica::fence::Fence;
-use replica::{Call, ClusterSettings, Coordinator, Input, Output, Step};
+use replica::{ADMISSION_LIMIT, Call, ClusterSettings, Coordinator, Input, Output, Step};
 use steps::StepTimer;
 use store::guardrails::Changes;
 use store::lease::{Lease, Scope};
 use store::{Store, clock};
-use view_publisher::publish_views;
+pub(crate) use view_publisher::{ViewUpdate, publish_views};
 
 /// Interval between polls of the cloud's event queue.
 const CLOUD_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -77,15 +75,24 @@ const MIN_TICK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Concurrent `TakeLease` calls. When a thousand agents reconnect at once, they queue here instead
 /// of exhausting the store's connection pool, whose acquisition times out. The store has more
-/// connections than this, so decisions are still recorded meanwhile.
+/// connections than this, so decisions are still recorded meanwhile. All loops of the process share them.
 const CONCURRENT_LEASE_CALLS: usize = 4;
+
+/// The places of concurrent `TakeLease` calls, for all control loops of a process.
+pub(crate) fn lease_slots() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CONCURRENT_LEASE_CALLS))
+}
+
+/// How many clusters each of `loops` control loops admits at one time: all together as many as one, and each at least one.
+pub(crate) fn admissions_of_each(loops: usize) -> usize {
+    (ADMISSION_LIMIT / loops.max(1)).max(1)
+}
 
 /// The parts of the control loop.
 pub(crate) struct ControlLoop<C> {
     /// What all clusters share, the settings among it.
     pub(crate) region_state: Arc<RegionState>,
-    pub(crate) planner: NewPlanner,
-    pub(crate) planning: PlanningMode,
+    pub(crate) planners: Arc<PlannerThreads>,
     pub(crate) sessions: Sessions,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) cloud: Arc<C>,
@@ -93,7 +100,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) lease: LeaseConfig,
     /// The account and region that instances are launched in.
     pub(crate) region: Scope,
-    pub(crate) publisher: Publisher,
+    /// Changed views of clusters.
+    pub(crate) views: mpsc::UnboundedSender<ViewUpdate>,
     /// Interval between instance listings; `None` disables them.
     pub(crate) listing: Option<Duration>,
     /// Whether notices about instances are stored, and therefore read.
@@ -103,6 +111,12 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) heartbeat: Arc<Heartbeat>,
     /// The threads that the clusters are stepped on.
     pub(crate) threads: Handle,
+    /// Places of concurrent `TakeLease` calls.
+    pub(crate) lease_slots: Arc<Semaphore>,
+    /// How many clusters are admitted at one time.
+    pub(crate) admissions: usize,
+    /// Whether this loop exchanges the counters of the process with other processes: one of its loops does.
+    pub(crate) syncs_counters: bool,
     /// Questions about nodes, which the tasks of the clusters answer.
     pub(crate) questions: mpsc::Receiver<NodeQuestion>,
 }
@@ -135,6 +149,7 @@ struct LoopState<C> {
     /// When the last tick ended.
     last_tick: Instant,
     lease_slots: Arc<Semaphore>,
+    syncs_counters: bool,
 }
 
 impl<C: CloudProvider + 'static> ControlLoop<C> {
@@ -161,8 +176,11 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
         let mut questions = std::mem::replace(&mut self.questions, mpsc::channel(1).1);
         let mut running = LoopState::new(self, renewal)?;
         let mut polls = tokio::time::interval(CLOUD_POLL_INTERVAL);
-        let mut counter_syncs = tokio::time::interval(::replica::counter_sync::INTERVAL);
-        counter_syncs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut counter_syncs =
+            running.syncs_counters.then(|| tokio::time::interval(::replica::counter_sync::INTERVAL));
+        if let Some(syncs) = &mut counter_syncs {
+            syncs.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        }
         let mut renewals = tokio::time::interval(renewal);
         // Two renewals in a row extend nothing that one does not.
         renewals.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -184,7 +202,7 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
                     lease_requests = number;
                     Next::input(Input::LeaseRequested)
                 }
-                _ = counter_syncs.tick() => Next::input(Input::CounterSyncDue),
+                () = due(counter_syncs.as_mut()) => Next::input(Input::CounterSyncDue),
                 () = due(interruptions.as_mut()) => Next::input(Input::InterruptionsDue),
                 () = due(listings.as_mut()) => Next::input(Input::ListingDue),
                 Some(renewal) = running.lease_renewal.next() => Next::input(Input::Renewed(renewal)),
@@ -211,27 +229,14 @@ impl<C: CloudProvider + 'static> ControlLoop<C> {
 
 impl<C: CloudProvider + 'static> LoopState<C> {
     fn new(parts: ControlLoop<C>, renewal: Duration) -> std::io::Result<Self> {
-        let ControlLoop {
-            region_state: shared,
-            planner,
-            planning,
-            sessions,
-            store,
-            cloud,
-            lease,
-            region,
-            publisher,
-            ..
-        } = parts;
+        let ControlLoop { region_state: shared, planners, sessions, store, cloud, lease, region, views, .. } = parts;
         let (latencies, heartbeat) = (parts.latencies, parts.heartbeat);
         // Differs in each run of the process.
         let generation = clock::now().as_millis().unsigned_abs();
         let settings = ClusterSettings { region: Arc::clone(&shared), scope: region.clone(), seed: generation };
         let (fence, held_leases) = (Arc::<Fence>::default(), Arc::<HeldLeases>::default());
         let runner = Arc::new(CallRunner { store, cloud, lease, fence, held_leases, log: DecisionLog::default() });
-        let (planners, plans) = Planners::start(planner, planning, search_threads(shared.settings()), &latencies)?;
-        let (views, view_updates) = mpsc::unbounded_channel();
-        tokio::spawn(publish_views(view_updates, publisher));
+        let (planners, plans) = Planners::new(planners);
         let context = TaskContext {
             settings,
             sessions: sessions.clone(),
@@ -245,7 +250,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             io: Handle::current(),
         };
         Ok(Self {
-            coordinator: Coordinator::new(shared, generation, region),
+            coordinator: Coordinator::new(shared, generation, region).with_admission_limit(parts.admissions),
             clusters: Clusters::new(Arc::new(context), parts.threads),
             sessions,
             lease_renewal: LeaseRenewalThread::start(runner.renewer(), renewal, heartbeat)?,
@@ -254,7 +259,8 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             calls: JoinSet::new(),
             latencies,
             last_tick: Instant::now(),
-            lease_slots: Arc::new(Semaphore::new(CONCURRENT_LEASE_CALLS)),
+            lease_slots: parts.lease_slots,
+            syncs_counters: parts.syncs_counters,
         })
     }
 
@@ -324,7 +330,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         if tokio::time::timeout(2 * CALLS_GRACE, ended).await.is_err() {
             warn!("abandoning clusters or calls in progress on shutdown; the next owners repeat them");
         }
-        let update = self.coordinator.final_counters(clock::now());
+        let update = self.syncs_counters.then(|| self.coordinator.final_counters(clock::now())).flatten();
         if let Some(update) = update {
             let published = self.runner.publish_counters(self.coordinator.generation(), &update);
             if tokio::time::timeout(CALLS_GRACE, published).await.is_err() {
@@ -336,12 +342,6 @@ impl<C: CloudProvider + 'static> LoopState<C> {
             warn!(leases = leases.len(), "could not release leases on shutdown; they expire");
         }
     }
-}
-
-/// Threads for searches, and one at least if disruption is planned.
-fn search_threads(settings: &Settings) -> usize {
-    let disruption = settings.disruption_share.concurrency().min(available_parallelism().map_or(1, usize::from));
-    settings.search.concurrency().max(if settings.consolidation.is_enabled { disruption } else { 0 })
 }
 
 /// Completes when the number of lease requests differs from `known`.

@@ -1,4 +1,4 @@
-//! Escapes untrusted text for terminals and logs.
+//! Escapes untrusted text for terminals, logs and metrics.
 //!
 //! Names and reasons come from clusters and clients. Control characters could colour, clear or
 //! retitle a terminal, and bidirectional overrides could reorder a line.
@@ -15,6 +15,11 @@ pub(crate) fn escape_unprintable(text: &str) -> Cow<'_, str> {
         .chars()
         .map(|c| if is_unprintable(c) { Cow::Owned(c.escape_unicode().to_string()) } else { c.to_string().into() });
     Cow::Owned(shown.collect::<Vec<Cow<'_, str>>>().concat())
+}
+
+/// `value` as the value of a label in the Prometheus text format.
+pub(crate) fn escape_label(value: &str) -> String {
+    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// Control characters (C0, DEL, C1), and the marks, embeddings, overrides and isolates of Unicode's bidirectional algorithm.

@@ -6,17 +6,21 @@
 #[cfg(feature = "ec2")]
 pub(crate) mod receiver;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use cloud::notice::Notice;
 use model::Timestamp;
 use model::interruption::InterruptionKind;
+use replica::offerings::region_and_account;
 #[cfg(any(feature = "ec2", test))]
 use store::clock;
 use store::interruptions::InterruptionRow;
+use store::lease::Scope;
 
+use crate::escape::escape_label;
 use crate::histogram::{Counter, Histogram};
 
 /// What this process counts of notices.
@@ -37,8 +41,8 @@ pub(crate) struct InterruptionMetrics {
     pub(crate) unknown: Counter,
     pub(crate) malformed: Counter,
     pub(crate) deleted: Counter,
-    /// 0 without a queue, 1 while it fails, 2 while it answers.
-    queue: AtomicU64,
+    /// Whether the queue of each account and region answers.
+    queues: Mutex<BTreeMap<Scope, bool>>,
 }
 
 impl Default for InterruptionMetrics {
@@ -50,7 +54,7 @@ impl Default for InterruptionMetrics {
             unknown: Counter::new(),
             malformed: Counter::new(),
             deleted: Counter::new(),
-            queue: AtomicU64::new(0),
+            queues: Mutex::default(),
         }
     }
 }
@@ -67,10 +71,15 @@ impl InterruptionMetrics {
         }
     }
 
-    /// Notes whether the queue answers.
-    #[cfg(feature = "ec2")]
-    pub(crate) fn set_available(&self, is_available: bool) {
-        self.queue.store(1 + u64::from(is_available), Ordering::Relaxed);
+    /// Notes whether the queue of an account and region answers.
+    #[cfg(any(feature = "ec2", test))]
+    pub(crate) fn set_available(&self, scope: &Scope, is_available: bool) {
+        self.queues().insert(scope.clone(), is_available);
+    }
+
+    fn queues(&self) -> MutexGuard<'_, BTreeMap<Scope, bool>> {
+        // Every critical section is one map operation or reads, so a poisoned lock guards a consistent map.
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Renders the Prometheus text format.
@@ -91,12 +100,17 @@ impl InterruptionMetrics {
             text.push_str(&counter.render(&format!("fleetwright_interruption_messages_{name}_total"), help));
         }
         text.push_str(&self.age.render(AGE, "Time from a notice of the cloud to its record in the store."));
-        let queue = self.queue.load(Ordering::Relaxed);
-        if queue > 0 {
-            let help = "Whether the queue of interruption.queue answers this server.";
-            let _always =
-                writeln!(text, "# HELP {AVAILABLE} {help}\n# TYPE {AVAILABLE} gauge\n{AVAILABLE} {}", queue - 1);
+        let queues = self.queues();
+        if !queues.is_empty() {
+            let help = "Whether the queue of notices of the account and region answers this server.";
+            let _always = writeln!(text, "# HELP {AVAILABLE} {help}\n# TYPE {AVAILABLE} gauge");
         }
+        for (scope, is_available) in &*queues {
+            let (region, account) = region_and_account(scope);
+            let labels = format!("account=\"{}\",region=\"{}\"", escape_label(account), escape_label(region));
+            let _always = writeln!(text, "{AVAILABLE}{{{labels}}} {}", u8::from(*is_available));
+        }
+        drop(queues);
         text
     }
 }
@@ -134,5 +148,22 @@ mod tests {
             assert!(text.contains(line), "{line} is missing in:\n{text}");
         }
         assert!(!text.contains(AVAILABLE), "there is no queue");
+    }
+
+    #[test]
+    fn the_queue_of_each_account_and_region_has_its_own_line() {
+        let metrics = InterruptionMetrics::default();
+        let scope = |account: &str| Scope::Region { account: account.to_owned(), region: "eu-west-1".to_owned() };
+        for (account, is_available) in [("1", true), ("2", true), ("1", false)] {
+            metrics.set_available(&scope(account), is_available);
+        }
+        let text = metrics.render();
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with(AVAILABLE)).collect();
+        let expected = [
+            "fleetwright_interruption_queue_available{account=\"1\",region=\"eu-west-1\"} 0",
+            "fleetwright_interruption_queue_available{account=\"2\",region=\"eu-west-1\"} 1",
+        ];
+        assert_eq!(lines, expected);
+        assert_eq!(text.matches(&format!("# TYPE {AVAILABLE} gauge")).count(), 1);
     }
 }

@@ -7,6 +7,8 @@ use model::ClusterName;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
+use crate::config::ClusterRules;
+
 /// Number of questions that wait for the control loop.
 const WAITING: usize = 16;
 
@@ -34,12 +36,15 @@ pub(crate) enum NoReport {
 
 /// The asking end.
 #[derive(Debug, Clone)]
-pub(crate) struct NodeQuestions(mpsc::Sender<NodeQuestion>);
+pub(crate) struct NodeQuestions {
+    rules: ClusterRules,
+    loops: Vec<mpsc::Sender<NodeQuestion>>,
+}
 
-/// Both ends.
-pub(crate) fn channel() -> (NodeQuestions, mpsc::Receiver<NodeQuestion>) {
-    let (sender, receiver) = mpsc::channel(WAITING);
-    (NodeQuestions(sender), receiver)
+/// Both ends: `loops` control loops answer, each about the clusters of the entry that `rules` number.
+pub(crate) fn channels(rules: ClusterRules, loops: usize) -> (NodeQuestions, Vec<mpsc::Receiver<NodeQuestion>>) {
+    let (loops, receivers) = (0..loops).map(|_| mpsc::channel(WAITING)).unzip();
+    (NodeQuestions { rules, loops }, receivers)
 }
 
 impl NodeQuestions {
@@ -51,9 +56,15 @@ impl NodeQuestions {
         let (answer, answered) = oneshot::channel();
         let asked = async {
             let question = NodeQuestion { cluster, node, answer };
-            self.0.send(question).await.map_err(|_| NoReport::NotOwned)?;
+            self.loop_of(&question.cluster)?.send(question).await.map_err(|_| NoReport::NotOwned)?;
             answered.await.map_err(|_| NoReport::NotOwned)
         };
         timeout(PATIENCE, asked).await.unwrap_or(Err(NoReport::Busy))
+    }
+
+    fn loop_of(&self, cluster: &str) -> Result<&mpsc::Sender<NodeQuestion>, NoReport> {
+        // This process owns no cluster without an entry.
+        let entry = self.rules.entry_of(cluster).map_err(|_| NoReport::NotOwned)?;
+        self.loops.get(entry).ok_or(NoReport::NotOwned)
     }
 }

@@ -1,7 +1,11 @@
 //! Assembly of the server: listeners, control loop, and ordered shutdown.
 
+pub(crate) mod loops;
+mod regions;
 mod shutdown;
 
+pub(crate) use regions::CloudRegion;
+pub use regions::RegionComponents;
 pub use shutdown::shutdown_signal;
 
 use std::collections::BTreeMap;
@@ -11,12 +15,12 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use cloud::provider::CloudProvider;
 use cloud::simulated::ClockedCloud;
 use controller::disruption_allowance::DisruptionShare;
 use controller::search_allowance::SearchSettings;
-use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner, RegionState};
+use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
@@ -25,27 +29,27 @@ use model::Millis;
 use model::input::{PlanningInput, Policy};
 use planner::{CompileCache, FailedChecks};
 use tokio::net::TcpListener;
-use tokio::runtime::{Handle, Runtime};
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
-use crate::agent_service::{Delivery, Sessions};
-use crate::config::{CloudConfig, Config, ControlConfig, LeaseConfig, Provider};
-use crate::control_loop::{ControlLoop, Heartbeat, Latencies, PlanningMode};
+use crate::agent_service::{Delivery, Routes, Sessions};
+use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider};
 use crate::fleet::FleetApi;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
 use crate::node_questions;
 use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
 use crate::web::{self, Pages, WebState};
-use crate::{histogram, pools, views};
+use crate::{histogram, views};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
 use auth::connections::ConnectionLimits;
 use auth::middleware::{self, AuthLayer};
 use auth::tls::{Certificates, Incoming};
+use loops::{Common, Inbox, Loops};
 use store::lease::Scope;
 use store::log::Retention;
 use store::replicas::ReplicaRow;
@@ -74,18 +78,16 @@ pub struct ServerComponents<C = ClockedCloud> {
     pub own: Option<LocalPostgres>,
     /// Retention of the store.
     pub retention: Retention,
-    /// Cloud provider.
-    pub cloud: Arc<C>,
+    /// Accounts and regions, in the order of the entries that `rules` number; at least one.
+    pub regions: Vec<RegionComponents<C>>,
+    /// Which account and region each cluster belongs to.
+    pub rules: ClusterRules,
     /// Settings of the controllers.
     pub settings: controller::Settings,
     /// Leases on clusters.
     pub lease: LeaseConfig,
     /// Memory accounting for objects of agents.
     pub session_memory: SessionMemory,
-    /// Lease scope of the account and region.
-    pub scope: Scope,
-    /// Name of the cloud region.
-    pub region: String,
     /// Whether the cloud is simulated, so that no instance is bought.
     pub simulated: bool,
     /// Whether notices about instances come from the store, where a queue's receiver puts them, and not from the cloud.
@@ -97,10 +99,15 @@ pub struct ServerComponents<C = ClockedCloud> {
 }
 
 impl<C> ServerComponents<C> {
-    /// These components with `cloud`.
+    /// These components with `cloud` in every account and region.
     pub fn with_cloud<D>(self, cloud: Arc<D>) -> ServerComponents<D> {
+        let with_cloud = |region: RegionComponents<C>| {
+            let RegionComponents { scope, interruption_queue, .. } = region;
+            RegionComponents { scope, interruption_queue, cloud: Arc::clone(&cloud) }
+        };
         ServerComponents {
-            cloud,
+            regions: self.regions.into_iter().map(with_cloud).collect(),
+            rules: self.rules,
             grpc: self.grpc,
             http: self.http,
             authorizer: self.authorizer,
@@ -111,8 +118,6 @@ impl<C> ServerComponents<C> {
             settings: self.settings,
             lease: self.lease,
             session_memory: self.session_memory,
-            scope: self.scope,
-            region: self.region,
             simulated: self.simulated,
             reads_interruptions: self.reads_interruptions,
             catalogue: self.catalogue,
@@ -130,7 +135,7 @@ pub struct Server {
     /// Whether both listeners use TLS.
     is_encrypted: bool,
     sessions: Sessions,
-    /// Stops the control loop, and is cancelled when it has ended.
+    /// Stops the control loops, and is cancelled when all have ended.
     deciding: (CancellationToken, CancellationToken),
     stop: CancellationToken,
     tasks: JoinSet<anyhow::Result<()>>,
@@ -178,25 +183,30 @@ pub async fn start<C: CloudProvider + 'static>(
     catalogue: Option<Source>,
     cloud: C,
 ) -> anyhow::Result<Server> {
-    Server::start(components(config, catalogue, async |_: &Arc<dyn Store>, _: &Scope| cloud).await?).await
+    Server::start(components(config, catalogue, async |_: &Arc<dyn Store>, _: &[CloudRegion]| vec![cloud]).await?).await
 }
 
-/// Opens what a server with `config` needs, and the cloud that `cloud` makes for the store and the scope of the region.
+/// Opens what a server with `config` needs, and the clouds that `connect` makes for the store and each account and region.
 ///
 /// # Errors
 /// A certificate, the trust file or the store could not be opened.
 pub(crate) async fn components<C>(
     config: Config,
     catalogue: Option<Source>,
-    cloud: impl AsyncFnOnce(&Arc<dyn Store>, &Scope) -> C,
+    connect: impl AsyncFnOnce(&Arc<dyn Store>, &[CloudRegion]) -> Vec<C>,
 ) -> anyhow::Result<ServerComponents<C>> {
     // Invalid certificates or an invalid trust file stop the start before a listener opens.
     let (store, own) = stores::open_store(&config).await?;
     let certificates = config.listen.tls.map(Certificates::read).transpose()?;
     let certificates = certificates.map(Arc::new);
     let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
-    let scope = region_of(&config.cloud, &config.lease);
-    let cloud = cloud(&store, &scope).await;
+    let (regions, rules) = regions::configured(&config.cloud, &config.lease);
+    let clouds = connect(&store, &regions).await;
+    let regions = regions.into_iter().zip(clouds).map(|(CloudRegion { scope, entry }, cloud)| RegionComponents {
+        scope,
+        cloud: Arc::new(cloud),
+        interruption_queue: entry.interruption_queue,
+    });
     Ok(ServerComponents {
         grpc: config.listen.grpc,
         http: config.listen.http,
@@ -209,7 +219,8 @@ pub(crate) async fn components<C>(
             ended: config.store.keep_ended,
             clusters: config.store.keep_clusters,
         },
-        cloud: Arc::new(cloud),
+        regions: regions.collect(),
+        rules,
         settings: controller::Settings {
             policy: Policy {
                 preferences: config.control.preferences,
@@ -237,23 +248,13 @@ pub(crate) async fn components<C>(
             },
             ..settings()
         },
-        scope,
         lease: config.lease,
         session_memory: config.session_memory,
-        region: config.cloud.region,
         simulated: config.cloud.provider == Provider::Simulated,
         reads_interruptions: config.cloud.provider == Provider::Ec2,
         catalogue,
         shared: config.shared,
     })
-}
-
-/// Scope that replicas on the same cloud share. A simulated cloud in this process is used by no
-/// other replica.
-fn region_of(cloud: &CloudConfig, lease: &LeaseConfig) -> Scope {
-    let private = cloud.provider == Provider::Simulated && cloud.address.is_none();
-    let account = if private { &lease.owner } else { &cloud.account };
-    Scope::Region { account: account.clone(), region: cloud.region.clone() }
 }
 
 /// Settings that every controller of this binary shares.
@@ -322,51 +323,29 @@ fn plan(input: &PlanningInput, cache: &mut CompileCache) -> PlanOutcome {
     Ok((decision.plan, decision.report))
 }
 
-/// Threads that step clusters, one for each processor. A step may take long, so it would block a runtime worker and its I/O.
-fn decision_threads() -> anyhow::Result<Runtime> {
-    let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.thread_name("decisions").enable_time().build().context("no threads for decisions")
-}
-
-/// Runs the control loop on a thread of its own, and its clusters on `threads`. The first token stops the loop, the second is
-/// cancelled when it has ended.
-fn spawn_control_loop<C: CloudProvider + 'static>(
-    control: ControlLoop<C>,
-    threads: Runtime,
-    events: mpsc::Receiver<Delivery>,
-    (stop, ended): (CancellationToken, CancellationToken),
-) -> std::io::Result<oneshot::Receiver<anyhow::Result<()>>> {
-    let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
-    std::thread::Builder::new().name("control-loop".to_owned()).spawn(move || {
-        let _ended = ended.drop_guard();
-        // The receiver is gone once the server has been dropped.
-        let _sent = result_sender.send(runtime.block_on(control.run(events, stop)));
-        // A task that is still in a step ends with it.
-        threads.shutdown_background();
-    })?;
-    Ok(result)
-}
-
-/// Tells the control loop the freezes, before any agent connects.
-async fn send_freezes(store: &dyn Store, events: &mpsc::Sender<Delivery>) -> anyhow::Result<KnownFreezes> {
+/// Tells the control loops the freezes, before any agent connects.
+async fn send_freezes(store: &dyn Store, loops: &[mpsc::Sender<Delivery>]) -> anyhow::Result<KnownFreezes> {
     let mut freezes = KnownFreezes::new();
     let frozen = change_feed::read_freezes(store, &mut freezes).await?;
-    events.send(frozen.into()).await.context("the control loop has ended")?;
+    ensure!(change_feed::send_to_all(loops, &frozen).await, "a control loop has ended");
     Ok(freezes)
 }
 
-/// Follows the changes that other replicas make, each topic in a task of its own.
+/// Follows the changes that other replicas make, each topic in a task of its own: orders of operators for all control
+/// loops, and the unavailable offerings of each account and region for its own.
 fn follow_changes(
     tasks: &mut JoinSet<anyhow::Result<()>>,
-    (scope, known): (Scope, KnownFreezes),
+    (scopes, known): (Vec<Scope>, KnownFreezes),
     store: &Arc<dyn Store>,
-    events: &mpsc::Sender<Delivery>,
+    loops: &[mpsc::Sender<Delivery>],
     stop: &CancellationToken,
 ) {
-    let offerings = Topic::Offerings { scope };
     let operators = [Topic::Freezes { known }, Topic::Releases { known: None }, Topic::Confirmations { known: None }];
-    for topic in operators.into_iter().chain([offerings]) {
-        tasks.spawn(change_feed::follow(topic, Arc::clone(store), events.clone(), stop.clone()));
+    let of_all = operators.into_iter().map(|topic| (topic, loops.to_vec()));
+    let of_each =
+        scopes.into_iter().zip(loops).map(|(scope, events)| (Topic::Offerings { scope }, vec![events.clone()]));
+    for (topic, loops) in of_all.chain(of_each) {
+        tasks.spawn(change_feed::follow(topic, Arc::clone(store), loops, stop.clone()));
     }
 }
 
@@ -402,45 +381,34 @@ impl Server {
         let is_encrypted = components.certificates.is_some();
         let incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
-        let (events, session_events) = mpsc::channel(EVENTS_WAITING);
-        let pool_reader = pools::reader(components.region, components.catalogue, components.settings.class_facts);
+        let scopes: Vec<Scope> = components.regions.iter().map(|region| region.scope.clone()).collect();
+        let (events, inboxes): (Vec<_>, Vec<_>) = scopes.iter().map(|_| mpsc::channel(EVENTS_WAITING)).unzip();
+        let class_facts = components.settings.class_facts;
+        let routes = regions::routes(scopes.iter(), &events, (components.catalogue, class_facts));
         let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
-        let sessions = Sessions::new(sessions, pool_reader, events.clone(), Arc::clone(&components.authorizer));
-        let (questions, asked) = node_questions::channel();
+        let routes = Routes::new(components.rules.clone(), routes);
+        let sessions = Sessions::new(sessions, routes, Arc::clone(&components.authorizer));
+        let (questions, asked) = node_questions::channels(components.rules, scopes.len());
         let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store), questions);
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
-        // Half the garbage collection delay, so that an orphan is observed twice within it.
-        let listing = components.settings.gc_after.map(|after| clock::duration(after / 2));
-        let latencies = Arc::new(Latencies::default());
-        let heartbeat = Arc::new(Heartbeat::default());
-        let region = components.scope.clone();
         let replica = replica_row(components.lease.owner.clone(), &components.settings, components.shared);
         let replicas = Arc::new(Replicas::default());
-        let decision_threads = decision_threads()?;
-        let region_state = Arc::new(RegionState::new(components.settings));
-        let control = ControlLoop {
-            region_state: Arc::clone(&region_state),
+        let common = Common {
             planner: new_planner,
-            planning: PlanningMode::Threads,
+            settings: components.settings,
             sessions: sessions.clone(),
             store: Arc::clone(&components.store),
-            cloud: components.cloud,
             lease: components.lease,
-            region: components.scope,
-            publisher,
-            listing,
             reads_interruptions: components.reads_interruptions,
-            latencies: Arc::clone(&latencies),
-            heartbeat: Arc::clone(&heartbeat),
-            threads: decision_threads.handle().clone(),
-            questions: asked,
         };
         let mut tasks = JoinSet::new();
-        let result = spawn_control_loop(control, decision_threads, session_events, deciding.clone())?;
-        tasks.spawn(async move { result.await.context("the control loop panicked")? });
-        follow_changes(&mut tasks, (region, freezes), &components.store, &events, &stop);
+        let inboxes = inboxes.into_iter().zip(asked).map(|(events, questions)| Inbox { events, questions });
+        let loops = components.regions.into_iter().zip(inboxes);
+        let Loops { fleet: fleet_state, heartbeats, latencies } =
+            loops::start(common, loops, publisher, &mut tasks, &deciding)?;
+        follow_changes(&mut tasks, (scopes, freezes), &components.store, &events, &stop);
         drop(events);
         let store_up = watch_store(&mut tasks, &components.store, components.retention, &stop);
         tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
@@ -452,9 +420,9 @@ impl Server {
             views,
             store: components.store,
             store_health: store_up,
-            region_state,
+            fleet: fleet_state,
             latencies,
-            heartbeat,
+            heartbeats,
             replicas,
             simulated,
         };
@@ -497,7 +465,7 @@ impl Server {
         let (stop_deciding, decided) = &self.deciding;
         stop_deciding.cancel();
         if tokio::time::timeout(grace, decided.cancelled()).await.is_err() {
-            warn!("control loop did not end within grace; leases will expire");
+            warn!("control loops did not end within grace; leases will expire");
         }
         self.stop.cancel();
         let ending = async {

@@ -16,7 +16,7 @@ use axum::http::{StatusCode, header};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use controller::RegionState;
+use controller::FleetState;
 use futures::{Stream, StreamExt};
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
@@ -60,12 +60,12 @@ pub(crate) struct Pages {
     pub(crate) store_health: StoreHealth,
     /// Whether the cloud is simulated, so that no instance is bought.
     pub(crate) simulated: bool,
-    /// Its searches are counted.
-    pub(crate) region_state: Arc<RegionState>,
+    /// Its searches and plans of disruption are counted.
+    pub(crate) fleet: Arc<FleetState>,
     /// Latencies of decisions.
     pub(crate) latencies: Arc<Latencies>,
-    /// Checked by `/healthz`.
-    pub(crate) heartbeat: Arc<Heartbeat>,
+    /// Those of all control loops, checked by `/healthz`.
+    pub(crate) heartbeats: Vec<Arc<Heartbeat>>,
     /// Other replicas on the same database.
     pub(crate) replicas: Arc<Replicas>,
 }
@@ -174,7 +174,7 @@ async fn events(State(state): State<WebState>) -> Sse<impl Stream<Item = Result<
 /// Liveness. Fails when the process makes no progress and should be restarted; an unavailable store
 /// is no reason for that.
 async fn health(State(state): State<WebState>) -> Response {
-    match state.pages.heartbeat.stall_reason() {
+    match state.pages.heartbeats.iter().find_map(|heartbeat| heartbeat.stall_reason()) {
         None => "ok\n".into_response(),
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     }
@@ -205,8 +205,8 @@ async fn metrics(State(state): State<WebState>) -> Response {
     let help = "Time to plan the disruption of a whole cluster: which nodes are removed or replaced.";
     text.push_str(&disruption.render(DISRUPTION_PLANNED, help));
     text.push_str(&step_times.render());
-    text.push_str(&searches::render(&state.pages.region_state.search_totals()));
-    text.push_str(&disruption::render(&state.pages.region_state.disruption_totals()));
+    text.push_str(&searches::render(&state.pages.fleet.search_totals()));
+    text.push_str(&disruption::render(&state.pages.fleet.disruption_totals()));
     text.push_str(&state.pages.replicas.render());
     text.push_str(&state.pages.store_health.render());
     text.push_str(concat!(
@@ -218,7 +218,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
     text.push_str(&interruptions::METRICS.render());
     let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
-    text.push_str(&api_budget::render());
+    text.push_str(&api_budget::CALLS.render());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 

@@ -32,6 +32,17 @@ pub enum Finding {
         /// Number of instances known to run.
         of: usize,
     },
+    /// Machines of the cluster are in another region than the one that its instances are launched in.
+    OtherRegion {
+        /// Number of such machines.
+        elsewhere: usize,
+        /// Number of machines.
+        of: usize,
+        /// Provider id of one of them.
+        provider_id: ProviderId,
+        /// The region that instances are launched in.
+        region: Text,
+    },
     /// A Node was to be drained as empty, and the API server lists pods on it.
     NodeOccupied {
         /// Name of the NodeClaim.
@@ -93,6 +104,13 @@ impl fmt::Display for Finding {
                 "the cloud's listing lacks {missing} of {of} instances known to run: it is ignored. Check whether \
                  tags were removed, and whether the credentials belong to the right account and region; if the \
                  instances are gone, run `fleetwright removals confirm`"
+            ),
+            Self::OtherRegion { elsewhere, of, provider_id, region } => write!(
+                f,
+                "{elsewhere} of {of} machines of this cluster are in another region than {region}, where its instances are \
+                 launched; one of them is {provider_id}. None of these counts as gone, and none can be terminated. If the \
+                 cluster belongs to their region, correct its entry in cloud.accounts-file, or cloud.region; if it has \
+                 moved, drain their Nodes and terminate the instances by hand"
             ),
             Self::NodeOccupied { claim, why } => write!(
                 f,

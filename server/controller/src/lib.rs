@@ -12,7 +12,7 @@
 //! other part's steps. `cluster_controller` has the parts; the steps that use several of them are
 //! methods of `ClusterController` beside the part that they belong to.
 //!
-//! Clusters share nothing but [`RegionState`]: guardrails of the fleet and unavailable offerings.
+//! Clusters share nothing but [`RegionState`] (unavailable offerings) and [`FleetState`] (guardrails of the fleet).
 //! So each may be stepped on a thread of its own.
 //!
 //! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_state` (what
@@ -41,6 +41,7 @@ pub mod event;
 pub mod executor;
 mod external_autoscalers;
 mod finding;
+mod fleet_state;
 pub mod guardrails;
 mod instance_owners;
 mod launch_template;
@@ -67,6 +68,7 @@ pub use disruption::settings::{DisruptionSettings, RebalanceRecommendations, Rep
 pub use effect::{Effect, Instruction, InstructionId, PodNomination};
 pub use event::{Event, Inspection, Launched};
 pub use finding::Finding;
+pub use fleet_state::FleetState;
 pub use nodeclaim::{DecidedLaunch, LaunchState, LaunchedInstance, ListedInstance, Listing, OpenLaunch, StageKind};
 pub use provisioning::{
     DisruptionOutcome, DisruptionPlanner, DisruptionRequest, NewPlanner, PlanAnswer, PlanError, PlanJob, PlanNumber,

@@ -28,6 +28,7 @@ mod lifecycle;
 mod listing;
 mod managed_claim;
 mod orphans;
+mod other_region;
 pub(crate) mod recovery;
 mod stage;
 mod termination;

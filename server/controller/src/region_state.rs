@@ -1,5 +1,5 @@
-//! What all clusters of an account and region share: settings, guardrails, unavailable offerings,
-//! and numbers.
+//! What all clusters of an account and region share: settings, unavailable offerings and instances; and, with all other
+//! clusters of the process, guardrails, allowances and numbers ([`FleetState`]).
 //!
 //! Each cluster is decided for on its own, and several at the same time. A step of a cluster locks
 //! the guardrails at its first access and until it has counted what it decided, so that two
@@ -7,10 +7,11 @@
 
 use std::cell::{Cell, LazyCell};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::catalogue_zones::CatalogueZones;
-use crate::disruption_allowance::{DisruptionAllowance, DisruptionTotals};
+use crate::disruption_allowance::DisruptionAllowance;
+use crate::fleet_state::FleetState;
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guard, Guardrails};
 use crate::instance_owners::InstanceOwners;
@@ -18,25 +19,21 @@ use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchAllowance, SearchTotals};
 use crate::unavailable_offerings::{OfferingUpdate, UnavailableOfferings};
 use crate::{Event, Settings};
-use model::{ClusterName, ProviderId, Timestamp};
+use model::{ClusterName, ProviderId, Text, Timestamp};
 
 /// What all clusters of an account and region share.
 #[derive(Debug)]
 pub struct RegionState {
     settings: Settings,
     disabled_guards: DisabledGuards,
-    guardrails: Mutex<Guardrails>,
+    fleet: Arc<FleetState>,
+    /// Name of the region, if provider ids show which region an instance is in.
+    region: Option<Text>,
     offerings: UnavailableOfferings,
     zones: CatalogueZones,
-    searches: Mutex<SearchAllowance>,
-    disruption_plans: Mutex<DisruptionAllowance>,
     instances: Mutex<InstanceOwners>,
     /// Number of changes of the instances.
     instances_version: AtomicU64,
-    next_number: AtomicU64,
-    next_plan: AtomicU64,
-    /// Number of changes of the limits of the whole fleet.
-    limits_version: AtomicU64,
 }
 
 /// The guardrails, locked from the first access on.
@@ -50,27 +47,49 @@ impl Default for RegionState {
 }
 
 impl RegionState {
-    /// The state of a process that has just started.
+    /// The state of a process that has just started and serves one account and region.
     #[must_use]
     pub fn new(settings: Settings) -> Self {
         Self::with_disabled_guards(settings, DisabledGuards::default())
     }
 
+    /// The same beside other accounts and regions, whose clusters share `fleet`.
+    #[must_use]
+    pub fn with_fleet(settings: Settings, fleet: Arc<FleetState>) -> Self {
+        Self { fleet, ..Self::new(settings) }
+    }
+
+    /// The same in the region of this name, whose zones have names that begin with it.
+    #[must_use]
+    pub fn in_region(self, region: Text) -> Self {
+        Self { region: Some(region), ..self }
+    }
+
+    /// Name of the region, if provider ids show which region an instance is in.
+    pub(crate) fn region(&self) -> Option<&Text> {
+        self.region.as_ref()
+    }
+
+    /// Whether the zone in `provider_id` is in another region than this one.
+    pub(crate) fn is_elsewhere(&self, provider_id: &ProviderId) -> bool {
+        let zone = provider_id.strip_prefix("aws:///").and_then(|rest| rest.split_once('/')).map(|(zone, _)| zone);
+        let (Some(region), Some(zone)) = (&self.region, zone) else { return false };
+        // `eu-west-1a`, and `us-east-1-bos-1a` of a local zone; `us-east-1` is not the region of `us-east-11a`.
+        let is_here = zone.strip_prefix(&**region).is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()));
+        !is_here && self.disabled_guards.is_enabled(Guard::OtherRegion)
+    }
+
     /// The same without `disabled_guards`, for guard-off tests.
     pub(crate) fn with_disabled_guards(settings: Settings, disabled_guards: DisabledGuards) -> Self {
         Self {
-            next_number: AtomicU64::new(settings.first_number),
-            searches: Mutex::new(SearchAllowance::new(settings.search)),
-            disruption_plans: Mutex::new(DisruptionAllowance::new(settings.disruption_share)),
+            fleet: Arc::new(FleetState::new(&settings)),
+            region: None,
             offerings: UnavailableOfferings::new(settings.unavailable_ttl, disabled_guards.is_enabled(Guard::OneProbe)),
             settings,
             disabled_guards,
-            guardrails: Mutex::default(),
             zones: CatalogueZones::default(),
             instances: Mutex::default(),
             instances_version: AtomicU64::new(0),
-            next_plan: AtomicU64::new(1),
-            limits_version: AtomicU64::new(0),
         }
     }
 
@@ -93,9 +112,7 @@ impl RegionState {
 
     /// The allowance for searches.
     pub(crate) fn searches(&self) -> MutexGuard<'_, SearchAllowance> {
-        // Every change of the allowance is complete in itself, so a poisoned lock guards
-        // consistent counts.
-        self.searches.lock().unwrap_or_else(PoisonError::into_inner)
+        self.fleet.searches()
     }
 
     /// What searches for cheaper plans did since the process started.
@@ -106,14 +123,7 @@ impl RegionState {
 
     /// The allowance for plans of disruption.
     pub(crate) fn disruption_plans(&self) -> MutexGuard<'_, DisruptionAllowance> {
-        // Every change of the allowance is complete in itself, as with searches.
-        self.disruption_plans.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What plans of disruption did since the process started, and what waits.
-    #[must_use]
-    pub fn disruption_totals(&self) -> DisruptionTotals {
-        self.disruption_plans().totals()
+        self.fleet.disruption_plans()
     }
 
     /// The cluster of this process that has a NodeClaim for the instance, and the NodeClaim's provider id.
@@ -140,26 +150,24 @@ impl RegionState {
     }
 
     pub(crate) fn next_number(&self) -> u64 {
-        self.next_number.fetch_add(1, Ordering::Relaxed)
+        self.fleet.next_number()
     }
 
     pub(crate) fn next_plan_number(&self) -> PlanNumber {
-        PlanNumber(self.next_plan.fetch_add(1, Ordering::Relaxed))
+        self.fleet.next_plan_number()
     }
 
     /// Changes whenever the limits of the whole fleet do. A cluster whose last step saw another
     /// version is due.
     pub fn limits_version(&self) -> u64 {
-        self.limits_version.load(Ordering::Acquire)
+        self.fleet.limits_version()
     }
 
     /// Locks the guardrails as of `now`.
     pub(crate) fn lock_guardrails(&self, now: Timestamp) -> MutexGuard<'_, Guardrails> {
-        // Every change of the guardrails is complete in itself, so a poisoned lock guards
-        // consistent counts.
-        let mut guardrails = self.guardrails.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guardrails = self.fleet.guardrails();
         if guardrails.advance(&self.settings.guardrails, now) {
-            self.limits_version.fetch_add(1, Ordering::Release);
+            self.fleet.record_change_of_limits();
         }
         guardrails
     }
@@ -181,8 +189,7 @@ impl RegionState {
     /// When time alone changes the limits of the whole fleet.
     #[must_use]
     pub fn next_change(&self) -> Option<Timestamp> {
-        let guardrails = self.guardrails.lock().unwrap_or_else(PoisonError::into_inner);
-        guardrails.next_change(&self.settings.guardrails)
+        self.fleet.guardrails().next_change(&self.settings.guardrails)
     }
 
     /// Applies an event of the region: freezes of the store, and what other processes found.
@@ -191,7 +198,9 @@ impl RegionState {
         match event {
             Event::FreezesChanged { freezes } => {
                 let changed = self.lock_guardrails(now).replace_freezes(freezes, now);
-                self.limits_version.fetch_add(u64::from(changed), Ordering::Release);
+                if changed {
+                    self.fleet.record_change_of_limits();
+                }
             }
             Event::OfferingsUnavailable { refusals } => self.offerings.merge_remote(refusals, now),
             Event::RemoteCounters { machines, parts } => self.lock_guardrails(now).merge_remote(machines, &parts),
@@ -208,15 +217,12 @@ impl RegionState {
     /// What this process saw of its own clusters, for the guardrails of all others.
     #[must_use]
     pub fn counter_snapshot(&self) -> CounterSnapshot {
-        let guardrails = self.guardrails.lock().unwrap_or_else(PoisonError::into_inner);
-        guardrails.counter_snapshot(&self.settings.guardrails)
+        self.fleet.guardrails().counter_snapshot(&self.settings.guardrails)
     }
 
     /// Forgets the machines of a cluster that this process does not own any more.
     pub fn forget_cluster(&self, cluster: &ClusterName) {
-        let mut guardrails = self.guardrails.lock().unwrap_or_else(PoisonError::into_inner);
-        guardrails.forget_cluster(cluster);
-        drop(guardrails);
+        self.fleet.guardrails().forget_cluster(cluster);
         self.disruption_plans().forget(cluster);
         self.instances().remove(cluster);
         self.offerings.forget_cluster(cluster);

@@ -47,6 +47,12 @@ impl SynchronousController {
         Self { region, clusters, now, worker, stalled: false, stalled_disruption: false, waiting: VecDeque::new() }
     }
 
+    /// The same for an account in the region of this name. No cluster has been stepped yet.
+    pub(crate) fn in_region(self, region: &str) -> Self {
+        let state = Arc::try_unwrap(self.region).expect("no cluster holds the region");
+        Self { region: Arc::new(state.in_region(region.into())), ..self }
+    }
+
     /// Handles an event, and the plans that it requests. On a tick, every cluster that is due
     /// takes a step.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::{
-    audit, catalogue, clusters, convert, crds, ec2, explain, forget, freeze, freezes, history, output, plan,
-    quarantine, removals, replay, serve, thaw, trust_file, validate, why,
+    accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, forget, freeze, freezes, history, output,
+    plan, quarantine, removals, replay, serve, thaw, trust_file, validate, why,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -54,6 +54,8 @@ enum Command {
     Why(why::WhyCommand),
     #[command(subcommand)]
     Trust(trust_file::TrustCommand),
+    #[command(subcommand)]
+    Accounts(accounts_file::AccountsCommand),
     /// Print the version
     Version,
     #[command(hide = true)]
@@ -116,6 +118,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Removals(flags) => removals::run(flags),
         Command::Why(command) => why::run(command),
         Command::Trust(command) => trust_file::run(command),
+        Command::Accounts(command) => accounts_file::run(command),
         Command::Version => version(),
         Command::SimulatedAgent(flags) => simulated_agent::run(flags),
         Command::SimulatedCloud(flags) => simulated_cloud::run(flags),

@@ -13,7 +13,7 @@ use model::{ClusterName, Millis, Timestamp};
 /// Clusters admitted at one time. The store grants four leases concurrently and each snapshot is
 /// decoded by its cluster's task: 16 keep both busy on a machine with many processors and bound the
 /// incomplete snapshots to about 50 MB at 5,000 pods each.
-const ADMISSION_LIMIT: usize = 16;
+pub const ADMISSION_LIMIT: usize = 16;
 
 /// How long an admission in progress blocks others. A snapshot of 5,000 pods takes a second on a
 /// slow line. A slower cluster continues beside those admitted after it.

@@ -279,8 +279,9 @@ impl Coordinator {
         if !region.is_empty() && region != served {
             warn!(%cluster, region, served, "refused agent of another region");
             let reason = format!(
-                "the agent's cluster.region is {region}, and this server launches machines in {served} (its cloud.region); connect the \
-                 agent to a server of its region, or correct the setting that is wrong"
+                "the agent's cluster.region is {region}, and this server launches machines in {served} (its cloud.region, or the \
+                 region of the cluster's entry in its cloud.accounts-file); connect the agent to a server of its region, or correct \
+                 the setting that is wrong"
             );
             return vec![Step::Output(Output::Refuse { cluster, reason })];
         }

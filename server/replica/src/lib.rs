@@ -27,6 +27,7 @@ pub mod region;
 pub mod replacements;
 mod replica;
 
+pub use self::admission::ADMISSION_LIMIT;
 pub use self::call::{Call, CounterUpdate};
 pub use self::coordinator::{Coordinator, Step};
 pub use self::input::{Input, ListingError};

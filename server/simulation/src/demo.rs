@@ -38,8 +38,8 @@ use decision_log::replay_all;
 use demo_cloud::DemoCloud;
 use ledger::ClusterLedger;
 pub(crate) use plan::REGION;
-use server::config::LeaseConfig;
-use server::serve::{self, ServerComponents};
+use server::config::{ClusterRules, LeaseConfig};
+use server::serve::{self, RegionComponents, ServerComponents};
 use store::Store;
 use store::lease::Scope;
 use store::log::{Retention, StoredDecision};
@@ -63,7 +63,7 @@ pub async fn run(plan: Plan) -> anyhow::Result<bool> {
     let stop = serve::shutdown_signal();
     let cloud = DemoCloud::new(&plan)?;
     let components = components(&plan);
-    let (store, scope) = (Arc::clone(&components.store), components.scope.clone());
+    let (store, scope) = (Arc::clone(&components.store), components.regions[0].scope.clone());
     let server = cloud.start_server(components).await?;
     print(&format!("live page: http://{}/\n", server.http))?;
     let names: Vec<ClusterName> = (0..usize::from(plan.clusters)).map(name).collect();
@@ -143,7 +143,6 @@ fn components(plan: &Plan) -> ServerComponents<()> {
         store: Arc::new(MemoryStore::new()),
         own: None,
         retention: Retention::default(),
-        cloud: Arc::new(()),
         settings: controller::Settings {
             batch_idle: Millis::new(500),
             batch_max: Millis::from_secs(2),
@@ -155,9 +154,13 @@ fn components(plan: &Plan) -> ServerComponents<()> {
             ..serve::settings()
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
-        scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
+        regions: vec![RegionComponents {
+            scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
+            cloud: Arc::new(()),
+            interruption_queue: None,
+        }],
+        rules: ClusterRules::all_in_one(),
         session_memory: SessionMemory::default(),
-        region: REGION.to_owned(),
         simulated: true,
         reads_interruptions: false,
         catalogue: None,

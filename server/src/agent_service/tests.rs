@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
 use agent::{Cluster, ClusterError, Done, Identity, ListWatch, Record, Target};
-use agent_session::SessionEvent;
+use agent_session::{PoolReader, SessionEvent};
 use controller::Event;
 use controller::cluster::{Object, Observation};
 use fleetwright_proto::v1::change::Change;
@@ -15,7 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 
 use super::*;
+use crate::config::ClusterRules;
 
+mod accounts;
 mod unauthenticated;
 
 /// Long enough for a busy machine; no test waits for it to pass.
@@ -121,12 +123,9 @@ struct TestBed {
 impl TestBed {
     async fn new() -> Self {
         let (sender, events) = mpsc::channel(4);
-        let sessions = Sessions::new(
-            Settings::default(),
-            PoolReader::new(|_| Vec::new()),
-            sender,
-            Arc::new(Authorizer::allow_all()),
-        );
+        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()) };
+        let routes = Routes::new(ClusterRules::all_in_one(), vec![route]);
+        let sessions = Sessions::new(Settings::default(), routes, Arc::new(Authorizer::allow_all()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = transport().add_service(sessions.service());

@@ -12,9 +12,9 @@ use store::Store;
 use store::lease::Scope;
 use tokio::time::{Instant, timeout_at};
 
+use super::CALLS;
 use super::context::CallContext;
 use super::driver::{BucketDriver, SharedStore};
-use super::{CALLS_GIVEN_UP, CALLS_THROTTLED};
 
 /// How long a call outside of a command waits for its token: a lookup ends after 30 seconds.
 const LOOKUP_WAIT: Duration = Duration::from_secs(25);
@@ -37,6 +37,7 @@ impl StoreBudget {
     /// The buckets of the account and region `scope`, for the process with this name among those on the same store.
     #[must_use]
     pub fn new(store: Arc<dyn Store>, scope: Scope, process: String) -> Self {
+        CALLS.begin(&scope);
         Self { shared: SharedStore { store, scope, process }, percent: 100, buckets: Mutex::default() }
     }
 
@@ -65,7 +66,7 @@ impl CallBudget for StoreBudget {
             for (name, limit) in buckets_of(action) {
                 let admitted = self.bucket(name, limit).add(context.lane(), &self.shared);
                 let Ok(Ok(())) = timeout_at(context.give_up_at(), admitted).await else {
-                    CALLS_GIVEN_UP.add(1);
+                    CALLS.record_given_up(&self.shared.scope);
                     return Err(NotSent::NoToken);
                 };
             }
@@ -74,7 +75,7 @@ impl CallBudget for StoreBudget {
     }
 
     fn record_throttle<'a>(&'a self, action: &'a str) -> BudgetFuture<'a, ()> {
-        CALLS_THROTTLED.add(1);
+        CALLS.record_throttled(&self.shared.scope);
         Box::pin(async move {
             if let Some((name, limit)) = buckets_of(action).pop() {
                 self.bucket(name, limit).record_throttle(action, &self.shared).await;

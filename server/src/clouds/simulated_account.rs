@@ -42,8 +42,9 @@ pub async fn start(components: ServerComponents<()>, account: SimulatedAccount) 
         clock::now,
     );
     cloud.queue_setup(&queue).apply(|_| {}).await.with_context(|| format!("cannot set up the queue {queue}"))?;
-    let queue = cloud.interruption_queue(&queue);
-    super::start_with_queue(components.with_cloud(Arc::new(cloud)), Some(queue)).await
+    let mut components = components.with_cloud(Arc::new(cloud));
+    components.regions.iter_mut().for_each(|region| region.interruption_queue = Some(queue.clone()));
+    super::start_with_queues(components).await
 }
 
 /// The error that names the build with EC2.

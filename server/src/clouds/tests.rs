@@ -51,6 +51,22 @@ fn an_option_that_needs_ec2_names_the_build_with_it() {
     }
 }
 
+#[cfg(feature = "ec2")]
+#[test]
+fn a_region_of_the_file_of_accounts_without_zones_is_refused() {
+    let path = std::env::temp_dir().join(format!("fleetwright-regions-{}.toml", std::process::id()));
+    let message = |region: &str| {
+        let entry = format!("[[account]]\nname = \"1\"\nregion = \"{region}\"\nclusters = [\"a\"]\n");
+        std::fs::write(&path, entry).unwrap();
+        check_message(&[("cloud.accounts-file", path.to_str().unwrap())])
+    };
+    assert_eq!(message("eu-west-1"), "nothing");
+    let refused = message("useast1");
+    std::fs::remove_file(&path).unwrap();
+    let expected = "the region of an [[account]] is \"useast1\"; the catalogue has no zones of this region; did you mean us-east-1?";
+    assert!(refused.starts_with(&format!("in {}, ", path.display())) && refused.ends_with(expected), "{refused}");
+}
+
 #[test]
 fn a_queue_is_refused_for_the_simulated_cloud() {
     let message = |provider| check_message(&[("cloud.provider", provider), ("interruption.queue", "fleet")]);

@@ -36,6 +36,9 @@ pub enum ConfigError {
         /// Its name now.
         new: String,
     },
+    /// All errors of the file of accounts.
+    #[error("{0}")]
+    Accounts(String),
     /// Values that exclude each other.
     #[error("configuration: {0}")]
     Conflict(String),

@@ -140,6 +140,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Cloud region that instances are launched in.",
     ),
     key(
+        "cloud.accounts-file",
+        "cloud-accounts-file",
+        ValueType::File,
+        "",
+        "/etc/fleetwright/accounts.toml",
+        "File of several accounts and regions that this server launches instances in, with their clusters, roles and queues; see deploy/accounts.toml for an example, and `fleetwright accounts check`. It is read when the server starts; cloud.provider = ec2 only. cloud.account, cloud.region, cloud.api-limit-percent and interruption.queue must be unset then, because each entry has its own. A cluster that no entry names is refused. Unset: one account and region.",
+    ),
+    key(
         "cloud.catalogue",
         "cloud-catalogue",
         ValueType::File,

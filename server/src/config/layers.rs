@@ -66,7 +66,12 @@ impl Layers {
     pub fn add_trial(&mut self) {
         let default = |path: &'static str| (path, find(path).map_or("", |key| key.default));
         let listeners = [default("listen.grpc"), default("listen.http")];
-        let others = [("store.memory", "true"), ("store.database-url", ""), ("cloud.provider", "simulated")];
+        let others = [
+            ("store.memory", "true"),
+            ("store.database-url", ""),
+            ("cloud.provider", "simulated"),
+            ("cloud.accounts-file", ""),
+        ];
         for (path, value) in listeners.into_iter().chain(others) {
             self.values.insert(path, (value.to_owned(), Origin::Flag(TRIAL_FLAG)));
         }

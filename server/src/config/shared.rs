@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use sha2::{Digest, Sha256};
 
+use super::accounts::{self, Accounts};
 use super::keys::{ConfigKey, KEYS};
 use super::layers::Layers;
 
@@ -15,11 +16,15 @@ const SHARED: [&str; 4] = ["disruption.", "guardrails.", "cloud.", "store.keep-"
 /// Hexadecimal digits of a digest; enough to distinguish values.
 const DIGITS: usize = 16;
 
-/// Digest of each shared setting, by key.
-pub(super) fn digests(layers: &Layers) -> BTreeMap<String, String> {
+/// Digest of each shared setting, by key; of the file of accounts, the digest of its text.
+pub(super) fn digests(layers: &Layers, accounts: Option<&Accounts>) -> BTreeMap<String, String> {
     let is_shared = |key: &&ConfigKey| SHARED.iter().any(|prefix| key.path.starts_with(prefix));
     let digest = |key: &ConfigKey| (key.path.to_owned(), digest(layers.get(key.path).0));
-    KEYS.iter().filter(is_shared).map(digest).collect()
+    let mut digests: BTreeMap<String, String> = KEYS.iter().filter(is_shared).map(digest).collect();
+    if let Some(accounts) = accounts {
+        digests.insert(accounts::KEY.to_owned(), self::digest(accounts.text()));
+    }
+    digests
 }
 
 fn digest(value: &str) -> String {
@@ -32,7 +37,7 @@ mod tests {
 
     #[test]
     fn settings_that_may_differ_between_replicas_are_excluded() {
-        let shared = digests(&Layers::default());
+        let shared = digests(&Layers::default(), None);
         assert!(shared.contains_key("store.keep-log") && shared.contains_key("cloud.region"), "{shared:?}");
         assert!(shared.keys().any(|key| key.starts_with("guardrails.")), "{shared:?}");
         for own in ["listen.grpc", "store.database-url", "lease.owner", "log.filter"] {

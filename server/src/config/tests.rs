@@ -28,7 +28,8 @@ fn with_file(text: &str) -> Layers {
 #[test]
 fn every_default_and_every_example_is_valid() {
     assert!(Config::resolve(&Layers::default()).is_ok());
-    for key in KEYS {
+    // The file of accounts is read at once, and that of the example does not exist.
+    for key in KEYS.iter().filter(|key| key.path != "cloud.accounts-file") {
         let mut layers = Layers::default();
         // A non-loopback address requires these.
         for guard in
@@ -126,9 +127,58 @@ fn the_printed_configuration_is_a_valid_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 10);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 11);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
+}
+
+/// The configuration with `settings` and a file of accounts, or what is wrong.
+fn with_accounts(settings: &str, accounts: &str) -> Result<Config, String> {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("fleetwright-accounts-{}-{number}.toml", std::process::id()));
+    std::fs::write(&path, accounts).unwrap();
+    let name = path.display().to_string();
+    let layers = with_file(&format!("[cloud]\naccounts-file = \"{name}\"\n{settings}"));
+    let resolved = Config::resolve(&layers).map_err(|errors| errors.to_string().replace(&name, "FILE"));
+    std::fs::remove_file(&path).unwrap();
+    resolved
+}
+
+const ONE_ACCOUNT: &str = "[[account]]\nname = \"1\"\nregion = \"eu-west-1\"\nclusters = [\"a\"]\n";
+
+#[test]
+fn a_file_of_accounts_excludes_the_settings_of_a_single_account() {
+    let resolved = with_accounts("provider = \"ec2\"\n", ONE_ACCOUNT).unwrap();
+    assert_eq!(resolved.cloud.accounts.unwrap().entries()[0].region, "eu-west-1");
+    // Values of the defaults set nothing, so that a printed configuration can be used.
+    assert!(with_accounts("provider = \"ec2\"\naccount = \"default\"\n", ONE_ACCOUNT).is_ok());
+    let all = "provider = \"ec2\"\naccount = \"2\"\nregion = \"eu-west-1\"\napi-limit-percent = 50\n[interruption]\nqueue = \"q\"\n";
+    assert_eq!(
+        with_accounts(all, ONE_ACCOUNT).unwrap_err(),
+        "configuration: cloud.accounts-file is set, and so are cloud.account, cloud.region, cloud.api-limit-percent, \
+         interruption.queue; remove these, and write their values into the [[account]] entries of the file"
+    );
+    assert_eq!(
+        with_accounts("", ONE_ACCOUNT).unwrap_err(),
+        "configuration: cloud.accounts-file is set, and only EC2 has accounts: remove it, or set cloud.provider to \"ec2\""
+    );
+}
+
+#[test]
+fn errors_of_the_file_of_accounts_are_errors_of_the_configuration() {
+    let error = with_accounts("provider = \"ec2\"\n", "[[account]]\nname = \"1\"\n").unwrap_err();
+    assert_eq!(error, "accounts file FILE:1: missing field `region`");
+}
+
+#[test]
+fn replicas_compare_the_text_of_the_file_of_accounts() {
+    let digest = |accounts: &str| {
+        let resolved = with_accounts("provider = \"ec2\"\n", accounts).unwrap();
+        resolved.shared.get("cloud.accounts-file").cloned()
+    };
+    assert_eq!(digest(ONE_ACCOUNT), digest(ONE_ACCOUNT), "the path is another one");
+    assert_ne!(digest(ONE_ACCOUNT), digest(&ONE_ACCOUNT.replace("\"a\"", "\"b\"")));
 }
 
 #[test]

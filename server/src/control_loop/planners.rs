@@ -15,11 +15,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
-use controller::{NewPlanner, PlanAnswer, PlanError, PlanJob, PlanRequest, PlanWorker, Planned};
+use controller::{NewPlanner, PlanAnswer, PlanError, PlanJob, PlanRequest, PlanWorker, Planned, Settings};
 use tokio::sync::mpsc;
 use tracing::{debug, error, warn};
 
-use queue::{PlannerClass, Queue};
+use queue::{PlannerClass, Queue, Submission};
 
 use super::latency::Latencies;
 
@@ -33,15 +33,20 @@ const SEARCH_NICENESS: i32 = 19;
 /// Plans slower than this are logged.
 const SLOW_PLAN: Duration = Duration::from_secs(5);
 
-/// Planning threads.
-pub(super) struct Planners {
+/// Planning threads, which all control loops of the process share.
+pub(crate) struct PlannerThreads {
     shared: Arc<Shared>,
     /// Searches and plans of disruption wait here until a plan of their cluster is due.
     searches: Arc<Shared>,
-    answers: mpsc::UnboundedSender<PlanAnswer>,
     /// Plans inline when there are no threads. Each plan has a planner of its own, so that clusters
     /// do not wait for one another.
     inline: Option<NewPlanner>,
+}
+
+/// The planning threads, as one control loop uses them.
+pub(super) struct Planners {
+    threads: Arc<PlannerThreads>,
+    answers: mpsc::UnboundedSender<PlanAnswer>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,61 +64,74 @@ struct Shared {
     latencies: Arc<Latencies>,
 }
 
-impl Planners {
+impl PlannerThreads {
     /// Starts one thread for small plans and, for any plan, two fewer than there are processors, at
-    /// least one; and `search_threads` for searches.
+    /// least one; and as many for searches as `settings` allow.
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start(
+    pub(crate) fn start(
         planner: NewPlanner,
         planning: PlanningMode,
-        search_threads: usize,
+        settings: &Settings,
         latencies: &Arc<Latencies>,
-    ) -> std::io::Result<(Self, mpsc::UnboundedReceiver<PlanAnswer>)> {
+    ) -> std::io::Result<Arc<Self>> {
         let processors = available_parallelism().map_or(1, usize::from);
         let classes = std::iter::once(PlannerClass::Small)
             .chain((0..processors.saturating_sub(2).max(1)).map(|_| PlannerClass::Any));
         let (shared, searches) = (Arc::new(Shared::new(latencies)), Arc::new(Shared::new(latencies)));
-        let (answer_sender, receiver) = mpsc::unbounded_channel();
         let inline = (planning == PlanningMode::Inline).then_some(planner);
         if planning == PlanningMode::Threads {
             for (number, class) in classes.enumerate() {
-                let worker = (format!("planner-{number}"), NICENESS, class);
-                shared.start_thread(worker, planner, &answer_sender)?;
+                shared.start_thread((format!("planner-{number}"), NICENESS, class), planner)?;
             }
-            for number in 0..search_threads {
+            for number in 0..search_threads(settings, processors) {
                 let worker = (format!("search-{number}"), SEARCH_NICENESS, PlannerClass::Any);
-                searches.start_thread(worker, planner, &answer_sender)?;
+                searches.start_thread(worker, planner)?;
             }
         }
-        Ok((Self { shared, searches, answers: answer_sender, inline }, receiver))
-    }
-
-    /// Queues a plan. What still waits in the background when a plan of its cluster is due, or a search, is
-    /// dropped.
-    pub(super) fn submit(&self, job: PlanJob) {
-        if let Some(new_planner) = self.inline {
-            let answer = PlanWorker::new(new_planner()).answer(job.into_request());
-            // The receiver is gone once the process stops.
-            let _sent = self.answers.send(answer);
-            return;
-        }
-        let dropped = self.searches.queue().remove(job.cluster());
-        if let Some(dropped) = dropped {
-            let _sent = self.answers.send(dropped.into_dropped());
-        }
-        let queue = if job.is_background() { &self.searches } else { &self.shared };
-        queue.push(job);
+        Ok(Arc::new(Self { shared, searches, inline }))
     }
 }
 
-impl Drop for Planners {
+impl Drop for PlannerThreads {
     fn drop(&mut self) {
         for shared in [&self.shared, &self.searches] {
             shared.queue().close();
             shared.changed.notify_all();
         }
+    }
+}
+
+/// Threads for searches, and one at least if disruption is planned.
+fn search_threads(settings: &Settings, processors: usize) -> usize {
+    let disruption = settings.disruption_share.concurrency().min(processors);
+    settings.search.concurrency().max(if settings.consolidation.is_enabled { disruption } else { 0 })
+}
+
+impl Planners {
+    /// The planning threads for one control loop, and its answers.
+    pub(super) fn new(threads: Arc<PlannerThreads>) -> (Self, mpsc::UnboundedReceiver<PlanAnswer>) {
+        let (answers, receiver) = mpsc::unbounded_channel();
+        (Self { threads, answers }, receiver)
+    }
+
+    /// Queues a plan. What still waits in the background when a plan of its cluster is due, or a search, is
+    /// dropped.
+    pub(super) fn submit(&self, job: PlanJob) {
+        let threads = &self.threads;
+        if let Some(new_planner) = threads.inline {
+            let answer = PlanWorker::new(new_planner()).answer(job.into_request());
+            // The receiver is gone once the process stops.
+            let _sent = self.answers.send(answer);
+            return;
+        }
+        let dropped = threads.searches.queue().remove(job.cluster());
+        if let Some(Submission { job, answers }) = dropped {
+            let _sent = answers.send(job.into_dropped());
+        }
+        let queue = if job.is_background() { &threads.searches } else { &threads.shared };
+        queue.push(Submission { job, answers: self.answers.clone() });
     }
 }
 
@@ -127,19 +145,18 @@ impl Shared {
         self: &Arc<Self>,
         (name, niceness, class): (String, i32, PlannerClass),
         planner: NewPlanner,
-        answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
     ) -> std::io::Result<()> {
-        let (shared, answer_sender) = (Arc::clone(self), answer_sender.clone());
+        let shared = Arc::clone(self);
         std::thread::Builder::new().name(name).spawn(move || {
             lower_priority(niceness);
-            shared.plan_until_closed(class, planner, &answer_sender);
+            shared.plan_until_closed(class, planner);
         })?;
         Ok(())
     }
 
-    fn push(&self, job: PlanJob) {
+    fn push(&self, submission: Submission) {
         let at = self.started.elapsed();
-        self.queue().push(job, at);
+        self.queue().push(submission, at);
         self.changed.notify_all();
     }
 
@@ -150,14 +167,9 @@ impl Shared {
     }
 
     /// Plans until the queue is closed.
-    fn plan_until_closed(
-        &self,
-        class: PlannerClass,
-        planner: NewPlanner,
-        answer_sender: &mpsc::UnboundedSender<PlanAnswer>,
-    ) {
+    fn plan_until_closed(&self, class: PlannerClass, planner: NewPlanner) {
         let mut worker = PlanWorker::new(planner());
-        while let Some(job) = self.next_job(class) {
+        while let Some(Submission { job, answers }) = self.next_submission(class) {
             let (begun, cpu_before) = (Instant::now(), thread_cpu_time());
             let (cluster, is_background) = (job.cluster().clone(), job.is_background());
             let request = job.into_request();
@@ -183,20 +195,19 @@ impl Shared {
             self.changed.notify_all();
             let check = if has_removals(&outcome) { built } else { Duration::ZERO };
             let used = thread_cpu_time().saturating_sub(cpu_before) + check;
-            if answer_sender.send(PlanAnswer { request, outcome, used }).is_err() {
-                return;
-            }
+            // The control loop that asked may have ended.
+            let _sent = answers.send(PlanAnswer { request, outcome, used });
         }
     }
 
-    fn next_job(&self, class: PlannerClass) -> Option<PlanJob> {
+    fn next_submission(&self, class: PlannerClass) -> Option<Submission> {
         let mut queue = self.queue();
         loop {
             if queue.is_closed() {
                 return None;
             }
-            if let Some(job) = queue.next(class) {
-                return Some(job);
+            if let Some(submission) = queue.next(class) {
+                return Some(submission);
             }
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }

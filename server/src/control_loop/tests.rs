@@ -1,5 +1,6 @@
 //! The control loop with all its parts, and a planner that blocks until the test opens a gate.
 
+mod accounts;
 mod node_pool;
 mod status;
 
@@ -8,13 +9,14 @@ use std::sync::{Condvar, Mutex};
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use controller::cluster::{ClusterSnapshot, Observation, PodRecord};
 use controller::search_allowance::SearchSettings;
-use controller::{Event, Planner, Settings, StageKind};
+use controller::{Event, FleetState, NewPlanner, Planner, Settings, StageKind};
 use model::input::PlanningInput;
 use model::resources::{CPU, MEMORY, PODS};
 use model::{Millis, PodShape, Resources};
 
 use super::*;
-use crate::config::LeaseConfig;
+use crate::agent_service::{LoopRoute, Routes};
+use crate::config::{ClusterRules, LeaseConfig};
 use crate::serve;
 use crate::views::{self, Views};
 use agent_session::{AgentHello, PoolReader, SessionEvent};
@@ -99,13 +101,13 @@ impl Fixture {
     }
 
     fn start_with(settings: Settings, planner: NewPlanner, planning: PlanningMode, threads: Threads) -> Self {
-        let (publisher, views) = views::channel();
+        let (publisher, fleet_views) = views::channel();
         let (events, heard) = mpsc::channel(64);
         let read_pools = PoolReader::new(|_| vec![any_pool()]);
+        let route = LoopRoute { events: events.clone(), pool_reader: read_pools };
         let sessions = Sessions::new(
             agent_session::Settings::default(),
-            read_pools,
-            events.clone(),
+            Routes::new(ClusterRules::all_in_one(), vec![route]),
             Arc::new(Authorizer::allow_all()),
         );
         let store = Arc::new(MemoryStore::new());
@@ -113,22 +115,28 @@ impl Fixture {
         // On a thread of its own: a blocked worker would stop the test's own clock.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let two = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+        let latencies = Arc::default();
+        let planners = PlannerThreads::start(planner, planning, &settings, &latencies).unwrap();
+        let (views, updates) = mpsc::unbounded_channel();
+        runtime.spawn(publish_views(updates, publisher));
         let control = ControlLoop {
             region_state: Arc::new(RegionState::new(settings)),
-            planner,
-            planning,
+            planners,
             sessions,
             store: store.clone(),
             cloud: Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now)),
             lease: LeaseConfig { owner: "me".to_owned(), duration: Duration::from_secs(9) },
             region: Scope::Region { account: "1".to_owned(), region: "here".to_owned() },
-            publisher,
+            views,
             listing: None,
             reads_interruptions: false,
-            latencies: Arc::default(),
+            latencies,
             heartbeat: Arc::clone(&heartbeat),
             threads: if threads == Threads::One { runtime.handle().clone() } else { two.handle().clone() },
-            questions: crate::node_questions::channel().1,
+            lease_slots: lease_slots(),
+            admissions: admissions_of_each(1),
+            syncs_counters: true,
+            questions: mpsc::channel(1).1,
         };
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -137,7 +145,7 @@ impl Fixture {
             two.shutdown_background();
             ended
         });
-        Self { events, views, store, heartbeat, stop }
+        Self { events, views: fleet_views, store, heartbeat, stop }
     }
 
     async fn send(&self, event: SessionEvent) {

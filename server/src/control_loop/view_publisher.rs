@@ -1,4 +1,4 @@
-//! Publishes the views of the clusters to the dashboard and `FleetService.Watch`, as one view of
+//! Publishes the views of the clusters of all control loops to the dashboard and `FleetService.Watch`, as one view of
 //! the fleet.
 
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::views::{FleetView, Publisher};
 const MIN_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A changed view of a cluster.
-pub(super) struct ViewUpdate {
+pub(crate) struct ViewUpdate {
     pub(super) cluster: ClusterName,
     /// `None` if this process does not own the cluster any more.
     pub(super) view: Option<Box<ClusterView>>,
@@ -23,7 +23,7 @@ pub(super) struct ViewUpdate {
 }
 
 /// Publishes until all senders are gone.
-pub(super) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdate>, publisher: Publisher) {
+pub(crate) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdate>, publisher: Publisher) {
     let mut fleet = FleetView::default();
     while let Some(update) = updates.recv().await {
         apply(&mut fleet, update);

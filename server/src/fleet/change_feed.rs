@@ -1,4 +1,4 @@
-//! Feeds changes in the store to the control loop of this process, so that operator commands and
+//! Feeds changes in the store to the control loops of this process, so that operator commands and
 //! unavailable offerings reach every replica.
 
 use std::collections::BTreeMap;
@@ -108,14 +108,14 @@ fn quarantine_released(cluster: ClusterName) -> SessionEvent {
     SessionEvent::ClusterEvent(Event::QuarantineReleased { cluster })
 }
 
-/// Sends every change to the control loop until `stop`.
+/// Sends every change to the control loops until `stop`. Each ignores what concerns clusters that it does not own.
 ///
 /// # Errors
 /// Never; a failed read is retried.
 pub(crate) async fn follow(
     mut topic: Topic,
     store: Arc<dyn Store>,
-    events: mpsc::Sender<Delivery>,
+    loops: Vec<mpsc::Sender<Delivery>>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut changes = store.changes();
@@ -127,7 +127,7 @@ pub(crate) async fn follow(
                 Ok(batch) => {
                     known = latest;
                     for event in batch {
-                        if events.send(event.into()).await.is_err() {
+                        if !send_to_all(&loops, &event).await {
                             return Ok(());
                         }
                     }
@@ -142,6 +142,16 @@ pub(crate) async fn follow(
             () = tokio::time::sleep(RETRY_INTERVAL), if known != latest => {}
         }
     }
+}
+
+/// Sends an event to every control loop; `false` once one has ended.
+pub(crate) async fn send_to_all(loops: &[mpsc::Sender<Delivery>], event: &SessionEvent) -> bool {
+    for events in loops {
+        if events.send(event.clone().into()).await.is_err() {
+            return false;
+        }
+    }
+    true
 }
 
 /// Loads what the store has of refused offerings, and of those that were launched again, as an event for the control loop.

@@ -129,7 +129,7 @@ impl Receiver {
     /// Logs a failure when it begins or has another reason, and when it has ended.
     fn note_condition(&self, failure: Option<&ReceiveError>) {
         let reason = failure.map(ReceiveError::reason);
-        METRICS.set_available(reason.is_none());
+        METRICS.set_available(&self.scope, reason.is_none());
         let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *failing, reason);
         let queue = self.queue.name();

@@ -4,6 +4,8 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::mpsc;
 
+use controller::FleetState;
+
 use super::*;
 use store::memory::MemoryStore;
 
@@ -33,9 +35,9 @@ impl TestBed {
             store: Arc::new(MemoryStore::new()),
             store_health: health::channel().1,
             simulated: true,
-            region_state: Arc::default(),
+            fleet: Arc::new(FleetState::new(&controller::Settings::default())),
             latencies: Arc::default(),
-            heartbeat: Arc::default(),
+            heartbeats: vec![Arc::default()],
             replicas: Arc::default(),
         };
         let [_, limits] = ConnectionLimits::of_this_process();

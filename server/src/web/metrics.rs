@@ -7,6 +7,7 @@ use controller::guardrails::Mode;
 use controller::view::ClusterView;
 use model::Timestamp;
 
+use crate::escape::escape_label as escape;
 use crate::views::FleetView;
 use agent_session::state::CLOCK_PROBLEM;
 
@@ -144,9 +145,4 @@ fn head(text: &mut String, name: &str, help: &str) {
 
 fn line(text: &mut String, name: &str, labels: &str, value: &str) {
     let _infallible = writeln!(text, "{name}{{{labels}}} {value}");
-}
-
-/// Escapes a label value for the text format.
-fn escape(value: &str) -> String {
-    value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod account;
+mod accounts;
 mod api_budget;
 mod demo;
 mod drift;

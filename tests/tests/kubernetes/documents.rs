@@ -30,7 +30,7 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 33] = [
+const COMMANDS: [(&str, How); 34] = [
     // tests/tests/ec2/demo.rs.
     ("cargo demo-ec2", How::Elsewhere),
     // Both are run on a bare machine; CI runs the second.
@@ -57,6 +57,7 @@ const COMMANDS: [(&str, How); 33] = [
     // Both need an AWS account; tests/tests/ec2 and `simulate crashes --cloud ec2` have simulated ones.
     ("cargo build --release -p fleetwright --features ec2", How::Elsewhere),
     ("fleetwright serve --cloud-provider ec2", How::Elsewhere),
+    ("fleetwright accounts check deploy/accounts.toml", How::Ends(0)),
     ("fleetwright serve --print-config", How::Ends(0)),
     ("fleetwright serve --config deploy/fleetwright.toml --print-config", How::Ends(0)),
     ("fleetwright serve", How::Runs(&["serving"])),

@@ -27,6 +27,8 @@ pub(crate) enum Guard {
     CurrentLookup,
     /// A lookup that failed does not change what instances are compared with.
     FailedLookup,
+    /// What the API of one region does not know says nothing about a machine of another region.
+    OtherRegion,
     /// A notice for a machine that is being drained brings the end of the drain forward.
     HastenedDrain,
 }

@@ -30,6 +30,8 @@ pub(crate) struct GarbageCollector {
     missing: BTreeMap<ClaimName, Timestamp>,
     /// Foreign instances already reported.
     reported: BTreeSet<ProviderId>,
+    /// Number of machines in another region, as last reported.
+    elsewhere: usize,
     /// Why listings are not trusted.
     suspicion: Option<ListingSuspicion>,
     /// An operator confirmed that the missing instances are gone.
@@ -79,6 +81,11 @@ impl GarbageCollector {
     /// Records that a foreign instance is reported; returns whether it was not before.
     pub fn record_report(&mut self, provider_id: ProviderId) -> bool {
         self.reported.insert(provider_id)
+    }
+
+    /// Notes how many machines are in another region; returns whether that has changed.
+    pub fn replace_elsewhere(&mut self, count: usize) -> bool {
+        std::mem::replace(&mut self.elsewhere, count) != count
     }
 
     /// Why listings are not trusted; `None` when they are, or an operator confirmed them.

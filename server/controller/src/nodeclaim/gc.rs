@@ -24,6 +24,7 @@ impl ClusterController {
     /// Evaluates a listing of the cluster's instances.
     pub(crate) fn collect_garbage(&mut self, listing: &Listing, ctx: &mut Context<'_>) {
         let Some(after) = ctx.settings.gc_after else { return };
+        self.report_elsewhere(ctx);
         let held = self.guardrails.is_quarantined() || self.is_shadow(ctx);
         if held || !listing.complete || !self.is_ready() || self.gc.predates_recovery(listing.requested_at) {
             return;
@@ -62,7 +63,9 @@ impl ClusterController {
         let listed: BTreeSet<&ProviderId> = listing.instances.iter().map(|instance| &instance.provider_id).collect();
         let ended = self.recovery.launches().iter().filter(|launch| {
             let LaunchState::Launched { provider_id } = &launch.state else { return false };
-            let gone = !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
+            let is_elsewhere = self.region.is_elsewhere(provider_id);
+            let gone =
+                !is_elsewhere && !listed.contains(provider_id) && self.state.node_of_machine(provider_id).is_none();
             gone && !self.state.is_claim_observed(&launch.claim) && !self.claims.contains(&launch.claim)
         });
         let ended: Vec<(ClaimName, ProviderId)> = ended
@@ -164,9 +167,12 @@ impl ClusterController {
         self.guardrails.retain_waiting_removals(HoldCause::Missing, |claim| missing.contains_key(claim));
         let claims = &self.claims;
         self.gc.remove_listed_foreign(listing);
-        let gc = &self.gc;
+        let (gc, region) = (&self.gc, &self.region);
         let is_foreign = |claim: &ClaimName| {
-            claims.get(claim).is_some_and(|m| m.is_termination_refused() || gc.is_foreign(m.provider_id()))
+            let is_kept = |m: &ManagedClaim| {
+                m.is_termination_refused() || gc.is_foreign(m.provider_id()) || region.is_elsewhere(m.provider_id())
+            };
+            claims.get(claim).is_some_and(is_kept)
         };
         self.guardrails.retain_waiting_removals(HoldCause::Foreign, is_foreign);
         self.gc.replace_missing(missing);
@@ -176,6 +182,9 @@ impl ClusterController {
     /// Whether a listing requested at `requested_at` must contain the machine's instance.
     fn should_be_listed(&self, machine: &ManagedClaim, asked: Timestamp, after: Millis) -> bool {
         let old = asked.duration_since(machine.since()) >= after;
+        if self.region.is_elsewhere(machine.provider_id()) {
+            return false;
+        }
         match machine.stage() {
             StageKind::Planned | StageKind::Creating | StageKind::Launching | StageKind::Deleting => false,
             StageKind::Terminating => !machine.provider_id().is_empty(),

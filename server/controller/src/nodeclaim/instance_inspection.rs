@@ -73,7 +73,7 @@ impl ClusterController {
             _ => None,
         });
         let all = machines.map(ManagedClaim::provider_id).chain(left);
-        all.filter(|id| !self.gc.has_ended(id)).cloned().collect()
+        all.filter(|id| !self.gc.has_ended(id) && !self.region.is_elsewhere(id)).cloned().collect()
     }
 
     /// Inspects those of `missing` (NodeClaim, provider id) that were not inspected lately, the
@@ -107,6 +107,10 @@ impl ClusterController {
 
     /// Handles the cloud's answer about one instance.
     pub(crate) fn handle_inspection(&mut self, provider_id: &ProviderId, found: Inspection, ctx: &mut Context<'_>) {
+        if let Some(claim) = self.claim_of_instance_elsewhere(provider_id, found) {
+            self.hold_elsewhere(&claim, provider_id, ctx);
+            return self.schedule_cloud_retry(&claim, REFUSED_RETRY_DELAY, ctx);
+        }
         self.gc.record_answer(found == Inspection::Ended);
         if found == Inspection::Ended {
             self.gc.record_ended(provider_id.clone());

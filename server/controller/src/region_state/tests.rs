@@ -38,16 +38,31 @@ fn clusters_share_a_fleet_limit() {
 }
 
 #[test]
+fn clusters_of_two_accounts_share_a_fleet_limit_and_numbers() {
+    let none = Bound { machines: 0, percent: 0, free: 0, usd_per_hour: MicroUsd(0) };
+    let rule = RateLimitRule { window: Millis::from_mins(10), cluster: none, fleet: Bound { machines: 10, ..none } };
+    let settings = GuardrailSettings { launches: rule, ..GuardrailSettings::default() };
+    let fleet = Arc::new(FleetState::new(&Settings { first_number: 7, ..Settings::default() }));
+    let regions = [(); 2].map(|()| RegionState::with_fleet(Settings::default(), Arc::clone(&fleet)));
+    let clusters = ["a", "b"].map(ClusterName::from);
+    let attempts = (0..20).flat_map(|number| regions.iter().zip(&clusters).map(move |both| (both, number)));
+    let launched = attempts.filter(|((region, cluster), number)| launch_machine(region, cluster, &settings, *number));
+    // 40 attempts in two regions, and 10 machines for both together.
+    assert_eq!(launched.count(), 10);
+    assert_eq!(regions.each_ref().map(RegionState::next_number), [7, 8], "numbers are not issued twice");
+}
+
+#[test]
 fn a_step_keeps_the_guardrails_locked_from_the_first_access_until_it_releases_them() {
     let region = RegionState::default();
     let (locked, mut effects) = (Cell::new(false), Vec::new());
     let mut step = Context::new(&region, &locked, &mut effects, at(1_000));
-    assert!(!locked.get() && region.guardrails.try_lock().is_ok(), "nothing was accessed");
+    assert!(!locked.get() && region.fleet.are_guardrails_free(), "nothing was accessed");
     assert_eq!(step.guardrails.window_counts(&"c".into()), (0, 0));
     assert!(locked.get());
-    assert!(region.guardrails.try_lock().is_err(), "no other cluster launches between check and count");
+    assert!(!region.fleet.are_guardrails_free(), "no other cluster launches between check and count");
     step.release_guardrails();
-    assert!(region.guardrails.try_lock().is_ok());
+    assert!(region.fleet.are_guardrails_free());
     assert!(locked.get(), "the step has to settle what it changed");
 }
 
@@ -79,6 +94,27 @@ fn a_change_of_the_fleet_limits_changes_the_version_once() {
     assert_eq!(region.limits_version(), before + 1);
     region.advance(at(5_000));
     assert_eq!(region.limits_version(), before + 2, "the freeze ended");
+}
+
+#[test]
+fn the_zone_in_a_provider_id_shows_the_region() {
+    let elsewhere = |region: &str, provider_id: &str| {
+        RegionState::default().in_region(region.into()).is_elsewhere(&ProviderId::from(provider_id))
+    };
+    for (region, provider_id, expected) in [
+        ("us-east-1", "aws:///us-east-1a/i-1", false),
+        ("us-east-1", "aws:///us-east-1-bos-1a/i-1", false),
+        ("us-east-1", "aws:///us-east-11a/i-1", true),
+        ("us-east-1", "aws:///us-east-2a/i-1", true),
+        ("us-east-1", "aws:///eu-west-1a/i-1", true),
+        // Nothing is known about other ids.
+        ("us-east-1", "kind://docker/a/b", false),
+        ("us-east-1", "", false),
+    ] {
+        assert_eq!(elsewhere(region, provider_id), expected, "{region} {provider_id}");
+    }
+    let unknown = RegionState::default();
+    assert!(!unknown.is_elsewhere(&ProviderId::from("aws:///eu-west-1a/i-1")), "the region has no name");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Limits for unauthenticated peers: the real auth middleware on real connections, without TLS.
 
-use agent_session::SessionEvent;
+use agent_session::{PoolReader, SessionEvent};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::transport::{Channel, Endpoint};
@@ -46,8 +46,9 @@ impl AuthTestBed {
         let authorizer = Authorizer::read(folder.write("auth.toml", &agent_entry("one", "keys.json"))).unwrap();
         let (authorizer, stop) = (Arc::new(authorizer), CancellationToken::new());
         let (sender, events) = mpsc::channel(64);
-        let pools = PoolReader::new(|_| Vec::new());
-        let sessions = Sessions::new(Settings::default(), pools, sender, Arc::clone(&authorizer));
+        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()) };
+        let routes = Routes::new(ClusterRules::all_in_one(), vec![route]);
+        let sessions = Sessions::new(Settings::default(), routes, Arc::clone(&authorizer));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let incoming = tls::Incoming::new(listener, None, limits);
@@ -74,10 +75,10 @@ impl Drop for AuthTestBed {
     }
 }
 
-type Responses = Streaming<v1::ConnectResponse>;
+pub(super) type Responses = Streaming<v1::ConnectResponse>;
 
 /// Opens a stream with this token; returns the sender of its requests.
-async fn stream(
+pub(super) async fn stream(
     channel: Channel,
     token: Option<&str>,
 ) -> (mpsc::Sender<v1::ConnectRequest>, Result<Responses, Status>) {
@@ -91,7 +92,7 @@ async fn stream(
     (requests, answer.map(Response::into_inner))
 }
 
-async fn end(responses: &mut Responses) -> Status {
+pub(super) async fn end(responses: &mut Responses) -> Status {
     let ended = async {
         loop {
             match responses.message().await {
@@ -104,7 +105,7 @@ async fn end(responses: &mut Responses) -> Status {
     tokio::time::timeout(DEADLINE, ended).await.expect("the stream stays open")
 }
 
-fn hello_message(cluster: &str, padding: usize) -> v1::ConnectRequest {
+pub(super) fn hello_message(cluster: &str, padding: usize) -> v1::ConnectRequest {
     let hello = v1::Hello {
         cluster_name: cluster.into(),
         cluster_uid: "uid".into(),

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use controller::PlanJob;
+use controller::{PlanAnswer, PlanJob};
 use model::ClusterName;
+use tokio::sync::mpsc;
 
 /// Assumed planning time of one pod, for ordering. A plan is overtaken only by plans that are
 /// smaller by more than the time it arrived earlier.
@@ -27,6 +28,13 @@ pub(super) enum PlannerClass {
     Any,
 }
 
+/// A plan that a control loop asks for, and where that loop takes answers.
+#[derive(Debug)]
+pub(super) struct Submission {
+    pub(super) job: PlanJob,
+    pub(super) answers: mpsc::UnboundedSender<PlanAnswer>,
+}
+
 /// Queued plans, at most one per cluster: a newer plan replaces the older one.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -41,43 +49,43 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 struct QueuedPlan {
-    job: PlanJob,
+    submission: Submission,
     weight: usize,
     priority: (Duration, u64, ClusterName),
 }
 
 impl Queue {
     /// Queues a plan requested at `at`, measured from any fixed moment.
-    pub(super) fn push(&mut self, job: PlanJob, at: Duration) {
-        let (cluster, weight) = (job.cluster().clone(), job.weight());
+    pub(super) fn push(&mut self, submission: Submission, at: Duration) {
+        let (cluster, weight) = (submission.job.cluster().clone(), submission.job.weight());
         let size = DELAY_PER_POD.saturating_mul(u32::try_from(weight).unwrap_or(u32::MAX)).min(MAX_DELAY);
         self.number += 1;
         let priority = (at + size, self.number, cluster.clone());
         self.order.insert(priority.clone());
-        if let Some(before) = self.waiting.insert(cluster, QueuedPlan { job, weight, priority }) {
+        if let Some(before) = self.waiting.insert(cluster, QueuedPlan { submission, weight, priority }) {
             self.order.remove(&before.priority);
         }
     }
 
     /// Takes the next plan that a thread of this class may make.
-    pub(super) fn next(&mut self, class: PlannerClass) -> Option<PlanJob> {
+    pub(super) fn next(&mut self, class: PlannerClass) -> Option<Submission> {
         let eligible = |cluster: &ClusterName| {
             let weight = self.waiting.get(cluster).map_or(0, |waiting| waiting.weight);
             let fits = class == PlannerClass::Any || (weight <= SMALL_PLAN_WEIGHT && !self.slow.contains(cluster));
             fits && !self.running.contains(cluster)
         };
         let cluster = self.order.iter().map(|(_, _, cluster)| cluster).find(|cluster| eligible(cluster)).cloned()?;
-        let QueuedPlan { job, priority, .. } = self.waiting.remove(&cluster)?;
+        let QueuedPlan { submission, priority, .. } = self.waiting.remove(&cluster)?;
         self.order.remove(&priority);
         self.running.insert(cluster);
-        Some(job)
+        Some(submission)
     }
 
     /// Takes the waiting plan of `cluster`.
-    pub(super) fn remove(&mut self, cluster: &ClusterName) -> Option<PlanJob> {
-        let QueuedPlan { job, priority, .. } = self.waiting.remove(cluster)?;
+    pub(super) fn remove(&mut self, cluster: &ClusterName) -> Option<Submission> {
+        let QueuedPlan { submission, priority, .. } = self.waiting.remove(cluster)?;
         self.order.remove(&priority);
-        Some(job)
+        Some(submission)
     }
 
     /// Marks the plan of `cluster` as finished after `took`.
@@ -108,7 +116,7 @@ mod tests {
 
     use super::*;
 
-    fn job(cluster: &str, pods: usize) -> PlanJob {
+    fn job(cluster: &str, pods: usize) -> Submission {
         let pod = |at: usize| Pod {
             namespace: "default".into(),
             name: at.to_string().into(),
@@ -125,7 +133,8 @@ mod tests {
             pods: (0..pods).map(pod).collect(),
             ..PlanningInput::default()
         };
-        PlanJob::Pods(Box::new(PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None }))
+        let request = PlanRequest { number: PlanNumber(1), cluster: cluster.into(), input, disruption: None };
+        Submission { job: PlanJob::Pods(Box::new(request)), answers: mpsc::unbounded_channel().0 }
     }
 
     fn queue(requests: &[(&str, usize, u64)]) -> Queue {
@@ -137,7 +146,7 @@ mod tests {
     }
 
     fn next_cluster(queue: &mut Queue, class: PlannerClass) -> String {
-        queue.next(class).map_or_else(|| "none".to_owned(), |job| job.cluster().to_string())
+        queue.next(class).map_or_else(|| "none".to_owned(), |next| next.job.cluster().to_string())
     }
 
     #[test]
@@ -162,7 +171,7 @@ mod tests {
     #[test]
     fn a_removed_plan_is_not_taken() {
         let mut queue = queue(&[("a", 3, 0), ("b", 1, 1)]);
-        assert_eq!(queue.remove(&"a".into()).map(|job| job.into_request().input.pods.len()), Some(3));
+        assert_eq!(queue.remove(&"a".into()).map(|next| next.job.into_request().input.pods.len()), Some(3));
         assert!(queue.remove(&"a".into()).is_none());
         assert_eq!([(); 2].map(|()| next_cluster(&mut queue, PlannerClass::Any)), ["b", "none"]);
     }
@@ -176,7 +185,7 @@ mod tests {
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "b");
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none", "a's first plan is still in progress");
         queue.finish(&"a".into(), Duration::ZERO);
-        assert_eq!(queue.next(PlannerClass::Any).map(|job| job.into_request().input.pods.len()), Some(7));
+        assert_eq!(queue.next(PlannerClass::Any).map(|next| next.job.into_request().input.pods.len()), Some(7));
         assert_eq!(next_cluster(&mut queue, PlannerClass::Any), "none");
     }
 }

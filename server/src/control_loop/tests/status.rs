@@ -42,9 +42,9 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
         store: fixture.store.clone(),
         store_health: health::channel().1,
         simulated: true,
-        region_state: Arc::default(),
+        fleet: Arc::new(FleetState::new(&Settings::default())),
         latencies: Arc::default(),
-        heartbeat: Arc::clone(&fixture.heartbeat),
+        heartbeats: vec![Arc::clone(&fixture.heartbeat)],
         replicas: Arc::<Replicas>::default(),
     });
     let mut pages = router(state);

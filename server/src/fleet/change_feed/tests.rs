@@ -19,7 +19,7 @@ async fn frozen(events: &mut mpsc::Receiver<Delivery>) -> Vec<String> {
 
 fn followed(topic: Topic, store: &Arc<dyn Store>, stop: &CancellationToken) -> mpsc::Receiver<Delivery> {
     let (sender, events) = mpsc::channel(8);
-    tokio::spawn(follow(topic, Arc::clone(store), sender, stop.clone()));
+    tokio::spawn(follow(topic, Arc::clone(store), vec![sender], stop.clone()));
     events
 }
 

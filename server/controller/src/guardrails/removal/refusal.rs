@@ -31,6 +31,13 @@ pub enum RemovalRefusal {
     Bulk(BulkDeletion, RemovalObstacle),
     /// Too many machines were deleted by hand, and the budgets of its NodePool are exhausted.
     BulkOverBudget(BulkDeletion),
+    /// The instance is in another region, whose API this server does not call for the cluster.
+    OtherRegion {
+        /// Provider id of the instance.
+        provider_id: ProviderId,
+        /// The region whose API is called.
+        region: Text,
+    },
     /// The tags of the instance name another cluster.
     ForeignInstance {
         /// Provider id of the instance.
@@ -98,6 +105,7 @@ impl RemovalRefusal {
                 or_confirmed("its Node is reported again, or the cloud reports that the machine has ended", cluster)
             }
             Self::BulkOverBudget(_) => or_confirmed("others are removed", cluster),
+            Self::OtherRegion { .. } => or_confirmed("the cluster's account and region are corrected", cluster),
             Self::ForeignInstance { cluster, cluster_uid, .. } => format!(
                 "until the tags are restored (fleetwright.dev/cluster={cluster}, \
                  fleetwright.dev/cluster-uid={cluster_uid}, fleetwright.dev/managed=true), or the instance has ended"
@@ -143,6 +151,9 @@ impl fmt::Display for RemovalRefusal {
             Self::Bulk(bulk, obstacle) => write!(f, "{bulk}, and {obstacle}"),
             Self::BulkOverBudget(bulk) => {
                 write!(f, "{bulk}: the others are removed within its NodePool's budget")
+            }
+            Self::OtherRegion { provider_id, region } => {
+                write!(f, "instance {provider_id} is not in {region}, the region whose API is called for this cluster")
             }
             Self::ForeignInstance { provider_id, cluster, .. } => {
                 write!(f, "the tags of instance {provider_id} do not name cluster {cluster}")

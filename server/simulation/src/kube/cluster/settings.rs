@@ -23,6 +23,14 @@ pub struct ClusterSettings {
     pub(crate) evicts_by_force: bool,
 }
 
+impl ClusterSettings {
+    /// The same with Nodes that are ready within seconds instead of a minute, for tests on the system's clock.
+    #[must_use]
+    pub fn with_fast_nodes(self) -> Self {
+        Self { join_ms: (500, 1_000), ready_ms: (100, 300), startup_ms: (100, 300), ..self }
+    }
+}
+
 impl Default for ClusterSettings {
     fn default() -> Self {
         Self {

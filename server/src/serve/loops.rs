@@ -1,0 +1,150 @@
+//! Starts the control loops of a server: one for each account and region, on the threads that all of them share.
+
+use std::sync::Arc;
+
+use anyhow::Context;
+use cloud::provider::CloudProvider;
+use controller::{ClassFacts, FleetState, NewPlanner, RegionState, Settings};
+use replica::offerings::region_and_account;
+use store::lease::Scope;
+use store::{Store, clock};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::regions::RegionComponents;
+use crate::agent_service::{Delivery, Sessions};
+use crate::config::LeaseConfig;
+use crate::control_loop::{
+    ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, admissions_of_each, lease_slots, publish_views,
+};
+use crate::node_questions::NodeQuestion;
+use crate::views::Publisher;
+
+/// What the control loops have in common.
+pub(crate) struct Common {
+    pub(crate) planner: NewPlanner,
+    pub(crate) settings: Settings,
+    pub(crate) sessions: Sessions,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lease: LeaseConfig,
+    pub(crate) reads_interruptions: bool,
+}
+
+/// What a control loop is sent.
+pub(crate) struct Inbox {
+    pub(crate) events: mpsc::Receiver<Delivery>,
+    pub(crate) questions: mpsc::Receiver<NodeQuestion>,
+}
+
+/// The running control loops.
+pub(crate) struct Loops {
+    /// What the clusters of all of them share.
+    pub(crate) fleet: Arc<FleetState>,
+    pub(crate) heartbeats: Vec<Arc<Heartbeat>>,
+    pub(crate) latencies: Arc<Latencies>,
+}
+
+/// Threads that step the clusters of all control loops. They end when the last loop has.
+struct DecisionThreads(Option<Runtime>);
+
+impl DecisionThreads {
+    /// One thread for each processor. A step may take long, so it would block a runtime worker and its I/O.
+    fn start() -> anyhow::Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let threads = builder.thread_name("decisions").enable_time().build();
+        Ok(Self(Some(threads.context("no threads for decisions")?)))
+    }
+
+    fn handle(&self) -> anyhow::Result<Handle> {
+        self.0.as_ref().map(|threads| threads.handle().clone()).context("no threads for decisions")
+    }
+}
+
+impl Drop for DecisionThreads {
+    /// A task that is still in a step ends with it.
+    fn drop(&mut self) {
+        if let Some(threads) = self.0.take() {
+            threads.shutdown_background();
+        }
+    }
+}
+
+/// Starts a control loop for each account and region; each ends one of `tasks`. The first token stops them, the second is
+/// cancelled when all have ended.
+///
+/// # Errors
+/// A thread could not start.
+pub(crate) fn start<C: CloudProvider + 'static>(
+    common: Common,
+    loops: impl ExactSizeIterator<Item = (RegionComponents<C>, Inbox)>,
+    publisher: Publisher,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    (stop, ended): &(CancellationToken, CancellationToken),
+) -> anyhow::Result<Loops> {
+    let Common { planner, settings, sessions, store, lease, reads_interruptions } = common;
+    // Half the garbage collection delay, so that an orphan is observed twice within it.
+    let listing = settings.gc_after.map(|after| clock::duration(after / 2));
+    let latencies = Arc::new(Latencies::default());
+    let fleet = Arc::new(FleetState::new(&settings));
+    let planners = PlannerThreads::start(planner, PlanningMode::Threads, &settings, &latencies)?;
+    let threads = Arc::new(DecisionThreads::start()?);
+    let all_ended = Arc::new(ended.clone().drop_guard());
+    let (views, updates) = mpsc::unbounded_channel();
+    tokio::spawn(publish_views(updates, publisher));
+    let (lease_slots, admissions) = (lease_slots(), admissions_of_each(loops.len()));
+    let mut heartbeats = Vec::new();
+    for (region, inbox) in loops {
+        let heartbeat = Arc::new(Heartbeat::default());
+        let control = ControlLoop {
+            region_state: Arc::new(region_state(&settings, &fleet, &region.scope)),
+            planners: Arc::clone(&planners),
+            sessions: sessions.clone(),
+            store: Arc::clone(&store),
+            cloud: region.cloud,
+            lease: lease.clone(),
+            region: region.scope,
+            views: views.clone(),
+            listing,
+            reads_interruptions,
+            latencies: Arc::clone(&latencies),
+            heartbeat: Arc::clone(&heartbeat),
+            threads: threads.handle()?,
+            lease_slots: Arc::clone(&lease_slots),
+            admissions,
+            // The counters are those of the process.
+            syncs_counters: heartbeats.is_empty(),
+            questions: inbox.questions,
+        };
+        let result = spawn(control, inbox.events, stop.clone(), (Arc::clone(&threads), Arc::clone(&all_ended)))?;
+        tasks.spawn(async move { result.await.context("a control loop panicked")? });
+        heartbeats.push(heartbeat);
+    }
+    Ok(Loops { fleet, heartbeats, latencies })
+}
+
+/// State of an account and region. The zones of a simulated cloud are those of its catalogue, whatever its region.
+fn region_state(settings: &Settings, fleet: &Arc<FleetState>, scope: &Scope) -> RegionState {
+    let state = RegionState::with_fleet(settings.clone(), Arc::clone(fleet));
+    match settings.class_facts {
+        ClassFacts::Resolved => state.in_region(region_and_account(scope).0.into()),
+        ClassFacts::Simulated => state,
+    }
+}
+
+/// Runs a control loop on a thread of its own, until `stop`. What `held` holds is dropped when it has ended.
+fn spawn<C: CloudProvider + 'static>(
+    control: ControlLoop<C>,
+    events: mpsc::Receiver<Delivery>,
+    stop: CancellationToken,
+    held: (Arc<DecisionThreads>, Arc<DropGuard>),
+) -> std::io::Result<oneshot::Receiver<anyhow::Result<()>>> {
+    let (runtime, (result_sender, result)) = (Handle::current(), oneshot::channel());
+    std::thread::Builder::new().name("control-loop".to_owned()).spawn(move || {
+        let _held = held;
+        // The receiver is gone once the server has been dropped.
+        let _sent = result_sender.send(runtime.block_on(control.run(events, stop)));
+    })?;
+    Ok(result)
+}
