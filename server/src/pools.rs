@@ -267,8 +267,9 @@ fn parse<T>(name: &Text, manifest: &Manifest, read: impl FnOnce(&Cursor<'_>) -> 
 
 /// What the drift of the NodeClaims is found by.
 fn drift_facts(pool: Option<NodePoolManifest>, class: Option<&ClassContents>) -> PoolDriftFacts {
-    let (class_hash, images) = class.map(|class| (class.hash.clone(), class.image_ids())).unwrap_or_default();
-    let Some(pool) = pool else { return PoolDriftFacts { class_hash, images, ..PoolDriftFacts::default() } };
+    let (class_hash, own_class_hash) =
+        class.map(|class| (class.hash.clone(), class.own_hash.clone())).unwrap_or_default();
+    let Some(pool) = pool else { return PoolDriftFacts { class_hash, own_class_hash, ..PoolDriftFacts::default() } };
     let template = NodePoolTemplate {
         labels: pool.labels,
         annotations: pool.template_annotations,
@@ -279,7 +280,7 @@ fn drift_facts(pool: Option<NodePoolManifest>, class: Option<&ClassContents>) ->
         expire_after: pool.expire_after.finite(),
     };
     let own_hash = Some((template.hash(), Text::from(HASH_VERSION)));
-    PoolDriftFacts { karpenter_hash: pool.hash, own_hash, class_hash, images }
+    PoolDriftFacts { karpenter_hash: pool.hash, own_hash, class_hash, own_class_hash }
 }
 
 /// Whether `spec.disruption`, and the annotations that belong to it, are valid.
@@ -396,7 +397,8 @@ mod tests {
             pool["spec"]["template"]["spec"]["requirements"][0]["operator"] = "NotIn".into();
             class["spec"]["role"] = "others".into();
         });
-        assert_eq!(unchanged, before);
+        assert_ne!(unchanged.own_class_hash, before.own_class_hash);
+        assert_eq!(PoolDriftFacts { own_class_hash: before.own_class_hash.clone(), ..unchanged }, before);
         let labelled = drift_after(|pool, _| pool["spec"]["template"]["metadata"]["labels"]["team"] = "a".into());
         assert_ne!(labelled.own_hash, before.own_hash);
         // The default of expireAfter is 30 days, written or not.
@@ -407,18 +409,40 @@ mod tests {
     }
 
     #[test]
-    fn hashes_of_karpenter_and_the_images_of_the_class_are_read() {
+    fn hashes_of_karpenter_are_read() {
         let facts = drift_after(|pool, class| {
             pool["metadata"]["annotations"] =
                 serde_json::json!({"karpenter.sh/nodepool-hash": "1", "karpenter.sh/nodepool-hash-version": "v3"});
             class["metadata"]["annotations"] = serde_json::json!({
                 "karpenter.k8s.aws/ec2nodeclass-hash": "2", "karpenter.k8s.aws/ec2nodeclass-hash-version": "v5",
             });
-            class["status"]["amis"] = serde_json::json!([{"id": "ami-1", "name": "n", "requirements": []}]);
         });
         let pair = |hash: &str, version: &str| Some((Text::from(hash), Text::from(version)));
         assert_eq!((facts.karpenter_hash, facts.class_hash), (pair("1", "v3"), pair("2", "v5")));
-        assert_eq!(facts.images, [Text::from("ami-1")]);
+    }
+
+    #[test]
+    fn the_hash_of_a_class_covers_what_its_instances_are_configured_by() {
+        let before = drift_after(|_, _| {});
+        assert_eq!(before.own_class_hash.as_ref().map(|(_, version)| version.as_ref()), Some("fleetwright-1"));
+        let unchanged = drift_after(|_, class| {
+            // The defaults of the CustomResourceDefinition, which an API server writes into the object.
+            class["spec"]["metadataOptions"] = serde_json::json!({
+                "httpEndpoint": "enabled", "httpProtocolIPv6": "disabled", "httpPutResponseHopLimit": 1,
+                "httpTokens": "required",
+            });
+            class["spec"]["amiFamily"] = "AL2023".into();
+            class["spec"]["amiSelectorTerms"] = serde_json::json!([{"alias": "al2023@v20240807"}]);
+            class["spec"]["subnetSelectorTerms"] = serde_json::json!([{"id": "subnet-1"}]);
+            class["spec"]["securityGroupSelectorTerms"] = serde_json::json!([{"id": "sg-1"}]);
+            class["spec"]["capacityReservationSelectorTerms"] = serde_json::json!([{"id": "cr-1"}]);
+            class["status"]["amis"] = serde_json::json!([{"id": "ami-1", "name": "n", "requirements": []}]);
+        });
+        assert_eq!(unchanged.own_class_hash, before.own_class_hash);
+        let role = drift_after(|_, class| class["spec"]["role"] = "others".into());
+        assert_ne!(role.own_class_hash, before.own_class_hash);
+        let invalid = drift_after(|_, class| class["spec"]["role"] = 7.into());
+        assert_eq!(invalid.own_class_hash, None);
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod status;
 
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, InstructionId, PodNomination};
-use drift::{POOL_HASH, POOL_HASH_VERSION};
+use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1::instruction::Action;
 use fleetwright_proto::v1::{self, connect_response};
 use model::labels::NODEPOOL;
@@ -142,7 +142,11 @@ fn annotations(order: &ClaimOrder) -> Vec<v1::StringPair> {
     let pair = |key: &str, value: &str| v1::StringPair { key: key.to_owned(), value: value.to_owned() };
     let hash = order.pool_hash.iter();
     let hash = hash.flat_map(|(hash, version)| [pair(POOL_HASH, hash), pair(POOL_HASH_VERSION, version)]);
-    [pair(MANAGED, "true")].into_iter().chain(hash).collect()
+    let class = order
+        .class_hash
+        .iter()
+        .flat_map(|(hash, version)| [pair(NODE_CLASS_HASH, hash), pair(NODE_CLASS_HASH_VERSION_KEY, version)]);
+    [pair(MANAGED, "true")].into_iter().chain(hash).chain(class).collect()
 }
 
 /// Whole seconds, as in the API; fractions round up.
@@ -216,6 +220,7 @@ mod tests {
             expire_after: None,
             termination_grace_period: Some(Millis::new(1_500)),
             pool_hash: Some(("a1".into(), "fleetwright-1".into())),
+            class_hash: Some(("b2".into(), "fleetwright-1".into())),
         };
         let record = claim(&order);
         assert_eq!(record.expire_after, "Never");
@@ -227,7 +232,11 @@ mod tests {
             record.annotations.iter().map(|pair| (pair.key.as_str(), pair.value.as_str())).collect();
         let hash =
             [("fleetwright.dev/nodepool-hash", "a1"), ("fleetwright.dev/nodepool-hash-version", "fleetwright-1")];
-        assert_eq!(annotations, [(MANAGED, "true"), hash[0], hash[1]]);
+        let class = [
+            ("fleetwright.dev/ec2nodeclass-hash", "b2"),
+            ("fleetwright.dev/ec2nodeclass-hash-version", "fleetwright-1"),
+        ];
+        assert_eq!(annotations, [(MANAGED, "true"), hash[0], hash[1], class[0], class[1]]);
     }
 
     fn drain_of(claim: &str, deadline: Option<Timestamp>) -> Instruction {

@@ -56,6 +56,7 @@ use self::validation::Validation;
 use crate::call_error::CallError;
 use crate::clients::Clients;
 use crate::launches::Launches;
+use crate::slot::Served;
 
 /// Times for which answers are current.
 const MINUTE: Millis = Millis::from_mins(1);
@@ -88,8 +89,20 @@ impl fmt::Debug for NodeClassResolver {
     }
 }
 
-/// What a selector found, and its condition; nothing while the condition is unknown.
-type Found<T> = (Option<T>, Resolution);
+/// What a selector found, its condition, and the age of its oldest answer; nothing while the condition is unknown.
+type Found<T> = (Option<T>, Resolution, Millis);
+
+/// Age of the oldest of the answers that something was found by.
+#[derive(Debug, Default)]
+struct OldestAnswer(Millis);
+
+impl OldestAnswer {
+    /// The value of an answer.
+    fn value<V>(&mut self, served: Served<V>) -> V {
+        self.0 = self.0.max(served.age);
+        served.value
+    }
+}
 
 impl NodeClassResolver {
     pub(crate) fn new(clients: Clients, region: &str, clock: fn() -> Timestamp, launches: Arc<Launches>) -> Self {
@@ -113,6 +126,8 @@ impl NodeClassResolver {
     /// The status of an EC2NodeClass, and the result for each of its conditions. Makes the instance profile of
     /// `spec.role` if there is none; changes nothing else.
     pub async fn resolve(&self, query: &NodeClassQuery) -> ResolvedNodeClass {
+        // Ages are taken later, so that nothing is shown as newer than it is.
+        let begun = (self.clock)();
         let (images, reservations, subnets, groups, profile, eks) = tokio::join!(
             self.resolve_images(query),
             self.resolve_reservations(query),
@@ -121,6 +136,14 @@ impl NodeClassResolver {
             self.resolve_profile(query),
             self.eks_cluster(&query.cluster),
         );
+        let found_at = [
+            (AMIS_READY, &images.1, images.2),
+            (CAPACITY_RESERVATIONS_READY, &reservations.1, reservations.2),
+            (SUBNETS_READY, &subnets.1, subnets.2),
+            (SECURITY_GROUPS_READY, &groups.1, groups.2),
+        ];
+        let is_met = |(_, condition, _): &(&str, &Resolution, Millis)| **condition == Resolution::Met;
+        let found_at = found_at.into_iter().filter(is_met).map(|(kind, _, age)| (kind, begun - age)).collect();
         let (profile, role_arn, profile_condition) = profile;
         let access = self.access_entry(&query.cluster, eks.as_ref().ok().and_then(Option::as_ref), role_arn).await;
         let mut conditions = BTreeMap::from([
@@ -151,22 +174,22 @@ impl NodeClassResolver {
         status.security_groups = groups.0.map(group_entries).or(status.security_groups);
         status.instance_profile = profile.unwrap_or(status.instance_profile);
         let service_cidr = eks.as_ref().ok().and_then(|eks| eks.as_ref()?.service_cidr.clone());
-        ResolvedNodeClass { status, conditions, service_cidr }
+        ResolvedNodeClass { status, conditions, found_at, service_cidr }
     }
 
     async fn resolve_subnets(&self, query: &NodeClassQuery) -> Found<Vec<FoundSubnet>> {
         let requests = subnets::requests(&query.spec.subnet_terms);
-        let mut answers = Vec::new();
+        let (mut answers, mut oldest) = (Vec::new(), OldestAnswer::default());
         for request in &requests {
             let call = self.counted_subnets(request);
             match self.subnets.get(calls::SUBNETS, request, |_| MINUTE, call).await {
-                Ok(served) => answers.extend(served.value.iter().cloned()),
-                Err(error) => return (None, failed(&self.named("spec.subnetSelectorTerms"), &error)),
+                Ok(served) => answers.extend(oldest.value(served).iter().cloned()),
+                Err(error) => return (None, failed(&self.named("spec.subnetSelectorTerms"), &error), Millis::ZERO),
             }
         }
         let found = subnets::union(answers);
         let condition = subnets::condition(&found, &requests, &self.region);
-        (Some(found), condition)
+        (Some(found), condition, oldest.0)
     }
 
     /// The subnets of an answer, whose free addresses are counted anew with each call.
@@ -181,54 +204,61 @@ impl NodeClassResolver {
     async fn resolve_groups(&self, query: &NodeClassQuery) -> Found<Vec<FoundGroup>> {
         let requests = security_groups::requests(&query.spec.security_group_terms);
         let ttl = |found: &Arc<[FoundGroup]>| if found.is_empty() { MINUTE } else { FIVE_MINUTES };
-        let mut answers = Vec::new();
+        let (mut answers, mut oldest) = (Vec::new(), OldestAnswer::default());
         for request in &requests {
             let call = calls::security_groups(&self.clients, request);
             match self.groups.get(calls::SECURITY_GROUPS, request, ttl, call).await {
-                Ok(served) => answers.extend(served.value.iter().cloned()),
-                Err(error) => return (None, failed(&self.named("spec.securityGroupSelectorTerms"), &error)),
+                Ok(served) => answers.extend(oldest.value(served).iter().cloned()),
+                Err(error) => {
+                    return (None, failed(&self.named("spec.securityGroupSelectorTerms"), &error), Millis::ZERO);
+                }
             }
         }
         let found = security_groups::union(answers);
         let condition = security_groups::condition(&found, &requests, &self.region);
-        (Some(found), condition)
+        (Some(found), condition, oldest.0)
     }
 
     async fn resolve_reservations(&self, query: &NodeClassQuery) -> Found<Vec<ReservationStatus>> {
-        let mut answers = Vec::new();
+        let (mut answers, mut oldest) = (Vec::new(), OldestAnswer::default());
         for request in &reservations::requests(&query.spec.reservation_terms) {
             let call = calls::reservations(&self.clients, request);
             match self.reservations.get(calls::RESERVATIONS, request, |_| MINUTE, call).await {
-                Ok(served) => answers.extend(served.value.iter().cloned()),
-                Err(error) => return (None, failed(&self.named("spec.capacityReservationSelectorTerms"), &error)),
+                Ok(served) => answers.extend(oldest.value(served).iter().cloned()),
+                Err(error) => {
+                    return (None, failed(&self.named("spec.capacityReservationSelectorTerms"), &error), Millis::ZERO);
+                }
             }
         }
         // Without reservations, launches use other capacity: nothing is missing.
-        (Some(reservations::union(answers, (self.clock)())), Resolution::Met)
+        (Some(reservations::union(answers, (self.clock)())), Resolution::Met, oldest.0)
     }
 
     async fn resolve_images(&self, query: &NodeClassQuery) -> Found<Vec<ImageEntry>> {
         let terms = &query.spec.ami_terms;
         let variants = match images::alias_variants(terms, &query.facts, &query.cluster) {
             Ok(variants) => variants,
-            Err(condition @ Resolution::Missing { .. }) => return (Some(Vec::new()), condition),
-            Err(condition) => return (None, condition),
+            Err(condition @ Resolution::Missing { .. }) => return (Some(Vec::new()), condition, Millis::ZERO),
+            Err(condition) => return (None, condition, Millis::ZERO),
         };
         let own = images::normalise(terms);
-        let found = match self.find_images(&variants, &own).await {
+        let mut oldest = OldestAnswer::default();
+        let found = match self.find_images(&variants, &own, &mut oldest).await {
             Ok(found) => found,
-            Err(ImagesError::Call(error)) => return (None, failed(&self.named("spec.amiSelectorTerms"), &error)),
+            Err(ImagesError::Call(error)) => {
+                return (None, failed(&self.named("spec.amiSelectorTerms"), &error), Millis::ZERO);
+            }
             Err(ImagesError::NotAnImage(name)) => {
                 let message = format!(
                     "the parameter {name} of spec.amiSelectorTerms in region {} has no image id as its value: set it to \
                      an id such as ami-0abc",
                     self.region
                 );
-                return (Some(Vec::new()), missing("AMINotFound", message));
+                return (Some(Vec::new()), missing("AMINotFound", message), Millis::ZERO);
             }
         };
         let condition = images::condition(&found, &images::describe(&own, &variants), &self.region);
-        (Some(found), condition)
+        (Some(found), condition, oldest.0)
     }
 
     /// A parameter that does not exist has no image. Any other failure must not: instance types would lose their image.
@@ -236,15 +266,16 @@ impl NodeClassResolver {
         &self,
         variants: &[images::Variant],
         own: &images::ImageTerms,
+        oldest: &mut OldestAnswer,
     ) -> Result<Vec<ImageEntry>, ImagesError> {
         let mut of_alias = Vec::new();
         for variant in variants {
-            let id = self.parameter(&variant.parameter).await?;
+            let id = self.parameter(&variant.parameter, oldest).await?;
             of_alias.extend(id.map(|id| (id, variant.requirements.clone())));
         }
         let mut ids: BTreeSet<Text> = own.ids.clone();
         for name in &own.parameters {
-            let Some(id) = self.parameter(name).await? else { continue };
+            let Some(id) = self.parameter(name, oldest).await? else { continue };
             if !id.starts_with("ami-") {
                 return Err(ImagesError::NotAnImage(name.clone()));
             }
@@ -256,19 +287,19 @@ impl NodeClassResolver {
         for request in own.requests.iter().chain(&by_ids) {
             let ttl = |images: &Arc<[FoundImage]>| if images.is_empty() { MINUTE } else { FIVE_MINUTES };
             let served = self.images.get(calls::IMAGES, request, ttl, calls::images(&self.clients, request)).await?;
-            found.extend(served.value.iter().map(|image| (image.id().clone(), image.clone())));
+            found.extend(oldest.value(served).iter().map(|image| (image.id().clone(), image.clone())));
         }
         Ok(images::entries(found.into_values(), &of_alias, (self.clock)()))
     }
 
-    async fn parameter(&self, name: &Text) -> Result<Option<Text>, CallError> {
+    async fn parameter(&self, name: &Text, oldest: &mut OldestAnswer) -> Result<Option<Text>, CallError> {
         let ttl = |value: &Option<Text>| match value {
             None => MINUTE,
             Some(_) if name.starts_with("/aws/service/") && images::is_pinned(name) => DAY,
             Some(_) => FIVE_MINUTES,
         };
         let call = calls::parameter(&self.clients, name);
-        Ok(self.parameters.get(calls::PARAMETER, name, ttl, call).await?.value)
+        Ok(oldest.value(self.parameters.get(calls::PARAMETER, name, ttl, call).await?))
     }
 
     /// The name for the status (outer `None`: unknown), the ARN of the role, and the condition.

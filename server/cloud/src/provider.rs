@@ -10,6 +10,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::notice::Notice;
+pub use model::InstanceDetails;
 use model::interruption::InterruptionKind;
 use model::node_class::{NodeClassQuery, ResolvedNodeClass};
 use model::{
@@ -146,19 +147,6 @@ pub struct Instance {
     pub launched: Timestamp,
     /// What it was launched with.
     pub details: InstanceDetails,
-}
-
-/// What an instance was launched with; each is empty when the cloud did not say it.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct InstanceDetails {
-    /// Image id.
-    pub image: Text,
-    /// Subnet id.
-    pub subnet: Text,
-    /// Security group ids, sorted.
-    pub security_groups: Vec<Text>,
-    /// Capacity reservation that it runs in.
-    pub reservation: Option<Text>,
 }
 
 /// Instance id of a provider id: the part after the last `/`.

@@ -74,7 +74,7 @@ enum NextEvent {
 #[must_use]
 pub fn resolve_node_class(query: &NodeClassQuery) -> ResolvedNodeClass {
     let conditions = RESOLVED_CONDITIONS.map(|kind| (kind, Resolution::Met)).into();
-    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions, service_cidr: None }
+    ResolvedNodeClass { status: NodeClassStatus::clone(&query.status), conditions, ..ResolvedNodeClass::default() }
 }
 
 impl SimulatedCloud {

@@ -12,14 +12,17 @@
 //! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods),
 //! [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere while they run), [`recent_moves`]
 //! and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims
-//! beside their NodePools). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
+//! beside their NodePools) with `listed_instances` and `class_lookups` (what the cloud says about instances and NodeClasses). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
 
 mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
+mod class_lookups;
 pub(crate) mod condition_digest;
 mod drift;
+mod drift_evidence;
 pub mod external_autoscalers;
+mod listed_instances;
 pub(crate) mod moved_pods;
 mod node_class;
 pub mod observation;
@@ -39,6 +42,7 @@ mod unannounced_deletion;
 
 pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW};
 pub use condition_digest::ConditionDigest;
+pub(crate) use drift_evidence::ComparisonRules;
 pub use model::removal::DoNotDisrupt;
 pub use observation::{ClusterSnapshot, Key, Object, Observation};
 pub use recent_moves::{DecidedMoves, PodOwner};

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::{Arc, MutexGuard};
 
 use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
-use super::guardrails::{ClusterGuardrails, DisabledGuards, is_allowed_by_mode};
+use super::guardrails::{ClusterGuardrails, DisabledGuards, Guard, is_allowed_by_mode};
 use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
@@ -15,9 +15,10 @@ use super::search_allowance::SearchAllowance;
 use super::status_reporter::StatusReporter;
 use super::unavailable_offerings::UnavailableOfferings;
 use super::{Effect, Event, Finding, Instruction, InstructionId, Settings};
-use crate::cluster::ClusterState;
+use crate::cluster::{ClusterState, ComparisonRules};
 use crate::copy_on_write::CopyOnWrite;
 use crate::disruption_allowance::DisruptionAllowance;
+use crate::settings::ClassFacts;
 use model::{ClaimName, ClusterName, ProviderId, Text, Timestamp};
 
 /// What a step of a cluster reads and changes outside of it, and its output.
@@ -178,6 +179,14 @@ impl ClusterController {
         if !self.state.is_configured(hold, shadow) {
             self.state.hold_after_external_scale_up(hold);
             self.state.set_shadow(shadow);
+        }
+        let rules = ComparisonRules {
+            is_resolver: ctx.settings.class_facts == ClassFacts::Resolved,
+            allows_outdated: !ctx.disabled_guards.is_enabled(Guard::CurrentLookup),
+            allows_failed: !ctx.disabled_guards.is_enabled(Guard::FailedLookup),
+        };
+        if self.state.comparison_rules() != rules {
+            self.state.set_comparison_rules(rules);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::cluster::DecidedMoves;
 use super::cluster::replacement::RecordedReplacement;
+use super::cluster::{ClaimDriftFacts, DecidedMoves};
 use super::decision_input::DecisionInput;
 use super::disruption::selection::RemovalRecord;
 use super::removal::Removal;
@@ -187,6 +187,20 @@ pub struct ClaimOrder {
     pub termination_grace_period: Option<Millis>,
     /// The hash of the NodePool's template and its version, for its annotations.
     pub pool_hash: Option<VersionedHash>,
+    /// The hash of the EC2NodeClass and its version, for its annotations.
+    pub class_hash: Option<VersionedHash>,
+}
+
+impl ClaimOrder {
+    /// What drift of its NodeClaim is found by.
+    #[must_use]
+    pub fn drift_facts(&self) -> ClaimDriftFacts {
+        ClaimDriftFacts {
+            own_hash: self.pool_hash.clone(),
+            own_class_hash: self.class_hash.clone(),
+            ..ClaimDriftFacts::default()
+        }
+    }
 }
 
 /// A pod without a node, and why.

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::{ClaimOrder, DecisionId, PlannedMachine};
-use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterState, LaunchedFacts};
+use crate::cluster::{ClaimRecord, ClusterState, LaunchedFacts};
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, ZONE_ID};
 use model::plan::PlannedNode;
@@ -101,6 +101,7 @@ fn claim_order(state: &ClusterState, pool: &NodePool, node: &PlannedNode, name: 
         expire_after: disruption.and_then(|disruption| disruption.expire_after),
         termination_grace_period: disruption.and_then(|disruption| disruption.termination_grace_period),
         pool_hash: record.and_then(|record| record.drift.own_hash.clone()),
+        class_hash: record.and_then(|record| record.drift.own_class_hash.clone()),
     }
 }
 
@@ -191,7 +192,7 @@ fn expected_claim_for<'k>(
         created: Some(now),
         termination_grace_period: order.termination_grace_period,
         expire_after: order.expire_after,
-        drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
+        drift: order.drift_facts(),
         ..ClaimRecord::default()
     }
 }

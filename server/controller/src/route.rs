@@ -65,6 +65,7 @@ impl ClusterController {
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
                 self.record_cloud_listing(&listing);
+                self.record_listed_instances(&listing, ctx.now);
                 self.collect_garbage(&listing, ctx);
             }
             Event::Tick

@@ -2,31 +2,37 @@
 //! drift).
 //!
 //! [`detect`] is a function of values, so that the controller and the offline plan find the same
-//! drift. [`NodePoolTemplate::hash`] is the hash that this server writes on the NodeClaims that it
-//! creates.
+//! drift. [`NodePoolTemplate::hash`] and [`node_class_hash`] are the hashes that this server writes on
+//! the NodeClaims that it creates.
 //!
-//! Reading order: this file (what is compared, in which order), [`template`] (the hash).
+//! Reading order: `comparison` (the values), this file (what is compared, in which order), `instance` (an instance with
+//! what its NodeClass selects), [`template`] and [`node_class`] (the hashes).
 
+mod comparison;
+mod fnv;
+mod instance;
+pub mod node_class;
 pub mod template;
 
-use std::fmt;
-
+pub use comparison::{Drift, DriftClaim, DriftPool, DriftReason, Selected, VersionedHash};
+pub use node_class::{NODE_CLASS_HASH_VERSION, node_class_hash};
 pub use template::{HASH_VERSION, NodePoolTemplate};
 
+use comparison::drift;
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, NODECLASS, NODEPOOL, ZONE, canonical_key};
-use model::{
-    CapacityType, Catalogue, InstanceType, Labels, Millis, Offering, Requirement, Requirements, Text, Timestamp,
-};
-
-/// A hash and the version of the function that made it. Hashes of different versions are not
-/// comparable.
-pub type VersionedHash = (Text, Text);
+use model::{CapacityType, InstanceType, Labels, Millis, Offering, Requirement, Text, Timestamp};
 
 /// Annotation of a NodeClaim of this server: the hash of its NodePool's template at the launch.
 pub const POOL_HASH: &str = "fleetwright.dev/nodepool-hash";
 
 /// Annotation of a NodeClaim of this server: the version of that hash.
 pub const POOL_HASH_VERSION: &str = "fleetwright.dev/nodepool-hash-version";
+
+/// Annotation of a NodeClaim of this server: the hash of its EC2NodeClass at the launch.
+pub const NODE_CLASS_HASH: &str = "fleetwright.dev/ec2nodeclass-hash";
+
+/// Annotation of a NodeClaim of this server: the version of that hash.
+pub const NODE_CLASS_HASH_VERSION_KEY: &str = "fleetwright.dev/ec2nodeclass-hash-version";
 
 /// Minimum age of a NodeClaim that drifts because its instance type is not offered: a catalogue may
 /// lack new types for a while (Karpenter: instance type drift).
@@ -39,94 +45,6 @@ const RESERVATION_LABELS: [&str; 3] = [
     "karpenter.k8s.aws/capacity-reservation-interruptible",
 ];
 
-/// A launched NodeClaim. What is `None` is unknown, and no drift follows from it.
-#[derive(Debug, Clone, Copy)]
-pub struct DriftClaim<'a> {
-    /// `metadata.labels`.
-    pub labels: &'a Labels,
-    /// `metadata.creationTimestamp`.
-    pub created: Option<Timestamp>,
-    /// The annotations `karpenter.sh/nodepool-hash` and its version.
-    pub karpenter_hash: Option<&'a VersionedHash>,
-    /// The annotations `fleetwright.dev/nodepool-hash` and its version.
-    pub own_hash: Option<&'a VersionedHash>,
-    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version.
-    pub class_hash: Option<&'a VersionedHash>,
-    /// `status.imageID`.
-    pub image: Option<&'a Text>,
-    /// Reason and message of a condition `Drifted` that is accepted as it stands, such as one of a
-    /// captured cluster.
-    pub condition: Option<(&'a Text, &'a Text)>,
-}
-
-/// The NodePool of a NodeClaim, and its NodeClass, as they are now.
-#[derive(Debug, Clone, Copy)]
-pub struct DriftPool<'a> {
-    /// The annotations `karpenter.sh/nodepool-hash` and its version.
-    pub karpenter_hash: Option<&'a VersionedHash>,
-    /// [`NodePoolTemplate::hash`] with [`HASH_VERSION`].
-    pub own_hash: Option<&'a VersionedHash>,
-    /// Requirements of the template, merged with its labels or not.
-    pub requirements: &'a Requirements,
-    /// Labels of the template. The hash covers them, and requirements on their keys are not
-    /// compared.
-    pub labels: &'a Labels,
-    /// The instance types that the NodePool may launch, before requirements. An empty one is
-    /// unknown.
-    pub catalogue: &'a Catalogue,
-    /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version.
-    pub class_hash: Option<&'a VersionedHash>,
-    /// Ids of `status.amis` of the NodeClass; empty while they are unknown.
-    pub images: &'a [Text],
-}
-
-/// Why a NodeClaim has drifted: what the condition `Drifted` says.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Drift {
-    /// The reason.
-    pub reason: DriftReason,
-    /// What differs, in one sentence.
-    pub message: Text,
-}
-
-/// The reason of a condition `Drifted`, with the spelling of Karpenter.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DriftReason {
-    /// The hash of the NodePool's template differs.
-    NodePoolDrifted,
-    /// The labels do not satisfy the NodePool's requirements.
-    RequirementsDrifted,
-    /// The instance type, or its offering, does not exist any more.
-    InstanceTypeNotFound,
-    /// The hash of the NodeClass differs.
-    NodeClassDrift,
-    /// The NodeClass selects other images.
-    AmiDrift,
-    /// The reason of a condition that was given.
-    Given(Text),
-}
-
-impl DriftReason {
-    /// The spelling in conditions.
-    #[must_use]
-    pub fn as_str(&self) -> &str {
-        match self {
-            Self::NodePoolDrifted => "NodePoolDrifted",
-            Self::RequirementsDrifted => "RequirementsDrifted",
-            Self::InstanceTypeNotFound => "InstanceTypeNotFound",
-            Self::NodeClassDrift => "NodeClassDrift",
-            Self::AmiDrift => "AMIDrift",
-            Self::Given(reason) => reason,
-        }
-    }
-}
-
-impl fmt::Display for DriftReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
 /// Why `claim` has drifted from `pool` as of `now`; `None` when it has not. The first reason that
 /// applies is the result, in the order of [`DriftReason`], after a condition that was given.
 #[must_use]
@@ -136,7 +54,10 @@ pub fn detect(claim: &DriftClaim<'_>, pool: &DriftPool<'_>, now: Timestamp) -> O
         .or_else(|| requirements_differ(claim, pool))
         .or_else(|| type_is_missing(claim, pool, now))
         .or_else(|| class_hash_differs(claim, pool))
-        .or_else(|| image_differs(claim, pool))
+        .or_else(|| instance::image_differs(claim, pool))
+        .or_else(|| instance::security_groups_differ(claim, pool))
+        .or_else(|| instance::subnet_differs(claim, pool))
+        .or_else(|| instance::reservation_differs(claim, pool))
 }
 
 /// When `claim`, which has not drifted as of `now`, drifts without any change; `None` is never.
@@ -144,10 +65,6 @@ pub fn detect(claim: &DriftClaim<'_>, pool: &DriftPool<'_>, now: Timestamp) -> O
 pub fn next_drift(claim: &DriftClaim<'_>, pool: &DriftPool<'_>, now: Timestamp) -> Option<Timestamp> {
     let old = claim.created? + MIN_AGE_OF_MISSING_TYPE;
     (old > now && type_is_missing(claim, pool, old).is_some()).then_some(old)
-}
-
-fn drift(reason: DriftReason, message: impl Into<Text>) -> Drift {
-    Drift { reason, message: message.into() }
 }
 
 fn given(claim: &DriftClaim<'_>) -> Option<Drift> {
@@ -217,14 +134,8 @@ fn is_compatible(offering: &Offering, labels: &Labels) -> bool {
 }
 
 fn class_hash_differs(claim: &DriftClaim<'_>, pool: &DriftPool<'_>) -> Option<Drift> {
-    differs(claim.class_hash, pool.class_hash)
-        .then(|| drift(DriftReason::NodeClassDrift, "the EC2NodeClass has changed since the launch"))
-}
-
-fn image_differs(claim: &DriftClaim<'_>, pool: &DriftPool<'_>) -> Option<Drift> {
-    let image = claim.image.filter(|image| !image.is_empty() && !pool.images.is_empty())?;
-    let listed = pool.images.contains(image);
-    (!listed).then(|| drift(DriftReason::AmiDrift, format!("the EC2NodeClass does not select image {image} any more")))
+    let differs = differs(claim.own_class_hash, pool.own_class_hash) || differs(claim.class_hash, pool.class_hash);
+    differs.then(|| drift(DriftReason::NodeClassDrift, "the EC2NodeClass has changed since the launch"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,8 @@
 
 use model::{Labels, Millis, Taint, Text};
 
+use crate::fnv::Fnv1a;
+
 /// Version of [`NodePoolTemplate::hash`]; another one than Karpenter's, so that neither judges
 /// NodeClaims by the hash of the other. A change of the function changes it.
 pub const HASH_VERSION: &str = "fleetwright-1";
@@ -50,36 +52,7 @@ impl NodePoolTemplate {
         for duration in [termination_grace_period, expire_after] {
             hash.texts([duration.map_or_else(String::new, |duration| duration.get().to_string()).as_str()]);
         }
-        Text::from(format!("{:016x}", hash.0))
-    }
-}
-
-/// FNV-1a of 64 bits: equal on every machine and in every release.
-struct Fnv1a(u64);
-
-impl Default for Fnv1a {
-    fn default() -> Self {
-        Self(0xcbf2_9ce4_8422_2325)
-    }
-}
-
-impl Fnv1a {
-    /// Adds texts with their lengths, so that no two lists of texts are written alike.
-    fn texts<const N: usize>(&mut self, texts: [&str; N]) {
-        for text in texts {
-            self.number(text.len());
-            self.bytes(text.as_bytes());
-        }
-    }
-
-    fn number(&mut self, number: usize) {
-        self.bytes(&u64::try_from(number).unwrap_or(u64::MAX).to_le_bytes());
-    }
-
-    fn bytes(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
-        }
+        hash.hex()
     }
 }
 

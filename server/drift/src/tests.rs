@@ -1,5 +1,6 @@
 use super::*;
-use model::{InstanceTypeName, MicroUsd, Operator, Resources, Zone};
+use model::node_class::{ImageEntry, ReservationEntry, ReservationStatus, SecurityGroupEntry, SubnetEntry};
+use model::{Catalogue, InstanceDetails, InstanceTypeName, MicroUsd, Operator, Requirements, Resources, Zone};
 
 const HOUR: i64 = 3_600_000;
 
@@ -48,15 +49,21 @@ struct Comparison {
     claim_karpenter: Option<VersionedHash>,
     claim_own: Option<VersionedHash>,
     claim_class: Option<VersionedHash>,
+    claim_own_class: Option<VersionedHash>,
     image: Option<Text>,
+    instance: Option<InstanceDetails>,
     condition: Option<(Text, Text)>,
     karpenter: Option<VersionedHash>,
     own: Option<VersionedHash>,
     class: Option<VersionedHash>,
+    own_class: Option<VersionedHash>,
     requirements: Requirements,
     pool_labels: Labels,
     catalogue: Catalogue,
-    images: Vec<Text>,
+    images: Option<Vec<ImageEntry>>,
+    groups: Option<Vec<SecurityGroupEntry>>,
+    subnets: Option<Vec<SubnetEntry>>,
+    reservations: Option<Vec<ReservationStatus>>,
 }
 
 impl Default for Comparison {
@@ -67,15 +74,21 @@ impl Default for Comparison {
             claim_karpenter: None,
             claim_own: None,
             claim_class: None,
+            claim_own_class: None,
             image: None,
+            instance: None,
             condition: None,
             karpenter: None,
             own: None,
             class: None,
+            own_class: None,
             requirements: Requirements::new(),
             pool_labels: Labels::new(),
             catalogue: catalogue("m5.large", vec![offering("a", CapacityType::OnDemand, &[])]),
-            images: Vec::new(),
+            images: None,
+            groups: None,
+            subnets: None,
+            reservations: None,
         }
     }
 }
@@ -93,7 +106,9 @@ impl Comparison {
             karpenter_hash: self.claim_karpenter.as_ref(),
             own_hash: self.claim_own.as_ref(),
             class_hash: self.claim_class.as_ref(),
+            own_class_hash: self.claim_own_class.as_ref(),
             image: self.image.as_ref(),
+            instance: self.instance.as_ref(),
             condition: self.condition.as_ref().map(|(reason, message)| (reason, message)),
         }
     }
@@ -106,7 +121,13 @@ impl Comparison {
             labels: &self.pool_labels,
             catalogue: &self.catalogue,
             class_hash: self.class.as_ref(),
-            images: &self.images,
+            own_class_hash: self.own_class.as_ref(),
+            selected: Selected {
+                images: self.images.as_deref(),
+                security_groups: self.groups.as_deref(),
+                subnets: self.subnets.as_deref(),
+                reservations: self.reservations.as_deref(),
+            },
         }
     }
 
@@ -261,17 +282,192 @@ fn another_hash_of_the_node_class_is_drift_at_equal_versions_only() {
 }
 
 #[test]
-fn an_image_that_the_node_class_does_not_select_is_drift_unless_either_is_unknown() {
-    let world = |image: Option<&str>, images: &[&str]| Comparison {
-        image: image.map(text),
-        images: images.iter().map(|image| text(image)).collect(),
+fn another_hash_of_this_server_s_node_class_is_drift_at_equal_versions_only() {
+    let world = |claim: Option<VersionedHash>| Comparison {
+        claim_own_class: claim,
+        own_class: Some(hash("1", NODE_CLASS_HASH_VERSION)),
+        // Karpenter's hash is of another function, whatever its version says.
+        class: Some(hash("3", NODE_CLASS_HASH_VERSION)),
         ..Comparison::default()
     };
-    assert_eq!(world(Some("ami-1"), &["ami-2", "ami-3"]).reason(), drifted("AMIDrift"));
-    assert_eq!(world(Some("ami-1"), &["ami-2", "ami-1"]).reason(), None);
-    assert_eq!(world(Some("ami-1"), &[]).reason(), None);
-    assert_eq!(world(None, &["ami-2"]).reason(), None);
-    assert_eq!(world(Some(""), &["ami-2"]).reason(), None);
+    assert_eq!(world(Some(hash("2", NODE_CLASS_HASH_VERSION))).reason(), drifted("NodeClassDrift"));
+    assert_eq!(world(Some(hash("1", NODE_CLASS_HASH_VERSION))).reason(), None);
+    assert_eq!(world(Some(hash("2", "fleetwright-0"))).reason(), None);
+    assert_eq!(world(None).reason(), None);
+}
+
+fn is(key: &str, operator: Operator, values: &[&str]) -> Requirement {
+    Requirement::new(key, operator, values.iter().map(|value| text(value)))
+}
+
+fn image(id: &str, requirements: &[Requirement]) -> ImageEntry {
+    ImageEntry { id: text(id), name: text(id), deprecated: false, requirements: requirements.iter().cloned().collect() }
+}
+
+/// The reason for an `m5.large` of this image, which has no GPU, when the class has `images`.
+fn with_images(of_claim: Option<&str>, images: Option<Vec<ImageEntry>>) -> Option<String> {
+    let mut known = catalogue("m5.large", vec![offering("a", CapacityType::OnDemand, &[])]);
+    let gpu = is("karpenter.k8s.aws/instance-gpu-count", Operator::DoesNotExist, &[]);
+    known.types[0].labels = [is("kubernetes.io/arch", Operator::In, &["amd64"]), gpu].into_iter().collect();
+    Comparison { image: of_claim.map(text), images, catalogue: known, ..Comparison::default() }.reason()
+}
+
+#[test]
+fn an_image_is_drift_when_the_class_maps_another_one_to_the_instance_type() {
+    let arch = |arch| is("kubernetes.io/arch", Operator::In, &[arch]);
+    let no_gpu = is("karpenter.k8s.aws/instance-gpu-count", Operator::DoesNotExist, &[]);
+    let gpu = is("karpenter.k8s.aws/instance-gpu-count", Operator::Exists, &[]);
+    let new = || {
+        let standard = image("ami-2", &[arch("amd64"), no_gpu.clone()]);
+        Some(vec![image("ami-arm", &[arch("arm64")]), image("ami-gpu", &[arch("amd64"), gpu.clone()]), standard])
+    };
+    assert_eq!(with_images(Some("ami-2"), new()), None);
+    assert_eq!(with_images(Some("ami-1"), new()), drifted("AMIDrift"));
+    // Both are selected, for other instance types.
+    assert_eq!(with_images(Some("ami-arm"), new()), drifted("AMIDrift"));
+    // The first image that the type boots counts.
+    let two = Some(vec![image("ami-2", &[arch("amd64")]), image("ami-1", &[arch("amd64")])]);
+    assert_eq!(with_images(Some("ami-1"), two.clone()), drifted("AMIDrift"));
+    assert_eq!(with_images(Some("ami-2"), two), None);
+}
+
+#[test]
+fn an_image_does_not_drift_while_it_or_the_images_of_its_instance_type_are_unknown() {
+    let amd64 = || Some(vec![image("ami-2", &[is("kubernetes.io/arch", Operator::In, &["amd64"])])]);
+    assert_eq!(with_images(Some("ami-1"), amd64()), drifted("AMIDrift"));
+    assert_eq!(with_images(None, amd64()), None);
+    assert_eq!(with_images(Some(""), amd64()), None);
+    assert_eq!(with_images(Some("ami-1"), None), None);
+    assert_eq!(with_images(Some("ami-1"), Some(Vec::new())), None);
+    // The lookup of amd64 failed, or there is no such image: nothing can replace the node.
+    let arm64 = Some(vec![image("ami-2", &[is("kubernetes.io/arch", Operator::In, &["arm64"])])]);
+    assert_eq!(with_images(Some("ami-1"), arm64), None);
+    let unknown_type = Comparison {
+        image: Some(text("ami-1")),
+        images: amd64(),
+        catalogue: catalogue("m5.xlarge", Vec::new()),
+        age: HOUR - 1,
+        ..Comparison::default()
+    };
+    assert_eq!(unknown_type.reason(), None);
+}
+
+/// An instance in `subnet-1` with two security groups, and the class that selects them.
+fn placed() -> Comparison {
+    Comparison {
+        instance: Some(InstanceDetails {
+            image: text("ami-1"),
+            subnet: text("subnet-1"),
+            security_groups: vec![text("sg-1"), text("sg-2")],
+            reservation: None,
+        }),
+        groups: Some(groups(&["sg-2", "sg-1"])),
+        subnets: Some(subnets(&["subnet-2", "subnet-1"])),
+        reservations: Some(Vec::new()),
+        ..Comparison::default()
+    }
+}
+
+fn groups(ids: &[&str]) -> Vec<SecurityGroupEntry> {
+    ids.iter().map(|id| SecurityGroupEntry { id: text(id), name: text("") }).collect()
+}
+
+fn subnets(ids: &[&str]) -> Vec<SubnetEntry> {
+    ids.iter().map(|id| SubnetEntry { id: text(id), zone: Zone::from("a"), zone_id: None }).collect()
+}
+
+fn message(world: &Comparison) -> String {
+    world.drift().map(|drift| format!("{}: {}", drift.reason, drift.message)).unwrap_or_default()
+}
+
+#[test]
+fn security_groups_drift_when_the_sets_differ() {
+    let with = |selected: Vec<SecurityGroupEntry>| Comparison { groups: Some(selected), ..placed() };
+    assert_eq!(with(groups(&["sg-2", "sg-1"])).drift(), None);
+    assert_eq!(
+        message(&with(groups(&["sg-3", "sg-1"]))),
+        "SecurityGroupDrift: the instance has security groups sg-1, sg-2, and the EC2NodeClass selects sg-1, sg-3: \
+         sg-2 is not selected, sg-3 is missing"
+    );
+    // One was added to the instance by hand.
+    assert!(message(&with(groups(&["sg-1"]))).ends_with("selects sg-1: sg-2 is not selected"));
+    assert!(message(&with(groups(&["sg-1", "sg-2", "sg-3"]))).ends_with("selects sg-1, sg-2, sg-3: sg-3 is missing"));
+}
+
+#[test]
+fn a_subnet_drifts_when_the_class_does_not_select_it() {
+    let with = |selected: &[&str]| Comparison { subnets: Some(subnets(selected)), ..placed() };
+    assert_eq!(with(&["subnet-1"]).drift(), None);
+    assert_eq!(
+        message(&with(&["subnet-3", "subnet-2"])),
+        "SubnetDrift: the instance is in subnet-1, and the EC2NodeClass selects subnet-2, subnet-3"
+    );
+    let many: Vec<String> = (10..20).map(|number| format!("subnet-{number}")).collect();
+    let many: Vec<&str> = many.iter().map(String::as_str).collect();
+    assert!(message(&with(&many)).ends_with("subnet-16, subnet-17, 2 more"), "{}", message(&with(&many)));
+}
+
+#[test]
+fn what_is_unknown_of_groups_and_subnet_drifts_nothing() {
+    let differs = || Comparison { groups: Some(groups(&["sg-3"])), subnets: Some(subnets(&["subnet-3"])), ..placed() };
+    assert_eq!(differs().reason(), drifted("SecurityGroupDrift"));
+    let unknown: [fn(&mut Comparison); 6] = [
+        |world| world.instance = None,
+        |world| world.instance = Some(InstanceDetails::default()),
+        |world| (world.groups, world.subnets) = (None, None),
+        |world| (world.groups, world.subnets) = (Some(Vec::new()), Some(Vec::new())),
+        |world| (world.groups, world.subnets) = (None, Some(Vec::new())),
+        |world| (world.groups, world.subnets) = (Some(Vec::new()), None),
+    ];
+    for (number, change) in unknown.into_iter().enumerate() {
+        let mut world = differs();
+        change(&mut world);
+        assert_eq!(world.drift(), None, "case {number}");
+    }
+}
+
+fn reservation(id: &str) -> ReservationStatus {
+    ReservationStatus {
+        entry: ReservationEntry {
+            id: text(id),
+            zone: Zone::from("a"),
+            instance_type: InstanceTypeName::from("m5.large"),
+            expiring: false,
+            reservation_type: text("default"),
+            interruptible: false,
+            count: Some(1),
+        },
+        instance_match_criteria: text("targeted"),
+        owner_id: text("1"),
+        end: None,
+    }
+}
+
+/// An instance with this label that runs in `found`.
+fn reserved(capacity_type: &str, found: Option<&str>, selected: Option<&[&str]>) -> Comparison {
+    let mut world = placed();
+    world.claim_labels.insert(text(CAPACITY_TYPE), text(capacity_type));
+    let details = world.instance.take().unwrap();
+    world.instance = Some(InstanceDetails { reservation: found.map(text), ..details });
+    world.reservations = selected.map(|ids| ids.iter().map(|id| reservation(id)).collect());
+    world
+}
+
+#[test]
+fn a_reserved_instance_drifts_when_the_class_does_not_select_its_reservation() {
+    assert_eq!(reserved("reserved", Some("cr-1"), Some(&["cr-1"])).drift(), None);
+    assert_eq!(
+        message(&reserved("reserved", Some("cr-1"), Some(&["cr-3", "cr-2"]))),
+        "CapacityReservationDrift: the instance is in capacity reservation cr-1, and the EC2NodeClass selects cr-2, cr-3"
+    );
+    assert!(message(&reserved("reserved", Some("cr-1"), Some(&[]))).ends_with("selects none"));
+    assert_eq!(reserved("reserved", Some("cr-1"), None).drift(), None, "the reservations are unknown");
+}
+
+#[test]
+fn an_instance_whose_reservation_has_ended_runs_on() {
+    assert_eq!(reserved("reserved", None, Some(&[])).drift(), None);
+    assert_eq!(reserved("on-demand", Some("cr-1"), Some(&[])).drift(), None);
 }
 
 #[test]
@@ -283,7 +479,12 @@ fn the_first_reason_counts_and_a_given_condition_comes_before_all() {
     world.claim_class = Some(hash("2", "v5"));
     world.class = Some(hash("1", "v5"));
     world.image = Some(text("ami-1"));
-    world.images = vec![text("ami-2")];
+    world.images = Some(vec![image("ami-2", &[])]);
+    world.groups = Some(groups(&["sg-3"]));
+    world.subnets = Some(subnets(&["subnet-3"]));
+    world.instance = reserved("reserved", Some("cr-1"), None).instance;
+    world.claim_labels.insert(text(CAPACITY_TYPE), text("reserved"));
+    world.reservations = Some(Vec::new());
     world.condition = Some((text("SubnetDrift"), text("why")));
     assert_eq!(world.drift().map(|drift| drift.message), Some(text("why")));
     assert_eq!(world.reason(), drifted("SubnetDrift"));
@@ -296,5 +497,14 @@ fn the_first_reason_counts_and_a_given_condition_comes_before_all() {
     world.age = HOUR - 1;
     assert_eq!(world.reason(), drifted("NodeClassDrift"));
     world.claim_class = None;
+    world.catalogue = catalogue("m5.large", vec![offering("a", CapacityType::OnDemand, &[])]);
     assert_eq!(world.reason(), drifted("AMIDrift"));
+    world.images = None;
+    assert_eq!(world.reason(), drifted("SecurityGroupDrift"));
+    world.groups = None;
+    assert_eq!(world.reason(), drifted("SubnetDrift"));
+    world.subnets = None;
+    assert_eq!(world.reason(), drifted("CapacityReservationDrift"));
+    world.reservations = None;
+    assert_eq!(world.reason(), None);
 }

@@ -7,7 +7,7 @@
 //! result and its reasons), [`launch`] (what is ordered from the cloud) with [`priority_lane`], [`launch_template`] (what its instances
 //! are configured by) and [`cluster_facts`], [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
-//! [`interruption`] (what the cloud announces), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
+//! [`interruption`] (what the cloud announces), [`instance_details`] (what it lists of an instance), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
 //! removed or replaced), and [`node_class`] (what a NodeClass sets for its instances).
 
 pub mod cluster_facts;
@@ -16,6 +16,7 @@ pub mod disruption_plan;
 pub mod disruption_policy;
 pub mod eviction_cost;
 pub mod input;
+pub mod instance_details;
 pub mod interruption;
 pub mod label_syntax;
 pub mod labels;
@@ -44,6 +45,7 @@ pub use cron::Cron;
 pub use disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
+pub use instance_details::InstanceDetails;
 pub use labels::{LabelSelector, Labels, SelectorOperator, SelectorTerm};
 pub use launch::{LaunchFailure, LaunchOption, LaunchOrder, RefusalCause, RefusedOption};
 pub use launch_template::{InstanceTypeInput, LaunchTemplateInput};

@@ -2,12 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use drift::{DriftClaim, DriftPool, detect};
+use drift::{
+    DriftClaim, DriftPool, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION, NODE_CLASS_HASH_VERSION_KEY, Selected, detect,
+    node_class_hash,
+};
 use manifests::cluster::Cluster;
 use manifests::cluster::node::NodeObject;
 use manifests::karpenter::conditions::Status;
 use manifests::karpenter::{NodeClaimManifest, NodeClassManifest, NodePoolManifest};
 use manifests::notes::Notes;
+use model::node_class::ImageEntry;
 use model::repair_policy::toleration;
 use model::running::{Consolidatable, RunningClaim, RunningDrift, RunningNode, UnhealthyNode};
 use model::{
@@ -28,7 +32,8 @@ struct PoolFacts {
     requirements: Requirements,
     labels: Labels,
     class_hash: Hash,
-    images: Vec<Text>,
+    own_class_hash: Hash,
+    images: Option<Vec<ImageEntry>>,
 }
 
 impl ClaimFacts {
@@ -42,7 +47,8 @@ impl ClaimFacts {
                 requirements: pool.requirements.clone(),
                 labels: pool.labels.clone(),
                 class_hash: class.and_then(|class| class.hash.clone()),
-                images: class.map(|class| class.images.clone()).unwrap_or_default(),
+                own_class_hash: class.map(|class| (node_class_hash(&class.spec), Text::from(NODE_CLASS_HASH_VERSION))),
+                images: class.and_then(|class| class.status.images.clone()),
             };
             (pool.name.clone(), facts)
         };
@@ -123,15 +129,19 @@ impl ClaimFacts {
         }
         let condition = claim.conditions.get("Drifted").filter(|drifted| drifted.status == Status::True);
         let annotation = |key: &str| claim.annotations.get(key).cloned();
-        let class_hash = annotation("karpenter.k8s.aws/ec2nodeclass-hash")
-            .zip(annotation("karpenter.k8s.aws/ec2nodeclass-hash-version"));
+        let pair = |key: &str, version: &str| annotation(key).zip(annotation(version));
+        let class_hash = pair("karpenter.k8s.aws/ec2nodeclass-hash", "karpenter.k8s.aws/ec2nodeclass-hash-version");
+        let own_class_hash = pair(NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY);
         let judged = DriftClaim {
             labels: if claim.labels.is_empty() { &node.labels } else { &claim.labels },
             created: claim.created,
             karpenter_hash: claim.hash.as_ref(),
             own_hash: None,
             class_hash: class_hash.as_ref(),
+            own_class_hash: own_class_hash.as_ref(),
             image: claim.image.as_ref(),
+            // A capture has no instances.
+            instance: None,
             condition: condition.map(|condition| (&condition.reason, &condition.message)),
         };
         let of_pool = DriftPool {
@@ -141,7 +151,8 @@ impl ClaimFacts {
             labels: &facts.labels,
             catalogue: &pool.catalogue,
             class_hash: facts.class_hash.as_ref(),
-            images: &facts.images,
+            own_class_hash: facts.own_class_hash.as_ref(),
+            selected: Selected { images: facts.images.as_deref(), ..Selected::default() },
         };
         let drift = detect(&judged, &of_pool, now)?;
         let since = condition.and_then(|condition| condition.since).unwrap_or(now);

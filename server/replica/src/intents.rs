@@ -60,6 +60,9 @@ struct StoredClaim {
     /// Hash of the NodePool's template, and its version. Rows of older versions have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pool_hash: Option<(String, String)>,
+    /// Hash of the EC2NodeClass, and its version. Rows of older versions have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    class_hash: Option<(String, String)>,
 }
 
 /// A requirement as a conjunction of simple ones.
@@ -121,6 +124,7 @@ fn claim(decided: &DecidedLaunch) -> StoredClaim {
         expire_after_ms: claim.expire_after.map(Millis::get),
         termination_grace_period_ms: claim.termination_grace_period.map(Millis::get),
         pool_hash: claim.pool_hash.as_ref().map(|(hash, version)| (hash.to_string(), version.to_string())),
+        class_hash: claim.class_hash.as_ref().map(|(hash, version)| (hash.to_string(), version.to_string())),
     }
 }
 
@@ -225,6 +229,7 @@ fn read_claim(name: &str, claim: StoredClaim) -> Option<ClaimOrder> {
         expire_after: claim.expire_after_ms.map(Millis::new),
         termination_grace_period: claim.termination_grace_period_ms.map(Millis::new),
         pool_hash: claim.pool_hash.map(|(hash, version)| (Text::from(hash), Text::from(version))),
+        class_hash: claim.class_hash.map(|(hash, version)| (Text::from(hash), Text::from(version))),
     })
 }
 

@@ -7,16 +7,17 @@
 //! matters: a listing is ignored for a cluster acquired after the listing was requested. A replica
 //! that holds the region's lease and cannot list releases it to a replica that requests it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use cloud::provider::{Instance, InstanceState};
 use controller::ListedInstance;
-use model::{ClusterName, Millis, Timestamp};
+use model::{ClusterName, InstanceDetails, Millis, Text, Timestamp};
 use tracing::{debug, error, info, warn};
 
 use crate::call::Call;
 use store::lease::{Lease, LeaseOutcome, Scope};
-use store::listing::{ListedInstanceRow, StoredListing};
+use store::listing::{ListedDetails, ListedInstanceRow, StoredListing};
 use store::{StoreError, clock};
 
 /// Consecutive failed listings before the lease is released to a replica that requests it. At half
@@ -177,9 +178,10 @@ impl RegionLister {
         // this.
         let age = clock::millis(kept.age);
         let mut machines: InstancesByCluster = clusters.into_iter().map(|cluster| (cluster, Vec::new())).collect();
+        let mut shared = SharedDetails::default();
         for machine in kept.machines {
             if let Some(listed) = machines.get_mut(machine.cluster.as_str()) {
-                listed.push(from_row(machine));
+                listed.push(from_row(machine, &mut shared));
             }
         }
         Some((asked - age, machines))
@@ -192,11 +194,13 @@ pub(crate) fn group_by_cluster<'c>(
     instances: Vec<Instance>,
 ) -> InstancesByCluster {
     let mut machines: InstancesByCluster = clusters.map(|cluster| (cluster.clone(), Vec::new())).collect();
+    let mut shared = SharedDetails::default();
     for instance in instances {
         if let Some(listed) = machines.get_mut(&instance.cluster) {
             let ends = is_terminating(&instance);
-            let Instance { provider_id, cluster_uid, claim, .. } = instance;
-            listed.push(ListedInstance { provider_id, cluster_uid, claim, terminating: ends });
+            let Instance { provider_id, cluster_uid, claim, details, .. } = instance;
+            let details = shared.share(details);
+            listed.push(ListedInstance { provider_id, cluster_uid, claim, terminating: ends, details });
         }
     }
     machines
@@ -210,16 +214,53 @@ pub fn to_row(instance: &Instance) -> ListedInstanceRow {
         cluster_uid: instance.cluster_uid.to_string(),
         claim: instance.claim.to_string(),
         ends: is_terminating(instance),
+        details: details_to_row(&instance.details),
     }
 }
 
-fn from_row(machine: ListedInstanceRow) -> ListedInstance {
-    let ListedInstanceRow { provider_id, cluster_uid, claim, ends, .. } = machine;
+fn details_to_row(details: &InstanceDetails) -> ListedDetails {
+    let InstanceDetails { image, subnet, security_groups, reservation } = details;
+    ListedDetails {
+        image: image.to_string(),
+        subnet: subnet.to_string(),
+        security_groups: security_groups.iter().map(Text::to_string).collect(),
+        reservation: reservation.as_ref().map(Text::to_string),
+    }
+}
+
+fn details_from_row(row: ListedDetails) -> InstanceDetails {
+    let ListedDetails { image, subnet, security_groups, reservation } = row;
+    InstanceDetails {
+        image: image.into(),
+        subnet: subnet.into(),
+        security_groups: security_groups.into_iter().map(Text::from).collect(),
+        reservation: reservation.map(Text::from),
+    }
+}
+
+/// Details of listed instances. Most instances of a cluster have those of others.
+#[derive(Debug, Default)]
+struct SharedDetails(BTreeSet<Arc<InstanceDetails>>);
+
+impl SharedDetails {
+    fn share(&mut self, details: InstanceDetails) -> Arc<InstanceDetails> {
+        if let Some(known) = self.0.get(&details) {
+            return Arc::clone(known);
+        }
+        let details = Arc::new(details);
+        self.0.insert(Arc::clone(&details));
+        details
+    }
+}
+
+fn from_row(machine: ListedInstanceRow, shared: &mut SharedDetails) -> ListedInstance {
+    let ListedInstanceRow { cluster: _, provider_id, cluster_uid, claim, ends, details } = machine;
     ListedInstance {
         provider_id: provider_id.into(),
         cluster_uid: cluster_uid.into(),
         claim: claim.into(),
         terminating: ends,
+        details: shared.share(details_from_row(details)),
     }
 }
 

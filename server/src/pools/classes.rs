@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use agent_session::{Manifest, ManifestKind, Manifests};
 use controller::cluster::ClassRecord;
+use drift::{NODE_CLASS_HASH_VERSION, node_class_hash};
 use manifests::karpenter::NodeClassManifest;
 use manifests::{Cursor, InputError, ObjectLocation, Problems};
 use model::Text;
@@ -24,6 +25,8 @@ pub(super) struct ClassContents {
     status: Arc<NodeClassStatus>,
     /// The annotations with Karpenter's hash and its version.
     pub(super) hash: Option<(Text, Text)>,
+    /// This server's hash of a valid `spec`, and its version.
+    pub(super) own_hash: Option<(Text, Text)>,
 }
 
 impl ClassContents {
@@ -33,8 +36,10 @@ impl ClassContents {
         let problems = Problems::default();
         let site = ObjectLocation { source: name.clone(), document: 0, object: None, problems: &problems };
         let Some(class) = NodeClassManifest::read(&Cursor::root(&value, &site)) else { return Self::default() };
+        let is_valid = problems.is_empty();
         Self {
-            spec: problems.is_empty().then(|| Arc::new(class.spec)),
+            own_hash: is_valid.then(|| (node_class_hash(&class.spec), Text::from(NODE_CLASS_HASH_VERSION))),
+            spec: is_valid.then(|| Arc::new(class.spec)),
             status: Arc::new(class.status),
             hash: class.hash,
         }
@@ -61,11 +66,6 @@ impl ClassContents {
     pub(super) fn is_resolved(&self) -> bool {
         let NodeClassStatus { subnets, security_groups, images, instance_profile, reservations: _ } = &*self.status;
         subnets.is_some() && security_groups.is_some() && images.is_some() && instance_profile.is_some()
-    }
-
-    /// Ids of `status.amis`; a node of another image has drifted.
-    pub(super) fn image_ids(&self) -> Vec<Text> {
-        self.status.images.iter().flatten().map(|image| image.id.clone()).collect()
     }
 }
 

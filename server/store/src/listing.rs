@@ -15,6 +15,21 @@ pub struct ListedInstanceRow {
     pub claim: String,
     /// Whether the instance is shutting down.
     pub ends: bool,
+    /// What it runs with.
+    pub details: ListedDetails,
+}
+
+/// What a listed instance runs with; each is empty when the cloud did not say it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct ListedDetails {
+    /// Image id.
+    pub image: String,
+    /// Subnet id.
+    pub subnet: String,
+    /// Security group ids, sorted.
+    pub security_groups: Vec<String>,
+    /// Capacity reservation that it runs in.
+    pub reservation: Option<String>,
 }
 
 /// A complete listing, restricted to the requested clusters.

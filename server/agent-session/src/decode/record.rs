@@ -6,7 +6,7 @@ use controller::cluster::{
     ClaimDriftFacts, ClaimRecord, ConditionDigest, DoNotDisrupt, NamespaceRecord, NodeRecord, PodPhase, PodRecord,
     Scheduling, UnmetCondition,
 };
-use drift::{POOL_HASH, POOL_HASH_VERSION};
+use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use manifests::cluster::metadata::parse_do_not_disrupt;
 use manifests::karpenter::duration;
@@ -164,9 +164,18 @@ fn drift_facts(claim: &v1::NodeClaimRecord, texts: &mut TextPool) -> ClaimDriftF
     let (karpenter_hash, own_hash) =
         (hash("karpenter.sh/nodepool-hash", "karpenter.sh/nodepool-hash-version"), hash(POOL_HASH, POOL_HASH_VERSION));
     let class_hash = hash("karpenter.k8s.aws/ec2nodeclass-hash", "karpenter.k8s.aws/ec2nodeclass-hash-version");
+    let own_class_hash = hash(NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY);
     let is_drifted = |condition: &&v1::Condition| condition.r#type == "Drifted" && condition.status == "True";
-    let drifted_since = claim.conditions.iter().find(is_drifted).and_then(|found| moment(found.last_transition_ms));
-    ClaimDriftFacts { karpenter_hash, own_hash, class_hash, image: texts.text(&claim.image_id), drifted_since }
+    let drifted = claim.conditions.iter().find(is_drifted);
+    ClaimDriftFacts {
+        karpenter_hash,
+        own_hash,
+        class_hash,
+        own_class_hash,
+        image: texts.text(&claim.image_id),
+        shown: drifted.map(|found| (texts.text(&found.reason), texts.text(&found.message))),
+        drifted_since: drifted.and_then(|found| moment(found.last_transition_ms)),
+    }
 }
 
 /// An expiry as written. One that cannot be read is none: no node is removed for it.

@@ -420,8 +420,9 @@ fn a_claim_has_the_hashes_the_image_and_the_time_that_its_drift_is_found_by() {
     let condition = |status: &str| v1::Condition {
         r#type: "Drifted".into(),
         status: status.into(),
+        reason: "SubnetDrift".into(),
+        message: "why".into(),
         last_transition_ms: 7_000,
-        ..v1::Condition::default()
     };
     let drift = |annotations: &[(&str, &str)], status: &str| {
         let record = v1::NodeClaimRecord {
@@ -445,6 +446,8 @@ fn a_claim_has_the_hashes_the_image_and_the_time_that_its_drift_is_found_by() {
             ("karpenter.sh/nodepool-hash-version", "v3"),
             ("karpenter.k8s.aws/ec2nodeclass-hash", "2"),
             ("karpenter.k8s.aws/ec2nodeclass-hash-version", "v5"),
+            ("fleetwright.dev/ec2nodeclass-hash", "b"),
+            ("fleetwright.dev/ec2nodeclass-hash-version", "fleetwright-1"),
         ],
         "True",
     );
@@ -452,10 +455,12 @@ fn a_claim_has_the_hashes_the_image_and_the_time_that_its_drift_is_found_by() {
         (all.own_hash, all.karpenter_hash, all.class_hash),
         (pair("a", "fleetwright-1"), pair("1", "v3"), pair("2", "v5"))
     );
+    assert_eq!(all.own_class_hash, pair("b", "fleetwright-1"));
     assert_eq!((all.image.as_ref(), all.drifted_since), ("ami-1", Some(Timestamp::from_millis(7_000))));
+    assert_eq!(all.shown, pair("SubnetDrift", "why"));
     // A hash without its version is none.
     let less = drift(&[("karpenter.sh/nodepool-hash", "1")], "False");
-    assert_eq!((less.karpenter_hash, less.drifted_since), (None, None));
+    assert_eq!((less.karpenter_hash, less.drifted_since, less.shown), (None, None, None));
 }
 
 fn manifest(kind: v1::ObjectKind, name: &str, version: &str) -> v1::Change {

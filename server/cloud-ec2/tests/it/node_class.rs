@@ -198,6 +198,10 @@ async fn a_throttled_refresh_keeps_the_last_answer_and_the_condition() {
     let second = cloud.resolve_node_class(&query_of("c2")).await;
     assert_eq!((&second.status.subnets, &second.status.images), (&first.status.subnets, &first.status.images));
     assert_eq!(second.conditions, first.conditions);
+    // Its answers are as old as the first ones: what is launched meanwhile is not compared with them.
+    let found_at = |resolved: &ResolvedNodeClass| [SUBNETS_READY, AMIS_READY].map(|kind| resolved.found_at[kind]);
+    assert_eq!((found_at(&first), found_at(&second)), ([NOW; 2], [NOW; 2]));
+    assert_eq!(second.found_at[SECURITY_GROUPS_READY], NOW + model::Millis::new(3_600_000));
     assert_eq!(fake.count("DescribeSubnets"), 2);
     // Until the retry is due, nothing is asked.
     cloud.resolve_node_class(&query_of("c3")).await;
@@ -218,6 +222,7 @@ async fn a_throttled_first_lookup_is_unknown_and_keeps_the_observed_status() {
     let resolved = cloud.resolve_node_class(&query).await;
     let (kind, reason, message) = condition(&resolved, SUBNETS_READY);
     assert_eq!((kind, reason), ("unknown", "RequestLimitExceeded"));
+    assert_eq!((resolved.found_at.get(SUBNETS_READY), resolved.found_at.len()), (None, 3));
     assert!(message.contains("spec.subnetSelectorTerms in region eu-west-1 cannot be resolved"), "{message}");
     assert_eq!(subnets_of(&resolved), ["subnet-b", "subnet-a"]);
     assert_eq!(condition(&resolved, VALIDATION_SUCCEEDED).1, "DependenciesNotReady");

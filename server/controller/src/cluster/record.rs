@@ -323,8 +323,12 @@ pub struct ClaimDriftFacts {
     pub own_hash: Option<VersionedHash>,
     /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` and its version.
     pub class_hash: Option<VersionedHash>,
+    /// The annotations `fleetwright.dev/ec2nodeclass-hash` and its version.
+    pub own_class_hash: Option<VersionedHash>,
     /// `status.imageID`; empty while it is unknown.
     pub image: Text,
+    /// Reason and message of the condition `Drifted` while True.
+    pub shown: Option<(Text, Text)>,
     /// `lastTransitionTime` of the condition `Drifted` while True.
     pub drifted_since: Option<Timestamp>,
 }
@@ -372,8 +376,9 @@ pub struct PoolDriftFacts {
     pub own_hash: Option<VersionedHash>,
     /// The annotations `karpenter.k8s.aws/ec2nodeclass-hash` of the EC2NodeClass and its version.
     pub class_hash: Option<VersionedHash>,
-    /// Ids of `status.amis` of the EC2NodeClass; empty while they are unknown.
-    pub images: Vec<Text>,
+    /// This server's hash of the EC2NodeClass, for the annotations of new NodeClaims; `None` while it has no valid
+    /// specification.
+    pub own_class_hash: Option<VersionedHash>,
 }
 
 /// Metadata of a NodePool.

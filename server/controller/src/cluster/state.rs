@@ -6,6 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
+use super::drift_evidence::DriftEvidence;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::pod_placement::PodPlacement;
 use super::pod_table::PodTable;
@@ -57,6 +58,8 @@ pub struct ClusterState {
     recent_moves: RecentMoves,
     /// Budgets, node classes, attach limits, other autoscalers.
     auxiliary: AuxiliaryRecords,
+    /// What the cloud says about instances and EC2NodeClasses; written by the controller.
+    evidence: DriftEvidence,
     /// Assignments of pods; written by the controller, removed by observations.
     assignments: Assignments,
 }
@@ -133,6 +136,14 @@ impl ClusterState {
 
     pub(super) fn auxiliary(&self) -> &AuxiliaryRecords {
         &self.auxiliary
+    }
+
+    pub(super) fn evidence(&self) -> &DriftEvidence {
+        &self.evidence
+    }
+
+    pub(super) fn evidence_mut(&mut self) -> &mut DriftEvidence {
+        &mut self.evidence
     }
 
     pub(super) fn auxiliary_mut(&mut self) -> &mut AuxiliaryRecords {

@@ -23,6 +23,10 @@ pub(crate) enum Guard {
     OneProbe,
     /// A machine that the cloud recommends to leave is drained when its replacements are ready.
     ReplacedFirst,
+    /// An instance is compared with what its EC2NodeClass selects only if that was looked up after its launch.
+    CurrentLookup,
+    /// A lookup that failed does not change what instances are compared with.
+    FailedLookup,
     /// A notice for a machine that is being drained brings the end of the drain forward.
     HastenedDrain,
 }

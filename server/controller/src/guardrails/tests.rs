@@ -10,6 +10,7 @@ mod fleet_counters;
 mod freezes;
 mod interruptions;
 mod moves;
+mod node_class_drift;
 mod node_report;
 mod occupied;
 mod pure;

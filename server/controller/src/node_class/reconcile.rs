@@ -89,6 +89,10 @@ impl ClusterController {
             self.state.set_facts(Arc::new(facts));
         }
         let before = self.node_classes.resolved(&query.name).cloned();
+        if self.node_classes.is_awaited(query) && self.state.record_lookup(&query.name, &resolved, ctx.now) {
+            self.status_reporter.mark_dirty();
+            self.disruption.mark_changed();
+        }
         if !self.node_classes.record(query, resolved, next) {
             return;
         }

@@ -66,15 +66,20 @@ impl NodeClassResolver {
         true
     }
 
+    /// Whether the answer is to the last request. One to an earlier spec is dropped: its own answer follows.
+    pub(super) fn is_awaited(&self, query: &NodeClassQuery) -> bool {
+        self.classes.get(&query.name).is_some_and(|entry| entry.spec == query.spec && entry.facts == query.facts)
+    }
+
     /// Records an answer; returns whether it is a different result. An answer to an earlier spec is
     /// dropped: its own answer follows.
     pub(super) fn record(&mut self, query: &NodeClassQuery, resolved: ResolvedNodeClass, next: Timestamp) -> bool {
-        let Some(entry) = self.classes.get_mut(&query.name) else { return false };
-        if entry.spec != query.spec || entry.facts != query.facts {
+        if !self.is_awaited(query) {
             return false;
         }
+        let Some(entry) = self.classes.get_mut(&query.name) else { return false };
         entry.due = next;
-        let changed = entry.resolved.as_deref() != Some(&resolved);
+        let changed = entry.resolved.as_ref().is_none_or(|known| !known.is_same_result(&resolved));
         if changed {
             entry.resolved = Some(Arc::new(resolved));
         }

@@ -40,6 +40,14 @@ impl ClusterController {
         self.terminate_unclaimed(listing, after, ctx);
     }
 
+    /// Keeps what a complete listing says about the instances, for their drift.
+    pub(crate) fn record_listed_instances(&mut self, listing: &Listing, now: Timestamp) {
+        if listing.complete {
+            let listed = listing.instances.iter().map(|instance| (&instance.provider_id, &instance.details));
+            self.state.record_listed(listing.requested_at, listed, now);
+        }
+    }
+
     /// Excludes launches whose instance has ended from the check for missing NodeClaims, which
     /// waits for an operator otherwise. Such a launch is no evidence against the snapshot: its
     /// NodeClaim may have been deleted regularly without its record being closed. It is recovered

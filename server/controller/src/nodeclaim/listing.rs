@@ -1,6 +1,8 @@
 //! Instances of a cluster, as listed by the cloud.
 
-use model::{ClaimName, ProviderId, Text, Timestamp};
+use std::sync::Arc;
+
+use model::{ClaimName, InstanceDetails, ProviderId, Text, Timestamp};
 
 /// Instances of one cluster, as listed by the cloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,4 +26,6 @@ pub struct ListedInstance {
     pub claim: ClaimName,
     /// It is shutting down.
     pub terminating: bool,
+    /// What it runs with; empty when the cloud does not say it.
+    pub details: Arc<InstanceDetails>,
 }

@@ -10,7 +10,7 @@ use crate::cluster::{ClaimRecord, ClassRecord, ConditionDigest, NodeRecord, Pool
 use crate::cluster_controller::{ClusterController, Context};
 use crate::nodeclaim::{ManagedClaim, StageKind};
 use crate::status::{Condition, ConditionStatus, ObjectRef, StatusPatch, with_root};
-use drift::Drift;
+use drift::{Drift, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY};
 use model::node_class::{RESOLVED_CONDITIONS, Resolution};
 use model::resources::NODES;
 use model::{ClaimName, NotReady, Resources, Text};
@@ -169,18 +169,36 @@ impl ClusterController {
             ..Condition::met("DisruptionReason", 0)
         }));
         let drifted = self.drifted(claim, ctx);
+        let annotations = self.class_hash_migration(claim, drifted.is_some());
         let remove_conditions =
             if drifted.is_none() && is_shown_as_drifted(claim) { vec![DRIFTED] } else { Vec::new() };
         conditions.extend(drifted);
         let conditions = with_root(conditions, &["Launched", "Registered", "Initialized"], 0);
         let last_pod_event = node.and_then(|node| self.desired_pod_event(claim, node, ctx.now));
-        Some(StatusPatch { last_pod_event, conditions, remove_conditions, ..StatusPatch::default() })
+        Some(StatusPatch { last_pod_event, conditions, remove_conditions, annotations, ..StatusPatch::default() })
     }
 
     /// The condition `Drifted`, while the NodeClaim has drifted (Karpenter: it is absent otherwise).
     fn drifted(&self, claim: &ClaimRecord, ctx: &Context<'_>) -> Option<Condition> {
         let Drift { reason, message } = self.state.drift_of(claim, ctx.now)?;
         Some(Condition { reason: Text::from(reason.as_str()), message, ..Condition::met(DRIFTED, 0) })
+    }
+
+    /// The annotations with the hash of the EC2NodeClass, for a NodeClaim that has none of the current version: it was
+    /// launched by Karpenter or by another version of this server. One that has drifted keeps its hash (Karpenter: hash
+    /// version).
+    fn class_hash_migration(&self, claim: &ClaimRecord, is_drifted: bool) -> Vec<(Text, Text)> {
+        let pool = self.state.pool(&claim.pool).filter(|pool| self.state.unmanaged_reason(pool).is_none());
+        let current = pool.filter(|_| claim.ours).and_then(|pool| pool.drift.own_class_hash.as_ref());
+        let Some((hash, version)) = current else { return Vec::new() };
+        let pair = |key: &str, value: &Text| (Text::from(key), value.clone());
+        let with_version = |hash: &Text| vec![pair(NODE_CLASS_HASH, hash), pair(NODE_CLASS_HASH_VERSION_KEY, version)];
+        match &claim.drift.own_class_hash {
+            Some((_, known)) if known == version => Vec::new(),
+            Some((old, _)) if is_drifted => with_version(old),
+            None if is_drifted => Vec::new(),
+            _ => with_version(hash),
+        }
     }
 
     /// Whether the status of an initialized machine needs no change; true for most machines in most
@@ -202,6 +220,7 @@ impl ClusterController {
         let same = of(CONSOLIDATABLE).is_some_and(|last| last.status == status && &*last.reason == reason);
         let Some(claim) = self.state.claim(machine.name()) else { return false };
         let drifted = self.drifted(claim, ctx);
+        let same = same && self.class_hash_migration(claim, drifted.is_some()).is_empty();
         let same = same && of(DRIFTED) == drifted.as_ref() && (drifted.is_some() || !is_shown_as_drifted(claim));
         let consistent = self.status_reporter.consistency.condition(machine.name());
         let same = same && of(CONSISTENT) == consistent.as_ref();
@@ -221,6 +240,7 @@ impl ClusterController {
     pub(super) fn is_already_written(&self, subject: &ObjectRef, patch: &StatusPatch) -> bool {
         let ObjectRef::Claim(name) = subject else { return false };
         self.status_reporter.last_written(subject).is_none()
+            && patch.annotations.is_empty()
             && self.state.claim(name).is_some_and(|claim| {
                 let moment = patch.last_pod_event;
                 claim.condition_digest.matches(patch) && moment.is_none_or(|at| claim.last_pod_event == Some(at))

@@ -222,7 +222,7 @@ fn a_class_gets_the_conditions_and_the_status_that_it_is_resolved_to() {
             ("ValidationSucceeded", Resolution::Met),
         ]
         .into(),
-        service_cidr: None,
+        ..ResolvedNodeClass::default()
     };
     let event = |query| Event::NodeClassResolved { query, resolved: Box::new(resolved.clone()) };
     let effects = real.handle(130_000, event(query));
@@ -423,6 +423,44 @@ fn a_drifted_machine_has_the_condition_drifted_until_it_matches_its_pool_again()
     world.observe(21_000, Observation::upsert(Object::Claim(claim)));
     world.tick(40_000);
     assert_eq!(removed(&world), Vec::<&str>::new());
+}
+
+#[test]
+fn a_claim_without_the_current_hash_of_its_class_gets_it_unless_it_has_drifted() {
+    let hash = |hash: &str, version: &str| Some((text(hash), text(version)));
+    // What is written for a NodeClaim with this hash, whose NodePool has the template `template`.
+    let written = |known: Option<(Text, Text)>, template: &str| {
+        let mut pool = pool();
+        pool.drift.own_hash = hash(template, "1");
+        pool.drift.own_class_hash = hash("now", "2");
+        pool.disruption.budgets = vec![Budget { limit: BudgetLimit::Nodes(0), reasons: None, window: None }];
+        let mut shown = ClusterSnapshot { pools: vec![pool], ..snapshot(&["m0"]) };
+        let drift = ClaimDriftFacts { own_hash: hash("a", "1"), own_class_hash: known, ..ClaimDriftFacts::default() };
+        shown.claims[0].drift = drift;
+        let mut world = Fixture::new(shown.clone(), Settings::default());
+        world.tick(10_000);
+        let of_claim = world.written.iter().filter(|(about, _)| *about == ObjectRef::Claim(text("m0")));
+        let annotations: Vec<String> = of_claim
+            .flat_map(|(_, patch)| patch.annotations.iter().map(|(key, value)| format!("{key}={value}")))
+            .collect();
+        // The cluster shows what was written, and nothing is written again.
+        let before = world.written.len();
+        shown.claims[0].drift.own_class_hash = hash("now", "2");
+        world.observe(11_000, Observation::upsert(Object::Claim(shown.claims[0].clone())));
+        world.tick(40_000);
+        let later: Vec<&StatusPatch> = world.written[before..].iter().map(|(_, patch)| patch).collect();
+        assert!(later.iter().all(|patch| patch.annotations.is_empty()), "{later:?}");
+        annotations
+    };
+    let both = |hash: &str| {
+        [format!("fleetwright.dev/ec2nodeclass-hash={hash}"), "fleetwright.dev/ec2nodeclass-hash-version=2".to_owned()]
+    };
+    assert_eq!(written(hash("now", "2"), "a"), Vec::<String>::new());
+    assert_eq!(written(hash("old", "2"), "a"), Vec::<String>::new(), "a hash of this version stays: the class changed");
+    assert_eq!(written(None, "a"), both("now"), "a NodeClaim of Karpenter");
+    assert_eq!(written(hash("old", "1"), "a"), both("now"), "a NodeClaim of an earlier version");
+    assert_eq!(written(hash("old", "1"), "b"), both("old"), "it has drifted: only the version is written");
+    assert_eq!(written(None, "b"), Vec::<String>::new(), "it has drifted, and has no hash");
 }
 
 #[test]

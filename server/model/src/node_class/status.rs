@@ -100,6 +100,9 @@ pub struct ResolvedNodeClass {
     pub status: NodeClassStatus,
     /// Result for each condition, by type, such as `SubnetsReady`.
     pub conditions: BTreeMap<&'static str, Resolution>,
+    /// When what a condition is about was found in the account, by type of the condition: the time of its oldest answer.
+    /// A condition without a time is about something that was not found now.
+    pub found_at: BTreeMap<&'static str, Timestamp>,
     /// Addresses of Services as the cloud knows them, for clusters whose facts lack them.
     pub service_cidr: Option<Text>,
 }
@@ -123,12 +126,27 @@ pub struct NodeClassQuery {
     pub facts: Arc<ClusterFacts>,
 }
 
+impl ResolvedNodeClass {
+    /// Whether both say the same, whenever it was found.
+    #[must_use]
+    pub fn is_same_result(&self, other: &Self) -> bool {
+        let Self { status, conditions, found_at: _, service_cidr } = self;
+        (status, conditions, service_cidr) == (&other.status, &other.conditions, &other.service_cidr)
+    }
+}
+
 impl NodeClassStatus {
     /// The image of an instance type with these labels: the first whose requirements they meet (Karpenter AWS: images
     /// of instance types). `None` when no image boots it.
     #[must_use]
     pub fn image_for<'s>(&'s self, labels: &Requirements) -> Option<&'s ImageEntry> {
-        self.images.as_deref()?.iter().find(|image| labels.first_incompatible(&image.requirements, |_| true).is_none())
+        Self::first_image(self.images.as_deref()?, labels)
+    }
+
+    /// The first of `images` that boots an instance type with these labels.
+    #[must_use]
+    pub fn first_image<'s>(images: &'s [ImageEntry], labels: &Requirements) -> Option<&'s ImageEntry> {
+        images.iter().find(|image| labels.first_incompatible(&image.requirements, |_| true).is_none())
     }
 
     /// The subnets of a zone.

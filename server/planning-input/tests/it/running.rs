@@ -79,3 +79,44 @@ fn claims_without_a_node_are_not_judged() {
 fn nothing_that_runs_is_read_unless_it_is_asked_for() {
     assert_eq!(captured(&node("n-1", M5)).running, RunningCluster::default());
 }
+
+/// The reason of the drift of a node of type m5.large, whose NodeClaim has these annotations and this image; `None` when it
+/// has not drifted. Its EC2NodeClass has an image for each architecture.
+fn drift(annotations: &str, image: &str) -> Option<String> {
+    let of = |id: &str, arch: &str| {
+        format!("{{id: {id}, requirements: [{{key: kubernetes.io/arch, operator: In, values: [{arch}]}}]}}")
+    };
+    let (arm, x86) = (of("ami-arm", "arm64"), of("ami-x86", "amd64"));
+    let pool = format!("{}\nstatus: {{amis: [{arm}, {x86}]}}\n", POOL.trim_end().trim_end_matches("---"));
+    let labels = format!("karpenter.sh/nodepool: default, karpenter.sh/capacity-type: on-demand{M5}");
+    let claim = format!(
+        "apiVersion: karpenter.sh/v1\nkind: NodeClaim\nmetadata: {{name: c, creationTimestamp: 2026-01-01T00:00:00Z, labels: \
+         {{topology.kubernetes.io/zone: us-east-1a, {labels}}}, annotations: {{{annotations}}}}}\nspec: {{nodeClassRef: {{group: \
+         karpenter.k8s.aws, kind: EC2NodeClass, name: default}}, requirements: []}}\nstatus: {{nodeName: n-1, imageID: {image}}}\n---\n"
+    );
+    let pool = Source { name: "pool.yaml".into(), bytes: pool.into_bytes() };
+    let options = Options { disrupt: true, ..Options::default() };
+    let text = node("n-1", &format!(", {labels}")) + &claim;
+    let read = planning_input::read([pool, source(&text)], &options);
+    let running = read.unwrap_or_else(|errors| panic!("refused: {errors:?}")).running;
+    let claim = running.nodes[0].claim.as_ref();
+    claim.and_then(|claim| claim.drift.as_ref()).map(|drift| drift.reason.to_string())
+}
+
+#[test]
+fn a_node_with_another_image_than_that_of_its_instance_type_has_drifted() {
+    assert_eq!(drift("", "ami-x86"), None);
+    assert_eq!(drift("", "ami-old").as_deref(), Some("AMIDrift"));
+    assert_eq!(drift("", "ami-arm").as_deref(), Some("AMIDrift"), "it is the image of other instance types");
+    assert_eq!(drift("", "\"\""), None);
+}
+
+#[test]
+fn a_node_with_another_hash_of_this_server_s_node_class_has_drifted() {
+    let with = |version: &str| {
+        let hash = "fleetwright.dev/ec2nodeclass-hash: \"0\", fleetwright.dev/ec2nodeclass-hash-version";
+        drift(&format!("{hash}: {version}"), "ami-x86")
+    };
+    assert_eq!(with("fleetwright-1").as_deref(), Some("NodeClassDrift"));
+    assert_eq!(with("fleetwright-0"), None);
+}

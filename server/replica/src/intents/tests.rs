@@ -79,9 +79,11 @@ fn claim_order() -> impl Strategy<Value = ClaimOrder> {
     let requests = prop::collection::btree_map(text::<Text>(), 1_i64..1 << 40, 0..3);
     let requests = requests.prop_map(|amounts| amounts.into_iter().collect::<Resources>());
     let times = (prop::option::of(any::<i64>()), prop::option::of(any::<i64>()));
-    let times = (times, prop::option::of((text::<Text>(), text::<Text>())));
+    let hash = || prop::option::of((text::<Text>(), text::<Text>()));
+    let times = (times, hash(), hash());
     (text(), text(), labels, taints(), taints(), requirement(), requests, times).prop_map(|parts| {
-        let (pool, node_class, labels, taints, startup_taints, requirement, requests, (times, pool_hash)) = parts;
+        let (pool, node_class, labels, taints, startup_taints, requirement, requests, (times, pool_hash, class_hash)) =
+            parts;
         ClaimOrder {
             name: ClaimName::default(),
             pool,
@@ -94,6 +96,7 @@ fn claim_order() -> impl Strategy<Value = ClaimOrder> {
             expire_after: times.0.map(Millis::new),
             termination_grace_period: times.1.map(Millis::new),
             pool_hash,
+            class_hash,
         }
     })
 }

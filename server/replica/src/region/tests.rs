@@ -30,6 +30,7 @@ fn kept(number: u64, age_ms: u64, clusters: &[&str]) -> Result<Option<StoredList
         cluster_uid: "uid".to_owned(),
         claim: "web-1".to_owned(),
         ends: false,
+        details: ListedDetails::default(),
     };
     let machines = clusters.iter().map(machine).collect();
     Ok(Some(StoredListing { number, age: Duration::from_millis(age_ms), machines }))
@@ -77,6 +78,44 @@ fn a_stored_listing_is_processed_once_and_is_as_old_as_its_cloud_call() {
     let (asked, machines) =
         region.finish_reading(Timestamp::from_millis(130_000), blue(), kept(8, 1_000, &[])).unwrap();
     assert_eq!((asked, machines[&blue()[0]].len()), (Timestamp::from_millis(129_000), 0), "it has no instance left");
+}
+
+#[test]
+fn the_details_of_instances_reach_the_clusters_of_other_replicas_and_equal_ones_are_shared() {
+    let details = |subnet: &str| InstanceDetails {
+        image: "ami-1".into(),
+        subnet: subnet.into(),
+        security_groups: vec!["sg-1".into(), "sg-2".into()],
+        reservation: Some("cr-1".into()),
+    };
+    let instance = |id: &str, subnet: &str| Instance {
+        id: id.into(),
+        provider_id: format!("aws:///a/{id}").into(),
+        instance_type: "m5.large".into(),
+        zone: "a".into(),
+        capacity_type: model::CapacityType::OnDemand,
+        state: InstanceState::Running,
+        cluster: "blue".into(),
+        cluster_uid: "uid".into(),
+        claim: "web-1".into(),
+        pool: "general".into(),
+        launched: Timestamp::from_millis(0),
+        details: details(subnet),
+    };
+    let all = vec![instance("i-1", "subnet-1"), instance("i-2", "subnet-2"), instance("i-3", "subnet-1")];
+    let rows = all.iter().map(to_row).collect();
+    let blue = || [ClusterName::from("blue")];
+    let own = group_by_cluster(blue().iter(), all).remove("blue").unwrap();
+    let kept = StoredListing { number: 1, age: Duration::ZERO, machines: rows };
+    let mut region = RegionLister::new(scope());
+    let (_, mut read) = region.finish_reading(Timestamp::from_millis(1), blue().to_vec(), Ok(Some(kept))).unwrap();
+    let read = read.remove("blue").unwrap();
+    assert_eq!(own, read);
+    let shown: Vec<&InstanceDetails> = own.iter().map(|listed| &*listed.details).collect();
+    assert_eq!(shown, [&details("subnet-1"), &details("subnet-2"), &details("subnet-1")]);
+    for listed in [own, read] {
+        assert!(Arc::ptr_eq(&listed[0].details, &listed[2].details));
+    }
 }
 
 #[test]

@@ -82,6 +82,20 @@ impl SimulatedApi {
         serde_json::from_slice(&found.json).ok()
     }
 
+    /// Changes the NodePool or EC2NodeClass of this name as a user does; the agent receives it.
+    pub fn change_manifest(&self, kind: v1::ObjectKind, name: &str, change: impl FnOnce(&mut Value)) {
+        self.state().change_manifest(kind, name, |object| {
+            change(object);
+            let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
+            object["metadata"]["generation"] = (generation + 1).into();
+        });
+    }
+
+    /// The conditions that the server has written into a NodeClaim.
+    pub fn conditions(&self, claim: &ClaimName) -> Vec<v1::Condition> {
+        self.state().conditions.get(claim).map(|conditions| conditions.to_vec()).unwrap_or_default()
+    }
+
     /// Runs the simulation, and an agent that connects to `server` without credentials, forever.
     pub async fn run_with_agent(self: Arc<Self>, server: String, seed: u64) {
         let target = Target {
@@ -166,13 +180,18 @@ impl State {
         manifests.chain(claims).chain(objects.filter_map(|object| encoder.object(&self.cluster, &object))).collect()
     }
 
-    /// Writes the status of an EC2NodeClass, and sends the object to the agent.
+    /// Writes the status of an EC2NodeClass.
     fn write_node_class(&mut self, written: decode::WrittenStatus) {
-        let is_written =
-            |one: &&mut v1::ManifestRecord| one.kind() == v1::ObjectKind::Ec2NodeClass && one.name == written.name;
-        let Some(manifest) = self.manifests.iter_mut().find(is_written) else { return };
+        let name = written.name.clone();
+        self.change_manifest(v1::ObjectKind::Ec2NodeClass, &name, |object| written.apply(object));
+    }
+
+    /// Changes an object, and sends it to the agent.
+    fn change_manifest(&mut self, kind: v1::ObjectKind, name: &str, change: impl FnOnce(&mut Value)) {
+        let is_changed = |one: &&mut v1::ManifestRecord| one.kind() == kind && one.name == name;
+        let Some(manifest) = self.manifests.iter_mut().find(is_changed) else { return };
         let Ok(mut object) = serde_json::from_slice::<Value>(&manifest.json) else { return };
-        written.apply(&mut object);
+        change(&mut object);
         manifest.json = object.to_string().into_bytes();
         let version: u64 = manifest.resource_version.parse().unwrap_or(0);
         manifest.resource_version = (version + 1).to_string();
@@ -222,6 +241,9 @@ impl Cluster for SimulatedApi {
             }
             if let Some((claim, conditions)) = decode::conditions(&instruction) {
                 self.state().set_conditions(claim, conditions);
+            }
+            if let Some((claim, hash)) = decode::class_hash(&instruction) {
+                self.with(|cluster| cluster.record_class_hash(&claim, hash));
             }
             if let Some((claim, at)) = decode::pod_event(&instruction) {
                 self.state().cluster.record_pod_event_time(&claim, at);

@@ -69,6 +69,7 @@ fn create(machine: &Machine<'_>) -> Instruction {
         expire_after: None,
         termination_grace_period: None,
         pool_hash: None,
+        class_hash: None,
     })
 }
 

@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::{HOUR, granted};
 use store::lease::{Lease, Scope};
-use store::listing::ListedInstanceRow;
+use store::listing::{ListedDetails, ListedInstanceRow};
 use store::{Store, StoreError};
 
 pub(super) async fn all(store: &dyn Store, run: &str) {
     a_listing_is_stored_for_the_other_replicas(store, run).await;
+    the_details_of_listed_instances_are_stored(store, run).await;
     a_replica_without_the_region_lease_writes_no_listing(store, run).await;
 }
 
@@ -23,6 +24,16 @@ fn machine(cluster: &str, number: u32) -> ListedInstanceRow {
         cluster_uid: "uid".to_owned(),
         claim: format!("web-{number}"),
         ends: false,
+        details: details(&["sg-1"]),
+    }
+}
+
+fn details(groups: &[&str]) -> ListedDetails {
+    ListedDetails {
+        image: "ami-1".to_owned(),
+        subnet: "subnet-1".to_owned(),
+        security_groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        reservation: None,
     }
 }
 
@@ -60,6 +71,28 @@ async fn a_listing_is_stored_for_the_other_replicas(store: &dyn Store, run: &str
     let third = store.latest_listing(scope, &of(&[&theirs])).await.unwrap().unwrap();
     assert_eq!(third.machines, [], "a listing without machines is a listing");
     assert_ne!(second.number, third.number);
+}
+
+async fn the_details_of_listed_instances_are_stored(store: &dyn Store, run: &str) {
+    let theirs = format!("{run}-detailed");
+    let (lease, _) = granted(store, &region(run, "detailed"), "lister", HOUR).await;
+    granted(store, &Scope::cluster(&theirs), "reader", HOUR).await;
+    let with = |number, details| ListedInstanceRow { details, ..machine(&theirs, number) };
+    let two = with(2, details(&["sg-1", "sg-2"]));
+    let reserved = with(3, ListedDetails { reservation: Some("cr-1".to_owned()), ..details(&["sg-1"]) });
+    let unknown = with(4, ListedDetails::default());
+    let partly = with(5, ListedDetails { security_groups: Vec::new(), ..details(&[]) });
+    let first = [machine(&theirs, 1), two.clone(), reserved, unknown.clone(), partly];
+    let read =
+        async || store.latest_listing(&lease.scope, std::slice::from_ref(&theirs)).await.unwrap().unwrap().machines;
+    keep(store, &lease, Duration::ZERO, &first).await;
+    assert_eq!(read().await, first);
+    // A group of the first one is changed by hand, the second one stays, the fourth one is described, the others are gone.
+    let second = [with(1, details(&["sg-9"])), two, with(4, details(&["sg-1"]))];
+    keep(store, &lease, Duration::ZERO, &second).await;
+    assert_eq!(read().await, second);
+    keep(store, &lease, Duration::ZERO, &first).await;
+    assert_eq!(read().await, first);
 }
 
 async fn a_replica_without_the_region_lease_writes_no_listing(store: &dyn Store, run: &str) {

@@ -19,6 +19,7 @@ use proxy::{DisconnectAt, Proxy};
 use store::StoreError;
 use store::counters::CounterValues;
 use store::guardrails::FreezeScope;
+use store::listing::ListedDetails;
 use store::log::DecisionRow;
 use store::operations::{IntentState, OpenIntent};
 
@@ -227,6 +228,37 @@ async fn a_schema_of_another_release_is_rejected_or_migrated() {
     let error = PostgresStore::connect(&url).await.unwrap_err();
     let StoreError::SchemaTooNew { found, oldest, known } = error else { panic!("{error}") };
     assert_eq!((found, oldest, known), (newest + 1, newest + 1, newest));
+}
+
+#[tokio::test]
+async fn a_listing_of_a_program_without_details_has_none() {
+    let Some(server) = throwaway("a_listing_of_a_program_without_details_has_none") else { return };
+    let store = PostgresStore::connect(&another(&server, "fleet").await).await.unwrap();
+    let region = Scope::Region { account: "1".to_owned(), region: "east".to_owned() };
+    let LeaseOutcome::Granted { lease, .. } = store.acquire_lease(&region, "lister", 0, HOUR).await.unwrap() else {
+        panic!("another replica has the lease")
+    };
+    store.acquire_lease(&Scope::cluster("prod"), "reader", 0, HOUR).await.unwrap();
+    let details = ListedDetails { subnet: "subnet-1".to_owned(), ..ListedDetails::default() };
+    let machine = ListedInstanceRow {
+        cluster: "prod".to_owned(),
+        provider_id: "aws:///a/i-1".to_owned(),
+        cluster_uid: "uid".to_owned(),
+        claim: "web-1".to_owned(),
+        ends: false,
+        details: details.clone(),
+    };
+    assert!(store.put_listing(&lease, Duration::ZERO, std::slice::from_ref(&machine)).await.unwrap());
+    let read = async || {
+        let listing = store.latest_listing(&region, &["prod".to_owned()]).await.unwrap().unwrap();
+        listing.machines.into_iter().map(|machine| machine.details).collect::<Vec<_>>()
+    };
+    assert_eq!(read().await, std::slice::from_ref(&details));
+    // Such a program knows nothing of the column: it leaves what a later listing may contradict.
+    sqlx::query("UPDATE listings SET number = number + 1").execute(&store.pool).await.unwrap();
+    assert_eq!(read().await, [ListedDetails::default()]);
+    assert!(store.put_listing(&lease, Duration::ZERO, &[machine]).await.unwrap());
+    assert_eq!(read().await, [details]);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::cluster::replacement::ReplacementWait;
 use crate::cluster::testing::{claim, node, pool, text};
-use crate::cluster::{ClaimDriftFacts, ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
+use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
 use crate::testing::SynchronousController;
@@ -18,6 +18,7 @@ use crate::{
 };
 use model::input::PlanningInput;
 use model::labels::{CAPACITY_TYPE, INITIALIZED, REGISTERED, ZONE};
+use model::node_class::NodeClassQuery;
 use model::plan::{Plan, PlanReport, PlannedNode};
 use model::{
     CapacityType, ClaimName, ClusterName, Labels, LaunchFailure, LaunchOrder, MicroUsd, NodeName, PodKey, PoolName,
@@ -82,6 +83,8 @@ pub(super) struct Done {
     pub refused: Vec<(Timestamp, ClaimName)>,
     /// Replacements whose records were deleted, with the waits that changed.
     pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
+    /// EC2NodeClasses that were to be resolved, for tests that answer.
+    pub node_class_queries: Vec<NodeClassQuery>,
     /// Effects of any kind but views and records.
     pub acts: usize,
 }
@@ -280,8 +283,11 @@ impl Fixture {
             | Effect::PublishView { .. }
             | Effect::CloseLaunch { .. }
             | Effect::RecordLaunched { .. }
-            | Effect::ReportFinding { .. }
-            | Effect::ResolveNodeClass(_) => Vec::new(),
+            | Effect::ReportFinding { .. } => Vec::new(),
+            Effect::ResolveNodeClass(query) => {
+                self.done.node_class_queries.push(*query);
+                Vec::new()
+            }
             Effect::ClaimProbes { cluster, keys } => {
                 let answers = keys.into_iter().map(|key| (key, ProbeAnswer::Granted)).collect();
                 vec![Event::ProbesAnswered { cluster, answers, until: now + PROBE_LEASE }]
@@ -448,7 +454,7 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
         labels: order.labels.clone(),
         provider_id: ProviderId::default(),
         created: Some(Timestamp::from_millis(now)),
-        drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
+        drift: order.drift_facts(),
         ..claim("x")
     }
 }

@@ -28,6 +28,7 @@ fn list(world: &mut Fixture, second: i64, machines: std::ops::Range<usize>) {
         cluster_uid: text(""),
         claim: ClaimName::from(format!("m{n}")),
         terminating: false,
+        details: std::sync::Arc::default(),
     };
     let asked = Timestamp::from_millis(second * 1_000);
     let listing =

@@ -235,6 +235,7 @@ fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], agai
         cluster_uid: Text::default(),
         claim: ClaimName::from(format!("m{n}")),
         terminating: false,
+        details: Arc::default(),
     };
     let instances = listed.iter().map(instance).collect();
     let listing = Box::new(Listing { requested_at: Timestamp::from_millis(130_000), complete: true, instances });

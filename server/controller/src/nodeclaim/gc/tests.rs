@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::cluster::testing::{claim, node, pool, text};
 use crate::cluster::{ClusterSnapshot, NodeRecord, Object, Observation};
@@ -31,7 +33,8 @@ fn controller_by(settings: Settings, ready: bool) -> SynchronousController {
 
 fn instance(claim: &str, uid: &str) -> ListedInstance {
     let provider_id = ProviderId::from(format!("aws:///z/i-{claim}"));
-    ListedInstance { provider_id, cluster_uid: text(uid), claim: text(claim), terminating: false }
+    let (cluster_uid, claim) = (text(uid), text(claim));
+    ListedInstance { provider_id, cluster_uid, claim, terminating: false, details: Arc::default() }
 }
 
 /// The machine of [`controller`].

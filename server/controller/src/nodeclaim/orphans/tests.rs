@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::cluster::testing::{bound_to, claim, key, node, pod, pool, text};
 use crate::cluster::{ClusterSnapshot, Object};
@@ -76,7 +78,8 @@ fn list_these(controller: &mut SynchronousController, second: i64, instances: Ve
 /// The instance `name`, launched for the NodeClaim `claim`.
 fn instance(name: &str, claim: &str) -> ListedInstance {
     let provider_id = ProviderId::from(format!("aws:///z/i-{name}"));
-    ListedInstance { provider_id, cluster_uid: text("uid-1"), claim: text(claim), terminating: false }
+    let (cluster_uid, claim) = (text("uid-1"), text(claim));
+    ListedInstance { provider_id, cluster_uid, claim, terminating: false, details: Arc::default() }
 }
 
 /// NodeClaims whose Nodes are to be drained.

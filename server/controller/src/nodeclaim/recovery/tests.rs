@@ -273,6 +273,7 @@ fn listed_twice(controller: &mut SynchronousController, claim: &ClaimName) -> Ve
         cluster_uid: text("uid-1"),
         claim,
         terminating: false,
+        details: std::sync::Arc::default(),
     };
     let all = [(claim.clone(), "9"), (text("m0"), "m0"), (text("m1"), "m1"), (text("m2"), "m2")];
     let instances: Vec<super::super::ListedInstance> = all.into_iter().map(instance).collect();

@@ -3,7 +3,7 @@
 
 use controller::cluster::LaunchedFacts;
 use controller::{ClaimOrder, Instruction, PodNomination};
-use drift::{POOL_HASH, POOL_HASH_VERSION};
+use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION, VersionedHash};
 use fleetwright_proto::v1;
 use manifests::karpenter::duration;
 use model::quantity::{self, QuantityError};
@@ -16,7 +16,7 @@ use serde_json::Value;
 use v1::instruction::Action;
 
 /// Whether `instruction` only writes a status or an Event. A simulated cluster stores neither,
-/// except the [`conditions`] of NodeClaims and their last [`pod_event`]; such writes succeed at
+/// except the [`conditions`] of NodeClaims, their last [`pod_event`] and [`class_hash`]; such writes succeed at
 /// once.
 pub(crate) fn only_tells(instruction: &v1::Instruction) -> bool {
     matches!(instruction.action, Some(Action::WriteObject(_) | Action::RecordEvent(_)))
@@ -78,6 +78,13 @@ pub fn pod_event(instruction: &v1::Instruction) -> Option<(ClaimName, Timestamp)
     let status: Value = serde_json::from_slice(&write.status).ok()?;
     let at: jiff::Timestamp = status.get("lastPodEventTime")?.as_str()?.parse().ok()?;
     Some((write.name.as_str().into(), Timestamp::from_millis(at.as_millisecond())))
+}
+
+/// The NodeClaim and the hash of its EC2NodeClass that `instruction` writes.
+pub fn class_hash(instruction: &v1::Instruction) -> Option<(ClaimName, VersionedHash)> {
+    let Some(Action::WriteObject(write)) = &instruction.action else { return None };
+    let written = hash(&write.annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY)?;
+    (write.kind() == v1::ObjectKind::NodeClaim).then(|| (write.name.as_str().into(), written))
 }
 
 /// An invalid field of an instruction.
@@ -169,8 +176,13 @@ fn claim(record: v1::NodeClaimRecord) -> Result<ClaimOrder, InstructionError> {
         requests: resources(record.requests)?,
         expire_after: duration::parse(&record.expire_after),
         termination_grace_period: None,
-        pool_hash: annotation(&record.annotations, POOL_HASH).zip(annotation(&record.annotations, POOL_HASH_VERSION)),
+        pool_hash: hash(&record.annotations, POOL_HASH, POOL_HASH_VERSION),
+        class_hash: hash(&record.annotations, NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY),
     })
+}
+
+fn hash(pairs: &[v1::StringPair], key: &str, version: &str) -> Option<VersionedHash> {
+    annotation(pairs, key).zip(annotation(pairs, version))
 }
 
 fn annotation(pairs: &[v1::StringPair], key: &str) -> Option<Text> {

@@ -8,7 +8,7 @@ use controller::cluster::{
     ClaimRecord, DaemonRecord, DoNotDisrupt, Key, NamespaceRecord, NodeRecord, Object, PodBudgetRecord, PodPhase,
     PodRecord, Scheduling,
 };
-use drift::{POOL_HASH, POOL_HASH_VERSION};
+use drift::{NODE_CLASS_HASH, NODE_CLASS_HASH_VERSION_KEY, POOL_HASH, POOL_HASH_VERSION};
 use fleetwright_proto::v1;
 use model::{Labels, NodeName, Resources, Taint, Text, Timestamp, quantity};
 use v1::change::Change;
@@ -187,7 +187,12 @@ fn node(record: &NodeRecord) -> v1::NodeRecord {
 fn annotations(record: &ClaimRecord) -> Vec<v1::StringPair> {
     let hash = record.drift.own_hash.iter();
     let hash = hash.flat_map(|(hash, version)| [pair(POOL_HASH, hash), pair(POOL_HASH_VERSION, version)]);
-    record.ours.then(|| pair(MANAGED, "true")).into_iter().chain(hash).collect()
+    let class = record
+        .drift
+        .own_class_hash
+        .iter()
+        .flat_map(|(hash, version)| [pair(NODE_CLASS_HASH, hash), pair(NODE_CLASS_HASH_VERSION_KEY, version)]);
+    record.ours.then(|| pair(MANAGED, "true")).into_iter().chain(hash).chain(class).collect()
 }
 
 /// Encodes a NodeClaim with its conditions.
@@ -214,6 +219,7 @@ pub fn claim(record: &ClaimRecord, mut conditions: Vec<v1::Condition>) -> v1::No
         taints: taints(&record.taints),
         startup_taints: taints(&record.startup_taints),
         requests: quantities(&record.requests),
+        image_id: record.drift.image.to_string(),
         provider_id: record.provider_id.to_string(),
         capacity: quantities(&record.capacity),
         allocatable: quantities(&record.allocatable),

@@ -1,7 +1,8 @@
 //! Actions of an agent against the API server. Every instruction is idempotent.
 
-use controller::cluster::{ClaimDriftFacts, ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
+use controller::cluster::{ClaimRecord, Key, LaunchedFacts, Object, PodRecord};
 use controller::{ClaimOrder, Instruction, PodNomination};
+use drift::VersionedHash;
 use model::labels::{INITIALIZED, REGISTERED};
 use model::{ClaimName, Effect, Labels, NodeName, PodKey, ProviderId, Taint, Text, Timestamp};
 
@@ -73,7 +74,7 @@ impl SimulatedCluster {
             created: Some(now),
             termination_grace_period: order.termination_grace_period,
             expire_after: order.expire_after,
-            drift: ClaimDriftFacts { own_hash: order.pool_hash.clone(), ..ClaimDriftFacts::default() },
+            drift: order.drift_facts(),
             ..ClaimRecord::default()
         };
         self.claims.insert(claim.name.clone(), claim.clone());
@@ -87,6 +88,7 @@ impl SimulatedCluster {
             claim.labels.extend(facts.labels.iter().map(|(key, value)| (key.clone(), value.clone())));
             claim.capacity = facts.capacity.clone();
             claim.allocatable = facts.allocatable.clone();
+            claim.drift.image = facts.image.clone();
             let claim = claim.clone();
             self.emit(Object::Claim(claim));
             let wait = self.rng.child("join").child(name).between(self.settings.join_ms);
@@ -163,6 +165,14 @@ impl SimulatedCluster {
         if let Some(claim) = self.claims.get_mut(claim) {
             claim.last_pod_event = Some(at);
         }
+    }
+
+    /// Writes the hash of its EC2NodeClass on a NodeClaim.
+    pub(crate) fn record_class_hash(&mut self, claim: &ClaimName, hash: VersionedHash) {
+        let Some(record) = self.claims.get_mut(claim) else { return };
+        record.drift.own_class_hash = Some(hash);
+        let record = record.clone();
+        self.emit(Object::Claim(record));
     }
 
     /// Ends the lifetime of a NodeClaim now; returns whether it has one.

@@ -35,6 +35,7 @@ fn order(name: &str) -> ClaimOrder {
         expire_after: None,
         termination_grace_period: None,
         pool_hash: None,
+        class_hash: None,
     }
 }
 

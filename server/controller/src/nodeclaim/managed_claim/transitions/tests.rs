@@ -22,6 +22,7 @@ fn planned_machine() -> PlannedMachine {
         expire_after: None,
         termination_grace_period: None,
         pool_hash: None,
+        class_hash: None,
     };
     let launch = LaunchOrder {
         cluster: text("c"),
