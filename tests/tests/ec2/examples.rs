@@ -2,7 +2,7 @@
 //! the simulated EC2. What the endpoint saw is compared with what Karpenter's documentation says; what is not supported
 //! is refused by name. The files come from Karpenter's Go module when the test runs.
 
-mod cluster;
+pub(crate) mod cluster;
 mod comparison;
 mod expected;
 mod launch;

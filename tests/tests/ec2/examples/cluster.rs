@@ -58,7 +58,7 @@ impl ExampleCluster {
 }
 
 /// The record that the agent makes of an object, which the API server has given a UID and a generation.
-fn manifest(kind: ObjectKind, object: &Value) -> ManifestRecord {
+pub(crate) fn manifest(kind: ObjectKind, object: &Value) -> ManifestRecord {
     let mut object = object.clone();
     object["metadata"]["uid"] = format!("uid-{}", object["metadata"]["name"].as_str().unwrap()).into();
     object["metadata"]["generation"] = 1.into();
