@@ -21,16 +21,14 @@ use crate::examples::cluster::manifest;
 use crate::{PROGRAM, report, serve_endpoint, with_simulated_credentials};
 
 /// For each condition, on a busy machine: subnets and parameters are looked up again within a minute and a third.
-const TIMEOUT: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(400);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 const REGION: &str = "us-east-1";
 const CLUSTER: &str = "drifting";
-/// The parameter with the image of the nodes, and one with another image.
+/// The parameter with the image of the nodes.
 const PARAMETER: &str = "/drift/image";
-const OTHER_PARAMETER: &str = "/drift/other-image";
-const OTHER_IMAGE: &str = "ami-0d00000000000002";
 /// The security group `default` of the account, which the EC2NodeClass does not select at the beginning.
 const OTHER_GROUP: &str = "sg-0a1b2c3d4e5f60001";
 const FIRST_GROUP: &str = "sg-0a1b2c3d4e5f60002";
@@ -40,9 +38,6 @@ fn account() -> AccountSettings {
     let mut settings = AccountSettings::new(REGION, CLUSTER);
     let first = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().clone();
     settings.parameters.insert(PARAMETER.to_owned(), first.id.clone());
-    settings.parameters.insert(OTHER_PARAMETER.to_owned(), OTHER_IMAGE.to_owned());
-    let (id, name) = (OTHER_IMAGE.to_owned(), "another-image".to_owned());
-    settings.images.push(simulated_ec2::Image { id, name, ..first });
     settings
 }
 
@@ -269,8 +264,8 @@ async fn nodes_of_other_groups_are_replaced_within_their_budget_and_not_while_th
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nodes_are_replaced_when_the_account_changes_also_after_a_restart_and_not_without_rights() {
-    let test = "nodes_are_replaced_when_the_account_changes_also_after_a_restart_and_not_without_rights";
+async fn a_node_is_replaced_when_the_account_changes_and_not_when_the_server_restarts() {
+    let test = "a_node_is_replaced_when_the_account_changes_and_not_when_the_server_restarts";
     let Some(mut test_bed) = TestBed::start(test, 1).await else { return };
     let first = test_bed.wait_for_new_nodes(&BTreeSet::new()).await;
     test_bed.let_the_server_compare().await;
@@ -282,28 +277,9 @@ async fn nodes_are_replaced_when_the_account_changes_also_after_a_restart_and_no
     let message = format!("the instance is in {subnet}, and the EC2NodeClass selects {OTHER_SUBNET}");
     test_bed.check_reason(&first, "SubnetDrift", &message);
 
-    // The next owner of the cluster finds the same, and then the image of another parameter.
+    // The next owner of the cluster finds the same.
     test_bed.restart_server().await;
     test_bed.let_the_server_compare().await;
     assert_eq!((test_bed.drifted(), test_bed.settled()), (first.clone(), second.clone()), "a restart");
-    let image = account().parameters[PARAMETER].clone();
-    test_bed.change_class(|spec| spec["amiSelectorTerms"] = json!([{ "ssmParameter": OTHER_PARAMETER }]));
-    let third = test_bed.wait_for_new_nodes(&second).await;
-    let message = format!("the instance has image {image}, and the EC2NodeClass selects {OTHER_IMAGE} for m5.large");
-    test_bed.check_reason(&second, "AMIDrift", &message);
-
-    // A missing right changes nothing.
-    for action in ["DescribeSubnets", "DescribeImages", "DescribeSecurityGroups"] {
-        test_bed.ec2.add_fault(FaultRule::always(action, Effect::error("UnauthorizedOperation")));
-    }
-    test_bed.change_class(|spec| {
-        spec["amiSelectorTerms"] = json!([{ "id": image }]);
-        spec["subnetSelectorTerms"] = json!([{ "tags": { "Name": "*" } }]);
-        spec["securityGroupSelectorTerms"] = json!([{ "id": OTHER_GROUP }]);
-    });
-    test_bed.wait_until("a denied lookup", |test_bed| test_bed.condition("SubnetsReady").0 == "Unknown").await;
-    test_bed.let_the_server_compare().await;
-    assert_eq!(test_bed.settled(), third, "a denied lookup");
-    assert!(test_bed.drifted().is_disjoint(&third), "{:#?}", test_bed.seen);
-    assert_eq!(test_bed.ec2.calls_of("CreateFleet").len(), 3, "nothing else was launched");
+    assert_eq!(test_bed.ec2.calls_of("CreateFleet").len(), 2, "nothing else was launched");
 }
