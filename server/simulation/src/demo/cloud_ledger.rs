@@ -76,6 +76,8 @@ mod tests {
             service: "ec2",
             action: "CreateFleet".to_owned(),
             caller: String::new(),
+            role: None,
+            session_tags: BTreeMap::new(),
             parameters: BTreeMap::new(),
             fleet: Some(FleetCall {
                 client_token: None,
