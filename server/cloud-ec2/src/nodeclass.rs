@@ -6,8 +6,8 @@
 //! | `CapacityReservationsReady` | `ec2:DescribeCapacityReservations` | 1 minute |
 //! | `SubnetsReady` | `ec2:DescribeSubnets` | 1 minute |
 //! | `SecurityGroupsReady` | `ec2:DescribeSecurityGroups` | 5 minutes; nothing found 1 minute |
-//! | `InstanceProfileReady` | `iam:GetInstanceProfile`; for a role also `iam:CreateInstanceProfile`, `iam:AddRoleToInstanceProfile`, `iam:TagInstanceProfile` | 15 minutes; not usable 1 minute |
-//! | `ValidationSucceeded` | `eks:DescribeCluster`, `eks:DescribeAccessEntry`, both optional; with roles `sts:AssumeRole` | 1 hour; 15 minutes, a missing entry 1 minute; a role that cannot be assumed 5 minutes |
+//! | `InstanceProfileReady` | `iam:GetInstanceProfile`; for a role also `iam:CreateInstanceProfile`, `iam:AddRoleToInstanceProfile`, `iam:TagInstanceProfile` | 15 minutes, one that the server makes 1 hour; not usable 1 minute |
+//! | `ValidationSucceeded` | `eks:DescribeCluster`, `eks:DescribeAccessEntry`, both optional; with roles `sts:AssumeRole` | a cluster 24 hours, an unknown one 1 hour; an access entry 1 hour, a missing one 1 minute; a role that cannot be assumed 5 minutes |
 //!
 //! Answers are kept by request, not by EC2NodeClass: equal selectors of any number of clusters are looked up once. A
 //! failed call keeps the last answer, and the condition stays met; it is unknown only when there has never been an
@@ -61,8 +61,9 @@ use crate::sessions::Sessions;
 const MINUTE: Millis = Millis::from_mins(1);
 const FIVE_MINUTES: Millis = Millis::from_mins(5);
 const QUARTER: Millis = Millis::from_mins(15);
-/// Service CIDR and name of a cluster never change, its authentication mode once or never.
+/// What is looked up for each cluster by itself: at this pace a thousand clusters take a few calls a minute.
 const HOUR: Millis = Millis::from_hours(1);
+/// Service CIDR and name of a cluster never change, its authentication mode once or never.
 const DAY: Millis = Millis::from_hours(24);
 
 /// Resolves the EC2NodeClasses of all clusters of one account and region.
@@ -283,6 +284,7 @@ impl NodeClassResolver {
     async fn resolve_profile(&self, query: &NodeClassQuery) -> (Option<Option<Text>>, Option<Text>, Resolution) {
         let request = ProfileRequest::of(query, &self.region);
         let ttl = |answer: &ProfileAnswer| match answer {
+            ProfileAnswer::Usable(Some(_)) if matches!(request, ProfileRequest::Managed(_)) => HOUR,
             ProfileAnswer::Usable(Some(_)) => QUARTER,
             _ => MINUTE,
         };
@@ -314,8 +316,9 @@ impl NodeClassResolver {
     }
 
     async fn eks_cluster(&self, cluster: &ClusterName) -> Result<Option<EksCluster>, CallError> {
+        let ttl = |found: &Option<EksCluster>| if found.is_some() { DAY } else { HOUR };
         let call = calls::cluster(self.sessions.shared(), cluster);
-        Ok(self.clusters.get(calls::CLUSTER, cluster, |_| HOUR, call).await?.value)
+        Ok(self.clusters.get(calls::CLUSTER, cluster, ttl, call).await?.value)
     }
 
     async fn access_entry(
@@ -329,7 +332,7 @@ impl NodeClassResolver {
             return AccessEntry::NotChecked;
         }
         let request = (cluster.clone(), arn);
-        let ttl = |present: &bool| if *present { QUARTER } else { MINUTE };
+        let ttl = |present: &bool| if *present { HOUR } else { MINUTE };
         let call = calls::has_access_entry(self.sessions.shared(), cluster, &request.1);
         match self.access_entries.get(calls::ACCESS_ENTRY, &request, ttl, call).await {
             Ok(served) if served.value => AccessEntry::Present,

@@ -1,4 +1,4 @@
-//! Runs scenarios and reports each result. Scenarios mostly wait, so two control planes run them: each runs one at a
+//! Runs scenarios and reports each result. Scenarios mostly wait, so three control planes run them: each runs one at a
 //! time. A cluster that was given is one control plane.
 //!
 //! Without a control plane every scenario is skipped, by name and with the reason. With `CI=true`
@@ -21,7 +21,7 @@ use super::control_plane::ControlPlane;
 use super::{Unavailable, deploy};
 
 /// Control planes that run scenarios at the same time.
-const CONTROL_PLANES: usize = 2;
+const CONTROL_PLANES: usize = 3;
 
 /// Result of a scenario: its figures, as text.
 pub type ScenarioResult = anyhow::Result<String>;

@@ -354,7 +354,7 @@ async fn calls_do_not_grow_with_the_number_of_clusters() {
     println!("calls in ten minutes: 2 clusters {few:?}, 1,000 clusters {many:?}");
     let expected = |clusters| {
         let calls = [
-            // EKS is asked about each cluster, once an hour.
+            // EKS is asked about each cluster, once an hour while it does not know the cluster.
             ("DescribeCluster", clusters),
             ("DescribeImages", 2),
             ("DescribeSecurityGroups", 2),
@@ -366,6 +366,20 @@ async fn calls_do_not_grow_with_the_number_of_clusters() {
         calls.map(|(action, count)| (action.to_owned(), count)).into()
     };
     assert_eq!((few, many), (expected(2), expected(1_000)));
+}
+
+#[tokio::test]
+async fn eks_is_asked_about_a_cluster_that_it_knows_once_a_day() {
+    static NOW_MS: AtomicI64 = AtomicI64::new(0);
+    let clusters = [("c1".to_owned(), json!({"name": "c1"}))].into();
+    let fake = FakeAccount::start(Account { clusters, ..account() }).await;
+    let cloud = cloud_by(&fake, || Timestamp::from_millis(NOW_MS.load(Ordering::SeqCst)));
+    // Answers are refreshed up to a tenth of their time early.
+    for (hour, expected) in [(0, 1), (2, 1), (21, 1), (25, 2)] {
+        NOW_MS.store(hour * 3_600_000, Ordering::SeqCst);
+        cloud.resolve_node_class(&query_of("c1")).await;
+        assert_eq!(fake.count("DescribeCluster"), expected, "hour {hour}");
+    }
 }
 
 #[tokio::test]
