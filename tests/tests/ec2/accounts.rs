@@ -50,7 +50,7 @@ fn wait_until<T>(what: &str, server: &RunningProcess, mut poll: impl FnMut() -> 
 }
 
 /// An account and region with one cluster.
-struct Site {
+struct AccountRegion {
     ec2: SimulatedEc2,
     endpoint: String,
     region: &'static str,
@@ -60,7 +60,7 @@ struct Site {
     agent: Option<JoinHandle<()>>,
 }
 
-impl Site {
+impl AccountRegion {
     fn start((account, region, cluster): (&str, &'static str, &'static str), runtime: &Runtime) -> Self {
         let settings = AccountSettings { account: account.to_owned(), ..AccountSettings::new(region, RESOURCES) };
         let ec2 = SimulatedEc2::builder(settings).build();
@@ -72,9 +72,9 @@ impl Site {
         let driven = Arc::clone(&api);
         let simulation = runtime.spawn(async move { driven.drive().await });
         set_up_queue(region, &endpoint);
-        let site = Self { ec2, endpoint, region, cluster, api, _simulation: simulation, agent: None };
-        site.scale(3);
-        site
+        let account_region = Self { ec2, endpoint, region, cluster, api, _simulation: simulation, agent: None };
+        account_region.scale(3);
+        account_region
     }
 
     /// Sets the number of pods.
@@ -183,7 +183,7 @@ impl Server {
 
 /// Two accounts, and a database for the servers.
 struct Environment {
-    sites: [Site; 2],
+    account_regions: [AccountRegion; 2],
     database: Postgres,
     folder: TempDir,
     accounts: String,
@@ -195,18 +195,18 @@ impl Environment {
     fn start(test: &str) -> Option<Self> {
         let database = Postgres::start(test)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let sites = ENTRIES.map(|entry| Site::start(entry, &runtime));
+        let account_regions = ENTRIES.map(|entry| AccountRegion::start(entry, &runtime));
         let folder = TempDir::new();
-        let entry = |((account, region, cluster), site): (&(&str, &str, &str), &Site)| {
+        let entry = |((account, region, cluster), account_region): (&(&str, &str, &str), &AccountRegion)| {
             format!(
                 "[[account]]\nname = \"{account}\"\nregion = \"{region}\"\nclusters = [\"{cluster}\"]\n\
                  interruption-queue = \"{QUEUE}\"\nendpoint = \"{}\"\n",
-                site.endpoint
+                account_region.endpoint
             )
         };
-        let text: Vec<String> = ENTRIES.iter().zip(&sites).map(entry).collect();
+        let text: Vec<String> = ENTRIES.iter().zip(&account_regions).map(entry).collect();
         let accounts = folder.write_file("accounts.toml", text.concat());
-        Some(Self { sites, database, folder, accounts, runtime })
+        Some(Self { account_regions, database, folder, accounts, runtime })
     }
 
     fn server(&self, owner: &'static str, grpc: &str) -> Server {
@@ -227,30 +227,34 @@ impl Environment {
     }
 
     fn connect(&mut self, server: &Server) {
-        self.sites.iter_mut().for_each(|site| site.connect(&server.grpc, &self.runtime));
+        self.account_regions.iter_mut().for_each(|account_region| account_region.connect(&server.grpc, &self.runtime));
     }
 
     /// Scales both clusters, and waits until all pods have a Node.
     fn scale(&self, pods: usize, server: &Server) {
-        self.sites.iter().for_each(|site| site.scale(pods));
+        self.account_regions.iter().for_each(|account_region| account_region.scale(pods));
         self.wait_for_pods(pods, server);
     }
 
     fn wait_for_pods(&self, pods: usize, server: &Server) {
-        for site in &self.sites {
-            wait_until(&format!("{pods} pods of {}", site.cluster), &server.process, || site.runs(pods).then_some(()));
+        for account_region in &self.account_regions {
+            wait_until(&format!("{pods} pods of {}", account_region.cluster), &server.process, || {
+                account_region.runs(pods).then_some(())
+            });
         }
     }
 
     /// Interrupts an instance of each account in turn, and waits until its Node is replaced. The Nodes of the other
     /// account stay, although instances of both accounts may have equal ids.
     fn interrupt_each(&self, pods: usize, server: &Server) {
-        for (site, other) in self.sites.iter().zip(self.sites.iter().rev()) {
-            let (before, kept) = (site.nodes(), other.nodes());
+        for (account_region, other) in self.account_regions.iter().zip(self.account_regions.iter().rev()) {
+            let (before, kept) = (account_region.nodes(), other.nodes());
             let node = before.first().unwrap();
-            site.interrupt(&instance_id(node));
-            let what = format!("the Node {node} of {} to be replaced", site.cluster);
-            wait_until(&what, &server.process, || (!site.nodes().contains(node) && site.runs(pods)).then_some(()));
+            account_region.interrupt(&instance_id(node));
+            let what = format!("the Node {node} of {} to be replaced", account_region.cluster);
+            wait_until(&what, &server.process, || {
+                (!account_region.nodes().contains(node) && account_region.runs(pods)).then_some(())
+            });
             assert!(other.nodes().is_superset(&kept), "cluster {} was not interrupted", other.cluster);
         }
     }
@@ -281,16 +285,20 @@ fn each_cluster_launches_in_its_own_account_and_region_also_after_a_kill() {
     environment.interrupt_each(3, &server);
     server.kill();
     // Pods that appear while no server runs.
-    environment.sites.iter().for_each(|site| site.scale(12));
-    let launched_before: Vec<usize> =
-        environment.sites.iter().map(|site| site.ec2.calls_of("CreateFleet").len()).collect();
+    environment.account_regions.iter().for_each(|account_region| account_region.scale(12));
+    let launched_before: Vec<usize> = environment
+        .account_regions
+        .iter()
+        .map(|account_region| account_region.ec2.calls_of("CreateFleet").len())
+        .collect();
     let server = environment.server(server.owner, &grpc);
     environment.wait_for_pods(12, &server);
-    for (site, before) in environment.sites.iter().zip(launched_before) {
-        let calls = site.ec2.calls_of("CreateFleet").len();
-        assert!(calls > before, "the restarted server launched nothing in {}", site.region);
-        site.check();
-        let (cluster, region, instances) = (site.cluster, site.region, site.instances().len());
+    for (account_region, before) in environment.account_regions.iter().zip(launched_before) {
+        let calls = account_region.ec2.calls_of("CreateFleet").len();
+        assert!(calls > before, "the restarted server launched nothing in {}", account_region.region);
+        account_region.check();
+        let (cluster, region, instances) =
+            (account_region.cluster, account_region.region, account_region.instances().len());
         report(format_args!("figure: cluster {cluster} in {region}: {calls} CreateFleet, {instances} instances"));
     }
 }
@@ -315,5 +323,5 @@ fn another_replica_takes_over_both_accounts() {
     }
     environment.scale(12, &second);
     environment.interrupt_each(12, &second);
-    environment.sites.iter().for_each(Site::check);
+    environment.account_regions.iter().for_each(AccountRegion::check);
 }
