@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use e2e::{Postgres, Program, RunningProcess, Signal};
 use fleetwright_proto::v1::ObjectKind;
 use model::{ClaimName, ClusterName};
@@ -15,6 +16,7 @@ use simulated_ec2::{AccountSettings, Effect, FaultRule, SimulatedEc2, Subnet};
 use simulation::demo::agent::SimulatedApi;
 use simulation::kube::SimulatedCluster;
 use simulation::kube::cluster::{ClusterSettings, Workload};
+use store::clock;
 use tokio::task::JoinHandle;
 
 use crate::examples::cluster::manifest;
@@ -25,10 +27,15 @@ const TIMEOUT: Duration = Duration::from_secs(400);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
+/// From launch to a running instance, and from termination to its end, in milliseconds.
+const BOOT_MS: i64 = 1_000;
+
 const REGION: &str = "us-east-1";
 const CLUSTER: &str = "drifting";
-/// The parameter with the image of the nodes.
+/// The parameter with the image of the nodes, and one with another image.
 const PARAMETER: &str = "/drift/image";
+const OTHER_PARAMETER: &str = "/drift/other-image";
+const OTHER_IMAGE: &str = "ami-0d00000000000002";
 /// The security group `default` of the account, which the EC2NodeClass does not select at the beginning.
 const OTHER_GROUP: &str = "sg-0a1b2c3d4e5f60001";
 const FIRST_GROUP: &str = "sg-0a1b2c3d4e5f60002";
@@ -38,6 +45,9 @@ fn account() -> AccountSettings {
     let mut settings = AccountSettings::new(REGION, CLUSTER);
     let first = settings.images.iter().find(|image| image.architecture == "x86_64").unwrap().clone();
     settings.parameters.insert(PARAMETER.to_owned(), first.id.clone());
+    settings.parameters.insert(OTHER_PARAMETER.to_owned(), OTHER_IMAGE.to_owned());
+    let (id, name) = (OTHER_IMAGE.to_owned(), "another-image".to_owned());
+    settings.images.push(simulated_ec2::Image { id, name, ..first });
     settings
 }
 
@@ -92,11 +102,13 @@ struct TestBed {
 impl TestBed {
     async fn start(test: &str, nodes: usize) -> Option<Self> {
         let database = Postgres::start(test)?;
-        let ec2 = SimulatedEc2::builder(account()).build();
+        let faults = FaultProfile { boot_ms: (BOOT_MS, BOOT_MS), shutdown_ms: BOOT_MS, ..FaultProfile::default() };
+        let cloud = Arc::new(ClockedCloud::new(SimulatedCloud::new(faults, None), clock::now));
+        let ec2 = SimulatedEc2::builder(account()).cloud(cloud).build();
         let endpoint = serve_endpoint(&ec2).await;
         let grpc = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
         let server = serve(&grpc, &endpoint, &database);
-        let mut cluster = SimulatedCluster::new(ClusterSettings::default());
+        let mut cluster = SimulatedCluster::new(ClusterSettings::default().with_fast_nodes());
         let containers = json!([{ "name": "main", "resources": { "requests": { "cpu": "1500m", "memory": "1Gi" } } }]);
         cluster.scale(&Workload::new("default", "web", &json!({ "containers": containers })), nodes, ec2.cloud().now());
         let manifests =
@@ -281,5 +293,31 @@ async fn a_node_is_replaced_when_the_account_changes_and_not_when_the_server_res
     test_bed.restart_server().await;
     test_bed.let_the_server_compare().await;
     assert_eq!((test_bed.drifted(), test_bed.settled()), (first.clone(), second.clone()), "a restart");
+    assert_eq!(test_bed.ec2.calls_of("CreateFleet").len(), 2, "nothing else was launched");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_of_another_image_is_replaced_and_not_while_a_right_is_missing() {
+    let test = "a_node_of_another_image_is_replaced_and_not_while_a_right_is_missing";
+    let Some(mut test_bed) = TestBed::start(test, 1).await else { return };
+    let first = test_bed.wait_for_new_nodes(&BTreeSet::new()).await;
+    test_bed.let_the_server_compare().await;
+    let image = account().parameters[PARAMETER].clone();
+    test_bed.change_class(|spec| spec["amiSelectorTerms"] = json!([{ "ssmParameter": OTHER_PARAMETER }]));
+    let second = test_bed.wait_for_new_nodes(&first).await;
+    let message = format!("the instance has image {image}, and the EC2NodeClass selects {OTHER_IMAGE} for m5.large");
+    test_bed.check_reason(&first, "AMIDrift", &message);
+
+    for action in ["DescribeSubnets", "DescribeImages", "DescribeSecurityGroups"] {
+        test_bed.ec2.add_fault(FaultRule::always(action, Effect::error("UnauthorizedOperation")));
+    }
+    test_bed.change_class(|spec| {
+        spec["amiSelectorTerms"] = json!([{ "id": image }]);
+        spec["subnetSelectorTerms"] = json!([{ "tags": { "Name": "*" } }]);
+        spec["securityGroupSelectorTerms"] = json!([{ "id": OTHER_GROUP }]);
+    });
+    test_bed.wait_until("a denied lookup", |test_bed| test_bed.condition("SubnetsReady").0 == "Unknown").await;
+    test_bed.let_the_server_compare().await;
+    assert_eq!((test_bed.drifted(), test_bed.settled()), (first, second), "a denied lookup");
     assert_eq!(test_bed.ec2.calls_of("CreateFleet").len(), 2, "nothing else was launched");
 }
