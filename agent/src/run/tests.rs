@@ -210,6 +210,9 @@ impl std::io::Write for LogLines {
 #[tokio::test]
 async fn a_connection_is_logged_with_its_epoch_and_its_loss_with_cause_and_duration() {
     let (sender, mut lines) = mpsc::unbounded_channel();
+    // While there is one subscriber, tracing asks that of the thread that is the first to log an event, and other tests log
+    // these events without one: they would be dropped here too.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || LogLines(sender.clone())).finish();
     let _logging = tracing::subscriber::set_default(subscriber);
     // Other tests log the same events at the same time, without a subscriber: what is cached of that is not for this one.

@@ -137,6 +137,8 @@ async fn a_right_that_is_missing_is_logged_once_until_it_is_granted() {
     let log = Log::default();
     let writer = log.clone();
     let subscriber = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
+    // With one subscriber alone, tracing asks that of the thread that logs an event first, and other tests have none.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::default());
     let _logging = tracing::subscriber::set_default(subscriber);
     // Other tests log the same event without a subscriber: what is cached of that is not for this one.
     tracing::callsite::rebuild_interest_cache();
