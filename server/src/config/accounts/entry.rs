@@ -75,6 +75,7 @@ impl EntryFields {
         }
         errors.extend(self.role_arn.as_deref().and_then(|arn| self.role_error("role-arn", arn, false)));
         errors.extend(self.cluster_role_arn.as_deref().and_then(|arn| self.role_error("cluster-role-arn", arn, true)));
+        errors.extend(self.shared_role_error());
         if self.external_id.is_some() && self.role_arn.is_none() && self.cluster_role_arn.is_none() {
             errors.push("external-id: it is sent with a role only; add role-arn, or remove it".to_owned());
         }
@@ -95,7 +96,7 @@ impl EntryFields {
 
     /// Why `arn` is no role of the account.
     fn role_error(&self, field: &str, arn: &str, of_cluster: bool) -> Option<String> {
-        let example = if of_cluster { "role/fleetwright-{cluster}" } else { "role/fleetwright" };
+        let example = if of_cluster { "role/fleetwright-cluster-{cluster}" } else { "role/fleetwright-account" };
         let parts: Vec<&str> = arn.splitn(6, ':').collect();
         let ["arn", _, "iam", "", account, resource] = parts.as_slice() else {
             return Some(format!("{field}: {arn:?} is no ARN of a role; write arn:aws:iam::{}:{example}", self.name));
@@ -113,6 +114,18 @@ impl EntryFields {
         let placeholder =
             if of_cluster { "{cluster} is the only placeholder" } else { "only cluster-role-arn has placeholders" };
         plain.contains(['{', '}', '*']).then(|| format!("{field}: {arn:?} has another placeholder; {placeholder}"))
+    }
+
+    /// Which cluster's name makes its role that of the account, whose rights concern all clusters.
+    fn shared_role_error(&self) -> Option<String> {
+        let (before, after) = self.cluster_role_arn.as_deref()?.split_once(CLUSTER)?;
+        let name = self.role_arn.as_deref()?.strip_prefix(before)?.strip_suffix(after)?;
+        (!name.is_empty()).then(|| {
+            format!(
+                "cluster-role-arn: a cluster named {name:?} would have the role of the account; begin the roles of clusters \
+                 with a prefix of their own, such as role/fleetwright-cluster-{{cluster}}"
+            )
+        })
     }
 
     pub(super) fn into_entry(self) -> AccountEntry {

@@ -134,7 +134,7 @@ cluster-role-arn = "arn:aws:iam::111111111111:role/x-{region}-{cluster}"
         &[
             "region: write the name of a region, as in \"eu-west-1\"",
             "clusters: write at least one cluster, as in [\"prod-*\", \"staging\"]",
-            "role-arn: \"fleetwright\" is no ARN of a role; write arn:aws:iam::111111111111:role/fleetwright",
+            "role-arn: \"fleetwright\" is no ARN of a role; write arn:aws:iam::111111111111:role/fleetwright-account",
             "cluster-role-arn: the role is in account 333333333333, and this entry is of account 111111111111",
             "api-limit-percent: write a whole number from 1; without calls nothing can be launched",
         ],
@@ -164,6 +164,31 @@ cluster-role-arn = "arn:aws:iam::111111111111:role/x-{region}-{cluster}"
         ],
     );
     assert_eq!(errors(text), [first, second, third].concat());
+}
+
+#[test]
+fn no_name_of_a_cluster_makes_its_role_that_of_the_account() {
+    let with_roles = |account: &str, cluster: &str| {
+        let arn = |field: &str, name: &str| format!("{field} = \"arn:aws:iam::111111111111:role/{name}\"\n");
+        let text = "[[account]]\nname = \"111111111111\"\nregion = \"eu-west-1\"\nclusters = [\"*\"]\n";
+        format!("{text}{}{}", arn("role-arn", account), arn("cluster-role-arn", cluster))
+    };
+    assert_eq!(
+        errors(&with_roles("fleetwright-account", "fleetwright-{cluster}")),
+        [
+            "1: [[account]] 1 (111111111111, eu-west-1): cluster-role-arn: a cluster named \"account\" would have the role of \
+          the account; begin the roles of clusters with a prefix of their own, such as role/fleetwright-cluster-{cluster}"
+        ]
+    );
+    for (account, cluster) in [
+        ("fleetwright-account", "fleetwright-cluster-{cluster}"),
+        ("fleetwright", "fleetwright-{cluster}"),
+        ("fleetwright-", "fleetwright-{cluster}"),
+        // One role for all, whose sessions have the clusters' names as tags.
+        ("fleetwright-account", "fleetwright-account"),
+    ] {
+        assert!(parse(&with_roles(account, cluster)).is_ok(), "{account} {cluster}");
+    }
 }
 
 #[test]
