@@ -190,16 +190,7 @@ impl Config {
         let accounts = accounts::resolve(layers)?;
         Ok(Self {
             shared: shared::digests(layers, accounts.as_ref()),
-            store: StoreConfig {
-                database_url: layers.optional("store.database-url"),
-                data_dir: PathBuf::from(layers.text("store.data-dir")),
-                memory: layers.boolean("store.memory")?,
-                migrate: layers.boolean("store.migrate")?,
-                connections: u32::try_from(layers.number("store.connections")?).unwrap_or(u32::MAX),
-                keep_log: layers.duration("store.keep-log")?,
-                keep_ended: layers.duration("store.keep-ended")?,
-                keep_clusters: layers.duration("store.keep-clusters")?,
-            },
+            store: store(layers)?,
             cloud: CloudConfig {
                 provider: match layers.choice("cloud.provider")? {
                     "ec2" => Provider::Ec2,
@@ -254,6 +245,19 @@ impl Config {
             trace_collector: layers.optional("trace.collector"),
         })
     }
+}
+
+fn store(layers: &Layers) -> Result<StoreConfig, ConfigErrors> {
+    Ok(StoreConfig {
+        database_url: layers.optional("store.database-url"),
+        data_dir: PathBuf::from(layers.text("store.data-dir")),
+        memory: layers.boolean("store.memory")?,
+        migrate: layers.boolean("store.migrate")?,
+        connections: u32::try_from(layers.number("store.connections")?).unwrap_or(u32::MAX),
+        keep_log: layers.duration("store.keep-log")?,
+        keep_ended: layers.duration("store.keep-ended")?,
+        keep_clusters: layers.duration("store.keep-clusters")?,
+    })
 }
 
 #[cfg(test)]

@@ -118,10 +118,8 @@ impl<C: CloudProvider + 'static> CallRunner<C> {
                     Some(update) if self.publish_counters(generation, &update).await => Some(update),
                     _ => None,
                 };
-                Input::CountersSynced {
-                    acknowledged,
-                    answer: self.store.remote_counters(&self.process_name(generation), within).await,
-                }
+                let answer = self.store.remote_counters(&self.process_name(generation), within).await;
+                Input::CountersSynced { acknowledged, answer }
             }
             Call::RunCommand { command, lease } => {
                 let cluster = command.effect.cluster().clone();

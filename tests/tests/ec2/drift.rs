@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
-use e2e::{Postgres, Program, RunningProcess, Signal};
+use e2e::{Postgres, RunningProcess, Signal};
 use fleetwright_proto::v1::ObjectKind;
 use model::{ClaimName, ClusterName};
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use store::clock;
 use tokio::task::JoinHandle;
 
 use crate::examples::cluster::manifest;
-use crate::{PROGRAM, report, serve_endpoint, with_simulated_credentials};
+use crate::{report, serve_endpoint, serve_on_ec2};
 
 /// For each condition, on a busy machine: subnets and parameters are looked up again within a minute and a third.
 const TIMEOUT: Duration = Duration::from_secs(400);
@@ -224,22 +224,8 @@ impl TestBed {
 }
 
 fn serve(grpc: &str, endpoint: &str, database: &Postgres) -> RunningProcess {
-    let flags = [
-        ["--listen-grpc", grpc],
-        ["--listen-http", "127.0.0.1:0"],
-        ["--cloud-provider", "ec2"],
-        ["--cloud-region", REGION],
-        ["--cloud-endpoint", endpoint],
-        ["--lease-owner", "server"],
-        ["--lease-duration", "15s"],
-        ["--control-batch-idle", "100ms"],
-        // Instances are listed every second.
-        ["--control-gc-after", "2s"],
-    ];
-    let program = Program::new(PROGRAM, &[&["serve"], flags.as_flattened()].concat());
-    let program =
-        program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_STORE_DATABASE_URL", &database.url());
-    with_simulated_credentials(program).start()
+    // Instances are listed every second.
+    serve_on_ec2(REGION, grpc, endpoint, database, &["--control-gc-after", "2s"])
 }
 
 /// The tag moves from all subnets to another one in the same zone.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use e2e::{Postgres, Program, RunningProcess, Signal};
 use simulated_ec2::{AccountSettings, Call, Effect, FaultRule, Outcome, SimulatedEc2};
 
-use crate::{PROGRAM, report, serve_endpoint, with_simulated_credentials};
+use crate::{PROGRAM, report, serve_endpoint, serve_on_ec2};
 
 /// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -42,7 +42,7 @@ impl Environment {
         let endpoint = runtime.block_on(serve_endpoint(&ec2));
         let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let grpc = free.to_string();
-        let server = serve(&grpc, &endpoint, &database);
+        let server = serve_on_ec2(REGION, &grpc, &endpoint, &database, &[]);
         Some(Self { ec2, endpoint, database, grpc, server, _runtime: runtime })
     }
 
@@ -63,7 +63,7 @@ impl Environment {
     }
 
     fn restart_server(&mut self) {
-        self.server = serve(&self.grpc, &self.endpoint, &self.database);
+        self.server = serve_on_ec2(REGION, &self.grpc, &self.endpoint, &self.database, &[]);
     }
 
     fn fleets(&self) -> Vec<Call> {
@@ -74,23 +74,6 @@ impl Environment {
     fn mend(&self) {
         self.ec2.change_faults(|faults| faults.rules.clear());
     }
-}
-
-fn serve(grpc: &str, endpoint: &str, database: &Postgres) -> RunningProcess {
-    let flags = [
-        ["--listen-grpc", grpc],
-        ["--listen-http", "127.0.0.1:0"],
-        ["--cloud-provider", "ec2"],
-        ["--cloud-region", REGION],
-        ["--cloud-endpoint", endpoint],
-        ["--lease-owner", "server"],
-        ["--lease-duration", "15s"],
-        ["--control-batch-idle", "100ms"],
-    ];
-    let program = Program::new(PROGRAM, &[&["serve"], flags.as_flattened()].concat());
-    let program =
-        program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_STORE_DATABASE_URL", &database.url());
-    with_simulated_credentials(program).start()
 }
 
 /// Waits until a CreateFleet has `outcome`.

@@ -19,7 +19,7 @@ mod simulated;
 
 use std::io::Write as _;
 
-use e2e::Program;
+use e2e::{Postgres, Program, RunningProcess};
 use simulated_ec2::SimulatedEc2;
 
 /// The program under test.
@@ -43,4 +43,22 @@ async fn serve_endpoint(ec2: &SimulatedEc2) -> String {
 fn with_simulated_credentials(program: Program) -> Program {
     let program = program.env("AWS_ACCESS_KEY_ID", "simulated").env("AWS_SECRET_ACCESS_KEY", "simulated");
     program.env("AWS_EC2_METADATA_DISABLED", "true")
+}
+
+/// A server on `database` that launches by `endpoint`, with these settings besides.
+fn serve_on_ec2(region: &str, grpc: &str, endpoint: &str, database: &Postgres, more: &[&str]) -> RunningProcess {
+    let flags = [
+        ["--listen-grpc", grpc],
+        ["--listen-http", "127.0.0.1:0"],
+        ["--cloud-provider", "ec2"],
+        ["--cloud-region", region],
+        ["--cloud-endpoint", endpoint],
+        ["--lease-owner", "server"],
+        ["--lease-duration", "15s"],
+        ["--control-batch-idle", "100ms"],
+    ];
+    let program = Program::new(PROGRAM, &[&["serve"], flags.as_flattened(), more].concat());
+    let program =
+        program.env("FLEETWRIGHT_STORE_MEMORY", "false").env("FLEETWRIGHT_STORE_DATABASE_URL", &database.url());
+    with_simulated_credentials(program).start()
 }

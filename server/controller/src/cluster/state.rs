@@ -1,5 +1,7 @@
 //! Observed state of one cluster, with the indices that decisions need.
 
+mod parts;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use rustc_hash::FxHashMap;
@@ -107,47 +109,15 @@ impl ClusterState {
         &self.assignments
     }
 
-    pub(super) fn assignments_mut(&mut self) -> &mut Assignments {
-        &mut self.assignments
-    }
-
     /// Machines that are being replaced, by NodeClaim.
     #[must_use]
     pub fn replacements(&self) -> &BTreeMap<ClaimName, Replacement> {
         &self.replacements
     }
 
-    pub(super) fn replacements_mut(&mut self) -> &mut BTreeMap<ClaimName, Replacement> {
-        &mut self.replacements
-    }
-
-    pub(super) fn recent_moves(&self) -> &RecentMoves {
-        &self.recent_moves
-    }
-
-    pub(super) fn recent_moves_mut(&mut self) -> &mut RecentMoves {
-        &mut self.recent_moves
-    }
-
     /// Records a change of the controller that may change a decision.
     pub(super) fn mark_changed(&mut self) {
         self.version += 1;
-    }
-
-    pub(super) fn auxiliary(&self) -> &AuxiliaryRecords {
-        &self.auxiliary
-    }
-
-    pub(super) fn evidence(&self) -> &DriftEvidence {
-        &self.evidence
-    }
-
-    pub(super) fn evidence_mut(&mut self) -> &mut DriftEvidence {
-        &mut self.evidence
-    }
-
-    pub(super) fn auxiliary_mut(&mut self) -> &mut AuxiliaryRecords {
-        &mut self.auxiliary
     }
 
     /// Applies an observation. Pod events are dated `now`.

@@ -53,13 +53,7 @@ fn roll_to(world: &mut Fixture, end: i64) {
     let mut moved = world.done.drained.len();
     while world.now < end {
         world.run_to(world.now + 1_000);
-        while let Some((_, claim)) = world.done.drained.get(moved).cloned() {
-            let new = world.done.launches[moved].1.claim.clone();
-            let number = claim.trim_start_matches('m').to_owned();
-            world.end_pod("c", bound_to(&claim, pod(&format!("p{number}"), 1_800)));
-            world.observe("c", Object::Pod(bound_to(&new, pod(&format!("q{number}"), 1_800))));
-            moved += 1;
-        }
+        moved = world.move_drained_pods(moved);
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cluster::replacement::ReplacementWait;
-use crate::cluster::testing::{claim, node, pool, text};
+use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
@@ -218,6 +218,19 @@ impl Fixture {
 
     fn apply_observation(&mut self, cluster: &str, observation: Observation) {
         self.handle(Event::Observed { cluster: text(cluster), observation });
+    }
+
+    /// Ends the pod of each drained machine after the first `moved`, and binds its successor to the machine of the launch
+    /// with the same number. Returns how many were drained.
+    pub fn move_drained_pods(&mut self, mut moved: usize) -> usize {
+        while let Some((_, claim)) = self.done.drained.get(moved).cloned() {
+            let new = self.done.launches[moved].1.claim.clone();
+            let number = claim.trim_start_matches('m').to_owned();
+            self.end_pod("c", bound_to(&claim, pod(&format!("p{number}"), 1_800)));
+            self.observe("c", Object::Pod(bound_to(&new, pod(&format!("q{number}"), 1_800))));
+            moved += 1;
+        }
+        moved
     }
 
     /// Lets time pass until `end`, in milliseconds.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::fixture::{Fixture, real, snapshot};
 use crate::cluster::testing::{bound_to, claim, pod, pool_with, text};
-use crate::cluster::{ClassRecord, ClusterSnapshot, Object};
+use crate::cluster::{ClassRecord, ClusterSnapshot};
 use crate::guardrails::{DisabledGuards, Guard};
 use crate::{ClassFacts, Event, ListedInstance, Listing};
 use model::disruption_policy::BudgetLimit;
@@ -105,13 +105,7 @@ fn roll_to(world: &mut Fixture, end: i64, machines: usize, status: &NodeClassSta
     let mut moved = world.done.drained.len();
     while world.now < end {
         world.run_to(world.now + 1_000);
-        while let Some((_, claim)) = world.done.drained.get(moved).cloned() {
-            let new = world.done.launches[moved].1.claim.clone();
-            let number = claim.trim_start_matches('m').to_owned();
-            world.end_pod("c", bound_to(&claim, pod(&format!("p{number}"), 1_800)));
-            world.observe("c", Object::Pod(bound_to(&new, pod(&format!("q{number}"), 1_800))));
-            moved += 1;
-        }
+        moved = world.move_drained_pods(moved);
         match world.now % 10_000 {
             5_000 => list(world, machines, "subnet-1", &["sg-1"]),
             6_000 => answer(world, status.clone(), &KINDS, world.now),

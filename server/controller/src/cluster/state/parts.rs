@@ -1,0 +1,41 @@
+//! Parts of the state that are written by the modules beside it, each of which keeps its part consistent.
+
+use std::collections::BTreeMap;
+
+use model::ClaimName;
+
+use super::{Assignments, AuxiliaryRecords, ClusterState, DriftEvidence, RecentMoves, Replacement};
+
+impl ClusterState {
+    pub(in crate::cluster) fn assignments_mut(&mut self) -> &mut Assignments {
+        &mut self.assignments
+    }
+
+    pub(in crate::cluster) fn replacements_mut(&mut self) -> &mut BTreeMap<ClaimName, Replacement> {
+        &mut self.replacements
+    }
+
+    pub(in crate::cluster) fn recent_moves(&self) -> &RecentMoves {
+        &self.recent_moves
+    }
+
+    pub(in crate::cluster) fn recent_moves_mut(&mut self) -> &mut RecentMoves {
+        &mut self.recent_moves
+    }
+
+    pub(in crate::cluster) fn auxiliary(&self) -> &AuxiliaryRecords {
+        &self.auxiliary
+    }
+
+    pub(in crate::cluster) fn evidence(&self) -> &DriftEvidence {
+        &self.evidence
+    }
+
+    pub(in crate::cluster) fn evidence_mut(&mut self) -> &mut DriftEvidence {
+        &mut self.evidence
+    }
+
+    pub(in crate::cluster) fn auxiliary_mut(&mut self) -> &mut AuxiliaryRecords {
+        &mut self.auxiliary
+    }
+}
