@@ -1,7 +1,7 @@
 //! Rows of a fictional collection, and tests by subject.
 
 mod filters;
-mod orders;
+mod order_by;
 mod pages;
 mod properties;
 mod syntax;
