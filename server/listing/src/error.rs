@@ -133,6 +133,17 @@ impl ListError {
     }
 }
 
+/// The most characters of an argument that an error repeats. A gRPC status is sent in a header, and clients bound headers.
+const MAX_QUOTED: usize = 80;
+
+/// `text` as an error repeats it.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(MAX_QUOTED) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
 fn suggestion(nearest: Option<&str>) -> String {
     nearest.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default()
 }

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
+use crate::error::quoted;
 use crate::schema::{Getter, MapGetter, Schema};
 use crate::{Argument, ListError};
 
@@ -71,7 +72,7 @@ impl<R> OrderBy<R> {
             let start = position + part.chars().take_while(|character| character.is_whitespace()).count();
             let (path, is_descending) = path_and_direction(part, start)?;
             if seen.contains(&path) {
-                return Err(syntax(start, format!("{path} is there twice")));
+                return Err(syntax(start, format!("{} is there twice", quoted(path))));
             }
             if seen.len() == MAX_FIELDS {
                 return Err(ListError::TooManyTerms { argument: Argument::OrderBy, limit: MAX_FIELDS });
@@ -136,7 +137,7 @@ impl<R> SortGetter<R> {
         let argument = Argument::OrderBy;
         let Some(field) = schema.find(path) else {
             let nearest = schema.nearest(path);
-            return Err(ListError::UnknownField { argument, field: path.to_owned(), position, nearest });
+            return Err(ListError::UnknownField { argument, field: quoted(path), position, nearest });
         };
         match (field.getter, field.key) {
             (Getter::Text(get), _) => Ok(Self::Text(get)),
@@ -146,7 +147,7 @@ impl<R> SortGetter<R> {
             (Getter::Map(get), Some(key)) => Ok(Self::Entry(get, key.into())),
             (Getter::Map(_) | Getter::Texts(_), _) => {
                 let problem = "it has many values and no order: name a field with one value, or a key of a map";
-                Err(ListError::Unsupported { argument, field: path.to_owned(), position, problem })
+                Err(ListError::Unsupported { argument, field: quoted(path), position, problem })
             }
         }
     }

@@ -17,6 +17,10 @@ pub struct Page<R> {
 impl<R> Query<R> {
     /// The page of which each of `parts` is what one replica selected ([`Query::select`]).
     ///
+    /// A part with more rows than the page has may have still more after them, and any other part is complete. The schemas of
+    /// all replicas must therefore have the same [`PageSizes`](crate::PageSizes): a part that is short because its replica
+    /// has a lower maximum would seem complete.
+    ///
     /// Two replicas can have a row of the same name, when its owner changes. The page has the one that `preference` orders
     /// last, and of equal ones that of the first part. When the two have different sort keys, they can still be on two
     /// pages: no page knows the rows of another.

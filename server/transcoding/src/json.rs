@@ -1,5 +1,6 @@
 //! Messages as JSON.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -12,6 +13,10 @@ use crate::refusal::Refusal;
 /// The most nested objects and arrays of a body. A message nests at most three times as deep as its JSON, which is less than
 /// the 100 levels that decoders of messages accept.
 pub const MAX_JSON_DEPTH: usize = 32;
+
+/// The most values of a body: members and elements. A value of two bytes can take a kilobyte in a message, and a body is read
+/// before the services decide whether the caller may send it.
+pub const MAX_JSON_VALUES: usize = 50_000;
 
 /// The message that `json` is.
 pub(crate) fn parse(message: &MessageDescriptor, json: &[u8]) -> Result<DynamicMessage, Refusal> {
@@ -49,37 +54,44 @@ fn invalid(error: &serde_json::Error) -> Refusal {
     Refusal::bad_request("INVALID_JSON", format!("the body cannot be read as JSON: {error}"))
 }
 
-/// Refuses what is not one JSON text, is nested too deep, or has an object with two members of one name.
+/// Refuses what is not one JSON text, is nested too deep, has too many values, or has an object with two members of one name.
 fn check(json: &[u8]) -> Result<(), Refusal> {
     let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let checked = Structure { depth: 0 }.deserialize(&mut deserializer);
+    let values = Cell::new(0);
+    let checked = Structure { depth: 0, values: &values }.deserialize(&mut deserializer);
     checked.and_then(|()| deserializer.end()).map_err(|error| invalid(&error))
 }
 
 /// A value inside of `depth` objects and arrays.
 #[derive(Clone, Copy)]
-struct Structure {
+struct Structure<'v> {
     depth: usize,
+    /// Values of the body so far.
+    values: &'v Cell<usize>,
 }
 
-impl Structure {
+impl Structure<'_> {
     fn inner<E: Error>(self) -> Result<Self, E> {
         if self.depth == MAX_JSON_DEPTH {
             return Err(E::custom(format!("it has more than {MAX_JSON_DEPTH} nested objects and arrays")));
         }
-        Ok(Self { depth: self.depth + 1 })
+        Ok(Self { depth: self.depth + 1, ..self })
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Structure {
+impl<'de> DeserializeSeed<'de> for Structure<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        if self.values.get() == MAX_JSON_VALUES {
+            return Err(D::Error::custom(format!("it has more than {MAX_JSON_VALUES} values")));
+        }
+        self.values.set(self.values.get() + 1);
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for Structure {
+impl<'de> Visitor<'de> for Structure<'_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -15,7 +15,7 @@
 //!   send it, and the response has no CORS headers.
 //! - Unknown fields, duplicate members of objects, a field in path and query, and a singular parameter that is there twice
 //!   are refused with the field's name. Bounds: [`MAX_BODY_BYTES`], [`MAX_QUERY_BYTES`], [`MAX_JSON_DEPTH`],
-//!   [`MAX_FIELD_DEPTH`].
+//!   [`MAX_JSON_VALUES`], [`MAX_FIELD_DEPTH`].
 //!
 //! # Responses
 //!
@@ -51,7 +51,7 @@ mod stream;
 mod template;
 mod transcoder;
 
-pub use json::MAX_JSON_DEPTH;
+pub use json::{MAX_JSON_DEPTH, MAX_JSON_VALUES};
 pub use parameters::MAX_FIELD_DEPTH;
 pub use routes::RouteError;
 pub use service::{MAX_BODY_BYTES, MAX_QUERY_BYTES, TranscodingService};

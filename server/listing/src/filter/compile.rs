@@ -2,6 +2,7 @@
 
 use super::pattern::Pattern;
 use super::predicate::{Inequality, NumberCheck, Predicate, TextCheck};
+use crate::error::quoted;
 use crate::schema::{Getter, NamedField, nearest};
 use crate::syntax::{Comparator, Literal, Node, Term};
 use crate::{Argument, ListError, Schema};
@@ -142,14 +143,14 @@ impl Restriction<'_> {
     fn unknown<R>(&self, schema: &Schema<R>) -> ListError {
         ListError::UnknownField {
             argument: Argument::Filter,
-            field: self.path.to_owned(),
+            field: quoted(self.path),
             position: self.position,
             nearest: schema.nearest(self.path),
         }
     }
 
     fn unsupported(&self, problem: &'static str) -> ListError {
-        let (field, position) = (self.path.to_owned(), self.position);
+        let (field, position) = (quoted(self.path), self.position);
         ListError::Unsupported { argument: Argument::Filter, field, position, problem }
     }
 
@@ -158,8 +159,8 @@ impl Restriction<'_> {
     }
 
     fn literal_type(&self, expected: &'static str, nearest: Option<String>) -> ListError {
-        let (field, position) = (self.path.to_owned(), self.position);
-        ListError::LiteralType { field, position, literal: self.written(), expected, nearest }
+        let (field, position) = (quoted(self.path), self.position);
+        ListError::LiteralType { field, position, literal: quoted(&self.written()), expected, nearest }
     }
 
     fn written(&self) -> String {

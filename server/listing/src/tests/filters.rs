@@ -165,6 +165,19 @@ fn values_of_the_wrong_type_are_refused() {
     assert!(refused("state = A*").contains("is not one of the enum's values"));
 }
 
+/// The status of a gRPC call is in a header, whose size clients bound.
+#[test]
+fn errors_repeat_only_the_beginning_of_long_texts() {
+    let long = "é".repeat(4_000);
+    for filter in [format!("{long} = 1"), format!("price_micro_usd = {long}"), format!("labels.{long}.x < a*")] {
+        let message = refused(&filter);
+        assert!(message.chars().count() < 300 && message.contains(&"é".repeat(70)), "{message}");
+        assert!(message.contains('…'), "{message}");
+    }
+    let order = error(crate::OrderBy::parse(&"é".repeat(500), &schema()));
+    assert!(order.chars().count() < 300, "{order}");
+}
+
 #[test]
 fn numbers_outside_of_64_bits_match_as_numbers_do() {
     // The check has 128 bits: larger bounds are bounds, and no field is equal to them.

@@ -3,7 +3,7 @@ use http_body_util::Full;
 use serde_json::json;
 
 use super::{Fixture, Marker, lock, problem, request};
-use crate::{MAX_BODY_BYTES, MAX_JSON_DEPTH, MAX_QUERY_BYTES};
+use crate::{MAX_BODY_BYTES, MAX_JSON_DEPTH, MAX_JSON_VALUES, MAX_QUERY_BYTES};
 
 #[tokio::test]
 async fn fields_come_from_the_path_the_query_and_the_body() {
@@ -209,6 +209,11 @@ async fn sizes_and_depths_are_bounded() {
     assert_eq!(fixture.post("/v1/echo", nested(MAX_JSON_DEPTH)).await.status, 200);
     let answer = fixture.post("/v1/echo", nested(MAX_JSON_DEPTH + 1)).await;
     assert!(problem(&answer, 400, "INVALID_ARGUMENT").contains("it has more than 32 nested objects and arrays"));
+    // The whole, the member and its elements.
+    let elements = |count: usize| format!("{{\"numbers\":[{}0]}}", "0,".repeat(count - 1));
+    assert_eq!(fixture.post("/v1/echo", elements(MAX_JSON_VALUES - 2)).await.status, 200);
+    let answer = fixture.post("/v1/echo", elements(MAX_JSON_VALUES - 1)).await;
+    assert!(problem(&answer, 400, "INVALID_ARGUMENT").contains("it has more than 50000 values"));
     // A message in a message, on a thread with the stack of a worker.
     let nested = |depth: usize| format!("{}{{}}{}", "{\"child\":".repeat(depth - 1), "}".repeat(depth - 1));
     assert_eq!(fixture.post("/v1/echo", nested(MAX_JSON_DEPTH)).await.status, 200);

@@ -1,7 +1,7 @@
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
-use prost_reflect::DynamicMessage;
+use prost_reflect::{DynamicMessage, ReflectMessage};
 use serde_json::{Value, json};
 
 use super::{Fixture, lock, problem};
@@ -21,6 +21,25 @@ async fn answers_are_canonical_json_with_default_values() {
     let answer = fixture.get("/v1/clusters/a/nodes/b").await;
     let empty = json!({"name": "", "priceMicroUsd": "0", "state": "STATE_UNSPECIFIED", "zones": [], "labels": {}});
     assert_eq!((answer.status, answer.json), (200, empty));
+}
+
+/// Messages nest at most 100 deep on the wire, which neither decoder nor JSON takes more than a thread's stack for.
+#[tokio::test]
+async fn an_answer_may_nest_as_deep_as_messages_can() {
+    let fixture = Fixture::new();
+    let nested = |depth: usize| {
+        (1..depth).fold(fixture.service.message("Everything", json!({})), |child, _| {
+            let mut parent = DynamicMessage::new(child.descriptor());
+            parent.set_field_by_name("child", prost_reflect::Value::Message(child));
+            parent
+        })
+    };
+    fixture.service.answer_with(Ok(nested(100)));
+    let answer = fixture.get("/v1/echo").await;
+    let depth = std::iter::successors(Some(&answer.json), |json| json.get("child")).count();
+    assert_eq!((answer.status, depth), (200, 100));
+    fixture.service.answer_with(Ok(nested(102)));
+    problem(&fixture.get("/v1/echo").await, 500, "INTERNAL");
 }
 
 #[tokio::test]
