@@ -38,7 +38,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Located>, ListError> {
         let before = lexer.position;
         lexer.take_while(char::is_whitespace);
         let (position, spaced) = (lexer.position, lexer.position > before);
-        // On the right of a comparator, colons and a minus sign are a part of a timestamp or number.
+        // On the right of a comparator, colons are a part of a timestamp and a minus sign is one of a number.
         let is_value = matches!(tokens.last(), Some(Located { token: Token::Comparator(_), .. }));
         match lexer.next(is_value)? {
             Some(token) => tokens.push(Located { token, position, spaced }),
@@ -61,7 +61,7 @@ impl<'t> Lexer<'t> {
             ')' => self.symbol(")", Token::Close),
             '-' if !is_value => self.symbol("-", Token::Minus),
             '"' | '\'' => Token::Quoted(self.quoted(first)?),
-            _ => match self.comparator(is_value) {
+            _ => match self.comparator() {
                 Some(comparator) => Token::Comparator(comparator),
                 None => self.unquoted(is_value)?,
             },
@@ -75,7 +75,7 @@ impl<'t> Lexer<'t> {
         token
     }
 
-    fn comparator(&mut self, is_value: bool) -> Option<Comparator> {
+    fn comparator(&mut self) -> Option<Comparator> {
         const ALL: [(&str, Comparator); 7] = [
             ("!=", Comparator::NotEqual),
             ("<=", Comparator::LessOrEqual),
@@ -86,9 +86,6 @@ impl<'t> Lexer<'t> {
             (":", Comparator::Has),
         ];
         let (symbol, comparator) = ALL.into_iter().find(|(symbol, _)| self.rest.starts_with(symbol))?;
-        if is_value && comparator == Comparator::Has {
-            return None;
-        }
         self.rest = &self.rest[symbol.len()..];
         self.position += symbol.len();
         Some(comparator)

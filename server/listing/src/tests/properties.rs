@@ -82,7 +82,9 @@ fn whole(nodes: &[Node], filter: &str, order_by: &str) -> Vec<String> {
 fn by_pages(replicas: &[Vec<Node>], filter: &str, order_by: &str, sizes: &[i32]) -> Vec<String> {
     let mut found = Vec::new();
     let mut token = String::new();
-    for page_size in sizes.iter().cycle() {
+    let rows: usize = replicas.iter().map(Vec::len).sum();
+    for (pages, page_size) in sizes.iter().cycle().enumerate() {
+        assert!(pages <= rows, "the list does not end");
         let request = ListRequest { parent: "", filter, order_by, page_size: *page_size, page_token: &token };
         let query = Query::new(&schema(), &request).expect("a request of these arguments");
         let parts = replicas.iter().map(|rows| query.select(rows).into_iter().cloned().collect::<Vec<_>>());

@@ -49,6 +49,7 @@ fn errors_say_where_and_what_is_expected() {
     assert_eq!(problem("a OR OR b"), (6, "a term is expected".into()));
     assert_eq!(problem("AND a"), (1, "a term is expected".into()));
     assert_eq!(problem("a ="), (4, "a value is expected after =".into()));
+    assert_eq!(problem("a::b"), (3, "a value is expected after :".into()));
     assert_eq!(problem("a = AND").1, "a value is expected after =");
     assert_eq!(problem("= 3").1, "a term is expected");
     assert_eq!(problem("(a").1, "this parenthesis is not closed");

@@ -23,6 +23,16 @@ async fn answers_are_canonical_json_with_default_values() {
     assert_eq!((answer.status, answer.json), (200, empty));
 }
 
+/// The bound of gRPC clients, 4 MiB, is not one of answers in process.
+#[tokio::test]
+async fn an_answer_may_be_larger_than_a_request() {
+    let fixture = Fixture::new();
+    let text = "a".repeat(5 * 1024 * 1024);
+    fixture.service.answer_with(Ok(fixture.service.message("Everything", json!({"text": text}))));
+    let answer = fixture.get("/v1/echo").await;
+    assert_eq!((answer.status, answer.json["text"].as_str().map(str::len)), (200, Some(text.len())));
+}
+
 /// Messages nest at most 100 deep on the wire, which neither decoder nor JSON takes more than a thread's stack for.
 #[tokio::test]
 async fn an_answer_may_nest_as_deep_as_messages_can() {

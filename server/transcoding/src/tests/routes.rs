@@ -207,6 +207,9 @@ async fn unknown_paths_and_methods_are_refused_in_the_same_form() {
             (405, &"DELETE, GET, PATCH".parse().expect("a value"))
         );
     }
+    // Two methods have this path with GET.
+    let answer = fixture.answer(request(Method::PUT, "/v1/clusters/default/nodes/default", "")).await;
+    assert!(problem(&answer, 405, "UNIMPLEMENTED").ends_with(": use DELETE, GET, PATCH"), "{answer:?}");
     let answer = fixture.answer(request(Method::PUT, "/v1/nodes", "")).await;
     assert_eq!(problem(&answer, 405, "UNIMPLEMENTED"), "/v1/nodes has no method PUT: use GET");
     let details = json!([{
