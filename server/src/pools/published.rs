@@ -106,30 +106,28 @@ mod tests {
         catalogue.publish(Snapshot::builtin().expect("the built-in catalogue is valid").clone());
     }
 
-    /// The time until the turn, which ends at once.
-    async fn wait(rereads: &mut Rereads) -> Duration {
-        let before = Instant::now();
-        drop(rereads.turn().await);
-        before.elapsed()
-    }
-
     #[tokio::test(start_paused = true)]
     async fn clusters_take_a_catalogue_over_one_after_the_other_within_a_minute() {
         let catalogue = catalogue();
-        let mut all: Vec<Rereads> =
-            (0..200).map(|number| catalogue.rereads_of(&format!("cluster-{number}").as_str().into())).collect();
+        let begin = Instant::now();
+        let mut all = tokio::task::JoinSet::new();
+        for number in 0..200 {
+            let mut rereads = catalogue.rereads_of(&format!("cluster-{number}").as_str().into());
+            all.spawn(async move {
+                drop(rereads.turn().await);
+                (begin.elapsed(), rereads.delay)
+            });
+        }
         publish(&catalogue);
         let mut quarters = [0; 4];
-        let begin = Instant::now();
-        for rereads in &mut all {
-            let delay = rereads.delay;
-            wait(rereads).await;
-            assert!(begin.elapsed() >= delay && delay <= Duration::from_mins(1), "{delay:?}");
+        while let Some(ended) = all.join_next().await {
+            let (waited, delay) = ended.expect("it does not panic");
+            let longest = delay + Duration::from_millis(10);
+            assert!((delay..=longest).contains(&waited) && delay <= Duration::from_mins(1), "{waited:?} {delay:?}");
             quarters[(delay.as_secs() / 15).min(3) as usize] += 1;
         }
-        // Fifty of 200 by chance; fewer than ten happen once in 10^16 runs.
+        // Fifty of 200 by chance; fewer than ten happen once in 10^12 runs.
         assert!(quarters.iter().all(|count| *count >= 10), "{quarters:?}");
-        assert!(begin.elapsed() <= Duration::from_mins(1) + Duration::from_millis(10), "{:?}", begin.elapsed());
     }
 
     #[tokio::test(start_paused = true)]
