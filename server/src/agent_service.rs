@@ -195,7 +195,8 @@ impl Sessions {
             Arc::clone(&shared.interner),
             route.pool_reader.clone(),
         );
-        let (handle, task) = cluster::Task::new(session, route.events.clone(), shared.stop.clone());
+        let rereads = route.catalogue.as_ref().map(|catalogue| catalogue.rereads_of(cluster));
+        let (handle, task) = cluster::Task::new(session, route.events.clone(), rereads, shared.stop.clone());
         let (watched, of) = (Arc::clone(shared), cluster.clone());
         shared.tasks.spawn(async move {
             if let Err(fault) = tokio::spawn(task.run()).await {

@@ -18,12 +18,16 @@ use cloud::simulated::{ClockedCloud, FaultProfile, SimulatedCloud};
 use manifests::Source;
 use model::node_class::NodeClassSettings;
 
+#[cfg(feature = "ec2")]
+use tracing::info;
 use tracing::warn;
 
 #[cfg(feature = "ec2")]
 use crate::api_budget::StoreBudget;
 #[cfg(feature = "ec2")]
-use crate::config::{AccountEntry, AccountRoles};
+use crate::catalogue_refresh::refresher::{Refresher, StartCatalogue};
+#[cfg(feature = "ec2")]
+use crate::config::{AccountEntry, AccountRoles, RefreshConfig};
 use crate::config::{CloudConfig, Config, Provider};
 #[cfg(feature = "ec2")]
 use crate::interruptions::receiver::Receiver;
@@ -145,6 +149,7 @@ fn not_built(asked: &str, otherwise: &str) -> anyhow::Error {
 #[cfg(feature = "ec2")]
 async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Result<Server> {
     let process = process_name(&config.lease.owner);
+    let refreshes = Refreshes { config: config.cloud.refresh, process: process.clone() };
     let default_endpoint = config.cloud.endpoint.clone();
     let connect = async |store: &Arc<dyn Store>, regions: &[CloudRegion]| {
         let mut clouds = Vec::with_capacity(regions.len());
@@ -157,7 +162,39 @@ async fn start_on_ec2(config: Config, catalogue: Option<Source>) -> anyhow::Resu
         clouds
     };
     let components = serve::components(config, catalogue, connect).await?;
-    start_with_queues(components).await
+    let refreshers = refreshes.of(&components)?;
+    let mut server = start_with_queues(components).await?;
+    for refresher in refreshers {
+        server.run_beside(|stop| refresher.run(stop));
+    }
+    Ok(server)
+}
+
+/// How the catalogues of all accounts and regions are refreshed.
+#[cfg(feature = "ec2")]
+struct Refreshes {
+    config: RefreshConfig,
+    process: String,
+}
+
+#[cfg(feature = "ec2")]
+impl Refreshes {
+    /// The refreshers of those accounts and regions whose catalogue is read.
+    fn of(&self, components: &ServerComponents<cloud_ec2::Ec2Cloud>) -> anyhow::Result<Vec<Refresher>> {
+        let start =
+            StartCatalogue { prices: read_snapshot(components.catalogue.as_ref())?, hardware: read_snapshot(None)? };
+        if let Some(file) = &components.catalogue {
+            info!(
+                file = file.name,
+                "cloud.catalogue is used until the catalogue was read from AWS; set cloud.*-refresh-interval to 0s to keep it"
+            );
+        }
+        let refresher = |region: &RegionComponents<cloud_ec2::Ec2Cloud>| {
+            let of = (region.scope.clone(), Arc::clone(&region.cloud), region.published.clone()?);
+            Some(Refresher::new(of, start.clone(), self.config, &self.process))
+        };
+        Ok(components.regions.iter().filter_map(refresher).collect())
+    }
 }
 
 /// Settings of the cloud of an entry.

@@ -133,10 +133,30 @@ pub struct CloudConfig {
     pub accounts: Option<Accounts>,
     /// `cloud.catalogue`: file that overrides the built-in catalogue.
     pub catalogue: Option<PathBuf>,
+    /// `cloud.*-refresh-interval`: how often the catalogue is read from the cloud.
+    pub refresh: RefreshConfig,
     /// `cloud.api-limit-percent`: percentage of EC2's default rate limits.
     pub api_limit_percent: u32,
     /// `interruption.queue`: name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,
+}
+
+/// How often each part of the catalogue is read from the cloud; `None` is never.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RefreshConfig {
+    /// `cloud.instance-type-refresh-interval`.
+    pub instance_types: Option<Duration>,
+    /// `cloud.on-demand-price-refresh-interval`.
+    pub on_demand_prices: Option<Duration>,
+    /// `cloud.spot-price-refresh-interval`.
+    pub spot_prices: Option<Duration>,
+}
+
+impl RefreshConfig {
+    /// The interval of what is read most often; `None` when nothing is read.
+    pub(crate) fn shortest(&self) -> Option<Duration> {
+        [self.instance_types, self.on_demand_prices, self.spot_prices].into_iter().flatten().min()
+    }
 }
 
 /// Batching, planning and garbage collection.
@@ -205,6 +225,7 @@ impl Config {
                 region: layers.text("cloud.region"),
                 accounts,
                 catalogue: layers.optional("cloud.catalogue").map(PathBuf::from),
+                refresh: refresh(layers)?,
                 api_limit_percent: u32::try_from(layers.number("cloud.api-limit-percent")?).unwrap_or(u32::MAX),
                 interruption_queue: layers.optional("interruption.queue"),
             },
@@ -245,6 +266,17 @@ impl Config {
             trace_collector: layers.optional("trace.collector"),
         })
     }
+}
+
+fn refresh(layers: &Layers) -> Result<RefreshConfig, ConfigErrors> {
+    let interval = |key: &'static str| -> Result<Option<Duration>, ConfigErrors> {
+        Ok(Some(layers.duration(key)?).filter(|interval| !interval.is_zero()))
+    };
+    Ok(RefreshConfig {
+        instance_types: interval("cloud.instance-type-refresh-interval")?,
+        on_demand_prices: interval("cloud.on-demand-price-refresh-interval")?,
+        spot_prices: interval("cloud.spot-price-refresh-interval")?,
+    })
 }
 
 fn store(layers: &Layers) -> Result<StoreConfig, ConfigErrors> {

@@ -2,13 +2,14 @@
 //! I/O.
 //!
 //! Reading order: [`cli`] (commands), [`serve`] (assembly, start and shutdown order), [`clouds`]
-//! (cloud providers), [`mod@api_budget`] (rate limits of EC2), [`stores`] (stores), [`control_loop`] (leases and cluster state),
+//! (cloud providers), `catalogue_refresh` (their instance types and prices while a server runs), [`mod@api_budget`] (rate limits of EC2), [`stores`] (stores), [`control_loop`] (leases and cluster state),
 //! [`agent_service`] (streams of agents), [`views`] with [`fleet`] and [`web`] (API and dashboard),
 //! [`config`] (configuration).
 
 pub mod agent_service;
 pub mod api_budget;
 mod caller;
+mod catalogue_refresh;
 pub mod cli;
 pub mod clouds;
 pub mod config;

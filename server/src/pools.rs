@@ -3,6 +3,7 @@
 
 mod classes;
 mod object;
+mod published;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -23,16 +24,30 @@ use tracing::warn;
 use agent_session::{DecodedManifests, Manifest, ManifestKind, Manifests, PoolReader};
 use classes::ClassContents;
 use object::{metadata, rejection, source_name};
+pub(crate) use published::{Published, PublishedCatalogue, Rereads};
 
-/// A compiler for clusters of `region` that use `catalogue` (the built-in one when `None`).
-pub(crate) fn reader(region: String, catalogue: Option<Source>, class_facts: ClassFacts) -> PoolReader {
+/// Where the offerings of NodePools come from.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct CatalogueSources {
+    /// A file in place of the built-in catalogue.
+    pub(crate) file: Option<Source>,
+    /// What was read from the cloud; it comes before the others.
+    pub(crate) published: Option<PublishedCatalogue>,
+}
+
+/// A compiler for clusters of `region`.
+pub(crate) fn reader(region: String, sources: CatalogueSources, class_facts: ClassFacts) -> PoolReader {
+    let CatalogueSources { file: catalogue, published } = sources;
     let options =
         Options { region: Some(region), allow_no_zones: true, allow_no_objects: true, catalogue, ..Options::default() };
     let (catalogues, cache) = (CatalogueCache::default(), CompileCache::default());
     PoolReader::new(move |manifests| {
-        let fingerprint = fingerprint(manifests);
+        let Published { version, snapshot } = published.as_ref().map(PublishedCatalogue::current).unwrap_or_default();
+        let fingerprint = (version, fingerprint(manifests));
         let compiled = cache.known(&fingerprint, manifests).unwrap_or_else(|| {
-            let mut compiled = read(manifests, &options);
+            let mut compiled = read(manifests, &Options { snapshot, ..options.clone() });
+            // Decisions on a simulated cloud buy nothing.
+            compiled.price_date = compiled.price_date.filter(|_| class_facts == ClassFacts::Resolved);
             for pool in &mut compiled.pools {
                 pool.catalogue = catalogues.deduplicate(&pool.catalogue);
             }
@@ -49,16 +64,18 @@ struct CompiledPools {
     pools: Vec<NodePool>,
     classes: BTreeMap<Text, ClassContents>,
     refused: Vec<InputError>,
+    /// Date of the prices of their catalogues.
+    price_date: Option<Text>,
 }
 
-/// Compiled pools by fingerprint of their manifests. Compiling takes a tenth of a second, mostly
+/// Compiled pools by version of the catalogue and fingerprint of their manifests. Compiling takes a tenth of a second, mostly
 /// for the catalogue; a restarted server compiles a thousand clusters at once, and most clusters of
 /// a fleet have equal manifests.
 #[derive(Debug, Default)]
 struct CompileCache(Mutex<CacheEntries>);
 
 /// Compiled pools without their catalogues, which are held weakly.
-type CacheEntries = BTreeMap<Fingerprint, (CompiledPools, Vec<Weak<Catalogue>>)>;
+type CacheEntries = BTreeMap<(u64, Fingerprint), (CompiledPools, Vec<Weak<Catalogue>>)>;
 
 /// Manifests without the fields that differ between equal objects of two clusters and change nothing that is compiled.
 type Fingerprint = Vec<(String, Vec<u8>)>;
@@ -92,7 +109,7 @@ fn remove_fields(object: Option<&mut Value>, fields: &[&str]) {
 impl CompileCache {
     /// Cached pools, with the classes of `manifests`, whose status is their own; `None` when one of the catalogues was
     /// dropped.
-    fn known(&self, fingerprint: &Fingerprint, manifests: &Manifests) -> Option<CompiledPools> {
+    fn known(&self, fingerprint: &(u64, Fingerprint), manifests: &Manifests) -> Option<CompiledPools> {
         let cache = self.lock();
         let (compiled, catalogues) = cache.get(fingerprint)?;
         let mut compiled = compiled.clone();
@@ -106,7 +123,7 @@ impl CompileCache {
 
     /// Stores the pools with weak references to their catalogues, which live as long as a cluster
     /// uses them.
-    fn keep(&self, fingerprint: Fingerprint, compiled: &CompiledPools) {
+    fn keep(&self, fingerprint: (u64, Fingerprint), compiled: &CompiledPools) {
         let mut kept = compiled.clone();
         let downgrade = |pool: &mut NodePool| Arc::downgrade(&std::mem::take(&mut pool.catalogue));
         let catalogues = kept.pools.iter_mut().map(downgrade).collect();
@@ -146,22 +163,22 @@ impl CatalogueCache {
 /// cluster.
 fn read(manifests: &Manifests, options: &Options) -> CompiledPools {
     let mut refused: Vec<InputError> = Vec::new();
-    let pools = loop {
+    let (pools, price_date) = loop {
         let bad: BTreeSet<&str> = refused.iter().map(|error| error.source.as_str()).collect();
         let sources: Vec<Source> = sources(manifests).filter(|source| !bad.contains(source.name.as_str())).collect();
         match planning_input::read(&sources, options) {
-            Ok(captured) => break captured.input.pools,
+            Ok(captured) => break (captured.input.pools, captured.price_date),
             Err(errors) => {
                 errors.iter().for_each(|error| warn!(%error, "rejected cluster manifest"));
                 let known = bad.len();
                 refused.extend(errors);
                 if refused.iter().map(|error| &error.source).collect::<BTreeSet<_>>().len() == known {
-                    break Vec::new();
+                    break (Vec::new(), None);
                 }
             }
         }
     };
-    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused }
+    CompiledPools { pools, classes: ClassContents::read_all(manifests), refused, price_date }
 }
 
 /// Result for the control loop.
@@ -180,7 +197,7 @@ fn to_read_manifests(manifests: &Manifests, compiled: &CompiledPools, class_fact
     }
 }
 
-fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) -> PoolMeta {
+fn meta(name: &PoolName, manifest: Option<&Manifest>, compiled: &CompiledPools) -> PoolMeta {
     let metadata = manifest.map(metadata).unwrap_or_default();
     PoolMeta {
         uid: metadata["uid"].as_str().unwrap_or_default().into(),
@@ -191,7 +208,8 @@ fn meta(name: &PoolName, manifest: Option<&Manifest>, refused: &[InputError]) ->
             Some("false") => Some(false),
             _ => None,
         },
-        invalid: rejection(ManifestKind::NodePool, name, refused),
+        invalid: rejection(ManifestKind::NodePool, name, &compiled.refused),
+        price_date: compiled.price_date.clone(),
     }
 }
 
@@ -210,7 +228,7 @@ fn sources(manifests: &Manifests) -> impl Iterator<Item = Source> {
 }
 
 fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, class_facts: ClassFacts) -> PoolRecord {
-    let CompiledPools { pools, classes, refused } = compiled;
+    let CompiledPools { pools, classes, refused, .. } = compiled;
     let mut pool = match pools.iter().find(|pool| pool.name == *name) {
         Some(pool) => pool.clone(),
         None => unusable(name, refused),
@@ -232,7 +250,7 @@ fn record(name: &PoolName, compiled: &CompiledPools, manifests: &Manifests, clas
     let drift = drift_facts(parsed, classes.get(&pool.node_class));
     let revision = |manifest: Option<&Manifest>| manifest.map_or_else(Text::default, |found| found.revision.clone());
     let revision = Text::from(format!("{}+{}", revision(manifest), revision(class)));
-    PoolRecord { pool, disruption, revision, meta: meta(name, manifest, refused), drift }
+    PoolRecord { pool, disruption, revision, meta: meta(name, manifest, compiled), drift }
 }
 
 /// A pool that is shown with the reason why it is unusable.
@@ -329,7 +347,7 @@ mod tests {
 
     #[test]
     fn a_pool_and_its_disruption_policy_are_read() {
-        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
+        let read = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated)
             .read(&Manifests::from([pool("general", "In"), class()]))
             .pools;
         assert_eq!(read.len(), 1);
@@ -367,7 +385,7 @@ mod tests {
         assert_eq!(fingerprint(&blue), fingerprint(&green));
         let elsewhere = resolved("blue", "2026-01-01T00:00:00Z", "us-east-1b");
         assert_ne!(fingerprint(&blue), fingerprint(&elsewhere), "the catalogue has the zones of the subnets");
-        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Resolved);
+        let reader = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Resolved);
         let [blue, green] = [blue, green].map(|manifests| reader.read(&manifests));
         assert!(Arc::ptr_eq(&blue.pools[0].pool.catalogue, &green.pools[0].pool.catalogue));
         assert_eq!((&blue.pools[0].pool.not_ready, &green.pools[0].pool.not_ready), (&None, &None));
@@ -383,7 +401,11 @@ mod tests {
         change(&mut pool_json, &mut class_json);
         (pool.json, class.json) = (pool_json.to_string().into_bytes(), class_json.to_string().into_bytes());
         let manifests = Manifests::from([(pool_key, pool), (class_key, class)]);
-        reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools.remove(0).drift
+        reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated)
+            .read(&manifests)
+            .pools
+            .remove(0)
+            .drift
     }
 
     #[test]
@@ -453,7 +475,7 @@ mod tests {
             json["spec"]["disruption"]["budgets"] = budgets;
             json["metadata"]["annotations"] = serde_json::json!({"fleetwright.dev/budget-time-zone": zone});
             pool.json = json.to_string().into_bytes();
-            reader("us-east-1".to_owned(), None, ClassFacts::Simulated)
+            reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated)
                 .read(&Manifests::from([(key, pool), class()]))
                 .pools
                 .remove(0)
@@ -468,7 +490,7 @@ mod tests {
 
     #[test]
     fn clusters_with_equal_classes_share_one_catalogue_while_in_use() {
-        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
+        let reader = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated);
         let read = || reader.read(&Manifests::from([pool("general", "In"), class()])).pools.remove(0).pool.catalogue;
         let (one, other) = (read(), read());
         assert!(Arc::ptr_eq(&one, &other));
@@ -479,7 +501,7 @@ mod tests {
 
     #[test]
     fn equal_objects_are_compiled_once_and_keep_their_own_metadata() {
-        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
+        let reader = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated);
         let of = |uid: &str, operator: &str| {
             let (key, mut pool) = pool("general", operator);
             let mut json: Value = serde_json::from_slice(&pool.json).unwrap();
@@ -500,7 +522,7 @@ mod tests {
 
     #[test]
     fn clusters_with_equal_classes_share_specification_and_status() {
-        let reader = reader("us-east-1".to_owned(), None, ClassFacts::Simulated);
+        let reader = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated);
         let read = |uid: &str| {
             let (key, mut class) = class();
             let mut json: Value = serde_json::from_slice(&class.json).unwrap();
@@ -516,24 +538,52 @@ mod tests {
     }
 
     #[test]
+    fn a_published_catalogue_is_compiled_again_once_and_has_its_date() {
+        use cloud::catalogue::{RegionPrices, Snapshot};
+        use model::MicroUsd;
+        let published = PublishedCatalogue::new(std::time::Duration::from_mins(5));
+        let sources = CatalogueSources { file: None, published: Some(published.clone()) };
+        let reader = reader("us-east-1".to_owned(), sources, ClassFacts::Resolved);
+        let read = |uid: &str| reader.read(&resolved(uid, "2026-01-01T00:00:00Z", "us-east-1a")).pools.remove(0);
+        let price = |record: &PoolRecord| {
+            let found = record.pool.catalogue.types.iter().find(|found| found.name == "m5.large").unwrap();
+            let offering = found.offerings.iter().find(|o| o.capacity_type == model::CapacityType::OnDemand).unwrap();
+            (offering.price.0, record.meta.price_date.as_deref().map(str::to_owned))
+        };
+        let before = read("blue");
+        assert_eq!(price(&before), (96_000, Some("2026-07-20".to_owned())));
+        let prices = |usd: i64, date: &str| RegionPrices {
+            on_demand: BTreeMap::from([("m5.large".into(), MicroUsd(usd))]),
+            spot: None,
+            date: Some(date.into()),
+        };
+        let builtin = Snapshot::builtin().unwrap().clone();
+        published.publish(builtin.clone().with_prices("us-east-1", &prices(100_000, "2026-11-26")));
+        let (blue, green) = (read("blue"), read("green"));
+        assert_eq!(price(&blue), (100_000, Some("2026-11-26".to_owned())));
+        assert!(Arc::ptr_eq(&blue.pool.catalogue, &green.pool.catalogue), "clusters share it");
+        assert_eq!(blue.revision, before.revision, "decisions that are made hold");
+        published.publish(builtin.with_prices("us-east-1", &prices(110_000, "2026-11-27")));
+        assert_eq!(price(&read("green")).0, 110_000);
+    }
+
+    #[test]
     fn a_pool_of_a_foreign_node_class_is_skipped() {
         let (key, mut auto) = pool("auto", "In");
         let mut json: Value = serde_json::from_slice(&auto.json).unwrap();
         json["spec"]["template"]["spec"]["nodeClassRef"] =
             serde_json::json!({"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"});
         auto.json = json.to_string().into_bytes();
-        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&Manifests::from([
-            (key, auto),
-            pool("general", "In"),
-            class(),
-        ]));
+        let read = reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated)
+            .read(&Manifests::from([(key, auto), pool("general", "In"), class()]));
         assert_eq!(read.pools.iter().map(|record| record.pool.name.as_ref()).collect::<Vec<_>>(), ["general"]);
     }
 
     #[test]
     fn an_invalid_pool_is_shown_with_its_reason_and_stops_no_other() {
         let manifests = Manifests::from([pool("good", "In"), pool("odd", "Near"), class()]);
-        let read = reader("us-east-1".to_owned(), None, ClassFacts::Simulated).read(&manifests).pools;
+        let read =
+            reader("us-east-1".to_owned(), CatalogueSources::default(), ClassFacts::Simulated).read(&manifests).pools;
         let names: Vec<&str> = read.iter().map(|record| record.pool.name.as_ref()).collect();
         assert_eq!(names, ["good", "odd"]);
         assert_eq!(read[0].pool.not_ready, None);

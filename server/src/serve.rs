@@ -40,6 +40,7 @@ use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider};
 use crate::fleet::FleetApi;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
 use crate::node_questions;
+use crate::pools::PublishedCatalogue;
 use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
 use crate::web::{self, Pages, WebState};
@@ -102,8 +103,8 @@ impl<C> ServerComponents<C> {
     /// These components with `cloud` in every account and region.
     pub fn with_cloud<D>(self, cloud: Arc<D>) -> ServerComponents<D> {
         let with_cloud = |region: RegionComponents<C>| {
-            let RegionComponents { scope, interruption_queue, .. } = region;
-            RegionComponents { scope, interruption_queue, cloud: Arc::clone(&cloud) }
+            let RegionComponents { scope, interruption_queue, published, .. } = region;
+            RegionComponents { scope, interruption_queue, published, cloud: Arc::clone(&cloud) }
         };
         ServerComponents {
             regions: self.regions.into_iter().map(with_cloud).collect(),
@@ -202,10 +203,12 @@ pub(crate) async fn components<C>(
     let authorizer = config.listen.trust.map_or_else(|| Ok(Authorizer::allow_all()), Authorizer::read)?;
     let (regions, rules) = regions::configured(&config.cloud, &config.lease);
     let clouds = connect(&store, &regions).await;
+    let reread_window = (config.cloud.provider == Provider::Ec2).then(|| config.cloud.refresh.shortest()).flatten();
     let regions = regions.into_iter().zip(clouds).map(|(CloudRegion { scope, entry }, cloud)| RegionComponents {
         scope,
         cloud: Arc::new(cloud),
         interruption_queue: entry.interruption_queue,
+        published: reread_window.map(PublishedCatalogue::new),
     });
     Ok(ServerComponents {
         grpc: config.listen.grpc,
@@ -384,7 +387,7 @@ impl Server {
         let scopes: Vec<Scope> = components.regions.iter().map(|region| region.scope.clone()).collect();
         let (events, inboxes): (Vec<_>, Vec<_>) = scopes.iter().map(|_| mpsc::channel(EVENTS_WAITING)).unzip();
         let class_facts = components.settings.class_facts;
-        let routes = regions::routes(scopes.iter(), &events, (components.catalogue, class_facts));
+        let routes = regions::routes(&components.regions, &events, (components.catalogue, class_facts));
         let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
         let routes = Routes::new(components.rules.clone(), routes);

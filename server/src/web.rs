@@ -25,6 +25,7 @@ use tracing::warn;
 pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
 use crate::api_budget;
+use crate::catalogue_refresh;
 use crate::control_loop::{Heartbeat, Latencies};
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
@@ -32,7 +33,7 @@ use crate::replicas::Replicas;
 use crate::stores::health::StoreHealth;
 use crate::throttle;
 use crate::views::{FleetView, Views};
-use store::{Store, StoreError};
+use store::{Store, StoreError, clock};
 
 /// Minimum interval between fleet summaries sent to the dashboard. Each is serialized once for all
 /// readers.
@@ -216,6 +217,7 @@ async fn metrics(State(state): State<WebState>) -> Response {
         "\"} 1\n"
     ));
     text.push_str(&interruptions::METRICS.render());
+    text.push_str(&catalogue_refresh::METRICS.render(clock::now()));
     let help = "Plans that failed the plan verifier; pods may have been excluded from the plan.";
     text.push_str(&PLANS_FAILING_CHECK.render("fleetwright_plans_failing_check_total", help));
     text.push_str(&api_budget::CALLS.render());

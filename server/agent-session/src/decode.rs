@@ -181,6 +181,11 @@ impl Decoder {
         Ok(observations)
     }
 
+    /// Parses the NodePools again, because their parser has another catalogue: those that differ.
+    pub(crate) fn reread_pools(&mut self) -> Vec<Observation> {
+        self.changed_pools()
+    }
+
     /// Adds to a complete snapshot what depends on all of its objects: NodePools, node classes and
     /// the volume requirements of pods.
     pub(crate) fn complete_snapshot(&mut self, snapshot: &mut ClusterSnapshot) {
@@ -451,4 +456,4 @@ fn within(what: &'static str, found: u64, limit: u64) -> Result<(), DecodeError>
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

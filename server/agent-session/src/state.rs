@@ -349,6 +349,16 @@ impl Session {
         vec![send(connect_response::Message::Resync(v1::Resync { reason }))]
     }
 
+    /// Parses the NodePools again, because their parser has another catalogue. Those of a snapshot that has not arrived are
+    /// parsed when it is complete.
+    pub fn reread_pools(&mut self) -> Vec<Output> {
+        let Stream::Open(OpenStream { sync: SyncState::Synced { decoder, .. }, .. }) = &mut self.stream else {
+            return Vec::new();
+        };
+        let observations = decoder.reread_pools();
+        observations.into_iter().map(|one| self.observation(one)).collect()
+    }
+
     /// Restarts silence detection because the server is not reading, or has unread messages of the
     /// agent.
     pub fn reset_silence(&mut self, now: Timestamp) {

@@ -10,8 +10,8 @@
 //! Filters and page sizes are those of Karpenter's AWS provider.
 //!
 //! What these calls do not tell comes from [`Supplement`]:
-//! - On-demand prices. Only the Pricing API has them. [`PriceRefresher`] reads them, and until then, or where it has
-//!   none, [`Supplement::prices`] holds: the embedded snapshot or a catalogue file.
+//! - On-demand prices. Only the Pricing API has them ([`Ec2Cloud::on_demand_prices`]). Where it has none, and before it was
+//!   read, [`Supplement::prices`] holds: the embedded snapshot or a catalogue file.
 //! - Branch interfaces (`vpc.amazonaws.com/pod-eni`). No public API has them. A type that the
 //!   supplement lacks has none.
 //! - The network bandwidth of known types, from AWS's published table, which Karpenter's labels
@@ -23,9 +23,12 @@
 //! catalogue must not replace a complete one. A single type with missing or contradictory fields is
 //! left out and named ([`Discovered::left_out`]).
 //!
+//! `fleetwright catalogue refresh` reads everything once ([`Ec2Cloud::discover`]). A server reads types, on-demand prices
+//! and spot prices each at an interval of its own ([`CatalogueRefresher`]).
+//!
 //! Reading order: `instance_type` and `devices` (a type's data), `offerings` (zones and spot
-//! prices), `left_out` (reasons), the calls here, `on_demand` (products of the Pricing API as prices), and `prices`
-//! (prices that are refreshed).
+//! prices), `left_out` (reasons), the calls here, `on_demand` and `prices` (the Pricing API's products as prices, and the
+//! calls for prices), and `refresher` (what is due).
 
 mod devices;
 mod discovered;
@@ -34,6 +37,7 @@ mod left_out;
 mod offerings;
 mod on_demand;
 mod prices;
+mod refresher;
 
 use aws_sdk_ec2::config::http::HttpResponse;
 use aws_sdk_ec2::error::SdkError;
@@ -50,7 +54,8 @@ use crate::provider::{Ec2Cloud, filter};
 pub use discovered::Discovered;
 pub use left_out::{LeftOut, Reason};
 use offerings::{offered_zones, spot_prices, zone_ids};
-pub use prices::PriceRefresher;
+pub use prices::PricesRead;
+pub use refresher::{CatalogueRefresher, Intervals, Refresh, Used};
 
 const TYPES: &str = "DescribeInstanceTypes";
 const OFFERINGS: &str = "DescribeInstanceTypeOfferings";
@@ -74,12 +79,17 @@ pub struct Supplement<'a> {
     pub hardware: &'a Snapshot,
 }
 
-/// The answers of the calls, all pages of each.
+/// The answers of the calls for types and zones, all pages of each.
 struct Answers {
     types: Vec<InstanceTypeInfo>,
     offerings: Vec<InstanceTypeOffering>,
     zones: Vec<AvailabilityZone>,
-    spot_prices: Vec<SpotPrice>,
+}
+
+/// Instance types and zones of a region, without prices.
+struct TypesRead {
+    region: DiscoveredRegion,
+    left_out: Vec<LeftOut>,
 }
 
 impl Ec2Cloud {
@@ -90,13 +100,23 @@ impl Ec2Cloud {
     /// The error of the first call that fails, on any page; [`CloudError::Unknown`] when EC2
     /// returns no instance type or no offering that can be read.
     pub async fn discover(&self, supplement: Supplement<'_>) -> Result<Discovered, CloudError> {
+        let TypesRead { mut region, mut left_out } = self.types_and_zones(supplement.hardware).await?;
+        let history = self.current_spot_prices(|error| Failure::read(SPOT_PRICES, error).of_call()).await?;
+        let mut spot = spot_prices(&history, &mut left_out);
+        for found in &mut region.types {
+            found.spot_prices = Some(spot.remove(&found.name).unwrap_or_default());
+        }
+        Ok(Discovered { snapshot: Snapshot::discovered(region, supplement.prices), left_out })
+    }
+
+    /// Reads the instance types and zones.
+    async fn types_and_zones(&self, hardware: &Snapshot) -> Result<TypesRead, CloudError> {
         let answers = Answers {
             types: self.described_types().await?,
             offerings: self.described_offerings().await?,
             zones: self.described_zones().await?,
-            spot_prices: self.current_spot_prices(|error| Failure::read(SPOT_PRICES, error).of_call()).await?,
         };
-        assemble(&self.settings().region, &answers, supplement)
+        assemble(&self.settings().region, &answers, hardware)
     }
 
     async fn described_types(&self) -> Result<Vec<InstanceTypeInfo>, CloudError> {
@@ -146,16 +166,15 @@ impl Ec2Cloud {
     }
 }
 
-/// Builds the snapshot of `region` from complete answers.
-fn assemble(region: &str, answers: &Answers, supplement: Supplement<'_>) -> Result<Discovered, CloudError> {
+/// The types of `region` from complete answers.
+fn assemble(region: &str, answers: &Answers, hardware: &Snapshot) -> Result<TypesRead, CloudError> {
     let mut left_out = Vec::new();
     let ids = zone_ids(&answers.zones, &mut left_out);
     let mut offered = offered_zones(&answers.offerings, &mut left_out);
-    let mut spot = spot_prices(&answers.spot_prices, &mut left_out);
     let zones = offered.values().flatten().map(|zone| (zone.clone(), ids.get(zone).cloned())).collect();
     let mut types = Vec::with_capacity(answers.types.len());
     for described in &answers.types {
-        match instance_type::read(described, supplement.hardware) {
+        match instance_type::read(described, hardware) {
             Ok(read) => types.push(read),
             Err(refused) => left_out.push(refused),
         }
@@ -164,14 +183,13 @@ fn assemble(region: &str, answers: &Answers, supplement: Supplement<'_>) -> Resu
     // EC2 also offers types that the filters exclude.
     for found in &mut types {
         found.zones = offered.remove(&found.name).unwrap_or_default();
-        found.spot_prices = spot.remove(&found.name).unwrap_or_default();
     }
     types.retain(|found| !found.zones.is_empty());
     if types.is_empty() {
         return Err(nothing_usable(answers, left_out.first()));
     }
     let region = DiscoveredRegion { name: Text::from(region), zones, types, price_date: None };
-    Ok(Discovered::new(region, left_out, supplement.prices))
+    Ok(TypesRead { region, left_out })
 }
 
 fn nothing_usable(answers: &Answers, first: Option<&LeftOut>) -> CloudError {

@@ -20,8 +20,8 @@
 //! `ec2:DescribeLaunchTemplates`, `ec2:DeleteLaunchTemplate`, `ec2:TerminateInstances` and `ec2:DescribeInstances`, and `iam:PassRole` for the role of the
 //! instance profile. [`interruption`] needs `ec2:DescribeInstanceStatus`, `sqs:GetQueueUrl`, `sqs:ReceiveMessage` and
 //! `sqs:DeleteMessage`. [`discovery`] needs `ec2:DescribeInstanceTypes`, `ec2:DescribeInstanceTypeOfferings`,
-//! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`; no server calls it, only
-//! `fleetwright catalogue refresh`. [`nodeclass`] has its own list.
+//! `ec2:DescribeAvailabilityZones`, `ec2:DescribeSpotPriceHistory` and `pricing:GetProducts`. [`nodeclass`] has its own
+//! list.
 //!
 //! Reading order: [`settings`] (the operator's settings), `launch_template` and [`user_data`] (what instances are
 //! configured by), `subnet_addresses`, `terms` (what is added to an order), `launches` (launches under way), `request`

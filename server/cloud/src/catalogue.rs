@@ -9,7 +9,7 @@
 //! `instance_type_info` and `columns` (the data), `labels`, `capacity`, `launchable` and
 //! `offerings` (the rules), `build_notes` (their estimates), [`exchange`] (the file format of
 //! `fleetwright catalogue export` and `--catalogue`), [`discovered`] (a snapshot of one region from EC2's
-//! API).
+//! API), `reprice` (a snapshot with other prices), and [`refreshed`] (the catalogue of a region as refreshes leave it).
 //!
 //! Rules and constants are those of Karpenter's AWS provider, so that a planned node matches the
 //! node that joins.
@@ -28,7 +28,9 @@ mod launchable;
 mod offerings;
 pub mod overlay;
 mod price;
+pub mod refreshed;
 mod region_options;
+mod reprice;
 pub mod snapshot;
 
 use model::node_class::NodeClassSettings;
@@ -43,6 +45,7 @@ pub use labels::unknown_label_keys;
 pub use overlay::{Overlay, PriceChange, apply_overlays, resolve_overlays};
 pub use price::parse_usd;
 pub use region_options::RegionOptions;
+pub use reprice::{OnDemandPrices, RegionPrices, SpotPrices};
 pub use snapshot::{Region, Snapshot};
 
 /// A catalogue, and notes about estimates.

@@ -105,6 +105,8 @@ pub struct Decision {
     pub new_cost: MicroUsd,
     /// Lower bound of the price per hour of any plan for the same pods.
     pub lower_bound: MicroUsd,
+    /// Date of the prices of the machines to launch, if known.
+    pub price_date: Option<Text>,
     /// What would have been executed without shadow mode, one sentence each.
     pub would: Vec<String>,
     /// Warnings about consequences that may surprise.
@@ -141,6 +143,7 @@ impl Decision {
             replacements: Vec::new(),
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
+            price_date: None,
             would: Vec::new(),
             notes: Vec::new(),
             basis: None,

@@ -177,7 +177,10 @@ fn note_assumed_zones(karpenter: &Karpenter, region: &Text, notes: &mut Notes) {
     }
 }
 
-fn snapshot(options: &Options, problems: &Problems) -> Option<Cow<'static, Snapshot>> {
+fn snapshot<'o>(options: &'o Options, problems: &Problems) -> Option<Cow<'o, Snapshot>> {
+    if let Some(snapshot) = &options.snapshot {
+        return Some(Cow::Borrowed(snapshot));
+    }
     let (read, name) = match &options.catalogue {
         Some(source) => {
             (Snapshot::parse(&source.bytes).map(Cow::Owned).map_err(|error| error.to_string()), source.name.as_str())

@@ -1,5 +1,8 @@
 //! Options of reading.
 
+use std::sync::Arc;
+
+use cloud::catalogue::Snapshot;
 use manifests::Source;
 use model::input::{MinValuesPolicy, PreferencePolicy};
 use model::{MicroUsd, Timestamp};
@@ -33,6 +36,8 @@ pub struct Options {
     pub autoscaled_replicas: AutoscaledReplicas,
     /// A catalogue file that replaces the built-in catalogue.
     pub catalogue: Option<Source>,
+    /// A catalogue that was read already; it replaces the built-in one, and that of the file.
+    pub snapshot: Option<Arc<Snapshot>>,
     /// The scheduler's configuration, for its default topology spread constraints: kube-scheduler's
     /// own file, or Karpenter's short form of it. With it, Services are read for their selectors.
     pub scheduler_config: Option<Source>,

@@ -154,11 +154,10 @@ fn components(plan: &Plan) -> ServerComponents<()> {
             ..serve::settings()
         },
         lease: LeaseConfig { owner: "demo".to_owned(), duration: Duration::from_secs(30) },
-        regions: vec![RegionComponents {
-            scope: Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
-            cloud: Arc::new(()),
-            interruption_queue: None,
-        }],
+        regions: vec![RegionComponents::new(
+            Scope::Region { account: "demo".to_owned(), region: REGION.to_owned() },
+            Arc::new(()),
+        )],
         rules: ClusterRules::all_in_one(),
         session_memory: SessionMemory::default(),
         simulated: true,

@@ -14,6 +14,7 @@ use tonic::Status;
 use tracing::{info, warn};
 
 use super::delivery::Delivery;
+use crate::pools::Rereads;
 use agent_session::state::{IdentityError, Output, Session, SessionEvent};
 use auth::rate_limit::{RateLimits, TokenBuckets};
 
@@ -120,6 +121,8 @@ pub(super) struct Task {
     /// Events that wait for the control loop. No message is read while there is one.
     pending_events: VecDeque<SessionEvent>,
     stream: Option<Stream>,
+    /// When the NodePools are parsed again; `None` when their catalogue stays as it is.
+    rereads: Option<Rereads>,
     stop: CancellationToken,
 }
 
@@ -130,6 +133,7 @@ enum Next {
     Command(Command),
     EventPermit(Option<EventPermit>),
     ResponsePermit(Option<OwnedPermit<BoxedResponse>>),
+    RereadPools(OwnedSemaphorePermit),
     Tick,
 }
 
@@ -137,6 +141,7 @@ impl Task {
     pub(super) fn new(
         session: Session,
         events: mpsc::Sender<Delivery>,
+        rereads: Option<Rereads>,
         stop: CancellationToken,
     ) -> (SessionHandle, Self) {
         let (incoming, arriving) = mpsc::channel(INCOMING_BUFFER);
@@ -149,6 +154,7 @@ impl Task {
             places: Arc::new(Semaphore::new(EVENTS_IN_PROGRESS)),
             pending_events: VecDeque::new(),
             stream: None,
+            rereads,
             stop,
         };
         (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()) }, task)
@@ -169,6 +175,7 @@ impl Task {
                     Vec::new()
                 }
                 Next::ResponsePermit(permit) => self.send_response(permit),
+                Next::RereadPools(_turn) => self.session.reread_pools(),
                 Next::Tick => self.handle_tick(),
             };
             self.apply_outputs(outputs);
@@ -186,6 +193,7 @@ impl Task {
             Some(command) = self.commands.recv() => Next::Command(command),
             permit = reserve(sender) => Next::ResponsePermit(granted(permit)),
             Some(incoming) = self.incoming.recv(), if !has_events => Next::Incoming(incoming),
+            turn = reread_turn(self.rereads.as_mut()), if !has_events => Next::RereadPools(turn),
             _ = ticks.tick() => Next::Tick,
         }
     }
@@ -307,6 +315,14 @@ async fn reserve_event(events: mpsc::Sender<Delivery>, places: Arc<Semaphore>) -
     // The semaphore is never closed.
     let place = places.acquire_owned().await.ok()?;
     Some((events.reserve_owned().await.ok()?, place))
+}
+
+/// The turn to parse NodePools again; pending while their catalogue stays as it is.
+async fn reread_turn(rereads: Option<&mut Rereads>) -> OwnedSemaphorePermit {
+    match rereads {
+        Some(rereads) => rereads.turn().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Buffer space for a response; pending while there is none to send.

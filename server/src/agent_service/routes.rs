@@ -5,6 +5,7 @@ use tokio::sync::mpsc;
 
 use super::Delivery;
 use crate::config::{ClusterRules, UnassignedCluster};
+use crate::pools::PublishedCatalogue;
 
 /// The control loop of an account and region, as sessions use it.
 #[derive(Debug, Clone)]
@@ -13,6 +14,8 @@ pub(crate) struct LoopRoute {
     pub(crate) events: mpsc::Sender<Delivery>,
     /// Reads NodePools with the offerings of the region.
     pub(crate) pool_reader: PoolReader,
+    /// The catalogue that `pool_reader` has from the cloud; `None` when it stays as it is.
+    pub(crate) catalogue: Option<PublishedCatalogue>,
 }
 
 /// The control loops of a server, and which clusters belong to each.

@@ -123,7 +123,7 @@ struct TestBed {
 impl TestBed {
     async fn new() -> Self {
         let (sender, events) = mpsc::channel(4);
-        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()) };
+        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()), catalogue: None };
         let routes = Routes::new(ClusterRules::all_in_one(), vec![route]);
         let sessions = Sessions::new(Settings::default(), routes, Arc::new(Authorizer::allow_all()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

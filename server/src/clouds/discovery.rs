@@ -18,7 +18,7 @@ pub struct Refreshed {
 #[cfg(feature = "ec2")]
 pub async fn read(region: &str, endpoint: Option<&str>) -> anyhow::Result<Refreshed> {
     use anyhow::Context;
-    use cloud_ec2::discovery::PriceRefresher;
+    use cloud::catalogue::RegionPrices;
     use cloud_ec2::{Ec2Cloud, Settings, Supplement};
     use store::clock;
 
@@ -30,12 +30,25 @@ pub async fn read(region: &str, endpoint: Option<&str>) -> anyhow::Result<Refres
     .await;
     let read = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
     let read = read.with_context(|| format!("the instance types of {region} could not be read"))?;
-    let mut prices = PriceRefresher::new(region);
-    prices.refresh(&cloud).await;
-    let priced = prices.apply(&read, builtin);
-    let left_out = priced.left_out.iter().map(ToString::to_string);
-    let problems = prices.problems().into_iter().chain(left_out).collect();
-    Ok(Refreshed { snapshot: priced.snapshot, problems })
+    let mut problems: Vec<String> = read.left_out.iter().map(ToString::to_string).collect();
+    let snapshot = match cloud.on_demand_prices().await {
+        Ok(found) => {
+            problems.extend(found.left_out.iter().map(ToString::to_string));
+            let date = Some(day(clock::now()).into());
+            read.snapshot.with_prices(region, &RegionPrices { on_demand: found.prices, spot: None, date })
+        }
+        Err(error) => {
+            problems.insert(0, error);
+            read.snapshot
+        }
+    };
+    Ok(Refreshed { snapshot, problems })
+}
+
+/// The day of a point in time, in UTC, such as `2026-05-12`.
+#[cfg(feature = "ec2")]
+fn day(at: model::Timestamp) -> String {
+    jiff::Timestamp::from_millisecond(at.as_millis()).unwrap_or_default().strftime("%F").to_string()
 }
 
 /// The error that names the build with EC2.

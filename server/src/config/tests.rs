@@ -117,6 +117,22 @@ fn secrets_are_never_printed() {
 }
 
 #[test]
+fn refreshes_are_off_at_zero() {
+    let hours = |count: u64| Some(Duration::from_secs(count * 3_600));
+    let refresh = |text: &str| Config::resolve(&with_file(text)).unwrap().cloud.refresh;
+    let five_minutes = Some(Duration::from_secs(300));
+    let by_default = refresh("");
+    let all = [by_default.instance_types, by_default.on_demand_prices, by_default.spot_prices];
+    assert_eq!(all, [hours(24), hours(12), five_minutes]);
+    assert_eq!(by_default.shortest(), five_minutes);
+    let without_spot = refresh("[cloud]\nspot-price-refresh-interval = \"0s\"\n");
+    assert_eq!((without_spot.spot_prices, without_spot.shortest()), (None, hours(12)));
+    let off = "[cloud]\nspot-price-refresh-interval = \"0s\"\non-demand-price-refresh-interval = \"0s\"\n\
+               instance-type-refresh-interval = \"0s\"\n";
+    assert_eq!(refresh(off).shortest(), None);
+}
+
+#[test]
 fn the_printed_configuration_is_a_valid_file() {
     let printed = print(&Layers::default());
     let again = with_file(&printed);
@@ -127,7 +143,7 @@ fn the_printed_configuration_is_a_valid_file() {
 #[test]
 fn every_key_is_explained() {
     assert!(explain("config.cloud.boot").unwrap().contains("DEFAULT:     3s"));
-    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 11);
+    assert_eq!(explain("config.cloud").unwrap().matches("\nconfig.cloud.").count(), 14);
     assert_eq!(explain("config.nothing"), None);
     assert_eq!(explain("configuration"), None);
 }

@@ -104,7 +104,7 @@ impl Fixture {
         let (publisher, fleet_views) = views::channel();
         let (events, heard) = mpsc::channel(64);
         let read_pools = PoolReader::new(|_| vec![any_pool()]);
-        let route = LoopRoute { events: events.clone(), pool_reader: read_pools };
+        let route = LoopRoute { events: events.clone(), pool_reader: read_pools, catalogue: None };
         let sessions = Sessions::new(
             agent_session::Settings::default(),
             Routes::new(ClusterRules::all_in_one(), vec![route]),

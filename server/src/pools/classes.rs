@@ -110,10 +110,14 @@ mod tests {
     }
 
     fn read(change: impl FnOnce(&mut Value)) -> ClassRecord {
-        super::super::reader("us-east-1".to_owned(), None, controller::ClassFacts::Simulated)
-            .read(&manifests(change))
-            .classes
-            .remove(0)
+        super::super::reader(
+            "us-east-1".to_owned(),
+            super::super::CatalogueSources::default(),
+            controller::ClassFacts::Simulated,
+        )
+        .read(&manifests(change))
+        .classes
+        .remove(0)
     }
 
     #[test]

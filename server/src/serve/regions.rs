@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::agent_service::{Delivery, LoopRoute};
 use crate::config::{AccountEntry, AccountRoles, CloudConfig, ClusterRules, LeaseConfig, Provider};
-use crate::pools;
+use crate::pools::{self, CatalogueSources, PublishedCatalogue};
 
 /// An account and region, with the cloud that launches there.
 #[derive(Debug)]
@@ -23,6 +23,15 @@ pub struct RegionComponents<C> {
     pub cloud: Arc<C>,
     /// Name of the queue that receives notices about instances.
     pub interruption_queue: Option<String>,
+    /// What is read of the cloud's catalogue; `None` when the catalogue stays that of the start.
+    pub(crate) published: Option<PublishedCatalogue>,
+}
+
+impl<C> RegionComponents<C> {
+    /// An account and region without a queue, whose catalogue stays that of the start.
+    pub fn new(scope: Scope, cloud: Arc<C>) -> Self {
+        Self { scope, cloud, interruption_queue: None, published: None }
+    }
 }
 
 /// An account and region, as configured.
@@ -58,19 +67,25 @@ fn single_entry(cloud: &CloudConfig, lease: &LeaseConfig) -> AccountEntry {
     }
 }
 
-/// The way to the control loop of each scope, which takes `events`. Loops of one region share what reads NodePools, and so
-/// the catalogues that it keeps.
-pub(super) fn routes<'s>(
-    scopes: impl Iterator<Item = &'s Scope>,
+/// The way to the control loop of each account and region, which takes `events`. Loops of one region whose catalogue stays
+/// as it is share what reads NodePools, and so the catalogues that it keeps.
+pub(super) fn routes<C>(
+    regions: &[RegionComponents<C>],
     events: &[mpsc::Sender<Delivery>],
-    (catalogue, class_facts): (Option<Source>, ClassFacts),
+    (file, class_facts): (Option<Source>, ClassFacts),
 ) -> Vec<LoopRoute> {
-    let mut readers: BTreeMap<String, PoolReader> = BTreeMap::new();
-    let route = |(scope, events): (&Scope, &mpsc::Sender<Delivery>)| {
-        let (region, _) = region_and_account(scope);
-        let reader = readers.entry(region.to_owned());
-        let reader = reader.or_insert_with(|| pools::reader(region.to_owned(), catalogue.clone(), class_facts));
-        LoopRoute { events: events.clone(), pool_reader: reader.clone() }
+    let new = |region: &str, published: Option<PublishedCatalogue>| {
+        let sources = CatalogueSources { file: file.clone(), published };
+        pools::reader(region.to_owned(), sources, class_facts)
     };
-    scopes.zip(events).map(route).collect()
+    let mut shared: BTreeMap<String, PoolReader> = BTreeMap::new();
+    let route = |(component, events): (&RegionComponents<C>, &mpsc::Sender<Delivery>)| {
+        let (region, _) = region_and_account(&component.scope);
+        let pool_reader = match &component.published {
+            Some(published) => new(region, Some(published.clone())),
+            None => shared.entry(region.to_owned()).or_insert_with(|| new(region, None)).clone(),
+        };
+        LoopRoute { events: events.clone(), pool_reader, catalogue: component.published.clone() }
+    };
+    regions.iter().zip(events).map(route).collect()
 }

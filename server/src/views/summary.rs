@@ -67,12 +67,13 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// Reasons of the decision, a line for each launch, removal and unschedulable pod.
+/// Reasons of the decision, a line for each launch, removal and unschedulable pod, and one with the date of the prices.
 pub(crate) fn reasons(decision: &Decision) -> impl Iterator<Item = String> {
     let machines = decision.launches.iter().map(|machine| format!("{}: {}", machine.claim.name, machine.reason));
     let removals = decision.removals.iter().map(|removal| format!("{}: {}", removal.node, removal.reason));
     let would = decision.would.iter().chain(decision.notes.iter().filter(|_| decision.shadow)).cloned();
-    machines.chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))
+    let prices = decision.price_date.iter().map(|date| format!("prices of {date}"));
+    machines.chain(prices).chain(removals).chain(would).chain(decision.unplaced.iter().map(unplaced))
 }
 
 fn unplaced(pod: &UnplacedPod) -> String {

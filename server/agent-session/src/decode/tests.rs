@@ -14,7 +14,7 @@ fn pools_by_name(manifests: &Manifests) -> Vec<PoolRecord> {
     pools.map(|((_, name), manifest)| pool(name, classes, &manifest.revision)).collect()
 }
 
-fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
+pub(crate) fn pool(name: &Text, classes: usize, revision: &Text) -> PoolRecord {
     PoolRecord {
         pool: NodePool {
             name: name.into(),

@@ -503,3 +503,42 @@ fn clock_skew_above_half_a_minute_is_reported() {
     assert_eq!(problems[1], "Problem(\"the agent's clock\")", "the clock was corrected");
     assert!(clock_problems(0, 0).is_empty(), "an older agent sends no time");
 }
+
+#[test]
+fn pools_are_parsed_again_when_asked_and_only_those_that_differ_are_observed() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    let version = Arc::new(AtomicUsize::new(1));
+    let read = Arc::clone(&version);
+    let reader = PoolReader::new(move |_| {
+        vec![crate::decode::tests::pool(&"same".into(), 0, &"1".into()), {
+            crate::decode::tests::pool(&"web".into(), read.load(Ordering::SeqCst), &"1".into())
+        }]
+    });
+    let mut session = Session::new("blue".into(), Settings::default(), Arc::default(), reader);
+    let classes = |outputs: &[Output]| -> Vec<String> {
+        let observed = outputs.iter().map(|output| match output {
+            Output::Notify(SessionEvent::ClusterEvent(Event::Observed { observation, .. })) => observation,
+            other => panic!("{other:?}"),
+        });
+        let pools = observed.map(|observation| match observation {
+            Observation::Upsert(object) => match &**object {
+                Object::Pool(record) => record.pool.node_class.to_string(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        });
+        pools.collect()
+    };
+    assert_eq!(session.reread_pools(), [], "no agent is connected");
+    open(&mut session, 1);
+    handle(&mut session, begin(1));
+    version.store(2, Ordering::SeqCst);
+    assert_eq!(session.reread_pools(), [], "a snapshot is arriving");
+    handle(&mut session, end(1, 0, 0));
+    assert_eq!(session.reread_pools(), [], "the snapshot had the pools as they are");
+    version.store(3, Ordering::SeqCst);
+    assert_eq!(classes(&session.reread_pools()), ["3"]);
+    assert_eq!(session.reread_pools(), []);
+    // Deltas go on.
+    assert_eq!(handle(&mut session, delta(1, vec![namespace("a")])).len(), 1);
+}

@@ -1,6 +1,6 @@
 //! An instance type of `DescribeInstanceTypes` as the catalogue's data.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use aws_sdk_ec2::types::{
     ArchitectureType, EbsOptimizedSupport, EphemeralNvmeSupport, InstanceTypeHypervisor, InstanceTypeInfo as Described,
@@ -33,7 +33,7 @@ pub(super) fn read(described: &Described, hardware: &Snapshot) -> Result<Discove
         spot: usage.contains(&UsageClassType::Spot),
         zones: BTreeSet::new(),
         on_demand_price: None,
-        spot_prices: BTreeMap::new(),
+        spot_prices: None,
     })
 }
 

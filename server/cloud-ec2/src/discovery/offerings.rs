@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use aws_sdk_ec2::types::{AvailabilityZone, InstanceTypeOffering, SpotPrice};
-use cloud::catalogue::parse_usd;
+use cloud::catalogue::{SpotPrices, parse_usd};
 use model::{InstanceTypeName, MicroUsd, Text, Zone};
 
 use super::left_out::{LeftOut, Reason};
 
 /// Zones by the type that they offer.
 pub(super) type OfferedZones = BTreeMap<InstanceTypeName, BTreeSet<Zone>>;
-
-/// Spot prices by type and zone.
-pub(super) type SpotPrices = BTreeMap<InstanceTypeName, BTreeMap<Zone, MicroUsd>>;
 
 /// Zone ids by zone name.
 pub(super) fn zone_ids(described: &[AvailabilityZone], left_out: &mut Vec<LeftOut>) -> BTreeMap<Zone, Text> {

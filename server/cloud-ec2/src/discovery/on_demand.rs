@@ -1,15 +1,10 @@
 //! On-demand prices of a region from the Pricing API (Karpenter AWS: prices).
 
-use std::collections::BTreeMap;
-
-use cloud::catalogue::parse_usd;
+use cloud::catalogue::{OnDemandPrices, parse_usd};
 use model::{InstanceTypeName, MicroUsd, Text};
 use serde_json::Value;
 
 use super::left_out::{LeftOut, Reason};
-
-/// On-demand prices by type.
-pub(super) type OnDemandPrices = BTreeMap<InstanceTypeName, MicroUsd>;
 
 /// Filters of all queries besides the region: Linux without other software, on instances that are not reserved.
 const COMMON: [(&str, &str); 5] = [
@@ -52,19 +47,17 @@ pub(super) fn read(
     let mut prices = OnDemandPrices::new();
     for product in products {
         match read_product(product.as_ref(), currency) {
-            Ok(Some((name, price))) => {
+            Ok((name, price)) => {
                 let known = prices.entry(name).or_insert(price);
                 *known = price.max(*known);
             }
-            // Nothing is free: a zero belongs to a product that is not sold alone.
-            Ok(None) => {}
             Err(refused) => left_out.push(refused),
         }
     }
     prices
 }
 
-fn read_product(product: &str, currency: &str) -> Result<Option<(InstanceTypeName, MicroUsd)>, LeftOut> {
+fn read_product(product: &str, currency: &str) -> Result<(InstanceTypeName, MicroUsd), LeftOut> {
     let refuse = |name: &str, reason| LeftOut { item: Text::from(format!("the price of {name}")), reason };
     let product: Value =
         serde_json::from_str(product).map_err(|_| refuse("an unnamed type", Reason::Invalid("PriceList")))?;
@@ -78,8 +71,10 @@ fn read_product(product: &str, currency: &str) -> Result<Option<(InstanceTypeNam
     }
     let read = |text: &&str| parse_usd(text).ok_or_else(|| refuse(name, Reason::Invalid("pricePerUnit")));
     let prices: Vec<MicroUsd> = stated.iter().map(read).collect::<Result<_, _>>()?;
+    // Nothing is free.
     let highest = prices.into_iter().max().filter(|price| price.0 > 0);
-    Ok(highest.map(|price| (InstanceTypeName::from(name), price)))
+    let price = highest.ok_or_else(|| refuse(name, Reason::Invalid("pricePerUnit")))?;
+    Ok((InstanceTypeName::from(name), price))
 }
 
 #[cfg(test)]
@@ -118,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn prices_are_read_exactly_and_zeros_are_skipped() {
+    fn prices_are_read_exactly_and_zeros_are_left_out() {
         let products = [
             product("m5.large", "USD", "0.1070000000"),
             product("m5.large", "USD", "0.0960000000"),
@@ -126,7 +121,8 @@ mod tests {
             product("t4g.nano", "USD", "0.0046005000"),
         ];
         let expected = [("m5.large".to_owned(), 107_000), ("t4g.nano".to_owned(), 4_601)];
-        assert_eq!(prices(&products, "eu-west-1"), (expected.into(), Vec::new()));
+        let left_out = ["the price of c5.large is left out: pricePerUnit has an unusable value".to_owned()];
+        assert_eq!(prices(&products, "eu-west-1"), (expected.into(), left_out.into()));
     }
 
     #[test]

@@ -171,9 +171,9 @@ async fn a_type_that_is_described_incompletely_is_left_out_by_name() {
     assert_eq!(
         left_out,
         [
-            "the spot price of c5.large in eu-west-1a is left out: SpotPrice has an unusable value".to_owned(),
             "c5.large is left out: MemoryInfo.SizeInMiB is missing".to_owned(),
             format!("r5.large is left out: {interfaces}"),
+            "the spot price of c5.large in eu-west-1a is left out: SpotPrice has an unusable value".to_owned(),
         ]
     );
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use cloud::catalogue::Snapshot;
 use cloud::provider::{CloudProvider, Owner};
-use cloud_ec2::discovery::PriceRefresher;
-use cloud_ec2::{Ec2Cloud, Supplement};
+use cloud_ec2::Ec2Cloud;
+use cloud_ec2::discovery::CatalogueRefresher;
 use model::node_class::{InstanceIdentity, NodeClassQuery, ReservationTerm};
 use model::{Millis, Timestamp};
 use serde_json::Value;
@@ -84,8 +84,9 @@ async fn serve(ec2: &Endpoint, cloud: &Ec2Cloud, other: &Ec2Cloud) {
     ec2.wait(Duration::from_secs(90 * 60));
     assert_eq!(cloud.collect_launch_templates().await.unwrap().len(), 1);
     let builtin = Snapshot::builtin().unwrap();
-    let _what_is_left_out = cloud.discover(Supplement { prices: builtin, hardware: builtin }).await;
-    PriceRefresher::new("eu-west-1").refresh(cloud).await;
+    CatalogueRefresher::new("eu-west-1", "server", builtin.clone(), &super::prices::INTERVALS)
+        .refresh(cloud, builtin)
+        .await;
 }
 
 /// One at a time: they have one clock.

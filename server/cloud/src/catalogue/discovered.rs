@@ -40,8 +40,9 @@ pub struct DiscoveredType {
     pub zones: BTreeSet<Zone>,
     /// On-demand price per hour; `None` where it is that of another snapshot.
     pub on_demand_price: Option<MicroUsd>,
-    /// Spot price per hour by zone. A zone without one has no spot offering.
-    pub spot_prices: BTreeMap<Zone, MicroUsd>,
+    /// Spot price per hour by zone. A zone without one has no spot offering. `None` where no spot price is known: then
+    /// spot is estimated in each zone.
+    pub spot_prices: Option<BTreeMap<Zone, MicroUsd>>,
 }
 
 impl Snapshot {
@@ -100,7 +101,7 @@ impl PricedRegions {
     /// On-demand prices of a type by index of the region.
     fn on_demand(&self, found: &DiscoveredType, prices: &Snapshot) -> Vec<(usize, Quote)> {
         let own = self.regions.len() - 1;
-        let stated = found.on_demand_price.map(|price| (own, Quote { price, estimated: false }));
+        let stated = found.on_demand_price.map(|price| (own, Quote::exact(price)));
         let Some(entry) = prices.entry(&found.name) else { return stated.into_iter().collect() };
         let quote = |(index, source): (usize, &Option<usize>)| {
             stated.filter(|_| index == own).or_else(|| Some((index, entry.regional_price((*source)?)?)))
@@ -114,9 +115,11 @@ fn zone_offerings(found: &DiscoveredType, region: usize, zones: &[Zone]) -> Vec<
     let sales = |(index, zone): (usize, &Zone)| {
         let sale = move |capacity_type, price| ZoneOffering { region, zone: index, capacity_type, price };
         let on_demand = found.on_demand.then(|| sale(CapacityType::OnDemand, None));
-        let price = found.spot_prices.get(zone).filter(|_| found.spot);
-        let spot = price.map(|price| sale(CapacityType::Spot, Some(Quote { price: *price, estimated: false })));
-        on_demand.into_iter().chain(spot)
+        let spot = || match &found.spot_prices {
+            Some(prices) => prices.get(zone).map(|price| sale(CapacityType::Spot, Some(Quote::exact(*price)))),
+            None => Some(sale(CapacityType::Spot, None)),
+        };
+        on_demand.into_iter().chain(found.spot.then(spot).flatten())
     };
     offered.flat_map(sales).collect()
 }

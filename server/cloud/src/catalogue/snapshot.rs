@@ -81,6 +81,13 @@ pub(super) struct Quote {
     pub(super) estimated: bool,
 }
 
+impl Quote {
+    /// A price that is no estimate.
+    pub(super) fn exact(price: MicroUsd) -> Self {
+        Self { price, estimated: false }
+    }
+}
+
 impl Snapshot {
     /// Regions, in file order.
     #[must_use]

@@ -6,6 +6,7 @@ mod file;
 mod label_cases;
 mod nodeclass;
 mod overlays;
+mod reprice;
 mod vectors;
 
 use model::node_class::NodeClassSettings;

@@ -394,6 +394,8 @@ pub struct PoolMeta {
     pub managed: Option<bool>,
     /// Why its specification is rejected (condition `ValidationSucceeded`).
     pub invalid: Option<Text>,
+    /// Date of the prices of its catalogue, if known.
+    pub price_date: Option<Text>,
 }
 
 /// A DaemonSet, as the pod that it creates on nodes.

@@ -304,6 +304,7 @@ impl ClusterController {
         self.disruption.mark_changed();
         let reason = DecisionReason::Disruption(CONSOLIDATION);
         let decision = Decision {
+            price_date: self.price_date(&launches),
             launches,
             assignments,
             new_cost,

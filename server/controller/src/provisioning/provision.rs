@@ -110,6 +110,7 @@ impl ClusterController {
         }
         let decision = Decision {
             due,
+            price_date: self.price_date(&machines),
             launches: machines,
             assignments: placed,
             unplaced,
@@ -138,6 +139,12 @@ impl ClusterController {
             self.nominator.schedule_nominations(ctx.now);
         }
         (id, machines, placed)
+    }
+
+    /// Date of the prices of the NodePools that the machines are launched for; `None` without machines.
+    pub(crate) fn price_date(&self, machines: &[PlannedMachine]) -> Option<Text> {
+        let pools = machines.iter().filter_map(|machine| self.state.pool(&machine.claim.pool));
+        pools.filter_map(|record| record.meta.price_date.clone()).next()
     }
 
     /// Whether the NodePool has this revision still and may launch the planned machine.

@@ -31,7 +31,7 @@ impl TwoLoops {
         let (routes, loops): (Vec<_>, Vec<_>) = (0..2)
             .map(|_| {
                 let (events, received) = mpsc::channel(4);
-                (LoopRoute { events, pool_reader: PoolReader::new(|_| Vec::new()) }, received)
+                (LoopRoute { events, pool_reader: PoolReader::new(|_| Vec::new()), catalogue: None }, received)
             })
             .unzip();
         let authorizer = Arc::new(Authorizer::allow_all());

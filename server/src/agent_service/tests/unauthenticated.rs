@@ -46,7 +46,7 @@ impl AuthTestBed {
         let authorizer = Authorizer::read(folder.write("auth.toml", &agent_entry("one", "keys.json"))).unwrap();
         let (authorizer, stop) = (Arc::new(authorizer), CancellationToken::new());
         let (sender, events) = mpsc::channel(64);
-        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()) };
+        let route = LoopRoute { events: sender, pool_reader: PoolReader::new(|_| Vec::new()), catalogue: None };
         let routes = Routes::new(ClusterRules::all_in_one(), vec![route]);
         let sessions = Sessions::new(Settings::default(), routes, Arc::clone(&authorizer));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

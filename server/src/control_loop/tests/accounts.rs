@@ -35,6 +35,7 @@ impl TwoAccounts {
         let route = |events: &mpsc::Sender<Delivery>| LoopRoute {
             events: events.clone(),
             pool_reader: PoolReader::new(|_| vec![any_pool()]),
+            catalogue: None,
         };
         // Agents send their events by hand here, so that no rule is asked.
         let routes = Routes::new(ClusterRules::all_in_one(), events.iter().map(route).collect());
@@ -53,10 +54,9 @@ impl TwoAccounts {
             lease: LeaseConfig { owner: "me".to_owned(), duration: LEASE },
             reads_interruptions: false,
         };
-        let region = |account: &str| RegionComponents {
-            scope: scope(account),
-            cloud: Arc::new(ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now)),
-            interruption_queue: None,
+        let region = |account: &str| {
+            let cloud = ClockedCloud::new(SimulatedCloud::new(FaultProfile::default(), None), clock::now);
+            RegionComponents::new(scope(account), Arc::new(cloud))
         };
         let inboxes = heard.into_iter().map(|events| Inbox { events, questions: mpsc::channel(1).1 });
         let regions = ["1", "2"].map(region).into_iter().zip(inboxes);

@@ -24,7 +24,7 @@ fn discovered_with(region: &str, on_demand_price: Option<MicroUsd>, price_date: 
         spot: true,
         zones: BTreeSet::from([a.as_str().into(), b.as_str().into()]),
         on_demand_price,
-        spot_prices: BTreeMap::from([(a.as_str().into(), MicroUsd(30_000))]),
+        spot_prices: Some(BTreeMap::from([(a.as_str().into(), MicroUsd(30_000))])),
     };
     let zones = BTreeMap::from([(a.into(), Some("az3".into())), (b.into(), None)]);
     let price_date = price_date.map(Into::into);
