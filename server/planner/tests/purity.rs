@@ -6,9 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 13] = [
     "model",
     "api-budget",
+    "odds",
     "scheduler",
     "verifier",
     "binding",
