@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use rustc_hash::FxHashMap;
+
 use crate::{CapacityOdds, CapacityPool, Odds};
-use model::Timestamp;
+use model::{SizeClass, Timestamp};
 
 /// Capacity pools that several requests name and whose states are combined exactly.
 const MAX_SHARED: usize = 10;
@@ -26,64 +28,98 @@ struct PoolOdds {
 }
 
 impl CapacityOdds {
+    /// Probability that every request of `requests` is filled: [`OddsAt::order_odds`].
+    #[must_use]
+    pub fn order_odds(&self, requests: &[LaunchRequest], now: Timestamp) -> Odds {
+        OddsAt::new(self, now).order_odds(requests)
+    }
+
+    /// Records whether every request of an order was filled, before the outcomes of its launches are.
+    pub fn record_order(&mut self, requests: &[LaunchRequest], is_filled: bool, now: Timestamp) {
+        let stated = OddsAt::new(self, now).stated_order(requests).probability;
+        self.order_recalibration.record(stated, None, is_filled);
+    }
+}
+
+/// The odds at one time. Those of each capacity pool and size are computed once.
+#[derive(Debug)]
+pub struct OddsAt<'o> {
+    odds: &'o CapacityOdds,
+    now: Timestamp,
+    known: FxHashMap<(CapacityPool, SizeClass), Odds>,
+}
+
+impl<'o> OddsAt<'o> {
+    /// The odds at `now`.
+    #[must_use]
+    pub fn new(odds: &'o CapacityOdds, now: Timestamp) -> Self {
+        Self { odds, now, known: FxHashMap::default() }
+    }
+
+    /// Probability that a launch of `size` instances in `pool` succeeds, as [`CapacityOdds::odds`] has it.
+    pub fn odds(&mut self, pool: &CapacityPool, size: u32) -> Odds {
+        let Self { odds, now, known } = self;
+        *known.entry((pool.clone(), SizeClass::of(size))).or_insert_with(|| odds.odds(pool, size, *now))
+    }
+
     /// Probability that every request of `requests` is filled.
     ///
     /// A capacity pool either has all instances that the requests naming it ask for together, or none: what shares a pool
     /// fails together. A request is filled when one of its pools has them. Different pools are independent given what is
     /// known of each; that they are not quite, because a whole zone may be short, is left to the recalibration by
-    /// [`Self::record_order`]. Up to ten pools that several requests name are combined exactly; with more, the
+    /// [`CapacityOdds::record_order`]. Up to ten pools that several requests name are combined exactly; with more, the
     /// result is a lower bound of it.
     ///
     /// The samples are those of the request with the fewest; for a request, the sum over its pools.
-    #[must_use]
-    pub fn order_odds(&self, requests: &[LaunchRequest], now: Timestamp) -> Odds {
-        let stated = self.stated_order(requests, now);
-        Odds { probability: self.order_recalibration.correct(stated.probability, None), ..stated }
+    pub fn order_odds(&mut self, requests: &[LaunchRequest]) -> Odds {
+        let stated = self.stated_order(requests);
+        Odds { probability: self.odds.order_recalibration.correct(stated.probability, None), ..stated }
     }
 
-    /// Records whether every request of an order was filled, before the outcomes of its launches are.
-    pub fn record_order(&mut self, requests: &[LaunchRequest], is_filled: bool, now: Timestamp) {
-        let stated = self.stated_order(requests, now).probability;
-        self.order_recalibration.record(stated, None, is_filled);
-    }
-
-    fn stated_order(&self, requests: &[LaunchRequest], now: Timestamp) -> Odds {
+    fn stated_order(&mut self, requests: &[LaunchRequest]) -> Odds {
         let requests = merged(requests);
-        let pools = self.pools_of(&requests, now);
+        let pools = self.pools_of(&requests);
         let with = |options: &[&CapacityPool]| options.iter().map(|pool| pools[*pool]).collect::<Vec<PoolOdds>>();
         let requests: Vec<Vec<PoolOdds>> = requests.keys().map(|options| with(options)).collect();
-        let sum = |of: fn(&Odds) -> f64| {
+        let least = |of: fn(&Odds) -> f64| {
             let sums = requests.iter().map(|pools| pools.iter().map(|pool| of(&pool.odds)).sum());
             sums.min_by(f64::total_cmp).unwrap_or(0.0)
         };
         Odds {
             probability: probability_of_all(&requests),
-            samples: sum(|odds| odds.samples),
-            neighbour_samples: sum(|odds| odds.neighbour_samples),
+            samples: least(|odds| odds.samples),
+            neighbour_samples: least(|odds| odds.neighbour_samples),
         }
     }
 
     /// The odds of each pool for all instances that the requests naming it ask for.
     fn pools_of<'r>(
-        &self,
+        &mut self,
         requests: &BTreeMap<Vec<&'r CapacityPool>, u32>,
-        now: Timestamp,
-    ) -> BTreeMap<&'r CapacityPool, PoolOdds> {
-        let mut asked: BTreeMap<&CapacityPool, (u32, usize)> = BTreeMap::new();
+    ) -> FxHashMap<&'r CapacityPool, PoolOdds> {
+        // Instances, and the number of requests.
+        let mut asked: FxHashMap<&CapacityPool, (u32, usize)> = FxHashMap::default();
+        let mut shared: Vec<&CapacityPool> = Vec::new();
         for (options, count) in requests {
             for pool in options {
                 let (instances, named) = asked.entry(pool).or_default();
                 *instances = instances.saturating_add(*count);
                 *named += 1;
+                if *named == 2 {
+                    shared.push(pool);
+                }
             }
         }
-        let mut shared: Vec<(usize, &CapacityPool)> =
-            asked.iter().filter(|(_, (_, named))| *named > 1).map(|(pool, (_, named))| (*named, *pool)).collect();
-        shared.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+        shared.sort_by(|a, b| asked[b].1.cmp(&asked[a].1).then(a.cmp(b)));
         shared.truncate(MAX_SHARED);
-        let position = |pool: &CapacityPool| shared.iter().position(|(_, other)| *other == pool);
-        let odds = |pool, instances| PoolOdds { odds: self.odds(pool, instances, now), shared: position(pool) };
-        asked.into_iter().map(|(pool, (instances, _))| (pool, odds(pool, instances))).collect()
+        let mut pools: FxHashMap<&CapacityPool, PoolOdds> = FxHashMap::default();
+        for pool in requests.keys().flatten() {
+            pools.entry(pool).or_insert_with(|| PoolOdds {
+                odds: self.odds(pool, asked[pool].0),
+                shared: shared.iter().position(|other| other == pool),
+            });
+        }
+        pools
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 13] = [
+const CRATES: [&str; 14] = [
     "model",
     "api-budget",
     "odds",
@@ -16,6 +16,7 @@ const CRATES: [&str; 13] = [
     "explain",
     "karpenter-baseline",
     "planner",
+    "quote",
     "repack",
     "drift",
     "disruption",

@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 26] = [
+const RULES: [(&str, &[&str]); 27] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
@@ -24,6 +24,7 @@ const RULES: [(&str, &[&str]); 26] = [
         &["fleetwright-scheduler", "fleetwright-verifier", "fleetwright-planner", "tokio"],
     ),
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
+    ("fleetwright-quote", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     (
         "fleetwright-drift",
         &["fleetwright-planner", "fleetwright-controller", "fleetwright-manifests", "tokio", "serde"],
