@@ -8,9 +8,9 @@ use model::{ClusterName, MicroUsd, Text};
 
 use crate::answer::{Answer, Blocker, ClusterQuote, Fit};
 use crate::condensed::condensed_nodes;
+use crate::context::QuoteContext;
 use crate::launch_plans::LaunchPlan;
 use crate::launch_setting::{LaunchSetting, LaunchSettings};
-use crate::market::Market;
 use crate::pod_set::{PodSet, TableLengths, add_pods, remove_pods};
 use crate::{combine, launches, places};
 
@@ -54,7 +54,7 @@ impl PreparedCluster {
         &self.name
     }
 
-    /// Number of the launch setting. Quotes are fastest where one market gets all clusters of a setting.
+    /// Number of the launch setting. Quotes are fastest where one context gets all clusters of a setting.
     #[must_use]
     pub fn setting_number(&self) -> usize {
         self.setting.as_ref().map_or(0, |setting| Arc::as_ptr(setting) as usize)
@@ -62,10 +62,10 @@ impl PreparedCluster {
 
     /// What the pods of `sets`, all of them, would need in this cluster. It changes nothing: the next quote is that of the
     /// same cluster.
-    pub fn quote(&mut self, sets: &[PodSet], market: &mut Market<'_>) -> ClusterQuote {
+    pub fn quote(&mut self, sets: &[PodSet], context: &mut QuoteContext<'_>) -> ClusterQuote {
         let before = add_pods(&mut self.full, sets);
-        let answer = match self.plan(sets, before, market) {
-            Ok((plan, lower_bound)) => self.answer(&plan, lower_bound, sets, before, market),
+        let answer = match self.plan(sets, before, context) {
+            Ok((plan, lower_bound)) => self.answer(&plan, lower_bound, sets, before, context),
             Err(blockers) => Answer::DoesNotFit(blockers),
         };
         remove_pods(&mut self.full, before);
@@ -78,7 +78,7 @@ impl PreparedCluster {
         lower_bound: MicroUsd,
         sets: &[PodSet],
         before: TableLengths,
-        market: &mut Market<'_>,
+        context: &mut QuoteContext<'_>,
     ) -> Answer {
         if let Some(why) = self.launch_hold.as_ref().filter(|_| !plan.nodes.is_empty()) {
             return Answer::DoesNotFit(vec![for_all_pods(ReasonCode::HeldBack, why.to_string())]);
@@ -88,17 +88,17 @@ impl PreparedCluster {
             existing: places::on_existing_nodes(&self.full, plan, sets, before),
             price: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
             lower_bound,
-            odds: market.odds_of(&launches::requests(&self.full, plan, &self.account)),
-            ready: market.ready_time_of(&new_nodes),
+            odds: context.odds_of(&launches::requests(&self.full, plan, &self.account)),
+            ready: context.ready_time_of(&new_nodes),
             new_nodes,
         })
     }
 
     /// A plan that the verifier accepts for the whole cluster, and the lower bound on its price.
-    fn plan(&mut self, sets: &[PodSet], before: TableLengths, market: &mut Market<'_>) -> PlanOrBlockers {
-        match self.plan_in_parts(sets, before, market) {
+    fn plan(&mut self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> PlanOrBlockers {
+        match self.plan_in_parts(sets, before, context) {
             Some(found) => found,
-            None => self.plan_whole(sets, before, market),
+            None => self.plan_whole(sets, before, context),
         }
     }
 
@@ -108,15 +108,15 @@ impl PreparedCluster {
         &mut self,
         sets: &[PodSet],
         before: TableLengths,
-        market: &mut Market<'_>,
+        context: &mut QuoteContext<'_>,
     ) -> Option<PlanOrBlockers> {
         let setting = self.setting.as_ref().filter(|_| !sets.iter().any(PodSet::has_rules_between_pods))?;
         let in_nodes = add_pods(&mut self.nodes, sets);
-        let on_nodes = scheduler::schedule_with(&self.nodes, &mut market.cache_of_nodes);
+        let on_nodes = scheduler::schedule_with(&self.nodes, &mut context.cache_of_nodes);
         remove_pods(&mut self.nodes, in_nodes);
         let mut counts = vec![0; sets.len()];
         on_nodes.unschedulable.iter().for_each(|pod| counts[before.pod_set_of(&self.full.pods[*pod as usize])] += 1);
-        let launched = market.launch_plans.plan(setting, sets, &counts, market.cache);
+        let launched = context.launch_plans.plan(setting, sets, &counts, context.cache);
         match &*launched {
             LaunchPlan::Nodes { nodes, order, lower_bound } => {
                 let set_of = |pod: u32| before.pod_set_of(&self.full.pods[pod as usize]);
@@ -129,8 +129,8 @@ impl PreparedCluster {
     }
 
     /// The planner's plan for the cluster.
-    fn plan_whole(&self, sets: &[PodSet], before: TableLengths, market: &mut Market<'_>) -> PlanOrBlockers {
-        let decision = planner::plan_with(&self.full, market.cache).map_err(|found| {
+    fn plan_whole(&self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> PlanOrBlockers {
+        let decision = planner::plan_with(&self.full, context.cache).map_err(|found| {
             let first = found.first().map(ToString::to_string).unwrap_or_default();
             let message = format!(
                 "the verifier refuses the cluster without the pods as well ({first}); please report this with its planning input"

@@ -11,17 +11,17 @@
 //! planner plans the cluster as a whole.
 //!
 //! Reading order: [`pod_set`] (what is asked), [`answer`] (what is answered), [`cluster`], `condensed`, [`launch_setting`],
-//! `launch_plans` and `combine` (how it is planned), [`market`], `launches` and `places` (a plan as an answer), [`ready`]
+//! `launch_plans` and `combine` (how it is planned), [`context`], `launches` and `places` (a plan as an answer), [`ready`]
 //! (time to ready), [`rank`].
 
 pub mod answer;
 pub mod cluster;
 mod combine;
 mod condensed;
+pub mod context;
 mod launch_plans;
 pub mod launch_setting;
 mod launches;
-pub mod market;
 mod places;
 pub mod pod_set;
 pub mod rank;
@@ -29,8 +29,8 @@ pub mod ready;
 
 pub use answer::{Answer, Blocker, ClusterQuote, ExistingNodePods, Fit, NewNodes, PodCount, Quote};
 pub use cluster::PreparedCluster;
+pub use context::{QuoteContext, ReadyTimeOf};
 pub use launch_setting::LaunchSettings;
-pub use market::{Market, ReadyTimeOf};
 pub use pod_set::{InvalidPodSets, MAX_PODS, PodSet, validate};
 pub use rank::rank;
 pub use ready::ReadyTime;

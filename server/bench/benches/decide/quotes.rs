@@ -16,7 +16,7 @@ use model::{
 };
 use odds::{CapacityOdds, OddsAt};
 use planner::CompileCache;
-use quote::{Answer, LaunchSettings, Market, PodSet, PreparedCluster, Quote, ReadyTime, rank};
+use quote::{Answer, LaunchSettings, PodSet, PreparedCluster, Quote, QuoteContext, ReadyTime, rank};
 
 use crate::flags::Flags;
 use crate::generate::SeededRng;
@@ -174,8 +174,8 @@ fn quote_all(
     let parts = thread::scope(|scope| {
         let quote_part = |clusters: &mut [PreparedCluster], cache: &mut CompileCache| {
             let begun = proc::thread_cpu();
-            let mut market = Market::new(OddsAt::new(odds, NOW), &ready_time, cache);
-            let quotes: Vec<_> = clusters.iter_mut().map(|cluster| cluster.quote(sets, &mut market)).collect();
+            let mut context = QuoteContext::new(OddsAt::new(odds, NOW), &ready_time, cache);
+            let quotes: Vec<_> = clusters.iter_mut().map(|cluster| cluster.quote(sets, &mut context)).collect();
             (quotes, proc::thread_cpu().saturating_sub(begun))
         };
         let parts = clusters.chunks_mut(part).zip(caches);

@@ -12,7 +12,7 @@ use model::{
 };
 use odds::{CapacityOdds, OddsAt};
 use planner::CompileCache;
-use quote::{Answer, ClusterQuote, Fit, LaunchSettings, Market, PodSet, PreparedCluster, ReadyTime};
+use quote::{Answer, ClusterQuote, Fit, LaunchSettings, PodSet, PreparedCluster, QuoteContext, ReadyTime};
 
 pub const NOW: Timestamp = Timestamp::from_millis(0);
 pub const READY: ReadyTime = ReadyTime { p50: Millis::from_secs(40), p95: Millis::from_secs(80) };
@@ -142,15 +142,15 @@ pub fn prepared(name: &str, input: PlanningInput) -> PreparedCluster {
 }
 
 /// Quotes with these odds.
-pub fn with_market<T>(odds: &CapacityOdds, quotes: impl FnOnce(&mut Market<'_>) -> T) -> T {
+pub fn with_context<T>(odds: &CapacityOdds, quotes: impl FnOnce(&mut QuoteContext<'_>) -> T) -> T {
     let mut cache = CompileCache::default();
     let ready_time = |_: &InstanceTypeName, _: CapacityType| READY;
-    quotes(&mut Market::new(OddsAt::new(odds, NOW), &ready_time, &mut cache))
+    quotes(&mut QuoteContext::new(OddsAt::new(odds, NOW), &ready_time, &mut cache))
 }
 
 /// The quote of a cluster of which nothing is known.
 pub fn quote(cluster: &mut PreparedCluster, sets: &[PodSet]) -> ClusterQuote {
-    with_market(&CapacityOdds::default(), |market| cluster.quote(sets, market))
+    with_context(&CapacityOdds::default(), |context| cluster.quote(sets, context))
 }
 
 pub fn fit(quote: &ClusterQuote) -> &Fit {

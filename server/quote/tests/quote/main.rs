@@ -4,7 +4,7 @@ mod fixture;
 mod random;
 mod rank;
 
-use fixture::{READY, add_node, add_pod, cluster, fit, labels, pods, pool, prepared, quote, requests, with_market};
+use fixture::{READY, add_node, add_pod, cluster, fit, labels, pods, pool, prepared, quote, requests, with_context};
 use model::labels::{HOSTNAME, ZONE};
 use model::plan::ReasonCode;
 use model::resources::CPU;
@@ -196,7 +196,7 @@ fn refused_launches_lower_the_odds_of_later_ones() {
         };
         (0..30).for_each(|_| ["t.4", "t.8"].iter().for_each(|name| odds.record(&pool(name), 1, 0, fixture::NOW)));
     }
-    let found = with_market(&odds, |market| prepared("c", cluster(pool())).quote(&[pods("job", 1, 1)], market));
+    let found = with_context(&odds, |context| prepared("c", cluster(pool())).quote(&[pods("job", 1, 1)], context));
     assert!(fit(&found).odds.probability < 0.5 && fit(&found).odds.samples > 100.0, "{:?}", fit(&found).odds);
     assert!(fit(&found).expected_price() > fit(&found).price);
 }

@@ -14,7 +14,7 @@ use crate::ready::ReadyTime;
 pub type ReadyTimeOf<'m> = dyn Fn(&InstanceTypeName, CapacityType) -> ReadyTime + 'm;
 
 /// What the quotes of one thread share.
-pub struct Market<'m> {
+pub struct QuoteContext<'m> {
     odds: OddsAt<'m>,
     ready_time: &'m ReadyTimeOf<'m>,
     pub(crate) cache: &'m mut CompileCache,
@@ -28,7 +28,7 @@ pub struct Market<'m> {
 /// Number of orders whose odds are remembered: clusters of one setting mostly launch the same.
 const KNOWN_ORDERS: usize = 16;
 
-impl<'m> Market<'m> {
+impl<'m> QuoteContext<'m> {
     /// Quotes with these odds and times. `cache` has compiled NodePools, and is kept from one quote to the next.
     #[must_use]
     pub fn new(odds: OddsAt<'m>, ready_time: &'m ReadyTimeOf<'m>, cache: &'m mut CompileCache) -> Self {
@@ -58,9 +58,9 @@ impl<'m> Market<'m> {
     }
 }
 
-impl fmt::Debug for Market<'_> {
+impl fmt::Debug for QuoteContext<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Market")
+        f.debug_struct("QuoteContext")
             .field("odds", &self.odds)
             .field("launch_plans", &self.launch_plans)
             .finish_non_exhaustive()
