@@ -145,7 +145,7 @@ fn selecting(app: &str) -> LabelSelector {
     }])
 }
 
-/// Condensed, the running pod would exclude nothing.
+/// The pod stays as it is among the condensed ones. Without it the verifier would refuse the parts, and the planner plan the whole.
 #[test]
 fn the_anti_affinity_of_a_running_pod_excludes_quoted_pods() {
     let mut input = cluster(pool());
