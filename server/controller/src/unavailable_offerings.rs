@@ -9,18 +9,16 @@
 
 mod entries;
 mod key;
-mod size_class;
 mod window;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use entries::{Availability, Entries};
 use model::offering::SharedCatalogue;
-use model::{CapacityType, ClaimName, ClusterName, LaunchOption, Millis, Timestamp};
+use model::{CapacityType, ClaimName, ClusterName, LaunchOption, Millis, SizeClass, Timestamp};
 
 pub(crate) use key::ProbeHolder;
 pub use key::{Offering, OfferingKey, OfferingOutcome, OfferingUpdate, ProbeAnswer, UnavailableOffering};
-pub use size_class::SizeClass;
 pub use window::{BASE_WINDOW, FORGOTTEN_AFTER};
 
 /// How long the store gives a probe to a process. A launch takes seconds; a process that died holds it no longer.

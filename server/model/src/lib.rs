@@ -4,7 +4,7 @@
 //! Reading order: [`names`] (one type for each kind of name), [`resources`] (exact amounts),
 //! [`labels`], [`label_syntax`] and [`requirements`] (matching), [`taints`], [`time`], then the objects: [`pod`],
 //! [`node`], [`pool`], [`offering`]; then [`input`] (what a plan is computed from), [`plan`] (the
-//! result and its reasons), [`launch`] (what is ordered from the cloud) with [`priority_lane`], [`launch_template`] (what its instances
+//! result and its reasons), [`launch`] (what is ordered from the cloud) with [`priority_lane`], [`size_class`], [`launch_template`] (what its instances
 //! are configured by) and [`cluster_facts`], [`disruption_policy`] with
 //! [`cron`] and [`time_zone`] (NodePool settings), [`removal`] (which nodes are removed, and what that is judged by),
 //! [`interruption`] (what the cloud announces), [`instance_details`] (what it lists of an instance), [`running`] (what runs on the nodes of a cluster), [`repair_policy`] (unhealthy nodes), [`eviction_cost`], [`disruption_plan`] (which of them are
@@ -36,6 +36,7 @@ pub mod repair_policy;
 pub mod requirements;
 pub mod resources;
 pub mod running;
+pub mod size_class;
 pub mod taints;
 pub mod time;
 pub mod time_zone;
@@ -59,6 +60,7 @@ pub use pool::{NodePool, NotReady, OptInRules};
 pub use priority_lane::PriorityLane;
 pub use requirements::{Operator, Requirement, RequirementParts, Requirements};
 pub use resources::{ResourceName, Resources};
+pub use size_class::SizeClass;
 pub use taints::{Effect, Taint, Toleration, TolerationOperator};
 pub use time::{Millis, Timestamp};
 pub use time_zone::TimeZone;

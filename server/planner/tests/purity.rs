@@ -6,15 +6,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The crates that decide.
-const CRATES: [&str; 12] = [
+const CRATES: [&str; 14] = [
     "model",
     "api-budget",
+    "odds",
     "scheduler",
     "verifier",
     "binding",
     "explain",
     "karpenter-baseline",
     "planner",
+    "quote",
     "repack",
     "drift",
     "disruption",

@@ -1,8 +1,8 @@
 //! Refused offerings, as the controller has them and as the store has them.
 
 use controller::Event;
-use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, ProbeAnswer, SizeClass, UnavailableOffering};
-use model::{CapacityType, ClusterName, InstanceTypeName, Text, Timestamp};
+use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, ProbeAnswer, UnavailableOffering};
+use model::{CapacityType, ClusterName, InstanceTypeName, SizeClass, Text, Timestamp};
 use store::lease::Scope;
 use store::offerings::{self as rows, OfferingChange, OfferingRow};
 

@@ -22,6 +22,7 @@ mod demand;
 mod exclusive_pods;
 mod node_constraints;
 mod offered_types;
+mod pod_values;
 mod supply;
 
 use model::input::PlanningInput;
@@ -32,6 +33,7 @@ use super::CompileCache;
 use super::step_budget::StepBudget;
 use demand::Demand;
 pub(crate) use offered_types::OfferedTypes;
+pub use pod_values::PodValues;
 use supply::Supply;
 
 /// A lower bound on the hourly cost of any plan that places the pods of `plan` under the same

@@ -11,6 +11,7 @@ const RULES: [(&str, &[&str]); 27] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
+    ("fleetwright-odds", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
     ("fleetwright-scheduler", &["fleetwright-verifier", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     ("fleetwright-verifier", &["fleetwright-scheduler", "fleetwright-controller", "fleetwright-explain", "tokio"]),
     (
@@ -23,6 +24,7 @@ const RULES: [(&str, &[&str]); 27] = [
         &["fleetwright-scheduler", "fleetwright-verifier", "fleetwright-planner", "tokio"],
     ),
     ("fleetwright-planner", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
+    ("fleetwright-quote", &["fleetwright-controller", "fleetwright-manifests", "tokio", "serde"]),
     (
         "fleetwright-drift",
         &["fleetwright-planner", "fleetwright-controller", "fleetwright-manifests", "tokio", "serde"],

@@ -11,9 +11,9 @@ pub struct Flags {
     /// need them are omitted
     #[arg(long, env = "FLEETWRIGHT_BENCH_DATA", value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// `consolidation` consolidates whole clusters; `cost` prints what plans cost with and without search, beside bounds and Karpenter; `random` plans random inputs beside the baseline; `features` measures one feature at a time against a plain input, and fails where one costs
+    /// `consolidation` consolidates whole clusters; `cost` prints what plans cost with and without search, beside bounds and Karpenter; `random` plans random inputs beside the baseline; `quotes` measures quotes over whole fleets; `features` measures one feature at a time against a plain input, and fails where one costs
     /// too much
-    #[arg(value_name = "TABLE", value_parser = ["consolidation", "cost", "features", "random"])]
+    #[arg(value_name = "TABLE", value_parser = ["consolidation", "cost", "features", "quotes", "random"])]
     pub table: Option<String>,
     /// Features at 1,000 pods only, without their growth
     #[arg(long)]

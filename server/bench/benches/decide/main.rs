@@ -6,7 +6,8 @@
 //! `catalogue`, `existing_cluster`); `workload` (pods and pools as manifests, and as a planning
 //! input); `measure` (one case in this process), `subprocess` (one case in a process of its own),
 //! `proc` (Linux process statistics); `growth` and `table` (what is printed); `baseline` (another
-//! planner on the same files); `cost` and `random` (what plans cost); `features` (one kind of constraint at a time against a plain input).
+//! planner on the same files); `cost` and `random` (what plans cost); `features` (one kind of constraint at a time against a plain input);
+//! `quotes` (quotes over a whole fleet).
 
 mod baseline;
 mod cases;
@@ -20,6 +21,7 @@ mod generate;
 mod growth;
 mod measure;
 mod proc;
+mod quotes;
 mod random;
 mod subprocess;
 mod table;
@@ -52,6 +54,9 @@ fn run(flags: &Flags) -> Result<()> {
     }
     if flags.table.as_deref() == Some("consolidation") {
         return consolidation::report(&flags.only, flags.runs, flags.verdicts);
+    }
+    if flags.table.as_deref() == Some("quotes") {
+        return quotes::report(flags);
     }
     if flags.table.as_deref() == Some("random") {
         return random::report(flags);

@@ -8,10 +8,10 @@ use crate::cluster::{ClusterSnapshot, Key, Object, Observation, PoolRecord};
 use crate::guardrails::{DisabledGuards, Freeze, Guard};
 use crate::testing::SynchronousController;
 use crate::tests::one_machine;
-use crate::unavailable_offerings::{OfferingKey, SizeClass, UnavailableOffering};
+use crate::unavailable_offerings::{OfferingKey, UnavailableOffering};
 use crate::{ClusterController, Decision, DecisionAnswer, Effect, Event, Settings};
 use model::resources::NODES;
-use model::{CapacityType, InstanceType, PodKey, Resources, Timestamp};
+use model::{CapacityType, InstanceType, PodKey, Resources, SizeClass, Timestamp};
 
 fn observe(controller: &mut SynchronousController, at: i64, observation: Observation) -> Vec<Effect> {
     controller.handle(Event::Observed { cluster: text("c"), observation }, Timestamp::from_millis(at))

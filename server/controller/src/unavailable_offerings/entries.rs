@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::SizeClass;
 use super::key::{Offering, OfferingKey, OfferingUpdate, ProbeAnswer, ProbeHolder, UnavailableOffering};
 use super::window::{FORGOTTEN_AFTER, window};
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, Millis, Text, Timestamp, Zone};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, Millis, SizeClass, Text, Timestamp, Zone};
 
 /// A probe that no launch has taken is given back after this time: a batch window lasts ten seconds at most, and its plan
 /// may wait for its turn.

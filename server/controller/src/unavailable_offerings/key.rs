@@ -1,7 +1,6 @@
 //! What a refusal is about, and what replicas tell each other of it.
 
-use super::SizeClass;
-use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, RefusalCause, Text, Timestamp, Zone};
+use model::{CapacityType, ClaimName, ClusterName, InstanceTypeName, RefusalCause, SizeClass, Text, Timestamp, Zone};
 
 /// An offering as launches name it.
 #[derive(Debug, Clone, PartialEq, Eq)]

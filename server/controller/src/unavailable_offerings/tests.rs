@@ -263,12 +263,6 @@ fn both_a_shared_refusal_and_one_of_the_account_exclude_until_both_have_ended() 
 }
 
 #[test]
-fn sizes_of_asks_have_four_classes() {
-    let class = |count| SizeClass::of(count).smallest();
-    assert_eq!([1, 2, 4, 5, 16, 17, 1_000].map(class), [1, 2, 2, 5, 5, 17, 17]);
-}
-
-#[test]
 fn a_refusal_excludes_larger_asks_and_a_success_clears_smaller_ones() {
     let offerings = offerings();
     let sizes = || {

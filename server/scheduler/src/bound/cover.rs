@@ -17,7 +17,7 @@ use model::resources::CPU;
 /// Maximum number of simplex steps.
 const MAX_STEPS: usize = 400;
 /// Weights are integers in units of 2^-60 micro-dollars.
-const SCALE_BITS: u32 = 60;
+pub(super) const SCALE_BITS: u32 = 60;
 
 /// Weights proven in integer arithmetic.
 pub(super) struct Cover {
@@ -65,6 +65,11 @@ impl Cover {
             }
         }
         i64::try_from(value >> SCALE_BITS).unwrap_or(i64::MAX)
+    }
+
+    /// The value of `requests` in `group`, in units of 2^-60 micro-dollars.
+    pub(super) fn value(&self, group: usize, requests: &[i64]) -> i128 {
+        self.weights[group].iter().zip(requests).map(|(weight, amount)| weight * i128::from(*amount)).sum()
     }
 
     /// The highest weight of each resource, in micro-dollars per unit.

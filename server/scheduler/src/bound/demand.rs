@@ -47,6 +47,11 @@ impl<'a> Demand<'a> {
                 pods[pod.shape as usize] += 1;
             }
         }
+        Self::of_shapes(input, pods)
+    }
+
+    /// `pods` of each shape.
+    pub(super) fn of_shapes(input: &'a PlanningInput, pods: Vec<i64>) -> Self {
         let resources = resources(input, &pods);
         let (groups, group_of) = groups(input, &pods);
         let mut amounts = vec![vec![0_i128; resources.len()]; groups.len()];

@@ -1,0 +1,149 @@
+//! One cluster, prepared for quotes.
+
+use std::sync::Arc;
+
+use model::input::PlanningInput;
+use model::plan::{Plan, Reason, ReasonCode};
+use model::{ClusterName, MicroUsd, Text};
+
+use crate::answer::{Answer, Blocker, ClusterQuote, Fit};
+use crate::condensed::condensed_nodes;
+use crate::context::QuoteContext;
+use crate::launch_plans::LaunchPlan;
+use crate::launch_setting::{LaunchSetting, LaunchSettings};
+use crate::pod_set::{PodSet, TableLengths, add_pods, remove_pods};
+use crate::{combine, launches, places};
+
+/// The planning input of a cluster, prepared for any number of quotes. It is valid while the cluster does not change.
+#[derive(Debug)]
+pub struct PreparedCluster {
+    name: ClusterName,
+    /// The account that it launches in.
+    account: Text,
+    /// Why nothing may be launched in it: a freeze, a quarantine.
+    launch_hold: Option<Text>,
+    full: PlanningInput,
+    nodes: PlanningInput,
+    setting: Option<Arc<LaunchSetting>>,
+}
+
+/// A plan for all pods that passed the check, or why there is none.
+type PlanOrBlockers = Result<(Plan, MicroUsd), Vec<Blocker>>;
+
+impl PreparedCluster {
+    /// Prepares `input` for quotes. Its pending pods are left out: pods that the server has planned already are on its
+    /// nodes, assigned. With a `launch_hold`, which says why nothing may be launched, only existing nodes are quoted.
+    #[must_use]
+    pub fn new(
+        name: ClusterName,
+        account: Text,
+        input: PlanningInput,
+        launch_hold: Option<Text>,
+        settings: &mut LaunchSettings,
+    ) -> Self {
+        let (nodes, setting) = (condensed_nodes(&input), settings.of(&input));
+        let mut full = PlanningInput { pods: Vec::new(), ..input };
+        // Realised costs and searches are no part of a quote.
+        (full.policy.search_steps, full.policy.nominations) = (0, true);
+        Self { name, account, launch_hold, full, nodes, setting }
+    }
+
+    /// Name of the cluster.
+    #[must_use]
+    pub fn name(&self) -> &ClusterName {
+        &self.name
+    }
+
+    /// Number of the launch setting. Quotes are fastest where one context gets all clusters of a setting.
+    #[must_use]
+    pub fn setting_number(&self) -> usize {
+        self.setting.as_ref().map_or(0, |setting| Arc::as_ptr(setting) as usize)
+    }
+
+    /// What the pods of `sets`, all of them, would need in this cluster. It changes nothing: the next quote is that of the
+    /// same cluster.
+    pub fn quote(&mut self, sets: &[PodSet], context: &mut QuoteContext<'_>) -> ClusterQuote {
+        let before = add_pods(&mut self.full, sets);
+        let answer = match self.plan(sets, before, context) {
+            Ok((plan, lower_bound)) => self.answer(&plan, lower_bound, sets, before, context),
+            Err(blockers) => Answer::DoesNotFit(blockers),
+        };
+        remove_pods(&mut self.full, before);
+        ClusterQuote { cluster: self.name.clone(), answer }
+    }
+
+    fn answer(
+        &self,
+        plan: &Plan,
+        lower_bound: MicroUsd,
+        sets: &[PodSet],
+        before: TableLengths,
+        context: &mut QuoteContext<'_>,
+    ) -> Answer {
+        if let Some(why) = self.launch_hold.as_ref().filter(|_| !plan.nodes.is_empty()) {
+            return Answer::DoesNotFit(vec![for_all_pods(ReasonCode::HeldBack, why.to_string())]);
+        }
+        let new_nodes = launches::new_nodes(&self.full, plan, sets, before);
+        Answer::Fits(Fit {
+            existing: places::on_existing_nodes(&self.full, plan, sets, before),
+            price: MicroUsd(plan.nodes.iter().map(|node| node.cost().0).sum()),
+            lower_bound,
+            odds: context.odds_of(&launches::requests(&self.full, plan, &self.account)),
+            ready: context.ready_time_of(&new_nodes),
+            new_nodes,
+        })
+    }
+
+    /// A plan that the verifier accepts for the whole cluster, and the lower bound on its price.
+    fn plan(&mut self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> PlanOrBlockers {
+        match self.plan_in_parts(sets, before, context) {
+            Some(found) => found,
+            None => self.plan_whole(sets, before, context),
+        }
+    }
+
+    /// Existing nodes first, then the launches of the cluster's setting for the other pods. `None` where a rule between
+    /// pods or nodes connects the two, or where the verifier refuses them together, for example because of a limit.
+    fn plan_in_parts(
+        &mut self,
+        sets: &[PodSet],
+        before: TableLengths,
+        context: &mut QuoteContext<'_>,
+    ) -> Option<PlanOrBlockers> {
+        let setting = self.setting.as_ref().filter(|_| !sets.iter().any(PodSet::has_rules_between_pods))?;
+        let in_nodes = add_pods(&mut self.nodes, sets);
+        let on_nodes = scheduler::schedule_with(&self.nodes, &mut context.cache_of_nodes);
+        remove_pods(&mut self.nodes, in_nodes);
+        let mut counts = vec![0; sets.len()];
+        on_nodes.unschedulable.iter().for_each(|pod| counts[before.pod_set_of(&self.full.pods[*pod as usize])] += 1);
+        let launched = context.launch_plans.plan(setting, sets, &counts, context.cache);
+        match &*launched {
+            LaunchPlan::Nodes { nodes, order, lower_bound } => {
+                let set_of = |pod: u32| before.pod_set_of(&self.full.pods[pod as usize]);
+                let plan = combine::combined(on_nodes, nodes, order, sets.len(), set_of);
+                verifier::check(&self.full, &plan).is_empty().then_some(Ok((plan, *lower_bound)))
+            }
+            LaunchPlan::Unplaced(blockers) => Some(Err(blockers.clone())),
+            LaunchPlan::Invalid => None,
+        }
+    }
+
+    /// The planner's plan for the cluster.
+    fn plan_whole(&self, sets: &[PodSet], before: TableLengths, context: &mut QuoteContext<'_>) -> PlanOrBlockers {
+        let decision = planner::plan_with(&self.full, context.cache).map_err(|found| {
+            let first = found.first().map(ToString::to_string).unwrap_or_default();
+            let message = format!(
+                "the verifier refuses the cluster without the pods as well ({first}); please report this with its planning input"
+            );
+            vec![for_all_pods(ReasonCode::Internal, message)]
+        })?;
+        if decision.plan.unschedulable.is_empty() {
+            return Ok((decision.plan, decision.report.lower_bound));
+        }
+        Err(places::blockers(&self.full, &decision.plan, sets, before))
+    }
+}
+
+fn for_all_pods(code: ReasonCode, message: String) -> Blocker {
+    Blocker { pods: None, reasons: vec![Reason { pool: None, code, message }], fits_if: Vec::new() }
+}
