@@ -6,12 +6,14 @@ use std::{env, fs};
 use prost_build::Config;
 use protox::Compiler;
 
-const FILES: [&str; 6] = [
+const FILES: [&str; 8] = [
     "fleetwright/v1/agent_service.proto",
     "fleetwright/v1/cluster.proto",
     "fleetwright/v1/decision_log.proto",
+    "fleetwright/v1/fleet.proto",
     "fleetwright/v1/fleet_service.proto",
     "fleetwright/v1/instruction.proto",
+    "fleetwright/v1/node_report.proto",
     "fleetwright/v1/pod.proto",
 ];
 
@@ -20,6 +22,7 @@ const SIMULATION: [&str; 1] = ["fleetwright/simulation/v1/simulated_cloud.proto"
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=fleetwright");
+    println!("cargo::rerun-if-changed=google");
     let mut simulation = Compiler::new(["."])?;
     simulation.include_source_info(true).include_imports(true).open_files(SIMULATION)?;
     Config::new().compile_fds(simulation.file_descriptor_set())?;

@@ -11,6 +11,7 @@ const FILES: [&str; 3] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=../fleetwright");
+    println!("cargo::rerun-if-changed=../google");
     let mut compiler = Compiler::new([".."])?;
     compiler.include_source_info(true).include_imports(true).open_files(FILES)?;
     tonic_prost_build::configure()

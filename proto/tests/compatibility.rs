@@ -1,0 +1,101 @@
+//! The protocol changes by additions only: every message, field, value and method of `api.txt` is there as it was.
+//!
+//! `UPDATE_API=1 cargo test -p fleetwright-proto --test compatibility` writes what was added to `api.txt`. It refuses to
+//! remove or change a line: clients of earlier releases rely on it.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::PathBuf;
+
+use fleetwright_proto::DESCRIPTOR_SET;
+use prost::Message;
+use prost_types::field_descriptor_proto::{Label, Type};
+use prost_types::{
+    DescriptorProto, EnumDescriptorProto, FieldDescriptorProto, FileDescriptorSet, ServiceDescriptorProto,
+};
+
+/// The package whose messages are read by clients.
+const PACKAGE: &str = "fleetwright.v1";
+
+fn field(field: &FieldDescriptorProto) -> String {
+    let kind = match field.r#type() {
+        Type::Message | Type::Enum => field.type_name().trim_start_matches('.').to_owned(),
+        other => other.as_str_name().trim_start_matches("TYPE_").to_lowercase(),
+    };
+    let label = if field.label() == Label::Repeated { "repeated " } else { "" };
+    format!("{} = {} {label}{kind}", field.name(), field.number())
+}
+
+fn message(prefix: &str, described: &DescriptorProto, lines: &mut BTreeSet<String>) {
+    let name = format!("{prefix}{}", described.name());
+    lines.insert(format!("message {name}"));
+    lines.extend(described.field.iter().map(|described| format!("message {name}: {}", field(described))));
+    described.nested_type.iter().for_each(|nested| message(&format!("{name}."), nested, lines));
+    described.enum_type.iter().for_each(|nested| enumeration(&format!("{name}."), nested, lines));
+}
+
+fn enumeration(prefix: &str, described: &EnumDescriptorProto, lines: &mut BTreeSet<String>) {
+    let value = |value: &prost_types::EnumValueDescriptorProto| {
+        format!("enum {prefix}{}: {} = {}", described.name(), value.name(), value.number())
+    };
+    lines.extend(described.value.iter().map(value));
+}
+
+fn service(described: &ServiceDescriptorProto, lines: &mut BTreeSet<String>) {
+    for method in &described.method {
+        let stream = |streams: bool| if streams { "stream " } else { "" };
+        lines.insert(format!(
+            "rpc {}.{}: {}{} -> {}{}",
+            described.name(),
+            method.name(),
+            stream(method.client_streaming()),
+            method.input_type(),
+            stream(method.server_streaming()),
+            method.output_type(),
+        ));
+    }
+}
+
+fn api() -> BTreeSet<String> {
+    let set = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
+    let mut lines = BTreeSet::new();
+    for file in set.file.iter().filter(|file| file.package() == PACKAGE) {
+        file.message_type.iter().for_each(|described| message("", described, &mut lines));
+        file.enum_type.iter().for_each(|described| enumeration("", described, &mut lines));
+        file.service.iter().for_each(|described| service(described, &mut lines));
+    }
+    lines
+}
+
+/// Lines of `known` that `now` lacks.
+fn removed<'k>(known: &'k str, now: &BTreeSet<String>) -> Vec<&'k str> {
+    known.lines().filter(|line| !line.is_empty() && !now.contains(*line)).collect()
+}
+
+#[test]
+fn nothing_that_clients_rely_on_is_removed_or_changed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("api.txt");
+    let (known, now) = (fs::read_to_string(&path).unwrap_or_default(), api());
+    assert_eq!(removed(&known, &now), [] as [&str; 0], "these are not in the protocol any more, or are different");
+    let text: String = now.iter().map(|line| format!("{line}\n")).collect();
+    if std::env::var_os("UPDATE_API").is_some() {
+        fs::write(&path, &text).unwrap();
+        return;
+    }
+    let known: BTreeSet<&str> = known.lines().collect();
+    let added: Vec<&String> = now.iter().filter(|line| !known.contains(line.as_str())).collect();
+    assert!(added.is_empty(), "new in the protocol: run this test with UPDATE_API=1, and commit api.txt\n{added:#?}");
+}
+
+#[test]
+fn sabotage_a_field_with_another_number_or_type_is_found() {
+    let now = api();
+    let line = "message Node: pool = 3 string";
+    assert!(now.contains(line), "the example is in the protocol");
+    for changed in
+        ["message Node: pool = 4 string", "message Node: pool = 3 bytes", "message Node: pool = 3 repeated string"]
+    {
+        assert_eq!(removed(changed, &now), [changed]);
+    }
+    assert_eq!(removed(line, &now), [] as [&str; 0]);
+}
