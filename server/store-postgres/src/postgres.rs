@@ -55,7 +55,7 @@ use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Rete
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
-use store::replicas::ReplicaRow;
+use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreFuture};
 
 pub use attempt::is_url;
@@ -282,6 +282,18 @@ impl Store for PostgresStore {
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
         retry(move || self.write_replica(row))
+    }
+
+    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        retry(move || self.read_other_replicas(instance))
+    }
+
+    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_cluster_summaries(summaries))
+    }
+
+    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
+        retry(move || self.read_cluster_summaries())
     }
 
     fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {

@@ -57,7 +57,7 @@ use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, 
 use offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use operations::{AttemptOutcome, Intent, RecentAttempt};
 use replacements::ReplacementsEnd;
-use replicas::ReplicaRow;
+use replicas::{ClusterSummaryRow, ReplicaRow};
 
 /// Boxed future of a store operation.
 pub type StoreFuture<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
@@ -287,6 +287,17 @@ pub trait Store: Archive {
     /// Writes the settings digest of this replica. Returns, by owner, the other live replicas:
     /// those that reported within [`replicas::REPLICA_TTL`] and since this one first reported.
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>>;
+
+    /// The other live replicas, as [`Store::register_replica`] returns them. Writes nothing; empty before `instance` is
+    /// registered.
+    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>>;
+
+    /// Keeps the latest summary of each cluster. One whose epoch, or whose time in the same epoch, is lower than that of
+    /// the stored one changes nothing.
+    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()>;
+
+    /// Summaries of the clusters that [`Store::clusters`] names, by name. A cluster without a summary is missing.
+    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>>;
 
     /// Appends an audit entry.
     fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()>;

@@ -34,7 +34,7 @@ use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Rete
 use super::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use super::operations::{AttemptOutcome, Intent, RecentAttempt};
 use super::replacements::ReplacementsEnd;
-use super::replicas::ReplicaRow;
+use super::replicas::{ClusterSummaryRow, ReplicaRow};
 use super::{Archive, Store, StoreError, StoreFuture};
 use crate::clock;
 use changes::ChangePublisher;
@@ -347,6 +347,19 @@ impl Store for MemoryStore {
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
         resolved(Ok(self.tables().register_replica(row, self.now())))
+    }
+
+    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        resolved(Ok(self.tables().other_replicas(instance, self.now())))
+    }
+
+    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
+        self.tables().put_cluster_summaries(summaries);
+        resolved(Ok(()))
+    }
+
+    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
+        resolved(Ok(self.tables().cluster_summaries()))
     }
 
     fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {

@@ -21,7 +21,7 @@ use store::memory::MemoryStore;
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
-use store::replicas::ReplicaRow;
+use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreError, StoreFuture};
 
 /// A store in memory without fencing.
@@ -283,6 +283,18 @@ impl Store for UnfencedStore {
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
         self.store.register_replica(row)
+    }
+
+    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        self.store.other_replicas(instance)
+    }
+
+    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
+        self.store.put_cluster_summaries(summaries)
+    }
+
+    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
+        self.store.cluster_summaries()
     }
 
     fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {

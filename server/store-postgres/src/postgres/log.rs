@@ -313,6 +313,7 @@ impl PostgresStore {
              launches AS (DELETE FROM intents USING gone WHERE intents.scope = gone.scope AND closed_at IS NULL),
              requests AS (DELETE FROM launch_requests USING gone WHERE launch_requests.scope = gone.scope),
              replaced AS (DELETE FROM replacements USING gone WHERE replacements.scope = gone.scope),
+             summaries AS (DELETE FROM cluster_summaries USING gone WHERE 'cluster/' || cluster_summaries.cluster = gone.scope),
              waits AS (DELETE FROM replacement_backoffs USING gone WHERE replacement_backoffs.scope = gone.scope)
              SELECT scope FROM gone",
             scope,

@@ -87,6 +87,7 @@ impl Tables {
             self.leases.remove(scope);
             self.extents.remove(scope);
             self.replacements.remove(scope);
+            self.summaries.remove(scope.cluster_name().unwrap_or_default());
             self.forget_open_intents(scope);
         }
         gone.len() as u64

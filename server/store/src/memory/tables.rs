@@ -14,7 +14,7 @@ use crate::log::{Blob, BlobHash, LogSegment, StoredDecision};
 use crate::offerings::{OfferingKey, OfferingRow};
 use crate::operations::{Intent, IntentState};
 use crate::replacements::{BackoffRow, ReplacementRow};
-use crate::replicas::ReplicaRow;
+use crate::replicas::{ClusterSummaryRow, ReplicaRow};
 
 /// Tables of the PostgreSQL schema. Every operation is atomic under one lock.
 #[derive(Debug, Default)]
@@ -39,6 +39,7 @@ pub(super) struct Tables {
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,
     pub(super) api_buckets: BTreeMap<(Scope, String), ApiBucketTable>,
     pub(super) replicas: BTreeMap<String, HeartbeatRow>,
+    pub(super) summaries: BTreeMap<String, ClusterSummaryRow>,
 }
 
 /// Row of a lease.

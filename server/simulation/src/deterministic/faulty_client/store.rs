@@ -21,7 +21,7 @@ use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Rete
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
 use store::replacements::ReplacementsEnd;
-use store::replicas::ReplicaRow;
+use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreFuture};
 
 impl Archive for FaultyClient {
@@ -291,6 +291,18 @@ impl Store for FaultyClient {
 
     fn register_replica<'a>(&'a self, row: &'a ReplicaRow) -> StoreFuture<'a, Vec<ReplicaRow>> {
         self.call_store("register replica", move |store| store.register_replica(row))
+    }
+
+    fn other_replicas<'a>(&'a self, instance: &'a str) -> StoreFuture<'a, Vec<ReplicaRow>> {
+        self.call_store("read replicas", move |store| store.other_replicas(instance))
+    }
+
+    fn put_cluster_summaries<'a>(&'a self, summaries: &'a [ClusterSummaryRow]) -> StoreFuture<'a, ()> {
+        self.call_store("write cluster summaries", move |store| store.put_cluster_summaries(summaries))
+    }
+
+    fn cluster_summaries(&self) -> StoreFuture<'_, Vec<ClusterSummaryRow>> {
+        self.call_store("read cluster summaries", |store| store.cluster_summaries())
     }
 
     fn append_audit<'a>(&'a self, entry: &'a AuditEntry) -> StoreFuture<'a, ()> {
