@@ -130,6 +130,12 @@ impl ClusterController {
         Self { cluster, region, limits_version, ..Self::default() }
     }
 
+    /// UID of the cluster; empty until its lease is acquired.
+    #[must_use]
+    pub fn uid(&self) -> &Text {
+        &self.uid
+    }
+
     /// Handles one event, which concerns this cluster, and returns its effects in the order of
     /// execution. [`ClusterController::next_wakeup`] says when [`Event::Tick`] is due.
     pub fn handle(&mut self, event: Event, now: Timestamp) -> Vec<Effect> {

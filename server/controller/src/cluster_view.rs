@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
+
+use super::Decision;
 use super::cluster_controller::ClusterController;
 use super::guardrails::GuardrailsView;
 use super::nodeclaim::{ManagedClaim, StageKind};
 use super::status_reporter::drain_blocked_message;
-use super::view::{ClusterView, InstanceAnomalies, MAX_ASSUMED_SHOWN, MachineView};
-use crate::cluster::Target;
-use model::{MicroUsd, PodKey, Text, Timestamp};
+use super::view::{ClusterView, CpuAndMemory, InstanceAnomalies, MachineView, NodeView, PendingPodView, PodOutlook};
+use crate::cluster::{NodeRecord, PodRecord};
+use model::{MicroUsd, NodeName, PodKey, Text, Timestamp, labels};
 
 impl ClusterController {
     /// The view of the cluster at `now`.
@@ -31,8 +34,8 @@ impl ClusterController {
     }
 
     fn view_of(&self, unavailable_offerings: usize, guardrails: GuardrailsView, now: Timestamp) -> ClusterView {
-        let machines: Vec<MachineView> = self.claims.iter().map(|machine| self.machine_view(machine, now)).collect();
-        let prices = machines.iter().filter_map(|machine| machine.instance.as_ref());
+        let nodes = self.nodes_view(now);
+        let prices = nodes.iter().filter_map(|node| node.machine.as_ref()?.instance.as_ref());
         ClusterView {
             cluster: self.cluster.clone(),
             connected: self.connected,
@@ -41,11 +44,11 @@ impl ClusterController {
             version: self.state.version(),
             pods: self.state.live_pods(),
             pending: self.state.unplaced_pods().filter(|pod| pod.is_provisionable()).count(),
-            assumed: self.assumed(),
-            nodes: self.state.nodes().count(),
+            pending_pods: self.pending_pods_view(),
+            node_count: self.state.nodes().count(),
             cost: MicroUsd(prices.map(|instance| instance.price.0).sum()),
+            nodes,
             pools: Vec::new(),
-            machines,
             unavailable_offerings,
             decisions: self.decisions.recent().cloned().collect(),
             last_error: self.provisioner.last_error().map(str::to_owned),
@@ -73,23 +76,97 @@ impl ClusterController {
         drain_blocked_message(&self.state.drain_blockers(&node.name, now)).map(Text::from)
     }
 
-    fn assumed(&self) -> Vec<(PodKey, Target)> {
-        let assignments = self.state.assignments().iter().take(MAX_ASSUMED_SHOWN);
-        assignments.map(|(pod, assignment)| (pod.clone(), assignment.target.clone())).collect()
+    /// Unschedulable pods. The latest decision that mentions a pod says why it has no place.
+    fn pending_pods_view(&self) -> Vec<PendingPodView> {
+        let mut unplaced: FxHashMap<&PodKey, (&Arc<Decision>, usize)> = FxHashMap::default();
+        let mut pods = self.state.unplaced_pods().peekable();
+        if pods.peek().is_some() {
+            for decision in self.decisions.recent() {
+                for (index, pod) in decision.unplaced.iter().enumerate() {
+                    unplaced.entry(&pod.pod).or_insert((decision, index));
+                }
+            }
+        }
+        let outlook = |pod: &PodRecord| match self.state.assignments().get(&pod.key) {
+            Some(assignment) => PodOutlook::Planned(NodeName::from(assignment.target.name().clone())),
+            None => unplaced.get(&pod.key).map_or(PodOutlook::Waiting, |(decision, index)| PodOutlook::Unplaced {
+                decision: Arc::clone(decision),
+                index: *index,
+            }),
+        };
+        let view = |pod: &PodRecord| PendingPodView {
+            pod: pod.key.clone(),
+            uid: pod.uid.clone(),
+            created: pod.created,
+            requests: CpuAndMemory::of(&pod.shape.requests),
+            outlook: outlook(pod),
+        };
+        pods.map(view).collect()
+    }
+
+    /// Nodes, and machines without one.
+    fn nodes_view(&self, now: Timestamp) -> Vec<NodeView> {
+        let mut of_node: FxHashMap<&NodeName, &ManagedClaim> = FxHashMap::default();
+        let mut nodes = Vec::new();
+        for machine in self.claims.iter() {
+            match self.state.node_of_claim(machine.name()) {
+                Some(node) => drop(of_node.insert(&node.name, machine)),
+                None => nodes.push(self.machine_without_node(machine, now)),
+            }
+        }
+        nodes.extend(self.state.nodes().map(|node| self.node_view(node, of_node.get(&node.name).copied(), now)));
+        nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        nodes
+    }
+
+    fn machine_without_node(&self, machine: &ManagedClaim, now: Timestamp) -> NodeView {
+        let claim = self.state.claim(machine.name());
+        let instance = machine.instance();
+        NodeView {
+            name: NodeName::from(machine.name().as_text().clone()),
+            provider_id: machine.provider_id().clone(),
+            instance_type: instance.map(|instance| instance.instance_type.as_text().clone()).unwrap_or_default(),
+            zone: instance.map(|instance| instance.zone.as_text().clone()).unwrap_or_default(),
+            capacity_type: instance.map(|instance| instance.capacity_type.as_str().into()).unwrap_or_default(),
+            ready: false,
+            created: claim.and_then(|claim| claim.created),
+            pods: 0,
+            requested: CpuAndMemory::default(),
+            allocatable: claim.map(|claim| CpuAndMemory::of(&claim.allocatable)).unwrap_or_default(),
+            machine: Some(self.machine_view(machine, now)),
+        }
+    }
+
+    fn node_view(&self, node: &NodeRecord, machine: Option<&ManagedClaim>, now: Timestamp) -> NodeView {
+        let label = |key: &str| node.labels.get(key).cloned().unwrap_or_default();
+        let mut requested = CpuAndMemory::default();
+        for pod in self.state.pods_on(&node.name) {
+            requested.add(CpuAndMemory::of(&pod.shape.requests));
+        }
+        NodeView {
+            name: node.name.clone(),
+            machine: machine.map(|machine| self.machine_view(machine, now)),
+            provider_id: node.provider_id.clone(),
+            instance_type: label(labels::INSTANCE_TYPE),
+            zone: label(labels::ZONE),
+            capacity_type: label(labels::CAPACITY_TYPE),
+            ready: node.ready,
+            created: node.created,
+            pods: self.state.non_daemon_pods_on(&node.name),
+            requested,
+            allocatable: CpuAndMemory::of(&node.allocatable),
+        }
     }
 
     fn machine_view(&self, machine: &ManagedClaim, now: Timestamp) -> MachineView {
-        let node = self.state.node_of_claim(machine.name()).map(|node| node.name.clone());
-        let pods = node.as_ref().map_or(0, |node| self.state.non_daemon_pods_on(node));
         MachineView {
             claim: machine.name().clone(),
+            node: self.state.node_of_claim(machine.name()).map(|node| node.name.clone()),
             pool: machine.pool().clone(),
             stage: machine.stage(),
             since: machine.since(),
             instance: machine.instance().cloned(),
-            pods,
             blocked: self.drain_blocker(machine, now),
-            node,
             termination_reason: machine.termination_reason().map(|reason| Text::from(reason.to_string())),
         }
     }

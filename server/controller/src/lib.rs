@@ -50,6 +50,7 @@ pub mod node_report;
 mod nodeclaim;
 mod nomination;
 pub mod order;
+pub mod pod_report;
 mod provisioning;
 mod region_state;
 mod removal;

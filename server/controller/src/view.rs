@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use super::Decision;
 use super::guardrails::GuardrailsView;
-use crate::cluster::{ProblemRecord, Target};
+use crate::cluster::ProblemRecord;
 use crate::nodeclaim::{LaunchedInstance, StageKind};
-use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, Text, Timestamp};
-
-/// Maximum number of assigned pods in a view.
-pub const MAX_ASSUMED_SHOWN: usize = 200;
+use model::plan::Reason;
+use model::{ClaimName, ClusterName, MicroUsd, NodeName, PodKey, PoolName, ProviderId, Resources, Text, Timestamp};
 
 /// View of one cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,16 +26,15 @@ pub struct ClusterView {
     pub pods: usize,
     /// Number of unschedulable pods for which an instance may be launched.
     pub pending: usize,
-    /// Pods assigned to a NodeClaim or Node and not bound yet, by namespace and name, at most
-    /// [`MAX_ASSUMED_SHOWN`].
-    pub assumed: Vec<(PodKey, Target)>,
+    /// Unschedulable pods, by namespace and name.
+    pub pending_pods: Vec<PendingPodView>,
     /// Number of Nodes, including those of other managers.
-    pub nodes: usize,
+    pub node_count: usize,
+    /// Nodes of any manager, and machines without Node, by name.
+    pub nodes: Vec<NodeView>,
     /// NodePools, by name.
     pub pools: Vec<PoolView>,
-    /// Machines of this server, by NodeClaim.
-    pub machines: Vec<MachineView>,
-    /// Price per hour of these machines.
+    /// Price per hour of the machines of this server.
     pub cost: MicroUsd,
     /// Number of unavailable offerings in the account and region.
     pub unavailable_offerings: usize,
@@ -57,6 +54,13 @@ pub struct ClusterView {
     pub problems: Vec<ProblemRecord>,
     /// NodePools that are not managed, and why.
     pub unmanaged_pools: Vec<(PoolName, Text)>,
+}
+
+impl ClusterView {
+    /// Machines of this server.
+    pub fn machines(&self) -> impl Iterator<Item = &MachineView> {
+        self.nodes.iter().filter_map(|node| node.machine.as_ref())
+    }
 }
 
 /// A plan in progress.
@@ -92,7 +96,113 @@ pub struct PoolView {
     pub closed: Option<Text>,
 }
 
-/// View of a machine.
+/// View of a Node, or of a machine without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeView {
+    /// Name of the Node; that of the NodeClaim while there is no Node.
+    pub name: NodeName,
+    /// The machine, if it is one of this server.
+    pub machine: Option<MachineView>,
+    /// `spec.providerID`; empty before the launch.
+    pub provider_id: ProviderId,
+    /// `node.kubernetes.io/instance-type`; empty if it is not known.
+    pub instance_type: Text,
+    /// `topology.kubernetes.io/zone`; empty if it is not known.
+    pub zone: Text,
+    /// `karpenter.sh/capacity-type`; empty if it is not known.
+    pub capacity_type: Text,
+    /// Whether the condition `Ready` of the Node is True.
+    pub ready: bool,
+    /// When the Node, or the NodeClaim without Node, was created.
+    pub created: Option<Timestamp>,
+    /// Number of its pods, without DaemonSet pods.
+    pub pods: usize,
+    /// Requests of its pods, those of DaemonSets included.
+    pub requested: CpuAndMemory,
+    /// `status.allocatable`.
+    pub allocatable: CpuAndMemory,
+}
+
+/// Amounts of the two resources that every node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CpuAndMemory {
+    /// Millicores.
+    pub cpu_millis: i64,
+    /// Bytes.
+    pub memory_bytes: i64,
+}
+
+impl CpuAndMemory {
+    /// These two of `resources`.
+    #[must_use]
+    pub fn of(resources: &Resources) -> Self {
+        Self { cpu_millis: resources.get(model::resources::CPU), memory_bytes: resources.get(model::resources::MEMORY) }
+    }
+
+    /// Adds `other`.
+    pub fn add(&mut self, other: Self) {
+        self.cpu_millis = self.cpu_millis.saturating_add(other.cpu_millis);
+        self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
+    }
+}
+
+/// View of an unschedulable pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PendingPodView {
+    /// Namespace and name.
+    pub pod: PodKey,
+    /// UID.
+    pub uid: Text,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// Its requests.
+    pub requests: CpuAndMemory,
+    /// What becomes of it.
+    pub outlook: PodOutlook,
+}
+
+/// What becomes of an unschedulable pod.
+#[derive(Debug, Clone)]
+pub enum PodOutlook {
+    /// It waits for the next plan.
+    Waiting,
+    /// It is planned on this Node or NodeClaim.
+    Planned(NodeName),
+    /// The latest decision about it found no place.
+    Unplaced {
+        /// The decision.
+        decision: Arc<Decision>,
+        /// The pod among its `unplaced`.
+        index: usize,
+    },
+}
+
+impl PodOutlook {
+    /// Why the pod has no place.
+    #[must_use]
+    pub fn reasons(&self) -> &[Reason] {
+        match self {
+            Self::Waiting | Self::Planned(_) => &[],
+            Self::Unplaced { decision, index } => decision.unplaced.get(*index).map_or(&[], |pod| &pod.reasons),
+        }
+    }
+}
+
+/// Equal if they say the same, also by different decisions.
+impl PartialEq for PodOutlook {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Waiting, Self::Waiting) => true,
+            (Self::Planned(node), Self::Planned(other)) => node == other,
+            (Self::Unplaced { .. }, Self::Unplaced { .. }) => self.reasons() == other.reasons(),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for PodOutlook {}
+
+/// View of a machine of this server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineView {
     /// Name of the NodeClaim.
@@ -107,8 +217,6 @@ pub struct MachineView {
     pub since: Timestamp,
     /// The launched instance.
     pub instance: Option<LaunchedInstance>,
-    /// Number of its pods, without DaemonSet pods.
-    pub pods: usize,
     /// Why it is terminated; `None` while it is not.
     pub termination_reason: Option<Text>,
     /// What blocks its drain.

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::node_report::NodeReport;
+use controller::pod_report::PodReport;
 use controller::unavailable_offerings::PROBE_LEASE;
 use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
-use model::{ClusterName, Timestamp};
+use model::{ClusterName, PodKey, Text, Timestamp};
 use rustc_hash::FxHasher;
 use tracing::{debug, warn};
 
@@ -122,6 +123,24 @@ impl OwnedCluster {
     #[must_use]
     pub fn node_report(&self, node: &str, now: Timestamp) -> NodeReport {
         self.controller.node_report(node, now)
+    }
+
+    /// Where a pod is, or why it has no place.
+    #[must_use]
+    pub fn pod_report(&self, pod: &PodKey, now: Timestamp) -> PodReport {
+        self.controller.pod_report(pod, now)
+    }
+
+    /// Epoch of the lease.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.lease.epoch
+    }
+
+    /// UID of the cluster; empty before its agent has ever connected.
+    #[must_use]
+    pub fn uid(&self) -> &Text {
+        self.controller.uid()
     }
 
     /// The controller, for what a simulation checks.

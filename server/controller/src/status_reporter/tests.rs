@@ -342,7 +342,8 @@ fn a_drain_blocked_by_a_budget_is_reported_on_the_node_and_in_the_view() {
         (event.subject.clone(), event.warning, event.message.as_ref()),
         (ObjectRef::Node(text("n-m0")), true, why)
     );
-    let blocked = |world: &Fixture| world.controller.view(&text("c")).and_then(|view| view.machines[0].blocked.clone());
+    let blocked =
+        |world: &Fixture| world.controller.view(&text("c")).and_then(|view| view.machines().next()?.blocked.clone());
     assert_eq!(blocked(&world).as_deref(), Some(why));
     world.observe(4_000, Observation::upsert(Object::PodBudget(PodBudgetRecord { allowed: 1, ..budget })));
     assert_eq!(blocked(&world), None);

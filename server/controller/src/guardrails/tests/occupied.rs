@@ -18,7 +18,7 @@ fn world() -> Fixture {
 
 fn stage(world: &Fixture, claim: &str) -> Option<String> {
     let view = world.controller.view(&text("c"))?;
-    let machine = view.machines.iter().find(|machine| machine.claim.as_ref() == claim)?;
+    let machine = view.machines().find(|machine| machine.claim.as_ref() == claim)?;
     Some(machine.stage.as_str().to_owned())
 }
 
