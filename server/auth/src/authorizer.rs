@@ -23,6 +23,9 @@ const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum delay until an authorized peer is checked again.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(60);
 
+/// Name of another replica as a client.
+const REPLICA_CLIENT: &str = "replica";
+
 /// Credentials that a peer has presented.
 #[derive(Debug, Clone, Default)]
 pub struct PresentedCredentials {
@@ -44,6 +47,8 @@ pub struct Authorizer {
     issuers: IssuerKeys,
     /// Certificate authorities of agents; `None` without TLS.
     authorities: Option<Arc<Certificates>>,
+    /// Hash of the token by which the other replicas read from this one.
+    replica_token_sha256: Option<String>,
     /// Number of changes of the trust file and the authorities.
     changes: watch::Sender<u64>,
 }
@@ -67,6 +72,7 @@ impl Authorizer {
             current: Mutex::new(current),
             issuers: IssuerKeys::default(),
             authorities: None,
+            replica_token_sha256: None,
             changes: watch::channel(0).0,
         }
     }
@@ -86,6 +92,11 @@ impl Authorizer {
         let authorizer = Self { authorities, ..self };
         authorizer.warn_of_entries_without_effect();
         authorizer
+    }
+
+    /// Admits the other replicas with scope `read` by `token`, which only what reads the store knows.
+    pub fn with_replica_token(self, token: &str) -> Self {
+        Self { replica_token_sha256: Some(in_hexadecimal(&Sha256::digest(token))), ..self }
     }
 
     /// Logs the entries of the trust file that admit nobody.
@@ -251,11 +262,15 @@ impl Authorizer {
         let Some(token) = token else { return Err(AuthError("no bearer token was sent".to_owned())) };
         let file = self.file();
         let hash = in_hexadecimal(&Sha256::digest(token));
+        // Hashes are compared, so the timing reveals nothing about the token.
+        if self.replica_token_sha256.as_ref() == Some(&hash) {
+            return Ok(Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Read });
+        }
         let named = |entry: &ClientTrust| Client { name: entry.name.clone(), scope: entry.scope };
-        let fixed = file.clients.iter().find(|entry| {
-            // Hashes are compared, so the timing reveals nothing about the token.
-            entry.token_sha256.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&hash))
-        });
+        let fixed = file
+            .clients
+            .iter()
+            .find(|entry| entry.token_sha256.as_ref().is_some_and(|known| known.eq_ignore_ascii_case(&hash)));
         if let Some(entry) = fixed {
             let expired = entry.expires.filter(|expires| expires.as_second() <= now_s());
             return match expired {

@@ -12,6 +12,7 @@
 //! - [`tls`]: TLS listener and its certificates, reloaded when they change.
 //! - [`connections`]: limits on unauthenticated connections.
 //! - [`rate_limit`]: rate limit per agent.
+//! - [`replica_connection`]: connections to the other replicas.
 //!
 //! Without a trust file every peer has every right; startup then rejects any non-loopback address
 //! ([`check_listen_address`]).
@@ -24,6 +25,7 @@ pub mod inspection;
 pub mod issuer;
 pub mod middleware;
 pub mod rate_limit;
+pub mod replica_connection;
 pub mod tls;
 pub mod token;
 

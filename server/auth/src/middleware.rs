@@ -18,6 +18,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use http_body::Frame;
 use http_body_util::{BodyStream, StreamBody};
+use tokio::sync::watch;
 use tonic::Status;
 use tonic::body::Body;
 use tower::{Layer, Service};
@@ -42,20 +43,37 @@ pub(crate) enum AccessRequirement {
 /// Requirement of every method, by path. A missing method is rejected.
 const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.AgentService/Connect", AccessRequirement::Agent),
+    ("/fleetwright.v1.FleetService/GetCluster", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListClusters", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/Watch", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchClusters", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetPool", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListPools", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchPools", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetNode", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListNodes", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchNodes", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetPod", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListPods", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchPods", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetDecision", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchDecisions", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListOfferings", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetCost", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetServerInfo", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ExplainPod", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReadDecisions", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/Freeze", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/Thaw", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReleaseQuarantine", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/AcceptClusterUid", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ForgetCluster", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
-    ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListDecisions", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ReadContent", AccessRequirement::Client(Scope::Read)),
-    ("/fleetwright.v1.FleetService/ListAudit", AccessRequirement::Client(Scope::Admin)),
+    ("/fleetwright.v1.FleetService/ListAuditEntries", AccessRequirement::Client(Scope::Admin)),
     ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
     ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
@@ -105,13 +123,17 @@ where
         let mut inner = std::mem::replace(&mut self.inner, unpolled);
         let authorizer = Arc::clone(&self.authorizer);
         Box::pin(async move {
+            // Before the authorization: a change after it is not missed, however late the response is read.
+            let changes = authorizer.changes();
             let grant = match authorize_request(&authorizer, &mut request).await {
                 Ok(grant) => grant,
                 Err(status) => return Ok(status.into_http()),
             };
             let response = inner.call(request).await?;
             Ok(match grant {
-                Some((token, scope)) => response.map(|body| end_when_revoked(body, authorizer, token, scope)),
+                Some((token, scope)) => {
+                    response.map(|body| end_when_revoked(body, (authorizer, changes), token, scope))
+                }
                 None => response,
             })
         })
@@ -210,9 +232,14 @@ pub fn full() -> Status {
 
 /// Streams `body` until its client is no longer authorized. Checked again when the trust file
 /// changes, and every minute.
-fn end_when_revoked(body: Body, authorizer: Arc<Authorizer>, token: Option<String>, scope: Scope) -> Body {
+fn end_when_revoked(
+    body: Body,
+    (authorizer, changes): (Arc<Authorizer>, watch::Receiver<u64>),
+    token: Option<String>,
+    scope: Scope,
+) -> Body {
     let frames = BodyStream::new(body);
-    let refused = Box::pin(async move { wait_until_denied(&authorizer, token.as_deref(), scope).await });
+    let refused = Box::pin(async move { wait_until_denied(&authorizer, changes, token.as_deref(), scope).await });
     let rest = futures::stream::unfold(Some((frames, refused)), async |left| {
         let (mut frames, mut refused) = left?;
         tokio::select! {
@@ -223,8 +250,13 @@ fn end_when_revoked(body: Body, authorizer: Arc<Authorizer>, token: Option<Strin
     Body::new(StreamBody::new(rest))
 }
 
-async fn wait_until_denied(authorizer: &Authorizer, token: Option<&str>, scope: Scope) -> AuthError {
-    let mut changes = authorizer.changes();
+/// `changes` was subscribed to before the client was authorized.
+async fn wait_until_denied(
+    authorizer: &Authorizer,
+    mut changes: watch::Receiver<u64>,
+    token: Option<&str>,
+    scope: Scope,
+) -> AuthError {
     loop {
         authorizer.recheck_due(&mut changes, None).await;
         if let Err(denial) = authorizer.authorize_client(token, scope).await {
@@ -251,9 +283,11 @@ fn rejected(path: &str, peer: Option<&Peer>, denial: &AuthError) -> Status {
     Status::unauthenticated(format!("{denial}; send `authorization: Bearer <token>`"))
 }
 
+/// Browsers send the token as the password of HTTP Basic authentication.
 fn presented_credentials(request: &Request<Body>) -> PresentedCredentials {
+    let token = bearer(request.headers()).or_else(|| password(request.headers()));
     let certificates = request.extensions().get::<Peer>().map(|peer| peer.certificates.clone());
-    PresentedCredentials { token: bearer(request.headers()), certificates: certificates.unwrap_or_default() }
+    PresentedCredentials { token, certificates: certificates.unwrap_or_default() }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<String> {
@@ -284,6 +318,7 @@ pub async fn authorize_page(
     }
     // A slot is taken only after authorization, so unauthenticated peers cannot exhaust them.
     let token = bearer(request.headers()).or_else(|| password(request.headers()));
+    let changes = authorizer.changes();
     match authorizer.authorize_client(token.as_deref(), Scope::Read).await {
         Ok(_) if !slot.is_none_or(|slot| slot.admit_client()) => {
             (StatusCode::SERVICE_UNAVAILABLE, format!("{}\n", full().message())).into_response()
@@ -292,7 +327,8 @@ pub async fn authorize_page(
         Ok(Some(_)) => {
             let response = next.run(request).await;
             response.map(|body| {
-                let trusted = async move { drop(wait_until_denied(&authorizer, token.as_deref(), Scope::Read).await) };
+                let trusted =
+                    async move { drop(wait_until_denied(&authorizer, changes, token.as_deref(), Scope::Read).await) };
                 axum::body::Body::from_stream(body.into_data_stream().take_until(Box::pin(trusted)))
             })
         }

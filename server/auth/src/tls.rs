@@ -16,6 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig};
+use sha2::{Digest, Sha256};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
@@ -89,6 +90,8 @@ struct LoadedTls {
     config: Arc<ServerConfig>,
     /// Verifies agent certificates.
     verifier: Option<Arc<dyn ClientCertVerifier>>,
+    /// Digest of the server's certificate.
+    digest: Vec<u8>,
 }
 
 impl Certificates {
@@ -99,6 +102,11 @@ impl Certificates {
     pub fn read(files: TlsFiles) -> Result<Self, TlsError> {
         let current = (files.versions(), files.load()?);
         Ok(Self { files, current: Mutex::new(current) })
+    }
+
+    /// SHA-256 digest of the certificate that the listener presents.
+    pub fn digest(&self) -> Vec<u8> {
+        self.loaded().digest
     }
 
     /// Whether agents can authenticate by a certificate.
@@ -172,6 +180,7 @@ impl TlsFiles {
 
     fn load(&self) -> Result<LoadedTls, TlsError> {
         let chain = certificates(&self.certificate)?;
+        let digest = chain.first().map(|leaf| Sha256::digest(leaf).to_vec()).unwrap_or_default();
         let key =
             PrivateKeyDer::from_pem_file(&self.key).map_err(|error| TlsError::Key { path: self.key.clone(), error })?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -186,7 +195,7 @@ impl TlsFiles {
             .with_single_cert(chain, key)
             .map_err(|error| TlsError::Mismatch { certificate: self.certificate.clone(), error })?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(LoadedTls { config: Arc::new(config), verifier })
+        Ok(LoadedTls { config: Arc::new(config), verifier, digest })
     }
 }
 

@@ -9,6 +9,17 @@ use serde::Deserialize;
 use super::AuthError;
 use super::file::IssuerTrust;
 
+/// A random token of 256 bits.
+///
+/// # Errors
+/// The system has no random numbers.
+pub fn random() -> Result<String, AuthError> {
+    let mut bytes = [0; 32];
+    let filled = rustls::crypto::ring::default_provider().secure_random.fill(&mut bytes);
+    filled.map_err(|_| AuthError("the system has no random numbers".to_owned()))?;
+    Ok(URL_SAFE_NO_PAD.encode(bytes))
+}
+
 /// Tolerated clock skew between issuer and server, in seconds.
 pub const LEEWAY_S: i64 = 30;
 

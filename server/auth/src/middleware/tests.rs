@@ -36,14 +36,14 @@ fn requests_for_other_hosts_and_from_other_origins_are_rejected() {
         "[::1]:7480",
         "[::1]",
     ] {
-        assert!(is_accepted("/api/fleet", &[(header::HOST, host)]), "{host}");
+        assert!(is_accepted("/v1/clusters", &[(header::HOST, host)]), "{host}");
     }
     for host in
         ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example:7480", "10.0.0.1", "[::2]:1", "0.0.0.0", ""]
     {
-        assert!(!is_accepted("/api/fleet", &[(header::HOST, host)]), "{host}");
+        assert!(!is_accepted("/v1/clusters", &[(header::HOST, host)]), "{host}");
     }
-    let from = |origin| is_accepted("/api/fleet", &[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
+    let from = |origin| is_accepted("/v1/clusters", &[(header::HOST, "localhost"), (header::ORIGIN, origin)]);
     assert!(from("http://localhost:7480") && from("http://127.0.0.1:1"));
     assert!(!from("http://evil.example") && !from("null"));
     assert!(is_accepted("http://127.0.0.1:7450/method", &[]) && !is_accepted("http://evil.example/method", &[]));
@@ -70,7 +70,7 @@ where
     let service = tower::service_fn(move |_: Request<Body>| async move {
         Ok::<_, Infallible>(Response::new(Body::new(StreamBody::new(frames()))))
     });
-    let uri = format!("http://{host}/fleetwright.v1.FleetService/Watch");
+    let uri = format!("http://{host}/fleetwright.v1.FleetService/WatchNodes");
     AuthLayer(Arc::clone(authorizer)).layer(service).call(request(&uri, host)).await.unwrap()
 }
 
@@ -80,9 +80,9 @@ where
     S: Stream<Item = Result<Bytes, Infallible>> + Send + 'static,
 {
     let pages =
-        Router::new().route("/api/fleet/events", get(move || async move { axum::body::Body::from_stream(frames()) }));
+        Router::new().route("/v1/clusters:watch", get(move || async move { axum::body::Body::from_stream(frames()) }));
     let mut pages = pages.layer(axum::middleware::from_fn_with_state(Arc::clone(authorizer), authorize_page));
-    pages.call(request::<axum::body::Body>("/api/fleet/events", host)).await.unwrap()
+    pages.call(request::<axum::body::Body>("/v1/clusters:watch", host)).await.unwrap()
 }
 
 fn status_of(head: &HeaderMap) -> Option<tonic::Code> {
