@@ -24,7 +24,7 @@ use fleetwright_proto::v1::connect_request::Message;
 use fleetwright_rpc::v1::agent_service_server::AgentService;
 use futures::StreamExt;
 use futures::stream::Map;
-use model::{ClusterName, Timestamp};
+use model::{ClusterName, Text, Timestamp};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
@@ -174,6 +174,14 @@ impl Sessions {
             }
             Err(status) => error!(%cluster, reason = status.message(), "session command dropped"),
         }
+    }
+
+    /// Version of the cluster's agent; empty if none has connected to this process.
+    pub(crate) fn agent_version(&self, cluster: &ClusterName) -> Text {
+        let clusters = self.shared.clusters.lock().unwrap_or_else(PoisonError::into_inner);
+        let version = clusters.get(cluster).map(|handle| Arc::clone(&handle.agent_version));
+        drop(clusters);
+        version.map(|version| version.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap_or_default()
     }
 
     /// Handle of the cluster's task; starts it for a new cluster that has an account and region.

@@ -13,6 +13,7 @@ mod decision_reference;
 pub mod ec2;
 pub mod exit;
 pub mod explain;
+pub mod fleet;
 pub mod forget;
 pub mod freeze;
 pub mod freezes;

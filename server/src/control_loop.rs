@@ -42,7 +42,7 @@ use tracing::warn;
 
 use crate::agent_service::{Delivery, Sessions};
 use crate::config::LeaseConfig;
-use crate::node_questions::NodeQuestion;
+use crate::questions::ClusterQuestion;
 use calls::{CallRunner, run_within_limit};
 use cluster_task::{CALLS_GRACE, TaskContext};
 use clusters::Clusters;
@@ -58,7 +58,7 @@ use steps::StepTimer;
 use store::guardrails::Changes;
 use store::lease::{Lease, Scope};
 use store::{Store, clock};
-pub(crate) use view_publisher::{ViewUpdate, publish_views};
+pub(crate) use view_publisher::{ViewPublisher, ViewUpdate, publish_views};
 
 /// Interval between polls of the cloud's event queue.
 const CLOUD_POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -117,8 +117,8 @@ pub(crate) struct ControlLoop<C> {
     pub(crate) admissions: usize,
     /// Whether this loop exchanges the counters of the process with other processes: one of its loops does.
     pub(crate) syncs_counters: bool,
-    /// Questions about nodes, which the tasks of the clusters answer.
-    pub(crate) questions: mpsc::Receiver<NodeQuestion>,
+    /// Questions about clusters, which the tasks of the clusters answer.
+    pub(crate) questions: mpsc::Receiver<ClusterQuestion>,
 }
 
 /// The next thing that the loop handles.
@@ -128,7 +128,7 @@ enum Next {
     Input(Box<Input>, Option<OwnedSemaphorePermit>),
     Time,
     ClusterFailed(anyhow::Error),
-    Question(NodeQuestion),
+    Question(ClusterQuestion),
 }
 
 impl Next {
@@ -240,6 +240,7 @@ impl<C: CloudProvider + 'static> LoopState<C> {
         let context = TaskContext {
             settings,
             sessions: sessions.clone(),
+            owner: runner.lease.owner.clone(),
             runner: Arc::clone(&runner),
             planners: Arc::new(planners),
             views,

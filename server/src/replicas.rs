@@ -8,12 +8,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
+use auth::tls::Certificates;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use store::Store;
 use store::replicas::{REPLICA_HEARTBEAT, ReplicaRow};
+
+/// Interval at which it is checked whether the replica has to be registered again.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Result of the last comparison, for the metrics.
 #[derive(Debug, Default)]
@@ -94,19 +100,27 @@ fn log_changes(found: &Comparison, before: &Comparison, own: &ReplicaRow) {
     }
 }
 
-/// Registers this replica and compares, once a minute until `stop`.
+/// Registers this replica and compares, once a minute until `stop`, and when its certificate has changed.
 ///
 /// # Errors
 /// Never: a failed comparison is repeated a minute later.
 pub(crate) async fn run(
     store: Arc<dyn Store>,
-    own: ReplicaRow,
+    (mut own, certificates): (ReplicaRow, Option<Arc<Certificates>>),
     replicas: Arc<Replicas>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let mut before = Comparison::default();
-    let mut due = tokio::time::interval(REPLICA_HEARTBEAT);
+    let mut registered: Option<Instant> = None;
+    let mut due = tokio::time::interval(CHECK_INTERVAL);
     while stop.run_until_cancelled(due.tick()).await.is_some() {
+        let certificate = certificates.as_ref().map(|certificates| certificates.digest()).unwrap_or_default();
+        let is_current = registered.is_some_and(|at| at.elapsed() < REPLICA_HEARTBEAT);
+        if is_current && certificate == own.endpoint.certificate {
+            continue;
+        }
+        own.endpoint.certificate = certificate;
+        registered = Some(Instant::now());
         match store.register_replica(&own).await {
             Ok(others) => {
                 let found = compare(&own, &others);
@@ -126,7 +140,7 @@ mod tests {
 
     fn row(owner: &str, settings: &[(&str, &str)]) -> ReplicaRow {
         let settings = settings.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-        ReplicaRow { instance: format!("{owner}-1"), owner: owner.to_owned(), settings }
+        ReplicaRow { instance: format!("{owner}-1"), owner: owner.to_owned(), settings, ..ReplicaRow::default() }
     }
 
     #[test]

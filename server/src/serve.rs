@@ -37,13 +37,17 @@ use tracing::{error, info, warn};
 
 use crate::agent_service::{Delivery, Routes, Sessions};
 use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider};
-use crate::fleet::FleetApi;
+use crate::control_loop::ViewPublisher;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
-use crate::node_questions;
+use crate::fleet::directory::Directory;
+use crate::fleet::replica_clients::{self, ReplicaClients};
+use crate::fleet::{FleetApi, summaries};
 use crate::pools::PublishedCatalogue;
+use crate::questions;
 use crate::replicas::{self, Replicas};
 use crate::stores::{self, health, retention};
-use crate::web::{self, Pages, WebState};
+use crate::views::ResourceChanges;
+use crate::web::{self, Pages};
 use crate::{histogram, views};
 use agent_session::SessionMemory;
 use auth::authorizer::Authorizer;
@@ -53,7 +57,7 @@ use auth::tls::{Certificates, Incoming};
 use loops::{Common, Inbox, Loops};
 use store::lease::Scope;
 use store::log::Retention;
-use store::replicas::ReplicaRow;
+use store::replicas::{ReplicaEndpoint, ReplicaRow};
 use store::{Store, clock};
 use store_postgres::postgres_local::LocalPostgres;
 
@@ -67,10 +71,12 @@ const PAGE_THREADS: usize = 2;
 pub struct ServerComponents<C = ClockedCloud> {
     /// Address of the gRPC listener.
     pub grpc: SocketAddr,
+    /// Where other replicas reach the gRPC listener; `None` for its own address, unless that is unspecified.
+    pub advertised: Option<String>,
     /// Address of the HTTP listener.
     pub http: SocketAddr,
     /// Authorizes agents and clients.
-    pub authorizer: Arc<Authorizer>,
+    pub authorizer: Authorizer,
     /// TLS certificates; `None` disables TLS.
     pub certificates: Option<Arc<Certificates>>,
     /// Durable state.
@@ -110,6 +116,7 @@ impl<C> ServerComponents<C> {
             regions: self.regions.into_iter().map(with_cloud).collect(),
             rules: self.rules,
             grpc: self.grpc,
+            advertised: self.advertised,
             http: self.http,
             authorizer: self.authorizer,
             certificates: self.certificates,
@@ -212,8 +219,9 @@ pub(crate) async fn components<C>(
     });
     Ok(ServerComponents {
         grpc: config.listen.grpc,
+        advertised: config.listen.advertised,
         http: config.listen.http,
-        authorizer: Arc::new(authorizer.with_authorities(certificates.clone())),
+        authorizer: authorizer.with_authorities(certificates.clone()),
         certificates,
         store,
         own,
@@ -353,8 +361,18 @@ fn follow_changes(
 }
 
 /// What this process tells the other replicas about itself.
-fn replica_row(owner: String, settings: &controller::Settings, shared: BTreeMap<String, String>) -> ReplicaRow {
-    ReplicaRow { instance: format!("{owner}/{:x}", settings.identity), owner, settings: shared }
+fn replica_row(
+    owner: String,
+    settings: &controller::Settings,
+    shared: BTreeMap<String, String>,
+    endpoint: ReplicaEndpoint,
+) -> ReplicaRow {
+    ReplicaRow { instance: format!("{owner}/{:x}", settings.identity), owner, settings: shared, endpoint }
+}
+
+/// Where other replicas reach a listener at `address`; empty if no address is known that is not local to this host.
+fn advertised_address(configured: Option<String>, address: SocketAddr) -> String {
+    configured.unwrap_or_else(|| if address.ip().is_unspecified() { String::new() } else { address.to_string() })
 }
 
 /// Watches the health of the store, and prunes it.
@@ -371,6 +389,14 @@ fn watch_store(
     receiver
 }
 
+/// Follows the other replicas, and the summaries of clusters in the store.
+fn follow_replicas(tasks: &mut JoinSet<anyhow::Result<()>>, fleet: &FleetApi, stop: &CancellationToken) {
+    let (store, directory) = (Arc::clone(&fleet.store), Arc::clone(&fleet.directory));
+    let (instance, clients) = (fleet.instance.to_string(), fleet.replicas.clone());
+    tasks.spawn(replica_clients::run(store, instance, clients, directory, stop.clone()));
+    tasks.spawn(summaries::run(Arc::clone(&fleet.store), Arc::clone(&fleet.directory), stop.clone()));
+}
+
 impl Server {
     /// Opens the listeners and starts every task.
     ///
@@ -384,6 +410,13 @@ impl Server {
         let is_encrypted = components.certificates.is_some();
         let incoming = Incoming::new(grpc_listener, components.certificates.clone(), grpc_limits);
         let (publisher, views) = views::channel();
+        let token = auth::token::random()?;
+        let authorizer = Arc::new(components.authorizer.with_replica_token(&token));
+        let endpoint = ReplicaEndpoint {
+            address: advertised_address(components.advertised, grpc),
+            token,
+            certificate: components.certificates.as_ref().map(|certificates| certificates.digest()).unwrap_or_default(),
+        };
         let scopes: Vec<Scope> = components.regions.iter().map(|region| region.scope.clone()).collect();
         let (events, inboxes): (Vec<_>, Vec<_>) = scopes.iter().map(|_| mpsc::channel(EVENTS_WAITING)).unzip();
         let class_facts = components.settings.class_facts;
@@ -391,12 +424,12 @@ impl Server {
         let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
         let routes = Routes::new(components.rules.clone(), routes);
-        let sessions = Sessions::new(sessions, routes, Arc::clone(&components.authorizer));
-        let (questions, asked) = node_questions::channels(components.rules, scopes.len());
-        let fleet = FleetApi::new(views.clone(), Arc::clone(&components.store), questions);
+        let sessions = Sessions::new(sessions, routes, Arc::clone(&authorizer));
+        let (questions, asked) = questions::channels(components.rules, scopes.len());
         let stop = CancellationToken::new();
         let deciding = (CancellationToken::new(), CancellationToken::new());
-        let replica = replica_row(components.lease.owner.clone(), &components.settings, components.shared);
+        let owner = components.lease.owner.clone();
+        let replica = replica_row(owner.clone(), &components.settings, components.shared, endpoint);
         let replicas = Arc::new(Replicas::default());
         let common = Common {
             planner: new_planner,
@@ -406,19 +439,36 @@ impl Server {
             lease: components.lease,
             reads_interruptions: components.reads_interruptions,
         };
+        let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
+        let publisher =
+            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
         let mut tasks = JoinSet::new();
         let inboxes = inboxes.into_iter().zip(asked).map(|(events, questions)| Inbox { events, questions });
         let loops = components.regions.into_iter().zip(inboxes);
         let Loops { fleet: fleet_state, heartbeats, latencies } =
             loops::start(common, loops, publisher, &mut tasks, &deciding)?;
-        follow_changes(&mut tasks, (scopes, freezes), &components.store, &events, &stop);
+        follow_changes(&mut tasks, (scopes.clone(), freezes), &components.store, &events, &stop);
         drop(events);
         let store_up = watch_store(&mut tasks, &components.store, components.retention, &stop);
-        tasks.spawn(replicas::run(Arc::clone(&components.store), replica, Arc::clone(&replicas), stop.clone()));
-        tasks.spawn(Arc::clone(&components.authorizer).watch_files(stop.clone()));
-        tasks.spawn(serve_grpc(incoming, sessions.clone(), fleet, Arc::clone(&components.authorizer), stop.clone()));
+        let fleet = FleetApi {
+            instance: replica.instance.as_str().into(),
+            owner: owner.into(),
+            views: views.clone(),
+            changes,
+            directory,
+            replicas: ReplicaClients::default(),
+            store: Arc::clone(&components.store),
+            store_health: store_up.clone(),
+            questions,
+            scopes: scopes.into(),
+            simulated: components.simulated,
+        };
+        follow_replicas(&mut tasks, &fleet, &stop);
+        let registered = (replica, components.certificates.clone());
+        tasks.spawn(replicas::run(Arc::clone(&components.store), registered, Arc::clone(&replicas), stop.clone()));
+        tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
+        tasks.spawn(serve_grpc(incoming, sessions.clone(), fleet.clone(), Arc::clone(&authorizer), stop.clone()));
         let pages = PageThreads::start()?;
-        let simulated = components.simulated;
         let page_data = Pages {
             views,
             store: components.store,
@@ -427,11 +477,9 @@ impl Server {
             latencies,
             heartbeats,
             replicas,
-            simulated,
         };
         let listener = (http_listener.into_std()?, http_limits);
-        let pages_served =
-            serve_http(listener, components.certificates, page_data, components.authorizer, stop.clone());
+        let pages_served = serve_http(listener, components.certificates, (page_data, fleet), authorizer, stop.clone());
         tasks.spawn(pages.spawn(pages_served));
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
@@ -549,12 +597,12 @@ impl Drop for PageThreads {
 async fn serve_http(
     (listener, limits): (std::net::TcpListener, ConnectionLimits),
     certificates: Option<Arc<Certificates>>,
-    pages: Pages,
+    (pages, fleet): (Pages, FleetApi),
     authorizer: Arc<Authorizer>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
-    let router = web::router(WebState::new(pages))
+    let router = web::router(pages, fleet, Arc::clone(&authorizer))?
         .layer(axum::middleware::from_fn_with_state(authorizer, middleware::authorize_page));
     web::listener::serve(incoming, router, stop).await;
     Ok(())

@@ -1,44 +1,57 @@
-//! Latest view of every cluster, published by the control loop for the dashboard and the API.
-//! Readers share it; a slow reader skips views, never the latest.
+//! Latest view of every cluster that this process decides for, published by the control loops for the API, the dashboard
+//! and the metrics. Readers share it; a slow reader skips views, never the latest.
 
 mod summary;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use controller::Decision;
 use controller::view::ClusterView;
-use model::{ClusterName, MicroUsd, Timestamp};
+use fleetwright_proto::v1;
+use model::{ClusterName, Timestamp};
 use tokio::sync::watch;
 
+use crate::fleet::change_log::ChangeLog;
+use crate::fleet::rows::ClusterRows;
 pub(crate) use summary::{reasons, summary};
 
-/// Maximum decisions in a fleet view, over all clusters.
-pub(crate) const DECISIONS_SHOWN: usize = 100;
+/// A cluster that this process decides for.
+#[derive(Debug)]
+pub(crate) struct PublishedCluster {
+    /// Its view.
+    pub(crate) view: ClusterView,
+    /// The same as resources of the API.
+    pub(crate) rows: ClusterRows,
+}
 
-/// View of the fleet at one time.
+/// View of the clusters that this process decides for, at one time.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FleetView {
     /// Time of the latest change.
     pub(crate) taken_at: Timestamp,
-    /// Views by cluster name.
-    pub(crate) clusters: BTreeMap<ClusterName, Arc<ClusterView>>,
+    /// Clusters by name.
+    pub(crate) clusters: BTreeMap<ClusterName, Arc<PublishedCluster>>,
 }
 
 impl FleetView {
-    /// Total price of all instances, per hour.
-    pub(crate) fn cost(&self) -> MicroUsd {
-        MicroUsd(self.clusters.values().map(|cluster| cluster.cost.0).sum())
+    /// The views, by name of the cluster.
+    pub(crate) fn views(&self) -> impl Iterator<Item = &ClusterView> {
+        self.clusters.values().map(|cluster| &cluster.view)
     }
 
-    /// Latest decisions of all clusters, newest first.
-    pub(crate) fn decisions(&self) -> Vec<&Decision> {
-        let mut decisions: Vec<&Decision> =
-            self.clusters.values().flat_map(|cluster| cluster.decisions.iter().map(AsRef::as_ref)).collect();
-        decisions.sort_by_key(|decision| std::cmp::Reverse((decision.at, decision.id)));
-        decisions.truncate(DECISIONS_SHOWN);
-        decisions
+    /// The view of a cluster.
+    pub(crate) fn view(&self, cluster: &str) -> Option<&ClusterView> {
+        self.clusters.get(cluster).map(|cluster| &cluster.view)
     }
+}
+
+/// Changes of the resources of the clusters that this process decides for.
+#[derive(Default)]
+pub(crate) struct ResourceChanges {
+    pub(crate) pools: ChangeLog<v1::Pool>,
+    pub(crate) nodes: ChangeLog<v1::Node>,
+    pub(crate) pods: ChangeLog<v1::Pod>,
+    pub(crate) decisions: ChangeLog<v1::Decision>,
 }
 
 /// Publishing end.

@@ -8,8 +8,8 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use server::cli::exit::{Failure, Status};
 use server::cli::{
-    accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, forget, freeze, freezes, history, output,
-    plan, quarantine, removals, replay, serve, thaw, trust_file, validate, why,
+    accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, fleet, forget, freeze, freezes, history,
+    output, plan, quarantine, removals, replay, serve, thaw, trust_file, validate, why,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -36,6 +36,8 @@ enum Command {
     #[command(subcommand)]
     Ec2(ec2::Ec2Command),
     Serve(serve::ServeFlags),
+    #[command(subcommand)]
+    Fleet(fleet::FleetCommand),
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
     Freeze(freeze::FreezeFlags),
@@ -105,6 +107,7 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Demo(flags) => demo::run(flags),
         Command::Ec2(command) => ec2::run(command),
         Command::Serve(flags) => serve::run(flags),
+        Command::Fleet(command) => fleet::run(command),
         Command::Simulate(command) => simulate::run(command),
         Command::Freeze(flags) => freeze::run(flags),
         Command::Forget(flags) => forget::run(flags),

@@ -138,7 +138,8 @@ fn components(plan: &Plan) -> ServerComponents<()> {
     ServerComponents {
         grpc: loopback(0),
         http: loopback(plan.port),
-        authorizer: Arc::new(Authorizer::allow_all()),
+        advertised: None,
+        authorizer: Authorizer::allow_all(),
         certificates: None,
         store: Arc::new(MemoryStore::new()),
         own: None,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use controller::{Instruction, InstructionId};
 use fleetwright_proto::v1;
-use model::Timestamp;
+use model::{Text, Timestamp};
 use tokio::sync::mpsc::{self, OwnedPermit, error::SendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -28,6 +28,9 @@ const TICK: Duration = Duration::from_secs(1);
 /// Events of one cluster that are sent and not handled yet. The agent is not read beyond them.
 const EVENTS_IN_PROGRESS: usize = 64;
 
+/// Maximum characters that are kept of an agent's version.
+const MAX_VERSION_CHARS: usize = 100;
+
 /// A response to an agent. It is boxed, because buffers keep space for as many as they once held.
 pub(super) type BoxedResponse = Result<Box<v1::ConnectResponse>, Status>;
 pub(super) type ResponseSender = mpsc::Sender<BoxedResponse>;
@@ -41,6 +44,8 @@ pub(super) struct SessionHandle {
     pub(super) commands: mpsc::Sender<Command>,
     /// Rate limit of the cluster's agent.
     pub(super) rate_limiter: Arc<AgentRateLimiter>,
+    /// Version that the agent stated last.
+    pub(super) agent_version: Arc<Mutex<Text>>,
 }
 
 /// Rate limit that outlives streams, so that reconnecting does not grant a second burst.
@@ -121,6 +126,7 @@ pub(super) struct Task {
     /// Events that wait for the control loop. No message is read while there is one.
     pending_events: VecDeque<SessionEvent>,
     stream: Option<Stream>,
+    agent_version: Arc<Mutex<Text>>,
     /// When the NodePools are parsed again; `None` when their catalogue stays as it is.
     rereads: Option<Rereads>,
     stop: CancellationToken,
@@ -154,10 +160,12 @@ impl Task {
             places: Arc::new(Semaphore::new(EVENTS_IN_PROGRESS)),
             pending_events: VecDeque::new(),
             stream: None,
+            agent_version: Arc::new(Mutex::new(Text::from(""))),
             rereads,
             stop,
         };
-        (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()) }, task)
+        let agent_version = Arc::clone(&task.agent_version);
+        (SessionHandle { incoming, commands, rate_limiter: Arc::new(AgentRateLimiter::new()), agent_version }, task)
     }
 
     /// Runs until the server stops or the control loop has ended.
@@ -209,6 +217,8 @@ impl Task {
                 }
                 self.end_replaced(&hello.cluster_name, &opened.peer);
                 self.stream = Some(opened);
+                let version: String = hello.agent_version.chars().take(MAX_VERSION_CHARS).collect();
+                *self.agent_version.lock().unwrap_or_else(PoisonError::into_inner) = version.into();
                 self.session.handle_hello(*hello)
             }
             Incoming::Received { stream, request } if self.is_current(stream) => {

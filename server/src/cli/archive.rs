@@ -10,7 +10,7 @@ use tonic::{Code, Status as RpcStatus};
 
 use super::exit::Failure;
 use super::remote::{FleetClient, ServerFlags, rpc_failure};
-use crate::fleet::decisions::{read_content, read_decision, read_segment};
+use crate::fleet::decision_log::{read_content, read_decision, read_segment};
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, LogSegment, StoredDecision};
 use store::{Archive, StoreError, StoreFuture};
@@ -80,10 +80,10 @@ fn found<T>(what: &'static str, answer: Result<T, RpcStatus>) -> Result<Option<T
 }
 
 impl ServerArchive {
-    async fn list(&self, request: v1::ListDecisionsRequest) -> Result<Vec<StoredDecision>, StoreError> {
+    async fn list(&self, request: v1::ReadDecisionsRequest) -> Result<Vec<StoredDecision>, StoreError> {
         const WHAT: &str = "list decisions";
         let mut client = self.0.clone();
-        let listed = async { client.list_decisions(request).await?.into_inner().try_collect::<Vec<_>>().await };
+        let listed = async { client.read_decisions(request).await?.into_inner().try_collect::<Vec<_>>().await };
         let listed = found(WHAT, listed.await)?.unwrap_or_default();
         let read = listed.into_iter().map(|message| message.decision.and_then(read_decision));
         read.collect::<Option<Vec<_>>>().ok_or_else(|| StoreError::Server {
@@ -96,7 +96,7 @@ impl ServerArchive {
 impl Archive for ServerArchive {
     fn decisions<'a>(&'a self, filter: &'a DecisionFilter) -> StoreFuture<'a, Vec<StoredDecision>> {
         let cluster = filter.scope.as_ref().and_then(Scope::cluster_name).unwrap_or_default();
-        let request = v1::ListDecisionsRequest {
+        let request = v1::ReadDecisionsRequest {
             cluster_name: cluster.to_owned(),
             number: 0,
             limit: filter.limit,
@@ -106,7 +106,7 @@ impl Archive for ServerArchive {
     }
 
     fn decision(&self, number: u64) -> StoreFuture<'_, Vec<StoredDecision>> {
-        self.list(v1::ListDecisionsRequest { number, ..v1::ListDecisionsRequest::default() }).boxed()
+        self.list(v1::ReadDecisionsRequest { number, ..v1::ReadDecisionsRequest::default() }).boxed()
     }
 
     fn log_segment<'a>(&'a self, scope: &'a Scope, segment: u64) -> StoreFuture<'a, Option<LogSegment>> {

@@ -5,7 +5,9 @@ use fleetwright_proto::v1;
 use serde::Serialize;
 
 use super::exit::{Failure, Status};
-use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
+use super::freezes::number;
+use super::remote::{FleetClient, Format, ServerFlags, moment, print_rows, rpc_failure};
+use crate::fleet::encode::to_millis;
 
 /// List operator commands, latest first
 #[derive(Debug, Args)]
@@ -39,18 +41,33 @@ struct Row {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: &AuditFlags) -> Result<Status, Failure> {
-    let request = v1::ListAuditRequest { limit: flags.limit, before_id: flags.before };
-    let entries = flags
-        .server
-        .ask(async |mut client| Ok(client.list_audit(request).await.map_err(rpc_failure)?.into_inner().entries))?;
-    let rows: Vec<Row> = entries.into_iter().map(row).collect();
+    let rows = flags.server.ask(async |client| read(client, flags).await)?;
     print_rows(&rows, flags.output, ["ID", "AT (UTC)", "WHO", "WHAT", "SCOPE", "DETAIL"], |row| {
         let (who, what) = (row.who.clone(), row.what.clone());
         [row.id.to_string(), moment(row.at_ms), who, what, row.scope.clone(), row.detail.clone()]
     })
 }
 
+/// Reads pages until the limit is reached.
+async fn read(mut client: FleetClient, flags: &AuditFlags) -> Result<Vec<Row>, Failure> {
+    let limit = usize::try_from(flags.limit).unwrap_or(usize::MAX);
+    let (mut rows, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = v1::ListAuditEntriesRequest { page_size: 1_000, page_token };
+        let page = client.list_audit_entries(request).await.map_err(rpc_failure)?.into_inner();
+        let read = page.audit_entries.into_iter().map(row).filter(|row| flags.before <= 0 || row.id < flags.before);
+        rows.extend(read);
+        if page.next_page_token.is_empty() || rows.len() >= limit {
+            rows.truncate(limit);
+            return Ok(rows);
+        }
+        page_token = page.next_page_token;
+    }
+}
+
 fn row(entry: v1::AuditEntry) -> Row {
-    let v1::AuditEntry { id, at_ms, who, what, scope, detail } = entry;
-    Row { id, at_ms, who, what, scope, detail }
+    let v1::AuditEntry { name, create_time, operator, command, target, detail } = entry;
+    let id = number(&name).parse().unwrap_or_default();
+    let at_ms = create_time.as_ref().map_or(0, to_millis);
+    Row { id, at_ms, who: operator, what: command, scope: target, detail }
 }

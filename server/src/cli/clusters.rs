@@ -6,6 +6,7 @@ use fleetwright_proto::v1;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
+use crate::fleet::resource_names as names;
 
 /// Manage the clusters that the server knows
 #[derive(Debug, Subcommand)]
@@ -34,7 +35,7 @@ pub struct AcceptUidFlags {
 /// What failed, and its remedy.
 pub fn run(command: ClustersCommand) -> Result<Status, Failure> {
     let ClustersCommand::AcceptUid(AcceptUidFlags { cluster, uid, server }) = command;
-    let request = v1::AcceptClusterUidRequest { cluster_name: cluster.clone(), cluster_uid: uid.clone() };
+    let request = v1::AcceptClusterUidRequest { name: names::cluster(&cluster), uid: uid.clone() };
     server.ask(async |mut client| client.accept_cluster_uid(request).await.map_err(rpc_failure))?;
     output::print_text(&format!("accepted: the name {cluster} belongs to the cluster with UID {uid}\n"))?;
     Ok(Status::Done)

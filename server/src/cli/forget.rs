@@ -6,6 +6,7 @@ use fleetwright_proto::v1;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
+use crate::fleet::resource_names as names;
 
 /// Forget a cluster that is gone: free its name and its UID
 ///
@@ -27,7 +28,7 @@ pub struct ForgetFlags {
 /// What failed, and its remedy.
 pub fn run(flags: ForgetFlags) -> Result<Status, Failure> {
     let ForgetFlags { cluster, leave_machines, server } = flags;
-    let request = v1::ForgetClusterRequest { cluster_name: cluster.clone(), leave_machines };
+    let request = v1::ForgetClusterRequest { name: names::cluster(&cluster), leave_machines };
     server.ask(async |mut client| client.forget_cluster(request).await.map_err(rpc_failure))?;
     output::print_text(&format!("forgotten: the fleet has no cluster {cluster} any more\n"))?;
     Ok(Status::Done)

@@ -6,9 +6,11 @@ use clap::{Args, ValueEnum};
 use fleetwright_proto::v1;
 
 use super::exit::{Failure, Status};
-use super::freezes::scope_name;
+use super::freezes::{number, scope_name};
 use super::output;
 use super::remote::{ServerFlags, moment, rpc_failure};
+use crate::fleet::encode::to_millis;
+use crate::fleet::resource_names as names;
 
 /// Stop launches and voluntary removals in the fleet, a cluster or a NodePool, on every replica
 ///
@@ -50,10 +52,13 @@ pub(crate) struct ScopeFlags {
 }
 
 impl ScopeFlags {
-    /// Scope as a message.
-    pub fn message(self) -> v1::FreezeScope {
-        let (cluster, pool) = (self.cluster.unwrap_or_default(), self.pool.unwrap_or_default());
-        v1::FreezeScope { cluster_name: cluster, pool_name: pool }
+    /// Name of the resource; empty for the fleet.
+    pub fn target(self) -> String {
+        match (self.cluster, self.pool) {
+            (None, _) => String::new(),
+            (Some(cluster), None) => names::cluster(&cluster),
+            (Some(cluster), Some(pool)) => names::child(&cluster, "pools", &pool),
+        }
     }
 }
 
@@ -62,20 +67,17 @@ impl ScopeFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: FreezeFlags) -> Result<Status, Failure> {
-    let duration_ms = flags.at_most.map_or(0, |wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let request = v1::FreezeRequest {
-        scope: Some(flags.scope.message()),
+        target: flags.scope.target(),
         reason: flags.reason,
-        duration_ms,
+        ttl: flags.at_most.and_then(|wait| wait.try_into().ok()),
         only_disruption: flags.only == Some(Only::Disruption),
     };
-    let freeze = flags.server.ask(async |mut client| {
-        let answer = client.freeze(request).await.map_err(rpc_failure)?.into_inner();
-        answer.freeze.ok_or_else(|| Failure::internal("the response of the server has no freeze"))
-    })?;
-    let scope = scope_name(freeze.scope.as_ref());
-    let end = if freeze.until_ms > 0 { format!(" until {} UTC", moment(freeze.until_ms)) } else { String::new() };
+    let freeze =
+        flags.server.ask(async |mut client| Ok(client.freeze(request).await.map_err(rpc_failure)?.into_inner()))?;
+    let scope = scope_name(&freeze.target);
+    let end = freeze.expire_time.map(|time| format!(" until {} UTC", moment(to_millis(&time)))).unwrap_or_default();
     let only = if freeze.only_disruption { ", only disruption" } else { "" };
-    output::print_text(&format!("frozen: {scope}{only}{end} (freeze {})\n", freeze.id))?;
+    output::print_text(&format!("frozen: {scope}{only}{end} (freeze {})\n", number(&freeze.name)))?;
     Ok(Status::Done)
 }

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::exit::{Failure, Status};
 use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
+use crate::fleet::encode::to_millis;
 
 /// List freezes
 #[derive(Debug, Args)]
@@ -37,7 +38,12 @@ struct Row {
 /// What failed, and its remedy.
 pub fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
     let freezes = flags.server.ask(async |mut client| {
-        Ok(client.list_freezes(v1::ListFreezesRequest {}).await.map_err(rpc_failure)?.into_inner().freezes)
+        Ok(client
+            .list_freezes(v1::ListFreezesRequest { page_size: 1_000, ..Default::default() })
+            .await
+            .map_err(rpc_failure)?
+            .into_inner()
+            .freezes)
     })?;
     let rows: Vec<Row> = freezes.into_iter().map(row).collect();
     let headings = ["ID", "SCOPE", "STOPS", "BY", "SINCE (UTC)", "UNTIL (UTC)", "REASON"];
@@ -50,26 +56,30 @@ pub fn run(flags: &FreezesFlags) -> Result<Status, Failure> {
 }
 
 fn row(freeze: v1::Freeze) -> Row {
-    let scope = scope_name(freeze.scope.as_ref());
-    let v1::FreezeScope { cluster_name, pool_name } = freeze.scope.unwrap_or_default();
+    let mut ids = freeze.target.split('/').skip(1).step_by(2).map(str::to_owned);
     Row {
-        id: freeze.id,
-        scope,
-        cluster: cluster_name,
-        pool: pool_name,
+        id: number(&freeze.name).parse().unwrap_or_default(),
+        scope: scope_name(&freeze.target),
+        cluster: ids.next().unwrap_or_default(),
+        pool: ids.next().unwrap_or_default(),
         only_disruption: freeze.only_disruption,
-        by: freeze.frozen_by,
+        by: freeze.creator,
         reason: freeze.reason,
-        since_ms: freeze.since_ms,
-        until_ms: Some(freeze.until_ms).filter(|until| *until > 0),
+        since_ms: freeze.create_time.as_ref().map_or(0, to_millis),
+        until_ms: freeze.expire_time.as_ref().map(to_millis),
     }
 }
 
+/// The last part of a name: `freezes/7`.
+pub(super) fn number(name: &str) -> &str {
+    name.rsplit('/').next().unwrap_or_default()
+}
+
 /// `fleet`, `cluster/<name>` or `pool/<cluster>/<pool>`.
-pub fn scope_name(scope: Option<&v1::FreezeScope>) -> String {
-    match scope.map(|scope| (scope.cluster_name.as_str(), scope.pool_name.as_str())) {
-        None | Some(("", _)) => "fleet".to_owned(),
-        Some((cluster, "")) => format!("cluster/{cluster}"),
-        Some((cluster, pool)) => format!("pool/{cluster}/{pool}"),
+pub(super) fn scope_name(target: &str) -> String {
+    match target.split('/').collect::<Vec<_>>()[..] {
+        [_, cluster] => format!("cluster/{cluster}"),
+        [_, cluster, _, pool] => format!("pool/{cluster}/{pool}"),
+        _ => "fleet".to_owned(),
     }
 }

@@ -6,6 +6,7 @@ use fleetwright_proto::v1;
 use super::exit::{Failure, Status};
 use super::output;
 use super::remote::{ServerFlags, rpc_failure};
+use crate::fleet::resource_names as names;
 
 /// Manage quarantined clusters
 #[derive(Debug, Subcommand)]
@@ -29,7 +30,7 @@ pub struct ReleaseFlags {
 /// What failed, and its remedy.
 pub fn run(command: QuarantineCommand) -> Result<Status, Failure> {
     let QuarantineCommand::Release(ReleaseFlags { cluster, server }) = command;
-    let request = v1::ReleaseQuarantineRequest { cluster_name: cluster.clone() };
+    let request = v1::ReleaseQuarantineRequest { name: names::cluster(&cluster) };
     server.ask(async |mut client| client.release_quarantine(request).await.map_err(rpc_failure))?;
     output::print_text(&format!("released: cluster {cluster} is no longer quarantined\n"))?;
     Ok(Status::Done)

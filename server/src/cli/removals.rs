@@ -5,8 +5,11 @@ use fleetwright_proto::v1;
 use serde::Serialize;
 
 use super::exit::{Failure, Status};
+use super::freezes::number;
 use super::output;
-use super::remote::{Format, ServerFlags, moment, print_rows, rpc_failure};
+use super::remote::{FleetClient, Format, ServerFlags, moment, print_rows, rpc_failure};
+use crate::fleet::encode::to_millis;
+use crate::fleet::resource_names as names;
 
 /// List waiting removals with their reasons and what they wait for; or confirm those of a cluster
 #[derive(Debug, Args)]
@@ -58,16 +61,14 @@ pub fn run(flags: RemovalsFlags) -> Result<Status, Failure> {
 
 fn run_confirm(flags: &ConfirmFlags) -> Result<Status, Failure> {
     let cluster = &flags.cluster;
-    let request = v1::ConfirmRemovalsRequest { cluster_name: cluster.clone() };
+    let request = v1::ConfirmRemovalsRequest { name: names::cluster(cluster) };
     flags.server.ask(async |mut client| client.confirm_removals(request).await.map_err(rpc_failure))?;
     output::print_text(&format!("confirmed: the waiting removals of cluster {cluster} proceed\n"))?;
     Ok(Status::Done)
 }
 
 fn list(flags: &RemovalsFlags) -> Result<Status, Failure> {
-    let clusters = flags.server.ask(async |mut client| {
-        Ok(client.list_clusters(v1::ListClustersRequest {}).await.map_err(rpc_failure)?.into_inner().clusters)
-    })?;
+    let clusters = flags.server.ask(async |client| clusters(client).await)?;
     let rows: Vec<Row> = clusters.into_iter().flat_map(rows).collect();
     let headings = ["CLUSTER", "NODECLAIM", "SINCE (UTC)", "WHY", "UNTIL"];
     print_rows(&rows, flags.output, headings, |row| {
@@ -76,13 +77,28 @@ fn list(flags: &RemovalsFlags) -> Result<Status, Failure> {
     })
 }
 
-fn rows(cluster: v1::ClusterSummary) -> Vec<Row> {
-    let name = cluster.name;
+/// Clusters with removals that wait.
+async fn clusters(mut client: FleetClient) -> Result<Vec<v1::Cluster>, Failure> {
+    let filter = "guardrails.waiting_removal_count > 0".to_owned();
+    let mut request = v1::ListClustersRequest { page_size: 1_000, filter, ..Default::default() };
+    let mut clusters = Vec::new();
+    loop {
+        let page = client.list_clusters(request.clone()).await.map_err(rpc_failure)?.into_inner();
+        clusters.extend(page.clusters);
+        if page.next_page_token.is_empty() {
+            return Ok(clusters);
+        }
+        request.page_token = page.next_page_token;
+    }
+}
+
+fn rows(cluster: v1::Cluster) -> Vec<Row> {
+    let name = number(&cluster.name).to_owned();
     let waiting = cluster.guardrails.unwrap_or_default().waiting_removals;
     let row = |removal: v1::WaitingRemoval| Row {
         cluster: name.clone(),
         node_claim: removal.node_claim,
-        since_ms: removal.since_ms,
+        since_ms: removal.wait_time.as_ref().map_or(0, to_millis),
         reason: removal.reason,
         release: removal.release,
     };

@@ -5,7 +5,7 @@ use fleetwright_proto::v1;
 
 use super::exit::{Failure, Status};
 use super::freeze::ScopeFlags;
-use super::freezes::scope_name;
+use super::freezes::{number, scope_name};
 use super::output;
 use super::remote::{FleetClient, ServerFlags, rpc_failure};
 
@@ -26,8 +26,8 @@ pub struct ThawFlags {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(flags: ThawFlags) -> Result<Status, Failure> {
-    let (scope, id) = (flags.scope.message(), flags.id);
-    let thawed = flags.server.ask(async |client| thaw(client, scope, id).await)?;
+    let (target, id) = (flags.scope.target(), flags.id);
+    let thawed = flags.server.ask(async |client| thaw(client, target, id).await)?;
     if thawed.is_empty() {
         output::print_text("no freeze has this scope; `fleetwright freezes` lists all freezes\n")?;
         return Ok(Status::Leftover);
@@ -37,16 +37,21 @@ pub fn run(flags: ThawFlags) -> Result<Status, Failure> {
     Ok(Status::Done)
 }
 
-async fn thaw(mut client: FleetClient, scope: v1::FreezeScope, id: Option<i64>) -> Result<Vec<String>, Failure> {
+async fn thaw(mut client: FleetClient, target: String, id: Option<i64>) -> Result<Vec<String>, Failure> {
     if let Some(id) = id {
-        client.thaw(v1::ThawRequest { id }).await.map_err(rpc_failure)?;
+        client.thaw(v1::ThawRequest { name: format!("freezes/{id}") }).await.map_err(rpc_failure)?;
         return Ok(vec![format!("freeze {id}")]);
     }
-    let all = client.list_freezes(v1::ListFreezesRequest {}).await.map_err(rpc_failure)?.into_inner().freezes;
+    let all = client
+        .list_freezes(v1::ListFreezesRequest { page_size: 1_000, ..Default::default() })
+        .await
+        .map_err(rpc_failure)?
+        .into_inner()
+        .freezes;
     let mut thawed = Vec::new();
-    for freeze in all.into_iter().filter(|freeze| freeze.scope.clone().unwrap_or_default() == scope) {
-        client.thaw(v1::ThawRequest { id: freeze.id }).await.map_err(rpc_failure)?;
-        thawed.push(format!("{} (freeze {})", scope_name(freeze.scope.as_ref()), freeze.id));
+    for freeze in all.into_iter().filter(|freeze| freeze.target == target) {
+        thawed.push(format!("{} (freeze {})", scope_name(&freeze.target), number(&freeze.name)));
+        client.thaw(v1::ThawRequest { name: freeze.name }).await.map_err(rpc_failure)?;
     }
     Ok(thawed)
 }

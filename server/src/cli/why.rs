@@ -1,6 +1,7 @@
 //! `fleetwright why node`: why a node is still there, or why it went.
 
 mod departure;
+mod pod;
 
 use clap::{Args, Subcommand};
 use fleetwright_proto::v1;
@@ -12,6 +13,8 @@ use super::history::dollars;
 use super::output;
 use super::remote::{Format, ServerFlags, moment, rpc_failure, table};
 use crate::escape::escape_unprintable;
+use crate::fleet::encode::to_millis;
+use crate::fleet::resource_names as names;
 use departure::Departure;
 
 /// Ask a running server why something is as it is
@@ -22,6 +25,11 @@ pub enum WhyCommand {
     /// Of a node that is there, every reason for which it would go is printed with all that holds it: the code, the
     /// object, and what to do. Of a node that went, the decision that removed it is printed, and how to replay it.
     Node(NodeFlags),
+    /// Why a pod waits, or where it runs
+    ///
+    /// Of a pod that waits, it is printed what it waits for, where it is planned, or the reasons of each NodePool. Of one
+    /// that is bound, the decision that planned it, as far as the server remembers.
+    Pod(pod::PodFlags),
 }
 
 /// Flags of `why node`.
@@ -95,9 +103,12 @@ struct HeldBy {
 /// # Errors
 /// What failed, and its remedy.
 pub fn run(command: WhyCommand) -> Result<Status, Failure> {
-    let WhyCommand::Node(flags) = command;
+    let flags = match command {
+        WhyCommand::Node(flags) => flags,
+        WhyCommand::Pod(flags) => return pod::run(&flags),
+    };
     let report = flags.server.ask(async |mut client| {
-        let request = v1::ExplainNodeRequest { cluster_name: flags.cluster.clone(), node_name: flags.node.clone() };
+        let request = v1::ExplainNodeRequest { name: names::child(&flags.cluster, "nodes", &flags.node) };
         let answer = client.explain_node(request).await.map_err(rpc_failure)?.into_inner();
         report(&flags, answer, &ServerArchive(client)).await
     })?;
@@ -116,23 +127,27 @@ async fn report(
     answer: v1::ExplainNodeResponse,
     archive: &ServerArchive,
 ) -> Result<Report, Failure> {
-    let report = Report { cluster: flags.cluster.clone(), at_ms: answer.reported_at_ms, ..Report::default() };
+    let report = Report {
+        cluster: flags.cluster.clone(),
+        at_ms: answer.report_time.as_ref().map_or(0, to_millis),
+        ..Report::default()
+    };
     match (answer.present, answer.removed) {
         (Some(present), _) => {
-            let leaves = !present.leaving_reason.is_empty();
+            let leaves = !present.removal_reason.is_empty();
             let departure = match leaves {
-                true => departure::search(archive, &flags.cluster, &present.name, None).await?,
+                true => departure::search(archive, &flags.cluster, &present.node, None).await?,
                 false => None,
             };
             let state = if leaves { "leaves" } else { "stays" };
-            let (node, node_claim, pool) = (present.name.clone(), present.node_claim.clone(), present.pool.clone());
+            let (node, node_claim, pool) = (present.node.clone(), present.node_claim.clone(), present.pool.clone());
             Ok(Report { node, state, node_claim, pool, present: Some(presence(present)), departure, ..report })
         }
         (None, removed) => {
-            let node = removed.as_ref().map_or_else(|| flags.node.clone(), |removed| removed.name.clone());
+            let node = removed.as_ref().map_or_else(|| flags.node.clone(), |removed| removed.node.clone());
             let node_claim = removed.as_ref().map(|removed| removed.node_claim.clone()).unwrap_or_default();
             let found = departure::search(archive, &flags.cluster, &node, removed).await?;
-            let departure = found.ok_or_else(|| unknown(flags, &answer.similar_name))?;
+            let departure = found.ok_or_else(|| unknown(flags, &answer.similar_node))?;
             Ok(Report { node, state: "gone", node_claim, departure: Some(departure), ..report })
         }
     }
@@ -148,22 +163,21 @@ fn unknown(flags: &NodeFlags, similar: &str) -> Failure {
 }
 
 fn presence(node: v1::PresentNode) -> Presence {
-    let time = |ms: i64| (ms > 0).then_some(ms);
-    let held = |hold: v1::NodeHold| {
-        let v1::NodeHold { code, object, message, remedy } = hold;
+    let held = |block: v1::DisruptionBlock| {
+        let v1::DisruptionBlock { code, object, message, remedy } = block;
         HeldBy { code, object, message, remedy }
     };
     let reason = |verdict: v1::NodeVerdict| Reason {
         reason: verdict.reason,
         evidence: verdict.evidence,
-        held_by: verdict.holds.into_iter().map(held).collect(),
+        held_by: verdict.blocks.into_iter().map(held).collect(),
     };
     Presence {
-        usd_per_hour: dollars(model::MicroUsd(node.price_micro_usd)),
+        usd_per_hour: dollars(model::MicroUsd(node.price_micro_usd_per_hour)),
         pods: node.pod_count,
-        leaves_because: node.leaving_reason,
-        expires_ms: time(node.expires_ms),
-        planned_at_ms: time(node.planned_at_ms),
+        leaves_because: node.removal_reason,
+        expires_ms: node.expire_time.as_ref().map(to_millis),
+        planned_at_ms: node.plan_time.as_ref().map(to_millis),
         reasons: node.verdicts.into_iter().map(reason).collect(),
     }
 }

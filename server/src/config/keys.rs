@@ -16,6 +16,14 @@ pub const KEYS: &[ConfigKey] = &[
         "Address of the gRPC listener for agents and API clients. A non-loopback address requires listen.tls-certificate and auth.file.",
     ),
     key(
+        "listen.advertised-address",
+        "listen-advertised-address",
+        ValueType::Text,
+        "",
+        "10.0.0.7:7450",
+        "Host and port at which other replicas on the same database reach listen.grpc, to answer for the whole fleet. Unset: listen.grpc, unless that is an unspecified address such as 0.0.0.0; this replica's clusters are then shown by other replicas from summaries in the database, up to 30 s old.",
+    ),
+    key(
         "listen.http",
         "listen-http",
         ValueType::Address,

@@ -13,6 +13,8 @@ use auth::tls::TlsFiles;
 pub struct Listen {
     /// `listen.grpc`: agents and API clients.
     pub grpc: SocketAddr,
+    /// `listen.advertised-address`: where other replicas reach `grpc`; `None` if they do not.
+    pub advertised: Option<String>,
     /// `listen.http`: dashboard, metrics, health.
     pub http: SocketAddr,
     /// `listen.tls-*` and `listen.client-ca`: TLS files; `None` disables TLS.
@@ -29,6 +31,7 @@ pub struct Listen {
 pub(super) fn resolve(layers: &Layers) -> Result<Listen, ConfigError> {
     let listen = Listen {
         grpc: layers.address("listen.grpc")?,
+        advertised: advertised(layers)?,
         http: layers.address("listen.http")?,
         tls: tls(layers)?,
         trust: path(layers, "auth.file"),
@@ -38,6 +41,23 @@ pub(super) fn resolve(layers: &Layers) -> Result<Listen, ConfigError> {
         refused.map_or(Ok(()), |why| Err(ConfigError::Conflict(why)))?;
     }
     Ok(listen)
+}
+
+fn advertised(layers: &Layers) -> Result<Option<String>, ConfigError> {
+    let Some(address) = layers.optional("listen.advertised-address") else { return Ok(None) };
+    if is_host_and_port(&address) {
+        return Ok(Some(address));
+    }
+    Err(ConfigError::Conflict(format!(
+        "listen.advertised-address = {address:?} is not HOST:PORT, such as 10.0.0.7:7450, fleetwright-0.fleetwright:7450 or [fd00::7]:7450"
+    )))
+}
+
+fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = address.rsplit_once(':') else { return false };
+    let is_bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).is_some();
+    let is_host = is_bracketed || !host.contains([':', '/', '@', '[', ']']);
+    !host.is_empty() && is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 fn tls(layers: &Layers) -> Result<Option<TlsFiles>, ConfigError> {
@@ -55,4 +75,29 @@ fn tls(layers: &Layers) -> Result<Option<TlsFiles>, ConfigError> {
 
 fn path(layers: &Layers, name: &str) -> Option<PathBuf> {
     layers.optional(name).map(PathBuf::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_advertised_address_has_a_host_and_a_port() {
+        for address in ["10.0.0.7:7450", "fleetwright-0.fleetwright:7450", "[fd00::7]:7450", "localhost:1"] {
+            assert!(is_host_and_port(address), "{address}");
+        }
+        for address in [
+            "",
+            "10.0.0.7",
+            ":7450",
+            "fd00::7:7450",
+            "http://10.0.0.7:7450",
+            "10.0.0.7:0",
+            "10.0.0.7:x",
+            "a@b:1",
+            "[::1:1",
+        ] {
+            assert!(!is_host_and_port(address), "{address}");
+        }
+    }
 }

@@ -32,7 +32,8 @@ use super::steps::StepTimer;
 use super::traces::Traces;
 use super::view_publisher::ViewUpdate;
 use crate::agent_service::Sessions;
-use crate::node_questions::NodeQuestion;
+use crate::fleet::encode::Owner;
+use crate::questions::{ClusterQuestion, Subject};
 
 /// Minimum interval between two steps that no message causes. Overdue work that cannot be done yet
 /// is retried after it.
@@ -59,6 +60,8 @@ pub(super) struct TaskContext<C> {
     pub(super) runner: Arc<CallRunner<C>>,
     pub(super) planners: Arc<Planners>,
     pub(super) views: mpsc::UnboundedSender<ViewUpdate>,
+    /// Owner name of the leases.
+    pub(super) owner: String,
     pub(super) latencies: Arc<Latencies>,
     pub(super) heartbeat: Arc<Heartbeat>,
     /// Version of the fleet's limits; the tasks of all clusters follow it.
@@ -93,7 +96,7 @@ pub(super) enum Message {
     /// An input, and the place in the cluster's inbox that it takes.
     Input(ClusterInput, Option<OwnedSemaphorePermit>),
     /// A question about a node, which changes nothing.
-    Question(NodeQuestion),
+    Question(ClusterQuestion),
 }
 
 /// How a task ends.
@@ -169,10 +172,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         loop {
             match task.next(&mut limits).await {
                 Next::End => break,
-                Next::Message(Message::Question(NodeQuestion { node, answer, .. })) => {
-                    // Whoever asked may have gone.
-                    let _sent = answer.send(task.cluster.node_report(&node, clock::now()));
-                }
+                Next::Message(Message::Question(question)) => task.answer(question.subject),
                 Next::Message(Message::Lease(lease)) => task.cluster.replace_lease(lease),
                 Next::Message(Message::Input(ClusterInput::Event(event), _))
                     if matches!(*event, Event::Listed { .. }) =>
@@ -203,6 +203,24 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         }
         task.end().await;
         Ok(())
+    }
+
+    /// The caller may have gone.
+    fn answer(&self, subject: Subject) {
+        let now = clock::now();
+        match subject {
+            Subject::Node { name, answer } => drop(answer.send(self.cluster.node_report(&name, now))),
+            Subject::Pod { key, answer } => drop(answer.send(self.cluster.pod_report(&key, now))),
+        }
+    }
+
+    fn owner(&self) -> Owner {
+        Owner {
+            replica: self.context.owner.clone(),
+            epoch: self.cluster.epoch(),
+            uid: self.cluster.uid().clone(),
+            agent_version: self.context.sessions.agent_version(&self.name),
+        }
     }
 
     /// No kind of input waits for another one: which of those that are ready comes first is random.
@@ -280,9 +298,9 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         let timer = StepTimer::begin("view");
         let (now, at) = (clock::now(), Instant::now());
         (self.publish_at, self.last_view) = (None, Some(at));
-        let view = Some(Box::new(self.cluster.view(now)));
+        let view = Some(Box::new((self.cluster.view(now), self.owner())));
         // The receiver is gone once the process stops.
-        let _sent = self.context.views.send(ViewUpdate { cluster: self.name.clone(), view, at: now });
+        let _sent = self.context.views.send(ViewUpdate::new(self.name.clone(), view, now));
         timer.end(&self.context.latencies.step_times);
     }
 
@@ -291,7 +309,7 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
     async fn end(mut self) {
         if self.ends.released.is_cancelled() {
             self.calls.detach_all();
-            let gone = ViewUpdate { cluster: self.name.clone(), view: None, at: clock::now() };
+            let gone = ViewUpdate::new(self.name.clone(), None, clock::now());
             let _sent = self.context.views.send(gone);
             return;
         }

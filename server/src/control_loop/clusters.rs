@@ -12,7 +12,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, mpsc};
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-use crate::node_questions::NodeQuestion;
+use crate::questions::ClusterQuestion;
 
 use super::cluster_task::{ClusterTask, Ends, Message, TaskContext};
 
@@ -82,7 +82,7 @@ impl<C: CloudProvider + 'static> Clusters<C> {
     }
 
     /// Passes a question to a cluster; it is dropped if this process does not own the cluster.
-    pub(super) fn ask(&self, question: NodeQuestion) {
+    pub(super) fn ask(&self, question: ClusterQuestion) {
         if let Some(inbox) = self.inboxes.get(&question.cluster) {
             let _sent = inbox.messages.send(Message::Question(question));
         }

@@ -3,7 +3,7 @@
 
 use controller::StageKind;
 use controller::guardrails::GuardrailsView;
-use controller::view::{ClusterView, MachineView};
+use controller::view::{ClusterView, MachineView, NodeView};
 use tracing::{info, warn};
 
 /// A change between two views of one cluster.
@@ -43,13 +43,17 @@ pub(super) fn changes(before: Option<&ClusterView>, now: &ClusterView) -> Vec<St
         _ => {}
     }
     if now.connected && now.synced && !was(|view| view.connected && view.synced) {
-        changes.push(StateChange::SnapshotAccepted { nodes: now.nodes, pods: now.pods, pending: now.pending });
+        changes.push(StateChange::SnapshotAccepted { nodes: now.node_count, pods: now.pods, pending: now.pending });
     }
     changes.extend(guardrail_changes(before.map(|view| &view.guardrails), &now.guardrails));
     let rejected = now.last_error.as_ref().filter(|_| !was(|view| view.last_error.is_some()));
     changes.extend(rejected.map(|reason| StateChange::PlanRejected { reason: reason.clone() }));
     changes.extend(autoscaler_changes(before, now));
-    changes.extend(before.map(|before| machine_changes(&before.machines, &now.machines)).unwrap_or_default());
+    changes.extend(
+        before
+            .map(|before| machine_changes(&machines_by_claim(&before.nodes), &machines_by_claim(&now.nodes)))
+            .unwrap_or_default(),
+    );
     changes
 }
 
@@ -104,9 +108,16 @@ fn autoscaler_changes(before: Option<&ClusterView>, now: &ClusterView) -> Vec<St
     active.chain(inactive.map(|name| StateChange::AutoscalerInactive { autoscaler: name.to_string() })).collect()
 }
 
+/// Machines of a view, by NodeClaim.
+fn machines_by_claim(nodes: &[NodeView]) -> Vec<&MachineView> {
+    let mut machines: Vec<_> = nodes.iter().filter_map(|node| node.machine.as_ref()).collect();
+    machines.sort_unstable_by(|one, other| one.claim.cmp(&other.claim));
+    machines
+}
+
 /// Both lists are sorted by NodeClaim.
-fn machine_changes(before: &[MachineView], now: &[MachineView]) -> Vec<StateChange> {
-    let find = |machines: &[MachineView], machine: &MachineView| {
+fn machine_changes(before: &[&MachineView], now: &[&MachineView]) -> Vec<StateChange> {
+    let find = |machines: &[&MachineView], machine: &MachineView| {
         machines.binary_search_by(|other| other.claim.cmp(&machine.claim)).ok()
     };
     let mut changes: Vec<StateChange> = now

@@ -17,8 +17,10 @@ use model::{Millis, PodShape, Resources};
 use super::*;
 use crate::agent_service::{LoopRoute, Routes};
 use crate::config::{ClusterRules, LeaseConfig};
+use crate::fleet::FleetApi;
+use crate::fleet::directory::Directory;
 use crate::serve;
-use crate::views::{self, Views};
+use crate::views::{self, ResourceChanges, Views};
 use agent_session::{AgentHello, PoolReader, SessionEvent};
 use auth::authorizer::Authorizer;
 use store::lease::LeaseOutcome;
@@ -80,6 +82,8 @@ fn snapshot(pod: &str) -> ClusterSnapshot {
 struct Fixture {
     events: mpsc::Sender<Delivery>,
     views: Views,
+    directory: Arc<Directory>,
+    changes: Arc<ResourceChanges>,
     store: Arc<MemoryStore>,
     heartbeat: Arc<Heartbeat>,
     stop: CancellationToken,
@@ -100,6 +104,15 @@ impl Fixture {
         Self::start_with(settings, planner, planning, threads)
     }
 
+    /// The API of this process.
+    fn fleet_api(&self) -> FleetApi {
+        FleetApi::alone(
+            self.views.clone(),
+            (Arc::clone(&self.directory), Arc::clone(&self.changes)),
+            self.store.clone(),
+        )
+    }
+
     fn start_with(settings: Settings, planner: NewPlanner, planning: PlanningMode, threads: Threads) -> Self {
         let (publisher, fleet_views) = views::channel();
         let (events, heard) = mpsc::channel(64);
@@ -118,6 +131,9 @@ impl Fixture {
         let latencies = Arc::default();
         let planners = PlannerThreads::start(planner, planning, &settings, &latencies).unwrap();
         let (views, updates) = mpsc::unbounded_channel();
+        let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
+        let publisher =
+            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
         runtime.spawn(publish_views(updates, publisher));
         let control = ControlLoop {
             region_state: Arc::new(RegionState::new(settings)),
@@ -145,7 +161,7 @@ impl Fixture {
             two.shutdown_background();
             ended
         });
-        Self { events, views: fleet_views, store, heartbeat, stop }
+        Self { events, views: fleet_views, directory, changes, store, heartbeat, stop }
     }
 
     async fn send(&self, event: SessionEvent) {
@@ -172,7 +188,7 @@ impl Fixture {
                 self.send(SessionEvent::ClusterEvent(Event::AgentConnected { cluster: cluster.into() })).await;
                 self.send_snapshot(cluster, &format!("{cluster}-0")).await;
                 let seen = views.wait_for(|fleet: &Arc<views::FleetView>| {
-                    fleet.clusters.get(cluster).is_some_and(|view| view.connected && view.synced)
+                    fleet.clusters.get(cluster).is_some_and(|seen| seen.view.connected && seen.view.synced)
                 });
                 if tokio::time::timeout(Duration::from_millis(100), seen).await.is_ok() {
                     return;
@@ -191,8 +207,8 @@ impl Fixture {
     /// Whether a NodeClaim is ordered in `cluster` in time.
     async fn orders_within(&mut self, cluster: &str, timeout: Duration) -> bool {
         let ordered = self.views.wait_for(|fleet| {
-            let view = fleet.clusters.get(cluster);
-            view.is_some_and(|view| view.machines.iter().any(|machine| machine.stage == StageKind::Creating))
+            let view = fleet.view(cluster);
+            view.is_some_and(|view| view.machines().any(|machine| machine.stage == StageKind::Creating))
         });
         tokio::time::timeout(timeout, ordered).await.is_ok()
     }
@@ -249,7 +265,7 @@ async fn sabotage_an_endless_plan_inside_the_loop_delays_the_other_cluster() {
         () = until("its plan has begun", async || BEHIND.has_waiter()) => {}
     }
     until("its plan has begun", async || BEHIND.has_waiter()).await;
-    let version = |fixture: &Fixture| fixture.views.borrow().clusters.get(innocent).map(|view| view.version);
+    let version = |fixture: &Fixture| fixture.views.borrow().view(innocent).map(|view| view.version);
     let before = version(&fixture);
     fixture.send_snapshot(innocent, "innocent-1").await;
     assert!(!fixture.orders_within(greedy, Duration::from_secs(2)).await);

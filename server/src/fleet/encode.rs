@@ -1,83 +1,123 @@
-//! Encodes views as messages. Long lists are truncated; the result does not influence decisions.
+//! Encodes views as resources. Long lists are truncated; the result does not influence decisions.
 
-use controller::StageKind;
-use controller::cluster::Target;
+use std::collections::BTreeMap;
+
 use controller::guardrails::view::WaitingRemoval;
 use controller::guardrails::{GuardrailsView, Mode};
-use controller::view::{ClusterView, MachineView};
-use controller::{Decision, DecisionReason, UnplacedPod};
+use controller::view::{ClusterView, MachineView, NodeView, PendingPodView, PodOutlook};
+use controller::{Decision, StageKind};
 use fleetwright_proto::v1;
 use model::plan::Reason;
-use model::{PodKey, PoolName, Text};
+use model::{ClusterName, PoolName, Text, Timestamp};
+use prost_types::Timestamp as ProtoTimestamp;
 
-use crate::views::{FleetView, summary as sentence};
+use super::resource_names as names;
+use crate::views;
 
-/// Maximum pods listed per cluster; all of them are counted.
-const PENDING_SHOWN: usize = 200;
-/// Maximum waiting removals listed per cluster; all of them are counted.
+/// Maximum waiting removals of a cluster; all of them are counted.
 const WAITING_SHOWN: usize = 200;
 
-/// Encodes one cluster, or all of them when `only` is empty.
-pub(super) fn watch_response(view: &FleetView, only: &str) -> v1::WatchResponse {
-    let wanted = |name: &str| only.is_empty() || name == only;
-    let clusters = view.clusters.iter().filter(|(name, _)| wanted(name));
-    let decisions = view.decisions().into_iter().filter(|decision| wanted(&decision.cluster));
-    v1::WatchResponse {
-        taken_at_ms: view.taken_at.as_millis(),
-        clusters: clusters.map(|(_, cluster)| cluster_view(cluster)).collect(),
-        decisions: decisions.map(decision_message).collect(),
+/// Maximum problems and unmanaged NodePools of a cluster.
+const OBJECTS_SHOWN: usize = 50;
+
+/// Who decides for a cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Owner {
+    /// Owner name of the lease.
+    pub(crate) replica: String,
+    /// Epoch of the lease.
+    pub(crate) epoch: u64,
+    /// UID of the cluster; empty before its agent has ever connected.
+    pub(crate) uid: Text,
+    /// Version of the agent; empty while none is connected.
+    pub(crate) agent_version: Text,
+}
+
+/// A time as message.
+pub(crate) fn timestamp(at: Timestamp) -> ProtoTimestamp {
+    from_millis(at.as_millis())
+}
+
+/// A time in milliseconds since 1970 as message.
+pub(crate) fn from_millis(at_ms: i64) -> ProtoTimestamp {
+    let nanos = i32::try_from(at_ms.rem_euclid(1_000)).unwrap_or_default() * 1_000_000;
+    ProtoTimestamp { seconds: at_ms.div_euclid(1_000), nanos }
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn to_millis(at: &ProtoTimestamp) -> i64 {
+    at.seconds.saturating_mul(1_000).saturating_add(i64::from(at.nanos) / 1_000_000)
+}
+
+/// A cluster in numbers, observed at `at`.
+pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::Cluster {
+    let unmanaged = view.unmanaged_pools.iter().take(OBJECTS_SHOWN);
+    let problems = view.problems.iter().take(OBJECTS_SHOWN);
+    v1::Cluster {
+        name: names::cluster(&view.cluster),
+        uid: owner.uid.to_string(),
+        observe_time: Some(timestamp(at)),
+        stale: false,
+        replica: owner.replica.clone(),
+        epoch: owner.epoch,
+        connected: view.connected,
+        synced: view.synced,
+        agent_version: if view.connected { owner.agent_version.to_string() } else { String::new() },
+        node_count: number(view.node_count),
+        machine_count: number(view.machines().count()),
+        pod_count: number(view.pods),
+        pending_pod_count: number(view.pending),
+        price_micro_usd_per_hour: view.cost.0,
+        blocked_reason: blocked_reason(view),
+        guardrails: Some(guardrails(&view.guardrails)),
+        unavailable_offering_count: number(view.unavailable_offerings),
+        planning: view.planning.map(|plan| v1::Planning {
+            request_time: Some(timestamp(plan.since)),
+            pod_count: number(plan.pods),
+            left_pod_count: number(plan.left),
+        }),
+        autoscalers: view.autoscalers.iter().map(ToString::to_string).collect(),
+        problems: problems.map(|problem| format!("{}: {}", problem.about, problem.reason)).collect(),
+        unmanaged_pools: unmanaged
+            .map(|(pool, reason)| v1::UnmanagedPool { node_pool: pool.to_string(), reason: reason.to_string() })
+            .collect(),
     }
 }
 
-/// Encodes the summary of a cluster.
-pub(super) fn summary(cluster: &ClusterView) -> v1::ClusterSummary {
-    v1::ClusterSummary {
-        name: cluster.cluster.to_string(),
-        connected: cluster.connected,
-        node_count: number(cluster.nodes),
-        bound_pod_count: number(cluster.pods.saturating_sub(cluster.pending)),
-        pending_pod_count: number(cluster.pending),
-        cost_micro_usd: cluster.cost.0,
-        held_reason: held_reason(cluster),
-        guardrails: Some(guardrails(&cluster.guardrails)),
-        ..v1::ClusterSummary::default()
-    }
-}
-
-fn held_reason(cluster: &ClusterView) -> String {
-    match &cluster.last_error {
+fn blocked_reason(view: &ClusterView) -> String {
+    match &view.last_error {
         Some(reason) => reason.clone(),
-        None if !cluster.connected => "agent disconnected".to_owned(),
-        None if cluster.guardrails.held_reason().is_some() => text(cluster.guardrails.held_reason().as_ref()),
-        None if !cluster.synced => "waiting for a complete snapshot of the agent".to_owned(),
+        None if !view.connected => "agent disconnected".to_owned(),
+        None if view.guardrails.held_reason().is_some() => text(view.guardrails.held_reason().as_ref()),
+        None if !view.synced => "waiting for a complete snapshot of the agent".to_owned(),
         None => String::new(),
     }
 }
 
 fn guardrails(guardrails: &GuardrailsView) -> v1::Guardrails {
-    let (reason, since) = guardrails.quarantine.clone().unwrap_or_default();
+    let quarantine = guardrails.quarantine.as_ref();
     v1::Guardrails {
         shadow: guardrails.mode == Mode::Shadow,
         disruption_shadow: guardrails.disruption_mode == Mode::Shadow,
-        quarantine_reason: reason.to_string(),
-        quarantined_since_ms: since.as_millis(),
+        quarantine_reason: text(quarantine.map(|(reason, _)| reason)),
+        quarantine_time: quarantine.map(|(_, since)| timestamp(*since)),
         freeze_reasons: guardrails.freezes.iter().map(ToString::to_string).collect(),
         circuit_breaker_reason: text(guardrails.circuit_breaker.as_ref()),
-        launches_held_reason: text(guardrails.held_launches.as_ref()),
-        removals_held_reason: text(guardrails.held_removals.as_ref()),
-        waiting_pod_count: number(guardrails.pods_waiting),
+        launches_blocked_reason: text(guardrails.held_launches.as_ref()),
+        removals_blocked_reason: text(guardrails.held_removals.as_ref()),
+        listing_rejected_reason: text(guardrails.untrusted_listing.as_ref().map(|(reason, _)| reason)),
+        backoff_pod_count: number(guardrails.pods_waiting),
         launched_count: number(guardrails.launched),
         removed_count: number(guardrails.removed),
         waiting_removals: guardrails.waiting_removals.iter().take(WAITING_SHOWN).map(waiting).collect(),
         waiting_removal_count: number(guardrails.waiting_removals.len()),
-        listing_rejected_reason: text(guardrails.untrusted_listing.as_ref().map(|(reason, _)| reason)),
     }
 }
 
 fn waiting(removal: &WaitingRemoval) -> v1::WaitingRemoval {
     v1::WaitingRemoval {
         node_claim: removal.claim.to_string(),
-        since_ms: removal.since.as_millis(),
+        wait_time: Some(timestamp(removal.since)),
         reason: removal.reason.to_string(),
         release: removal.release.to_string(),
     }
@@ -87,30 +127,34 @@ fn text(value: Option<&Text>) -> String {
     value.map(ToString::to_string).unwrap_or_default()
 }
 
-fn cluster_view(cluster: &ClusterView) -> v1::ClusterView {
-    v1::ClusterView {
-        summary: Some(summary(cluster)),
-        nodes: cluster.machines.iter().map(node_view).collect(),
-        pools: pools(cluster),
-        pending_pods: pending(cluster),
+/// A node, or a machine without one.
+pub(crate) fn node(cluster: &ClusterName, node: &NodeView) -> v1::Node {
+    let machine = node.machine.as_ref();
+    let foreign = if node.ready { v1::NodeStage::Ready } else { v1::NodeStage::NotReady };
+    v1::Node {
+        name: names::child(cluster, "nodes", &node.name),
+        node_claim: machine.map(|machine| machine.claim.to_string()).unwrap_or_default(),
+        pool: machine.map(|machine| machine.pool.to_string()).unwrap_or_default(),
+        provider_id: node.provider_id.to_string(),
+        instance_type: node.instance_type.to_string(),
+        zone: node.zone.to_string(),
+        capacity_type: node.capacity_type.to_string(),
+        stage: machine.map_or(foreign, |machine| stage(machine.stage)).into(),
+        stage_time: machine.map(|machine| timestamp(machine.since)),
+        create_time: node.created.map(timestamp),
+        price_micro_usd_per_hour: machine.map_or(0, price),
+        pod_count: number(node.pods),
+        cpu_requested_millis: node.requested.cpu_millis,
+        cpu_allocatable_millis: node.allocatable.cpu_millis,
+        memory_requested_bytes: node.requested.memory_bytes,
+        memory_allocatable_bytes: node.allocatable.memory_bytes,
+        removal_reason: text(machine.and_then(|machine| machine.termination_reason.as_ref())),
+        drain_blocked_reason: text(machine.and_then(|machine| machine.blocked.as_ref())),
     }
 }
 
-fn node_view(machine: &MachineView) -> v1::NodeView {
-    let instance = machine.instance.as_ref();
-    v1::NodeView {
-        name: machine.node.as_deref().unwrap_or(&machine.claim).to_string(),
-        pool: machine.pool.to_string(),
-        instance_type: instance.map(|instance| instance.instance_type.to_string()).unwrap_or_default(),
-        zone: instance.map(|instance| instance.zone.to_string()).unwrap_or_default(),
-        capacity_type: instance.map(|instance| instance.capacity_type.as_str().to_owned()).unwrap_or_default(),
-        stage: stage(machine.stage).into(),
-        price_micro_usd: instance.map_or(0, |instance| instance.price.0),
-        pod_count: number(machine.pods),
-        created_at_ms: machine.since.as_millis(),
-        note: machine.termination_reason.as_deref().unwrap_or_default().to_owned(),
-        ..v1::NodeView::default()
-    }
+fn price(machine: &MachineView) -> i64 {
+    machine.instance.as_ref().map_or(0, |instance| instance.price.0)
 }
 
 fn stage(stage: StageKind) -> v1::NodeStage {
@@ -123,45 +167,39 @@ fn stage(stage: StageKind) -> v1::NodeStage {
     }
 }
 
-/// Pools with the sums of their instances. A deleted pool is listed while it has instances.
-fn pools(cluster: &ClusterView) -> Vec<v1::PoolView> {
-    let known = cluster.pools.iter().map(|pool| {
-        let (name, not_ready_reason) = (pool.name.to_string(), text(pool.closed.as_ref()));
-        (&pool.name, v1::PoolView { name, weight: pool.weight, not_ready_reason, ..v1::PoolView::default() })
+/// NodePools by name, with the sums of their machines. A deleted NodePool is listed while it has machines.
+pub(crate) fn pools(view: &ClusterView) -> Vec<v1::Pool> {
+    let name = |pool: &PoolName| names::child(&view.cluster, "pools", pool);
+    let existing = view.pools.iter().map(|pool| {
+        let not_ready_reason = text(pool.closed.as_ref());
+        (&pool.name, v1::Pool { name: name(&pool.name), weight: pool.weight, not_ready_reason, ..v1::Pool::default() })
     });
-    let mut pools: std::collections::BTreeMap<&PoolName, v1::PoolView> = known.collect();
-    for machine in &cluster.machines {
-        let pool = pools.entry(&machine.pool).or_default();
-        pool.name = machine.pool.to_string();
-        pool.node_count += 1;
-        pool.cost_micro_usd += machine.instance.as_ref().map_or(0, |instance| instance.price.0);
+    let mut pools: BTreeMap<&PoolName, v1::Pool> = existing.collect();
+    for machine in view.machines() {
+        let deleted = || v1::Pool { name: name(&machine.pool), deleted: true, ..v1::Pool::default() };
+        let pool = pools.entry(&machine.pool).or_insert_with(deleted);
+        pool.machine_count += 1;
+        pool.price_micro_usd_per_hour += price(machine);
     }
     pools.into_values().collect()
 }
 
-/// Pods that the latest planning left unschedulable, then pods assigned to a node.
-fn pending(cluster: &ClusterView) -> Vec<v1::PendingPodView> {
-    let looked = cluster.decisions.iter().find(|decision| decision.reason == DecisionReason::Provision);
-    let unplaced = looked.map_or(&[][..], |decision| &decision.unplaced).iter();
-    let unplaced = unplaced.take(PENDING_SHOWN.min(cluster.pending)).map(pending_pod);
-    unplaced.chain(cluster.assumed.iter().map(expected_pod)).take(PENDING_SHOWN).collect()
-}
-
-fn expected_pod((pod, target): &(PodKey, Target)) -> v1::PendingPodView {
-    v1::PendingPodView {
-        namespace: pod.namespace.to_string(),
-        name: pod.name.to_string(),
-        expected_on: target.name().to_string(),
-        ..v1::PendingPodView::default()
-    }
-}
-
-fn pending_pod(pod: &UnplacedPod) -> v1::PendingPodView {
-    v1::PendingPodView {
-        namespace: pod.pod.namespace.to_string(),
-        name: pod.pod.name.to_string(),
-        reasons: pod.reasons.iter().map(reason).collect(),
-        ..v1::PendingPodView::default()
+/// A pod that waits.
+pub(crate) fn pod(cluster: &ClusterName, pod: &PendingPodView) -> v1::Pod {
+    let (state, planned_node) = match &pod.outlook {
+        PodOutlook::Waiting => (v1::PodState::Waiting, String::new()),
+        PodOutlook::Planned(node) => (v1::PodState::Planned, node.to_string()),
+        PodOutlook::Unplaced { .. } => (v1::PodState::Unschedulable, String::new()),
+    };
+    v1::Pod {
+        name: names::pod(cluster, &pod.pod),
+        uid: pod.uid.to_string(),
+        create_time: pod.created.map(timestamp),
+        state: state.into(),
+        planned_node,
+        reasons: pod.outlook.reasons().iter().map(reason).collect(),
+        cpu_millis: pod.requests.cpu_millis,
+        memory_bytes: pod.requests.memory_bytes,
     }
 }
 
@@ -173,38 +211,19 @@ fn reason(reason: &Reason) -> v1::Reason {
     }
 }
 
-fn decision_message(decision: &Decision) -> v1::Decision {
-    let kind = match decision.reason {
-        DecisionReason::Provision => v1::DecisionKind::Provision,
-        DecisionReason::Disruption(_) => v1::DecisionKind::Disrupt,
-    };
-    let launched = decision.launches.iter().map(|machine| v1::Reason {
-        pool: machine.launch.pool.to_string(),
-        code: "Launch".to_owned(),
-        message: machine.reason.to_string(),
-    });
-    let removed = decision.removals.iter().map(|removal| v1::Reason {
-        pool: String::new(),
-        code: "Remove".to_owned(),
-        message: removal.reason.to_string(),
-    });
+/// A decision, as its row in the store says it.
+pub(crate) fn decision(decision: &Decision) -> v1::Decision {
     v1::Decision {
-        id: decision.id.0,
-        cluster_name: decision.cluster.to_string(),
-        decided_at_ms: decision.at.as_millis(),
-        kind: kind.into(),
-        summary: sentence(decision),
-        reasons: launched
-            .chain(removed)
-            .chain(decision.unplaced.iter().flat_map(|pod| pod.reasons.iter().map(reason)))
-            .collect(),
-        cost_change_micro_usd: decision.new_cost.0,
-        lower_bound_micro_usd: decision.lower_bound.0,
-        shadow: decision.shadow,
+        name: names::child(&decision.cluster, "decisions", &decision.id.0.to_string()),
+        number: decision.id.0,
+        decide_time: Some(timestamp(decision.at)),
+        kind: decision.reason.as_str().to_owned(),
+        summary: views::summary(decision),
+        reasons: views::reasons(decision).collect(),
     }
 }
 
 /// Saturates at four billion.
-fn number(count: usize) -> u32 {
+pub(crate) fn number(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -3,21 +3,18 @@
 use std::time::Duration;
 
 use fleetwright_proto::v1;
-use model::ClusterName;
 use tonic::{Request, Status};
 use tracing::warn;
 
+use super::{encode, resource_names as names};
 use crate::caller;
 use crate::suggest::nearest;
 use crate::views::FleetView;
 use auth::Client;
 use auth::tls::Peer;
-use store::guardrails::{AuditEntry, AuditRow, Freeze, FreezeOrder, FreezeScope};
+use store::guardrails::{Freeze, FreezeOrder, FreezeScope};
 use store::identity::ForgetOutcome;
 use store::{Store, StoreError, clock};
-
-/// Default and maximum number of listed audit entries.
-const AUDIT: (u32, u32) = (50, 1_000);
 
 /// Maximum characters of a reason.
 const MAX_REASON_CHARS: usize = 500;
@@ -40,37 +37,46 @@ pub(super) async fn freeze(
     request: v1::FreezeRequest,
     by: String,
 ) -> Result<v1::Freeze, Status> {
-    let scope = scope(request.scope.unwrap_or_default())?;
+    let scope = scope(&request.target)?;
+    let ttl = ttl(request.ttl)?;
     let reason = request.reason.trim().to_owned();
     if reason.is_empty() || reason.chars().count() > MAX_REASON_CHARS {
         return Err(Status::invalid_argument(format!(
             "a freeze needs a reason of 1 to {MAX_REASON_CHARS} characters, which is shown to other operators"
         )));
     }
-    let clusters = store.clusters().await.map_err(unavailable)?;
+    let clusters = store.clusters().await.map_err(store_failed)?;
     check_exists(&scope, clusters, |cluster| pools(view, cluster))?;
     let now = clock::now();
-    let until = now + clock::millis(Duration::from_millis(request.duration_ms));
-    let until_ms = (request.duration_ms > 0).then_some(until.as_millis());
+    let until_ms = ttl.map(|ttl| (now + clock::millis(ttl)).as_millis());
     let order = FreezeOrder { scope, only_disruption: request.only_disruption, by, reason, until_ms };
-    let id = store.freeze(&order).await.map_err(unavailable)?;
+    let id = store.freeze(&order).await.map_err(store_failed)?;
     Ok(message(&Freeze { id, since_ms: now.as_millis(), order }))
 }
 
-fn scope(scope: v1::FreezeScope) -> Result<FreezeScope, Status> {
-    match (scope.cluster_name, scope.pool_name) {
-        (cluster, pool) if cluster.is_empty() && pool.is_empty() => Ok(FreezeScope::Fleet),
-        (cluster, pool) if cluster.is_empty() => {
-            Err(Status::invalid_argument(format!("a freeze of NodePool {pool} needs a cluster name")))
+/// How long; `None` for ever.
+fn ttl(ttl: Option<prost_types::Duration>) -> Result<Option<Duration>, Status> {
+    let Some(ttl) = ttl else { return Ok(None) };
+    match Duration::try_from(ttl) {
+        Ok(ttl) if ttl > Duration::ZERO => Ok(Some(ttl)),
+        _ => Err(Status::invalid_argument("ttl must be longer than 0; without it the freeze lasts until it is thawed")),
+    }
+}
+
+fn scope(target: &str) -> Result<FreezeScope, Status> {
+    match target.split('/').count() {
+        _ if target.is_empty() => Ok(FreezeScope::Fleet),
+        2 => Ok(FreezeScope::Cluster(names::parse_cluster(target)?.to_string())),
+        _ => {
+            let (cluster, pool) = names::parse_child(target, "pools")?;
+            Ok(FreezeScope::Pool { cluster: cluster.to_string(), pool })
         }
-        (cluster, pool) if pool.is_empty() => Ok(FreezeScope::Cluster(cluster)),
-        (cluster, pool) => Ok(FreezeScope::Pool { cluster, pool }),
     }
 }
 
 /// NodePools of a cluster in this replica's view, if the cluster is synced.
 fn pools(view: &FleetView, cluster: &str) -> Option<Vec<String>> {
-    let seen = view.clusters.get(cluster).filter(|seen| seen.synced)?;
+    let seen = view.view(cluster).filter(|seen| seen.synced)?;
     Some(seen.pools.iter().map(|known| known.name.to_string()).collect())
 }
 
@@ -107,29 +113,15 @@ fn near_miss(word: &str, known: Vec<String>) -> String {
 
 /// Removes a freeze.
 pub(super) async fn thaw(store: &dyn Store, id: i64, by: &str) -> Result<(), Status> {
-    match store.thaw(id, by).await.map_err(unavailable)? {
+    match store.thaw(id, by).await.map_err(store_failed)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("there is no freeze {id}; `fleetwright freezes` lists them"))),
     }
 }
 
-/// Lists the freezes.
-pub(super) async fn freezes(store: &dyn Store) -> Result<Vec<v1::Freeze>, Status> {
-    let freezes = store.freezes().await.map_err(unavailable)?;
-    Ok(freezes.iter().map(message).collect())
-}
-
-/// Lists audit entries.
-pub(super) async fn audit(store: &dyn Store, request: v1::ListAuditRequest) -> Result<Vec<v1::AuditEntry>, Status> {
-    let limit = if request.limit == 0 { AUDIT.0 } else { request.limit.min(AUDIT.1) };
-    let before = (request.before_id > 0).then_some(request.before_id);
-    let rows = store.read_audit(limit, before).await.map_err(unavailable)?;
-    Ok(rows.into_iter().map(audit_message).collect())
-}
-
 /// Releases the quarantine of `cluster` on whichever replica decides for it.
-pub(super) async fn release(store: &dyn Store, cluster: &ClusterName, by: &str) -> Result<(), Status> {
-    match store.release_quarantine(cluster, by).await.map_err(unavailable)? {
+pub(super) async fn release(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+    match store.release_quarantine(cluster, by).await.map_err(store_failed)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
     }
@@ -141,16 +133,16 @@ pub(super) async fn accept_uid(
     request: &v1::AcceptClusterUidRequest,
     by: &str,
 ) -> Result<(), Status> {
-    let v1::AcceptClusterUidRequest { cluster_name, cluster_uid } = request;
+    let (cluster_name, cluster_uid) = (names::parse_cluster(&request.name)?, &request.uid);
     if cluster_uid.trim().is_empty() || cluster_uid.chars().count() > MAX_UID_CHARS {
         return Err(Status::invalid_argument(format!(
             "a cluster UID has 1 to {MAX_UID_CHARS} characters: `kubectl get namespace kube-system -o jsonpath={{.metadata.uid}}`"
         )));
     }
-    match store.accept_uid(cluster_name, cluster_uid.trim(), by).await {
+    match store.accept_uid(&cluster_name, cluster_uid.trim(), by).await {
         Ok(true) => Ok(()),
         Err(error @ StoreError::UidTaken { .. }) => Err(Status::failed_precondition(error.to_string())),
-        Err(error) => Err(unavailable(error)),
+        Err(error) => Err(store_failed(error)),
         Ok(false) => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster_name:?}"))),
     }
 }
@@ -158,20 +150,21 @@ pub(super) async fn accept_uid(
 /// Forgets a cluster.
 pub(super) async fn forget_cluster(
     store: &dyn Store,
-    view: &FleetView,
+    is_connected: impl FnOnce(&str) -> bool,
     request: &v1::ForgetClusterRequest,
     by: &str,
 ) -> Result<(), Status> {
-    let v1::ForgetClusterRequest { cluster_name: cluster, leave_machines } = request;
-    if view.clusters.get(cluster.as_str()).is_some_and(|seen| seen.connected) {
+    let cluster = &*names::parse_cluster(&request.name)?.to_string();
+    let leave_machines = &request.leave_machines;
+    if is_connected(cluster) {
         return Err(Status::failed_precondition(format!(
             "the agent of cluster {cluster} is connected, and would make it known again; stop the agent first"
         )));
     }
-    match store.forget_cluster(cluster, by, *leave_machines).await.map_err(unavailable)? {
+    match store.forget_cluster(cluster, by, *leave_machines).await.map_err(store_failed)? {
         ForgetOutcome::Forgotten => Ok(()),
         ForgetOutcome::Unknown => {
-            let clusters = store.clusters().await.map_err(unavailable)?;
+            let clusters = store.clusters().await.map_err(store_failed)?;
             let near = near_miss(cluster, clusters);
             Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}{near}")))
         }
@@ -184,36 +177,31 @@ pub(super) async fn forget_cluster(
 }
 
 /// Confirms the waiting removals of `cluster` on whichever replica decides for it.
-pub(super) async fn confirm(store: &dyn Store, cluster: &ClusterName, by: &str) -> Result<(), Status> {
-    match store.confirm_removals(cluster, by).await.map_err(unavailable)? {
+pub(super) async fn confirm(store: &dyn Store, cluster: &str, by: &str) -> Result<(), Status> {
+    match store.confirm_removals(cluster, by).await.map_err(store_failed)? {
         true => Ok(()),
         false => Err(Status::not_found(format!("no replica has ever decided for a cluster {cluster:?}"))),
     }
 }
 
-fn message(freeze: &Freeze) -> v1::Freeze {
-    let (cluster_name, pool_name) = match &freeze.order.scope {
-        FreezeScope::Fleet => (String::new(), String::new()),
-        FreezeScope::Cluster(cluster) => (cluster.clone(), String::new()),
-        FreezeScope::Pool { cluster, pool } => (cluster.clone(), pool.clone()),
+pub(super) fn message(freeze: &Freeze) -> v1::Freeze {
+    let target = match &freeze.order.scope {
+        FreezeScope::Fleet => String::new(),
+        FreezeScope::Cluster(cluster) => names::cluster(cluster),
+        FreezeScope::Pool { cluster, pool } => names::child(cluster, "pools", pool),
     };
     v1::Freeze {
-        id: freeze.id,
-        scope: Some(v1::FreezeScope { cluster_name, pool_name }),
-        frozen_by: freeze.order.by.clone(),
+        name: format!("freezes/{}", freeze.id),
+        target,
+        creator: freeze.order.by.clone(),
         reason: freeze.order.reason.clone(),
-        since_ms: freeze.since_ms,
-        until_ms: freeze.order.until_ms.unwrap_or(0),
+        create_time: Some(encode::from_millis(freeze.since_ms)),
+        expire_time: freeze.order.until_ms.map(encode::from_millis),
         only_disruption: freeze.order.only_disruption,
     }
 }
 
-fn audit_message(row: AuditRow) -> v1::AuditEntry {
-    let AuditEntry { at_ms, who, what, scope, detail } = row.entry;
-    v1::AuditEntry { id: row.id, at_ms, who, what, scope, detail }
-}
-
-pub(super) fn unavailable(error: StoreError) -> Status {
+pub(super) fn store_failed(error: StoreError) -> Status {
     warn!(%error, "store failed an operator request");
     Status::unavailable(error.to_string())
 }
@@ -222,24 +210,35 @@ pub(super) fn unavailable(error: StoreError) -> Status {
 mod tests {
     use super::*;
 
-    fn order(cluster: &str, pool: &str) -> Result<(), Status> {
-        let scope = scope(v1::FreezeScope { cluster_name: cluster.into(), pool_name: pool.into() })?;
+    fn order(target: &str) -> Result<(), Status> {
+        let scope = scope(target)?;
         let clusters = ["production", "elsewhere"].map(str::to_owned).to_vec();
         check_exists(&scope, clusters, |cluster| (cluster == "production").then(|| vec!["default".to_owned()]))
     }
 
     #[test]
     fn an_unknown_scope_is_rejected_with_the_nearest_name() {
-        for (cluster, pool) in
-            [("", ""), ("production", ""), ("production", "default"), ("elsewhere", "that this replica does not see")]
+        for target in
+            ["", "clusters/production", "clusters/production/pools/default", "clusters/elsewhere/pools/not-seen"]
         {
-            assert!(order(cluster, pool).is_ok(), "{cluster}/{pool}");
+            assert!(order(target).is_ok(), "{target}");
         }
-        for (cluster, pool, near) in [("productoin", "", "production"), ("production", "defualt", "default")] {
-            let refused = order(cluster, pool).unwrap_err();
+        for (target, near) in [("clusters/productoin", "production"), ("clusters/production/pools/defualt", "default")]
+        {
+            let refused = order(target).unwrap_err();
             assert_eq!(refused.code(), tonic::Code::NotFound);
             assert!(refused.message().ends_with(&format!("did you mean {near:?}?")), "{refused}");
         }
-        assert_eq!(order("x", "").unwrap_err().message(), "no freeze created: there is no cluster \"x\"");
+        assert_eq!(order("clusters/x").unwrap_err().message(), "no freeze created: there is no cluster \"x\"");
+        assert_eq!(order("production").unwrap_err().code(), tonic::Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_freeze_lasts_for_ever_or_for_a_time_above_zero() {
+        let seconds = |seconds| Some(prost_types::Duration { seconds, nanos: 0 });
+        assert_eq!(ttl(None).unwrap(), None);
+        assert_eq!(ttl(seconds(5)).unwrap(), Some(Duration::from_secs(5)));
+        assert!(ttl(seconds(0)).is_err());
+        assert!(ttl(seconds(-5)).is_err());
     }
 }

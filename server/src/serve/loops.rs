@@ -17,10 +17,10 @@ use super::regions::RegionComponents;
 use crate::agent_service::{Delivery, Sessions};
 use crate::config::LeaseConfig;
 use crate::control_loop::{
-    ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, admissions_of_each, lease_slots, publish_views,
+    ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, ViewPublisher, admissions_of_each, lease_slots,
+    publish_views,
 };
-use crate::node_questions::NodeQuestion;
-use crate::views::Publisher;
+use crate::questions::ClusterQuestion;
 
 /// What the control loops have in common.
 pub(crate) struct Common {
@@ -35,7 +35,7 @@ pub(crate) struct Common {
 /// What a control loop is sent.
 pub(crate) struct Inbox {
     pub(crate) events: mpsc::Receiver<Delivery>,
-    pub(crate) questions: mpsc::Receiver<NodeQuestion>,
+    pub(crate) questions: mpsc::Receiver<ClusterQuestion>,
 }
 
 /// The running control loops.
@@ -79,7 +79,7 @@ impl Drop for DecisionThreads {
 pub(crate) fn start<C: CloudProvider + 'static>(
     common: Common,
     loops: impl ExactSizeIterator<Item = (RegionComponents<C>, Inbox)>,
-    publisher: Publisher,
+    publisher: ViewPublisher,
     tasks: &mut JoinSet<anyhow::Result<()>>,
     (stop, ended): &(CancellationToken, CancellationToken),
 ) -> anyhow::Result<Loops> {

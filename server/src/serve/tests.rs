@@ -30,11 +30,12 @@ impl TestBed {
         listener.set_nonblocking(true).unwrap();
         let address = listener.local_addr().unwrap();
         let (_publisher, views) = views::channel();
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        let fleet = FleetApi::alone(views.clone(), Default::default(), Arc::clone(&store));
         let page_data = Pages {
             views,
-            store: Arc::new(MemoryStore::new()),
+            store,
             store_health: health::channel().1,
-            simulated: true,
             fleet: Arc::new(FleetState::new(&controller::Settings::default())),
             latencies: Arc::default(),
             heartbeats: vec![Arc::default()],
@@ -42,7 +43,8 @@ impl TestBed {
         };
         let [_, limits] = ConnectionLimits::of_this_process();
         let stop = CancellationToken::new();
-        let serving = serve_http((listener, limits), None, page_data, Arc::new(Authorizer::allow_all()), stop.clone());
+        let serving =
+            serve_http((listener, limits), None, (page_data, fleet), Arc::new(Authorizer::allow_all()), stop.clone());
         let runtime = if apart { pages.0.as_ref().unwrap() } else { &threads };
         runtime.spawn(serving);
         Self { address, threads, _pages: pages, _stop: stop.drop_guard() }
@@ -84,7 +86,7 @@ const FOUND: &str = "HTTP/1.1 200 OK";
 fn pages_and_health_respond_while_every_thread_of_the_server_is_busy() {
     let bed = TestBed::new(true);
     let _busy = bed.occupy();
-    for path in ["/healthz", "/readyz", "/metrics", "/api/fleet", "/api/fleet/events", "/"] {
+    for path in ["/healthz", "/readyz", "/metrics", "/v1/clusters", "/v1/clusters/-/nodes", "/"] {
         assert_eq!(answer(&mut bed.ask(path), TIMEOUT).as_deref(), Some(FOUND), "{path}");
     }
 }

@@ -28,14 +28,6 @@ impl StoreHealth {
         *self.0.borrow()
     }
 
-    /// Completes when the store stops to answer or answers again.
-    pub(crate) async fn changed(&mut self) {
-        if self.0.changed().await.is_err() {
-            // The checks have ended with the server.
-            std::future::pending::<()>().await;
-        }
-    }
-
     /// The gauge in the Prometheus text format.
     pub(crate) fn render(&self) -> String {
         let value = u8::from(self.is_up());

@@ -36,7 +36,7 @@ const GAUGES: [Gauge; 27] = [
     }),
     ("fleetwright_pods", "Pods that have not terminated.", |c| c.pods.to_string()),
     ("fleetwright_pods_pending", "Pending pods that are eligible for a launch.", |c| c.pending.to_string()),
-    ("fleetwright_nodes", "Nodes in the cluster, managed or not.", |c| c.nodes.to_string()),
+    ("fleetwright_nodes", "Nodes in the cluster, managed or not.", |c| c.node_count.to_string()),
     ("fleetwright_cost_usd_per_hour", "Total price of the cluster's instances, in US dollars per hour.", |c| {
         c.cost.to_string()
     }),
@@ -123,16 +123,16 @@ pub(super) fn render(view: &FleetView) -> String {
     let mut text = String::new();
     for (name, help, value) in GAUGES {
         head(&mut text, name, help);
-        for (cluster, view) in &view.clusters {
-            line(&mut text, name, &format!("cluster=\"{}\"", escape(cluster)), &value(view));
+        for view in view.views() {
+            line(&mut text, name, &format!("cluster=\"{}\"", escape(&view.cluster)), &value(view));
         }
     }
     head(&mut text, "fleetwright_machines", "Instances by lifecycle stage.");
-    for (cluster, view) in &view.clusters {
+    for view in view.views() {
         let mut stages: BTreeMap<&str, usize> = BTreeMap::new();
-        view.machines.iter().for_each(|machine| *stages.entry(machine.stage.as_str()).or_default() += 1);
+        view.machines().for_each(|machine| *stages.entry(machine.stage.as_str()).or_default() += 1);
         for (stage, count) in stages {
-            let labels = format!("cluster=\"{}\",stage=\"{stage}\"", escape(cluster));
+            let labels = format!("cluster=\"{}\",stage=\"{stage}\"", escape(&view.cluster));
             line(&mut text, "fleetwright_machines", &labels, &count.to_string());
         }
     }

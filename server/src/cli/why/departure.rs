@@ -12,6 +12,7 @@ use crate::cli::archive::failed;
 use crate::cli::exit::Failure;
 use crate::cli::history::dollars;
 use crate::cli::remote::moment;
+use crate::fleet::encode::to_millis;
 
 /// Number of decisions that are read at once.
 const PAGE: u32 = 500;
@@ -86,7 +87,7 @@ pub(super) async fn search(
     let row = decision.decision;
     Ok(Some(Departure {
         removed_by: "Fleetwright".to_owned(),
-        removed_at_ms: removed.map(|removed| removed.removed_at_ms),
+        removed_at_ms: removed.and_then(|removed| removed.remove_time.as_ref().map(to_millis)),
         reason,
         decision: Some(RemovalDecision {
             number: row.number,
@@ -106,7 +107,7 @@ fn without_decision(removed: v1::RemovedNode) -> Departure {
         ),
         reason => ("Fleetwright, without a decision", reason.to_owned()),
     };
-    let removed_at_ms = Some(removed.removed_at_ms);
+    let removed_at_ms = removed.remove_time.as_ref().map(to_millis);
     Departure { removed_by: removed_by.to_owned(), removed_at_ms, reason, decision: None, plan: None }
 }
 
@@ -209,6 +210,7 @@ impl Departure {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fleet::encode::from_millis;
 
     #[test]
     fn the_line_of_a_node_is_its_own_and_no_other_ones() {
@@ -220,7 +222,8 @@ mod tests {
 
     #[test]
     fn a_node_that_something_else_removed_is_said_to_be() {
-        let removed = v1::RemovedNode { name: "n-1".to_owned(), removed_at_ms: 5, ..v1::RemovedNode::default() };
+        let removed =
+            v1::RemovedNode { node: "n-1".to_owned(), remove_time: Some(from_millis(5)), ..v1::RemovedNode::default() };
         let departure = without_decision(removed.clone());
         assert_eq!(
             (departure.removed_by.as_str(), departure.removed_at_ms),

@@ -1,7 +1,7 @@
 use controller::LaunchedInstance;
 use controller::guardrails::Mode;
 use controller::guardrails::view::WaitingRemoval;
-use controller::view::InstanceAnomalies;
+use controller::view::{CpuAndMemory, InstanceAnomalies};
 use model::{CapacityType, MicroUsd, Timestamp};
 
 use super::*;
@@ -15,10 +15,10 @@ fn view() -> ClusterView {
         version: 1,
         pods: 7,
         pending: 2,
-        assumed: Vec::new(),
-        nodes: 3,
+        pending_pods: Vec::new(),
+        node_count: 3,
+        nodes: Vec::new(),
         pools: Vec::new(),
-        machines: Vec::new(),
         cost: MicroUsd(0),
         unavailable_offerings: 0,
         decisions: Vec::new(),
@@ -45,9 +45,24 @@ fn machine(claim: &str, stage: StageKind) -> MachineView {
             capacity_type: CapacityType::OnDemand,
             price: MicroUsd(96_000),
         }),
-        pods: 0,
         termination_reason: stage.is_terminating().then(|| "not needed".into()),
         blocked: None,
+    }
+}
+
+fn node(machine: MachineView) -> NodeView {
+    NodeView {
+        name: machine.node.clone().unwrap_or_default(),
+        machine: Some(machine),
+        provider_id: Default::default(),
+        instance_type: Default::default(),
+        zone: Default::default(),
+        capacity_type: Default::default(),
+        ready: true,
+        created: None,
+        pods: 0,
+        requested: CpuAndMemory::default(),
+        allocatable: CpuAndMemory::default(),
     }
 }
 
@@ -103,7 +118,7 @@ fn removals_that_wait_are_logged_once_with_their_command() {
 
 #[test]
 fn nodes_are_logged_when_they_are_ready_drain_and_are_gone() {
-    let with = |machines: Vec<MachineView>| ClusterView { machines, ..view() };
+    let with = |machines: Vec<MachineView>| ClusterView { nodes: machines.into_iter().map(node).collect(), ..view() };
     let launched = with(vec![machine("a", StageKind::Launched), machine("b", StageKind::Initialized)]);
     let later = with(vec![machine("a", StageKind::Initialized), machine("b", StageKind::Terminating)]);
     let text = str::to_owned;

@@ -62,11 +62,16 @@ impl TwoAccounts {
         let regions = ["1", "2"].map(region).into_iter().zip(inboxes);
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
+        let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
+        let publisher =
+            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
         let Loops { heartbeats, .. } =
             loops::start(common, regions, publisher, &mut tasks, &(stop.clone(), ended.clone())).unwrap();
         let account = |number: usize| Fixture {
             events: events[number].clone(),
             views: fleet_views.clone(),
+            directory: Arc::clone(&directory),
+            changes: Arc::clone(&changes),
             store: store.clone(),
             heartbeat: Arc::clone(&heartbeats[number]),
             stop: stop.clone(),
@@ -94,7 +99,7 @@ impl TwoAccounts {
 
     async fn is_launch_held(&self, cluster: &str) -> bool {
         let view = self.accounts[0].views.borrow().clone();
-        view.clusters.get(cluster).is_some_and(|view| view.guardrails.held_launches.is_some())
+        view.view(cluster).is_some_and(|view| view.guardrails.held_launches.is_some())
     }
 }
 
@@ -191,11 +196,11 @@ async fn a_freeze_of_the_fleet_holds_both_accounts_before_any_agent_connects() {
         fixture.connect(cluster).await;
         let frozen = async || {
             let view = fixture.views.borrow().clone();
-            view.clusters.get(cluster).is_some_and(|view| view.guardrails.freezes.len() == 1)
+            view.view(cluster).is_some_and(|view| view.guardrails.freezes.len() == 1)
         };
         until("the cluster is frozen", frozen).await;
         let view = fixture.views.borrow().clone();
-        assert!(view.clusters[cluster].machines.is_empty(), "{cluster}");
+        assert!(view.clusters[cluster].view.nodes.is_empty(), "{cluster}");
     }
     server.accounts[0].stop.cancel();
 }

@@ -5,7 +5,7 @@ use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
 use tonic::Status;
 
-use super::operations::unavailable;
+use super::operations::store_failed;
 use store::Archive;
 use store::lease::Scope;
 use store::log::{Blob, BlobHash, DecisionFilter, DecisionRow, LogChunk, LogSegment, Replay, StoredDecision};
@@ -26,18 +26,18 @@ fn parts<T: Send + 'static>(messages: Vec<T>) -> Parts<T> {
 /// Lists decisions, newest first.
 pub(super) async fn list(
     store: &(impl Archive + ?Sized),
-    request: v1::ListDecisionsRequest,
-) -> Result<Parts<v1::ListDecisionsResponse>, Status> {
+    request: v1::ReadDecisionsRequest,
+) -> Result<Parts<v1::ReadDecisionsResponse>, Status> {
     let scope = (!request.cluster_name.is_empty()).then(|| Scope::cluster(&request.cluster_name));
     let found = if request.number > 0 {
-        let found = store.decision(request.number).await.map_err(unavailable)?;
+        let found = store.decision(request.number).await.map_err(store_failed)?;
         found.into_iter().filter(|stored| scope.as_ref().is_none_or(|scope| *scope == stored.scope)).collect()
     } else {
         let limit = if request.limit == 0 { DECISIONS.0 } else { request.limit.min(DECISIONS.1) };
         let before = (request.before_number > 0).then_some(request.before_number);
-        store.decisions(&DecisionFilter { scope, limit, before }).await.map_err(unavailable)?
+        store.decisions(&DecisionFilter { scope, limit, before }).await.map_err(store_failed)?
     };
-    let message = |stored| v1::ListDecisionsResponse { decision: Some(decision(stored)) };
+    let message = |stored| v1::ReadDecisionsResponse { decision: Some(decision(stored)) };
     Ok(parts(found.into_iter().map(message).collect::<Vec<_>>()))
 }
 
@@ -49,7 +49,7 @@ pub(super) async fn segment(
     let v1::ReadLogRequest { scope, segment: number } = request;
     let scope = Scope::parse(&scope)
         .ok_or_else(|| Status::invalid_argument(format!("{scope:?} is not a scope; use cluster/<name>")))?;
-    let segment = store.log_segment(&scope, number).await.map_err(unavailable)?;
+    let segment = store.log_segment(&scope, number).await.map_err(store_failed)?;
     let segment = segment.ok_or_else(|| Status::not_found(format!("segment {number} of {scope} not found")))?;
     let LogSegment { epoch, started_ms, chunks } = segment;
     let message = move |chunk: &LogChunk, bytes: &[u8]| v1::ReadLogResponse {
@@ -71,7 +71,7 @@ pub(super) async fn content(
 ) -> Result<Parts<v1::ReadContentResponse>, Status> {
     let hash = <[u8; 32]>::try_from(request.hash);
     let hash = BlobHash(hash.map_err(|_| Status::invalid_argument("a hash must have 32 bytes"))?);
-    let blob = store.blob(&hash).await.map_err(unavailable)?;
+    let blob = store.blob(&hash).await.map_err(store_failed)?;
     let blob = blob.ok_or_else(|| Status::not_found(format!("content {hash} not found")))?;
     let part = |bytes: &[u8]| v1::ReadContentResponse { kind: blob.kind.clone(), bytes: bytes.to_vec() };
     Ok(parts(blob.bytes.chunks(PART).map(part).collect()))

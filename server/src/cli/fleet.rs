@@ -1,0 +1,176 @@
+//! `fleetwright fleet`: what the fleet has, as lists, from any replica.
+
+mod cells;
+mod kinds;
+mod listing;
+mod output_format;
+mod watch;
+
+use clap::{Args, Subcommand, ValueEnum};
+use fleetwright_proto::v1;
+
+use super::exit::{Failure, Status};
+use super::output;
+use super::remote::{ServerFlags, rpc_failure};
+use crate::fleet::resource_names as names;
+use cells::usd;
+use kinds::{Clusters, Decisions, Kind, Nodes, Offerings, Pods, Pools, Selection};
+use listing::list;
+use output_format::{FleetFormat, document};
+
+/// List what the fleet has: clusters, NodePools, nodes, pods that wait, decisions, refused offerings, cost
+///
+/// Any replica answers for the whole fleet.
+#[derive(Debug, Subcommand)]
+pub enum FleetCommand {
+    /// Clusters, with what blocks decisions for them
+    Clusters(ListFlags),
+    /// NodePools
+    Pools(ClusterListFlags),
+    /// Nodes, also those that Fleetwright does not manage, and machines on their way
+    Nodes(ClusterListFlags),
+    /// Pods that wait for a node, and why
+    Pods(ClusterListFlags),
+    /// Recorded decisions, latest first
+    Decisions(ClusterListFlags),
+    /// Offerings that the cloud refused, and until when they are excluded
+    Offerings(ListFlags),
+    /// What the machines cost an hour
+    Cost(CostFlags),
+}
+
+/// Flags of all lists.
+#[derive(Debug, Args)]
+pub struct ListFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// Only rows that match, such as 'pool = "default" AND price_micro_usd_per_hour > 100000'
+    #[arg(long, default_value = "", value_name = "FILTER", hide_default_value = true)]
+    filter: String,
+    /// Fields to order by, such as 'pod_count desc' [default: by name]
+    #[arg(long, default_value = "", value_name = "FIELDS", hide_default_value = true)]
+    order_by: String,
+    /// Print this number of rows at most
+    #[arg(long, value_name = "NUMBER")]
+    limit: Option<usize>,
+    /// Print the rows, then those that change, until interrupted
+    #[arg(long, conflicts_with_all = ["order_by", "limit"])]
+    watch: bool,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = FleetFormat::Table)]
+    output: FleetFormat,
+}
+
+/// Flags of lists of what clusters have.
+#[derive(Debug, Args)]
+pub struct ClusterListFlags {
+    /// Only this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    #[command(flatten)]
+    list: ListFlags,
+}
+
+/// Flags of `fleet cost`.
+#[derive(Debug, Args)]
+pub struct CostFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    /// Only this cluster
+    #[arg(long, value_name = "NAME")]
+    cluster: Option<String>,
+    /// What to sum by
+    #[arg(long, value_enum, default_value_t = GroupBy::Cluster)]
+    by: GroupBy,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = FleetFormat::Table)]
+    output: FleetFormat,
+}
+
+/// What costs are summed by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum GroupBy {
+    Cluster,
+    Pool,
+    CapacityType,
+    InstanceType,
+    Zone,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(command: FleetCommand) -> Result<Status, Failure> {
+    match command {
+        FleetCommand::Clusters(list) => run_list::<Clusters>(None, list),
+        FleetCommand::Offerings(list) => run_list::<Offerings>(None, list),
+        FleetCommand::Pools(ClusterListFlags { cluster, list }) => run_list::<Pools>(cluster, list),
+        FleetCommand::Nodes(ClusterListFlags { cluster, list }) => run_list::<Nodes>(cluster, list),
+        FleetCommand::Pods(ClusterListFlags { cluster, list }) => run_list::<Pods>(cluster, list),
+        FleetCommand::Decisions(ClusterListFlags { cluster, list }) => run_list::<Decisions>(cluster, list),
+        FleetCommand::Cost(flags) => run_cost(&flags),
+    }
+}
+
+fn run_list<K: Kind>(cluster: Option<String>, flags: ListFlags) -> Result<Status, Failure> {
+    let ListFlags { server, filter, order_by, limit, watch, output } = flags;
+    if !order_by.is_empty() && !K::IS_ORDERED {
+        return Err(Failure::refused("--order-by: decisions are listed latest first; select by --filter"));
+    }
+    if watch && !K::IS_WATCHED {
+        return Err(Failure::refused("--watch: this list has no watch; run the command again"));
+    }
+    let selection = Selection { parent: names::cluster(cluster.as_deref().unwrap_or("-")), filter, order_by };
+    server.ask(async |mut client| {
+        let listed = list::<K>(&mut client, &selection, limit.unwrap_or(usize::MAX)).await?;
+        output::print_document(&document::<K>(&listed.rows, output)?)?;
+        for cluster in &listed.unreachable {
+            eprintln!("warning: {cluster} is missing: no replica that answers decides for it now");
+        }
+        if watch {
+            watch::run::<K>(client, &selection, listed.resume_token, output).await?;
+        }
+        let is_complete = listed.unreachable.is_empty();
+        Ok(if is_complete { Status::Done } else { Status::Leftover })
+    })
+}
+
+fn run_cost(flags: &CostFlags) -> Result<Status, Failure> {
+    let group_by = match flags.by {
+        GroupBy::Cluster => v1::CostGroup::Cluster,
+        GroupBy::Pool => v1::CostGroup::Pool,
+        GroupBy::CapacityType => v1::CostGroup::CapacityType,
+        GroupBy::InstanceType => v1::CostGroup::InstanceType,
+        GroupBy::Zone => v1::CostGroup::Zone,
+    };
+    let parent = flags.cluster.as_deref().map(names::cluster).unwrap_or_default();
+    let request = v1::GetCostRequest { parent, group_by: group_by.into() };
+    let cost =
+        flags.server.ask(async |mut client| Ok(client.get_cost(request).await.map_err(rpc_failure)?.into_inner()))?;
+    output::print_document(&cost_document(&cost, flags.output)?)?;
+    for cluster in &cost.unreachable {
+        eprintln!("warning: the machines of {cluster} are missing: no replica that answers decides for it now");
+    }
+    Ok(if cost.unreachable.is_empty() { Status::Done } else { Status::Leftover })
+}
+
+fn cost_document(cost: &v1::Cost, format: FleetFormat) -> Result<String, Failure> {
+    let row =
+        |sum: &v1::CostSum| vec![sum.group.clone(), sum.machine_count.to_string(), usd(sum.price_micro_usd_per_hour)];
+    match format {
+        FleetFormat::Table | FleetFormat::Wide => {
+            let mut rows: Vec<Vec<String>> = cost.sums.iter().map(row).collect();
+            let total = usd(cost.price_micro_usd_per_hour);
+            rows.push(vec!["total".to_owned(), cost.machine_count.to_string(), total]);
+            Ok(output_format::table(&["GROUP", "MACHINES", "$/HOUR"], &rows))
+        }
+        FleetFormat::Name => Ok(cost.sums.iter().map(|sum| format!("{}\n", sum.group)).collect()),
+        FleetFormat::Json | FleetFormat::Yaml => {
+            output_format::serialized(&output_format::value("fleetwright.v1.Cost", cost)?, format)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,357 @@
+//! What is listed: the columns of each kind of resource, and how it is asked for.
+
+use fleetwright_proto::v1;
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use prost::Message;
+use tonic::Status;
+
+use super::cells::{age, id, lower, now_ms, of_mebibytes, of_millis, time, usd};
+use crate::cli::remote::FleetClient;
+use crate::fleet::resource::Resource;
+
+/// What is listed.
+pub(super) struct Selection {
+    pub(super) parent: String,
+    pub(super) filter: String,
+    pub(super) order_by: String,
+}
+
+/// A page of a list.
+pub(super) struct Page<R> {
+    pub(super) rows: Vec<R>,
+    pub(super) next_page_token: String,
+    pub(super) resume_token: String,
+    pub(super) unreachable: Vec<String>,
+}
+
+/// A message of a watch.
+pub(super) struct Changes<R> {
+    pub(super) rows: Vec<R>,
+    pub(super) deleted: Vec<String>,
+    pub(super) resume_token: String,
+}
+
+/// A kind of resource.
+pub(super) trait Kind {
+    type Row: Message + Resource + Default;
+    /// Name of the message.
+    const MESSAGE: &'static str;
+    /// Headings, the most important first.
+    const COLUMNS: &'static [&'static str];
+    /// Number of columns of a table that is not wide.
+    const NARROW: usize;
+    const IS_ORDERED: bool = true;
+    const IS_WATCHED: bool = true;
+
+    fn cells(row: &Self::Row) -> Vec<String>;
+
+    /// A page of this size that this token continues.
+    async fn page(
+        client: &mut FleetClient,
+        selection: &Selection,
+        page: (i32, String),
+    ) -> Result<Page<Self::Row>, Status>;
+
+    async fn watch(
+        client: &mut FleetClient,
+        selection: &Selection,
+        resume_token: String,
+    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status>;
+}
+
+macro_rules! kind {
+    (
+        $kind:ident, $row:ident, $field:ident, $narrow:literal, $columns:expr, $cells:expr,
+        $list:ident, |$selection:ident, $size:ident, $token:ident| $request:expr,
+        |$answer:ident| $unreachable:expr,
+        $watch:ident, |$selection2:ident, $resume:ident| $watch_request:expr, ordered: $ordered:literal
+    ) => {
+        pub(super) struct $kind;
+
+        impl Kind for $kind {
+            type Row = v1::$row;
+            const MESSAGE: &'static str = concat!("fleetwright.v1.", stringify!($row));
+            const COLUMNS: &'static [&'static str] = &$columns;
+            const NARROW: usize = $narrow;
+            const IS_ORDERED: bool = $ordered;
+
+            fn cells(row: &Self::Row) -> Vec<String> {
+                let cells: fn(&v1::$row) -> Vec<String> = $cells;
+                cells(row)
+            }
+
+            async fn page(
+                client: &mut FleetClient,
+                $selection: &Selection,
+                ($size, $token): (i32, String),
+            ) -> Result<Page<Self::Row>, Status> {
+                let $answer = client.$list($request).await?.into_inner();
+                let unreachable = $unreachable;
+                Ok(Page {
+                    rows: $answer.$field,
+                    next_page_token: $answer.next_page_token,
+                    resume_token: $answer.resume_token,
+                    unreachable,
+                })
+            }
+
+            async fn watch(
+                client: &mut FleetClient,
+                $selection2: &Selection,
+                $resume: String,
+            ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
+                let changes = client.$watch($watch_request).await?.into_inner();
+                let read = |message: Result<_, Status>| {
+                    let message: Message<Self::Row> = message.map(Message::from)?;
+                    Ok(Changes { rows: message.0, deleted: message.1, resume_token: message.2 })
+                };
+                return Ok(changes.map(read).boxed());
+
+                /// Rows, names of deleted ones, and the resume token.
+                struct Message<R>(Vec<R>, Vec<String>, String);
+
+                impl From<watch_response::$kind> for Message<v1::$row> {
+                    fn from(response: watch_response::$kind) -> Self {
+                        Self(response.$field, response.deleted, response.resume_token)
+                    }
+                }
+            }
+        }
+    };
+}
+
+/// Responses of watches by kind.
+mod watch_response {
+    pub(super) use fleetwright_proto::v1::WatchClustersResponse as Clusters;
+    pub(super) use fleetwright_proto::v1::WatchDecisionsResponse as Decisions;
+    pub(super) use fleetwright_proto::v1::WatchNodesResponse as Nodes;
+    pub(super) use fleetwright_proto::v1::WatchPodsResponse as Pods;
+    pub(super) use fleetwright_proto::v1::WatchPoolsResponse as Pools;
+}
+
+kind!(
+    Clusters, Cluster, clusters, 8,
+    ["CLUSTER", "STATE", "NODES", "PODS", "PENDING", "$/HOUR", "SEEN", "BLOCKED BY", "REPLICA", "AGENT", "MACHINES"],
+    |row| {
+        let state = match row {
+            row if row.stale => "stale",
+            row if !row.connected => "disconnected",
+            row if !row.synced => "syncing",
+            _ => "connected",
+        };
+        vec![
+            id(&row.name, 0),
+            state.to_owned(),
+            row.node_count.to_string(),
+            row.pod_count.to_string(),
+            row.pending_pod_count.to_string(),
+            usd(row.price_micro_usd_per_hour),
+            age(row.observe_time.as_ref(), now_ms()),
+            row.blocked_reason.clone(),
+            row.replica.clone(),
+            row.agent_version.clone(),
+            row.machine_count.to_string(),
+        ]
+    },
+    list_clusters, |selection, page_size, page_token| v1::ListClustersRequest {
+        page_size,
+        page_token,
+        filter: selection.filter.clone(),
+        order_by: selection.order_by.clone(),
+    },
+    |answer| Vec::new(),
+    watch_clusters, |selection, resume_token| v1::WatchClustersRequest {
+        resume_token,
+        filter: selection.filter.clone(),
+        min_interval: None,
+    }, ordered: true
+);
+
+kind!(
+    Pools, Pool, pools, 6,
+    ["CLUSTER", "NODEPOOL", "WEIGHT", "MACHINES", "$/HOUR", "NOT READY"],
+    |row| {
+        let not_ready = if row.deleted { "deleted" } else { &row.not_ready_reason };
+        vec![
+            id(&row.name, 0),
+            id(&row.name, 1),
+            row.weight.to_string(),
+            row.machine_count.to_string(),
+            usd(row.price_micro_usd_per_hour),
+            not_ready.to_owned(),
+        ]
+    },
+    list_pools, |selection, page_size, page_token| v1::ListPoolsRequest {
+        parent: selection.parent.clone(),
+        page_size,
+        page_token,
+        filter: selection.filter.clone(),
+        order_by: selection.order_by.clone(),
+    },
+    |answer| answer.unreachable.clone(),
+    watch_pools, |selection, resume_token| v1::WatchPoolsRequest {
+        parent: selection.parent.clone(),
+        resume_token,
+        filter: selection.filter.clone(),
+        min_interval: None,
+    }, ordered: true
+);
+
+kind!(
+    Nodes, Node, nodes, 11,
+    [
+        "CLUSTER", "NODE", "STAGE", "NODEPOOL", "TYPE", "ZONE", "CAPACITY", "PODS", "CPU", "MEMORY", "$/HOUR", "AGE", "NODECLAIM",
+        "PROVIDER ID", "WHY IT LEAVES"
+    ],
+    |row| {
+        let price = if row.node_claim.is_empty() { String::new() } else { usd(row.price_micro_usd_per_hour) };
+        vec![
+            id(&row.name, 0),
+            id(&row.name, 1),
+            lower(row.stage().as_str_name(), "NODE_STAGE_"),
+            row.pool.clone(),
+            row.instance_type.clone(),
+            row.zone.clone(),
+            row.capacity_type.clone(),
+            row.pod_count.to_string(),
+            of_millis(row.cpu_requested_millis, row.cpu_allocatable_millis),
+            of_mebibytes(row.memory_requested_bytes, row.memory_allocatable_bytes),
+            price,
+            age(row.create_time.as_ref(), now_ms()),
+            row.node_claim.clone(),
+            row.provider_id.clone(),
+            [&*row.removal_reason, &*row.drain_blocked_reason].join(" ").trim().to_owned(),
+        ]
+    },
+    list_nodes, |selection, page_size, page_token| v1::ListNodesRequest {
+        parent: selection.parent.clone(),
+        page_size,
+        page_token,
+        filter: selection.filter.clone(),
+        order_by: selection.order_by.clone(),
+    },
+    |answer| answer.unreachable.clone(),
+    watch_nodes, |selection, resume_token| v1::WatchNodesRequest {
+        parent: selection.parent.clone(),
+        resume_token,
+        filter: selection.filter.clone(),
+        min_interval: None,
+    }, ordered: true
+);
+
+kind!(
+    Pods, Pod, pods, 7,
+    ["CLUSTER", "NAMESPACE", "POD", "STATE", "AGE", "PLANNED ON", "WHY", "CPU", "MEMORY"],
+    |row| {
+        let why: Vec<String> = row.reasons.iter().map(|reason| format!("{}: {}", reason.code, reason.message)).collect();
+        vec![
+            id(&row.name, 0),
+            id(&row.name, 1),
+            id(&row.name, 2),
+            lower(row.state().as_str_name(), "POD_STATE_"),
+            age(row.create_time.as_ref(), now_ms()),
+            row.planned_node.clone(),
+            why.join("; "),
+            format!("{}m", row.cpu_millis),
+            format!("{}Mi", row.memory_bytes >> 20),
+        ]
+    },
+    list_pods, |selection, page_size, page_token| v1::ListPodsRequest {
+        parent: selection.parent.clone(),
+        page_size,
+        page_token,
+        filter: selection.filter.clone(),
+        order_by: selection.order_by.clone(),
+    },
+    |answer| answer.unreachable.clone(),
+    watch_pods, |selection, resume_token| v1::WatchPodsRequest {
+        parent: selection.parent.clone(),
+        resume_token,
+        filter: selection.filter.clone(),
+        min_interval: None,
+    }, ordered: true
+);
+
+kind!(
+    Decisions, Decision, decisions, 5,
+    ["CLUSTER", "DECISION", "AT (UTC)", "KIND", "SUMMARY", "WHY"],
+    |row| {
+        vec![
+            id(&row.name, 0),
+            row.number.to_string(),
+            time(row.decide_time.as_ref()),
+            row.kind.clone(),
+            row.summary.clone(),
+            row.reasons.join("; "),
+        ]
+    },
+    list_decisions, |selection, page_size, page_token| v1::ListDecisionsRequest {
+        parent: selection.parent.clone(),
+        page_size,
+        page_token,
+        filter: selection.filter.clone(),
+        full: true,
+    },
+    |answer| Vec::new(),
+    watch_decisions, |selection, resume_token| v1::WatchDecisionsRequest {
+        parent: selection.parent.clone(),
+        resume_token,
+        filter: selection.filter.clone(),
+        min_interval: None,
+    }, ordered: false
+);
+
+pub(super) struct Offerings;
+
+impl Kind for Offerings {
+    type Row = v1::Offering;
+    const MESSAGE: &'static str = "fleetwright.v1.Offering";
+    const COLUMNS: &'static [&'static str] = &[
+        "TYPE",
+        "ZONE ID",
+        "CAPACITY",
+        "FROM",
+        "EXCLUDED UNTIL (UTC)",
+        "REFUSALS",
+        "REASON",
+        "ACCOUNT",
+        "REFUSED (UTC)",
+    ];
+    const NARROW: usize = 7;
+    const IS_WATCHED: bool = false;
+
+    fn cells(row: &Self::Row) -> Vec<String> {
+        vec![
+            row.instance_type.clone(),
+            row.zone_id.clone(),
+            row.capacity_type.clone(),
+            row.min_count.to_string(),
+            time(row.exclude_until_time.as_ref()),
+            row.failure_count.to_string(),
+            row.reason.clone(),
+            row.account.clone(),
+            time(row.refuse_time.as_ref()),
+        ]
+    }
+
+    async fn page(
+        client: &mut FleetClient,
+        selection: &Selection,
+        (page_size, page_token): (i32, String),
+    ) -> Result<Page<Self::Row>, Status> {
+        let (filter, order_by) = (selection.filter.clone(), selection.order_by.clone());
+        let request = v1::ListOfferingsRequest { page_size, page_token, filter, order_by };
+        let answer = client.list_offerings(request).await?.into_inner();
+        let (rows, next_page_token) = (answer.offerings, answer.next_page_token);
+        Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: Vec::new() })
+    }
+
+    async fn watch(
+        _client: &mut FleetClient,
+        _selection: &Selection,
+        _resume_token: String,
+    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
+        Err(Status::unimplemented("offerings have no watch"))
+    }
+}

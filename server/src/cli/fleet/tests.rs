@@ -1,0 +1,85 @@
+use prost_types::Timestamp;
+
+use super::cells::age;
+use super::kinds::Changes;
+use super::*;
+
+fn node() -> v1::Node {
+    v1::Node {
+        name: "clusters/prod/nodes/ip-10-0-0-1".to_owned(),
+        node_claim: "default-abc".to_owned(),
+        pool: "default".to_owned(),
+        instance_type: "m6i.large".to_owned(),
+        zone: "eu-west-1a".to_owned(),
+        capacity_type: "spot".to_owned(),
+        stage: v1::NodeStage::Ready.into(),
+        price_micro_usd_per_hour: 43_251,
+        pod_count: 7,
+        cpu_requested_millis: 1_500,
+        cpu_allocatable_millis: 1_930,
+        memory_requested_bytes: 3 << 20,
+        memory_allocatable_bytes: 7 << 30,
+        ..v1::Node::default()
+    }
+}
+
+#[test]
+fn a_table_tells_requested_and_allocatable_apart_and_fits_its_columns() {
+    let foreign = v1::Node { name: "clusters/a/nodes/\u{1b}[2J".to_owned(), ..v1::Node::default() };
+    let text = document::<Nodes>(&[node(), foreign], FleetFormat::Table).unwrap();
+    let expected = "\
+CLUSTER  NODE         STAGE        NODEPOOL  TYPE       ZONE        CAPACITY  PODS  CPU          MEMORY      $/HOUR
+prod     ip-10-0-0-1  ready        default   m6i.large  eu-west-1a  spot      7     1500m/1930m  3Mi/7168Mi  0.0433
+a        \\u{1b}[2J    unspecified                                             0     0m/0m        0Mi/0Mi
+";
+    assert_eq!(text, expected);
+    let wide = document::<Nodes>(&[node()], FleetFormat::Wide).unwrap();
+    assert!(wide.contains("NODECLAIM") && wide.contains("default-abc"), "{wide}");
+}
+
+#[test]
+fn json_is_that_of_the_api_and_names_are_lines() {
+    let text = document::<Nodes>(&[node()], FleetFormat::Json).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&value[0]["stage"], &value[0]["priceMicroUsdPerHour"]), (&"NODE_STAGE_READY".into(), &"43251".into()));
+    assert_eq!(value[0]["removalReason"], "", "fields without a value are there");
+    assert_eq!(document::<Nodes>(&[node()], FleetFormat::Name).unwrap(), "clusters/prod/nodes/ip-10-0-0-1\n");
+}
+
+#[test]
+fn a_change_is_a_line_and_a_deleted_row_says_so() {
+    let changes =
+        Changes { rows: vec![node()], deleted: vec!["clusters/a/nodes/b".to_owned()], resume_token: String::new() };
+    let text = watch::text::<Nodes>(&changes, FleetFormat::Json).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&lines[0]["podCount"], &lines[1]["deleted"]), (&7.into(), &"clusters/a/nodes/b".into()));
+    assert!(watch::text::<Nodes>(&changes, FleetFormat::Name).unwrap().ends_with("clusters/a/nodes/b deleted\n"));
+}
+
+#[test]
+fn the_cost_ends_with_its_total() {
+    let sum = |group: &str, price, machine_count| v1::CostSum {
+        group: group.to_owned(),
+        price_micro_usd_per_hour: price,
+        machine_count,
+    };
+    let sums = vec![sum("spot", 1_000_050, 9), sum("on-demand", 49, 1)];
+    let cost = v1::Cost { sums, price_micro_usd_per_hour: 1_000_099, machine_count: 10, unreachable: Vec::new() };
+    let expected = "\
+GROUP      MACHINES  $/HOUR
+spot       9         1.0001
+on-demand  1         0.0000
+total      10        1.0001
+";
+    assert_eq!(cost_document(&cost, FleetFormat::Table).unwrap(), expected);
+}
+
+#[test]
+fn ages_are_in_the_largest_unit() {
+    let ages = [(5, "5s"), (60, "1m"), (7_199, "1h"), (200_000, "2d"), (-9, "0s")];
+    for (seconds, expected) in ages {
+        let since = Timestamp { seconds: 1_000_000 - seconds, nanos: 0 };
+        assert_eq!(age(Some(&since), 1_000_000_000), expected);
+    }
+    assert_eq!(age(None, 0), "");
+}

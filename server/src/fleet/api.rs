@@ -1,0 +1,94 @@
+//! What the API answers from.
+
+use std::sync::Arc;
+
+use fleetwright_proto::v1;
+use tonic::Status;
+
+use super::directory::Directory;
+use super::positions::Positions;
+use super::replica_clients::ReplicaClients;
+use crate::questions::Questions;
+use crate::stores::health::StoreHealth;
+use crate::suggest::nearest;
+use crate::views::{ResourceChanges, Views};
+use store::lease::Scope;
+use store::{Store, clock};
+
+/// What the API answers from.
+#[derive(Clone)]
+pub(crate) struct FleetApi {
+    /// This replica: one life of the process.
+    pub(crate) instance: Arc<str>,
+    /// Owner name of its leases.
+    pub(crate) owner: Arc<str>,
+    pub(crate) views: Views,
+    pub(crate) changes: Arc<ResourceChanges>,
+    pub(crate) directory: Arc<Directory>,
+    pub(crate) replicas: ReplicaClients,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store_health: StoreHealth,
+    pub(crate) questions: Questions,
+    /// Accounts and regions of the control loops.
+    pub(crate) scopes: Arc<[Scope]>,
+    /// Whether the cloud is simulated, so that no instance is bought.
+    pub(crate) simulated: bool,
+}
+
+impl FleetApi {
+    pub(super) fn unknown_cluster(&self, cluster: &str) -> Status {
+        let known = self.directory.all(false, clock::now()).into_iter();
+        let known = known.filter_map(|row| row.name.strip_prefix("clusters/").map(str::to_owned));
+        let near = nearest(cluster, known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
+        Status::not_found(format!("there is no cluster {cluster:?}{near}"))
+    }
+
+    /// What concerns the whole server, for operators.
+    pub(super) fn notices(&self) -> Vec<String> {
+        let notices = [
+            (self.simulated, "The cloud is simulated: no instance is bought, and no Node joins a real cluster."),
+            (!self.store_health.is_up(), "The store is unavailable: nothing is decided until it answers."),
+        ];
+        notices.into_iter().filter(|(applies, _)| *applies).map(|(_, text)| text.to_owned()).collect()
+    }
+
+    /// Positions of the decisions of all replicas.
+    pub(super) async fn decision_positions(&self, parent: &str, part: bool) -> Result<String, Status> {
+        let mut positions = Positions::of(&self.instance, self.changes.decisions.end());
+        if !part {
+            for (_, mut client) in self.replicas.reachable() {
+                // Of the part it is the position alone: every replica reads the same decisions from the store.
+                let request = v1::ListDecisionsRequest { parent: parent.to_owned(), ..Default::default() };
+                // A replica that does not answer begins at its first decision.
+                if let Ok(answer) = client.list_decisions(request).await {
+                    positions.extend(Positions::parse(&answer.into_inner().resume_token)?);
+                }
+            }
+        }
+        Ok(positions.token())
+    }
+}
+
+#[cfg(test)]
+impl FleetApi {
+    /// The API of one replica without others.
+    pub(crate) fn alone(
+        views: Views,
+        (directory, changes): (Arc<Directory>, Arc<ResourceChanges>),
+        store: Arc<dyn Store>,
+    ) -> Self {
+        Self {
+            instance: "me/1".into(),
+            owner: "me".into(),
+            views,
+            changes,
+            directory,
+            replicas: ReplicaClients::default(),
+            store,
+            store_health: crate::stores::health::channel().1,
+            questions: crate::questions::channels(crate::config::ClusterRules::all_in_one(), 1).0,
+            scopes: Arc::new([]),
+            simulated: true,
+        }
+    }
+}

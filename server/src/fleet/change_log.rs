@@ -1,0 +1,164 @@
+//! The latest changes of one kind of resource, from which watches are served. A watch keeps no state in the server but its
+//! position here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::ClusterName;
+use tokio::sync::watch;
+
+use super::resource::Resource;
+
+/// Changes that are kept. A watch that begins before them has to list again.
+const CAPACITY: usize = 65_536;
+
+/// A change of one resource.
+#[derive(Debug)]
+pub(crate) enum Change<M> {
+    /// New or changed.
+    Set {
+        /// As it is now.
+        row: Arc<M>,
+        /// As it was before; `None` if it is new.
+        before: Option<Arc<M>>,
+    },
+    /// Gone. As it was last.
+    Deleted(Arc<M>),
+    /// This replica decides for the cluster from now on: what was said about it before is void, and what exists follows.
+    Reset,
+}
+
+impl<M> Clone for Change<M> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Set { row, before } => Self::Set { row: Arc::clone(row), before: before.clone() },
+            Self::Deleted(row) => Self::Deleted(Arc::clone(row)),
+            Self::Reset => Self::Reset,
+        }
+    }
+}
+
+/// A change, with the cluster of the resource.
+pub(crate) type ClusterChange<M> = (ClusterName, Change<M>);
+
+/// The position is older than the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct TooOld;
+
+struct Entries<M> {
+    /// Position after the last entry.
+    end: u64,
+    entries: VecDeque<ClusterChange<M>>,
+}
+
+/// The log. Readers wait by [`ChangeLog::subscribe`].
+pub(crate) struct ChangeLog<M> {
+    entries: Mutex<Entries<M>>,
+    end: watch::Sender<u64>,
+    capacity: usize,
+}
+
+impl<M> Default for ChangeLog<M> {
+    fn default() -> Self {
+        Self::with_capacity(CAPACITY)
+    }
+}
+
+impl<M> ChangeLog<M> {
+    fn with_capacity(capacity: usize) -> Self {
+        let entries = Entries { end: 0, entries: VecDeque::new() };
+        Self { entries: Mutex::new(entries), end: watch::channel(0).0, capacity }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Entries<M>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds changes of a cluster.
+    pub(crate) fn push(&self, cluster: &ClusterName, changes: impl IntoIterator<Item = Change<M>>) {
+        let mut log = self.lock();
+        let begin = log.end;
+        for change in changes {
+            log.entries.push_back((cluster.clone(), change));
+            log.end += 1;
+        }
+        while log.entries.len() > self.capacity {
+            log.entries.pop_front();
+        }
+        if log.end > begin {
+            self.end.send_replace(log.end);
+        }
+    }
+
+    /// Position after the last change.
+    pub(crate) fn end(&self) -> u64 {
+        self.lock().end
+    }
+
+    /// Receives [`ChangeLog::end`] whenever it grows.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.end.subscribe()
+    }
+
+    /// Changes since `position`, of `only` if that is given, and the position after them.
+    ///
+    /// # Errors
+    /// When some of them are not known any more, or the position is none of this log.
+    pub(crate) fn since(
+        &self,
+        position: u64,
+        only: Option<&ClusterName>,
+    ) -> Result<(Vec<ClusterChange<M>>, u64), TooOld> {
+        let log = self.lock();
+        let missing = usize::try_from(log.end.checked_sub(position).ok_or(TooOld)?).unwrap_or(usize::MAX);
+        let begin = log.entries.len().checked_sub(missing).ok_or(TooOld)?;
+        let changes = log.entries.range(begin..).filter(|(cluster, _)| only.is_none_or(|only| only == cluster));
+        Ok((changes.cloned().collect(), log.end))
+    }
+}
+
+/// What a watch says of some changes.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Coalesced<M> {
+    pub(crate) reset: Vec<ClusterName>,
+    pub(crate) rows: Vec<Arc<M>>,
+    pub(crate) deleted: Vec<String>,
+}
+
+/// The last state of each resource in `changes` that `selects` selects; those that it selected before, and does not any
+/// more, are deleted.
+pub(crate) fn coalesce<M: Resource>(changes: Vec<ClusterChange<M>>, selects: impl Fn(&M) -> bool) -> Coalesced<M> {
+    struct Net<M> {
+        first: Option<Arc<M>>,
+        last: Option<Arc<M>>,
+    }
+    let mut reset: Vec<ClusterName> = Vec::new();
+    let mut nets: BTreeMap<(ClusterName, String), Net<M>> = BTreeMap::new();
+    for (cluster, change) in changes {
+        let (name, before, now) = match change {
+            Change::Set { row, before } => (row.name().to_owned(), before, Some(row)),
+            Change::Deleted(row) => (row.name().to_owned(), Some(row), None),
+            Change::Reset => {
+                nets.retain(|(of, _), _| *of != cluster);
+                if !reset.contains(&cluster) {
+                    reset.push(cluster);
+                }
+                continue;
+            }
+        };
+        nets.entry((cluster, name)).or_insert(Net { first: before, last: None }).last = now;
+    }
+    let mut rows = Vec::new();
+    let mut deleted = Vec::new();
+    for ((_, name), Net { first, last }) in nets {
+        match last.filter(|row| selects(row)) {
+            Some(row) => rows.push(row),
+            None if first.is_some_and(|row| selects(&row)) => deleted.push(name),
+            None => {}
+        }
+    }
+    Coalesced { reset, rows, deleted }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use super::*;
+
+const OWN: &str = "this replica";
+
+fn row(cluster: &str, epoch: u64, replica: &str, pods: u32, at_ms: i64) -> v1::Cluster {
+    v1::Cluster {
+        name: format!("clusters/{cluster}"),
+        epoch,
+        replica: replica.to_owned(),
+        pod_count: pods,
+        observe_time: Some(encode::from_millis(at_ms)),
+        ..v1::Cluster::default()
+    }
+}
+
+fn at(ms: i64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+/// Epoch, replica, pods, age in milliseconds and whether it is stale, of the clusters at `now`.
+fn seen(directory: &Directory, now: i64) -> Vec<(String, u64, String, u32, i64, bool)> {
+    let all = directory.all(false, at(now));
+    let age = |row: &v1::Cluster| now - row.observe_time.as_ref().map_or(0, encode::to_millis);
+    let seen = all
+        .into_iter()
+        .map(|row| (row.name.clone(), row.epoch, row.replica.clone(), row.pod_count, age(&row), row.stale));
+    seen.collect()
+}
+
+fn entry(
+    cluster: &str,
+    epoch: u64,
+    replica: &str,
+    pods: u32,
+    age: i64,
+    stale: bool,
+) -> (String, u64, String, u32, i64, bool) {
+    (format!("clusters/{cluster}"), epoch, replica.to_owned(), pods, age, stale)
+}
+
+fn stored(cluster: &str, epoch: u64, replica: &str, pods: u32, at_ms: i64) -> ClusterSummaryRow {
+    let summary = row(cluster, epoch, replica, pods, at_ms).encode_to_vec();
+    ClusterSummaryRow { cluster: cluster.into(), epoch, replica: replica.into(), observed_ms: at_ms, summary }
+}
+
+fn both() -> Vec<String> {
+    vec!["a".to_owned(), "b".to_owned()]
+}
+
+#[test]
+fn clusters_of_every_source_are_listed_with_their_age() {
+    let directory = Directory::default();
+    let other: Arc<str> = "two/1".into();
+    directory.set_stored(&["a".into(), "b".into(), "c".into(), "d".into()], vec![stored("c", 3, "three", 7, 1_000)]);
+    directory.set_own(&"a".into(), row("a", 5, OWN, 1, 2_000));
+    directory.set_of_replica(&other, vec![row("b", 6, "two", 2, 2_500)], at(4_000));
+    let expected = [
+        // It changed at 2,000 last, and this process knows that it is so now.
+        entry("a", 5, OWN, 1, 0, false),
+        // The replica's last message.
+        entry("b", 6, "two", 2, 1_000, false),
+        entry("c", 3, "three", 7, 4_000, true),
+        // A cluster without a summary; its age is that of 1970.
+        entry("d", 0, "", 0, 5_000, true),
+    ];
+    assert_eq!(seen(&directory, 5_000), expected);
+    assert_eq!(directory.unreachable(), ["clusters/c", "clusters/d"]);
+    assert_eq!(directory.all(true, at(5_000)).len(), 1);
+}
+
+#[test]
+fn the_clusters_of_a_killed_replica_are_stale_until_another_one_decides_for_them() {
+    let directory = Directory::default();
+    let other: Arc<str> = "two/1".into();
+    directory.set_of_replica(&other, vec![row("a", 5, "two", 1, 2_000)], at(2_000));
+    directory.lose_replica(&other);
+    assert_eq!(seen(&directory, 9_000), [entry("a", 5, "two", 1, 7_000, true)]);
+    // The row of the store is older than what the replica said.
+    directory.set_stored(&both()[..1], vec![stored("a", 5, "two", 0, 1_000)]);
+    assert_eq!(seen(&directory, 9_000), [entry("a", 5, "two", 1, 7_000, true)]);
+    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 9_500));
+    assert_eq!(seen(&directory, 9_500), [entry("a", 6, OWN, 3, 0, false)]);
+}
+
+#[test]
+fn a_replica_that_lost_the_lease_does_not_overwrite_its_successor() {
+    let directory = Directory::default();
+    let paused: Arc<str> = "two/1".into();
+    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 1_000));
+    directory.set_of_replica(&paused, vec![row("a", 5, "two", 1, 2_000)], at(2_000));
+    assert_eq!(seen(&directory, 2_000), [entry("a", 6, OWN, 3, 0, false)]);
+    // This process is the one that was paused.
+    directory.set_of_replica(&paused, vec![row("a", 7, "two", 5, 2_500)], at(2_500));
+    directory.set_own(&"a".into(), row("a", 6, OWN, 3, 2_600));
+    assert_eq!(seen(&directory, 2_600), [entry("a", 7, "two", 5, 100, false)]);
+    assert_eq!(directory.own(), [].into());
+    directory.set_own(&"a".into(), row("a", 8, OWN, 3, 2_700));
+    // Nor is it released by it.
+    directory.release_of_replica(&paused, &["a".into()].into());
+    directory.lose_replica(&paused);
+    assert_eq!(directory.source(&"a".into()), Some(Source::Own));
+}
+
+#[test]
+fn a_cluster_that_was_forgotten_is_listed_no_more_and_the_watch_says_so() {
+    let directory = Directory::default();
+    directory.set_stored(&both(), vec![stored("a", 3, "three", 7, 1_000)]);
+    let begin = directory.changes().end();
+    directory.set_stored(&both()[1..], Vec::new());
+    assert_eq!(seen(&directory, 0).len(), 1);
+    let (changes, _) = directory.changes().since(begin, None).unwrap();
+    assert!(matches!(&changes[..], [(name, Change::Deleted(_))] if &***name == "a"));
+    // This process decides for it: the store's list is older than that.
+    directory.set_own(&"c".into(), row("c", 1, OWN, 0, 1_000));
+    directory.set_stored(&both()[1..], Vec::new());
+    assert!(directory.get(&"c".into(), at(0)).is_some());
+}
+
+#[test]
+fn only_what_changed_is_said_and_written() {
+    let directory = Directory::default();
+    directory.set_own(&"a".into(), row("a", 1, OWN, 1, 1_000));
+    assert_eq!(directory.take_unwritten(), [stored("a", 1, OWN, 1, 1_000)]);
+    let begin = directory.changes().end();
+    directory.set_own(&"a".into(), row("a", 1, OWN, 1, 2_000));
+    assert_eq!((directory.take_unwritten(), directory.changes().end()), (vec![], begin));
+    directory.set_own(&"a".into(), row("a", 1, OWN, 2, 3_000));
+    let rows = directory.take_unwritten();
+    assert_eq!(rows, [stored("a", 1, OWN, 2, 3_000)]);
+    directory.mark_unwritten(&rows);
+    assert_eq!(directory.take_unwritten().len(), 1);
+}

@@ -1,0 +1,150 @@
+//! The fields by which lists are filtered and ordered.
+
+use std::sync::LazyLock;
+
+use fleetwright_proto::v1;
+use listing::{PageSizes, Schema};
+use prost_types::Timestamp;
+
+use super::encode;
+
+/// Rows of a page of every list.
+const PAGE_SIZES: PageSizes = PageSizes { default: 100, maximum: 1_000 };
+
+const STAGES: &[&str] = &[
+    "NODE_STAGE_UNSPECIFIED",
+    "NODE_STAGE_LAUNCHING",
+    "NODE_STAGE_BOOTING",
+    "NODE_STAGE_REGISTERED",
+    "NODE_STAGE_READY",
+    "NODE_STAGE_DELETING",
+    "NODE_STAGE_NOT_READY",
+];
+
+const POD_STATES: &[&str] =
+    &["POD_STATE_UNSPECIFIED", "POD_STATE_WAITING", "POD_STATE_PLANNED", "POD_STATE_UNSCHEDULABLE"];
+
+fn millis(time: Option<&Timestamp>) -> Option<i64> {
+    time.map(encode::to_millis)
+}
+
+/// `None` if it is empty: the resource has no value for the field.
+fn text(value: &str) -> Option<&str> {
+    Some(value).filter(|value| !value.is_empty())
+}
+
+/// A number of things that has a value in every resource.
+macro_rules! count {
+    ($field:ident) => {
+        |row| Some(i64::from(row.$field))
+    };
+}
+
+/// Fields of clusters.
+pub(crate) static CLUSTERS: LazyLock<Schema<v1::Cluster>> = LazyLock::new(|| {
+    Schema::new("clusters", PAGE_SIZES, "name", |row: &v1::Cluster| &row.name)
+        .text("uid", |row| text(&row.uid))
+        .boolean("stale", |row| Some(row.stale))
+        .text("replica", |row| text(&row.replica))
+        .boolean("connected", |row| Some(row.connected))
+        .boolean("synced", |row| Some(row.synced))
+        .text("agent_version", |row| text(&row.agent_version))
+        .int("node_count", count!(node_count))
+        .int("machine_count", count!(machine_count))
+        .int("pod_count", count!(pod_count))
+        .int("pending_pod_count", count!(pending_pod_count))
+        .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
+        .text("blocked_reason", |row| text(&row.blocked_reason))
+        .int("unavailable_offering_count", count!(unavailable_offering_count))
+        .boolean("guardrails.shadow", |row| row.guardrails.as_ref().map(|guardrails| guardrails.shadow))
+        .int("guardrails.waiting_removal_count", |row| {
+            row.guardrails.as_ref().map(|guardrails| guardrails.waiting_removal_count.into())
+        })
+        .texts("autoscalers", |row, index| row.autoscalers.get(index).map(String::as_str))
+});
+
+/// Fields of NodePools.
+pub(crate) static POOLS: LazyLock<Schema<v1::Pool>> = LazyLock::new(|| {
+    Schema::new("pools", PAGE_SIZES, "name", |row: &v1::Pool| &row.name)
+        .int("weight", count!(weight))
+        .int("machine_count", count!(machine_count))
+        .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
+        .text("not_ready_reason", |row| text(&row.not_ready_reason))
+        .boolean("deleted", |row| Some(row.deleted))
+});
+
+/// Fields of nodes.
+pub(crate) static NODES: LazyLock<Schema<v1::Node>> = LazyLock::new(|| {
+    Schema::new("nodes", PAGE_SIZES, "name", |row: &v1::Node| &row.name)
+        .text("node_claim", |row| text(&row.node_claim))
+        .text("pool", |row| text(&row.pool))
+        .text("provider_id", |row| text(&row.provider_id))
+        .text("instance_type", |row| text(&row.instance_type))
+        .text("zone", |row| text(&row.zone))
+        .text("capacity_type", |row| text(&row.capacity_type))
+        .enumeration("stage", STAGES, |row| Some(row.stage().as_str_name()))
+        .timestamp("stage_time", |row| millis(row.stage_time.as_ref()))
+        .timestamp("create_time", |row| millis(row.create_time.as_ref()))
+        .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
+        .int("pod_count", count!(pod_count))
+        .int("cpu_requested_millis", |row| Some(row.cpu_requested_millis))
+        .int("cpu_allocatable_millis", |row| Some(row.cpu_allocatable_millis))
+        .int("memory_requested_bytes", |row| Some(row.memory_requested_bytes))
+        .int("memory_allocatable_bytes", |row| Some(row.memory_allocatable_bytes))
+        .text("removal_reason", |row| text(&row.removal_reason))
+        .text("drain_blocked_reason", |row| text(&row.drain_blocked_reason))
+});
+
+/// Fields of pods that wait.
+pub(crate) static PODS: LazyLock<Schema<v1::Pod>> = LazyLock::new(|| {
+    Schema::new("pods", PAGE_SIZES, "name", |row: &v1::Pod| &row.name)
+        .text("uid", |row| text(&row.uid))
+        .timestamp("create_time", |row| millis(row.create_time.as_ref()))
+        .enumeration("state", POD_STATES, |row| Some(row.state().as_str_name()))
+        .text("planned_node", |row| text(&row.planned_node))
+        .texts("reasons.code", |row, index| row.reasons.get(index).map(|reason| &*reason.code))
+        .texts("reasons.pool", |row, index| row.reasons.get(index).map(|reason| &*reason.pool))
+        .int("cpu_millis", |row| Some(row.cpu_millis))
+        .int("memory_bytes", |row| Some(row.memory_bytes))
+});
+
+/// Fields of decisions.
+pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
+    Schema::new("decisions", PAGE_SIZES, "name", |row: &v1::Decision| &row.name)
+        .timestamp("decide_time", |row| millis(row.decide_time.as_ref()))
+        .text("kind", |row| text(&row.kind))
+        .text("summary", |row| text(&row.summary))
+});
+
+/// Fields of offerings.
+pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
+    Schema::new("offerings", PAGE_SIZES, "name", |row: &v1::Offering| &row.name)
+        .text("account", |row| text(&row.account))
+        .text("scope", |row| text(&row.scope))
+        .text("instance_type", |row| text(&row.instance_type))
+        .text("zone_id", |row| text(&row.zone_id))
+        .text("capacity_type", |row| text(&row.capacity_type))
+        .int("min_count", count!(min_count))
+        .int("failure_count", count!(failure_count))
+        .timestamp("refuse_time", |row| millis(row.refuse_time.as_ref()))
+        .timestamp("exclude_until_time", |row| millis(row.exclude_until_time.as_ref()))
+        .text("reason", |row| text(&row.reason))
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_enums_are_those_of_the_protocol() {
+        for (number, name) in STAGES.iter().enumerate() {
+            let stage = v1::NodeStage::try_from(i32::try_from(number).unwrap()).unwrap();
+            assert_eq!(stage.as_str_name(), *name);
+        }
+        assert!(v1::NodeStage::try_from(i32::try_from(STAGES.len()).unwrap()).is_err());
+        for (number, name) in POD_STATES.iter().enumerate() {
+            assert_eq!(v1::PodState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
+        }
+        assert!(v1::PodState::try_from(i32::try_from(POD_STATES.len()).unwrap()).is_err());
+    }
+}

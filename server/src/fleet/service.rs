@@ -1,0 +1,271 @@
+//! The methods of the API: each reads its request, and has it answered.
+
+use fleetwright_proto::v1;
+use fleetwright_rpc::v1::fleet_service_server::FleetService;
+use tonic::{Request, Response, Status};
+
+use super::api::FleetApi;
+use super::collections::{Nodes, Pods, Pools};
+use super::replica_clients::is_part;
+use super::watches::Watch;
+use super::{decision_log, operations, resource_names as names};
+use store::clock;
+
+fn by_name(name: &str) -> String {
+    format!("name = {name:?}")
+}
+
+#[tonic::async_trait]
+impl FleetService for FleetApi {
+    type WatchClustersStream = Watch<v1::WatchClustersResponse>;
+    type WatchPoolsStream = Watch<v1::WatchPoolsResponse>;
+    type WatchNodesStream = Watch<v1::WatchNodesResponse>;
+    type WatchPodsStream = Watch<v1::WatchPodsResponse>;
+    type WatchDecisionsStream = Watch<v1::WatchDecisionsResponse>;
+    type ReadDecisionsStream = decision_log::Parts<v1::ReadDecisionsResponse>;
+    type ReadLogStream = decision_log::Parts<v1::ReadLogResponse>;
+    type ReadContentStream = decision_log::Parts<v1::ReadContentResponse>;
+
+    async fn get_cluster(&self, request: Request<v1::GetClusterRequest>) -> Result<Response<v1::Cluster>, Status> {
+        let cluster = names::parse_cluster(&request.get_ref().name)?;
+        let found = self.directory.get(&cluster, clock::now());
+        found.map(Response::new).ok_or_else(|| self.unknown_cluster(&cluster))
+    }
+
+    async fn list_clusters(
+        &self,
+        request: Request<v1::ListClustersRequest>,
+    ) -> Result<Response<v1::ListClustersResponse>, Status> {
+        let part = is_part(&request);
+        self.list_clusters_now(request.get_ref(), part).map(Response::new)
+    }
+
+    async fn watch_clusters(
+        &self,
+        request: Request<v1::WatchClustersRequest>,
+    ) -> Result<Response<Self::WatchClustersStream>, Status> {
+        let part = is_part(&request);
+        self.watch_clusters_now(request.into_inner(), part).map(Response::new)
+    }
+
+    async fn get_pool(&self, request: Request<v1::GetPoolRequest>) -> Result<Response<v1::Pool>, Status> {
+        let (part, name) = (is_part(&request), &request.get_ref().name);
+        let (cluster, _) = names::parse_child(name, "pools")?;
+        let parent = names::cluster(&cluster);
+        let ask = || v1::ListPoolsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
+        self.get::<Pools>((&cluster, name), ask, part).await.map(Response::new)
+    }
+
+    async fn list_pools(
+        &self,
+        request: Request<v1::ListPoolsRequest>,
+    ) -> Result<Response<v1::ListPoolsResponse>, Status> {
+        let part = is_part(&request);
+        Ok(Response::new(self.list::<Pools>(request.into_inner(), part).await?.into()))
+    }
+
+    async fn watch_pools(
+        &self,
+        request: Request<v1::WatchPoolsRequest>,
+    ) -> Result<Response<Self::WatchPoolsStream>, Status> {
+        let part = is_part(&request);
+        self.watch_collection::<Pools>(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn get_node(&self, request: Request<v1::GetNodeRequest>) -> Result<Response<v1::Node>, Status> {
+        let (part, name) = (is_part(&request), &request.get_ref().name);
+        let (cluster, _) = names::parse_child(name, "nodes")?;
+        let parent = names::cluster(&cluster);
+        let ask = || v1::ListNodesRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
+        self.get::<Nodes>((&cluster, name), ask, part).await.map(Response::new)
+    }
+
+    async fn list_nodes(
+        &self,
+        request: Request<v1::ListNodesRequest>,
+    ) -> Result<Response<v1::ListNodesResponse>, Status> {
+        let part = is_part(&request);
+        Ok(Response::new(self.list::<Nodes>(request.into_inner(), part).await?.into()))
+    }
+
+    async fn watch_nodes(
+        &self,
+        request: Request<v1::WatchNodesRequest>,
+    ) -> Result<Response<Self::WatchNodesStream>, Status> {
+        let part = is_part(&request);
+        self.watch_collection::<Nodes>(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn get_pod(&self, request: Request<v1::GetPodRequest>) -> Result<Response<v1::Pod>, Status> {
+        let (part, name) = (is_part(&request), &request.get_ref().name);
+        let (cluster, _) = names::parse_pod(name)?;
+        let parent = names::cluster(&cluster);
+        let ask = || v1::ListPodsRequest { parent, page_size: 1, filter: by_name(name), ..Default::default() };
+        self.get::<Pods>((&cluster, name), ask, part).await.map(Response::new)
+    }
+
+    async fn list_pods(&self, request: Request<v1::ListPodsRequest>) -> Result<Response<v1::ListPodsResponse>, Status> {
+        let part = is_part(&request);
+        Ok(Response::new(self.list::<Pods>(request.into_inner(), part).await?.into()))
+    }
+
+    async fn watch_pods(
+        &self,
+        request: Request<v1::WatchPodsRequest>,
+    ) -> Result<Response<Self::WatchPodsStream>, Status> {
+        let part = is_part(&request);
+        self.watch_collection::<Pods>(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn get_decision(&self, request: Request<v1::GetDecisionRequest>) -> Result<Response<v1::Decision>, Status> {
+        self.get_decision_now(&request.get_ref().name).await.map(Response::new)
+    }
+
+    async fn list_decisions(
+        &self,
+        request: Request<v1::ListDecisionsRequest>,
+    ) -> Result<Response<v1::ListDecisionsResponse>, Status> {
+        let part = is_part(&request);
+        let request = request.into_inner();
+        let positions = self.decision_positions(&request.parent, part).await?;
+        if part {
+            return Ok(Response::new(v1::ListDecisionsResponse { resume_token: positions, ..Default::default() }));
+        }
+        self.list_decisions_now(request, positions).await.map(Response::new)
+    }
+
+    async fn watch_decisions(
+        &self,
+        request: Request<v1::WatchDecisionsRequest>,
+    ) -> Result<Response<Self::WatchDecisionsStream>, Status> {
+        let part = is_part(&request);
+        self.watch_decisions_now(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn list_offerings(
+        &self,
+        request: Request<v1::ListOfferingsRequest>,
+    ) -> Result<Response<v1::ListOfferingsResponse>, Status> {
+        self.list_offerings_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_cost(&self, request: Request<v1::GetCostRequest>) -> Result<Response<v1::Cost>, Status> {
+        let part = is_part(&request);
+        self.cost_now(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn get_server_info(
+        &self,
+        _request: Request<v1::GetServerInfoRequest>,
+    ) -> Result<Response<v1::ServerInfo>, Status> {
+        Ok(Response::new(v1::ServerInfo {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            replica: self.instance.to_string(),
+            notices: self.notices(),
+            replicas: self.replicas.list(),
+        }))
+    }
+
+    async fn explain_node(
+        &self,
+        request: Request<v1::ExplainNodeRequest>,
+    ) -> Result<Response<v1::ExplainNodeResponse>, Status> {
+        let part = is_part(&request);
+        self.explain_node_now(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn explain_pod(
+        &self,
+        request: Request<v1::ExplainPodRequest>,
+    ) -> Result<Response<v1::ExplainPodResponse>, Status> {
+        let part = is_part(&request);
+        self.explain_pod_now(request.into_inner(), part).await.map(Response::new)
+    }
+
+    async fn freeze(&self, request: Request<v1::FreezeRequest>) -> Result<Response<v1::Freeze>, Status> {
+        let by = operations::caller(&request);
+        let view = self.views.borrow().clone();
+        operations::freeze(&*self.store, &view, request.into_inner(), by).await.map(Response::new)
+    }
+
+    async fn thaw(&self, request: Request<v1::ThawRequest>) -> Result<Response<v1::ThawResponse>, Status> {
+        let by = operations::caller(&request);
+        let id = names::parse_number(&request.get_ref().name, "freezes")?;
+        operations::thaw(&*self.store, id, &by).await?;
+        Ok(Response::new(v1::ThawResponse {}))
+    }
+
+    async fn list_freezes(
+        &self,
+        request: Request<v1::ListFreezesRequest>,
+    ) -> Result<Response<v1::ListFreezesResponse>, Status> {
+        self.list_freezes_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn list_audit_entries(
+        &self,
+        request: Request<v1::ListAuditEntriesRequest>,
+    ) -> Result<Response<v1::ListAuditEntriesResponse>, Status> {
+        self.list_audit_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn accept_cluster_uid(
+        &self,
+        request: Request<v1::AcceptClusterUidRequest>,
+    ) -> Result<Response<v1::AcceptClusterUidResponse>, Status> {
+        let by = operations::caller(&request);
+        operations::accept_uid(&*self.store, request.get_ref(), &by).await?;
+        Ok(Response::new(v1::AcceptClusterUidResponse {}))
+    }
+
+    async fn forget_cluster(
+        &self,
+        request: Request<v1::ForgetClusterRequest>,
+    ) -> Result<Response<v1::ForgetClusterResponse>, Status> {
+        let by = operations::caller(&request);
+        let is_connected = |cluster: &str| {
+            let seen = self.directory.get(&cluster.into(), clock::now());
+            seen.is_some_and(|seen| seen.connected && !seen.stale)
+        };
+        operations::forget_cluster(&*self.store, is_connected, request.get_ref(), &by).await?;
+        Ok(Response::new(v1::ForgetClusterResponse {}))
+    }
+
+    async fn release_quarantine(
+        &self,
+        request: Request<v1::ReleaseQuarantineRequest>,
+    ) -> Result<Response<v1::ReleaseQuarantineResponse>, Status> {
+        let by = operations::caller(&request);
+        let cluster = names::parse_cluster(&request.get_ref().name)?;
+        operations::release(&*self.store, &cluster, &by).await?;
+        Ok(Response::new(v1::ReleaseQuarantineResponse {}))
+    }
+
+    async fn confirm_removals(
+        &self,
+        request: Request<v1::ConfirmRemovalsRequest>,
+    ) -> Result<Response<v1::ConfirmRemovalsResponse>, Status> {
+        let by = operations::caller(&request);
+        let cluster = names::parse_cluster(&request.get_ref().name)?;
+        operations::confirm(&*self.store, &cluster, &by).await?;
+        Ok(Response::new(v1::ConfirmRemovalsResponse {}))
+    }
+
+    async fn read_decisions(
+        &self,
+        request: Request<v1::ReadDecisionsRequest>,
+    ) -> Result<Response<Self::ReadDecisionsStream>, Status> {
+        Ok(Response::new(decision_log::list(&*self.store, request.into_inner()).await?))
+    }
+
+    async fn read_log(&self, request: Request<v1::ReadLogRequest>) -> Result<Response<Self::ReadLogStream>, Status> {
+        Ok(Response::new(decision_log::segment(&*self.store, request.into_inner()).await?))
+    }
+
+    async fn read_content(
+        &self,
+        request: Request<v1::ReadContentRequest>,
+    ) -> Result<Response<Self::ReadContentStream>, Status> {
+        Ok(Response::new(decision_log::content(&*self.store, request.into_inner()).await?))
+    }
+}

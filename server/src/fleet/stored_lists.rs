@@ -1,0 +1,218 @@
+//! Lists of what the store has: decisions, offerings, freezes, the audit log. Any replica answers alike.
+
+use std::cmp::Ordering;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fleetwright_proto::v1;
+use listing::{ListRequest, Query};
+use replica::offerings::region_and_account;
+use sha2::{Digest, Sha256};
+use store::guardrails::{AuditEntry, AuditRow};
+use store::lease::Scope;
+use store::log::{DecisionFilter, StoredDecision};
+use store::offerings::OfferingRow;
+use tonic::Status;
+
+use super::api::FleetApi;
+use super::lists::invalid;
+use super::operations::store_failed;
+use super::watches::filter;
+use super::{encode, resource_names as names, schemas};
+
+/// Default and greatest page size.
+const PAGE: (u32, u32) = (100, 1_000);
+
+/// Rows of the store that are read at one time, and for one page at most: the rest is on the next pages.
+const SCANNED: (u32, u32) = (200, 4_000);
+
+/// Offerings that changed within this time are listed.
+const OFFERINGS_WITHIN: std::time::Duration = std::time::Duration::from_secs(24 * 3_600);
+
+/// # Errors
+/// `INVALID_ARGUMENT` if it is negative.
+fn page_size(asked: i32) -> Result<u32, Status> {
+    match u32::try_from(asked) {
+        Ok(0) => Ok(PAGE.0),
+        Ok(size) => Ok(size.min(PAGE.1)),
+        Err(_) => Err(Status::invalid_argument(format!("page_size is {asked}; it must not be negative"))),
+    }
+}
+
+/// A token of a list that is ordered by descending numbers: the last number, for these arguments only.
+fn number_token(number: u64, arguments: &[&str]) -> String {
+    URL_SAFE_NO_PAD.encode(format!("{number} {}", fingerprint(arguments)))
+}
+
+fn read_number_token(token: &str, arguments: &[&str]) -> Result<Option<u64>, Status> {
+    if token.is_empty() {
+        return Ok(None);
+    }
+    let refused =
+        || Status::invalid_argument("page_token is none of this list: pass it with the arguments of the first page");
+    let text =
+        URL_SAFE_NO_PAD.decode(token).ok().and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(refused)?;
+    let (number, of) = text.split_once(' ').ok_or_else(refused)?;
+    if of != fingerprint(arguments) {
+        return Err(refused());
+    }
+    number.parse().map(Some).map_err(|_| refused())
+}
+
+fn fingerprint(arguments: &[&str]) -> String {
+    let mut digest = Sha256::new();
+    for argument in arguments {
+        digest.update(argument.len().to_le_bytes());
+        digest.update(argument);
+    }
+    digest.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn decision(stored: StoredDecision, full: bool) -> v1::Decision {
+    let cluster = stored.scope.cluster_name().unwrap_or_default();
+    let reasons = stored.decision.report.lines().filter(|_| full).map(str::to_owned).collect();
+    v1::Decision {
+        name: names::child(cluster, "decisions", &stored.decision.number.to_string()),
+        number: stored.decision.number,
+        decide_time: Some(encode::from_millis(stored.decision.decided_at_ms)),
+        kind: stored.decision.kind,
+        summary: stored.decision.summary,
+        reasons,
+    }
+}
+
+fn offering(row: OfferingRow, scope: &Scope) -> v1::Offering {
+    let OfferingRow { key, failures, refused_ms, until_ms, reason, .. } = row;
+    let account = key.account.unwrap_or_default();
+    let (region, of_scope) = region_and_account(scope);
+    let (instance_type, zone, capacity_type) = (&key.instance_type, &key.zone, &key.capacity_type);
+    let shared = if account.is_empty() { "all" } else { &account };
+    v1::Offering {
+        name: format!("offerings/{region}.{of_scope}.{shared}.{zone}.{instance_type}.{capacity_type}.{}", key.size),
+        account,
+        scope: scope.key(),
+        instance_type: key.instance_type,
+        zone_id: key.zone,
+        capacity_type: key.capacity_type,
+        min_count: key.size,
+        failure_count: failures,
+        refuse_time: Some(encode::from_millis(refused_ms)),
+        exclude_until_time: Some(encode::from_millis(until_ms)),
+        reason,
+    }
+}
+
+fn audit_entry(row: AuditRow) -> v1::AuditEntry {
+    let AuditEntry { at_ms, who, what, scope, detail } = row.entry;
+    v1::AuditEntry {
+        name: format!("auditEntries/{}", row.id),
+        create_time: Some(encode::from_millis(at_ms)),
+        operator: who,
+        command: what,
+        target: scope,
+        detail,
+    }
+}
+
+impl FleetApi {
+    pub(super) async fn list_decisions_now(
+        &self,
+        request: v1::ListDecisionsRequest,
+        resume_token: String,
+    ) -> Result<v1::ListDecisionsResponse, Status> {
+        let v1::ListDecisionsRequest { parent, page_size: size, page_token, filter: text, full } = request;
+        let scope = names::parse_parent(&parent)?.map(|cluster| Scope::cluster(&cluster));
+        let selects = filter(&text, &schemas::DECISIONS)?;
+        let size = page_size(size)? as usize;
+        let arguments = ["decisions", &*parent, &*text];
+        let mut before = read_number_token(&page_token, &arguments)?;
+        let resume_token = if page_token.is_empty() { resume_token } else { String::new() };
+        let mut decisions = Vec::new();
+        let mut scanned = 0;
+        loop {
+            let limit = SCANNED.0.max(u32::try_from(size - decisions.len()).unwrap_or(PAGE.1));
+            let read = DecisionFilter { scope: scope.clone(), limit, before };
+            let rows = self.store.decisions(&read).await.map_err(store_failed)?;
+            let is_last = rows.len() < limit as usize;
+            scanned += rows.len() as u32;
+            for row in rows {
+                before = Some(row.decision.number);
+                let row = decision(row, full);
+                if selects.matches(&row) {
+                    decisions.push(row);
+                }
+                if decisions.len() == size {
+                    break;
+                }
+            }
+            let is_full = decisions.len() == size || scanned >= SCANNED.1;
+            if is_full || is_last {
+                let more = before.filter(|_| is_full && !(is_last && decisions.len() < size));
+                let next_page_token = more.map(|number| number_token(number, &arguments)).unwrap_or_default();
+                return Ok(v1::ListDecisionsResponse { decisions, next_page_token, resume_token });
+            }
+        }
+    }
+
+    pub(super) async fn get_decision_now(&self, name: &str) -> Result<v1::Decision, Status> {
+        let (cluster, number) = names::parse_child(name, "decisions")?;
+        let number: u64 =
+            number.parse().map_err(|_| Status::invalid_argument(format!("{number:?} in {name:?} is not a number")))?;
+        let stored = self.store.decision(number).await.map_err(store_failed)?;
+        let found = stored.into_iter().find(|stored| stored.scope.cluster_name() == Some(&cluster));
+        found.map(|stored| decision(stored, true)).ok_or_else(|| Status::not_found(format!("there is no {name:?}")))
+    }
+
+    pub(super) async fn list_offerings_now(
+        &self,
+        request: v1::ListOfferingsRequest,
+    ) -> Result<v1::ListOfferingsResponse, Status> {
+        let arguments = ListRequest {
+            parent: "",
+            filter: &request.filter,
+            order_by: &request.order_by,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let query = Query::new(&schemas::OFFERINGS, &arguments).map_err(invalid)?;
+        let mut offerings = Vec::new();
+        for scope in self.scopes.iter() {
+            let (region, account) = region_and_account(scope);
+            let rows = self.store.unavailable_offerings(region, account, OFFERINGS_WITHIN);
+            offerings.extend(rows.await.map_err(store_failed)?.into_iter().map(|row| offering(row, scope)));
+        }
+        let rows = query.select(&offerings).into_iter().cloned().collect();
+        let page = query.merge(vec![rows], |_, _| Ordering::Equal);
+        Ok(v1::ListOfferingsResponse { offerings: page.rows, next_page_token: page.next_page_token })
+    }
+
+    pub(super) async fn list_audit_now(
+        &self,
+        request: v1::ListAuditEntriesRequest,
+    ) -> Result<v1::ListAuditEntriesResponse, Status> {
+        let size = page_size(request.page_size)?;
+        let before = read_number_token(&request.page_token, &["audit"])?;
+        let before = before.map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+        let rows = self.store.read_audit(size, before).await.map_err(store_failed)?;
+        let last = rows.last().filter(|_| rows.len() == size as usize).map(|row| row.id.unsigned_abs());
+        let next_page_token = last.map(|number| number_token(number, &["audit"])).unwrap_or_default();
+        let audit_entries = rows.into_iter().map(audit_entry).collect();
+        Ok(v1::ListAuditEntriesResponse { audit_entries, next_page_token })
+    }
+
+    pub(super) async fn list_freezes_now(
+        &self,
+        request: v1::ListFreezesRequest,
+    ) -> Result<v1::ListFreezesResponse, Status> {
+        let size = page_size(request.page_size)? as usize;
+        let after = read_number_token(&request.page_token, &["freezes"])?.unwrap_or(0);
+        let freezes = self.store.freezes().await.map_err(store_failed)?;
+        // Oldest first: their ids grow.
+        let mut left = freezes.iter().filter(|freeze| freeze.id.unsigned_abs() > after).peekable();
+        let page: Vec<_> = left.by_ref().take(size).collect();
+        let last = page.last().filter(|_| left.peek().is_some()).map(|freeze| freeze.id.unsigned_abs());
+        let next_page_token = last.map(|number| number_token(number, &["freezes"])).unwrap_or_default();
+        let freezes = page.into_iter().map(super::operations::message).collect();
+        Ok(v1::ListFreezesResponse { freezes, next_page_token })
+    }
+}

@@ -1,0 +1,275 @@
+//! One replica without others: what it publishes is listed and watched.
+
+use std::time::Duration;
+
+use controller::guardrails::GuardrailsView;
+use controller::view::{ClusterView, CpuAndMemory, InstanceAnomalies, NodeView, PendingPodView, PodOutlook};
+use futures::StreamExt;
+use model::{ClusterName, MicroUsd, PodKey, Timestamp};
+use tonic::Code;
+
+use super::encode::Owner;
+use std::sync::Arc;
+
+use fleetwright_proto::v1;
+use fleetwright_rpc::v1::fleet_service_server::FleetService;
+use tonic::{Request, Response, Status};
+
+use super::FleetApi;
+use super::directory::Directory;
+use super::positions::Positions;
+use super::resource;
+use super::watches::Watch;
+use crate::control_loop::{ViewPublisher, ViewUpdate};
+use crate::views::ResourceChanges;
+use crate::views::{self, FleetView};
+use store::memory::MemoryStore;
+
+/// Longest wait of a test; none waits for it to pass.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A replica, whose clusters are what was published.
+struct Replica {
+    api: FleetApi,
+    publisher: ViewPublisher,
+    fleet: FleetView,
+}
+
+impl Replica {
+    fn new() -> Self {
+        let (sender, views) = views::channel();
+        let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
+        let api = FleetApi::alone(views, (Arc::clone(&directory), Arc::clone(&changes)), Arc::new(MemoryStore::new()));
+        Self { api, publisher: ViewPublisher { views: sender, directory, changes }, fleet: FleetView::default() }
+    }
+
+    /// Publishes a cluster with these nodes and pods.
+    fn publish(&mut self, cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) {
+        let owner = Owner { replica: "me".to_owned(), epoch: 1, uid: "uid".into(), agent_version: "1".into() };
+        self.apply(cluster, Some(Box::new((view(cluster, nodes, pods), owner))));
+    }
+
+    fn release(&mut self, cluster: &str) {
+        self.apply(cluster, None);
+    }
+
+    fn apply(&mut self, cluster: &str, view: Option<Box<(ClusterView, Owner)>>) {
+        let update = ViewUpdate::new(cluster.into(), view, Timestamp::from_millis(1_000));
+        self.publisher.apply(&mut self.fleet, update);
+        self.publisher.views.send_replace(Arc::new(self.fleet.clone()));
+    }
+
+    async fn nodes(&self, request: v1::ListNodesRequest) -> Result<v1::ListNodesResponse, Status> {
+        self.api.list_nodes(Request::new(request)).await.map(Response::into_inner)
+    }
+}
+
+fn view(cluster: &str, nodes: &[(&str, i64)], pods: &[(&str, &str)]) -> ClusterView {
+    ClusterView {
+        cluster: cluster.into(),
+        connected: true,
+        synced: true,
+        synced_since: None,
+        version: 1,
+        pods: 0,
+        pending: pods.len(),
+        pending_pods: pods.iter().map(|(namespace, name)| pod(namespace, name)).collect(),
+        node_count: nodes.len(),
+        nodes: nodes.iter().map(|(name, cpu)| node(name, *cpu)).collect(),
+        pools: Vec::new(),
+        cost: MicroUsd(0),
+        unavailable_offerings: 0,
+        decisions: Vec::new(),
+        last_error: None,
+        planning: None,
+        guardrails: GuardrailsView::default(),
+        anomalies: InstanceAnomalies::default(),
+        autoscalers: Vec::new(),
+        problems: Vec::new(),
+        unmanaged_pools: Vec::new(),
+    }
+}
+
+/// A node that Fleetwright does not manage, with these millicores.
+fn node(name: &str, cpu_millis: i64) -> NodeView {
+    NodeView {
+        name: name.into(),
+        machine: None,
+        provider_id: Default::default(),
+        instance_type: "m6i.large".into(),
+        zone: "a".into(),
+        capacity_type: Default::default(),
+        ready: true,
+        created: None,
+        pods: 0,
+        requested: CpuAndMemory::default(),
+        allocatable: CpuAndMemory { cpu_millis, memory_bytes: 0 },
+    }
+}
+
+fn pod(namespace: &str, name: &str) -> PendingPodView {
+    PendingPodView {
+        pod: PodKey { namespace: namespace.into(), name: name.into() },
+        uid: Default::default(),
+        created: None,
+        requests: CpuAndMemory::default(),
+        outlook: PodOutlook::Waiting,
+    }
+}
+
+fn list(parent: &str) -> v1::ListNodesRequest {
+    v1::ListNodesRequest { parent: parent.to_owned(), ..Default::default() }
+}
+
+fn names(rows: &[impl resource::Resource]) -> Vec<&str> {
+    rows.iter().map(resource::Resource::name).collect()
+}
+
+#[tokio::test]
+async fn pages_of_all_clusters_follow_the_order_of_the_names() {
+    let mut replica = Replica::new();
+    // A slash is above a dash: the nodes of `a-b` come before those of `a`.
+    replica.publish("a", &[("n1", 1), ("n2", 2)], &[]);
+    replica.publish("a-b", &[("n1", 3)], &[]);
+    replica.publish("z", &[("n1", 4)], &[]);
+    let all = ["clusters/a-b/nodes/n1", "clusters/a/nodes/n1", "clusters/a/nodes/n2", "clusters/z/nodes/n1"];
+    let whole = replica.nodes(list("clusters/-")).await.unwrap();
+    assert_eq!((names(&whole.nodes), whole.next_page_token.as_str()), (all.to_vec(), ""));
+    for size in 1..=4 {
+        let (mut rows, mut page_token) = (Vec::new(), String::new());
+        loop {
+            let request = v1::ListNodesRequest { page_size: size, page_token, ..list("clusters/-") };
+            let page = replica.nodes(request).await.unwrap();
+            rows.extend(page.nodes);
+            page_token = page.next_page_token;
+            if page_token.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(names(&rows), all, "pages of {size}");
+    }
+    let one = replica.nodes(list("clusters/a")).await.unwrap();
+    assert_eq!(names(&one.nodes), all[1..3]);
+}
+
+#[tokio::test]
+async fn a_filter_and_an_order_select_by_fields_and_errors_name_the_argument() {
+    let mut replica = Replica::new();
+    replica.publish("a", &[("n1", 1_000), ("n2", 4_000), ("n3", 2_000)], &[("shop", "web"), ("shop-2", "web")]);
+    let request = v1::ListNodesRequest {
+        filter: "cpu_allocatable_millis >= 2000 AND stage = NODE_STAGE_READY".to_owned(),
+        order_by: "cpu_allocatable_millis desc".to_owned(),
+        ..list("clusters/-")
+    };
+    let page = replica.nodes(request).await.unwrap();
+    assert_eq!(names(&page.nodes), ["clusters/a/nodes/n2", "clusters/a/nodes/n3"]);
+    let wrong = [
+        (v1::ListNodesRequest { filter: "zoen = a".to_owned(), ..list("clusters/-") }, "zone"),
+        (v1::ListNodesRequest { order_by: "price".to_owned(), ..list("clusters/-") }, "order_by"),
+        (v1::ListNodesRequest { page_size: -1, ..list("clusters/-") }, "page_size"),
+        (v1::ListNodesRequest { page_token: "x".to_owned(), ..list("clusters/-") }, "page_token"),
+        (v1::ListNodesRequest { filter: "a".repeat(1 << 20), ..list("clusters/-") }, "filter"),
+        (list("clusters"), "parent"),
+    ];
+    for (request, word) in wrong {
+        let refused = replica.nodes(request).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
+        assert!(refused.message().contains(word) && refused.message().len() < 1_000, "{word}: {refused}");
+    }
+    let missing = replica.nodes(list("clusters/b")).await.unwrap_err();
+    assert_eq!((missing.code(), missing.message()), (Code::NotFound, "there is no cluster \"b\""));
+    let huge = v1::ListNodesRequest { page_size: 1_000_000_000, ..list("clusters/-") };
+    assert_eq!(replica.nodes(huge).await.unwrap().nodes.len(), 3);
+    let request = v1::ListPodsRequest { parent: "clusters/a".to_owned(), ..Default::default() };
+    let pods = replica.api.list_pods(Request::new(request)).await.unwrap().into_inner();
+    let expected = ["clusters/a/namespaces/shop-2/pods/web", "clusters/a/namespaces/shop/pods/web"];
+    assert_eq!(names(&pods.pods), expected);
+}
+
+async fn watch(replica: &Replica, resume_token: &str, filter: &str) -> Result<Watch<v1::WatchNodesResponse>, Status> {
+    let (parent, resume_token, filter) = ("clusters/-".to_owned(), resume_token.to_owned(), filter.to_owned());
+    let request = v1::WatchNodesRequest { parent, resume_token, filter, ..Default::default() };
+    replica.api.watch_nodes(Request::new(request)).await.map(Response::into_inner)
+}
+
+/// The next message that says something.
+async fn next(watch: &mut Watch<v1::WatchNodesResponse>) -> Result<v1::WatchNodesResponse, Status> {
+    loop {
+        let message = tokio::time::timeout(DEADLINE, watch.next()).await.unwrap().unwrap()?;
+        if !(message.nodes.is_empty() && message.deleted.is_empty() && message.reset.is_empty()) {
+            return Ok(message);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_says_what_changed_since_the_list_and_resumes_after_each_message() {
+    let mut replica = Replica::new();
+    replica.publish("a", &[("n1", 1), ("n2", 2)], &[]);
+    let token = replica.nodes(list("clusters/-")).await.unwrap().resume_token;
+    let mut large = watch(&replica, &token, "cpu_allocatable_millis > 1").await.unwrap();
+    replica.publish("a", &[("n1", 5), ("n2", 1), ("n3", 1)], &[]);
+    let message = next(&mut large).await.unwrap();
+    assert_eq!(names(&message.nodes), ["clusters/a/nodes/n1"]);
+    assert_eq!(message.deleted, ["clusters/a/nodes/n2"], "it is not selected any more");
+    drop(large);
+    replica.publish("a", &[("n3", 7)], &[]);
+    let mut resumed = watch(&replica, &message.resume_token, "cpu_allocatable_millis > 1").await.unwrap();
+    let message = next(&mut resumed).await.unwrap();
+    assert_eq!(
+        (names(&message.nodes), message.deleted.as_slice()),
+        (vec!["clusters/a/nodes/n3"], &["clusters/a/nodes/n1".to_owned()][..])
+    );
+    // Another replica had the cluster in between: what it said is void.
+    replica.release("a");
+    replica.publish("a", &[("n4", 9)], &[]);
+    let message = next(&mut resumed).await.unwrap();
+    assert_eq!(
+        (message.reset.as_slice(), names(&message.nodes)),
+        (&["clusters/a".to_owned()][..], vec!["clusters/a/nodes/n4"])
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_without_changes_sends_a_message_now_and_then() {
+    let replica = Replica::new();
+    let token = replica.nodes(list("clusters/-")).await.unwrap().resume_token;
+    let mut silent = watch(&replica, &token, "").await.unwrap();
+    for _ in 0..3 {
+        let before = tokio::time::Instant::now();
+        let message = tokio::time::timeout(DEADLINE, silent.next()).await.unwrap().unwrap().unwrap();
+        assert_eq!((message.nodes.len(), message.resume_token.as_str()), (0, token.as_str()));
+        assert!(before.elapsed() <= Duration::from_secs(15));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_is_too_old_ends_a_watch_and_garbage_begins_none() {
+    let mut replica = Replica::new();
+    replica.publish("a", &[("n1", 1)], &[]);
+    let ahead = Positions::of(&"me/1".into(), 1_000).token();
+    let mut lost = watch(&replica, &ahead, "").await.unwrap();
+    assert_eq!(next(&mut lost).await.unwrap_err().code(), Code::OutOfRange);
+    assert!(tokio::time::timeout(DEADLINE, lost.next()).await.unwrap().is_none(), "nothing follows an error");
+    for token in ["", "x", "AAAA"] {
+        let refused = watch(&replica, token, "").await.err().unwrap();
+        assert_eq!(refused.code(), Code::InvalidArgument);
+        assert!(refused.message().contains("resume_token"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn the_price_of_foreign_nodes_is_in_no_sum_and_an_unknown_group_is_refused() {
+    let mut replica = Replica::new();
+    replica.publish("a", &[("n1", 1)], &[]);
+    let cost = async |parent: &str, group_by| {
+        let request = v1::GetCostRequest { parent: parent.to_owned(), group_by };
+        replica.api.get_cost(Request::new(request)).await.map(Response::into_inner)
+    };
+    assert_eq!(cost("", 0).await.unwrap(), v1::Cost::default());
+    assert_eq!(cost("", 99).await.unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(cost("clusters/b", 0).await.unwrap_err().code(), Code::NotFound);
+    let cluster = ClusterName::from("a");
+    let own = replica.api.directory.get(&cluster, Timestamp::from_millis(5_000)).unwrap();
+    assert_eq!((own.node_count, own.machine_count, own.agent_version.as_str()), (1, 0, "1"));
+}

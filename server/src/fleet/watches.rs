@@ -1,0 +1,291 @@
+//! Watches: the changes since a position, coalesced for each message, of this replica and of the others.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fleetwright_proto::v1;
+use futures::stream::{self, BoxStream};
+use futures::{Stream, StreamExt};
+use listing::{Filter, Schema};
+use model::ClusterName;
+use prost_types::Duration as ProtoDuration;
+use store::clock;
+use tonic::{Code, Status};
+
+use super::api::FleetApi;
+use super::change_log::{ChangeLog, Coalesced, TooOld, coalesce};
+use super::collections::{Collection, WatchArguments, WatchMessage};
+use super::lists::invalid;
+use super::positions::Positions;
+use super::resource::Resource;
+use super::{encode, resource_names as names, schemas};
+
+/// Least time between two messages.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Longest time between two messages of a client, and of another replica.
+const HEARTBEATS: (Duration, Duration) = (Duration::from_secs(15), Duration::from_secs(1));
+
+/// Stream of responses.
+pub(super) type Watch<M> = BoxStream<'static, Result<M, Status>>;
+
+/// What one replica says, and its position after that.
+type Source<T> = BoxStream<'static, Result<(T, Positions), Status>>;
+
+/// How a log is read.
+#[derive(Clone, Copy)]
+pub(super) struct Pace {
+    interval: Duration,
+    heartbeat: Duration,
+}
+
+impl Pace {
+    /// # Errors
+    /// `INVALID_ARGUMENT` if the interval is negative.
+    pub(super) fn new(interval: Option<ProtoDuration>, part: bool) -> Result<Self, Status> {
+        let interval = interval.unwrap_or_default();
+        let interval = Duration::try_from(interval)
+            .map_err(|_| Status::invalid_argument("min_interval is negative or too long"))?;
+        let heartbeat = if part { HEARTBEATS.1 } else { HEARTBEATS.0 };
+        Ok(Self { interval: interval.clamp(MIN_INTERVAL, heartbeat), heartbeat })
+    }
+}
+
+fn too_old(_: TooOld) -> Status {
+    Status::out_of_range("the changes since resume_token are not known any more; list again")
+}
+
+/// What a log says since `position`: at most one message each interval, and an empty one after each heartbeat. `read`
+/// returns its source, so that a log lives in any owner.
+pub(super) fn follow<S, M>(
+    source: Arc<S>,
+    read: fn(&S) -> &ChangeLog<M>,
+    position: u64,
+    only: Option<ClusterName>,
+    selects: impl Fn(&M) -> bool + Send + 'static,
+    pace: Pace,
+) -> impl Stream<Item = Result<(Coalesced<M>, u64), Status>> + Send
+where
+    S: Send + Sync + 'static,
+    M: Resource + Send + Sync + 'static,
+{
+    let end = read(&source).subscribe();
+    let begin = Some((position, end, true));
+    stream::unfold((begin, source, selects), move |(state, source, selects)| {
+        let only = only.clone();
+        async move {
+            let (position, mut end, is_first) = state?;
+            if !is_first {
+                tokio::time::sleep(pace.interval).await;
+            }
+            if *end.borrow_and_update() <= position && !is_first {
+                // An elapsed heartbeat is answered with an empty message.
+                let _elapsed = tokio::time::timeout(pace.heartbeat.saturating_sub(pace.interval), end.changed()).await;
+            }
+            match read(&source).since(position, only.as_ref()) {
+                Ok((changes, next)) => {
+                    let said = coalesce(changes, &selects);
+                    Some((Ok((said, next)), (Some((next, end, false)), source, selects)))
+                }
+                Err(error) => Some((Err(too_old(error)), (None, source, selects))),
+            }
+        }
+    })
+}
+
+/// The filter of a watch.
+pub(super) fn filter<M>(text: &str, schema: &Schema<M>) -> Result<Filter<M>, Status> {
+    Filter::parse(text, schema).map_err(invalid)
+}
+
+impl FleetApi {
+    /// Changes of a collection; of this replica alone if `part` is set.
+    pub(super) async fn watch_collection<C: Collection>(
+        &self,
+        request: C::WatchRequest,
+        part: bool,
+    ) -> Result<Watch<C::WatchResponse>, Status> {
+        let arguments = C::watch_arguments(request);
+        let only = names::parse_parent(&arguments.parent)?;
+        let positions = Positions::parse(&arguments.resume_token)?;
+        let pace = Pace::new(arguments.min_interval, part)?;
+        let selects = filter(&arguments.filter, C::schema())?;
+        let instance = Arc::clone(&self.instance);
+        let own = follow(
+            Arc::clone(&self.changes),
+            C::log,
+            positions.get(&instance),
+            only,
+            move |row: &C::Row| selects.matches(row),
+            pace,
+        );
+        let own = own.map(move |said| {
+            let (said, position) = said?;
+            Ok((message(said), Positions::of(&instance, position)))
+        });
+        let mut sources = vec![own.boxed()];
+        if !part {
+            sources.extend(self.watches_of_others::<C>(&arguments, &positions).await?);
+        }
+        let membership = self.replicas.membership_changes();
+        let merged = stream::select_all(sources).scan(positions, |positions, said| {
+            let said = said.map(|(message, moved)| {
+                positions.extend(moved);
+                let message = WatchMessage { resume_token: positions.token(), ..message };
+                C::watch_response(message, encode::timestamp(clock::now()))
+            });
+            futures::future::ready(Some(said))
+        });
+        Ok(if part { merged.boxed() } else { end_with_membership(merged, membership).boxed() })
+    }
+
+    async fn watches_of_others<C: Collection>(
+        &self,
+        arguments: &WatchArguments,
+        positions: &Positions,
+    ) -> Result<Vec<Source<WatchMessage<C::Row>>>, Status> {
+        let mut sources = Vec::new();
+        for (instance, client) in self.replicas.connect_all().await? {
+            let resume_token = Positions::of(&instance, positions.get(&instance)).token();
+            let request = C::watch_request(WatchArguments { resume_token, ..arguments.clone() });
+            let watch = C::watch(client, request).await.map_err(|status| of_replica(&instance, &status))?;
+            let said = watch.map(move |response| {
+                let message = C::watch_message(response.map_err(|status| of_replica(&instance, &status))?);
+                let moved = Positions::parse(&message.resume_token)?;
+                Ok((message, moved))
+            });
+            // A stream that ends ends the watch: what the replica says later would be missing.
+            let ended = stream::once(async { Err(Status::unavailable("a replica ended its watch; resume")) });
+            sources.push(said.chain(ended).boxed());
+        }
+        Ok(sources)
+    }
+
+    /// Changes of clusters; of those of this replica if `part` is set.
+    pub(super) fn watch_clusters_now(
+        &self,
+        request: v1::WatchClustersRequest,
+        part: bool,
+    ) -> Result<Watch<v1::WatchClustersResponse>, Status> {
+        let v1::WatchClustersRequest { resume_token, filter: text, min_interval } = request;
+        let position = Positions::parse(&resume_token)?.get(&self.instance);
+        let selects = filter(&text, &schemas::CLUSTERS)?;
+        let owner = self.owner.clone();
+        let selects = move |row: &v1::Cluster| (!part || (row.replica == *owner && !row.stale)) && selects.matches(row);
+        let said = follow(
+            Arc::clone(&self.directory),
+            |directory| directory.changes(),
+            position,
+            None,
+            selects,
+            Pace::new(min_interval, part)?,
+        );
+        let (directory, instance) = (Arc::clone(&self.directory), Arc::clone(&self.instance));
+        let responses = said.map(move |said| {
+            let (said, position) = said?;
+            let now = clock::now();
+            Ok(v1::WatchClustersResponse {
+                clusters: said.rows.iter().map(|row| directory.present(row, now)).collect(),
+                deleted: said.deleted,
+                resume_token: Positions::of(&instance, position).token(),
+                observe_time: Some(encode::timestamp(now)),
+            })
+        });
+        Ok(responses.boxed())
+    }
+
+    /// Decisions of clusters once they are made; of those of this replica if `part` is set.
+    pub(super) async fn watch_decisions_now(
+        &self,
+        request: v1::WatchDecisionsRequest,
+        part: bool,
+    ) -> Result<Watch<v1::WatchDecisionsResponse>, Status> {
+        let only = names::parse_parent(&request.parent)?;
+        let positions = Positions::parse(&request.resume_token)?;
+        let pace = Pace::new(request.min_interval, part)?;
+        let selects = filter(&request.filter, &schemas::DECISIONS)?;
+        let instance = Arc::clone(&self.instance);
+        let own = follow(
+            Arc::clone(&self.changes),
+            |changes| &changes.decisions,
+            positions.get(&instance),
+            only,
+            move |row: &v1::Decision| selects.matches(row),
+            pace,
+        );
+        let own = own.map(move |said| {
+            let (said, position) = said?;
+            Ok((said.rows.iter().map(|row| v1::Decision::clone(row)).collect(), Positions::of(&instance, position)))
+        });
+        let mut sources: Vec<Source<Vec<v1::Decision>>> = vec![own.boxed()];
+        if !part {
+            for (instance, mut client) in self.replicas.connect_all().await? {
+                let resume_token = Positions::of(&instance, positions.get(&instance)).token();
+                let request = v1::WatchDecisionsRequest { resume_token, ..request.clone() };
+                let watch = client.watch_decisions(request).await.map_err(|status| of_replica(&instance, &status))?;
+                let said = watch.into_inner().map(move |response| {
+                    let response = response.map_err(|status| of_replica(&instance, &status))?;
+                    Ok((response.decisions, Positions::parse(&response.resume_token)?))
+                });
+                let ended = stream::once(async { Err(Status::unavailable("a replica ended its watch; resume")) });
+                sources.push(said.chain(ended).boxed());
+            }
+        }
+        let membership = self.replicas.membership_changes();
+        let merged = stream::select_all(sources).scan(positions, |positions, said| {
+            let said = said.map(|(decisions, moved)| {
+                positions.extend(moved);
+                let observe_time = Some(encode::timestamp(clock::now()));
+                v1::WatchDecisionsResponse {
+                    decisions,
+                    deleted: Vec::new(),
+                    resume_token: positions.token(),
+                    observe_time,
+                }
+            });
+            futures::future::ready(Some(said))
+        });
+        Ok(if part { merged.boxed() } else { end_with_membership(merged, membership).boxed() })
+    }
+}
+
+fn message<M: Resource + Clone>(said: Coalesced<M>) -> WatchMessage<M> {
+    WatchMessage {
+        rows: said.rows.iter().map(|row| M::clone(row)).collect(),
+        deleted: said.deleted,
+        resume_token: String::new(),
+        reset: said.reset.iter().map(|cluster| names::cluster(cluster)).collect(),
+    }
+}
+
+/// A client resumes after any error but one of its position.
+fn of_replica(instance: &str, status: &Status) -> Status {
+    match status.code() {
+        Code::OutOfRange => status.clone(),
+        _ => Status::unavailable(format!("replica {instance} ended its watch: {}; resume", status.message())),
+    }
+}
+
+/// Ends a watch when another set of replicas answers than at its beginning: the client resumes, and gets what the new ones
+/// say.
+fn end_with_membership<M: Send + 'static>(
+    watch: impl Stream<Item = Result<M, Status>> + Send + 'static,
+    mut membership: tokio::sync::watch::Receiver<u64>,
+) -> impl Stream<Item = Result<M, Status>> + Send {
+    let changed = async move {
+        // The sender lives as long as the server.
+        let _ended = membership.changed().await;
+    };
+    let last = stream::once(async { Err(Status::unavailable("other replicas answer now; resume")) });
+    ended_at_error(watch.take_until(changed).chain(last))
+}
+
+/// Nothing follows an error.
+fn ended_at_error<M: Send + 'static>(
+    watch: impl Stream<Item = Result<M, Status>> + Send + 'static,
+) -> impl Stream<Item = Result<M, Status>> + Send {
+    watch.scan(false, |ended, said| {
+        let before = std::mem::replace(ended, said.is_err());
+        futures::future::ready((!before).then_some(said))
+    })
+}

@@ -1,0 +1,93 @@
+//! Questions about one cluster, from the API to the cluster's task.
+
+use std::time::Duration;
+
+use controller::node_report::NodeReport;
+use controller::pod_report::PodReport;
+use model::{ClusterName, PodKey};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::timeout;
+
+use crate::config::ClusterRules;
+
+/// Number of questions that wait for the control loop.
+const WAITING: usize = 16;
+
+/// Time within which a cluster's task answers; a step of a large cluster takes less.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A question about a cluster.
+#[derive(Debug)]
+pub(crate) struct ClusterQuestion {
+    pub(crate) cluster: ClusterName,
+    pub(crate) subject: Subject,
+}
+
+/// What is asked. An answer is dropped when this process does not own the cluster.
+#[derive(Debug)]
+pub(crate) enum Subject {
+    /// A Node, or its NodeClaim.
+    Node { name: String, answer: oneshot::Sender<NodeReport> },
+    /// A pod.
+    Pod { key: PodKey, answer: oneshot::Sender<PodReport> },
+}
+
+/// Why there is no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoAnswer {
+    /// This process does not own the cluster.
+    NotOwned,
+    /// The cluster's task is busy.
+    Busy,
+}
+
+/// The asking end.
+#[derive(Debug, Clone)]
+pub(crate) struct Questions {
+    rules: ClusterRules,
+    loops: Vec<mpsc::Sender<ClusterQuestion>>,
+}
+
+/// Both ends: `loops` control loops answer, each about the clusters of the entry that `rules` number.
+pub(crate) fn channels(rules: ClusterRules, loops: usize) -> (Questions, Vec<mpsc::Receiver<ClusterQuestion>>) {
+    let (loops, receivers) = (0..loops).map(|_| mpsc::channel(WAITING)).unzip();
+    (Questions { rules, loops }, receivers)
+}
+
+impl Questions {
+    /// Asks about a node of `cluster`.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn about_node(&self, cluster: ClusterName, name: String) -> Result<NodeReport, NoAnswer> {
+        self.ask(cluster, |answer| Subject::Node { name, answer }).await
+    }
+
+    /// Asks about a pod of `cluster`.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn about_pod(&self, cluster: ClusterName, key: PodKey) -> Result<PodReport, NoAnswer> {
+        self.ask(cluster, |answer| Subject::Pod { key, answer }).await
+    }
+
+    async fn ask<T>(
+        &self,
+        cluster: ClusterName,
+        subject: impl FnOnce(oneshot::Sender<T>) -> Subject,
+    ) -> Result<T, NoAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let asked = async {
+            let question = ClusterQuestion { cluster, subject: subject(answer) };
+            self.loop_of(&question.cluster)?.send(question).await.map_err(|_| NoAnswer::NotOwned)?;
+            answered.await.map_err(|_| NoAnswer::NotOwned)
+        };
+        timeout(PATIENCE, asked).await.unwrap_or(Err(NoAnswer::Busy))
+    }
+
+    fn loop_of(&self, cluster: &str) -> Result<&mpsc::Sender<ClusterQuestion>, NoAnswer> {
+        // This process owns no cluster without an entry.
+        let entry = self.rules.entry_of(cluster).map_err(|_| NoAnswer::NotOwned)?;
+        self.loops.get(entry).ok_or(NoAnswer::NotOwned)
+    }
+}
