@@ -210,7 +210,7 @@ async fn order(other_cluster: &mut Agent, number: &mut usize) -> Duration {
 
 /// Whether a plan for `cluster` is in progress, according to the fleet API.
 fn plans(http: &str, cluster: &str) -> bool {
-    get(http, &format!("/api/clusters/{cluster}")).is_ok_and(|answer| answer.contains("\"planning\":{"))
+    get(http, &format!("/v1/clusters/{cluster}")).is_ok_and(|answer| answer.contains("\"planning\":{"))
 }
 
 fn definitions() -> Vec<v1::Change> {

@@ -1,16 +1,13 @@
 //! The planned node of each pod, from the server's live view.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::Context;
-use fleetwright_proto::v1::{WatchRequest, WatchResponse};
+use fleetwright_proto::v1::{ListPodsRequest, Pod, WatchPodsRequest};
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use tokio::task::JoinHandle;
 use tonic::transport::Endpoint;
-
-/// Minimum interval between two views, in milliseconds.
-const INTERVAL_MS: u32 = 100;
 
 /// Records the node that each pending pod was first assigned to. Ends when it is dropped.
 #[derive(Debug)]
@@ -20,20 +17,24 @@ pub struct ExpectedPlacements {
 }
 
 impl ExpectedPlacements {
-    /// Begins to watch the server at `address`. A view has at most 200 pending pods.
+    /// Begins to watch the server at `address`.
     ///
     /// # Errors
     /// When the server does not respond.
     pub async fn watch(address: &str) -> anyhow::Result<Self> {
         let channel = Endpoint::from_shared(format!("http://{address}"))?.connect_lazy();
-        let request = WatchRequest { cluster_name: String::new(), min_interval_ms: INTERVAL_MS };
-        let mut views =
-            FleetServiceClient::new(channel).watch(request).await.context("no view of the fleet")?.into_inner();
+        let mut client = FleetServiceClient::new(channel);
+        let parent = "clusters/-".to_owned();
         let expected = Arc::<Mutex<BTreeMap<String, String>>>::default();
         let recorded = Arc::clone(&expected);
+        let request = ListPodsRequest { parent: parent.clone(), page_size: 1_000, ..ListPodsRequest::default() };
+        let listed = client.list_pods(request).await.context("no pods of the fleet")?.into_inner();
+        record_placements(&listed.pods, &mut lock(&recorded));
+        let request = WatchPodsRequest { parent, resume_token: listed.resume_token, ..WatchPodsRequest::default() };
+        let mut changes = client.watch_pods(request).await.context("no changes of pods")?.into_inner();
         let watching = tokio::spawn(async move {
-            while let Ok(Some(view)) = views.message().await {
-                record_placements(&view, &mut recorded.lock().unwrap_or_else(PoisonError::into_inner));
+            while let Ok(Some(message)) = changes.message().await {
+                record_placements(&message.pods, &mut lock(&recorded));
             }
         });
         Ok(Self { expected, watching })
@@ -42,7 +43,7 @@ impl ExpectedPlacements {
     /// NodeClaims by `namespace/name` of the pods.
     #[must_use]
     pub fn expected(&self) -> BTreeMap<String, String> {
-        self.expected.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.expected).clone()
     }
 }
 
@@ -52,11 +53,15 @@ impl Drop for ExpectedPlacements {
     }
 }
 
-fn record_placements(view: &WatchResponse, expected: &mut BTreeMap<String, String>) {
-    for pod in view.clusters.iter().flat_map(|cluster| &cluster.pending_pods) {
-        if !pod.expected_on.is_empty() {
-            let name = format!("{}/{}", pod.namespace, pod.name);
-            expected.entry(name).or_insert_with(|| pod.expected_on.clone());
+fn lock(expected: &Mutex<BTreeMap<String, String>>) -> MutexGuard<'_, BTreeMap<String, String>> {
+    expected.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn record_placements(pods: &[Pod], expected: &mut BTreeMap<String, String>) {
+    for pod in pods.iter().filter(|pod| !pod.planned_node.is_empty()) {
+        // clusters/{cluster}/namespaces/{namespace}/pods/{pod}
+        if let [_, _, _, namespace, _, name] = pod.name.split('/').collect::<Vec<_>>()[..] {
+            expected.entry(format!("{namespace}/{name}")).or_insert_with(|| pod.planned_node.clone());
         }
     }
 }

@@ -35,14 +35,18 @@ fn with(program: Program, variables: &[(String, String)]) -> Program {
 fn named_in(path: &str) -> Vec<(String, String)> {
     let manifest = fs::read_to_string(deploy(path)).expect("a manifest");
     let names = manifest.lines().filter_map(|line| line.trim().strip_prefix("- name: FLEETWRIGHT_"));
-    names.map(|name| (format!("FLEETWRIGHT_{name}"), "postgres://db.internal/fleetwright".to_owned())).collect()
+    let value = |name: &str| match name {
+        "STORE_DATABASE_URL" => "postgres://db.internal/fleetwright",
+        _ => "10.0.0.7:7450",
+    };
+    names.map(|name| (format!("FLEETWRIGHT_{name}"), value(name).to_owned())).collect()
 }
 
 #[test]
 fn every_setting_in_deploy_is_one_of_the_programs() {
     let of_server = [variables("server/server.env"), named_in("server/deployment.yaml")].concat();
-    // Eight settings, and the URL of the database from a Secret.
-    assert_eq!(of_server.len(), 8 + 1, "{of_server:?}");
+    // Eight settings, the URL of the database from a Secret, and the address of the pod.
+    assert_eq!(of_server.len(), 8 + 2, "{of_server:?}");
     let of_agent = variables("agent/run/agent.env");
     assert_eq!(of_agent.len(), 8, "{of_agent:?}");
     let (server_file, agent_file) = (text("fleetwright.toml"), text("agent.toml"));

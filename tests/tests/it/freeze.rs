@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use e2e::{Program, RunningProcess, authority};
 use serde_json::Value;
 
-use crate::serve::get;
+use crate::serve::{get, only_cluster};
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 
 /// Starts a server: the process, its gRPC address as a URL, its HTTP address.
@@ -17,20 +17,11 @@ fn server() -> (RunningProcess, String, String) {
     (server, grpc, authority(&dashboard).to_owned())
 }
 
-fn cluster(http: &str) -> Value {
-    let answer = get(http, "/api/fleet");
-    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    // The body may be chunked; the JSON is its one line that begins with a brace.
-    let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
-    let fleet: Value = serde_json::from_str(json).unwrap_or_default();
-    fleet["clusters"][0].clone()
-}
-
 /// Waits until `matches` accepts the server's view of the cluster.
 fn wait_for(http: &str, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
     let end = Instant::now() + TIMEOUT;
     loop {
-        let seen = cluster(http);
+        let seen = only_cluster(http);
         if matches(&seen) {
             return seen;
         }
@@ -55,20 +46,21 @@ fn a_frozen_cluster_launches_nothing_until_it_is_thawed_and_both_are_audited() {
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
     );
     let agent = agent.start();
-    let has_decided = |seen: &Value| seen["pending"].as_u64() > Some(0) && seen["guardrails"]["freezes"][0].is_string();
+    let has_decided =
+        |seen: &Value| seen["pendingPodCount"].as_u64() > Some(0) && seen["guardrails"]["freezeReasons"][0].is_string();
     let seen = wait_for(&http, "pods that wait under the freeze", has_decided);
-    assert!(seen["guardrails"]["freezes"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
+    assert!(seen["guardrails"]["freezeReasons"][0].as_str().unwrap().contains("moving the network"), "{seen:#}");
     // The decision that places no pod is made under the freeze.
     let refused = |page: &str| page.contains("is frozen by");
-    wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/api/fleet")));
-    assert_eq!(cluster(&http)["machines"], Value::Array(Vec::new()));
+    wait_for(&http, "a decision that names the freeze", |_| refused(&get(&http, "/v1/clusters/-/decisions?full=true")));
+    assert_eq!(only_cluster(&http)["machineCount"], 0);
     assert!(get(&http, "/metrics").contains("fleetwright_guardrails_freezes{cluster=\"shop\"} 1"));
 
     let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
     assert_eq!((&rows[0]["scope"], &rows[0]["untilMs"]), (&Value::from("fleet"), &Value::Null));
     assert!(run(&["freezes", "--server", &grpc]).contains("until thawed"));
     assert_eq!(run(&["thaw", "--server", &grpc]), "thawed: fleet (freeze 1)\n");
-    wait_for(&http, "machines after the thaw", |seen| seen["machines"].as_array().is_some_and(|all| !all.is_empty()));
+    wait_for(&http, "machines after the thaw", |seen| seen["machineCount"].as_u64() > Some(0));
 
     let audit: Value = serde_json::from_str(&run(&["audit", "--server", &grpc, "-o", "json"])).unwrap();
     let what = |row: usize| (audit[row]["what"].as_str().unwrap_or(""), audit[row]["scope"].as_str().unwrap_or(""));
@@ -96,9 +88,9 @@ fn a_freeze_of_disruption_lets_launches_go_on_and_is_listed_and_thawed_as_such()
         &["simulated-agent", "--server", &grpc, "--cluster-name", "shop", "--seed", "1", "--log", "warn"],
     );
     let agent = agent.start();
-    let launched = |seen: &Value| seen["machines"].as_array().is_some_and(|all| !all.is_empty());
+    let launched = |seen: &Value| seen["machineCount"].as_u64() > Some(0);
     let seen = wait_for(&http, "machines under the freeze of disruption", launched);
-    let sentence = seen["guardrails"]["freezes"][0].as_str().unwrap_or_default();
+    let sentence = seen["guardrails"]["freezeReasons"][0].as_str().unwrap_or_default();
     assert!(sentence.starts_with("voluntary disruption of the fleet is frozen by "), "{seen:#}");
     let rows: Value = serde_json::from_str(&run(&["freezes", "--server", &grpc, "-o", "json"])).unwrap();
     assert_eq!(rows[0]["onlyDisruption"], Value::Bool(true));

@@ -77,7 +77,7 @@ impl LoggedServer {
 
     /// Whether the server knows this many pods of `cluster`.
     fn counts(&self, http: &str, cluster: &str, pods: usize) -> bool {
-        get(http, &format!("/api/clusters/{cluster}")).contains(&format!("\"pods\":{pods},"))
+        get(http, &format!("/v1/clusters/{cluster}")).contains(&format!("\"podCount\":{pods},"))
     }
 
     fn find(&self, words: &[&str], from: usize) -> Option<(String, usize)> {

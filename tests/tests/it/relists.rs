@@ -7,7 +7,7 @@ pub(crate) mod fake_agent;
 use e2e::{Postgres, Program, RunningProcess, authority};
 use serde_json::Value;
 
-use crate::serve::get;
+use crate::serve::only_cluster;
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 use fake_agent::{FakeAgent, Kind, MACHINES, PODS};
 
@@ -28,26 +28,21 @@ impl Server {
     }
 
     fn cluster(&self) -> Value {
-        let answer = get(&self.http, "/api/fleet");
-        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        // The body may be chunked; the JSON is its one line that begins with a brace.
-        let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
-        let fleet: Value = serde_json::from_str(json).unwrap_or_default();
-        fleet["clusters"][0].clone()
+        only_cluster(&self.http)
     }
 
     /// The reason of the cluster's quarantine; `None` without one.
     fn quarantine_reason(&self) -> Option<String> {
-        self.cluster()["guardrails"]["quarantine"].as_str().map(str::to_owned)
+        self.cluster()["guardrails"]["quarantineReason"].as_str().filter(|why| !why.is_empty()).map(str::to_owned)
     }
 
     /// Whether the server has accepted the complete snapshot.
     fn has_full_snapshot(&self) -> bool {
         let records = self.cluster();
         let pods = (MACHINES * (PODS + 1)) as u64;
-        records["guardrails"]["quarantine"].is_null()
-            && records["nodes"] == MACHINES
-            && records["pods"].as_u64() == Some(pods)
+        records["guardrails"]["quarantineReason"] == ""
+            && records["nodeCount"] == MACHINES
+            && records["podCount"].as_u64() == Some(pods)
     }
 }
 

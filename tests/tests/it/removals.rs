@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-use crate::serve::get;
+use crate::serve::{get, json, only_cluster};
 use crate::{PROGRAM, TIMEOUT, fleetwright};
 use fake_cluster::FakeCluster;
 pub(crate) use fake_cluster::{NAME, UID};
@@ -111,9 +111,7 @@ impl Environment {
     }
 
     fn wait_until_shown(&self) {
-        let all = |cluster: &Value| {
-            cluster["synced"] == true && cluster["machines"].as_array().is_some_and(|m| !m.is_empty())
-        };
+        let all = |cluster: &Value| cluster["synced"] == true && cluster["machineCount"].as_u64() > Some(0);
         self.wait_until("the cluster with its machines", all);
     }
 
@@ -149,7 +147,7 @@ impl Environment {
     fn wait_until(&self, what: &str, matches: impl Fn(&Value) -> bool) -> Value {
         let end = Instant::now() + TIMEOUT;
         loop {
-            let view = shown(&self.server.http);
+            let view = only_cluster(&self.server.http);
             if matches(&view) {
                 return view;
             }
@@ -173,13 +171,10 @@ impl Environment {
     }
 }
 
-fn shown(http: &str) -> Value {
-    let answer = get(http, "/api/fleet");
-    let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-    // The body may be chunked; the JSON is its one line that begins with a brace.
-    let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
-    let fleet: Value = serde_json::from_str(json).unwrap_or_default();
-    fleet["clusters"][0].clone()
+/// Why the first removal waits, and what ends the wait.
+fn why_waiting(cluster: &Value) -> String {
+    let removal = &cluster["guardrails"]["waitingRemovals"][0];
+    format!("{} {}", removal["reason"].as_str().unwrap_or_default(), removal["release"].as_str().unwrap_or_default())
 }
 
 fn freeze(server: &Server) {
@@ -254,9 +249,9 @@ fn listings_that_lack_instances_remove_none_of_them_also_across_a_restart() {
             ..v1::SetFaultProfileRequest::default()
         });
         let cluster = environment.wait_until(&format!("the distrusted listing at {percent} %"), |cluster| {
-            !cluster["guardrails"]["listingDoubted"].is_null()
+            cluster["guardrails"]["listingRejectedReason"] != ""
         });
-        let output = cluster["guardrails"]["listingDoubted"].as_str().unwrap_or_default();
+        let output = cluster["guardrails"]["listingRejectedReason"].as_str().unwrap_or_default();
         assert!(output.contains("fleetwright removals confirm shop"), "{output}");
         let metrics = get(&environment.server.http, "/metrics");
         assert!(metrics.contains("fleetwright_guardrails_listing_doubted{cluster=\"shop\"} 1"), "{metrics}");
@@ -264,7 +259,7 @@ fn listings_that_lack_instances_remove_none_of_them_also_across_a_restart() {
         assert_eq!(losses(&environment), no_losses());
         environment.restart(false);
         environment.wait_until("the distrusted listing of the next server", |cluster| {
-            !cluster["guardrails"]["listingDoubted"].is_null()
+            cluster["guardrails"]["listingRejectedReason"] != ""
         });
         environment.wait_for_calls("List", 4);
         assert_eq!(losses(&environment), no_losses());
@@ -273,7 +268,7 @@ fn listings_that_lack_instances_remove_none_of_them_also_across_a_restart() {
         lacking_lists_percent: Some(0),
         ..v1::SetFaultProfileRequest::default()
     });
-    environment.wait_until("a trusted listing", |cluster| cluster["guardrails"]["listingDoubted"].is_null());
+    environment.wait_until("a trusted listing", |cluster| cluster["guardrails"]["listingRejectedReason"] == "");
     assert_eq!(losses(&environment), no_losses());
 }
 
@@ -282,7 +277,7 @@ fn instances_whose_nodes_disappear_are_kept_with_their_pods() {
     let mut environment = Environment::start(6, false);
     environment.cluster.hide_nodes(0..3);
     environment.cluster.delete_claims(0..3, true);
-    let held = |cluster: &Value| cluster["guardrails"]["waitingRemovals"] == 3;
+    let held = |cluster: &Value| cluster["guardrails"]["waitingRemovalCount"] == 3;
     environment.wait_until("three removals that wait", held);
     let listed = run(&["removals", "--server", &environment.grpc()]);
     assert!(listed.contains("m1") && listed.contains("its Node is not reported any more"), "{listed}");
@@ -301,12 +296,12 @@ fn a_nodepool_deleted_during_a_freeze_waits_for_an_operator_and_is_then_removed_
     let mut environment = Environment::start(30, true);
     environment.cluster.delete_claims(0..30, true);
     let cluster = environment
-        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovals"].as_u64() >= Some(27));
-    let why = cluster["guardrails"]["waitingBecause"].as_str().unwrap_or_default();
+        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovalCount"].as_u64() >= Some(27));
+    let why = why_waiting(&cluster);
     assert!(why.contains("is frozen by") && why.contains("fleetwright removals confirm shop"), "{why}");
     environment.restart(true);
     environment.wait_until("removals that wait with the next server", |cluster| {
-        cluster["guardrails"]["waitingRemovals"].as_u64() >= Some(27)
+        cluster["guardrails"]["waitingRemovalCount"].as_u64() >= Some(27)
     });
     environment.wait_for_calls("List", 2);
     // The number of user deletions allowed at any time, if these arrived first.
@@ -323,12 +318,9 @@ fn nodes_of_a_nodepool_deleted_by_an_operator_are_removed_by_its_budget_only() {
     // Removals proceed as earlier ones complete: a tenth of 30 at a time, and each takes the cloud
     // seconds.
     let cluster = environment
-        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovals"].as_u64() > Some(0));
-    let leaving = |cluster: &Value| {
-        let machines = cluster["machines"].as_array().cloned().unwrap_or_default();
-        machines.iter().filter(|machine| !machine["leaves"].is_null()).count()
-    };
-    assert!(leaving(&cluster) <= 3, "{cluster:#}");
-    let why = cluster["guardrails"]["waitingBecause"].as_str().unwrap_or_default();
+        .wait_until("removals that wait", |cluster| cluster["guardrails"]["waitingRemovalCount"].as_u64() > Some(0));
+    let nodes = json(&environment.server.http, "/v1/clusters/shop/nodes?filter=removal_reason:*");
+    assert!(nodes["nodes"].as_array().is_some_and(|leaving| leaving.len() <= 3), "{nodes:#}");
+    let why = why_waiting(&cluster);
     assert!(why.contains("machines were deleted by hand or with their NodePool within 10 min"), "{why}");
 }

@@ -4,6 +4,7 @@
 
 mod collection;
 mod environment;
+mod fleet_api;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -128,7 +129,7 @@ fn offerings_unavailable_to_one_server_are_not_requested_by_the_other() {
         .set_faults(v1::SetFaultProfileRequest { no_capacity: Some(true), ..v1::SetFaultProfileRequest::default() });
     let cluster = environment.agent("shop");
     environment.wait_until_fleet(&environment.first, "unavailable offerings", |fleet| {
-        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["soldOut"].as_u64() > Some(0))
+        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["unavailableOfferingCount"].as_u64() > Some(0))
     });
     // A frozen fleet requests nothing, so the second server learned the offerings from the first.
     let second = format!("http://{}", environment.second.grpc);
@@ -139,7 +140,7 @@ fn offerings_unavailable_to_one_server_are_not_requested_by_the_other() {
     environment.wait_until_fleet(
         &environment.second,
         "the offerings that the first server found unavailable",
-        |fleet| fleet_of(fleet, "bank").is_some_and(|bank| bank["soldOut"].as_u64() > Some(0)),
+        |fleet| fleet_of(fleet, "bank").is_some_and(|bank| bank["unavailableOfferingCount"].as_u64() > Some(0)),
     );
     let asked = environment.ledger().launches.into_iter().filter(|call| call.cluster == "bank").count();
     assert_eq!(asked, 0);
@@ -176,15 +177,16 @@ fn a_paused_server_that_resumes_after_its_lease_was_acquired_by_another_makes_no
         |ledger: &v1::ReadLedgerResponse| ledger.entries.iter().any(|entry| entry.token == pending).then_some(());
     environment.wait_until_ledger("the successor's launch", launched);
     environment.wait_until_fleet(&environment.second, "no pending pods", |fleet| {
-        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pending"] == 0 && cluster["connected"] == true)
+        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pendingPodCount"] == 0 && cluster["connected"] == true)
     });
 
     let calls = environment.ledger().launches.len();
     environment.first.signal(Signal::Continue);
     let lost_lease = environment.first.wait_for_line(&["lost cluster lease", "shop"]);
     assert!(lost_lease.contains(&format!("epoch={}", before.epoch)), "{lost_lease}");
-    environment.wait_until_fleet(&environment.first, "no cluster of the resumed server", |fleet| {
-        fleet_of(fleet, "shop").is_none()
+    let successor = environment.lease("cluster/shop").owner;
+    environment.wait_until_fleet(&environment.first, "the cluster of the other server", |fleet| {
+        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["replica"] == *successor)
     });
     let late: Vec<v1::LaunchCall> = environment.ledger().launches.split_off(calls);
     assert!(late.iter().all(|call| !sent.contains(&call.token)), "the resumed server continued its launches: {late:?}");

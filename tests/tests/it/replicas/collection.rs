@@ -58,7 +58,8 @@ fn an_orphaned_instance_is_terminated_whichever_replicas_list_and_decide() {
         last.instance.clone()
     });
     environment.wait_until_fleet(&environment.second, "no pending pods", |fleet| {
-        fleet_of(fleet, "shop").is_some_and(|cluster| cluster["pending"] == 0 && cluster["machines"][0].is_object())
+        fleet_of(fleet, "shop")
+            .is_some_and(|cluster| cluster["pendingPodCount"] == 0 && cluster["machineCount"].as_u64() > Some(0))
     });
 
     // A failed listing is no evidence that an instance is orphaned.

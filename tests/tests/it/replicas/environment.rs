@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::runtime::Runtime;
 use tonic::transport::Channel;
 
-use crate::serve::get;
+use crate::serve::json;
 use crate::{PROGRAM, TIMEOUT};
 
 /// Interval at which conditions are polled.
@@ -63,17 +63,14 @@ impl Server {
 
     /// The fleet that the server reports.
     fn fleet(&self) -> Value {
-        let answer = get(&self.http, "/api/fleet");
-        let body = answer.split("\r\n\r\n").nth(1).unwrap_or_default();
-        // The body may be chunked; the JSON is its one line that begins with a brace.
-        let json = body.lines().find(|line| line.starts_with('{')).unwrap_or("{}");
-        serde_json::from_str(json).unwrap_or_default()
+        json(&self.http, "/v1/clusters?pageSize=1000")
     }
 }
 
 /// A cluster of a fleet.
 pub(super) fn fleet_of<'f>(fleet: &'f Value, name: &str) -> Option<&'f Value> {
-    fleet["clusters"].as_array()?.iter().find(|cluster| cluster["name"] == name)
+    let name = format!("clusters/{name}");
+    fleet["clusters"].as_array()?.iter().find(|cluster| cluster["name"] == *name)
 }
 
 /// A lease in the database; times in seconds since 1970 by the database's clock.
@@ -213,7 +210,7 @@ impl Environment {
 }
 
 /// Polls until there is a value.
-fn wait_until<T>(what: impl Fn() -> String, mut poll: impl FnMut() -> Option<T>) -> T {
+pub(super) fn wait_until<T>(what: impl Fn() -> String, mut poll: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + TIMEOUT;
     loop {
         if let Some(seen) = poll() {
