@@ -57,7 +57,7 @@ fn service(described: &ServiceDescriptorProto, lines: &mut BTreeSet<String>) {
 }
 
 fn api() -> BTreeSet<String> {
-    let set = FileDescriptorSet::decode(DESCRIPTOR_SET).unwrap();
+    let set = FileDescriptorSet::decode(DESCRIPTOR_SET).expect("the set that the build script wrote");
     let mut lines = BTreeSet::new();
     for file in set.file.iter().filter(|file| file.package() == PACKAGE) {
         file.message_type.iter().for_each(|described| message("", described, &mut lines));

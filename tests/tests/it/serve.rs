@@ -118,12 +118,13 @@ scope = "operate"
 "#;
 
 fn request(address: &str, head: &str, body: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout above zero");
     let length = body.len();
-    write!(stream, "{head}\r\nHost: {address}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}").unwrap();
+    write!(stream, "{head}\r\nHost: {address}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}")
+        .expect("the server reads and answers");
     let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
+    stream.read_to_end(&mut answer).expect("the server reads and answers");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
