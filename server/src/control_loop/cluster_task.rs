@@ -49,9 +49,9 @@ const MAX_WAIT: Duration = Duration::from_secs(10);
 /// Grace period on shutdown for calls in flight. Agents wait for it.
 pub(super) const CALLS_GRACE: Duration = Duration::from_millis(500);
 
-/// Interval between two views of a cluster, and what each cluster of the process adds to it: views
-/// of a thousand clusters take a few hundredths of a processor.
-const VIEW_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_millis(2)];
+/// Interval between two views of a cluster, and what each cluster of the process adds to it: those of a thousand clusters,
+/// which take a few hundredths of a processor, are at most a second old.
+const VIEW_INTERVAL: [Duration; 2] = [Duration::from_millis(200), Duration::from_micros(750)];
 
 /// What the tasks of all clusters use.
 pub(super) struct TaskContext<C> {
