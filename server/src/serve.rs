@@ -412,18 +412,15 @@ impl Server {
         let (publisher, views) = views::channel();
         let token = auth::token::random()?;
         let authorizer = Arc::new(components.authorizer.with_replica_token(&token));
-        let endpoint = ReplicaEndpoint {
-            address: advertised_address(components.advertised, grpc),
-            token,
-            certificate: components.certificates.as_ref().map(|certificates| certificates.digest()).unwrap_or_default(),
-        };
+        let address = advertised_address(components.advertised, grpc);
+        let certificate = components.certificates.as_ref().map(|one| one.digest()).unwrap_or_default();
+        let endpoint = ReplicaEndpoint { address, token, certificate };
         let scopes: Vec<Scope> = components.regions.iter().map(|region| region.scope.clone()).collect();
         let (events, inboxes): (Vec<_>, Vec<_>) = scopes.iter().map(|_| mpsc::channel(EVENTS_WAITING)).unzip();
-        let class_facts = components.settings.class_facts;
-        let routes = regions::routes(&components.regions, &events, (components.catalogue, class_facts));
+        let catalogue = (components.catalogue, components.settings.class_facts);
+        let routes = Routes::new(components.rules.clone(), regions::routes(&components.regions, &events, catalogue));
         let freezes = send_freezes(&*components.store, &events).await?;
         let sessions = agent_session::Settings { session_memory: components.session_memory, ..Default::default() };
-        let routes = Routes::new(components.rules.clone(), routes);
         let sessions = Sessions::new(sessions, routes, Arc::clone(&authorizer));
         let (questions, asked) = questions::channels(components.rules, scopes.len());
         let stop = CancellationToken::new();
@@ -440,8 +437,7 @@ impl Server {
             reads_interruptions: components.reads_interruptions,
         };
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
-        let publisher =
-            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
+        let publisher = ViewPublisher::new(publisher, &directory, &changes);
         let mut tasks = JoinSet::new();
         let inboxes = inboxes.into_iter().zip(asked).map(|(events, questions)| Inbox { events, questions });
         let loops = components.regions.into_iter().zip(inboxes);
@@ -453,33 +449,25 @@ impl Server {
         let fleet = FleetApi {
             instance: replica.instance.as_str().into(),
             owner: owner.into(),
-            views: views.clone(),
+            views,
             changes,
             directory,
             replicas: ReplicaClients::default(),
-            store: Arc::clone(&components.store),
-            store_health: store_up.clone(),
+            store: components.store,
+            store_health: store_up,
             questions,
             scopes: scopes.into(),
             simulated: components.simulated,
         };
         follow_replicas(&mut tasks, &fleet, &stop);
         let registered = (replica, components.certificates.clone());
-        tasks.spawn(replicas::run(Arc::clone(&components.store), registered, Arc::clone(&replicas), stop.clone()));
+        tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
         tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
         tasks.spawn(serve_grpc(incoming, sessions.clone(), fleet.clone(), Arc::clone(&authorizer), stop.clone()));
         let pages = PageThreads::start()?;
-        let page_data = Pages {
-            views,
-            store: components.store,
-            store_health: store_up,
-            fleet: fleet_state,
-            latencies,
-            heartbeats,
-            replicas,
-        };
+        let page_data = Pages { api: fleet, fleet: fleet_state, latencies, heartbeats, replicas };
         let listener = (http_listener.into_std()?, http_limits);
-        let pages_served = serve_http(listener, components.certificates, (page_data, fleet), authorizer, stop.clone());
+        let pages_served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
         tasks.spawn(pages.spawn(pages_served));
         Ok(Self { grpc, http, is_encrypted, sessions, deciding, stop, tasks, _pages: pages, own: components.own })
     }
@@ -597,12 +585,12 @@ impl Drop for PageThreads {
 async fn serve_http(
     (listener, limits): (std::net::TcpListener, ConnectionLimits),
     certificates: Option<Arc<Certificates>>,
-    (pages, fleet): (Pages, FleetApi),
+    pages: Pages,
     authorizer: Arc<Authorizer>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
     let incoming = Incoming::new(TcpListener::from_std(listener)?, certificates, limits);
-    let router = web::router(pages, fleet, Arc::clone(&authorizer))?
+    let router = web::router(pages, Arc::clone(&authorizer))?
         .layer(axum::middleware::from_fn_with_state(authorizer, middleware::authorize_page));
     web::listener::serve(incoming, router, stop).await;
     Ok(())

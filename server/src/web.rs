@@ -25,10 +25,8 @@ use crate::fleet::FleetApi;
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
 use crate::replicas::Replicas;
-use crate::stores::health::StoreHealth;
-use crate::views::Views;
 use auth::authorizer::Authorizer;
-use store::{Store, StoreError, clock};
+use store::{StoreError, clock};
 
 /// Metric: latency of decisions after their batch window.
 pub const DECIDED: &str = "fleetwright_decision_latency_seconds";
@@ -44,12 +42,8 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 /// Data sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    /// Latest view of the fleet.
-    pub(crate) views: Views,
-    /// Checked by `/readyz`.
-    pub(crate) store: Arc<dyn Store>,
-    /// Whether the store answers.
-    pub(crate) store_health: StoreHealth,
+    /// The API, whose views and store are those of the metrics and of `/readyz`.
+    pub(crate) api: FleetApi,
     /// Its searches and plans of disruption are counted.
     pub(crate) fleet: Arc<FleetState>,
     /// Latencies of decisions.
@@ -64,7 +58,8 @@ pub(crate) struct Pages {
 ///
 /// # Errors
 /// The descriptors of the API have no valid routes.
-pub(crate) fn router(pages: Pages, fleet: FleetApi, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
+pub(crate) fn router(pages: Pages, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
+    let api = api::router(pages.api.clone(), authorizer)?;
     let router = Router::new()
         .route("/", get(|| async { asset("text/html; charset=utf-8", include_str!("web/page/index.html")) }))
         .route("/page.js", get(|| async { asset("text/javascript; charset=utf-8", include_str!("web/page/page.js")) }))
@@ -73,7 +68,7 @@ pub(crate) fn router(pages: Pages, fleet: FleetApi, authorizer: Arc<Authorizer>)
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .with_state(pages);
-    Ok(router.merge(api::router(fleet, authorizer)?))
+    Ok(router.merge(api))
 }
 
 fn asset(content_type: &'static str, body: &'static str) -> Response {
@@ -97,7 +92,7 @@ async fn health(State(pages): State<Pages>) -> Response {
 }
 
 async fn ready(State(pages): State<Pages>) -> Response {
-    readiness(pages.store.ping().await)
+    readiness(pages.api.store.ping().await)
 }
 
 /// The response is public, so the store's error goes to the log only.
@@ -112,7 +107,7 @@ fn readiness(ping: Result<(), StoreError>) -> Response {
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
-    let view = pages.views.borrow().clone();
+    let view = pages.api.views.borrow().clone();
     let mut text = metrics::render(&view);
     let Latencies { decided, ordered, disruption, step_times } = &*pages.latencies;
     text.push_str(&decided.render(DECIDED, "Time from the end of a batch window to the decision for its pods."));
@@ -124,7 +119,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
     text.push_str(&searches::render(&pages.fleet.search_totals()));
     text.push_str(&disruption::render(&pages.fleet.disruption_totals()));
     text.push_str(&pages.replicas.render());
-    text.push_str(&pages.store_health.render());
+    text.push_str(&pages.api.store_health.render());
     text.push_str(concat!(
         "# HELP fleetwright_build_info Version of this server.\n# TYPE fleetwright_build_info gauge\n",
         "fleetwright_build_info{version=\"",

@@ -132,8 +132,7 @@ impl Fixture {
         let planners = PlannerThreads::start(planner, planning, &settings, &latencies).unwrap();
         let (views, updates) = mpsc::unbounded_channel();
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
-        let publisher =
-            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
+        let publisher = ViewPublisher::new(publisher, &directory, &changes);
         runtime.spawn(publish_views(updates, publisher));
         let control = ControlLoop {
             region_state: Arc::new(RegionState::new(settings)),

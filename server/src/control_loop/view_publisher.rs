@@ -54,6 +54,11 @@ pub(crate) async fn publish_views(mut updates: mpsc::UnboundedReceiver<ViewUpdat
 }
 
 impl ViewPublisher {
+    /// A publisher of views, summaries and changes.
+    pub(crate) fn new(views: Publisher, directory: &Arc<Directory>, changes: &Arc<ResourceChanges>) -> Self {
+        Self { views, directory: Arc::clone(directory), changes: Arc::clone(changes) }
+    }
+
     pub(crate) fn apply(&self, fleet: &mut FleetView, ViewUpdate { cluster, view, at }: ViewUpdate) {
         fleet.taken_at = fleet.taken_at.max(at);
         let Some(view) = view else {

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use fleetwright_proto::v1;
+use model::ClusterName;
 use tonic::Status;
 
-use super::directory::Directory;
+use super::directory::{Directory, Source};
 use super::positions::Positions;
 use super::replica_clients::ReplicaClients;
+use super::resource_names as names;
 use crate::questions::Questions;
 use crate::stores::health::StoreHealth;
 use crate::suggest::nearest;
@@ -41,6 +43,25 @@ impl FleetApi {
         let known = known.filter_map(|row| row.name.strip_prefix("clusters/").map(str::to_owned));
         let near = nearest(cluster, known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
         Status::not_found(format!("there is no cluster {cluster:?}{near}"))
+    }
+
+    /// Names of the clusters, or of the one cluster, for which no replica that answers decides.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if that cluster does not exist.
+    pub(super) fn unreachable(&self, only: Option<&ClusterName>) -> Result<Vec<String>, Status> {
+        let Some(cluster) = only else { return Ok(self.directory.unreachable()) };
+        match self.directory.source(cluster) {
+            None => Err(self.unknown_cluster(cluster)),
+            Some(Source::Stored) => Ok(vec![names::cluster(cluster)]),
+            Some(Source::Own | Source::Replica(_)) => Ok(Vec::new()),
+        }
+    }
+
+    /// Names of the clusters of a replica that did not answer, as far as they were asked for.
+    pub(super) fn unanswered_of(&self, instance: &Arc<str>, only: Option<&ClusterName>) -> Vec<String> {
+        let clusters = self.directory.clusters_of(instance).into_iter();
+        clusters.filter(|name| only.is_none_or(|only| only == name)).map(|name| names::cluster(&name)).collect()
     }
 
     /// What concerns the whole server, for operators.

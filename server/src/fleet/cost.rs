@@ -8,7 +8,6 @@ use model::ClusterName;
 use tonic::Status;
 
 use super::api::FleetApi;
-use super::directory::Source;
 use super::resource_names as names;
 
 impl FleetApi {
@@ -20,18 +19,11 @@ impl FleetApi {
         };
         let group = v1::CostGroup::try_from(request.group_by)
             .map_err(|_| Status::invalid_argument(format!("group_by {} is not known", request.group_by)))?;
-        if let Some(cluster) = only.as_ref().filter(|cluster| self.directory.source(cluster).is_none()) {
-            return Err(self.unknown_cluster(cluster));
-        }
+        let mut unreachable = self.unreachable(only.as_ref())?;
         let mut sums = self.own_sums(only.as_ref(), group);
         if part {
             return Ok(cost(sums, Vec::new()));
         }
-        let mut unreachable = match &only {
-            None => self.directory.unreachable(),
-            Some(cluster) if self.directory.source(cluster) == Some(Source::Stored) => vec![names::cluster(cluster)],
-            Some(_) => Vec::new(),
-        };
         let asked = self.replicas.reachable().into_iter().map(|(instance, mut client)| {
             let request = request.clone();
             async move { (instance, client.get_cost(request).await) }
@@ -41,11 +33,7 @@ impl FleetApi {
                 Ok(answer) => answer.into_inner().sums.into_iter().for_each(|sum| {
                     add(&mut sums, sum.group, sum.price_micro_usd_per_hour, sum.machine_count);
                 }),
-                Err(_) => {
-                    let missing = self.directory.clusters_of(&instance);
-                    let missing = missing.iter().filter(|cluster| only.as_ref().is_none_or(|only| only == *cluster));
-                    unreachable.extend(missing.map(|cluster| names::cluster(cluster)));
-                }
+                Err(_) => unreachable.extend(self.unanswered_of(&instance, only.as_ref())),
             }
         }
         unreachable.sort_unstable();
@@ -53,9 +41,11 @@ impl FleetApi {
     }
 
     fn own_sums(&self, only: Option<&ClusterName>, group: v1::CostGroup) -> Sums {
-        let view = self.views.borrow().clone();
+        // As in lists: the view of a cluster whose lease was lost is published until the loss is noticed.
+        let (view, own) = (self.views.borrow().clone(), self.directory.own());
+        let is_asked = |name: &ClusterName| own.contains(name) && only.is_none_or(|only| only == name);
         let mut sums = Sums::new();
-        for (cluster, published) in view.clusters.iter().filter(|(name, _)| only.is_none_or(|only| only == *name)) {
+        for (cluster, published) in view.clusters.iter().filter(|(name, _)| is_asked(name)) {
             for node in published.rows.nodes.iter().filter(|node| !node.node_claim.is_empty()) {
                 let key = match group {
                     v1::CostGroup::Unspecified => String::new(),

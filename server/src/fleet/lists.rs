@@ -88,29 +88,19 @@ impl FleetApi {
         request: &C::ListRequest,
         only: Option<&ClusterName>,
     ) -> Result<(Vec<(Arc<str>, ListPart<C::Row>)>, Vec<String>), Status> {
-        let unreachable = match only {
-            None => self.directory.unreachable(),
-            Some(cluster) => match self.directory.source(cluster) {
-                None => return Err(self.unknown_cluster(cluster)),
-                Some(Source::Stored) => vec![names::cluster(cluster)],
-                Some(Source::Own | Source::Replica(_)) => Vec::new(),
-            },
-        };
         // All are asked for their positions, also about a cluster of one.
         let asked = self.replicas.reachable().into_iter().map(async |(instance, client)| {
             let part = C::ask(client, request.clone()).await;
             (instance, part)
         });
-        let (mut parts, mut unreachable) = (Vec::new(), unreachable);
+        let (mut parts, mut unreachable) = (Vec::new(), self.unreachable(only)?);
         for (instance, part) in join_all(asked).await {
             match part {
                 Ok(part) => parts.push((instance, part)),
                 // Such an error is that of the request; this replica would have found it.
                 Err(status) => {
                     tracing::warn!(replica = %instance, reason = status.message(), "replica did not answer a list");
-                    let missing = self.directory.clusters_of(&instance);
-                    let missing = missing.iter().filter(|cluster| only.is_none_or(|only| only == *cluster));
-                    unreachable.extend(missing.map(|cluster| names::cluster(cluster)));
+                    unreachable.extend(self.unanswered_of(&instance, only));
                 }
             }
         }

@@ -154,9 +154,7 @@ impl FleetApi {
                 let moved = Positions::parse(&message.resume_token)?;
                 Ok((message, moved))
             });
-            // A stream that ends ends the watch: what the replica says later would be missing.
-            let ended = stream::once(async { Err(Status::unavailable("a replica ended its watch; resume")) });
-            sources.push(said.chain(ended).boxed());
+            sources.push(said.chain(end_of_replica()).boxed());
         }
         Ok(sources)
     }
@@ -227,8 +225,7 @@ impl FleetApi {
                     let response = response.map_err(|status| of_replica(&instance, &status))?;
                     Ok((response.decisions, Positions::parse(&response.resume_token)?))
                 });
-                let ended = stream::once(async { Err(Status::unavailable("a replica ended its watch; resume")) });
-                sources.push(said.chain(ended).boxed());
+                sources.push(said.chain(end_of_replica()).boxed());
             }
         }
         let membership = self.replicas.membership_changes();
@@ -256,6 +253,11 @@ fn message<M: Resource + Clone>(said: Coalesced<M>) -> WatchMessage<M> {
         resume_token: String::new(),
         reset: said.reset.iter().map(|cluster| names::cluster(cluster)).collect(),
     }
+}
+
+/// A replica whose stream ends, ends the watch: what it says later would be missing.
+fn end_of_replica<T: Send + 'static>() -> impl Stream<Item = Result<T, Status>> + Send {
+    stream::once(async { Err(Status::unavailable("a replica ended its watch; resume")) })
 }
 
 /// A client resumes after any error but one of its position.

@@ -31,11 +31,8 @@ impl TestBed {
         let address = listener.local_addr().unwrap();
         let (_publisher, views) = views::channel();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
-        let fleet = FleetApi::alone(views.clone(), Default::default(), Arc::clone(&store));
         let page_data = Pages {
-            views,
-            store,
-            store_health: health::channel().1,
+            api: FleetApi::alone(views, Default::default(), store),
             fleet: Arc::new(FleetState::new(&controller::Settings::default())),
             latencies: Arc::default(),
             heartbeats: vec![Arc::default()],
@@ -43,8 +40,7 @@ impl TestBed {
         };
         let [_, limits] = ConnectionLimits::of_this_process();
         let stop = CancellationToken::new();
-        let serving =
-            serve_http((listener, limits), None, (page_data, fleet), Arc::new(Authorizer::allow_all()), stop.clone());
+        let serving = serve_http((listener, limits), None, page_data, Arc::new(Authorizer::allow_all()), stop.clone());
         let runtime = if apart { pages.0.as_ref().unwrap() } else { &threads };
         runtime.spawn(serving);
         Self { address, threads, _pages: pages, _stop: stop.drop_guard() }

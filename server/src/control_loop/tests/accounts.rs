@@ -63,8 +63,7 @@ impl TwoAccounts {
         let (stop, ended) = (CancellationToken::new(), CancellationToken::new());
         let mut tasks = JoinSet::new();
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
-        let publisher =
-            ViewPublisher { views: publisher, directory: Arc::clone(&directory), changes: Arc::clone(&changes) };
+        let publisher = ViewPublisher::new(publisher, &directory, &changes);
         let Loops { heartbeats, .. } =
             loops::start(common, regions, publisher, &mut tasks, &(stop.clone(), ended.clone())).unwrap();
         let account = |number: usize| Fixture {

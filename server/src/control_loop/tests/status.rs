@@ -8,7 +8,6 @@ use tower::Service;
 
 use super::*;
 use crate::replicas::Replicas;
-use crate::stores::health;
 use crate::web::{Pages, router};
 
 /// The whole response to a page request.
@@ -32,15 +31,13 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
     fixture.connect("innocent").await;
     assert!(fixture.orders_within("innocent", TIMEOUT).await);
     let page_data = Pages {
-        views: fixture.views.clone(),
-        store: fixture.store.clone(),
-        store_health: health::channel().1,
+        api: fixture.fleet_api(),
         fleet: Arc::new(FleetState::new(&Settings::default())),
         latencies: Arc::default(),
         heartbeats: vec![Arc::clone(&fixture.heartbeat)],
         replicas: Arc::<Replicas>::default(),
     };
-    let mut pages = router(page_data, fixture.fleet_api(), Arc::new(Authorizer::allow_all())).unwrap();
+    let mut pages = router(page_data, Arc::new(Authorizer::allow_all())).unwrap();
     let greedy = page(&mut pages, "/v1/clusters/greedy").await;
     assert!(greedy.contains("\"planning\":{\"requestTime\":") && greedy.contains("\"machineCount\":0"), "{greedy}");
     let innocent = page(&mut pages, "/v1/clusters/innocent").await;

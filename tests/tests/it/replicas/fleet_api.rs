@@ -48,14 +48,9 @@ fn names(rows: &[Value]) -> Vec<&str> {
     rows.iter().filter_map(|row| row["name"].as_str()).collect()
 }
 
-#[test]
-fn every_replica_answers_for_the_whole_fleet() {
-    let Some((environment, agents)) = two_clusters("every_replica_answers_for_the_whole_fleet", FOR_EVER) else {
-        return;
-    };
-    let (first, second) = (&environment.first, &environment.second);
-    // The clusters change all the time; at some time both replicas say the same.
-    let nodes = wait_until(
+/// The nodes of both clusters, once both replicas say the same.
+fn equal_nodes(first: &Server, second: &Server) -> Value {
+    wait_until(
         || format!("equal nodes; the first has\n{:#}", json(&first.http, "/v1/clusters/-/nodes")),
         || {
             let read = |server: &Server| json(&server.http, "/v1/clusters/-/nodes?pageSize=1000")["nodes"].clone();
@@ -66,7 +61,17 @@ fn every_replica_answers_for_the_whole_fleet() {
             };
             (of("shop") && of("bank") && nodes == read(second)).then(|| nodes.clone())
         },
-    );
+    )
+}
+
+#[test]
+fn every_replica_answers_for_the_whole_fleet() {
+    let Some((environment, agents)) = two_clusters("every_replica_answers_for_the_whole_fleet", FOR_EVER) else {
+        return;
+    };
+    let (first, second) = (&environment.first, &environment.second);
+    // The clusters change all the time.
+    let nodes = equal_nodes(first, second);
     let sorted = names(nodes.as_array().unwrap());
     assert!(sorted.is_sorted(), "{sorted:?}");
 
