@@ -6,8 +6,10 @@ use std::{env, fs};
 use prost_build::Config;
 use protox::Compiler;
 
-const FILES: [&str; 8] = [
+const FILES: [&str; 10] = [
     "fleetwright/v1/agent_service.proto",
+    "fleetwright/v1/capacity.proto",
+    "fleetwright/v1/capacity_service.proto",
     "fleetwright/v1/cluster.proto",
     "fleetwright/v1/decision_log.proto",
     "fleetwright/v1/fleet.proto",

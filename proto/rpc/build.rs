@@ -3,8 +3,9 @@
 use protox::Compiler;
 
 /// The files that declare services, of both packages.
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "fleetwright/v1/agent_service.proto",
+    "fleetwright/v1/capacity_service.proto",
     "fleetwright/v1/fleet_service.proto",
     "fleetwright/simulation/v1/simulated_cloud.proto",
 ];
