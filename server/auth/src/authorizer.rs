@@ -15,7 +15,7 @@ use super::file::{AgentTrust, ClientTrust, IssuerTrust, TrustFile, TrustFileErro
 use super::inspection::{Finding, inspect_file};
 use super::issuer::IssuerKeys;
 use super::tls::{Certificates, changed_at};
-use super::{AuthError, Client, Scope, token};
+use super::{AuthError, Client, ClientDenial, ClientQuota, Scope, token};
 
 /// Maximum delay until a changed file is noticed.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
@@ -246,14 +246,14 @@ impl Authorizer {
         &self,
         token: Option<&str>,
         needed: Scope,
-    ) -> Result<Option<Client>, AuthError> {
+    ) -> Result<Option<Client>, ClientDenial> {
         if !self.enforces() {
             return Ok(None);
         }
         let client = self.identify_client(token).await?;
         if client.scope < needed {
             let (name, scope) = (client.name, client.scope);
-            return Err(AuthError(format!("{name} has scope {scope}; this needs scope {needed}")));
+            return Err(ClientDenial::Scope(format!("{name} has scope {scope}; this needs scope {needed}")));
         }
         Ok(Some(client))
     }
@@ -264,9 +264,11 @@ impl Authorizer {
         let hash = in_hexadecimal(&Sha256::digest(token));
         // Hashes are compared, so the timing reveals nothing about the token.
         if self.replica_token_sha256.as_ref() == Some(&hash) {
-            return Ok(Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Read });
+            // Besides what is read, replicas ask each other for their parts of quotes and plans.
+            let quota = ClientQuota::default();
+            return Ok(Client { name: REPLICA_CLIENT.to_owned(), scope: Scope::Plan, quota });
         }
-        let named = |entry: &ClientTrust| Client { name: entry.name.clone(), scope: entry.scope };
+        let named = |entry: &ClientTrust| Client { name: entry.name.clone(), scope: entry.scope, quota: entry.quota() };
         let fixed = file
             .clients
             .iter()

@@ -9,7 +9,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
-use super::Scope;
+use super::{ClientQuota, Scope};
 
 /// Content of the trust file.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -70,6 +70,12 @@ pub(crate) struct ClientTrust {
     pub(crate) token_sha256: Option<String>,
     /// Expiry of the token; absent: never.
     pub expires: Option<Timestamp>,
+    /// Holds at one time; absent: no limit.
+    pub max_holds: Option<u32>,
+    /// Price of the nodes of its holds, in dollars per hour; absent: no limit.
+    pub max_hold_usd_per_hour: Option<f64>,
+    /// Plans, quotes and holds that each replica accepts in a minute; absent: no limit.
+    pub max_requests_per_minute: Option<u32>,
     /// Token issuer, instead of one fixed token.
     #[serde(default, deserialize_with = "issuer_trust")]
     pub token: Option<IssuerTrust>,
@@ -159,6 +165,8 @@ pub(crate) enum TrustError {
         "[[clients]] {0:?}: token-sha256 is not 64 hexadecimal digits; make it with `printf %s \"$TOKEN\" | sha256sum`"
     )]
     TokenHash(String),
+    #[error("[[clients]] {0:?}: max-hold-usd-per-hour is not between 0 and 1,000,000,000 dollars")]
+    HoldPrice(String),
     #[error("[[clients]] {0:?}: give either token-sha256 or token = {{ issuer = …, subject = … }}")]
     ClientIdentity(String),
 }
@@ -207,7 +215,19 @@ impl AgentTrust {
 }
 
 impl ClientTrust {
+    /// What it may hold and ask for.
+    pub(super) fn quota(&self) -> ClientQuota {
+        ClientQuota {
+            holds: self.max_holds,
+            hold_price: self.max_hold_usd_per_hour.map(|usd| (usd * 1e6).round() as i64),
+            requests_per_minute: self.max_requests_per_minute,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), TrustError> {
+        if self.max_hold_usd_per_hour.is_some_and(|usd| !(0.0..=1e9).contains(&usd)) {
+            return Err(TrustError::HoldPrice(self.name.clone()));
+        }
         match (&self.token_sha256, &self.token) {
             (Some(hash), None) if hash.len() == 64 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => Ok(()),
             (Some(_), None) => Err(TrustError::TokenHash(self.name.clone())),

@@ -66,12 +66,36 @@ pub struct Client {
     pub name: String,
     /// Scope that the trust file grants.
     pub scope: Scope,
+    /// What it may hold and ask for.
+    pub quota: ClientQuota,
+}
+
+/// Quota of a client; `None` has no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ClientQuota {
+    /// Holds at one time.
+    pub holds: Option<u32>,
+    /// Price of the nodes of its holds, in micro-dollars per hour.
+    pub hold_price: Option<i64>,
+    /// Plans, quotes and holds that each replica accepts in a minute.
+    pub requests_per_minute: Option<u32>,
 }
 
 /// Authentication or authorization failure. Never contains credentials.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthError(pub String);
+
+/// Why a client may not call a method.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ClientDenial {
+    /// It is not known.
+    #[error(transparent)]
+    Unauthenticated(#[from] AuthError),
+    /// It is known, and its scope is too small.
+    #[error("{0}")]
+    Scope(String),
+}
 
 /// Error when `address` is not loopback and TLS or the trust file is missing.
 pub fn check_listen_address(key: &str, address: SocketAddr, tls: bool, trust: bool) -> Option<String> {

@@ -27,7 +27,7 @@ use tracing::warn;
 use super::admission::Admission;
 use super::authorizer::{Authorizer, PresentedCredentials};
 use super::tls::Peer;
-use super::{AuthError, Scope};
+use super::{AuthError, ClientDenial, Scope};
 
 /// Access requirement of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,6 +63,9 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.FleetService/GetServerInfo", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ExplainNode", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ExplainPod", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/GetHold", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/ListHolds", AccessRequirement::Client(Scope::Read)),
+    ("/fleetwright.v1.FleetService/WatchHold", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ListFreezes", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadDecisions", AccessRequirement::Client(Scope::Read)),
     ("/fleetwright.v1.FleetService/ReadLog", AccessRequirement::Client(Scope::Read)),
@@ -74,6 +77,11 @@ const METHODS: &[(&str, AccessRequirement)] = &[
     ("/fleetwright.v1.FleetService/ForgetCluster", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ConfirmRemovals", AccessRequirement::Client(Scope::Operate)),
     ("/fleetwright.v1.FleetService/ListAuditEntries", AccessRequirement::Client(Scope::Admin)),
+    ("/fleetwright.v1.CapacityService/Plan", AccessRequirement::Client(Scope::Plan)),
+    ("/fleetwright.v1.CapacityService/Quote", AccessRequirement::Client(Scope::Plan)),
+    ("/fleetwright.v1.CapacityService/Hold", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.CapacityService/Commit", AccessRequirement::Client(Scope::Operate)),
+    ("/fleetwright.v1.CapacityService/Release", AccessRequirement::Client(Scope::Operate)),
     ("/grpc.health.v1.Health/Check", AccessRequirement::Public),
     ("/grpc.health.v1.Health/Watch", AccessRequirement::Public),
     ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", AccessRequirement::Client(Scope::Read)),
@@ -256,7 +264,7 @@ async fn wait_until_denied(
     mut changes: watch::Receiver<u64>,
     token: Option<&str>,
     scope: Scope,
-) -> AuthError {
+) -> ClientDenial {
     loop {
         authorizer.recheck_due(&mut changes, None).await;
         if let Err(denial) = authorizer.authorize_client(token, scope).await {
@@ -267,9 +275,8 @@ async fn wait_until_denied(
 }
 
 /// Trailers that carry the reason for the end of a response.
-fn denial_trailers<D>(denial: &AuthError) -> Frame<D> {
-    let status = Status::unauthenticated(denial.to_string());
-    let (head, _) = status.into_http::<Body>().into_parts();
+fn denial_trailers<D>(denial: &ClientDenial) -> Frame<D> {
+    let (head, _) = denial_status(denial, denial.to_string()).into_http::<Body>().into_parts();
     Frame::trailers(head.headers)
 }
 
@@ -277,10 +284,22 @@ fn address(peer: Option<&Peer>) -> String {
     peer.map_or_else(|| "unknown".to_owned(), |peer| peer.address.to_string())
 }
 
-fn rejected(path: &str, peer: Option<&Peer>, denial: &AuthError) -> Status {
+fn rejected(path: &str, peer: Option<&Peer>, denial: &ClientDenial) -> Status {
     let peer = address(peer);
     warn!(path, peer, reason = %denial, "client rejected");
-    Status::unauthenticated(format!("{denial}; send `authorization: Bearer <token>`"))
+    match denial {
+        ClientDenial::Unauthenticated(_) => {
+            denial_status(denial, format!("{denial}; send `authorization: Bearer <token>`"))
+        }
+        ClientDenial::Scope(_) => denial_status(denial, denial.to_string()),
+    }
+}
+
+fn denial_status(denial: &ClientDenial, message: String) -> Status {
+    match denial {
+        ClientDenial::Unauthenticated(_) => Status::unauthenticated(message),
+        ClientDenial::Scope(_) => Status::permission_denied(message),
+    }
 }
 
 /// Browsers send the token as the password of HTTP Basic authentication.

@@ -8,11 +8,11 @@ use rcgen::{BasicConstraints, CertificateParams, IsCa, KeyPair};
 use rustls::pki_types::CertificateDer;
 use serde_json::json;
 
-use super::super::Scope;
 use super::super::authorizer::{Authorizer, PresentedCredentials};
 use super::super::file::IssuerTrust;
 use super::super::tls::{Certificates, TlsFiles};
 use super::super::token::verify;
+use super::super::{ClientDenial, Scope};
 use super::issuer::{Folder, ISSUER, Issuer, SUBJECT, agent_entry, now};
 
 fn trust() -> IssuerTrust {
@@ -208,7 +208,9 @@ async fn a_client_is_authorized_by_its_scope() {
         (Some("abcd"), Scope::Read, "has no client"),
         (None, Scope::Read, "no bearer token"),
     ] {
-        let denial = authorizer.authorize_client(token, scope).await.unwrap_err().to_string();
-        assert!(denial.contains(expected), "{denial}");
+        let denial = authorizer.authorize_client(token, scope).await.unwrap_err();
+        assert!(denial.to_string().contains(expected), "{denial}");
+        // A client that is known is told that its scope is too small, and not that it is unknown.
+        assert_eq!(matches!(denial, ClientDenial::Scope(_)), scope == Scope::Operate, "{denial}");
     }
 }
