@@ -8,6 +8,7 @@ mod api_budget;
 mod counters;
 mod database;
 mod guardrails;
+mod holds;
 mod identity;
 mod interruptions;
 mod leases;
@@ -15,6 +16,7 @@ mod listings;
 mod log;
 mod offerings;
 mod operations;
+mod outcomes;
 mod replacements;
 mod replicas;
 mod unfenced;
@@ -103,12 +105,14 @@ async fn all(store: &dyn Store, run: &str) {
     log::all(store, run).await;
     listings::all(store, run).await;
     interruptions::all(store, run).await;
+    outcomes::all(store, run).await;
     guardrails::all(store, run).await;
     offerings::all(store, run).await;
     counters::all(store, run).await;
     api_budget::all(store, run).await;
     replicas::all(store, run).await;
     replacements::all(store, run).await;
+    holds::all(store, run).await;
 }
 
 /// The change counters from now on, and the present ones, which a subscriber receives at once.

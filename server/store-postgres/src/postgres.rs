@@ -22,6 +22,7 @@ mod conversion;
 mod counters;
 mod dictionaries;
 mod guardrails;
+mod holds;
 mod identity;
 mod interruptions;
 mod leases;
@@ -29,6 +30,7 @@ mod listings;
 mod log;
 mod offerings;
 mod operations;
+mod outcomes;
 mod replacements;
 mod replicas;
 mod retry;
@@ -47,6 +49,7 @@ use retry::retry;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
+use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
@@ -54,6 +57,7 @@ use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreFuture};
@@ -156,6 +160,34 @@ impl Store for PostgresStore {
         retry(move || self.write_replacements_end(lease, end))
     }
 
+    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
+        retry(move || self.insert_hold(hold))
+    }
+
+    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        retry(move || self.commit_hold_now(cluster, id, version))
+    }
+
+    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        retry(move || self.release_hold_now(cluster, id, version))
+    }
+
+    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
+        retry(move || self.read_hold(cluster, id))
+    }
+
+    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
+        retry(move || self.read_holds(cluster))
+    }
+
+    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
+        retry(move || self.read_live_holds())
+    }
+
+    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
+        retry(move || self.write_hold_status(lease, status))
+    }
+
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         retry(move || self.read_recent_attempts(scope, within))
     }
@@ -235,6 +267,14 @@ impl Store for PostgresStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         retry(move || self.read_interruptions(scope, after, within))
+    }
+
+    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
+        retry(move || self.write_launch_outcomes(rows))
+    }
+
+    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
+        retry(move || self.read_launch_outcomes(after, within))
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

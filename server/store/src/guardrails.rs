@@ -154,6 +154,8 @@ pub struct Changes {
     /// Offerings were refused, or launched again: read
     /// [`Store::unavailable_offerings`](super::Store::unavailable_offerings).
     pub offerings: u64,
+    /// A client created, committed or released a hold: read [`Store::live_holds`](super::Store::live_holds).
+    pub holds: u64,
     /// A quarantine was released or removals were confirmed: read
     /// [`Store::quarantine_releases`](super::Store::quarantine_releases) and
     /// [`Store::removal_confirmations`](super::Store::removal_confirmations).

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::holds::LiveHolds;
 use super::operations::OpenIntent;
 use super::replacements::{BackoffRow, ReplacementRow};
 
@@ -115,6 +116,8 @@ pub struct OpenOperations {
     pub replacements: Vec<ReplacementRow>,
     /// NodePools whose last replacement failed, by name.
     pub backoffs: Vec<BackoffRow>,
+    /// Holds that have not ended.
+    pub holds: LiveHolds,
 }
 
 /// Object counts of the last accepted snapshot.

@@ -14,8 +14,8 @@
 //! [`compression`] shrinks rows that repeat each other.
 //!
 //! Row types: [`lease`] (ownership), [`identity`] (names and UIDs of clusters), [`operations`] (launches), [`log`]
-//! (decisions and their replay data), [`replacements`] (replacements under way), [`listing`] (instances that a cloud
-//! listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`guardrails`]
+//! (decisions and their replay data), [`replacements`] (replacements under way), [`holds`] (room for pods to come), [`listing`] (instances that a cloud
+//! listed), [`interruptions`] (notices about instances), [`offerings`] (offerings that the cloud refused), [`outcomes`] (what became of launches), [`guardrails`]
 //! (freezes, audit), [`counters`] (launches and removals per process), [`mod@api_budget`] (rate limits of the cloud's
 //! API), [`replicas`]
 //! (processes on the same store). [`epoch`] numbers the acquisitions of a lease.
@@ -27,6 +27,7 @@ pub mod counters;
 pub mod epoch;
 mod error;
 pub mod guardrails;
+pub mod holds;
 pub mod identity;
 pub mod interruptions;
 pub mod lease;
@@ -35,6 +36,7 @@ pub mod log;
 pub mod memory;
 pub mod offerings;
 pub mod operations;
+pub mod outcomes;
 pub mod replacements;
 pub mod replicas;
 
@@ -49,6 +51,7 @@ use ::api_budget::Limit;
 use api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use counters::{CounterRow, RemoteCounters};
 use guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
+use holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
 use identity::{ForgetOutcome, Identity};
 use interruptions::{InterruptionRow, StoredInterruption};
 use lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
@@ -56,6 +59,7 @@ use listing::{ListedInstanceRow, StoredListing};
 use log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use operations::{AttemptOutcome, Intent, RecentAttempt};
+use outcomes::{OutcomeRow, StoredOutcome};
 use replacements::ReplacementsEnd;
 use replicas::{ClusterSummaryRow, ReplicaRow};
 
@@ -141,7 +145,7 @@ pub trait Store: Archive {
     /// Replaces the observed object counts of a cluster. They are returned with the next lease.
     fn put_extent<'a>(&'a self, lease: &'a Lease, extent: &'a ObservedExtent) -> StoreFuture<'a, ()>;
 
-    /// Writes a decision with its intents, the replacements that it begins, and its replay data in one
+    /// Writes a decision with its intents, the replacements that it begins, the holds that it gives room to, and its replay data in one
     /// transaction, before any external call is made. A repetition begins no replacement again.
     ///
     /// # Errors
@@ -171,6 +175,27 @@ pub trait Store: Archive {
     /// Deletes the replacements that have ended, and writes how long NodePools wait. They come back with the
     /// next lease until then.
     fn end_replacements<'a>(&'a self, lease: &'a Lease, end: &'a ReplacementsEnd) -> StoreFuture<'a, ()>;
+
+    /// Creates a hold, or finds the one that an earlier call with the same request id of the client created.
+    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation>;
+
+    /// Ends the expiry of a hold of `cluster`. With a `version`, a hold that has another one is left as it is.
+    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand>;
+
+    /// Ends a hold of `cluster`. With a `version`, a hold that has another one is left as it is.
+    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand>;
+
+    /// A hold of `cluster`, also one that ended less than [`holds::KEPT_MS`] ago.
+    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>>;
+
+    /// The holds of a cluster, or of all clusters, by cluster and id; also those that ended less than [`holds::KEPT_MS`] ago.
+    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>>;
+
+    /// The holds of all clusters that neither their holder nor the owner of the cluster has ended.
+    fn live_holds(&self) -> StoreFuture<'_, LiveHolds>;
+
+    /// Writes what has become of a hold. One that has ended is left as it is, and a committed one is not ended.
+    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()>;
 
     /// Attempts of `scope` that are open or were closed less than `within` ago, ordered by
     /// NodeClaim and attempt.
@@ -245,6 +270,14 @@ pub trait Store: Archive {
         after: u64,
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>>;
+
+    /// Stores outcomes of launches, of any owner. An outcome that is stored already is left as it is.
+    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()>;
+
+    /// Outcomes numbered above `after` that were stored less than `within` ago, by number, the first
+    /// [`outcomes::OUTCOMES_AT_ONCE`] of them. An outcome that is stored later has a higher number than all that were
+    /// returned.
+    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>>;
 
     /// Releases the quarantine of a cluster, with an audit row in the same transaction. Returns
     /// false, and writes nothing, when no replica ever held the lease of that cluster.

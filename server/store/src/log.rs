@@ -8,6 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::holds::HoldStatusRow;
 use super::lease::Scope;
 use super::operations::Intent;
 use super::replacements::ReplacementRow;
@@ -42,6 +43,8 @@ pub struct Entry {
     pub intents: Vec<Intent>,
     /// Replacements that the decision begins, or gives other places.
     pub replacements: Vec<ReplacementRow>,
+    /// What becomes of the holds that the decision gives room to.
+    pub holds: Vec<HoldStatusRow>,
     /// Referenced blobs that may be missing in the store.
     pub blobs: Vec<Blob>,
     /// Log events up to the decision.

@@ -4,6 +4,7 @@ mod api_budget;
 mod changes;
 mod counters;
 mod guardrails;
+mod holds;
 mod identity;
 mod interruptions;
 mod leases;
@@ -11,6 +12,7 @@ mod listings;
 mod log;
 mod offerings;
 mod operations;
+mod outcomes;
 mod replacements;
 mod replicas;
 mod tables;
@@ -26,6 +28,7 @@ use futures::stream::BoxStream;
 use super::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use super::counters::{CounterRow, RemoteCounters};
 use super::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
+use super::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
 use super::identity::{ForgetOutcome, Identity};
 use super::interruptions::{InterruptionRow, StoredInterruption};
 use super::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
@@ -33,6 +36,7 @@ use super::listing::{ListedInstanceRow, StoredListing};
 use super::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use super::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use super::operations::{AttemptOutcome, Intent, RecentAttempt};
+use super::outcomes::{OutcomeRow, StoredOutcome};
 use super::replacements::ReplacementsEnd;
 use super::replicas::{ClusterSummaryRow, ReplicaRow};
 use super::{Archive, Store, StoreError, StoreFuture};
@@ -87,6 +91,13 @@ impl MemoryStore {
 
     fn freezes_changed(&self) {
         self.changes.publish(|changes| changes.freezes += 1);
+    }
+
+    fn holds_changed<T>(&self, (changed, answer): (bool, T)) -> T {
+        if changed {
+            self.changes.publish(|changes| changes.holds += 1);
+        }
+        answer
     }
 
     fn leases_changed(&self) {
@@ -206,6 +217,37 @@ impl Store for MemoryStore {
         resolved(self.tables().end_replacements(lease, end, self.now()))
     }
 
+    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
+        let answer = self.tables().create_hold(hold, self.now());
+        resolved(Ok(self.holds_changed(answer)))
+    }
+
+    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        let answer = self.tables().commit_hold((cluster, id), version, self.now());
+        resolved(Ok(self.holds_changed(answer)))
+    }
+
+    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        let answer = self.tables().release_hold((cluster, id), version, self.now());
+        resolved(Ok(self.holds_changed(answer)))
+    }
+
+    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
+        resolved(Ok(self.tables().hold(cluster, id, self.now())))
+    }
+
+    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
+        resolved(Ok(self.tables().all_holds(cluster, self.now())))
+    }
+
+    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
+        resolved(Ok(self.tables().live_holds(None, self.now())))
+    }
+
+    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
+        resolved(self.tables().write_hold(lease, status, self.now()))
+    }
+
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         resolved(Ok(self.tables().recent_attempts(scope, milliseconds(within), self.now())))
     }
@@ -291,6 +333,17 @@ impl Store for MemoryStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         resolved(Ok(self.tables().interruptions_after(scope, after, within, self.now())))
+    }
+
+    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
+        let now = self.now();
+        self.tables().outcomes.put(rows, now);
+        resolved(Ok(()))
+    }
+
+    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
+        let now = self.now();
+        resolved(Ok(self.tables().outcomes.after(after, within, now)))
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

@@ -12,6 +12,7 @@ use futures::stream::BoxStream;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest, WaitingCalls};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
+use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
@@ -20,6 +21,7 @@ use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Rete
 use store::memory::MemoryStore;
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreError, StoreFuture};
@@ -148,6 +150,34 @@ impl Store for UnfencedStore {
         async move { self.store.end_replacements(&self.present_lease(lease), end).await }.boxed()
     }
 
+    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
+        self.store.create_hold(hold)
+    }
+
+    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        self.store.commit_hold(cluster, id, version)
+    }
+
+    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        self.store.release_hold(cluster, id, version)
+    }
+
+    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
+        self.store.hold(cluster, id)
+    }
+
+    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
+        self.store.holds(cluster)
+    }
+
+    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
+        self.store.live_holds()
+    }
+
+    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
+        async move { self.store.write_hold(&self.present_lease(lease), status).await }.boxed()
+    }
+
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         self.store.recent_attempts(scope, within)
     }
@@ -223,6 +253,14 @@ impl Store for UnfencedStore {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         self.store.interruptions(scope, after, within)
+    }
+
+    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
+        self.store.put_launch_outcomes(rows)
+    }
+
+    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
+        self.store.launch_outcomes(after, within)
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

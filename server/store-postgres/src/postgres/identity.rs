@@ -5,8 +5,8 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::guardrails::{is_written, write_line};
-use super::replacements;
 use super::signals::{Signal, bump_signal};
+use super::{holds, replacements};
 use store::StoreError;
 use store::clock;
 use store::guardrails::AuditEntry;
@@ -174,6 +174,7 @@ async fn close_operations(connection: &mut PgConnection, scope: &str, what: &'st
         .execute(&mut *connection)
         .await
         .map_err(database(what))?;
+    holds::forget(connection, scope, what).await?;
     replacements::forget(connection, scope, what).await
 }
 

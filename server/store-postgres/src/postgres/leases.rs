@@ -18,7 +18,7 @@ use sqlx::PgConnection;
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::signals::{Signal, bump_signal};
-use super::{identity, operations, replacements};
+use super::{holds, identity, operations, replacements};
 use store::StoreError;
 use store::epoch::next_epoch;
 use store::lease::{Lease, LeaseOutcome, MAX_EPOCH_JUMP, OpenOperations, Renewal, Scope};
@@ -65,6 +65,7 @@ impl PostgresStore {
             extent: identity::extent(&mut transaction, scope).await?,
             replacements,
             backoffs,
+            holds: holds::live(&mut transaction, Some(scope)).await?,
         };
         commit(transaction, WHAT).await?;
         let lease = Lease { scope: scope.clone(), owner: owner.to_owned(), epoch: row.epoch.unsigned_abs() };

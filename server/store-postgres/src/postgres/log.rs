@@ -9,7 +9,7 @@ use super::bodies::{self, DecisionBody};
 use super::connection::{PostgresStore, commit};
 use super::conversion::{column, database};
 use super::dictionaries::{CompressedText, DictionaryTexts, RowKind, StoredText};
-use super::{operations, replacements};
+use super::{holds, operations, replacements};
 use store::StoreError;
 use store::lease::{Lease, Scope};
 use store::log::{
@@ -73,6 +73,7 @@ impl PostgresStore {
         }
         if write_decision(&mut transaction, lease, &entry.decision, body).await? {
             replacements::write_rows(&mut transaction, &lease.scope, &entry.replacements).await?;
+            holds::write_statuses(&mut transaction, &lease.scope, &entry.holds).await?;
         }
         commit(transaction, RECORD).await
     }
@@ -208,6 +209,7 @@ impl PostgresStore {
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;
+        self.prune_holds().await?;
         Ok(Pruned {
             ended: self.prune_intents(retention.ended.as_secs_f64()).await?,
             log: self.prune_log(retention.log).await?,
@@ -320,6 +322,9 @@ impl PostgresStore {
             seconds
         );
         let left = left.fetch_optional(&mut *transaction).await.map_err(database(PRUNE))?;
+        if left.is_some() {
+            holds::forget(&mut transaction, scope, PRUNE).await?;
+        }
         commit(transaction, PRUNE).await?;
         Ok(u64::from(left.is_some()))
     }
@@ -354,6 +359,10 @@ impl PostgresStore {
             .await
             .map_err(database(PRUNE))?;
         sqlx::query!("DELETE FROM interruptions WHERE received_at < now() - interval '1 day'")
+            .execute(&self.pool)
+            .await
+            .map_err(database(PRUNE))?;
+        sqlx::query!("DELETE FROM launch_outcomes WHERE stored_at < now() - interval '2 days'")
             .execute(&self.pool)
             .await
             .map_err(database(PRUNE))?;

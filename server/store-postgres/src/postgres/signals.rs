@@ -21,6 +21,7 @@ const WHAT: &str = "read the change counters";
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Signal {
     Freezes,
+    Holds,
     Leases,
     Releases,
 }
@@ -33,6 +34,7 @@ pub(super) async fn bump_signal(
 ) -> Result<(), StoreError> {
     let name = match signal {
         Signal::Freezes => "freezes",
+        Signal::Holds => "holds",
         Signal::Leases => "leases",
         Signal::Releases => "releases",
     };
@@ -60,8 +62,8 @@ pub(super) async fn notify(connection: &mut PgConnection, what: &'static str) ->
 pub(super) async fn read(pool: &PgPool) -> Result<Changes, StoreError> {
     let rows = sqlx::query!("SELECT name, version FROM signals").fetch_all(pool).await.map_err(database(WHAT))?;
     let version = |name: &str| rows.iter().find(|row| row.name == name).map_or(0, |row| row.version.unsigned_abs());
-    let (freezes, leases) = (version("freezes"), version("leases"));
-    Ok(Changes { freezes, leases, offerings: version("offerings"), releases: version("releases") })
+    let (freezes, leases, holds) = (version("freezes"), version("leases"), version("holds"));
+    Ok(Changes { freezes, leases, holds, offerings: version("offerings"), releases: version("releases") })
 }
 
 /// Publishes counter changes until it is aborted.

@@ -56,6 +56,7 @@ impl Tables {
         row.expires_ms = now;
         self.extents.remove(&scope);
         self.replacements.remove(&scope);
+        self.forget_holds(&scope, now);
         self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::acceptance(cluster, before.as_deref(), uid, by, now));
         Ok((true, true))
@@ -74,6 +75,7 @@ impl Tables {
         *row = LeaseRow { owner: String::new(), epoch: row.epoch + 1, expires_ms: now, uid: None, wanted_by: None };
         self.extents.remove(&scope);
         self.replacements.remove(&scope);
+        self.forget_holds(&scope, now);
         self.close_all_intents(&scope, now);
         self.audit.push(AuditEntry::forgotten(cluster, open, by, now));
         ForgetOutcome::Forgotten

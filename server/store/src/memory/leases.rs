@@ -27,8 +27,9 @@ impl Tables {
         self.leases
             .insert(scope.clone(), LeaseRow { owner: owner.to_owned(), epoch, expires_ms, uid, wanted_by: None });
         let (replacements, backoffs) = self.open_replacements(scope, now);
+        let holds = self.live_holds(Some(scope.cluster_name().unwrap_or_default()), now);
         let (intents, extent) = (self.open_intents(scope), self.extents.get(scope).copied());
-        let open = OpenOperations { intents, extent, replacements, backoffs };
+        let open = OpenOperations { intents, extent, replacements, backoffs, holds };
         Ok(LeaseOutcome::Granted { lease: Lease { scope: scope.clone(), owner: owner.to_owned(), epoch }, open })
     }
 
@@ -78,7 +79,7 @@ impl Tables {
     }
 
     /// Deletes clusters whose leases expired before a time; returns their number.
-    pub(super) fn forget_clusters(&mut self, before: i64) -> u64 {
+    pub(super) fn forget_clusters(&mut self, before: i64, now: i64) -> u64 {
         let gone = |(scope, row): (&Scope, &LeaseRow)| {
             (scope.cluster_name().is_some() && row.expires_ms < before).then(|| scope.clone())
         };
@@ -89,6 +90,7 @@ impl Tables {
             self.replacements.remove(scope);
             self.summaries.remove(scope.cluster_name().unwrap_or_default());
             self.forget_open_intents(scope);
+            self.forget_holds(scope, now);
         }
         gone.len() as u64
     }

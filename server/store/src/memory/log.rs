@@ -1,6 +1,7 @@
 //! Decisions and their replay data.
 
 use super::super::StoreError;
+use super::super::holds::KEPT_MS;
 use super::super::lease::{Lease, Scope};
 use super::super::log::{Blob, DecisionFilter, Entry, LogChunk, LogSegment, Pruned, Replay, Retention, StoredDecision};
 use super::tables::{Tables, milliseconds};
@@ -20,6 +21,7 @@ impl Tables {
         self.mark_blobs_used(entry, now);
         if self.insert_decision(lease, entry) {
             self.put_replacements(&lease.scope, &entry.replacements, now);
+            entry.holds.iter().for_each(|status| self.put_hold_status(&lease.scope, status, now));
         }
         Ok(())
     }
@@ -104,9 +106,13 @@ impl Tables {
         self.prune_counters(now.saturating_sub(DAY_MS));
         self.prune_replicas(now.saturating_sub(DAY_MS));
         self.prune_interruptions(now.saturating_sub(DAY_MS));
+        self.prune_holds(now.saturating_sub(KEPT_MS));
+        self.outcomes.prune(now.saturating_sub(2 * DAY_MS));
         self.prune_offerings(now.saturating_sub(DAY_MS));
-        let pruned =
-            Pruned { clusters: self.forget_clusters(now.saturating_sub(milliseconds(retention.clusters))), ..pruned };
+        let pruned = Pruned {
+            clusters: self.forget_clusters(now.saturating_sub(milliseconds(retention.clusters)), now),
+            ..pruned
+        };
         Pruned { blobs: pruned.blobs - self.blobs.len() as u64, ..pruned }
     }
 

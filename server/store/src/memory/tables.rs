@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use ::api_budget::{Bucket, Waiting};
 
+use super::outcomes::OutcomeTable;
 use crate::counters::CounterValues;
 use crate::guardrails::{AuditEntry, Freeze};
+use crate::holds::{HoldRow, HoldState};
 use crate::interruptions::InterruptionRow;
 use crate::lease::{ObservedExtent, Scope};
 use crate::listing::ListedInstanceRow;
@@ -22,6 +24,10 @@ pub(super) struct Tables {
     pub(super) leases: BTreeMap<Scope, LeaseRow>,
     pub(super) extents: BTreeMap<Scope, ObservedExtent>,
     pub(super) replacements: BTreeMap<Scope, ReplacementTables>,
+    /// By id.
+    pub(super) holds: BTreeMap<String, HoldTable>,
+    /// Number of commands of clients.
+    pub(super) hold_changes: u64,
     pub(super) intents: BTreeMap<Scope, BTreeMap<(String, u32), IntentRow>>,
     pub(super) decisions: BTreeMap<Scope, Vec<StoredDecision>>,
     pub(super) segments: BTreeMap<(Scope, u64), LogSegment>,
@@ -34,6 +40,7 @@ pub(super) struct Tables {
     pub(super) listings: BTreeMap<Scope, ListingRow>,
     pub(super) interruptions: BTreeMap<Scope, NoticeTable>,
     pub(super) last_interruption: u64,
+    pub(super) outcomes: OutcomeTable,
     pub(super) releases: BTreeMap<String, u64>,
     pub(super) confirmations: BTreeMap<String, u64>,
     pub(super) counters: BTreeMap<(String, i64), BucketRow>,
@@ -67,6 +74,15 @@ pub(super) struct IntentRow {
 pub(super) struct ReplacementTables {
     pub(super) replacements: Vec<(ReplacementRow, i64)>,
     pub(super) backoffs: Vec<(BackoffRow, i64)>,
+}
+
+/// One hold with what is kept of its request.
+#[derive(Debug, Clone)]
+pub(super) struct HoldTable {
+    pub(super) row: HoldRow,
+    pub(super) request_id: String,
+    pub(super) fingerprint: Vec<u8>,
+    pub(super) ended: Option<HoldState>,
 }
 
 /// Row of a refused offering.
