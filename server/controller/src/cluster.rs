@@ -9,7 +9,7 @@
 //! `pod_table` and `pod_placement` (pods and their indices), [`state`] (observed state), `openings` (which changes may make a removal
 //! possible), `unannounced_deletion` (objects that do not disappear regularly), `auxiliary`, `pdb`, `node_class` and
 //! [`external_autoscalers`] (budgets, node classes, other autoscalers), `target`, `assignments` and `assigned_pods`
-//! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods),
+//! (pods planned and not bound yet), `successors` (capacity that is kept for successors of evicted pods), `bookings` and `booked_room` (room that is booked for pods to come),
 //! [`replacement`] and `replaced_machines` (machines whose pods are planned elsewhere while they run), [`recent_moves`]
 //! and `moved_pods` (pods that consolidation has moved), `planning` (the state as planning input), `drift` (NodeClaims
 //! beside their NodePools) with `listed_instances` and `class_lookups` (what the cloud says about instances and NodeClasses). The disruption settings of NodePools are [`DisruptionPolicy`](model::DisruptionPolicy).
@@ -17,6 +17,8 @@
 mod assigned_pods;
 pub mod assignments;
 mod auxiliary;
+mod booked_room;
+mod bookings;
 mod class_lookups;
 pub(crate) mod condition_digest;
 mod drift;
@@ -41,6 +43,7 @@ mod target;
 mod unannounced_deletion;
 
 pub use assignments::{Assignment, Assignments, NOMINATION_WINDOW};
+pub use bookings::{Booking, Bookings, HOLD, HoldId};
 pub use condition_digest::ConditionDigest;
 pub(crate) use drift_evidence::ComparisonRules;
 pub use model::removal::DoNotDisrupt;

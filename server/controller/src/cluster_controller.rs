@@ -5,6 +5,7 @@ use std::sync::{Arc, MutexGuard};
 
 use super::disruption::{DecisionQueue, Disruption, ReplacementRecords};
 use super::guardrails::{ClusterGuardrails, DisabledGuards, Guard, is_allowed_by_mode};
+use super::holds::Holds;
 use super::node_class::NodeClassResolver;
 use super::node_report::removed_nodes::RemovedNodes;
 use super::nodeclaim::{GarbageCollector, NodeClaims, PendingRecovery};
@@ -110,6 +111,8 @@ pub struct ClusterController {
     pub(crate) decisions: DecisionQueue,
     /// What the store has of the replacements under way.
     pub(crate) replacement_records: ReplacementRecords,
+    /// Room that clients hold.
+    pub(crate) holds: Holds,
     /// When the disruption methods run.
     pub(crate) disruption: Disruption,
     /// The last nodes that went.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::cluster::replacement::RecordedReplacement;
-use super::cluster::{ClaimDriftFacts, DecidedMoves};
+use super::cluster::{ClaimDriftFacts, DecidedMoves, HoldId};
 use super::decision_input::DecisionInput;
 use super::disruption::selection::RemovalRecord;
+use super::holds::HoldStatus;
 use super::removal::Removal;
 use drift::VersionedHash;
 use model::plan::Reason;
@@ -20,6 +21,8 @@ use model::{
 pub enum DecisionReason {
     /// Pods are pending, or a NodePool has fewer nodes than its replicas.
     Provision,
+    /// A client holds capacity.
+    Hold,
     /// A disruption method removes nodes.
     Disruption(MethodReason),
 }
@@ -30,6 +33,7 @@ impl DecisionReason {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Provision => "provision",
+            Self::Hold => "hold",
             Self::Disruption(reason) => reason.kind,
         }
     }
@@ -101,6 +105,8 @@ pub struct Decision {
     pub unplaced: Vec<UnplacedPod>,
     /// Replacements under way that are new since the last decision, or whose pods have other places.
     pub replacements: Vec<RecordedReplacement>,
+    /// Holds that it gives room to, and what is recorded of them with it.
+    pub holds: Vec<(HoldId, HoldStatus)>,
     /// Price per hour of the machines to launch.
     pub new_cost: MicroUsd,
     /// Lower bound of the price per hour of any plan for the same pods.
@@ -141,6 +147,7 @@ impl Decision {
             assignments: Vec::new(),
             unplaced: Vec::new(),
             replacements: Vec::new(),
+            holds: Vec::new(),
             new_cost: MicroUsd(0),
             lower_bound: MicroUsd(0),
             price_date: None,

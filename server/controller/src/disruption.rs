@@ -13,7 +13,7 @@
 //!
 //! Reading order: [`method`] (the interface), [`selection`] (what a method selects from, as values), [`methods`] (the registry) with
 //! [`methods::drift`], [`methods::consolidation`], [`methods::emptiness`], [`methods::expiration`], [`methods::repair`], [`methods::voluntary_repair`],
-//! [`methods::static_scale_down`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
+//! [`methods::static_scale_down`], [`methods::hold_ended`], [`methods::rebalance`] and [`methods::interruption`] with [`interruptions`], [`candidates`] (nodes that may be
 //! removed), [`budgets`], [`settings`], [`evictions`] (what keeps pods on a node), [`Disruption`] (passes),
 //! [`replace_first`], [`replacements`], [`replacement_backoff`], [`replacement_records`] and [`replacement_recovery`] (capacity before a removal), [`consolidation`],
 //! [`plan_input`], [`running_cluster`] and [`consolidation_check`] (plans of disruption), [`queue`] (decisions that
@@ -48,6 +48,7 @@ pub use methods::drift::DRIFT;
 pub use methods::emptiness::EMPTY;
 pub use methods::expiration::EXPIRATION;
 pub(crate) use methods::expiration::expiry_of;
+pub use methods::hold_ended::HOLD_ENDED;
 pub use methods::interruption::INTERRUPTION;
 pub use methods::rebalance::REBALANCE;
 pub use methods::repair::REPAIR;

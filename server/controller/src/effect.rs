@@ -3,12 +3,13 @@
 use super::decision::{ClaimOrder, Decision};
 use super::finding::Finding;
 use super::guardrails::ObjectCounts;
+use super::holds::HoldStatus;
 use super::nodeclaim::DecidedLaunch;
 use super::provisioning::PlanJob;
 use super::status::{EventOrder, StatusOrder};
 use super::unavailable_offerings::OfferingKey;
-use crate::cluster::LaunchedFacts;
 use crate::cluster::replacement::ReplacementWait;
+use crate::cluster::{HoldId, LaunchedFacts};
 use model::node_class::NodeClassQuery;
 use model::{
     ClaimName, ClusterName, Labels, LaunchOrder, NodeName, PodKey, PoolName, ProviderId, Taint, Text, Timestamp,
@@ -117,6 +118,15 @@ pub enum Effect {
         /// When they ended.
         at: Timestamp,
     },
+    /// Write what has become of a hold. Not answered.
+    WriteHold {
+        /// The target cluster.
+        cluster: ClusterName,
+        /// The hold.
+        hold: HoldId,
+        /// Its status.
+        status: Box<HoldStatus>,
+    },
     /// Persist the object counts of a cluster, replacing the previous ones. Not answered.
     PersistCounts {
         /// The target cluster.
@@ -157,6 +167,7 @@ impl Effect {
             | Self::CloseLaunch { cluster, .. }
             | Self::RecordLaunched { cluster, .. }
             | Self::EndReplacements { cluster, .. }
+            | Self::WriteHold { cluster, .. }
             | Self::PersistCounts { cluster, .. }
             | Self::ClaimProbes { cluster, .. }
             | Self::ReportFinding { cluster, .. }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::guardrails::fleet_counters::LocalCounters;
 use super::guardrails::{Freeze, ObjectCounts, RecentLaunch};
+use super::holds::CapacityHold;
 use super::unavailable_offerings::{OfferingKey, ProbeAnswer, UnavailableOffering};
 use super::{DecisionId, InstructionId, Listing, OpenLaunch, PlanAnswer};
 use crate::cluster::replacement::ReplacementsRead;
@@ -191,6 +192,15 @@ pub enum Event {
         /// What was recorded.
         read: Box<ReplacementsRead>,
     },
+    /// All live holds of a cluster, as the store has them. Precedes `LeaseAcquired`, and follows a client's command.
+    HoldsChanged {
+        /// The cluster that the event concerns.
+        cluster: ClusterName,
+        /// Order of the list among all lists of holds: of two lists the one with the higher number is newer.
+        read: u64,
+        /// The holds; one that is missing has ended.
+        holds: Vec<CapacityHold>,
+    },
     /// The lease of the cluster was acquired. Precedes the acceptance of its agent.
     LeaseAcquired {
         /// The cluster that the event concerns.
@@ -234,6 +244,7 @@ impl Event {
             | Self::MovesLoaded { cluster, .. }
             | Self::CountsLoaded { cluster, .. }
             | Self::ReplacementsLoaded { cluster, .. }
+            | Self::HoldsChanged { cluster, .. }
             | Self::LeaseAcquired { cluster, .. }
             | Self::Listed { cluster, .. }
             | Self::ProbesAnswered { cluster, .. }

@@ -17,7 +17,7 @@
 //!
 //! Reading order: [`event`], [`effect`] and [`decision`] (the interface), `region_state` (what
 //! clusters share), `cluster_controller` (a step), `route` (dispatch of events within a cluster),
-//! `provisioning` (pending pods, plans) and [`order`] (from a plan to NodeClaims),
+//! `provisioning` (pending pods, plans), [`holds`] (room for pods to come) and [`order`] (from a plan to NodeClaims),
 //! [`search_allowance`] (searches for cheaper plans), [`disruption_allowance`] (how often disruption is planned), [`decision_input`] (input of a plan, for replay), `nodeclaim` (lifecycle of NodeClaims,
 //! recovery, garbage collection), `nomination` (pod nominations and the registration gate),
 //! [`disruption`] (empty nodes, interruptions, the verifier's check of removals),
@@ -43,13 +43,16 @@ mod external_autoscalers;
 mod finding;
 mod fleet_state;
 pub mod guardrails;
+pub mod holds;
 mod instance_owners;
+pub mod launch_evidence;
 mod launch_template;
 mod node_class;
 pub mod node_report;
 mod nodeclaim;
 mod nomination;
 pub mod order;
+pub mod planning_facts;
 pub mod pod_report;
 mod provisioning;
 mod region_state;

@@ -15,6 +15,7 @@ use crate::fleet_state::FleetState;
 use crate::guardrails::fleet_counters::CounterSnapshot;
 use crate::guardrails::{DisabledGuards, Guard, Guardrails};
 use crate::instance_owners::InstanceOwners;
+use crate::launch_evidence::{LaunchEvidence, ReadyNode};
 use crate::provisioning::PlanNumber;
 use crate::search_allowance::{SearchAllowance, SearchTotals};
 use crate::unavailable_offerings::{OfferingUpdate, UnavailableOfferings};
@@ -212,6 +213,18 @@ impl RegionState {
     /// What launches of this process showed of offerings since the last call, for other replicas in the same region.
     pub fn take_offering_updates(&self) -> Vec<OfferingUpdate> {
         self.offerings.take_unpublished()
+    }
+
+    /// What became of launches of this process since the last call.
+    #[must_use]
+    pub fn take_launch_outcomes(&self) -> Vec<LaunchEvidence> {
+        self.offerings.take_outcomes()
+    }
+
+    /// Nodes of this process that became ready since the last call.
+    #[must_use]
+    pub fn take_ready_nodes(&self) -> Vec<ReadyNode> {
+        self.offerings.evidence().take_ready()
     }
 
     /// What this process saw of its own clusters, for the guardrails of all others.

@@ -62,6 +62,7 @@ impl ClusterController {
             Event::MovesLoaded { moves, .. } => self.restore_moves(moves),
             Event::CountsLoaded { counts, .. } => self.guardrails.restore_counts(counts, ctx.now),
             Event::ReplacementsLoaded { read, .. } => self.load_replacements(*read),
+            Event::HoldsChanged { read, holds, .. } => self.load_holds(read, holds, ctx.now),
             Event::LeaseAcquired { uid, launches, .. } => self.begin_recovery(uid, launches),
             Event::Listed { listing, .. } => {
                 self.record_cloud_listing(&listing);
@@ -140,6 +141,7 @@ impl ClusterController {
         // What was decided so far is counted. An input of a plan takes milliseconds to build.
         ctx.release_guardrails();
         self.claim_probes(ctx);
+        self.reconcile_holds(ctx);
         self.request_plan_if_due(ctx);
         self.request_search_if_due(ctx);
         self.reconcile_disruption(ctx);
@@ -167,8 +169,9 @@ impl ClusterController {
             resolutions,
             self.next_resync(),
             self.next_counts_write(ctx),
+            self.holds.next_wakeup(self.is_ready(), self.state.version(), ctx.now),
             self.state.assignments().next_expiry(),
-            self.provisioner.next_wakeup(self.is_ready(), settings, ctx.now),
+            self.provisioner.next_wakeup(self.is_ready() && !self.holds.is_planning(), settings, ctx.now),
             ctx.offerings.next_renewal(&self.cluster),
         ]
         .into_iter()

@@ -13,6 +13,7 @@ mod window;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use crate::launch_evidence::{LaunchEvidence, RecentEvidence};
 use entries::{Availability, Entries};
 use model::offering::SharedCatalogue;
 use model::{CapacityType, ClaimName, ClusterName, LaunchOption, Millis, SizeClass, Timestamp};
@@ -40,6 +41,8 @@ pub struct UnavailableOfferings {
     base_window: Millis,
     /// False in guard-off tests: an offering is free for everyone when its exclusion has ended.
     has_one_probe: bool,
+    /// What launches showed, successes included.
+    evidence: RecentEvidence,
 }
 
 #[derive(Debug)]
@@ -54,12 +57,12 @@ impl UnavailableOfferings {
     #[must_use]
     pub(crate) fn new(base_window: Millis, has_one_probe: bool) -> Self {
         let state = State { entries: Entries::new(has_one_probe), masked: Vec::new() };
-        Self { state: Mutex::new(state), base_window, has_one_probe }
+        Self { state: Mutex::new(state), base_window, has_one_probe, evidence: RecentEvidence::default() }
     }
 
-    /// Records what became of a launch in an offering. Counts of successes and failures end here as well once something
-    /// is made of them.
+    /// Records what became of a launch in an offering.
     pub fn record_outcome(&self, outcome: &OfferingOutcome, now: Timestamp) {
+        self.evidence.record_outcome(outcome, now);
         let OfferingOutcome { offering, asked, launched, refusal } = outcome;
         let mut state = self.state();
         if let Some(id) = &offering.zone_id {
@@ -73,6 +76,16 @@ impl UnavailableOfferings {
             changed |= state.entries.refuse(key, code.clone(), self.base_window, now);
         }
         state.drop_masked_if(changed);
+    }
+
+    /// What launches of this process showed.
+    pub(crate) fn evidence(&self) -> &RecentEvidence {
+        &self.evidence
+    }
+
+    /// The outcomes of launches of this process since the last call.
+    pub fn take_outcomes(&self) -> Vec<LaunchEvidence> {
+        self.evidence.take_outcomes()
     }
 
     /// Takes over what the store has of all replicas.

@@ -28,6 +28,8 @@
 //! and circuit breakers admit, which depends on the whole fleet and is recorded as an answer; the second
 //! selection before a drain begins; and the begin of a replacement, which is no decision.
 //!
+//! The pods of holds are stored in the same encoding ([`held_pods`]).
+//!
 //! Reading order: [`records`] (an input as a list), [`delta`], [`writer`] (the next event),
 //! [`replay`] (back), [`replay_all`], [`diff`] and [`what_if`] (commands on top); [`codec`],
 //! [`disruption_answer`] and [`content`] define the bytes.
@@ -38,6 +40,7 @@ mod content;
 mod delta;
 pub mod diff;
 mod disruption_answer;
+pub mod held_pods;
 mod records;
 pub mod replay;
 pub mod replay_all;

@@ -20,6 +20,8 @@ pub enum RemovalReason {
     Expired,
     /// Its static NodePool has more nodes than `replicas`.
     Surplus,
+    /// It was launched for a hold that has ended, and has only DaemonSet pods.
+    HoldEnded,
     /// Its conditions match a repair policy, and other capacity replaces it first.
     Repaired,
     /// It has only DaemonSet pods.
@@ -35,7 +37,12 @@ impl RemovalReason {
     #[must_use]
     pub fn disruption_reason(self) -> Option<DisruptionReason> {
         match self {
-            Self::Interrupted | Self::Rebalanced | Self::Unhealthy | Self::Expired | Self::Surplus => None,
+            Self::Interrupted
+            | Self::Rebalanced
+            | Self::Unhealthy
+            | Self::Expired
+            | Self::Surplus
+            | Self::HoldEnded => None,
             Self::Repaired => Some(DisruptionReason::Unhealthy),
             Self::Empty => Some(DisruptionReason::Empty),
             Self::Drifted => Some(DisruptionReason::Drifted),
@@ -67,6 +74,7 @@ impl fmt::Display for RemovalReason {
             Self::Unhealthy => "Unhealthy",
             Self::Expired => "Expired",
             Self::Surplus => "Surplus",
+            Self::HoldEnded => "HoldEnded",
             Self::Repaired => "Repaired",
             Self::Empty => "Empty",
             Self::Drifted => "Drifted",

@@ -11,8 +11,8 @@
 //! planner plans the cluster as a whole.
 //!
 //! Reading order: [`pod_set`] (what is asked), [`answer`] (what is answered), [`cluster`], `condensed`, [`launch_setting`],
-//! `launch_plans` and `combine` (how it is planned), [`context`], `launches` and `places` (a plan as an answer), [`ready`]
-//! (time to ready), [`rank`].
+//! `launch_plans` and `combine` (how it is planned), [`context`], `launches` and `places` (a plan as an answer), [`ready`] and
+//! [`ready_times`] (time to ready), [`rank`].
 
 pub mod answer;
 pub mod cluster;
@@ -26,6 +26,7 @@ mod places;
 pub mod pod_set;
 pub mod rank;
 pub mod ready;
+pub mod ready_times;
 
 pub use answer::{Answer, Blocker, ClusterQuote, ExistingNodePods, Fit, NewNodes, PodCount, Quote};
 pub use cluster::PreparedCluster;
@@ -34,3 +35,4 @@ pub use launch_setting::LaunchSettings;
 pub use pod_set::{InvalidPodSets, MAX_PODS, PodSet, validate};
 pub use rank::rank;
 pub use ready::ReadyTime;
+pub use ready_times::ReadyTimes;

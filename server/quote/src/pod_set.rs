@@ -98,6 +98,11 @@ impl TableLengths {
     }
 }
 
+/// Adds the pods of `sets` to the pods of `input` that wait.
+pub fn add_to(input: &mut PlanningInput, sets: &[PodSet]) {
+    add_pods(input, sets);
+}
+
 /// Adds the pods of `sets` to an input without pending pods.
 pub(crate) fn add_pods(input: &mut PlanningInput, sets: &[PodSet]) -> TableLengths {
     let before = TableLengths {

@@ -42,8 +42,14 @@ impl ReadyTime {
         Self { p50: percentile(0.5), p95: percentile(0.95) }
     }
 
+    /// The percentiles of a log-normal distribution with this mean and standard deviation of the logarithm.
+    pub(crate) fn of_log_normal(mean: f64, deviation: f64) -> Self {
+        let at = |deviations: f64| Millis::new((mean + deviations * deviation).exp().round() as i64);
+        Self { p50: at(0.0), p95: at(Z95) }
+    }
+
     /// Mean and standard deviation of the logarithm of the time.
-    fn log_normal(self) -> (f64, f64) {
+    pub(crate) fn log_normal(self) -> (f64, f64) {
         let p50 = self.p50.get().max(1) as f64;
         let p95 = (self.p95.get() as f64).max(p50);
         (p50.ln(), (p95 / p50).ln() / Z95)

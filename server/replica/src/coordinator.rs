@@ -27,7 +27,7 @@ use super::moves;
 use super::output::Output;
 use super::owned_cluster::ClusterInput;
 use super::region::{self, InstancesByCluster, RegionLister};
-use super::replacements;
+use super::{holds, replacements};
 use agent_session::{AgentHello, SessionEvent};
 use store::StoreError;
 use store::guardrails::{AuditEntry, FreezeScope};
@@ -172,7 +172,8 @@ impl Coordinator {
                 let moves = Event::MovesLoaded { cluster: cluster.clone(), moves: moves::decode(&moves) };
                 let extent = intents::extent_event(&cluster, &answer);
                 let replacements = replacements::loaded_event(&cluster, &answer, now);
-                let past = [history, moves].into_iter().chain(extent).chain(replacements);
+                let holds = holds::loaded_event(&cluster, &answer, now);
+                let past = [history, moves].into_iter().chain(extent).chain(replacements).chain(holds);
                 self.handle_lease_answer(cluster, answer, past, now)
             }
             Input::Planned(answer) => self.handle_event(Event::Planned(answer), now),

@@ -16,6 +16,7 @@ pub mod counter_sync;
 mod events;
 pub mod fence;
 mod handover_wait;
+pub mod holds;
 mod input;
 pub mod intents;
 pub mod interruptions;

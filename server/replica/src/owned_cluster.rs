@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use controller::executor::{Command, CommandId, Executor, Outcome};
 use controller::node_report::NodeReport;
+use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
 use controller::pod_report::PodReport;
 use controller::unavailable_offerings::PROBE_LEASE;
 use controller::{ClusterController, ClusterView, Effect, Event, RegionState};
@@ -129,6 +130,14 @@ impl OwnedCluster {
     #[must_use]
     pub fn pod_report(&self, pod: &PodKey, now: Timestamp) -> PodReport {
         self.controller.pod_report(pod, now)
+    }
+
+    /// What a plan outside of the control loop is made from now.
+    ///
+    /// # Errors
+    /// Nothing is known of the cluster, or what `known` names still holds.
+    pub fn planning_facts(&self, known: Option<&FactsKey>, now: Timestamp) -> Result<PlanningFacts, NoFacts> {
+        self.controller.planning_facts(known, now)
     }
 
     /// Epoch of the lease.

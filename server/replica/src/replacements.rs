@@ -78,14 +78,14 @@ fn decode(row: &ReplacementRow, now: Timestamp) -> Option<RecordedReplacement> {
     })
 }
 
-fn encode_place(target: &Target) -> String {
+pub(crate) fn encode_place(target: &Target) -> String {
     match target {
         Target::Claim(claim) => format!("NodeClaim/{claim}"),
         Target::Node(node) => format!("Node/{node}"),
     }
 }
 
-fn decode_place(place: &str) -> Option<Target> {
+pub(crate) fn decode_place(place: &str) -> Option<Target> {
     match place.split_once('/')? {
         ("NodeClaim", name) => Some(Target::Claim(name.into())),
         ("Node", name) => Some(Target::Node(name.into())),

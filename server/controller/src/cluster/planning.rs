@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
+use super::bookings::Booking;
 use super::record::{ClaimRecord, NodeRecord, PodRecord, PoolRecord};
 use super::state::ClusterState;
-use super::target::Target;
 use model::input::{PlanningInput, Policy};
 use model::labels::{HOSTNAME, INITIALIZED, NODEPOOL, REGISTERED};
 use model::resources::NODES;
@@ -124,12 +124,7 @@ impl ClusterState {
     fn planning_nodes(&self, tables: &mut Tables) -> Vec<Node> {
         let mut assigned: BTreeMap<NodeName, Vec<&PodRecord>> = BTreeMap::new();
         for (key, assignment) in self.assignments().iter() {
-            let name = match &assignment.target {
-                Target::Claim(claim) => {
-                    self.node_of_claim(claim).map_or_else(|| NodeName::from(claim.as_text()), |node| node.name.clone())
-                }
-                Target::Node(node) => node.clone(),
-            };
+            let name = self.name_of_target(&assignment.target);
             if let Some(pod) = self.pod(key) {
                 assigned.entry(name).or_default().push(pod);
             }
@@ -145,11 +140,18 @@ impl ClusterState {
             node_of_record.chain(in_flight.map(|claim| self.node_of_claim_in_flight(claim))).collect();
         nodes.sort_by(|a, b| a.name.cmp(&b.name));
         let bound = self.bound_pods(&nodes);
+        let mut booked: BTreeMap<NodeName, Vec<(&Booking, u32)>> = BTreeMap::new();
+        for (booking, pods) in self.open_bookings() {
+            booked.entry(self.name_of_target(&booking.target)).or_default().push((booking, pods));
+        }
         for (node, bound) in nodes.iter_mut().zip(bound) {
             let leaving = node.stage == NodeStage::Deleting;
             let bound = bound.into_iter().map(|pod| (pod, leaving && pod.is_reschedulable()));
             let due = assigned.remove(&node.name).unwrap_or_default().into_iter().map(|pod| (pod, false));
             node.pods = bound.chain(due).map(|(pod, leaving)| tables.bound(pod, leaving)).collect();
+            for (booking, pods) in booked.remove(&node.name).unwrap_or_default() {
+                node.pods.extend((0..pods).map(|number| tables.booked(booking, number)));
+            }
         }
         nodes
     }
@@ -279,6 +281,20 @@ impl Tables {
             workload: pod.workload.clone(),
             moved_from: pod.node.clone(),
             invalid: pod.invalid.clone(),
+        }
+    }
+
+    /// A pod to come, for which there is room on its node.
+    fn booked(&mut self, booking: &Booking, number: u32) -> BoundPod {
+        BoundPod {
+            namespace: booking.namespace.clone(),
+            name: Text::from(format!("{}-{}-{}-{number}", booking.hold, booking.name, booking.target.name())),
+            shape: self.shapes.index(&booking.shape),
+            labels: self.labels.index(&booking.labels),
+            volumes: None,
+            daemon: None,
+            terminating: false,
+            leaving: false,
         }
     }
 

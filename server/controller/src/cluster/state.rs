@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 
 use super::assignments::Assignments;
 use super::auxiliary::AuxiliaryRecords;
+use super::bookings::Bookings;
 use super::drift_evidence::DriftEvidence;
 use super::observation::{ClusterSnapshot, Key, Object, Observation};
 use super::pod_placement::PodPlacement;
@@ -64,6 +65,8 @@ pub struct ClusterState {
     evidence: DriftEvidence,
     /// Assignments of pods; written by the controller, removed by observations.
     assignments: Assignments,
+    /// Room that holds book; written by the controller.
+    bookings: Bookings,
 }
 
 impl ClusterState {

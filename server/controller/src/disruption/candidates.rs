@@ -157,14 +157,14 @@ impl<'v> Candidates<'v> {
     }
 }
 
-/// Nodes that a plan assigned pods to, or that kube-scheduler nominated for a pod.
+/// Nodes that a plan assigned pods to, that kube-scheduler nominated for a pod, or that have room booked by a hold.
 fn assigned_nodes(state: &ClusterState) -> BTreeSet<NodeName> {
     let name = |target: &Target| match target {
         Target::Node(node) => Some(node.clone()),
         Target::Claim(claim) => state.node_of_claim(claim).map(|node| node.name.clone()),
     };
     let nominated = state.nominated_pods().filter_map(|pod| state.nominated_node(pod).cloned());
-    state.assignments().targets().filter_map(name).chain(nominated).collect()
+    state.assignments().targets().filter_map(name).chain(nominated).chain(state.held_nodes()).collect()
 }
 
 #[cfg(test)]

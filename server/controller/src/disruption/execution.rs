@@ -108,6 +108,7 @@ impl ClusterController {
     /// Executes a durable decision as far as it is still valid; the rest is decided again.
     pub(crate) fn execute_decision(&mut self, id: DecisionId, ctx: &mut Context<'_>) {
         let Some(decision) = self.decisions.take_recorded(id) else { return };
+        self.holds.record_durable(id);
         self.execute_launches(&decision, ctx);
         self.execute_removals(&decision, ctx);
     }

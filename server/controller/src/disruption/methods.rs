@@ -8,6 +8,7 @@ pub(crate) mod consolidation;
 pub(crate) mod drift;
 pub(crate) mod emptiness;
 pub(crate) mod expiration;
+pub(crate) mod hold_ended;
 pub(crate) mod interruption;
 pub(crate) mod rebalance;
 pub(crate) mod repair;
@@ -25,6 +26,7 @@ static METHODS: &[&dyn Method] = &[
     &repair::Repair,
     &expiration::Expiration,
     &static_scale_down::StaticScaleDown,
+    &hold_ended::HoldEnded,
     &voluntary_repair::VoluntaryRepair,
     &emptiness::Emptiness,
     &drift::Drifted,

@@ -4,7 +4,7 @@
 //! Only consolidation is planned from it: drift, expiry and unhealthy Nodes are left to their methods,
 //! so none of them is in it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
 use model::removal::PodBudget;
 use model::running::{Consolidatable, RunningClaim, RunningCluster, RunningNode, RunningPod};
 use model::{
-    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, Offering, Pod, PodKey, PoolName, Text,
+    BoundPod, CapacityType, ClaimName, Labels, MicroUsd, Millis, Node, NodeName, Offering, Pod, PodKey, PoolName, Text,
     Timestamp, VolumeAlternatives,
 };
 
@@ -28,7 +28,8 @@ pub(super) fn running_cluster(
     move_interval: Millis,
 ) -> RunningCluster {
     let volumes = Volumes::of(std::mem::take(&mut input.volume_sets));
-    let mut reader = Reader { state, now: input.now, move_interval, pod_budgets: BTreeMap::new(), volumes };
+    let held = state.held_nodes().collect();
+    let mut reader = Reader { state, now: input.now, move_interval, held, pod_budgets: BTreeMap::new(), volumes };
     let nodes = (0..).zip(&input.nodes).map(|(at, node)| reader.node(at, node)).collect();
     let Reader { pod_budgets, volumes, .. } = reader;
     input.volume_sets = volumes.values;
@@ -68,6 +69,8 @@ struct Reader<'s> {
     now: Timestamp,
     /// How long consolidation leaves a pod that it has moved where it is.
     move_interval: Millis,
+    /// Nodes with room that a hold booked.
+    held: BTreeSet<NodeName>,
     pod_budgets: BTreeMap<Text, PodBudget>,
     volumes: Volumes,
 }
@@ -83,7 +86,7 @@ impl Reader<'_> {
         let pods: Vec<RunningPod> = node.pods.iter().filter_map(|pod| self.pod(pod, node)).collect();
         // Its successor has the same name and is planned once the pod has ended.
         let returns = |pod: &PodRecord| pod.terminating && pod.is_reschedulable();
-        let is_held = self.state.pods_on(&node.name).any(returns);
+        let is_held = self.state.pods_on(&node.name).any(returns) || self.held.contains(&node.name);
         let of_node = record.and_then(|record| record.do_not_disrupt);
         RunningNode {
             node: at,

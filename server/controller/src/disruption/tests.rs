@@ -78,5 +78,6 @@ fn forceful_methods_run_while_a_plan_may_need_the_nodes_and_graceful_ones_do_not
     let pass = Disruption::default().reconcile(&DisruptionView::of(&state, at(30_000)), INTERVAL, Some(at(33_000)));
     let ran: Vec<(&str, usize)> =
         pass.proposals.iter().map(|proposal| (proposal.method.reason().kind, proposal.removals.len())).collect();
-    assert_eq!(ran, [("rebalance", 0), ("repair", 0), ("expiration", 1), ("static-scale-down", 0)]);
+    let forceful = [("rebalance", 0), ("repair", 0), ("expiration", 1), ("static-scale-down", 0), ("hold-ended", 0)];
+    assert_eq!(ran, forceful);
 }

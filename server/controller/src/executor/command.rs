@@ -57,6 +57,7 @@ pub(crate) fn subject_key(effect: &Effect) -> Option<(ClusterName, Text)> {
         }
         Effect::PersistCounts { .. } => Text::from("extent"),
         Effect::EndReplacements { .. } => Text::from("replacements"),
+        Effect::WriteHold { hold, .. } => Text::from(format!("hold/{hold}")),
         Effect::Instruct { instruction, .. } => Text::from(instruction.subject()),
         Effect::Launch(order) => claim_subject(&order.claim),
         Effect::Relaunch(decided) => claim_subject(&decided.machine.launch.claim),
@@ -81,6 +82,7 @@ pub(crate) fn answer_timeout(effect: &Effect) -> Millis {
         | Effect::RecordLaunched { .. }
         | Effect::CloseLaunch { .. }
         | Effect::EndReplacements { .. }
+        | Effect::WriteHold { .. }
         | Effect::PersistCounts { .. } => Millis::from_secs(10),
         effect if is_drain(effect) => Millis::from_mins(2),
         Effect::Instruct { .. } | Effect::Terminate { .. } | Effect::Describe { .. } | Effect::Inspect { .. } => {

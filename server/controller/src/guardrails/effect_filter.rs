@@ -10,7 +10,7 @@ pub(crate) fn is_allowed_by_mode(settings: &GuardrailSettings, effect: &Effect) 
         Effect::Plan(_) | Effect::RecordDecision(_) | Effect::PublishView { .. } | Effect::Resync { .. } => {
             return true;
         }
-        Effect::PersistCounts { .. } | Effect::EndReplacements { .. } => return true,
+        Effect::PersistCounts { .. } | Effect::EndReplacements { .. } | Effect::WriteHold { .. } => return true,
         Effect::CloseLaunch { .. }
         | Effect::RecordLaunched { .. }
         | Effect::Describe { .. }

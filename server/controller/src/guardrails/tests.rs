@@ -8,6 +8,7 @@ mod expiration;
 mod fixture;
 mod fleet_counters;
 mod freezes;
+mod holds;
 mod interruptions;
 mod moves;
 mod node_class_drift;

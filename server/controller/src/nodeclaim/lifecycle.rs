@@ -12,6 +12,7 @@ use crate::cluster::assignments::NOMINATION_WINDOW;
 use crate::cluster::planning::is_ephemeral;
 use crate::cluster::{ClaimRecord, NodeRecord};
 use crate::cluster_controller::{ClusterController, Context};
+use crate::launch_evidence::ReadyNode;
 use crate::launch_template::launch_template;
 use crate::{DecidedLaunch, Effect, Instruction, InstructionId, Launched, PlannedMachine, order};
 use model::labels::{CAPACITY_TYPE, INSTANCE_TYPE, ZONE};
@@ -159,11 +160,26 @@ impl ClusterController {
     fn advance_registered(&mut self, claim: &ClaimName, free: bool, ctx: &mut Context<'_>) {
         let Some(node) = self.state.node_of_claim(claim) else { return };
         if node.is_initialized() {
+            self.record_ready_time(claim, ctx);
             self.claims.get_mut(claim).map(|machine| machine.complete_initialization(ctx.now));
             self.state.expire_assignments_to(claim, ctx.now + NOMINATION_WINDOW);
         } else if free && self.state.claim(claim).is_some_and(|record| is_complete(node, record)) {
             let node = node.name.clone();
             self.instruct(Instruction::InitializeNode { claim: claim.clone(), node }, ctx);
+        }
+    }
+
+    /// Records how long a machine that this process launched took to be ready, by the time at which its NodeClaim was
+    /// created.
+    fn record_ready_time(&self, claim: &ClaimName, ctx: &Context<'_>) {
+        let machine = self.claims.get(claim).filter(|machine| machine.planned().is_some());
+        let instance = machine.and_then(ManagedClaim::instance);
+        let created = self.state.claim(claim).and_then(|record| record.created);
+        if let (Some(instance), Some(created)) = (instance, created) {
+            let LaunchedInstance { instance_type, capacity_type, .. } = instance;
+            let (instance_type, capacity_type) = (instance_type.clone(), *capacity_type);
+            let took = ctx.now.duration_since(created);
+            ctx.offerings.evidence().record_ready(ReadyNode { instance_type, capacity_type, took });
         }
     }
 

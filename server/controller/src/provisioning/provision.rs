@@ -25,8 +25,10 @@ use model::{
 impl ClusterController {
     /// Requests a plan if one is due and there is anything to plan.
     pub(crate) fn request_plan_if_due(&mut self, ctx: &mut Context<'_>) {
-        let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && self.is_ready());
+        let may_plan = self.is_ready() && !self.holds.is_planning();
+        let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && may_plan);
         let Some(due) = due else { return };
+        self.holds.begin_plan_of_pods();
         self.guardrails.replace_launch_hold(None);
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
@@ -72,6 +74,7 @@ impl ClusterController {
             }
             answer => answer,
         };
+        let Some(answer) = self.handle_hold_plan(answer, ctx) else { return };
         if let Some(answer) = self.provisioner.keep_search(answer) {
             self.apply_answer(answer, ctx);
         }
@@ -180,9 +183,10 @@ impl ClusterController {
         for (planned, node) in machines.iter().zip(planned_nodes(plan)) {
             let pool = &input.pools[node.pool as usize];
             self.state.assume_claim(order::expected_claim(planned, node, pool, ctx.now));
-            for pod in &node.pods {
-                let target = Target::Claim(planned.claim.name.clone());
-                self.state.assign_pod(input.pods[*pod as usize].key(), target, None);
+            // Pods of a hold do not exist: their places are bookings.
+            let keys = node.pods.iter().map(|pod| input.pods[*pod as usize].key());
+            for key in keys.filter(|key| self.state.pod(key).is_some()).collect::<Vec<_>>() {
+                self.state.assign_pod(key, Target::Claim(planned.claim.name.clone()), None);
             }
             let revision = self.state.pool(&pool.name).map(|record| record.revision.clone()).unwrap_or_default();
             let machine = ManagedClaim::from_decision(planned.clone(), id, revision, ctx.now);
@@ -209,6 +213,9 @@ impl ClusterController {
                 NodeStage::Initialized | NodeStage::Deleting => None,
             };
             let key = input.pods[*pod as usize].key();
+            if self.state.pod(&key).is_none() {
+                continue;
+            }
             placed.push((key.clone(), node.name.clone()));
             match claim {
                 Some(claim) => self.state.assign_pod_to_claim(key, claim, now),
@@ -232,7 +239,7 @@ impl ClusterController {
             if machine.stage() != StageKind::Planned {
                 continue;
             }
-            let wanted = planned.pods.is_empty() || awaited.contains(claim);
+            let wanted = planned.pods.is_empty() || awaited.contains(claim) || self.state.has_booking(claim);
             if wanted && self.is_still_valid(decision.id, planned, ctx) {
                 self.claims.get_mut(claim).map(|machine| machine.begin_creation(ctx.now));
                 self.instruct(Instruction::CreateClaim(planned.claim.clone()), ctx);

@@ -19,7 +19,7 @@ fieldless_enums! {
     DisruptionReason { Empty = 0, Drifted = 1, Underutilized = 2, Unhealthy = 3 }
     RemovalReason {
         Interrupted = 0, Unhealthy = 1, Expired = 2, Surplus = 3, Empty = 4, Drifted = 5, Underutilized = 6,
-        Rebalanced = 7, Repaired = 8,
+        Rebalanced = 7, Repaired = 8, HoldEnded = 9,
     }
     HoldCode {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,

@@ -20,10 +20,13 @@ pub(super) fn check_room(
 ) {
     let leaving: BTreeSet<&NodeName> = removals.iter().map(|removed| &removed.node.node).collect();
     let destinations: FxHashSet<&NodeName> = input.destinations.iter().filter(|to| !leaving.contains(to)).collect();
-    for removed in removals.iter().filter(|removed| removed.voluntary_reason().is_some()) {
+    let is_empty = |reason| matches!(reason, RemovalReason::Empty | RemovalReason::HoldEnded);
+    let judged =
+        removals.iter().filter(|removed| removed.voluntary_reason().is_some() || is_empty(removed.removal.reason));
+    for removed in judged {
         for pod in removed.node.pods.iter().filter(|pod| remains(pod)) {
             let key = &pod.key;
-            if removed.removal.reason == RemovalReason::Empty {
+            if is_empty(removed.removal.reason) {
                 findings.report_pod(RemovalRule::Room, removed.node, key, "runs on a node that is removed as empty");
                 continue;
             }

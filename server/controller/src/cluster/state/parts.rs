@@ -4,11 +4,19 @@ use std::collections::BTreeMap;
 
 use model::ClaimName;
 
-use super::{Assignments, AuxiliaryRecords, ClusterState, DriftEvidence, RecentMoves, Replacement};
+use super::{Assignments, AuxiliaryRecords, Bookings, ClusterState, DriftEvidence, RecentMoves, Replacement};
 
 impl ClusterState {
     pub(in crate::cluster) fn assignments_mut(&mut self) -> &mut Assignments {
         &mut self.assignments
+    }
+
+    pub(in crate::cluster) fn bookings(&self) -> &Bookings {
+        &self.bookings
+    }
+
+    pub(in crate::cluster) fn bookings_mut(&mut self) -> &mut Bookings {
+        &mut self.bookings
     }
 
     pub(in crate::cluster) fn replacements_mut(&mut self) -> &mut BTreeMap<ClaimName, Replacement> {

@@ -10,6 +10,7 @@ use crate::cluster::testing::{bound_to, claim, node, pod, pool, text};
 use crate::cluster::{ClaimRecord, ClusterSnapshot, Key, NodeRecord, Object, Observation, PodRecord};
 use crate::guardrails::ObjectCounts;
 use crate::guardrails::{DisabledGuards, Freeze};
+use crate::holds::{HoldId, HoldStatus};
 use crate::testing::SynchronousController;
 use crate::unavailable_offerings::{PROBE_LEASE, ProbeAnswer};
 use crate::{
@@ -83,6 +84,8 @@ pub(super) struct Done {
     pub refused: Vec<(Timestamp, ClaimName)>,
     /// Replacements whose records were deleted, with the waits that changed.
     pub ended_replacements: Vec<(Timestamp, Vec<ClaimName>, Waits)>,
+    /// What was written of holds.
+    pub holds: Vec<(HoldId, HoldStatus)>,
     /// EC2NodeClasses that were to be resolved, for tests that answer.
     pub node_class_queries: Vec<NodeClassQuery>,
     /// Effects of any kind but views and records.
@@ -309,6 +312,10 @@ impl Fixture {
                 self.done.ended_replacements.push((now, claims, waits));
                 Vec::new()
             }
+            Effect::WriteHold { hold, status, .. } => {
+                self.done.holds.push((hold, *status));
+                Vec::new()
+            }
             Effect::PersistCounts { cluster, counts } => {
                 self.done.persisted_counts.push((now, cluster, counts));
                 Vec::new()
@@ -465,6 +472,7 @@ fn created(order: &ClaimOrder, now: i64) -> ClaimRecord {
     ClaimRecord {
         name: order.name.clone(),
         labels: order.labels.clone(),
+        taints: order.taints.clone(),
         provider_id: ProviderId::default(),
         created: Some(Timestamp::from_millis(now)),
         drift: order.drift_facts(),
@@ -479,7 +487,7 @@ fn joined(claim: &ClaimRecord) -> NodeRecord {
     }
     let name = NodeName::from(format!("n-{}", claim.name));
     let (provider_id, allocatable) = (claim.provider_id.clone(), claim.allocatable.clone());
-    NodeRecord { name, provider_id, labels, allocatable, ..node("x") }
+    NodeRecord { name, provider_id, labels, allocatable, taints: claim.taints.clone(), ..node("x") }
 }
 
 /// A freeze of launches and removals.

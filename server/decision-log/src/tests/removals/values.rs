@@ -15,12 +15,13 @@ use model::{BudgetLimit, NodeStage, PodKey, PoolName, Text, Timestamp};
 
 use crate::tests::running::{Numbers, budget, do_not_disrupt, policy, running_pod, window};
 
-const REASONS: [RemovalReason; 9] = [
+const REASONS: [RemovalReason; 10] = [
     RemovalReason::Interrupted,
     RemovalReason::Rebalanced,
     RemovalReason::Unhealthy,
     RemovalReason::Expired,
     RemovalReason::Surplus,
+    RemovalReason::HoldEnded,
     RemovalReason::Repaired,
     RemovalReason::Empty,
     RemovalReason::Drifted,

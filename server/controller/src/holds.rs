@@ -1,0 +1,21 @@
+//! Capacity holds: room in a cluster that is booked for pods that do not exist yet.
+//!
+//! A hold is a row of the store. [`Event::HoldsChanged`](crate::Event::HoldsChanged) brings all live holds of the cluster; a
+//! hold that is missing from it has ended. [`Holds`] plans what has no room yet, all of it or nothing, with the planner
+//! that plans pods: at most one plan is in progress in a cluster, of pods or of a hold. The places of its pods are recorded
+//! with the decision that launches for them, so that the next owner of the cluster knows both or neither.
+//!
+//! The observed state has the places as [bookings](crate::cluster::Bookings): planning counts them as pods on their nodes,
+//! and no voluntary disruption selects these nodes. A pod with the label [`HOLD`] takes the place of a booked pod.
+//!
+//! Reading order: [`hold`] (values), [`ledger`] (the part), `planning` (requests and answers), `reconcile` (what follows from
+//! the state of the cluster).
+
+pub mod hold;
+pub(crate) mod ledger;
+mod planning;
+mod reconcile;
+
+pub use crate::cluster::{HOLD, HoldId};
+pub use hold::{CapacityHold, HeldPods, HoldEnd, HoldKind, HoldPlace, HoldStatus};
+pub(crate) use ledger::Holds;

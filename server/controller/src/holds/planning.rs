@@ -1,0 +1,259 @@
+//! Plans of holds: the request, and what follows from the answer.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::ledger::HoldPlan;
+use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
+use crate::cluster::Target;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::provisioning::pending_plan::have_limits_room;
+use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
+use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
+use model::input::PlanningInput;
+use model::plan::{Plan, PlanReport, ReasonCode};
+use model::{ClaimName, MicroUsd, Millis, NodeStage, Pod, Requirement, Text};
+
+/// Time until a hold is planned again whose plan did not hold any more.
+const RETRY: Millis = Millis::from_secs(1);
+
+/// Why a plan of a hold is not carried out.
+enum Refusal {
+    /// It may be later.
+    Later(String, Millis),
+    /// It never is.
+    Never(String),
+}
+
+impl ClusterController {
+    /// Requests a plan for the next hold without room. At most one plan is in progress in a cluster: two could give the
+    /// same room away.
+    pub(super) fn request_hold_plan_if_due(&mut self, ctx: &mut Context<'_>) {
+        if !self.is_ready() || self.provisioner.is_planning() || self.is_shadow(ctx) || self.guardrails.is_quarantined()
+        {
+            return;
+        }
+        let pods_are_due = self.provisioner.next_plan_at(ctx.settings, ctx.now).is_some_and(|due| due <= ctx.now);
+        let Some(hold) = self.holds.next_to_plan(pods_are_due, ctx.now).cloned() else { return };
+        let mut input = self.state.planning_input_for(Vec::new(), &ctx.settings.policy, ctx.now);
+        self.restrict_input(&mut input, ctx);
+        input.policy.search_steps = 0;
+        let pod_sets = add_pods(&mut input, &hold);
+        if hold.kind == HoldKind::Dedicated {
+            dedicate_pools(&mut input, &hold.id);
+        }
+        let number = ctx.next_plan_number();
+        let revision =
+            |pool: &model::NodePool| Some((pool.name.clone(), self.state.pool(&pool.name)?.revision.clone()));
+        let revisions: BTreeMap<_, _> = input.pools.iter().filter_map(revision).collect();
+        self.holds.begin_plan(HoldPlan { number, hold: hold.id, pod_sets, revisions });
+        let request = PlanRequest { number, cluster: self.cluster.clone(), input, disruption: None };
+        ctx.effects.push(Effect::Plan(Box::new(PlanJob::Pods(Box::new(request)))));
+    }
+
+    /// Handles the answer to the plan of a hold; returns any other one.
+    pub(crate) fn handle_hold_plan(&mut self, answer: PlanAnswer, ctx: &mut Context<'_>) -> Option<PlanAnswer> {
+        let Some(plan) = self.holds.take_plan(answer.request.number) else { return Some(answer) };
+        let hold = self.holds.get(&plan.hold).cloned()?;
+        match self.accept_hold_plan(&hold, &plan, answer, ctx) {
+            Ok((input, planned)) => self.book(&hold, &plan, input, planned, ctx),
+            Err(Refusal::Later(why, after)) => self.holds.wait(&hold.id, why, ctx.now + after),
+            // What a holder uses is not ended: its room is bought again as soon as that is possible.
+            Err(Refusal::Never(why)) if hold.expires.is_none() => {
+                self.holds.wait(&hold.id, why, ctx.now + ctx.settings.retry_delay);
+            }
+            Err(Refusal::Never(why)) => self.end_hold(&hold.id, HoldEnd::Failed, why, ctx.now),
+        }
+        None
+    }
+
+    /// The plan for all pods without room, if it still holds and guardrails allow all of it.
+    fn accept_hold_plan(
+        &mut self,
+        hold: &CapacityHold,
+        asked: &HoldPlan,
+        answer: PlanAnswer,
+        ctx: &Context<'_>,
+    ) -> Result<(PlanningInput, (Plan, PlanReport)), Refusal> {
+        let PlanAnswer { request: PlanRequest { input, .. }, outcome, .. } = answer;
+        let (mut plan, report) = match outcome {
+            Ok(Planned::Pods(planned)) => *planned,
+            Ok(Planned::Disruption(_)) => return Err(Refusal::Later(String::new(), RETRY)),
+            Err(error) => return Err(Refusal::Later(error.to_string(), ctx.settings.retry_delay)),
+        };
+        if !self.is_ready() {
+            return Err(Refusal::Later("the agent is not connected".to_owned(), RETRY));
+        }
+        if !plan.unschedulable.is_empty() {
+            return Err(self.unplaced(&input, &report, ctx));
+        }
+        // Machines of static NodePools are launched by plans of pods.
+        plan.static_nodes.clear();
+        let price = hold.status.price().0 + plan.nodes.iter().map(|node| node.cost().0).sum::<i64>();
+        if let Some(limit) = hold.max_price.filter(|limit| price > limit.0) {
+            let why = format!("its nodes cost ${} an hour, more than its limit of ${limit}", MicroUsd(price));
+            return Err(Refusal::Never(why));
+        }
+        let launchable = |node: &model::plan::PlannedNode| {
+            let pool = &input.pools[node.pool as usize];
+            asked.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
+        };
+        let stays = |node: u32| match &input.nodes[node as usize] {
+            node if node.stage == NodeStage::InFlight => {
+                let claim = ClaimName::from(node.name.as_text());
+                self.state.claim(&claim).is_some_and(|found| !found.deleting)
+                    && !self.state.is_marked_for_deletion(&claim)
+            }
+            node => self.state.node(&node.name).is_some() && !self.state.is_node_outgoing(&node.name),
+        };
+        let holds = plan.nodes.iter().all(launchable)
+            && plan.placements.iter().all(|(_, node)| stays(*node))
+            && have_limits_room(&self.state, &input, &plan);
+        if !holds {
+            return Err(Refusal::Later("the cluster changed while it was planned".to_owned(), RETRY));
+        }
+        // All of it or nothing: what the rate limits cut off would leave a part.
+        let (mut limited, mut limited_report) = (plan.clone(), report.clone());
+        self.limit_launches(&input, &mut limited, &mut limited_report, ctx);
+        if limited.nodes.len() < plan.nodes.len() {
+            let why = self.guardrails.launch_hold().map(|held| held.reason.to_string()).unwrap_or_default();
+            return Err(Refusal::Later(format!("launches are limited: {why}"), ctx.settings.retry_delay));
+        }
+        Ok((input, (plan, report)))
+    }
+
+    /// Why pods have no place. What a freeze or a spent allowance causes passes.
+    fn unplaced(&self, input: &PlanningInput, report: &PlanReport, ctx: &Context<'_>) -> Refusal {
+        let reasons = || report.unschedulable.iter().flat_map(|entry| &entry.reasons);
+        let first = report.unschedulable.first();
+        let sentences: Vec<String> = first.into_iter().flat_map(|entry| &entry.reasons).map(sentence).collect();
+        let count = report.unschedulable.len();
+        let why = format!("{count} of its pods fit nowhere: {}", sentences.join("; "));
+        let is_frozen = input.pools.iter().any(|pool| self.freeze_of_launches(&pool.name, ctx).is_some());
+        if is_frozen || reasons().any(|reason| reason.code == ReasonCode::HeldBack) {
+            return Refusal::Later(why, ctx.settings.retry_delay);
+        }
+        Refusal::Never(why)
+    }
+
+    /// Assumes the machines of a plan, books the places of its pods, and records both in one decision.
+    fn book(
+        &mut self,
+        hold: &CapacityHold,
+        asked: &HoldPlan,
+        input: PlanningInput,
+        (plan, report): (Plan, PlanReport),
+        ctx: &mut Context<'_>,
+    ) {
+        let (id, machines, _) = self.assign_plan(&input, &plan, ctx);
+        let places = self.places(&input, &plan, &machines, &asked.pod_sets);
+        let Some(status) = self.holds.place(&hold.id, places, id) else { return };
+        self.publish_bookings(ctx.now);
+        let decision = Decision {
+            price_date: self.price_date(&machines),
+            launches: machines,
+            holds: vec![(hold.id.clone(), status)],
+            new_cost: report.new_cost,
+            lower_bound: report.lower_bound,
+            basis: Some(Arc::new(DecisionInput {
+                opened: None,
+                input,
+                answer: DecisionAnswer::Pods(Box::new((plan, report))),
+            })),
+            ..Decision::new(id, self.cluster.clone(), DecisionReason::Hold, self.state.version(), ctx.now)
+        };
+        self.record_decision(decision, ctx);
+    }
+
+    /// The places of the pods of a plan, whose machines are in the order of its nodes.
+    fn places(
+        &self,
+        input: &PlanningInput,
+        plan: &Plan,
+        machines: &[PlannedMachine],
+        pod_sets: &[u32],
+    ) -> Vec<HoldPlace> {
+        let mut counts: BTreeMap<(Target, u32), u32> = BTreeMap::new();
+        for (pod, node) in &plan.placements {
+            let node = &input.nodes[*node as usize];
+            let record = self.state.node(&node.name);
+            let claim = match record {
+                Some(record) => self.state.claim_of_node(record).map(|claim| claim.name.clone()),
+                None => Some(ClaimName::from(node.name.as_text())),
+            };
+            let target = claim.map_or_else(|| Target::Node(node.name.clone()), Target::Claim);
+            *counts.entry((target, pod_sets[*pod as usize])).or_default() += 1;
+        }
+        let existing = counts.into_iter();
+        let existing =
+            existing.map(|((target, pod_set), pods)| HoldPlace { target, pod_set, pods, price: MicroUsd(0) });
+        let launched = machines.iter().zip(&plan.nodes).flat_map(|(machine, node)| {
+            let mut counts: BTreeMap<u32, u32> = BTreeMap::new();
+            node.pods.iter().for_each(|pod| *counts.entry(pod_sets[*pod as usize]).or_default() += 1);
+            let target = Target::Claim(machine.claim.name.clone());
+            let first = counts.keys().next().copied();
+            let place = move |(pod_set, pods)| {
+                let price = if Some(pod_set) == first { node.cost() } else { MicroUsd(0) };
+                HoldPlace { target: target.clone(), pod_set, pods, price }
+            };
+            counts.into_iter().map(place).collect::<Vec<_>>()
+        });
+        existing.chain(launched).collect()
+    }
+}
+
+fn sentence(reason: &model::plan::Reason) -> String {
+    match &reason.pool {
+        Some(pool) => format!("NodePool {pool}: {}", reason.message),
+        None => reason.message.clone(),
+    }
+}
+
+/// Adds the pods of a hold that have no place. Returns the position of the pod set of each pod of the input.
+fn add_pods(input: &mut PlanningInput, hold: &CapacityHold) -> Vec<u32> {
+    let mut pods = Vec::new();
+    for ((at, set), count) in (0..).zip(hold.pod_sets()).zip(hold.without_place()) {
+        let mut shape = (*set.shape).clone();
+        if hold.kind == HoldKind::Dedicated {
+            hold.id.confine(&mut shape);
+        }
+        let (shape, labels) = (index(&mut input.shapes, shape), index(&mut input.label_sets, (*set.labels).clone()));
+        pods.extend((0..count).map(|number| {
+            let pod = Pod {
+                namespace: set.namespace.clone(),
+                // Numbers of equal width, so that names sort as numbers do.
+                name: Text::from(format!("{}-{}-{number:06}", hold.id, set.name)),
+                shape,
+                labels,
+                volumes: None,
+                created: None,
+                workload: Text::from(format!("Hold/{}", hold.id)),
+                moved_from: None,
+                invalid: None,
+            };
+            (pod, at)
+        }));
+    }
+    pods.sort_by(|(a, _), (b, _)| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    let pod_sets = pods.iter().map(|(_, at)| *at).collect();
+    input.pods = pods.into_iter().map(|(pod, _)| pod).collect();
+    pod_sets
+}
+
+/// Nodes that are launched from these NodePools have the label and the taint of the hold.
+fn dedicate_pools(input: &mut PlanningInput, hold: &HoldId) {
+    for pool in &mut input.pools {
+        pool.labels.insert(Text::from(HOLD), hold.0.clone());
+        pool.taints.push(hold.taint());
+        pool.requirements.add(Requirement::equals(HOLD, hold.0.clone()));
+    }
+}
+
+/// Position of `value` in `table`, whose values are distinct: the decision log refers to them by content.
+fn index<T: PartialEq>(table: &mut Vec<T>, value: T) -> u32 {
+    let at = table.iter().position(|known| *known == value).unwrap_or_else(|| {
+        table.push(value);
+        table.len() - 1
+    });
+    u32::try_from(at).unwrap_or(u32::MAX)
+}

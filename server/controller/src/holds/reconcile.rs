@@ -1,0 +1,139 @@
+//! What follows for holds from the time and the state of the cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{CapacityHold, HoldEnd, HoldId};
+use crate::Effect;
+use crate::cluster::{NodeRecord, Target};
+use crate::cluster_controller::{ClusterController, Context};
+use model::{Text, Timestamp};
+
+impl ClusterController {
+    /// Takes over the holds that the store has, as of the `read`th list.
+    pub(crate) fn load_holds(&mut self, read: u64, holds: Vec<CapacityHold>, now: Timestamp) {
+        if self.holds.load(read, holds) {
+            self.publish_bookings(now);
+        }
+    }
+
+    /// Ends holds that are over, gives up places that are lost, plans what has no room, and has the store told.
+    pub(crate) fn reconcile_holds(&mut self, ctx: &mut Context<'_>) {
+        for id in self.holds.expired(ctx.now) {
+            self.end_hold(&id, HoldEnd::Expired, "it was not committed in time", ctx.now);
+        }
+        if self.is_ready() && self.holds.begin_check(self.state.version(), ctx.now) {
+            self.check_places(ctx);
+        }
+        for (hold, status) in self.holds.take_unwritten() {
+            let cluster = self.cluster.clone();
+            ctx.effects.push(Effect::WriteHold { cluster, hold, status: Box::new(status) });
+        }
+        self.request_hold_plan_if_due(ctx);
+    }
+
+    /// Ends a hold: its room is free, and its own machines are removed.
+    pub(super) fn end_hold(&mut self, id: &HoldId, end: HoldEnd, why: impl Into<Text>, now: Timestamp) {
+        self.holds.end(id, end, why);
+        self.publish_bookings(now);
+    }
+
+    /// Has planning and disruption see the room of all live holds.
+    pub(super) fn publish_bookings(&mut self, now: Timestamp) {
+        self.state.set_bookings(self.holds.bookings());
+        self.disruption.schedule_now();
+        // Room that is free again may do for pods that wait.
+        self.provisioner.replan_for_changed_objects(now);
+    }
+
+    /// Gives up places on machines that are gone or leave, and those that kube-scheduler gave to other pods; and says
+    /// whether all of the room is there.
+    fn check_places(&mut self, ctx: &Context<'_>) {
+        let (mut displaced, lost) = (self.state.displaced_bookings(), self.lost_targets());
+        let mut changed = self.fail_unreadable_holds();
+        let (state, held_back) = (&self.state, self.held_back_by(ctx));
+        let is_ready = |target: &Target| {
+            let node = match target {
+                Target::Claim(claim) => state.node_of_claim(claim),
+                Target::Node(node) => state.node(node),
+            };
+            node.is_some_and(|node| node.is_initialized() || state.claim_of_node(node).is_none())
+        };
+        for one in self.holds.live_mut() {
+            if give_up_places(&mut one.hold, &mut displaced, &lost) {
+                one.delay_plan(ctx.now + ctx.settings.retry_delay);
+                changed = true;
+            }
+            describe(&mut one.hold, held_back, is_ready);
+        }
+        if changed {
+            self.publish_bookings(ctx.now);
+        }
+    }
+
+    /// Ends holds whose pods are unreadable; returns whether there were any.
+    fn fail_unreadable_holds(&mut self) -> bool {
+        let why = |hold: &CapacityHold| Some((hold.id.clone(), hold.pods.clone().err()?));
+        let unreadable: Vec<(HoldId, Text)> = self.holds.live().filter_map(|one| why(&one.hold)).collect();
+        for (id, why) in &unreadable {
+            self.holds.end(id, HoldEnd::Failed, why.clone());
+        }
+        !unreadable.is_empty()
+    }
+
+    /// Targets of bookings that are gone, or that leave.
+    fn lost_targets(&self) -> BTreeSet<Target> {
+        let booked = self.holds.live().flat_map(|one| one.hold.status.places.iter().map(|place| &place.target));
+        let leaves = |node: &NodeRecord| self.state.is_node_outgoing(&node.name);
+        let is_lost = |target: &&Target| match target {
+            Target::Claim(claim) => {
+                let record = self.state.claim(claim);
+                record.is_none_or(|record| record.deleting)
+                    || self.state.is_marked_for_deletion(claim)
+                    || self.state.node_of_claim(claim).is_some_and(leaves)
+            }
+            Target::Node(node) => self.state.node(node).is_none_or(leaves),
+        };
+        booked.filter(is_lost).cloned().collect()
+    }
+
+    /// Why no hold of the cluster is given room now.
+    fn held_back_by(&self, ctx: &Context<'_>) -> Option<&'static str> {
+        if self.is_shadow(ctx) {
+            return Some("the cluster is in shadow mode");
+        }
+        self.guardrails.is_quarantined().then_some("the cluster is quarantined")
+    }
+}
+
+/// Removes the places on these targets, and those that other pods have; returns whether there were any.
+fn give_up_places(
+    hold: &mut CapacityHold,
+    displaced: &mut BTreeMap<(HoldId, u32, Target), u32>,
+    lost: &BTreeSet<Target>,
+) -> bool {
+    let mut is_lost = false;
+    hold.status.places.retain_mut(|place| {
+        let taken = displaced.remove(&(hold.id.clone(), place.pod_set, place.target.clone())).unwrap_or_default();
+        place.pods -= taken.min(place.pods);
+        let stays = place.pods > 0 && !lost.contains(&place.target);
+        is_lost |= taken > 0 || !stays;
+        stays
+    });
+    is_lost
+}
+
+/// Says whether all of the room of a hold is there, and what it waits for.
+fn describe(hold: &mut CapacityHold, held_back: Option<&str>, is_ready: impl Fn(&Target) -> bool) {
+    let (without_place, pods) = (hold.without_place().iter().sum::<u32>(), hold.pod_count());
+    let targets: BTreeSet<&Target> = hold.status.places.iter().map(|place| &place.target).collect();
+    let (booting, nodes) = (targets.iter().filter(|target| !is_ready(target)).count(), targets.len());
+    hold.status.ready = without_place == 0 && booting == 0;
+    if without_place == 0 {
+        let wait = format!("{booting} of {nodes} nodes are not ready yet");
+        hold.status.message = Text::from(if booting > 0 { wait } else { String::new() });
+    } else if let Some(why) = held_back {
+        hold.status.message = Text::from(format!("{without_place} of {pods} pods have no room: {why}"));
+    } else if hold.status.message.is_empty() {
+        hold.status.message = Text::from(format!("{without_place} of {pods} pods have no room yet"));
+    }
+}

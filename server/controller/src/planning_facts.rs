@@ -1,0 +1,167 @@
+//! What plans outside of the control loop are made from: quotes, and plans that are only shown.
+//!
+//! Facts are a snapshot that costs nothing; the caller builds the planning input from it on a thread of its own. While the
+//! snapshot is held, the next change of the cluster copies its state, so it should not be held for longer than that takes.
+//! [`FactsKey`] tells whether an input that was built before still holds.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cluster::ClusterState;
+use crate::cluster_controller::{ClusterController, Context};
+use crate::guardrails::Mode;
+use crate::unavailable_offerings::Probing;
+use model::input::{PlanningInput, Policy};
+use model::offering::SharedCatalogue;
+use model::{NotReady, PoolName, Text, Timestamp};
+
+/// What is known of a cluster at one time.
+#[derive(Debug, Clone)]
+pub struct PlanningFacts {
+    key: FactsKey,
+    state: Arc<ClusterState>,
+    policy: Policy,
+    price_date: Option<Text>,
+    now: Timestamp,
+}
+
+/// Which facts these are. Facts with equal keys make equal inputs but for their time.
+#[derive(Debug, Clone, Default)]
+pub struct FactsKey {
+    /// Version of the state; `None` if nothing is known of the cluster.
+    version: Option<u64>,
+    launch_hold: Option<Text>,
+    pools: BTreeMap<PoolName, PoolFacts>,
+}
+
+/// What is known of a NodePool beside its record.
+#[derive(Debug, Clone)]
+struct PoolFacts {
+    /// Its catalogue without unavailable offerings. It is held, so that no other one has its address.
+    catalogue: SharedCatalogue,
+    /// The freeze of this NodePool that stops its launches.
+    freeze: Option<Text>,
+}
+
+/// Why there are no facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoFacts {
+    /// The agent is not connected, or has not sent the state of the cluster yet.
+    NotSynced,
+    /// The known ones still hold.
+    Unchanged,
+}
+
+impl PartialEq for PoolFacts {
+    fn eq(&self, other: &Self) -> bool {
+        SharedCatalogue::ptr_eq(&self.catalogue, &other.catalogue) && self.freeze == other.freeze
+    }
+}
+
+impl PartialEq for FactsKey {
+    fn eq(&self, other: &Self) -> bool {
+        self.version == other.version && self.launch_hold == other.launch_hold && self.pools == other.pools
+    }
+}
+
+impl PlanningFacts {
+    /// Which facts these are.
+    #[must_use]
+    pub fn key(&self) -> &FactsKey {
+        &self.key
+    }
+
+    /// When they were taken.
+    #[must_use]
+    pub fn at(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Why nothing may be launched in the cluster, if so.
+    #[must_use]
+    pub fn launch_hold(&self) -> Option<&Text> {
+        self.key.launch_hold.as_ref()
+    }
+
+    /// Date of the prices; `None` if it is not known.
+    #[must_use]
+    pub fn price_date(&self) -> Option<&Text> {
+        self.price_date.as_ref()
+    }
+
+    /// The planning input for the pods that wait, as a plan of the cluster would have it now, without a search.
+    /// NodePools that are frozen may not launch.
+    #[must_use]
+    pub fn build(&self) -> PlanningInput {
+        let policy = Policy { search_steps: 0, ..self.policy.clone() };
+        let mut input = self.state.planning_input(&policy, self.now);
+        for pool in &mut input.pools {
+            let Some(known) = self.key.pools.get(&pool.name) else { continue };
+            pool.catalogue = SharedCatalogue::clone(&known.catalogue);
+            if let Some(freeze) = &known.freeze {
+                pool.not_ready = Some(NotReady::NodePool(freeze.clone()));
+            }
+        }
+        input
+    }
+}
+
+impl ClusterController {
+    /// What a plan outside of the control loop is made from now.
+    ///
+    /// # Errors
+    /// Nothing is known of the cluster, or what `known` names still holds.
+    pub fn planning_facts(&self, known: Option<&FactsKey>, now: Timestamp) -> Result<PlanningFacts, NoFacts> {
+        if !self.is_ready() {
+            return Err(NoFacts::NotSynced);
+        }
+        let (region, locked, mut effects) = (Arc::clone(&self.region), Cell::new(false), Vec::new());
+        let ctx = Context::new(&region, &locked, &mut effects, now);
+        let key = self.facts_key(&ctx);
+        if known == Some(&key) {
+            return Err(NoFacts::Unchanged);
+        }
+        let price_date = self.state.pools().find_map(|record| record.meta.price_date.clone());
+        Ok(PlanningFacts { key, state: self.state.snapshot(), policy: ctx.settings.policy.clone(), price_date, now })
+    }
+
+    fn facts_key(&self, ctx: &Context<'_>) -> FactsKey {
+        let launch_hold = self.why_nothing_is_launched(ctx);
+        let of_pool = |pool: &model::NodePool| PoolFacts {
+            catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
+            // A hold of the whole cluster says it once for all of them.
+            freeze: if launch_hold.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
+        };
+        let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
+        FactsKey { version: Some(self.state.version()), launch_hold, pools }
+    }
+
+    /// What holds all launches of the cluster.
+    fn why_nothing_is_launched(&self, ctx: &Context<'_>) -> Option<Text> {
+        let guardrails = &ctx.guardrails;
+        let freeze = || {
+            let mut whole = guardrails.freezes().for_cluster(&self.cluster);
+            whole.find(|freeze| !freeze.only_disruption && freeze.pool.is_none()).map(ToString::to_string)
+        };
+        let quarantine = || {
+            self.guardrails
+                .is_quarantined()
+                .then(|| "the cluster is in quarantine: see `fleetwright fleet clusters`".to_owned())
+        };
+        let mode = || {
+            (ctx.settings.guardrails.mode_of(&self.cluster) == Mode::Shadow).then(|| {
+                "the cluster is in shadow mode, in which decisions are recorded and not carried out".to_owned()
+            })
+        };
+        let breaker = || {
+            guardrails
+                .is_breaker_engaged(&self.cluster)
+                .then(|| "the circuit breaker holds launches, because launches of the cluster fail".to_owned())
+        };
+        freeze().or_else(quarantine).or_else(mode).or_else(breaker).map(Text::from)
+    }
+}
+
+#[cfg(test)]
+mod tests;
