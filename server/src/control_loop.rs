@@ -51,7 +51,7 @@ pub use heartbeat::Heartbeat;
 pub(crate) use latency::Latencies;
 use lease_renewal::{HeldLeases, LeaseRenewalThread};
 use planners::Planners;
-pub(crate) use planners::{PlannerThreads, PlanningMode};
+pub(crate) use planners::{PlannerThreads, PlanningMode, lower_priority};
 use replica::fence::Fence;
 use replica::{ADMISSION_LIMIT, Call, ClusterSettings, Coordinator, Input, Output, Step};
 use steps::StepTimer;

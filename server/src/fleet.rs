@@ -15,7 +15,7 @@ pub(crate) mod decision_log;
 pub(crate) mod directory;
 pub(crate) mod encode;
 mod explanations;
-mod lists;
+pub(crate) mod lists;
 mod operations;
 mod positions;
 pub(crate) mod replica_clients;
@@ -29,6 +29,7 @@ pub(crate) mod summaries;
 mod watches;
 
 pub(crate) use api::FleetApi;
+pub(crate) use operations::{caller, store_failed};
 
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@
 pub mod agent_service;
 pub mod api_budget;
 mod caller;
+mod capacity;
 mod catalogue_refresh;
 pub mod cli;
 pub mod clouds;

@@ -1,8 +1,10 @@
 //! Questions about one cluster, from the API to the cluster's task.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use controller::node_report::NodeReport;
+use controller::planning_facts::{FactsKey, NoFacts, PlanningFacts};
 use controller::pod_report::PodReport;
 use model::{ClusterName, PodKey};
 use tokio::sync::{mpsc, oneshot};
@@ -30,6 +32,8 @@ pub(crate) enum Subject {
     Node { name: String, answer: oneshot::Sender<NodeReport> },
     /// A pod.
     Pod { key: PodKey, answer: oneshot::Sender<PodReport> },
+    /// What a plan outside of the control loop is made from, unless what is known still holds.
+    Planning { known: Option<Arc<FactsKey>>, answer: oneshot::Sender<Result<PlanningFacts, NoFacts>> },
 }
 
 /// Why there is no answer.
@@ -69,6 +73,23 @@ impl Questions {
     /// Why there is no answer.
     pub(crate) async fn about_pod(&self, cluster: ClusterName, key: PodKey) -> Result<PodReport, NoAnswer> {
         self.ask(cluster, |answer| Subject::Pod { key, answer }).await
+    }
+
+    /// Asks for what plans of `cluster` are made from. `known` still holding is an answer as well.
+    ///
+    /// # Errors
+    /// Why there is no answer.
+    pub(crate) async fn planning_facts(
+        &self,
+        cluster: ClusterName,
+        known: Option<Arc<FactsKey>>,
+    ) -> Result<Result<PlanningFacts, NoFacts>, NoAnswer> {
+        self.ask(cluster, |answer| Subject::Planning { known, answer }).await
+    }
+
+    /// Number of the account and region that the cluster belongs to, if it has one.
+    pub(crate) fn entry_of(&self, cluster: &str) -> Option<usize> {
+        self.rules.entry_of(cluster).ok()
     }
 
     async fn ask<T>(

@@ -8,7 +8,7 @@ pub(crate) use regions::CloudRegion;
 pub use regions::RegionComponents;
 pub use shutdown::shutdown_signal;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,6 +23,7 @@ use controller::search_allowance::SearchSettings;
 use controller::{ClassFacts, DisruptionOutcome, DisruptionRequest, PlanError, PlanOutcome, Planner};
 use fleetwright_proto::DESCRIPTOR_SET;
 use fleetwright_rpc::v1::agent_service_server::AgentServiceServer;
+use fleetwright_rpc::v1::capacity_service_server::CapacityServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
 use manifests::Source;
 use model::Millis;
@@ -36,6 +37,11 @@ use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
 
 use crate::agent_service::{Delivery, Routes, Sessions};
+use crate::capacity::CapacityApi;
+use crate::capacity::error_info::ErrorInfoLayer;
+use crate::capacity::estimates::Estimates;
+use crate::capacity::learning;
+use crate::capacity::threads::CapacityThreads;
 use crate::config::{ClusterRules, Config, ControlConfig, LeaseConfig, Provider};
 use crate::control_loop::ViewPublisher;
 use crate::fleet::change_feed::{self, KnownFreezes, Topic};
@@ -351,7 +357,12 @@ fn follow_changes(
     loops: &[mpsc::Sender<Delivery>],
     stop: &CancellationToken,
 ) {
-    let operators = [Topic::Freezes { known }, Topic::Releases { known: None }, Topic::Confirmations { known: None }];
+    let operators = [
+        Topic::Freezes { known },
+        Topic::Holds { known: BTreeSet::new() },
+        Topic::Releases { known: None },
+        Topic::Confirmations { known: None },
+    ];
     let of_all = operators.into_iter().map(|topic| (topic, loops.to_vec()));
     let of_each =
         scopes.into_iter().zip(loops).map(|(scope, events)| (Topic::Offerings { scope }, vec![events.clone()]));
@@ -436,12 +447,13 @@ impl Server {
             lease: components.lease,
             reads_interruptions: components.reads_interruptions,
         };
+        let estimates = Arc::<Estimates>::default();
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
         let publisher = ViewPublisher::new(publisher, &directory, &changes);
         let mut tasks = JoinSet::new();
         let inboxes = inboxes.into_iter().zip(asked).map(|(events, questions)| Inbox { events, questions });
         let loops = components.regions.into_iter().zip(inboxes);
-        let Loops { fleet: fleet_state, heartbeats, latencies } =
+        let Loops { fleet: fleet_state, regions, heartbeats, latencies } =
             loops::start(common, loops, publisher, &mut tasks, &deciding)?;
         follow_changes(&mut tasks, (scopes.clone(), freezes), &components.store, &events, &stop);
         drop(events);
@@ -460,12 +472,15 @@ impl Server {
             simulated: components.simulated,
         };
         follow_replicas(&mut tasks, &fleet, &stop);
+        let (taught, process) = (Arc::clone(&estimates), fleet.instance.to_string());
+        tasks.spawn(learning::run(Arc::clone(&fleet.store), process, regions, taught, stop.clone()));
+        let capacity = CapacityApi::new(fleet.clone(), CapacityThreads::start(&estimates)?);
         let registered = (replica, components.certificates.clone());
         tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
         tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));
-        tasks.spawn(serve_grpc(incoming, sessions.clone(), fleet.clone(), Arc::clone(&authorizer), stop.clone()));
+        tasks.spawn(serve_grpc(incoming, sessions.clone(), capacity.clone(), Arc::clone(&authorizer), stop.clone()));
         let pages = PageThreads::start()?;
-        let page_data = Pages { api: fleet, fleet: fleet_state, latencies, heartbeats, replicas };
+        let page_data = Pages { api: capacity, fleet: fleet_state, latencies, heartbeats, replicas };
         let listener = (http_listener.into_std()?, http_limits);
         let pages_served = serve_http(listener, components.certificates, page_data, authorizer, stop.clone());
         tasks.spawn(pages.spawn(pages_served));
@@ -528,12 +543,14 @@ async fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
 async fn serve_grpc(
     incoming: Incoming,
     sessions: Sessions,
-    fleet: FleetApi,
+    capacity: CapacityApi,
     authorizer: Arc<Authorizer>,
     stop: CancellationToken,
 ) -> anyhow::Result<()> {
+    let fleet = capacity.fleet.clone();
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<AgentServiceServer<Sessions>>().await;
+    health.set_serving::<CapacityServiceServer<CapacityApi>>().await;
     health.set_serving::<FleetServiceServer<FleetApi>>().await;
     let reflection = || {
         tonic_reflection::server::Builder::configure()
@@ -541,8 +558,10 @@ async fn serve_grpc(
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     crate::agent_service::transport()
+        .layer(ErrorInfoLayer)
         .layer(AuthLayer(authorizer))
         .add_service(sessions.service())
+        .add_service(CapacityServiceServer::new(capacity))
         .add_service(FleetServiceServer::new(fleet))
         .add_service(health_service)
         .add_service(reflection().build_v1()?)

@@ -19,9 +19,9 @@ use tracing::warn;
 pub use disruption::{DISRUPTION_BEGUN, DISRUPTION_CPU, DISRUPTION_LONGEST_WAIT, DISRUPTION_WAITED};
 
 use crate::api_budget;
+use crate::capacity::CapacityApi;
 use crate::catalogue_refresh;
 use crate::control_loop::{Heartbeat, Latencies};
-use crate::fleet::FleetApi;
 use crate::histogram::PLANS_FAILING_CHECK;
 use crate::interruptions;
 use crate::replicas::Replicas;
@@ -43,7 +43,7 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; st
 #[derive(Clone)]
 pub(crate) struct Pages {
     /// The API, whose views and store are those of the metrics and of `/readyz`.
-    pub(crate) api: FleetApi,
+    pub(crate) api: CapacityApi,
     /// Its searches and plans of disruption are counted.
     pub(crate) fleet: Arc<FleetState>,
     /// Latencies of decisions.
@@ -92,7 +92,7 @@ async fn health(State(pages): State<Pages>) -> Response {
 }
 
 async fn ready(State(pages): State<Pages>) -> Response {
-    readiness(pages.api.store.ping().await)
+    readiness(pages.api.fleet.store.ping().await)
 }
 
 /// The response is public, so the store's error goes to the log only.
@@ -107,7 +107,7 @@ fn readiness(ping: Result<(), StoreError>) -> Response {
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
-    let view = pages.api.views.borrow().clone();
+    let view = pages.api.fleet.views.borrow().clone();
     let mut text = metrics::render(&view);
     let Latencies { decided, ordered, disruption, step_times } = &*pages.latencies;
     text.push_str(&decided.render(DECIDED, "Time from the end of a batch window to the decision for its pods."));
@@ -119,7 +119,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
     text.push_str(&searches::render(&pages.fleet.search_totals()));
     text.push_str(&disruption::render(&pages.fleet.disruption_totals()));
     text.push_str(&pages.replicas.render());
-    text.push_str(&pages.api.store_health.render());
+    text.push_str(&pages.api.fleet.store_health.render());
     text.push_str(concat!(
         "# HELP fleetwright_build_info Version of this server.\n# TYPE fleetwright_build_info gauge\n",
         "fleetwright_build_info{version=\"",

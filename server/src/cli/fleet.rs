@@ -1,9 +1,9 @@
 //! `fleetwright fleet`: what the fleet has, as lists, from any replica.
 
-mod cells;
-mod kinds;
+pub(super) mod cells;
+pub(super) mod kinds;
 mod listing;
-mod output_format;
+pub(super) mod output_format;
 mod watch;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -14,7 +14,7 @@ use super::output;
 use super::remote::{ServerFlags, rpc_failure};
 use crate::fleet::resource_names as names;
 use cells::usd;
-use kinds::{Clusters, Decisions, Kind, Nodes, Offerings, Pods, Pools, Selection};
+use kinds::{Clusters, Decisions, Holds, Kind, Nodes, Offerings, Pods, Pools, Selection};
 use listing::list;
 use output_format::{FleetFormat, document};
 
@@ -33,6 +33,8 @@ pub enum FleetCommand {
     Pods(ClusterListFlags),
     /// Recorded decisions, latest first
     Decisions(ClusterListFlags),
+    /// Capacity that clients hold, also holds that ended in the last week
+    Holds(ClusterListFlags),
     /// Offerings that the cloud refused, and until when they are excluded
     Offerings(ListFlags),
     /// What the machines cost an hour
@@ -109,6 +111,7 @@ pub fn run(command: FleetCommand) -> Result<Status, Failure> {
         FleetCommand::Nodes(ClusterListFlags { cluster, list }) => run_list::<Nodes>(cluster, list),
         FleetCommand::Pods(ClusterListFlags { cluster, list }) => run_list::<Pods>(cluster, list),
         FleetCommand::Decisions(ClusterListFlags { cluster, list }) => run_list::<Decisions>(cluster, list),
+        FleetCommand::Holds(ClusterListFlags { cluster, list }) => run_list::<Holds>(cluster, list),
         FleetCommand::Cost(flags) => run_cost(&flags),
     }
 }
@@ -121,7 +124,8 @@ fn run_list<K: Kind>(cluster: Option<String>, flags: ListFlags) -> Result<Status
     if watch && !K::IS_WATCHED {
         return Err(Failure::refused("--watch: this list has no watch; run the command again"));
     }
-    let selection = Selection { parent: names::cluster(cluster.as_deref().unwrap_or("-")), filter, order_by };
+    let parent = names::cluster(cluster.as_deref().unwrap_or("-"));
+    let selection = Selection { parent, filter, order_by, min_interval: None };
     server.ask(async |mut client| {
         let listed = list::<K>(&mut client, &selection, limit.unwrap_or(usize::MAX)).await?;
         output::print_document(&document::<K>(&listed.rows, output)?)?;

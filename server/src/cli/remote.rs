@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use axum::http::Uri;
 use clap::{Args, ValueEnum};
+use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use serde::Serialize;
 use tonic::metadata::AsciiMetadataValue;
@@ -66,6 +67,9 @@ pub(crate) enum Format {
 /// Client of the fleet service.
 pub(crate) type FleetClient = FleetServiceClient<InterceptedService<Channel, Bearer>>;
 
+/// Client of the capacity service.
+pub(crate) type CapacityClient = CapacityServiceClient<InterceptedService<Channel, Bearer>>;
+
 /// Interceptor that adds the bearer token to every request; without one, the name of the user for the
 /// audit log.
 #[derive(Clone)]
@@ -108,7 +112,29 @@ impl ServerFlags {
         runtime.block_on(async { ask(self.connect().await?).await })
     }
 
+    /// Connects and runs `ask` with the service of plans, quotes and holds.
+    ///
+    /// # Errors
+    /// The server is unreachable, or `ask` failed.
+    pub fn ask_capacity<T, F>(&self, ask: impl FnOnce(CapacityClient) -> F) -> Result<T, Failure>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::internal(format!("no runtime: {error}")))?;
+        runtime.block_on(async {
+            let (channel, bearer) = self.open().await?;
+            ask(CapacityServiceClient::with_interceptor(channel, bearer)).await
+        })
+    }
+
     async fn connect(&self) -> Result<FleetClient, Failure> {
+        let (channel, bearer) = self.open().await?;
+        Ok(FleetServiceClient::with_interceptor(channel, bearer))
+    }
+
+    /// A connection, and what authenticates its requests.
+    async fn open(&self) -> Result<(Channel, Bearer), Failure> {
         let address = self.address();
         check_address(address, self.ca_file.is_some())?;
         let unusable = |error: &dyn std::error::Error| {
@@ -124,7 +150,7 @@ impl ServerFlags {
         let bearer = self.bearer()?;
         let channel = endpoint.timeout(TIMEOUT).connect_timeout(CONNECT_TIMEOUT).connect().await;
         let channel = channel.map_err(|error| failure::unreachable(&error, address))?;
-        Ok(FleetServiceClient::with_interceptor(channel, bearer))
+        Ok((channel, bearer))
     }
 
     fn bearer(&self) -> Result<Bearer, Failure> {

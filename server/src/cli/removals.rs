@@ -77,8 +77,17 @@ fn list(flags: &RemovalsFlags) -> Result<Status, Failure> {
     })
 }
 
-/// Clusters with removals that wait.
+/// Clusters with removals that wait, each with all of them: lists have the first one.
 async fn clusters(mut client: FleetClient) -> Result<Vec<v1::Cluster>, Failure> {
+    let mut clusters = Vec::new();
+    for row in listed(&mut client).await? {
+        let request = v1::GetClusterRequest { name: row.name };
+        clusters.push(client.get_cluster(request).await.map_err(rpc_failure)?.into_inner());
+    }
+    Ok(clusters)
+}
+
+async fn listed(client: &mut FleetClient) -> Result<Vec<v1::Cluster>, Failure> {
     let filter = "guardrails.waiting_removal_count > 0".to_owned();
     let mut request = v1::ListClustersRequest { page_size: 1_000, filter, ..Default::default() };
     let mut clusters = Vec::new();

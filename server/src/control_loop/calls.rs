@@ -8,6 +8,7 @@ use cloud::provider::{
 };
 use controller::executor::{Command, Outcome, Retry};
 use controller::guardrails::{ObjectCounts, RESTORE_WINDOW};
+use controller::holds::{HoldId, HoldStatus};
 use controller::unavailable_offerings::{OfferingKey, OfferingUpdate, PROBE_LEASE};
 use controller::{DecidedLaunch, Decision, Effect, Event, Inspection, Launched};
 use model::{ClaimName, ClusterName, LaunchFailure, LaunchOrder, Millis, PriorityLane, ProviderId, Timestamp};
@@ -22,7 +23,7 @@ use crate::{interruptions, views};
 use decision_log::DecisionLog;
 use replica::fence::Fence;
 use replica::{Call, CounterUpdate, Input, ListingError};
-use replica::{intents, offerings, region, replacements};
+use replica::{holds, intents, offerings, region, replacements};
 use store::identity::check_identity;
 use store::interruptions::InterruptionRow;
 use store::lease::{Lease, LeaseOutcome, Scope};
@@ -334,6 +335,12 @@ impl<C: CloudProvider> CommandRunner<'_, C> {
                 self.store.end_replacements(&self.lease, &end).await.map_err(retry)?;
                 Ok(None)
             }
+            Effect::WriteHold { hold, status, .. } => {
+                let row = holds::encode_status(&hold, &status);
+                self.store.write_hold(&self.lease, &row).await.map_err(retry)?;
+                log_hold(&hold, &status);
+                Ok(None)
+            }
             Effect::PersistCounts { counts, .. } => self.put_extent(counts).await,
             Effect::Terminate { cluster, cluster_uid, claim, provider_id } => {
                 self.terminate(cluster, &cluster_uid, claim, provider_id).await
@@ -483,6 +490,15 @@ fn log_decision(decision: &Decision) {
                 "decision recorded; pods unschedulable"
             );
         }
+    }
+}
+
+fn log_hold(hold: &HoldId, status: &HoldStatus) {
+    let HoldStatus { places, ready, message, end } = status;
+    let nodes = places.len();
+    match end {
+        None => info!(%hold, ready, nodes, message = &**message, "hold changed"),
+        Some(end) => info!(%hold, end = ?end, message = &**message, "hold ended"),
     }
 }
 

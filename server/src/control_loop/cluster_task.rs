@@ -211,6 +211,9 @@ impl<C: CloudProvider + 'static> ClusterTask<C> {
         match subject {
             Subject::Node { name, answer } => drop(answer.send(self.cluster.node_report(&name, now))),
             Subject::Pod { key, answer } => drop(answer.send(self.cluster.pod_report(&key, now))),
+            Subject::Planning { known, answer } => {
+                drop(answer.send(self.cluster.planning_facts(known.as_deref(), now)));
+            }
         }
     }
 

@@ -248,7 +248,7 @@ fn log_search(request: &PlanRequest, outcome: &Result<Planned, PlanError>, took:
 }
 
 /// Lowers the priority of the calling thread. Planning works without it.
-fn lower_priority(niceness: i32) {
+pub(crate) fn lower_priority(niceness: i32) {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness) {
         warn!(%error, "cannot lower priority of planning thread");

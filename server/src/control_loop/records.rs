@@ -4,7 +4,7 @@ use controller::{DecidedLaunch, Decision, PlannedMachine};
 use model::{LaunchOrder, Text};
 
 use crate::views;
-use replica::{intents, replacements};
+use replica::{holds, intents, replacements};
 use store::log::{DecisionRow, Entry};
 use store::operations::Intent;
 
@@ -23,6 +23,7 @@ pub(super) fn entry(decision: &Decision, terms: impl Fn(&LaunchOrder) -> Text) -
     Entry {
         decision: row,
         replacements: decision.replacements.iter().map(|one| replacements::encode(one, decision.at)).collect(),
+        holds: decision.holds.iter().map(|(id, status)| holds::encode_status(id, status)).collect(),
         intents: decision.launches.iter().map(|machine| intent(decision, machine, &terms)).collect(),
         ..Entry::default()
     }

@@ -10,6 +10,7 @@ use super::directory::{Directory, Source};
 use super::positions::Positions;
 use super::replica_clients::ReplicaClients;
 use super::resource_names as names;
+use crate::capacity::errors::{self, Reason};
 use crate::questions::Questions;
 use crate::stores::health::StoreHealth;
 use crate::suggest::nearest;
@@ -38,18 +39,19 @@ pub(crate) struct FleetApi {
 }
 
 impl FleetApi {
-    pub(super) fn unknown_cluster(&self, cluster: &str) -> Status {
+    pub(crate) fn unknown_cluster(&self, cluster: &str) -> Status {
         let known = self.directory.all(false, clock::now()).into_iter();
         let known = known.filter_map(|row| row.name.strip_prefix("clusters/").map(str::to_owned));
         let near = nearest(cluster, known).map(|near| format!("; did you mean {near:?}?")).unwrap_or_default();
-        Status::not_found(format!("there is no cluster {cluster:?}{near}"))
+        let message = format!("there is no cluster {cluster:?}{near}");
+        errors::about(Reason::ClusterNotFound, &names::cluster(cluster), message)
     }
 
     /// Names of the clusters, or of the one cluster, for which no replica that answers decides.
     ///
     /// # Errors
     /// `NOT_FOUND` if that cluster does not exist.
-    pub(super) fn unreachable(&self, only: Option<&ClusterName>) -> Result<Vec<String>, Status> {
+    pub(crate) fn unreachable(&self, only: Option<&ClusterName>) -> Result<Vec<String>, Status> {
         let Some(cluster) = only else { return Ok(self.directory.unreachable()) };
         match self.directory.source(cluster) {
             None => Err(self.unknown_cluster(cluster)),
@@ -59,7 +61,7 @@ impl FleetApi {
     }
 
     /// Names of the clusters of a replica that did not answer, as far as they were asked for.
-    pub(super) fn unanswered_of(&self, instance: &Arc<str>, only: Option<&ClusterName>) -> Vec<String> {
+    pub(crate) fn unanswered_of(&self, instance: &Arc<str>, only: Option<&ClusterName>) -> Vec<String> {
         let clusters = self.directory.clusters_of(instance).into_iter();
         clusters.filter(|name| only.is_none_or(|only| only == name)).map(|name| names::cluster(&name)).collect()
     }

@@ -1,7 +1,7 @@
 //! Feeds changes in the store to the control loops of this process, so that operator commands and
 //! unavailable offerings reach every replica.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use crate::agent_service::Delivery;
 use agent_session::SessionEvent;
-use replica::offerings;
+use replica::{holds, offerings};
 use store::guardrails::{Changes, Freeze as Row, FreezeScope};
 use store::lease::Scope;
 use store::{Store, StoreError, clock};
@@ -37,6 +37,11 @@ pub enum Topic {
         /// The region and the account.
         scope: Scope,
     },
+    /// Holds of all clusters.
+    Holds {
+        /// Clusters that had holds at the last read.
+        known: BTreeSet<ClusterName>,
+    },
     /// Quarantine releases. Only those after the start of the feed concern this process.
     Releases {
         /// Number of releases by cluster; `None` before the first read.
@@ -54,6 +59,7 @@ impl Topic {
         match self {
             Self::Freezes { .. } => "freezes",
             Self::Offerings { .. } => "unavailable offerings",
+            Self::Holds { .. } => "holds",
             Self::Releases { .. } => "quarantine releases",
             Self::Confirmations { .. } => "confirmed removals",
         }
@@ -63,6 +69,7 @@ impl Topic {
         match self {
             Self::Freezes { .. } => changes.freezes,
             Self::Offerings { .. } => changes.offerings,
+            Self::Holds { .. } => changes.holds,
             Self::Releases { .. } | Self::Confirmations { .. } => changes.releases,
         }
     }
@@ -72,6 +79,7 @@ impl Topic {
         match self {
             Self::Freezes { known } => Ok(vec![read_freezes(store, known).await?]),
             Self::Offerings { scope } => Ok(vec![SessionEvent::ClusterEvent(read_offerings(store, scope).await?)]),
+            Self::Holds { known } => Ok(read_holds(store, known).await?),
             Self::Releases { known } => {
                 let all = by_cluster(store.quarantine_releases().await?);
                 Ok(changed_clusters(known, all).into_iter().map(quarantine_released).collect())
@@ -162,6 +170,14 @@ pub async fn read_offerings(store: &dyn Store, scope: &Scope) -> Result<Event, S
     let (region, account) = offerings::region_and_account(scope);
     let rows = store.unavailable_offerings(region, account, clock::duration(FORGOTTEN_AFTER)).await?;
     Ok(Event::OfferingsUnavailable { refusals: rows.into_iter().filter_map(offerings::decode_row).collect() })
+}
+
+/// Loads the live holds as an event for each cluster that has any, or had at the last read.
+async fn read_holds(store: &dyn Store, known: &mut BTreeSet<ClusterName>) -> Result<Vec<SessionEvent>, StoreError> {
+    let live = store.live_holds().await?;
+    let events = holds::changed_events(&live, std::mem::take(known), clock::now());
+    *known = live.holds.iter().map(|row| ClusterName::from(row.cluster.as_str())).collect();
+    Ok(events.into_iter().map(SessionEvent::ClusterEvent).collect())
 }
 
 /// Freezes by number, as they were last read.

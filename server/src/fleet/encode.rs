@@ -49,6 +49,15 @@ pub(crate) fn to_millis(at: &ProtoTimestamp) -> i64 {
     at.seconds.saturating_mul(1_000).saturating_add(i64::from(at.nanos) / 1_000_000)
 }
 
+/// A cluster as lists and watches show it to clients: of the removals that wait the first one. There may be hundreds, and
+/// clients of these read all clusters, again and again.
+pub(crate) fn in_lists(mut row: v1::Cluster) -> v1::Cluster {
+    if let Some(guardrails) = &mut row.guardrails {
+        guardrails.waiting_removals.truncate(1);
+    }
+    row
+}
+
 /// A cluster in numbers, observed at `at`.
 pub(crate) fn cluster(view: &ClusterView, owner: &Owner, at: Timestamp) -> v1::Cluster {
     let unmanaged = view.unmanaged_pools.iter().take(OBJECTS_SHOWN);
@@ -203,7 +212,8 @@ pub(crate) fn pod(cluster: &ClusterName, pod: &PendingPodView) -> v1::Pod {
     }
 }
 
-fn reason(reason: &Reason) -> v1::Reason {
+/// A reason, as message.
+pub(crate) fn reason(reason: &Reason) -> v1::Reason {
     v1::Reason {
         pool: reason.pool.as_ref().map(ToString::to_string).unwrap_or_default(),
         code: reason.code.as_str().to_owned(),

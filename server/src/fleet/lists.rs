@@ -16,8 +16,8 @@ use super::collections::{Collection, ListAnswer, ListPart};
 use super::directory::Source;
 use super::positions::Positions;
 use super::resource::Resource;
-use super::resource_names as names;
-use super::schemas;
+use super::{encode, resource_names as names, schemas};
+use crate::capacity::errors::{self, Reason};
 use crate::views::PublishedCluster;
 
 /// A wrong argument of a list.
@@ -136,7 +136,8 @@ impl FleetApi {
         let rows: Vec<v1::Cluster> = query.select(&all).into_iter().cloned().collect();
         let page = query.merge(vec![rows], |_, _| Ordering::Equal);
         let resume_token = if request.page_token.is_empty() { resume_token } else { String::new() };
-        Ok(v1::ListClustersResponse { clusters: page.rows, next_page_token: page.next_page_token, resume_token })
+        let clusters = page.rows.into_iter().map(encode::in_lists).collect();
+        Ok(v1::ListClustersResponse { clusters, next_page_token: page.next_page_token, resume_token })
     }
 
     /// The resource of that name in a collection, from whichever replica decides for its cluster.
@@ -171,9 +172,10 @@ fn with_slash(name: &str) -> impl Iterator<Item = u8> + '_ {
 }
 
 /// No replica that answers decides for the cluster.
-pub(super) fn unanswered(cluster: &str) -> Status {
-    Status::unavailable(format!(
+pub(crate) fn unanswered(cluster: &str) -> Status {
+    let message = format!(
         "no replica that answers decides for cluster {cluster:?} now; its agent may be disconnected, or its replica may have \
          been stopped: ask again, or see `fleetwright fleet clusters`"
-    ))
+    );
+    errors::about(Reason::ClusterUnreachable, &names::cluster(cluster), message)
 }

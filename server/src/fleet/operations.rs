@@ -23,7 +23,7 @@ const MAX_REASON_CHARS: usize = 500;
 const MAX_UID_CHARS: usize = 200;
 
 /// Caller for the audit log.
-pub(super) fn caller<T>(request: &Request<T>) -> String {
+pub(crate) fn caller<T>(request: &Request<T>) -> String {
     let extensions = request.extensions();
     let client = extensions.get::<Client>().map(|client| client.name.as_str());
     let stated = request.metadata().get(caller::USER_KEY).and_then(|value| value.to_str().ok());
@@ -201,7 +201,7 @@ pub(super) fn message(freeze: &Freeze) -> v1::Freeze {
     }
 }
 
-pub(super) fn store_failed(error: StoreError) -> Status {
+pub(crate) fn store_failed(error: StoreError) -> Status {
     warn!(%error, "store failed an operator request");
     Status::unavailable(error.to_string())
 }

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use super::directory::Directory;
-pub(crate) use connection::{ReplicaClient, is_part};
+pub(crate) use connection::{CapacityClient, ReplicaClient, is_part};
 pub(crate) use registry::ReplicaClients;
 
 /// Interval at which new replicas are looked for.

@@ -24,6 +24,18 @@ const STAGES: &[&str] = &[
 const POD_STATES: &[&str] =
     &["POD_STATE_UNSPECIFIED", "POD_STATE_WAITING", "POD_STATE_PLANNED", "POD_STATE_UNSCHEDULABLE"];
 
+const HOLD_KINDS: &[&str] = &["HOLD_KIND_UNSPECIFIED", "HOLD_KIND_DEDICATED", "HOLD_KIND_SHARED"];
+
+const HOLD_STATES: &[&str] = &[
+    "HOLD_STATE_UNSPECIFIED",
+    "HOLD_STATE_PENDING",
+    "HOLD_STATE_ACTIVE",
+    "HOLD_STATE_COMMITTED",
+    "HOLD_STATE_RELEASED",
+    "HOLD_STATE_EXPIRED",
+    "HOLD_STATE_FAILED",
+];
+
 fn millis(time: Option<&Timestamp>) -> Option<i64> {
     time.map(encode::to_millis)
 }
@@ -116,6 +128,21 @@ pub(crate) static DECISIONS: LazyLock<Schema<v1::Decision>> = LazyLock::new(|| {
         .text("summary", |row| text(&row.summary))
 });
 
+/// Fields of holds.
+pub(crate) static HOLDS: LazyLock<Schema<v1::Hold>> = LazyLock::new(|| {
+    Schema::new("holds", PAGE_SIZES, "name", |row: &v1::Hold| &row.name)
+        .text("cluster", |row| text(&row.cluster))
+        .text("creator", |row| text(&row.creator))
+        .enumeration("kind", HOLD_KINDS, |row| Some(row.kind().as_str_name()))
+        .boolean("guaranteed", |row| Some(row.guaranteed))
+        .enumeration("state", HOLD_STATES, |row| Some(row.state().as_str_name()))
+        .timestamp("create_time", |row| millis(row.create_time.as_ref()))
+        .timestamp("expire_time", |row| millis(row.expire_time.as_ref()))
+        .timestamp("commit_time", |row| millis(row.commit_time.as_ref()))
+        .timestamp("end_time", |row| millis(row.end_time.as_ref()))
+        .int("price_micro_usd_per_hour", |row| Some(row.price_micro_usd_per_hour))
+});
+
 /// Fields of offerings.
 pub(crate) static OFFERINGS: LazyLock<Schema<v1::Offering>> = LazyLock::new(|| {
     Schema::new("offerings", PAGE_SIZES, "name", |row: &v1::Offering| &row.name)
@@ -146,5 +173,13 @@ mod tests {
             assert_eq!(v1::PodState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
         }
         assert!(v1::PodState::try_from(i32::try_from(POD_STATES.len()).unwrap()).is_err());
+        for (number, name) in HOLD_KINDS.iter().enumerate() {
+            assert_eq!(v1::HoldKind::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
+        }
+        assert!(v1::HoldKind::try_from(i32::try_from(HOLD_KINDS.len()).unwrap()).is_err());
+        for (number, name) in HOLD_STATES.iter().enumerate() {
+            assert_eq!(v1::HoldState::try_from(i32::try_from(number).unwrap()).unwrap().as_str_name(), *name);
+        }
+        assert!(v1::HoldState::try_from(i32::try_from(HOLD_STATES.len()).unwrap()).is_err());
     }
 }

@@ -1,5 +1,7 @@
 //! The methods of the API: each reads its request, and has it answered.
 
+use std::sync::Arc;
+
 use fleetwright_proto::v1;
 use fleetwright_rpc::v1::fleet_service_server::FleetService;
 use tonic::{Request, Response, Status};
@@ -9,6 +11,7 @@ use super::collections::{Nodes, Pods, Pools};
 use super::replica_clients::is_part;
 use super::watches::Watch;
 use super::{decision_log, operations, resource_names as names};
+use crate::capacity::holds;
 use store::clock;
 
 fn by_name(name: &str) -> String {
@@ -22,6 +25,7 @@ impl FleetService for FleetApi {
     type WatchNodesStream = Watch<v1::WatchNodesResponse>;
     type WatchPodsStream = Watch<v1::WatchPodsResponse>;
     type WatchDecisionsStream = Watch<v1::WatchDecisionsResponse>;
+    type WatchHoldStream = Watch<v1::Hold>;
     type ReadDecisionsStream = decision_log::Parts<v1::ReadDecisionsResponse>;
     type ReadLogStream = decision_log::Parts<v1::ReadLogResponse>;
     type ReadContentStream = decision_log::Parts<v1::ReadContentResponse>;
@@ -200,6 +204,25 @@ impl FleetService for FleetApi {
         request: Request<v1::ListFreezesRequest>,
     ) -> Result<Response<v1::ListFreezesResponse>, Status> {
         self.list_freezes_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn get_hold(&self, request: Request<v1::GetHoldRequest>) -> Result<Response<v1::Hold>, Status> {
+        let row = holds::get(&*self.store, &request.get_ref().name).await?;
+        Ok(Response::new(holds::hold(&row)))
+    }
+
+    async fn list_holds(
+        &self,
+        request: Request<v1::ListHoldsRequest>,
+    ) -> Result<Response<v1::ListHoldsResponse>, Status> {
+        self.list_holds_now(request.into_inner()).await.map(Response::new)
+    }
+
+    async fn watch_hold(
+        &self,
+        request: Request<v1::WatchHoldRequest>,
+    ) -> Result<Response<Self::WatchHoldStream>, Status> {
+        holds::watch(Arc::clone(&self.store), request.into_inner().name).await.map(Response::new)
     }
 
     async fn list_audit_entries(

@@ -19,6 +19,7 @@ use super::lists::invalid;
 use super::operations::store_failed;
 use super::watches::filter;
 use super::{encode, resource_names as names, schemas};
+use crate::capacity::holds;
 
 /// Default and greatest page size.
 const PAGE: (u32, u32) = (100, 1_000);
@@ -184,6 +185,22 @@ impl FleetApi {
         let rows = query.select(&offerings).into_iter().cloned().collect();
         let page = query.merge(vec![rows], |_, _| Ordering::Equal);
         Ok(v1::ListOfferingsResponse { offerings: page.rows, next_page_token: page.next_page_token })
+    }
+
+    pub(super) async fn list_holds_now(&self, request: v1::ListHoldsRequest) -> Result<v1::ListHoldsResponse, Status> {
+        let arguments = ListRequest {
+            parent: &request.parent,
+            filter: &request.filter,
+            order_by: &request.order_by,
+            page_size: request.page_size,
+            page_token: &request.page_token,
+        };
+        let query = Query::new(&schemas::HOLDS, &arguments).map_err(invalid)?;
+        let cluster = names::parse_parent(&request.parent)?;
+        let rows = self.store.holds(cluster.as_ref().map(AsRef::as_ref)).await.map_err(store_failed)?;
+        let rows: Vec<v1::Hold> = rows.iter().map(holds::hold).collect();
+        let page = query.merge(vec![query.select(&rows).into_iter().cloned().collect()], |_, _| Ordering::Equal);
+        Ok(v1::ListHoldsResponse { holds: page.rows, next_page_token: page.next_page_token })
     }
 
     pub(super) async fn list_audit_now(

@@ -179,11 +179,12 @@ impl FleetApi {
             Pace::new(min_interval, part)?,
         );
         let (directory, instance) = (Arc::clone(&self.directory), Arc::clone(&self.instance));
+        let shown = move |row: v1::Cluster| if part { row } else { encode::in_lists(row) };
         let responses = said.map(move |said| {
             let (said, position) = said?;
             let now = clock::now();
             Ok(v1::WatchClustersResponse {
-                clusters: said.rows.iter().map(|row| directory.present(row, now)).collect(),
+                clusters: said.rows.iter().map(|row| shown(directory.present(row, now))).collect(),
                 deleted: said.deleted,
                 resume_token: Positions::of(&instance, position).token(),
                 observe_time: Some(encode::timestamp(now)),

@@ -15,6 +15,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::regions::RegionComponents;
 use crate::agent_service::{Delivery, Sessions};
+use crate::capacity::learning::TaughtRegion;
 use crate::config::LeaseConfig;
 use crate::control_loop::{
     ControlLoop, Heartbeat, Latencies, PlannerThreads, PlanningMode, ViewPublisher, admissions_of_each, lease_slots,
@@ -42,6 +43,8 @@ pub(crate) struct Inbox {
 pub(crate) struct Loops {
     /// What the clusters of all of them share.
     pub(crate) fleet: Arc<FleetState>,
+    /// What the clusters of each account and region share, in the order of the loops.
+    pub(crate) regions: Vec<TaughtRegion>,
     pub(crate) heartbeats: Vec<Arc<Heartbeat>>,
     pub(crate) latencies: Arc<Latencies>,
 }
@@ -94,11 +97,14 @@ pub(crate) fn start<C: CloudProvider + 'static>(
     let (views, updates) = mpsc::unbounded_channel();
     tokio::spawn(publish_views(updates, publisher));
     let (lease_slots, admissions) = (lease_slots(), admissions_of_each(loops.len()));
-    let mut heartbeats = Vec::new();
+    let (mut heartbeats, mut regions) = (Vec::new(), Vec::new());
     for (region, inbox) in loops {
         let heartbeat = Arc::new(Heartbeat::default());
+        let state = Arc::new(region_state(&settings, &fleet, &region.scope));
+        let account = region_and_account(&region.scope).1.to_owned();
+        regions.push(TaughtRegion { state: Arc::clone(&state), account });
         let control = ControlLoop {
-            region_state: Arc::new(region_state(&settings, &fleet, &region.scope)),
+            region_state: state,
             planners: Arc::clone(&planners),
             sessions: sessions.clone(),
             store: Arc::clone(&store),
@@ -121,7 +127,7 @@ pub(crate) fn start<C: CloudProvider + 'static>(
         tasks.spawn(async move { result.await.context("a control loop panicked")? });
         heartbeats.push(heartbeat);
     }
-    Ok(Loops { fleet, heartbeats, latencies })
+    Ok(Loops { fleet, regions, heartbeats, latencies })
 }
 
 /// State of an account and region. The zones of a simulated cloud are those of its catalogue, whatever its region.

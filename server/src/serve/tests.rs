@@ -32,7 +32,10 @@ impl TestBed {
         let (_publisher, views) = views::channel();
         let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
         let page_data = Pages {
-            api: FleetApi::alone(views, Default::default(), store),
+            api: CapacityApi::new(
+                FleetApi::alone(views, Default::default(), store),
+                CapacityThreads::start(&Arc::default()).unwrap(),
+            ),
             fleet: Arc::new(FleetState::new(&controller::Settings::default())),
             latencies: Arc::default(),
             heartbeats: vec![Arc::default()],

@@ -17,6 +17,9 @@ pub(crate) fn summary(decision: &Decision) -> String {
     if !decision.assignments.is_empty() {
         parts.push(format!("assign {} to existing or launched capacity", count(decision.assignments.len(), "pod")));
     }
+    for (hold, _) in &decision.holds {
+        parts.push(format!("book room for hold {hold}"));
+    }
     if !decision.removals.is_empty() {
         parts.push(removed(decision));
     }
@@ -53,7 +56,7 @@ fn launched(decision: &Decision) -> String {
 fn removed(decision: &Decision) -> String {
     let why = match decision.reason {
         DecisionReason::Disruption(reason) => reason.summary,
-        DecisionReason::Provision => "not needed",
+        DecisionReason::Provision | DecisionReason::Hold => "not needed",
     };
     let first = decision.removals.first().map_or("", |removal| removal.node.as_ref());
     match decision.removals.len() {

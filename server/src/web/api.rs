@@ -8,25 +8,29 @@ use auth::authorizer::Authorizer;
 use auth::middleware::AuthLayer;
 use axum::Router;
 use fleetwright_proto::DESCRIPTOR_SET;
+use fleetwright_rpc::v1::capacity_service_server::CapacityServiceServer;
 use fleetwright_rpc::v1::fleet_service_server::FleetServiceServer;
+use tonic::service::Routes;
 use tonic_web::GrpcWebLayer;
 use tower::ServiceBuilder;
 use transcoding::Transcoder;
 
-use crate::fleet::FleetApi;
-
-/// Domain of the reasons of errors.
-const ERROR_DOMAIN: &str = "fleetwright.dev";
+use crate::capacity::CapacityApi;
+use crate::capacity::error_info::ErrorInfoLayer;
+use crate::capacity::errors;
 
 /// Routes of the API.
 ///
 /// # Errors
 /// The descriptors have no valid routes, which is an error of this program.
-pub(super) fn router(fleet: FleetApi, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
-    let service = ServiceBuilder::new().layer(AuthLayer(authorizer)).service(FleetServiceServer::new(fleet));
-    let transcoder = Transcoder::new(DESCRIPTOR_SET, ERROR_DOMAIN).context("the API has no valid routes")?;
+pub(super) fn router(capacity: CapacityApi, authorizer: Arc<Authorizer>) -> anyhow::Result<Router> {
+    let fleet = FleetServiceServer::new(capacity.fleet.clone());
+    let services = Routes::new(fleet).add_service(CapacityServiceServer::new(capacity)).prepare();
+    let service = ServiceBuilder::new().layer(ErrorInfoLayer).layer(AuthLayer(authorizer)).service(services);
+    let transcoder = Transcoder::new(DESCRIPTOR_SET, errors::DOMAIN).context("the API has no valid routes")?;
     let grpc_web = ServiceBuilder::new().layer(GrpcWebLayer::new()).service(service.clone());
     Ok(Router::new()
         .route_service("/v1/{*path}", transcoder.service(service))
+        .route_service("/fleetwright.v1.CapacityService/{method}", grpc_web.clone())
         .route_service("/fleetwright.v1.FleetService/{method}", grpc_web))
 }

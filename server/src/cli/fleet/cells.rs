@@ -38,7 +38,7 @@ pub(super) fn of_mebibytes(requested: i64, allocatable: i64) -> String {
 }
 
 /// The name of an enum's value without its prefix, in lower case.
-pub(super) fn lower(name: &str, prefix: &str) -> String {
+pub(crate) fn lower(name: &str, prefix: &str) -> String {
     name.strip_prefix(prefix).unwrap_or(name).replace('_', "-").to_lowercase()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn now_ms() -> i64 {
 }
 
 /// Micro-dollars as dollars with four decimals.
-pub(super) fn usd(micro_usd: i64) -> String {
+pub(in crate::cli) fn usd(micro_usd: i64) -> String {
     let tenths = micro_usd.div_euclid(100) + i64::from(micro_usd.rem_euclid(100) >= 50);
     let sign = if tenths < 0 { "-" } else { "" };
     let tenths = tenths.unsigned_abs();

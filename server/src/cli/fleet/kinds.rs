@@ -11,29 +11,33 @@ use crate::cli::remote::FleetClient;
 use crate::fleet::resource::Resource;
 
 /// What is listed.
-pub(super) struct Selection {
-    pub(super) parent: String,
-    pub(super) filter: String,
-    pub(super) order_by: String,
+pub(in crate::cli) struct Selection {
+    pub(in crate::cli) parent: String,
+    pub(in crate::cli) filter: String,
+    pub(in crate::cli) order_by: String,
+    /// Least time between two messages of a watch; the server's if there is none.
+    pub(in crate::cli) min_interval: Option<prost_types::Duration>,
 }
 
 /// A page of a list.
-pub(super) struct Page<R> {
-    pub(super) rows: Vec<R>,
-    pub(super) next_page_token: String,
-    pub(super) resume_token: String,
-    pub(super) unreachable: Vec<String>,
+pub(in crate::cli) struct Page<R> {
+    pub(in crate::cli) rows: Vec<R>,
+    pub(in crate::cli) next_page_token: String,
+    pub(in crate::cli) resume_token: String,
+    pub(in crate::cli) unreachable: Vec<String>,
 }
 
 /// A message of a watch.
-pub(super) struct Changes<R> {
-    pub(super) rows: Vec<R>,
-    pub(super) deleted: Vec<String>,
-    pub(super) resume_token: String,
+pub(in crate::cli) struct Changes<R> {
+    pub(in crate::cli) rows: Vec<R>,
+    pub(in crate::cli) deleted: Vec<String>,
+    pub(in crate::cli) resume_token: String,
+    /// Names of clusters whose rows before this message are void.
+    pub(in crate::cli) reset: Vec<String>,
 }
 
 /// A kind of resource.
-pub(super) trait Kind {
+pub(in crate::cli) trait Kind {
     type Row: Message + Resource + Default;
     /// Name of the message.
     const MESSAGE: &'static str;
@@ -65,9 +69,10 @@ macro_rules! kind {
         $kind:ident, $row:ident, $field:ident, $narrow:literal, $columns:expr, $cells:expr,
         $list:ident, |$selection:ident, $size:ident, $token:ident| $request:expr,
         |$answer:ident| $unreachable:expr,
-        $watch:ident, |$selection2:ident, $resume:ident| $watch_request:expr, ordered: $ordered:literal
+        $watch:ident, |$selection2:ident, $resume:ident| $watch_request:expr, |$response:ident| $reset:expr,
+        ordered: $ordered:literal
     ) => {
-        pub(super) struct $kind;
+        pub(in crate::cli) struct $kind;
 
         impl Kind for $kind {
             type Row = v1::$row;
@@ -104,16 +109,17 @@ macro_rules! kind {
                 let changes = client.$watch($watch_request).await?.into_inner();
                 let read = |message: Result<_, Status>| {
                     let message: Message<Self::Row> = message.map(Message::from)?;
-                    Ok(Changes { rows: message.0, deleted: message.1, resume_token: message.2 })
+                    Ok(message.0)
                 };
                 return Ok(changes.map(read).boxed());
 
-                /// Rows, names of deleted ones, and the resume token.
-                struct Message<R>(Vec<R>, Vec<String>, String);
+                struct Message<R>(Changes<R>);
 
                 impl From<watch_response::$kind> for Message<v1::$row> {
-                    fn from(response: watch_response::$kind) -> Self {
-                        Self(response.$field, response.deleted, response.resume_token)
+                    fn from($response: watch_response::$kind) -> Self {
+                        let reset = $reset;
+                        let (rows, deleted) = ($response.$field, $response.deleted);
+                        Self(Changes { rows, deleted, resume_token: $response.resume_token, reset })
                     }
                 }
             }
@@ -164,8 +170,8 @@ kind!(
     watch_clusters, |selection, resume_token| v1::WatchClustersRequest {
         resume_token,
         filter: selection.filter.clone(),
-        min_interval: None,
-    }, ordered: true
+        min_interval: selection.min_interval,
+    }, |response| Vec::new(), ordered: true
 );
 
 kind!(
@@ -194,8 +200,8 @@ kind!(
         parent: selection.parent.clone(),
         resume_token,
         filter: selection.filter.clone(),
-        min_interval: None,
-    }, ordered: true
+        min_interval: selection.min_interval,
+    }, |response| response.reset.clone(), ordered: true
 );
 
 kind!(
@@ -236,8 +242,8 @@ kind!(
         parent: selection.parent.clone(),
         resume_token,
         filter: selection.filter.clone(),
-        min_interval: None,
-    }, ordered: true
+        min_interval: selection.min_interval,
+    }, |response| response.reset.clone(), ordered: true
 );
 
 kind!(
@@ -269,8 +275,8 @@ kind!(
         parent: selection.parent.clone(),
         resume_token,
         filter: selection.filter.clone(),
-        min_interval: None,
-    }, ordered: true
+        min_interval: selection.min_interval,
+    }, |response| response.reset.clone(), ordered: true
 );
 
 kind!(
@@ -298,11 +304,11 @@ kind!(
         parent: selection.parent.clone(),
         resume_token,
         filter: selection.filter.clone(),
-        min_interval: None,
-    }, ordered: false
+        min_interval: selection.min_interval,
+    }, |response| Vec::new(), ordered: false
 );
 
-pub(super) struct Offerings;
+pub(in crate::cli) struct Offerings;
 
 impl Kind for Offerings {
     type Row = v1::Offering;
@@ -353,5 +359,69 @@ impl Kind for Offerings {
         _resume_token: String,
     ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
         Err(Status::unimplemented("offerings have no watch"))
+    }
+}
+
+pub(super) struct Holds;
+
+impl Kind for Holds {
+    type Row = v1::Hold;
+    const MESSAGE: &'static str = "fleetwright.v1.Hold";
+    const COLUMNS: &'static [&'static str] = &[
+        "CLUSTER",
+        "HOLD",
+        "STATE",
+        "KIND",
+        "PODS",
+        "NODES",
+        "$/HOUR",
+        "EXPIRES (UTC)",
+        "WHY",
+        "HELD BY",
+        "CREATED (UTC)",
+    ];
+    const NARROW: usize = 9;
+    const IS_WATCHED: bool = false;
+
+    fn cells(row: &Self::Row) -> Vec<String> {
+        vec![
+            id(&row.name, 0),
+            id(&row.name, 1),
+            lower(row.state().as_str_name(), "HOLD_STATE_"),
+            lower(row.kind().as_str_name(), "HOLD_KIND_"),
+            row.pod_sets.iter().map(|set| i64::from(set.count)).sum::<i64>().to_string(),
+            row.nodes.len().to_string(),
+            usd(row.price_micro_usd_per_hour),
+            time(row.expire_time.as_ref()),
+            row.message.clone(),
+            row.creator.clone(),
+            time(row.create_time.as_ref()),
+        ]
+    }
+
+    async fn page(
+        client: &mut FleetClient,
+        selection: &Selection,
+        (page_size, page_token): (i32, String),
+    ) -> Result<Page<Self::Row>, Status> {
+        let Selection { parent, filter, order_by, .. } = selection;
+        let request = v1::ListHoldsRequest {
+            parent: parent.clone(),
+            page_size,
+            page_token,
+            filter: filter.clone(),
+            order_by: order_by.clone(),
+        };
+        let answer = client.list_holds(request).await?.into_inner();
+        let (rows, next_page_token) = (answer.holds, answer.next_page_token);
+        Ok(Page { rows, next_page_token, resume_token: String::new(), unreachable: Vec::new() })
+    }
+
+    async fn watch(
+        _client: &mut FleetClient,
+        _selection: &Selection,
+        _resume_token: String,
+    ) -> Result<BoxStream<'static, Result<Changes<Self::Row>, Status>>, Status> {
+        Err(Status::unimplemented("lists of holds have no watch"))
     }
 }

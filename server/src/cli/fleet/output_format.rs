@@ -35,7 +35,7 @@ static DESCRIPTORS: LazyLock<Option<DescriptorPool>> = LazyLock::new(|| Descript
 ///
 /// # Errors
 /// The descriptors lack the message, which is an error of this program.
-pub(super) fn value(name: &str, message: &impl Message) -> Result<Value, Failure> {
+pub(in crate::cli) fn value(name: &str, message: &impl Message) -> Result<Value, Failure> {
     let descriptor = DESCRIPTORS.as_ref().and_then(|pool| pool.get_message_by_name(name));
     let descriptor = descriptor.ok_or_else(|| Failure::internal(format!("no descriptor of {name}")))?;
     let bytes = message.encode_to_vec();

@@ -48,8 +48,12 @@ fn json_is_that_of_the_api_and_names_are_lines() {
 
 #[test]
 fn a_change_is_a_line_and_a_deleted_row_says_so() {
-    let changes =
-        Changes { rows: vec![node()], deleted: vec!["clusters/a/nodes/b".to_owned()], resume_token: String::new() };
+    let changes = Changes {
+        rows: vec![node()],
+        deleted: vec!["clusters/a/nodes/b".to_owned()],
+        resume_token: String::new(),
+        reset: Vec::new(),
+    };
     let text = watch::text::<Nodes>(&changes, FleetFormat::Json).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&lines[0]["podCount"], &lines[1]["deleted"]), (&7.into(), &"clusters/a/nodes/b".into()));

@@ -30,7 +30,8 @@ pub(super) async fn run<K: Kind>(
         match ended.code() {
             Code::OutOfRange => {
                 let listed = list::<K>(&mut client, selection, usize::MAX).await?;
-                let changes = Changes { rows: listed.rows, deleted: Vec::new(), resume_token: listed.resume_token };
+                let (deleted, reset) = (Vec::new(), Vec::new());
+                let changes = Changes { rows: listed.rows, deleted, resume_token: listed.resume_token, reset };
                 output::print_document(&text::<K>(&changes, format)?)?;
                 resume_token = changes.resume_token;
             }

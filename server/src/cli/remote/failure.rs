@@ -32,6 +32,9 @@ pub(crate) fn rpc_failure(status: RpcStatus) -> Failure {
         }
         Code::InvalidArgument
         | Code::NotFound
+        | Code::AlreadyExists
+        | Code::Aborted
+        | Code::ResourceExhausted
         | Code::FailedPrecondition
         | Code::PermissionDenied
         | Code::Unauthenticated

@@ -31,7 +31,10 @@ async fn during_an_endless_plan_pages_show_it_and_the_current_state_of_other_clu
     fixture.connect("innocent").await;
     assert!(fixture.orders_within("innocent", TIMEOUT).await);
     let page_data = Pages {
-        api: fixture.fleet_api(),
+        api: crate::capacity::CapacityApi::new(
+            fixture.fleet_api(),
+            crate::capacity::threads::CapacityThreads::start(&Arc::default()).unwrap(),
+        ),
         fleet: Arc::new(FleetState::new(&Settings::default())),
         latencies: Arc::default(),
         heartbeats: vec![Arc::clone(&fixture.heartbeat)],

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fleetwright_rpc::MAX_MESSAGE_BYTES;
+use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
 use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
 use hyper_util::rt::TokioIo;
 use store::replicas::ReplicaEndpoint;
@@ -21,6 +22,16 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Client of another replica.
 pub(crate) type ReplicaClient = FleetServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
+
+/// Client of the capacity of another replica.
+pub(crate) type CapacityClient = CapacityServiceClient<InterceptedService<Channel, ReplicaCredentials>>;
+
+/// A connection to another replica, with a client for each service.
+#[derive(Clone)]
+pub(crate) struct ReplicaConnection {
+    pub(crate) fleet: ReplicaClient,
+    pub(crate) capacity: CapacityClient,
+}
 
 /// Adds the token of the replica that is asked, and asks for its part alone.
 #[derive(Clone)]
@@ -41,8 +52,8 @@ pub(crate) fn is_part<T>(request: &Request<T>) -> bool {
     request.metadata().contains_key(PART_KEY)
 }
 
-/// A client of the replica at `endpoint`, once it is connected.
-pub(super) async fn connect(endpoint: &ReplicaEndpoint) -> Result<ReplicaClient, String> {
+/// A connection to the replica at `endpoint`, once it is connected.
+pub(super) async fn connect(endpoint: &ReplicaEndpoint) -> Result<ReplicaConnection, String> {
     let ReplicaEndpoint { address, token, certificate } = endpoint.clone();
     if address.is_empty() {
         return Err("it has told no address; set listen.advertise".to_owned());
@@ -63,9 +74,15 @@ pub(super) async fn connect(endpoint: &ReplicaEndpoint) -> Result<ReplicaClient,
         .map_err(|error| innermost(&error))?;
     let mut bearer = bearer;
     bearer.set_sensitive(true);
-    let client = FleetServiceClient::with_interceptor(channel, ReplicaCredentials { bearer });
+    let credentials = ReplicaCredentials { bearer };
+    let fleet = FleetServiceClient::with_interceptor(channel.clone(), credentials.clone());
+    let capacity = CapacityServiceClient::with_interceptor(channel, credentials);
     // A part has as many rows as the greatest page.
-    Ok(client.max_decoding_message_size(4 * MAX_MESSAGE_BYTES))
+    let most = 4 * MAX_MESSAGE_BYTES;
+    Ok(ReplicaConnection {
+        fleet: fleet.max_decoding_message_size(most),
+        capacity: capacity.max_decoding_message_size(most),
+    })
 }
 
 fn innermost(error: &dyn std::error::Error) -> String {

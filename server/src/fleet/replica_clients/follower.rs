@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::{Code, Status};
 use tracing::info;
 
-use super::connection::{ReplicaClient, connect};
+use super::connection::{ReplicaClient, ReplicaConnection, connect};
 use super::registry::ReplicaClients;
 use crate::fleet::directory::Directory;
 use crate::fleet::resource_names::parse_cluster;
@@ -53,7 +53,7 @@ impl Follower {
     async fn run(&self) {
         loop {
             let why = match connect(&self.row.endpoint).await {
-                Ok(client) => self.follow_connected(client).await,
+                Ok(connection) => self.follow_connected(connection).await,
                 Err(why) => why,
             };
             self.directory.lose_replica(&self.instance);
@@ -63,12 +63,13 @@ impl Follower {
     }
 
     /// Returns why it ended. A watch whose position is lost begins again with a list.
-    async fn follow_connected(&self, mut client: ReplicaClient) -> String {
+    async fn follow_connected(&self, connection: ReplicaConnection) -> String {
+        let mut client = connection.fleet.clone();
         loop {
             let ended = match self.list(&mut client).await {
                 Ok(token) => {
                     info!(replica = self.row.owner, "following replica");
-                    self.clients.set(&self.instance, &self.row, Ok(client.clone()));
+                    self.clients.set(&self.instance, &self.row, Ok(connection.clone()));
                     self.watch(&mut client, token).await
                 }
                 Err(status) => status,

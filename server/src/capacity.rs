@@ -1,0 +1,26 @@
+//! `CapacityService`: plans, quotes and holds for programs, the same from every replica.
+//!
+//! - What is asked: [`pod_sets`], [`deadline`]. How it fails: [`errors`], [`error_info`].
+//! - Quotes ([`quotes`]) and plans that are only shown ([`plans`], [`what_if`]) are made on threads of their own
+//!   ([`threads`], `worker`) from what the task of each cluster hands out.
+//! - Holds are rows of the store, which the owner of the cluster gives room to ([`holds`]).
+//! - Odds and times to ready are learned from launches ([`estimates`], [`learning`]).
+
+pub(crate) mod deadline;
+mod encode;
+pub(crate) mod error_info;
+pub(crate) mod errors;
+pub(crate) mod estimates;
+pub(crate) mod holds;
+pub(crate) mod json_struct;
+pub(crate) mod learning;
+mod plans;
+pub(crate) mod pod_sets;
+mod quotes;
+pub(crate) mod request_limits;
+mod service;
+pub(crate) mod threads;
+mod what_if;
+mod worker;
+
+pub(crate) use service::CapacityApi;

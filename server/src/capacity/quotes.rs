@@ -1,0 +1,279 @@
+//! Quotes over the clusters of all replicas. Each replica quotes the clusters that it decides for; the one that is asked asks
+//! the others for their parts, and merges them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::planning_facts::NoFacts;
+use fleetwright_proto::v1;
+use futures::future::join_all;
+use model::{ClusterName, Text};
+use quote::rank::VALIDITY;
+use quote::{ClusterQuote, PodSet};
+use replica::offerings::region_and_account;
+use store::clock;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::{Code, Request, Status};
+use tracing::warn;
+
+use super::errors::{self, Reason};
+use super::service::CapacityApi;
+use super::worker::{AskedCluster, AskedFacts, Job, QuoteJob};
+use super::{encode, pod_sets};
+use crate::fleet::directory::Source;
+use crate::fleet::encode::timestamp;
+use crate::fleet::replica_clients::CapacityClient;
+use crate::fleet::resource_names as names;
+
+/// Answers of a request that states no number.
+const DEFAULT_ANSWERS: usize = 10;
+
+/// Most answers.
+const MOST_ANSWERS: usize = 1_000;
+
+/// Part of the time of a request within which the task of a cluster answers.
+const FACTS_PART: u32 = 2;
+
+/// What one replica answers.
+struct Part {
+    quotes: Vec<v1::ClusterQuote>,
+    unreachable: Vec<String>,
+    /// Number of clusters that were asked.
+    clusters: usize,
+}
+
+impl CapacityApi {
+    /// Quotes of all replicas; of this one alone if `part` is set.
+    pub(super) async fn quote_now(
+        &self,
+        request: v1::QuoteRequest,
+        part: bool,
+        deadline: Instant,
+    ) -> Result<v1::QuoteResponse, Status> {
+        let sets: Arc<[PodSet]> = pod_sets::read(&request.pod_sets)?.into();
+        let (only, most) = (self.named_clusters(&request.clusters, part)?, answers(request.max_clusters)?);
+        let _place = self.threads.admit()?;
+        let own = self.quote_own(only.as_ref(), &sets, deadline);
+        let others =
+            async { if part { Ok(Vec::new()) } else { self.parts_of_others(&request, only.as_ref(), deadline).await } };
+        let (own, others) = futures::try_join!(own, others)?;
+        let nobody = if part { Vec::new() } else { self.without_replica(only.as_ref())? };
+        Ok(merged([own].into_iter().chain(others), nobody, most))
+    }
+
+    /// The clusters that a request names; `None` for all. Those of a part exist at the replica that asks.
+    fn named_clusters(&self, clusters: &[String], part: bool) -> Result<Option<BTreeSet<ClusterName>>, Status> {
+        let mut named = BTreeSet::new();
+        for (at, name) in clusters.iter().enumerate() {
+            let field = || format!("clusters[{at}]");
+            let cluster = names::parse_cluster(name)
+                .map_err(|error| errors::invalid_field(field(), error.message().to_owned()))?;
+            if !part && self.fleet.directory.source(&cluster).is_none() {
+                return Err(self.fleet.unknown_cluster(&cluster));
+            }
+            named.insert(cluster);
+        }
+        Ok((!clusters.is_empty()).then_some(named))
+    }
+
+    /// Names of the clusters for which no replica that answers decides.
+    fn without_replica(&self, only: Option<&BTreeSet<ClusterName>>) -> Result<Vec<String>, Status> {
+        let all = self.fleet.unreachable(None)?.into_iter();
+        let is_asked = |name: &String| {
+            only.is_none_or(|only| names::parse_cluster(name).is_ok_and(|cluster| only.contains(&cluster)))
+        };
+        Ok(all.filter(is_asked).collect())
+    }
+
+    /// The quotes of the clusters that this replica decides for.
+    async fn quote_own(
+        &self,
+        only: Option<&BTreeSet<ClusterName>>,
+        sets: &Arc<[PodSet]>,
+        deadline: Instant,
+    ) -> Result<Part, Status> {
+        let own = self.fleet.directory.own();
+        self.threads.retain(|cluster| own.contains(cluster));
+        let asked: Vec<ClusterName> =
+            own.into_iter().filter(|cluster| only.is_none_or(|only| only.contains(cluster))).collect();
+        let clusters = asked.len();
+        let patience = deadline.saturating_duration_since(Instant::now()) / FACTS_PART;
+        let facts = join_all(asked.into_iter().map(|cluster| self.facts_of(cluster, patience))).await;
+        let (mut unreachable, mut of_threads) = (Vec::new(), BTreeMap::<usize, Vec<AskedCluster>>::new());
+        for found in facts {
+            match found {
+                Ok(cluster) => of_threads.entry(self.threads.of(&cluster.name)).or_default().push(cluster),
+                Err(cluster) => unreachable.push(names::cluster(&cluster)),
+            }
+        }
+        let jobs = of_threads.into_iter().map(|(thread, clusters)| self.quote_on(thread, clusters, sets, deadline));
+        let mut quotes = Vec::with_capacity(clusters);
+        for answer in join_all(jobs).await {
+            quotes.extend(answer?.iter().map(encode::quote));
+        }
+        Ok(Part { quotes, unreachable, clusters })
+    }
+
+    /// What the task of a cluster knows; the cluster if it does not answer.
+    async fn facts_of(&self, name: ClusterName, patience: Duration) -> Result<AskedCluster, ClusterName> {
+        let known = self.threads.known().get(&name);
+        let answer = timeout(patience, self.fleet.questions.planning_facts(name.clone(), known)).await;
+        let facts = match answer {
+            Ok(Ok(Ok(facts))) => AskedFacts::Changed(Box::new(facts)),
+            Ok(Ok(Err(NoFacts::Unchanged))) => AskedFacts::Unchanged,
+            Ok(Ok(Err(NoFacts::NotSynced))) => AskedFacts::NotSynced,
+            Ok(Err(_)) | Err(_) => return Err(name),
+        };
+        Ok(AskedCluster { account: self.account_of(&name), name, facts })
+    }
+
+    /// The account that a cluster launches in.
+    fn account_of(&self, cluster: &ClusterName) -> Text {
+        let entry = self.fleet.questions.entry_of(cluster);
+        let scope = entry.and_then(|entry| self.fleet.scopes.get(entry));
+        scope.map(|scope| Text::from(region_and_account(scope).1)).unwrap_or_default()
+    }
+
+    async fn quote_on(
+        &self,
+        thread: usize,
+        clusters: Vec<AskedCluster>,
+        sets: &Arc<[PodSet]>,
+        deadline: Instant,
+    ) -> Result<Vec<ClusterQuote>, Status> {
+        let (answer, answered) = oneshot::channel();
+        let sets = Arc::clone(sets);
+        self.threads.submit(thread, Job::Quote(QuoteJob { sets, clusters, deadline, answer }));
+        match timeout_at(deadline, answered).await {
+            Ok(Ok(Some(quotes))) => Ok(quotes),
+            Ok(Err(_)) => Err(errors::status(Reason::Internal, "a quote failed; see the server's log")),
+            Ok(Ok(None)) | Err(_) => Err(late()),
+        }
+    }
+
+    /// What the other replicas answer; those that do not are in `unreachable` with their clusters.
+    async fn parts_of_others(
+        &self,
+        request: &v1::QuoteRequest,
+        only: Option<&BTreeSet<ClusterName>>,
+        deadline: Instant,
+    ) -> Result<Vec<Part>, Status> {
+        let asked = self.fleet.replicas.reachable_capacity().into_iter().filter_map(|(instance, client)| {
+            let clusters = self.fleet.directory.clusters_of(&instance);
+            let is_asked = |cluster: &&ClusterName| only.is_none_or(|only| only.contains(*cluster));
+            let clusters: BTreeSet<String> =
+                clusters.iter().filter(is_asked).map(|cluster| names::cluster(cluster)).collect();
+            (!clusters.is_empty()).then(|| part_of(instance, client, clusters, request.clone(), deadline))
+        });
+        join_all(asked).await.into_iter().collect()
+    }
+
+    /// Who decides for a cluster.
+    pub(super) fn source(&self, cluster: &ClusterName) -> Result<Source, Status> {
+        self.fleet.directory.source(cluster).ok_or_else(|| self.fleet.unknown_cluster(cluster))
+    }
+}
+
+/// What a replica answers about its `clusters`. One that does not answer is no error; one that has no time is.
+async fn part_of(
+    instance: Arc<str>,
+    mut client: CapacityClient,
+    clusters: BTreeSet<String>,
+    request: v1::QuoteRequest,
+    deadline: Instant,
+) -> Result<Part, Status> {
+    let mut request = Request::new(v1::QuoteRequest { clusters: clusters.iter().cloned().collect(), ..request });
+    request.set_timeout(deadline.saturating_duration_since(Instant::now()));
+    match client.quote(request).await.map(tonic::Response::into_inner) {
+        Ok(v1::QuoteResponse { quotes, unreachable, cluster_count, .. }) => {
+            Ok(Part { quotes, unreachable, clusters: usize::try_from(cluster_count).unwrap_or_default() })
+        }
+        Err(status) if matches!(status.code(), Code::ResourceExhausted | Code::DeadlineExceeded) => Err(status),
+        Err(status) => {
+            warn!(replica = %instance, reason = status.message(), "replica did not answer a quote");
+            Ok(Part { quotes: Vec::new(), unreachable: clusters.into_iter().collect(), clusters: 0 })
+        }
+    }
+}
+
+/// The best answers of all parts. A cluster that moves from one replica to another is quoted once.
+fn merged(parts: impl Iterator<Item = Part>, mut unreachable: Vec<String>, most: usize) -> v1::QuoteResponse {
+    let (mut quotes, mut clusters) = (BTreeMap::new(), 0);
+    for part in parts {
+        clusters += part.clusters;
+        unreachable.extend(part.unreachable);
+        quotes.extend(part.quotes.into_iter().map(|quote| (quote.cluster.clone(), quote)));
+    }
+    let mut ranked: Vec<v1::ClusterQuote> = quotes.into_values().collect();
+    unreachable.retain(|name| !ranked.iter().any(|quote| quote.cluster == *name));
+    unreachable.sort_unstable();
+    unreachable.dedup();
+    ranked.sort_by(encode::compare);
+    ranked.truncate(most);
+    v1::QuoteResponse {
+        quotes: ranked,
+        expire_time: Some(timestamp(clock::now() + VALIDITY)),
+        unreachable,
+        cluster_count: encode::cluster_count(clusters),
+    }
+}
+
+/// Number of answers for what a request states.
+fn answers(stated: i32) -> Result<usize, Status> {
+    match usize::try_from(stated) {
+        Ok(0) => Ok(DEFAULT_ANSWERS),
+        Ok(number) => Ok(number.min(MOST_ANSWERS)),
+        Err(_) => Err(errors::invalid_field("max_clusters", format!("found {stated}, allowed: 0 or more"))),
+    }
+}
+
+/// The deadline has passed.
+pub(super) fn late() -> Status {
+    errors::status(
+        Reason::DeadlineExceeded,
+        "the answer was not there in time: name fewer clusters or pods, or allow more time",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quote(cluster: &str, price: i64) -> v1::ClusterQuote {
+        let odds = Some(v1::Odds { probability: 1.0, ..Default::default() });
+        v1::ClusterQuote {
+            cluster: cluster.to_owned(),
+            fits: true,
+            price_micro_usd_per_hour: price,
+            odds,
+            ..Default::default()
+        }
+    }
+
+    fn part(quotes: &[(&str, i64)], unreachable: &[&str]) -> Part {
+        Part {
+            quotes: quotes.iter().map(|(cluster, price)| quote(cluster, *price)).collect(),
+            unreachable: unreachable.iter().map(ToString::to_string).collect(),
+            clusters: quotes.len(),
+        }
+    }
+
+    #[test]
+    fn parts_are_merged_by_rank_and_a_cluster_that_one_replica_answers_for_is_reached() {
+        let parts = [part(&[("a", 30), ("b", 10)], &["d"]), part(&[("c", 20), ("d", 40)], &["e"])];
+        let response = merged(parts.into_iter(), vec!["e".to_owned(), "f".to_owned()], 3);
+        let names: Vec<&str> = response.quotes.iter().map(|quote| quote.cluster.as_str()).collect();
+        assert_eq!(names, ["b", "c", "a"]);
+        assert_eq!(response.unreachable, ["e", "f"]);
+        assert_eq!(response.cluster_count, 4);
+    }
+
+    #[test]
+    fn the_number_of_answers_has_a_default_and_a_limit() {
+        let number = |stated| answers(stated).map_err(|status| status.code());
+        assert_eq!([number(0), number(7), number(5_000)], [Ok(10), Ok(7), Ok(1_000)]);
+        assert_eq!(number(-1), Err(Code::InvalidArgument));
+    }
+}

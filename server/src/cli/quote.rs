@@ -1,0 +1,177 @@
+//! `fleetwright quote`: what pods would need, in each cluster.
+
+use clap::Args;
+use fleetwright_proto::v1;
+use tonic::Request;
+
+use super::exit::{Failure, Status};
+use super::fleet::cells::usd;
+use super::fleet::output_format::value;
+use super::output;
+use super::pod_flags::PodFlags;
+use super::remote::{Format, ServerFlags, rpc_failure, table};
+use crate::escape::escape_unprintable;
+use crate::fleet::resource_names as names;
+
+/// Blockers of a cluster that the table shows.
+const BLOCKERS_SHOWN: usize = 3;
+
+/// Quote pods that do not exist yet: in which clusters they fit, what would be launched, the price, the odds of getting it,
+/// and the time to ready. Nothing is booked or changed
+///
+/// The pods are those of manifests (Pod, Deployment, ReplicaSet, StatefulSet, Job, or PodTemplate), or equal ones by --pods, --cpu and
+/// --memory. All of them fit in a cluster, or the answer says what would have to give way.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Exit status: 0 the pods fit in a cluster; 1 they fit in none; 2 the request is refused; 3 internal failure."
+)]
+pub struct QuoteFlags {
+    #[command(flatten)]
+    server: ServerFlags,
+    #[command(flatten)]
+    pods: PodFlags,
+    /// Only this cluster; repeatable
+    #[arg(short = 'C', long = "cluster", value_name = "NAME")]
+    clusters: Vec<String>,
+    /// Number of clusters to print at most
+    #[arg(long, value_name = "NUMBER", default_value_t = 10, value_parser = clap::value_parser!(i32).range(1..=1_000))]
+    limit: i32,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// What failed, and its remedy.
+pub fn run(flags: &QuoteFlags) -> Result<Status, Failure> {
+    let request = v1::QuoteRequest {
+        pod_sets: flags.pods.pod_sets()?,
+        clusters: flags.clusters.iter().map(|cluster| names::cluster(cluster)).collect(),
+        max_clusters: flags.limit,
+    };
+    let response = flags.server.ask_capacity(async |mut client| {
+        Ok(client.quote(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
+    })?;
+    output::print_document(&document(&response, flags.output)?)?;
+    for cluster in &response.unreachable {
+        eprintln!("warning: {cluster} is missing: no replica that answers decides for it now");
+    }
+    let fits = response.quotes.iter().any(|quote| quote.fits);
+    Ok(if fits { Status::Done } else { Status::Leftover })
+}
+
+fn document(response: &v1::QuoteResponse, format: Format) -> Result<String, Failure> {
+    if format == Format::Table {
+        return Ok(text(response));
+    }
+    let value = value("fleetwright.v1.QuoteResponse", response)?;
+    match format {
+        Format::Yaml => serde_saphyr::to_string(&value).map_err(Failure::internal),
+        _ => Ok(serde_json::to_string_pretty(&value).map_err(Failure::internal)? + "\n"),
+    }
+}
+
+fn text(response: &v1::QuoteResponse) -> String {
+    let rows: Vec<[String; 7]> = response.quotes.iter().map(row).collect();
+    let mut text = table(["CLUSTER", "FITS", "$/HOUR", "ODDS", "READY P50", "P95", "NEW NODES"], rows);
+    for quote in response.quotes.iter().filter(|quote| !quote.fits) {
+        let reasons = quote.blockers.iter().take(BLOCKERS_SHOWN).map(blocker);
+        for line in reasons {
+            text.push_str(&format!("{}: {}\n", escape_unprintable(cluster(quote)), escape_unprintable(&line)));
+        }
+    }
+    text
+}
+
+fn row(quote: &v1::ClusterQuote) -> [String; 7] {
+    let name = escape_unprintable(cluster(quote)).into_owned();
+    if !quote.fits {
+        let none = String::new;
+        return [name, "no".to_owned(), none(), none(), none(), none(), none()];
+    }
+    let seconds = |time: &Option<prost_types::Duration>| {
+        time.as_ref().map(|time| format!("{}s", time.seconds)).unwrap_or_default()
+    };
+    let probability = quote.odds.as_ref().map_or(1.0, |odds| odds.probability);
+    [
+        name,
+        "yes".to_owned(),
+        usd(quote.price_micro_usd_per_hour),
+        format!("{:.0}%", 100.0 * probability),
+        seconds(&quote.ready_p50),
+        seconds(&quote.ready_p95),
+        new_nodes(quote),
+    ]
+}
+
+/// `3 m5.large spot, 1 c5.xlarge on-demand`, by the cheapest type of each; `none` if existing nodes have room.
+fn new_nodes(quote: &v1::ClusterQuote) -> String {
+    let nodes = quote.new_nodes.iter().map(|nodes| {
+        let kind = nodes.instance_types.first().map(String::as_str).unwrap_or_default();
+        escape_unprintable(&format!("{} {kind} {}", nodes.count, nodes.capacity_type)).into_owned()
+    });
+    let listed: Vec<String> = nodes.collect();
+    if listed.is_empty() { "none".to_owned() } else { listed.join(", ") }
+}
+
+fn cluster(quote: &v1::ClusterQuote) -> &str {
+    quote.cluster.strip_prefix("clusters/").unwrap_or(&quote.cluster)
+}
+
+/// The pods without a place, why, and what would make them fit.
+fn blocker(blocker: &v1::Blocker) -> String {
+    let pods = blocker.pods.as_ref().map(|pods| format!("{} of {}: ", pods.pods, pods.pod_set)).unwrap_or_default();
+    let reasons: Vec<String> = blocker
+        .reasons
+        .iter()
+        .map(|reason| {
+            let pool = if reason.pool.is_empty() { String::new() } else { format!("NodePool {}: ", reason.pool) };
+            format!("{pool}{}", reason.message)
+        })
+        .collect();
+    let fits_if =
+        if blocker.fits_if.is_empty() { String::new() } else { format!("; fits if {}", blocker.fits_if.join(", or ")) };
+    format!("{pods}{}{fits_if}", reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_a_line_for_each_cluster_and_the_blockers_below() {
+        let fits = v1::ClusterQuote {
+            cluster: "clusters/prod".to_owned(),
+            fits: true,
+            new_nodes: vec![v1::NewNodes {
+                count: 3,
+                capacity_type: "spot".to_owned(),
+                instance_types: vec!["m5.large".to_owned(), "m5a.large".to_owned()],
+                ..Default::default()
+            }],
+            price_micro_usd_per_hour: 123_456,
+            odds: Some(v1::Odds { probability: 0.954, ..Default::default() }),
+            ready_p50: Some(prost_types::Duration { seconds: 45, nanos: 0 }),
+            ready_p95: Some(prost_types::Duration { seconds: 90, nanos: 0 }),
+            ..Default::default()
+        };
+        let reason = v1::Reason { pool: "gpu".to_owned(), code: "Taints".to_owned(), message: "a taint".to_owned() };
+        let blocker = v1::Blocker {
+            pods: Some(v1::PodSetCount { pod_set: "web".to_owned(), pods: 2 }),
+            reasons: vec![reason],
+            fits_if: vec!["it tolerates x".to_owned()],
+        };
+        let blocked =
+            v1::ClusterQuote { cluster: "clusters/b".to_owned(), blockers: vec![blocker], ..Default::default() };
+        let response = v1::QuoteResponse { quotes: vec![fits, blocked], ..Default::default() };
+        let expected = "\
+CLUSTER  FITS  $/HOUR  ODDS  READY P50  P95  NEW NODES
+prod     yes   0.1235  95%   45s        90s  3 m5.large spot
+b        no
+b: 2 of web: NodePool gpu: a taint; fits if it tolerates x
+";
+        assert_eq!(text(&response), expected);
+    }
+}
