@@ -9,7 +9,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use server::cli::exit::{Failure, Status};
 use server::cli::{
     accounts_file, audit, catalogue, clusters, convert, crds, ec2, explain, fleet, forget, freeze, freezes, history,
-    output, plan, quarantine, removals, replay, serve, thaw, trust_file, validate, why,
+    hold, output, plan, quarantine, quote, removals, replay, serve, thaw, top, trust_file, validate, why,
 };
 
 use crate::{capture, demo, simulate, simulated_agent, simulated_cloud};
@@ -36,8 +36,13 @@ enum Command {
     #[command(subcommand)]
     Ec2(ec2::Ec2Command),
     Serve(serve::ServeFlags),
+    Quote(quote::QuoteFlags),
+    Hold(hold::HoldFlags),
+    Commit(hold::CommitFlags),
+    Release(hold::ReleaseFlags),
     #[command(subcommand)]
     Fleet(fleet::FleetCommand),
+    Top(top::TopFlags),
     #[command(subcommand)]
     Simulate(simulate::SimulateCommand),
     Freeze(freeze::FreezeFlags),
@@ -107,7 +112,12 @@ fn run(command: Command) -> Result<Status, Failure> {
         Command::Demo(flags) => demo::run(flags),
         Command::Ec2(command) => ec2::run(command),
         Command::Serve(flags) => serve::run(flags),
+        Command::Quote(flags) => quote::run(&flags),
+        Command::Hold(flags) => hold::run(&flags),
+        Command::Commit(flags) => hold::commit(&flags),
+        Command::Release(flags) => hold::release(&flags),
         Command::Fleet(command) => fleet::run(command),
+        Command::Top(flags) => top::run(&flags),
         Command::Simulate(command) => simulate::run(command),
         Command::Freeze(flags) => freeze::run(flags),
         Command::Forget(flags) => forget::run(flags),

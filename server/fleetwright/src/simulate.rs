@@ -4,6 +4,7 @@ mod crashes;
 mod disruption;
 mod faults;
 mod form;
+mod holds;
 mod interruptions;
 mod load;
 
@@ -18,6 +19,7 @@ pub(crate) enum SimulateCommand {
     Disruption(disruption::DisruptionFlags),
     Crashes(crashes::CrashesFlags),
     Interruptions(interruptions::InterruptionsFlags),
+    Holds(holds::HoldsFlags),
     Load(load::LoadFlags),
 }
 
@@ -31,6 +33,7 @@ pub fn run(command: SimulateCommand) -> Result<Status, Failure> {
         SimulateCommand::Disruption(flags) => disruption::run(&flags),
         SimulateCommand::Crashes(flags) => crashes::run(flags),
         SimulateCommand::Interruptions(flags) => interruptions::run(flags),
+        SimulateCommand::Holds(flags) => holds::run(flags),
         SimulateCommand::Load(flags) => load::run(flags),
     }
 }

@@ -4,8 +4,8 @@
 //! Reading order: [`kube`] (a simulated cluster), [`deterministic`] (the whole system under faults
 //! on a virtual clock, by seed), [`simulated_cloud`] (the simulated cloud as a process), [`demo`]
 //! (the whole system on one host), [`crashes`] (server processes killed during launches), [`load`]
-//! (many clusters at once), [`interruptions`] (spot interruption notices for many clusters); [`processes`] starts
-//! server and cloud processes for the latter three.
+//! (many clusters at once), [`holds`] (holds of capacity on servers that are killed), [`interruptions`] (spot interruption notices for many clusters); [`processes`] starts
+//! server and cloud processes for the latter four.
 
 #![expect(missing_docs, reason = "the program and tests alone use this crate; its fields say what they are")]
 
@@ -13,6 +13,7 @@ mod cloud_interface;
 pub mod crashes;
 pub mod demo;
 pub mod deterministic;
+pub mod holds;
 pub mod interruptions;
 pub mod kube;
 mod ledgers;

@@ -587,6 +587,7 @@ fn summarize(effect: &Effect) -> String {
         Effect::EndReplacements { cluster, claims, waits, .. } => {
             format!("end replacements {claims:?} of {cluster}, waits {waits:?}")
         }
+        Effect::WriteHold { cluster, hold, status } => format!("write hold {hold} of {cluster}: {status:?}"),
         Effect::CloseLaunch { cluster, claim } => format!("close {claim} of {cluster}"),
         other => format!("{other:?}"),
     }

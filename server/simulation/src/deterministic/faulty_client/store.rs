@@ -13,6 +13,7 @@ use crate::deterministic::guard::Guard;
 use store::api_budget::{ThrottledBucket, TokenGrant, TokenRequest};
 use store::counters::{CounterRow, RemoteCounters};
 use store::guardrails::{AuditEntry, AuditRow, Changes, Freeze, FreezeOrder};
+use store::holds::{HoldCommand, HoldCreation, HoldRow, HoldStatusRow, LiveHolds, NewHold};
 use store::identity::{ForgetOutcome, Identity};
 use store::interruptions::{InterruptionRow, StoredInterruption};
 use store::lease::{Lease, LeaseOutcome, ObservedExtent, Renewal, Scope};
@@ -20,6 +21,7 @@ use store::listing::{ListedInstanceRow, StoredListing};
 use store::log::{Blob, BlobHash, DecisionFilter, Entry, LogSegment, Pruned, Retention, StoredDecision};
 use store::offerings::{OfferingChange, OfferingKey, OfferingRow, ProbeAnswer};
 use store::operations::{AttemptOutcome, Intent, RecentAttempt};
+use store::outcomes::{OutcomeRow, StoredOutcome};
 use store::replacements::ReplacementsEnd;
 use store::replicas::{ClusterSummaryRow, ReplicaRow};
 use store::{Archive, Store, StoreFuture};
@@ -165,6 +167,34 @@ impl Store for FaultyClient {
         })
     }
 
+    fn create_hold<'a>(&'a self, hold: &'a NewHold) -> StoreFuture<'a, HoldCreation> {
+        self.call_store("create a hold", move |store| store.create_hold(hold))
+    }
+
+    fn commit_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        self.call_store("commit a hold", move |store| store.commit_hold(cluster, id, version))
+    }
+
+    fn release_hold<'a>(&'a self, cluster: &'a str, id: &'a str, version: Option<u64>) -> StoreFuture<'a, HoldCommand> {
+        self.call_store("release a hold", move |store| store.release_hold(cluster, id, version))
+    }
+
+    fn hold<'a>(&'a self, cluster: &'a str, id: &'a str) -> StoreFuture<'a, Option<HoldRow>> {
+        self.call_store("read a hold", move |store| store.hold(cluster, id))
+    }
+
+    fn holds<'a>(&'a self, cluster: Option<&'a str>) -> StoreFuture<'a, Vec<HoldRow>> {
+        self.call_store("read holds", move |store| store.holds(cluster))
+    }
+
+    fn live_holds(&self) -> StoreFuture<'_, LiveHolds> {
+        self.call_store("read live holds", |store| store.live_holds())
+    }
+
+    fn write_hold<'a>(&'a self, lease: &'a Lease, status: &'a HoldStatusRow) -> StoreFuture<'a, ()> {
+        self.call_store("write a hold", move |store| store.write_hold(lease, status))
+    }
+
     fn recent_attempts<'a>(&'a self, scope: &'a Scope, within: Duration) -> StoreFuture<'a, Vec<RecentAttempt>> {
         self.call_store("read past launches", move |store| store.recent_attempts(scope, within))
     }
@@ -240,6 +270,14 @@ impl Store for FaultyClient {
         within: Duration,
     ) -> StoreFuture<'a, Vec<StoredInterruption>> {
         self.call_store("read interruptions", move |store| store.interruptions(scope, after, within))
+    }
+
+    fn put_launch_outcomes<'a>(&'a self, rows: &'a [OutcomeRow]) -> StoreFuture<'a, ()> {
+        self.call_store("write outcomes of launches", move |store| store.put_launch_outcomes(rows))
+    }
+
+    fn launch_outcomes(&self, after: u64, within: Duration) -> StoreFuture<'_, Vec<StoredOutcome>> {
+        self.call_store("read outcomes of launches", move |store| store.launch_outcomes(after, within))
     }
 
     fn release_quarantine<'a>(&'a self, cluster: &'a str, by: &'a str) -> StoreFuture<'a, bool> {

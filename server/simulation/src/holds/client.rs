@@ -1,0 +1,328 @@
+//! Clients that hold capacity. What they are told is what the servers are held to.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use super::plan::Plan;
+use anyhow::{Context, anyhow};
+use cloud::simulated::SeededRng;
+use fleetwright_proto::v1;
+use fleetwright_rpc::v1::capacity_service_client::CapacityServiceClient;
+use fleetwright_rpc::v1::fleet_service_client::FleetServiceClient;
+use prost_types::value::Kind;
+use prost_types::{ListValue, Struct, Value};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Status};
+
+/// How long a client repeats a request.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Time between two tries.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// Limit of one call.
+const CALL: Duration = Duration::from_secs(5);
+
+/// How long an uncommitted hold lasts, in seconds.
+const TTL_S: i64 = 15;
+
+/// What a client does with its hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// Nothing: it expires.
+    Forget,
+    /// Releases it at once, whatever its state is.
+    Release,
+    /// Commits it when it is active, and releases it then.
+    Use,
+    /// Commits it when it is active.
+    Keep,
+}
+
+/// What became of one hold, as the client was told.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub name: String,
+    pub pods: i32,
+    pub state: v1::HoldState,
+    /// Whether the client was told that it is committed.
+    pub committed: bool,
+    pub ready_ms: Option<u64>,
+    pub contradictions: Vec<String>,
+}
+
+pub(super) struct Clients {
+    run: String,
+    servers: Vec<Channel>,
+    clusters: u8,
+    without_request_ids: bool,
+    rng: SeededRng,
+    repeated: AtomicUsize,
+}
+
+impl Clients {
+    pub(super) fn new(run: String, addresses: Vec<String>, plan: &Plan, rng: SeededRng) -> Self {
+        let connect = |address: String| {
+            let endpoint = Endpoint::from_shared(address).expect("an address of a server is a URL");
+            endpoint.timeout(CALL).connect_timeout(CALL).connect_lazy()
+        };
+        Self {
+            run,
+            servers: addresses.into_iter().map(connect).collect(),
+            clusters: plan.clusters,
+            without_request_ids: plan.without_request_ids,
+            rng,
+            repeated: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) fn repeated(&self) -> usize {
+        self.repeated.load(Ordering::Relaxed)
+    }
+
+    /// Waits until every cluster can be held capacity in.
+    pub(super) async fn wait_for_clusters(&self) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let mut fleet = FleetServiceClient::new(self.servers[0].clone());
+            let listed = fleet.list_clusters(v1::ListClustersRequest::default()).await;
+            let synced = listed.map(|answer| answer.into_inner().clusters.iter().filter(|one| one.synced).count());
+            if synced.is_ok_and(|synced| synced >= usize::from(self.clusters)) {
+                return Ok(());
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        Err(anyhow!("the clusters were not synced within {} s", PATIENCE.as_secs()))
+    }
+
+    /// Waits until a server answers.
+    pub(super) async fn wait_for_server(&self, number: usize) -> anyhow::Result<()> {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            let mut fleet = FleetServiceClient::new(self.servers[number].clone());
+            if fleet.get_server_info(v1::GetServerInfoRequest::default()).await.is_ok() {
+                return Ok(());
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+        Err(anyhow!("server {number} did not answer within {} s after it was started", PATIENCE.as_secs()))
+    }
+
+    /// All holds of this run, by name.
+    pub(super) async fn list(&self) -> anyhow::Result<BTreeMap<String, v1::Hold>> {
+        let prefix = format!("clusters/{}-", self.run);
+        let all = list(&self.servers[0]).await.context("cannot list the holds")?;
+        Ok(all
+            .into_iter()
+            .filter(|hold| hold.name.starts_with(&prefix))
+            .map(|hold| (hold.name.clone(), hold))
+            .collect())
+    }
+
+    /// Creates the hold of this number, and lets it meet its fate.
+    pub(super) async fn hold(&self, number: usize) -> anyhow::Result<Outcome> {
+        let rng = self.rng.child_number(number as u64);
+        let request = self.request(number, &rng);
+        let begun = Instant::now();
+        let hold = self.create(&request, &rng).await?;
+        let mut contradictions = Vec::new();
+        if rng.child("again").value().is_multiple_of(4) {
+            let again = self.create(&request, &rng.child("again")).await?;
+            if again.name != hold.name {
+                contradictions.push(format!("{} and {} are of one request", hold.name, again.name));
+            }
+        }
+        let mut outcome = Outcome {
+            pods: request.pod_sets.iter().map(|set| set.count).sum(),
+            name: hold.name.clone(),
+            state: hold.state(),
+            committed: false,
+            ready_ms: None,
+            contradictions,
+        };
+        match fate(&rng) {
+            Fate::Forget => outcome.state = self.wait_until(&hold.name, has_ended).await?.state(),
+            Fate::Release => {
+                let wait = rng.child("wait").between((0, 3_000));
+                tokio::time::sleep(Duration::from_millis(wait.unsigned_abs())).await;
+                outcome.state = self.release(&hold.name).await?.state();
+            }
+            fate @ (Fate::Use | Fate::Keep) => self.commit(&hold.name, fate, begun, &mut outcome).await?,
+        }
+        Ok(outcome)
+    }
+
+    /// Commits the hold when it is active, and releases it if its fate is to be used.
+    async fn commit(&self, name: &str, fate: Fate, begun: Instant, outcome: &mut Outcome) -> anyhow::Result<()> {
+        let ready = self.wait_until(name, |hold| hold.state() == v1::HoldState::Active || has_ended(hold)).await?;
+        outcome.state = ready.state();
+        if ready.state() != v1::HoldState::Active {
+            return Ok(());
+        }
+        outcome.ready_ms = Some(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let committed = self.call(|channel| async move {
+            let request = v1::CommitRequest { name: name.to_owned(), ..v1::CommitRequest::default() };
+            CapacityServiceClient::new(channel).commit(request).await.map(tonic::Response::into_inner)
+        });
+        match committed.await? {
+            Ok(hold) => {
+                outcome.committed = true;
+                outcome.state = hold.state();
+            }
+            // It has expired meanwhile, or lost a machine.
+            Err(status) if status.code() == Code::FailedPrecondition => {
+                outcome.state = self.wait_until(name, has_ended).await?.state();
+                return Ok(());
+            }
+            Err(status) => return Err(anyhow!("cannot commit {name}: {status}")),
+        }
+        if fate == Fate::Use {
+            outcome.state = self.release(name).await?.state();
+        }
+        Ok(())
+    }
+
+    async fn release(&self, name: &str) -> anyhow::Result<v1::Hold> {
+        let released = self.call(|channel| async move {
+            let request = v1::ReleaseRequest { name: name.to_owned(), ..v1::ReleaseRequest::default() };
+            CapacityServiceClient::new(channel).release(request).await.map(tonic::Response::into_inner)
+        });
+        released.await?.map_err(|status| anyhow!("cannot release {name}: {status}"))
+    }
+
+    /// The request, repeated with its id until a server answers.
+    async fn create(&self, request: &v1::HoldRequest, rng: &SeededRng) -> anyhow::Result<v1::Hold> {
+        let first = usize::from(rng.child("server").value().is_multiple_of(2));
+        let created = self.call_from(first, |channel| {
+            let request = request.clone();
+            async move { CapacityServiceClient::new(channel).hold(request).await.map(tonic::Response::into_inner) }
+        });
+        created.await?.map_err(|status| anyhow!("a hold was refused: {status}"))
+    }
+
+    async fn wait_until(&self, name: &str, is_done: impl Fn(&v1::Hold) -> bool) -> anyhow::Result<v1::Hold> {
+        let begun = Instant::now();
+        loop {
+            let got = self.call(|channel| async move {
+                let request = v1::GetHoldRequest { name: name.to_owned() };
+                FleetServiceClient::new(channel).get_hold(request).await.map(tonic::Response::into_inner)
+            });
+            let hold = got.await?.map_err(|status| anyhow!("cannot get {name}: {status}"))?;
+            if is_done(&hold) {
+                return Ok(hold);
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(anyhow!("{name} stayed {:?}: {}", hold.state(), hold.message));
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn call<T, F>(&self, send: impl Fn(Channel) -> F) -> anyhow::Result<Result<T, Status>>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        self.call_from(self.repeated() % 2, send).await
+    }
+
+    /// Sends a request to one server after the other until one answers: an error that says what is wrong is an answer.
+    async fn call_from<T, F>(&self, first: usize, send: impl Fn(Channel) -> F) -> anyhow::Result<Result<T, Status>>
+    where
+        F: Future<Output = Result<T, Status>>,
+    {
+        let begun = Instant::now();
+        for attempt in 0.. {
+            let sent = send(self.servers[(first + attempt) % self.servers.len()].clone()).await;
+            match sent {
+                Err(status) if is_transient(&status) => {
+                    self.repeated.fetch_add(1, Ordering::Relaxed);
+                    if begun.elapsed() > PATIENCE {
+                        return Err(anyhow!("no server answered within {} s: {status}", PATIENCE.as_secs()));
+                    }
+                    tokio::time::sleep(RETRY).await;
+                }
+                answer => return Ok(answer),
+            }
+        }
+        Err(anyhow!("no server was asked"))
+    }
+
+    fn request(&self, number: usize, rng: &SeededRng) -> v1::HoldRequest {
+        let cluster = rng.child("cluster").value() % u64::from(self.clusters);
+        let dedicated = rng.child("kind").value() % 10 < 7;
+        let count = 1 + i32::try_from(rng.child("count").value() % 3).unwrap_or_default();
+        v1::HoldRequest {
+            parent: format!("clusters/{}-{cluster}", self.run),
+            pod_sets: vec![v1::PodSet {
+                name: "workers".to_owned(),
+                namespace: String::new(),
+                count,
+                template: Some(template()),
+            }],
+            kind: if dedicated { v1::HoldKind::Dedicated } else { v1::HoldKind::Shared }.into(),
+            ttl: Some(prost_types::Duration { seconds: TTL_S, nanos: 0 }),
+            request_id: if self.without_request_ids { String::new() } else { format!("{}-{number}", self.run) },
+            ..v1::HoldRequest::default()
+        }
+    }
+}
+
+/// Holds as one server lists them.
+pub(super) async fn list(server: &Channel) -> Result<Vec<v1::Hold>, Status> {
+    let mut fleet = FleetServiceClient::new(server.clone());
+    let (mut holds, mut page_token) = (Vec::new(), String::new());
+    loop {
+        let request = v1::ListHoldsRequest {
+            parent: "clusters/-".to_owned(),
+            page_size: 1_000,
+            page_token,
+            ..v1::ListHoldsRequest::default()
+        };
+        let page = fleet.list_holds(request).await?.into_inner();
+        holds.extend(page.holds);
+        page_token = page.next_page_token;
+        if page_token.is_empty() {
+            return Ok(holds);
+        }
+    }
+}
+
+fn fate(rng: &SeededRng) -> Fate {
+    match rng.child("fate").value() % 100 {
+        0..30 => Fate::Forget,
+        30..55 => Fate::Release,
+        55..97 => Fate::Use,
+        _ => Fate::Keep,
+    }
+}
+
+pub(super) fn has_ended(hold: &v1::Hold) -> bool {
+    matches!(hold.state(), v1::HoldState::Released | v1::HoldState::Expired | v1::HoldState::Failed)
+}
+
+/// Whether the outcome of the call is unknown, or nothing happened.
+fn is_transient(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::Unavailable | Code::Unknown | Code::Internal | Code::Cancelled | Code::DeadlineExceeded
+    )
+}
+
+/// A pod template that requests three processors.
+fn template() -> Struct {
+    let text = |text: &str| Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let object = |fields: Vec<(&str, Value)>| {
+        let fields = fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        Struct { fields }
+    };
+    let value = |object: Struct| Value { kind: Some(Kind::StructValue(object)) };
+    let requests = object(vec![("cpu", text("3")), ("memory", text("1Gi"))]);
+    let container = object(vec![
+        ("name", text("main")),
+        ("image", text("main")),
+        ("resources", value(object(vec![("requests", value(requests))]))),
+    ]);
+    let containers = Value { kind: Some(Kind::ListValue(ListValue { values: vec![value(container)] })) };
+    object(vec![("spec", value(object(vec![("containers", containers)])))])
+}
