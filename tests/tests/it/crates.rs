@@ -7,7 +7,7 @@ use std::process::Command;
 
 /// A crate of the project and packages that must not be among its dependencies, direct or not. A
 /// name that ends with `-` is the prefix of a family.
-const RULES: [(&str, &[&str]); 29] = [
+const RULES: [(&str, &[&str]); 30] = [
     ("fleetwright-proto", &["fleetwright-", "tonic", "tokio"]),
     ("fleetwright-model", &["fleetwright-", "tokio", "serde"]),
     ("fleetwright-api-budget", &["fleetwright-store", "fleetwright-cloud", "fleetwright-controller", "tokio", "serde"]),
@@ -63,6 +63,7 @@ const RULES: [(&str, &[&str]); 29] = [
     ("fleetwright-auth", &["fleetwright-store", "fleetwright-agent-session", "fleetwright-model"]),
     ("fleetwright-agent-session", &["tonic", "tokio", "sqlx"]),
     ("fleetwright-listing", &["fleetwright-", "tokio", "serde"]),
+    ("fleetwright-top", &["fleetwright-proto", "crossterm", "ratatui-crossterm", "tokio", "serde"]),
     ("fleetwright-transcoding", &["fleetwright-"]),
     ("fleetwright-replica", &["tokio", "sqlx", "tonic"]),
     ("fleetwright-server", &["fleetwright-simulation", "fleetwright-agent", "fleetwright"]),

@@ -1,5 +1,6 @@
 //! One binary for all end-to-end tests of the command line.
 
+mod access;
 mod attack;
 mod bad_input;
 mod consolidation;
@@ -10,6 +11,7 @@ mod demo;
 mod deploy;
 mod forget;
 mod freeze;
+mod holds;
 mod hostile;
 mod impostor;
 mod incidents;
@@ -26,6 +28,7 @@ mod repack;
 mod replay;
 mod replicas;
 mod serve;
+mod top;
 mod traces;
 mod trust;
 

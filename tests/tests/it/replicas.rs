@@ -5,6 +5,8 @@
 mod collection;
 mod environment;
 mod fleet_api;
+mod holds;
+mod quotes;
 
 use std::collections::BTreeSet;
 use std::io::Write as _;

@@ -30,15 +30,16 @@ enum How {
 }
 
 /// The first entry whose words a command begins with.
-const COMMANDS: [(&str, How); 34] = [
+const COMMANDS: [(&str, How); 35] = [
     // tests/tests/ec2/demo.rs.
     ("cargo demo-ec2", How::Elsewhere),
     // Both are run on a bare machine; CI runs the second.
     ("cargo demo", How::Elsewhere),
     ("cargo test", How::Elsewhere),
-    // tests/tests/it: attack.rs, crashes.rs, load.rs.
+    // tests/tests/it: attack.rs, crashes.rs, holds.rs, load.rs.
     ("cargo run --release -p e2e --bin attack", How::Elsewhere),
     ("fleetwright simulate crashes", How::Elsewhere),
+    ("fleetwright simulate holds", How::Elsewhere),
     ("fleetwright simulate interruptions", How::Elsewhere),
     ("fleetwright simulate load", How::Elsewhere),
     ("fleetwright simulate faults", How::Short("fleetwright simulate faults --seeds 1..20")),

@@ -25,7 +25,9 @@ pub struct Template {
 }
 
 impl Template {
-    fn read(at: &Cursor<'_>) -> Self {
+    /// Reads the template at `at`, which is required.
+    #[must_use]
+    pub fn read(at: &Cursor<'_>) -> Self {
         let at = at.clone().required();
         Self { labels: syntax::labels(&at.at("metadata").at("labels")), spec: PodSpec::read(&at.at("spec")) }
     }

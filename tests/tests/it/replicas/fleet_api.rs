@@ -10,7 +10,7 @@ use crate::fleetwright;
 use crate::serve::{get, json};
 
 /// Both servers with a cluster each: `shop` is that of the first, `bank` that of the second.
-fn two_clusters(test: &str, lease: std::time::Duration) -> Option<(Environment, [e2e::RunningProcess; 2])> {
+pub(super) fn two_clusters(test: &str, lease: std::time::Duration) -> Option<(Environment, [e2e::RunningProcess; 2])> {
     let environment = Environment::start(test, lease, &[])?;
     let shop = environment.agent("shop");
     environment.wait_until_lease("cluster/shop", |_| true);

@@ -1,0 +1,98 @@
+//! Every method with every scope: the server grants exactly what its table says.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use e2e::{Program, TempDir, authority};
+use fleetwright_proto::DESCRIPTOR_SET;
+use prost::Message;
+use prost_types::FileDescriptorSet;
+
+use crate::{PROGRAM, TIMEOUT};
+
+/// Scopes, the least first, and the SHA-256 of a token of that name. A scope grants what those before it grant.
+const SCOPES: [(&str, &str); 4] = [
+    ("read", "3316348dbadfb7b11c7c2ea235949419e23f9fa898ad2c198f999617912a9925"),
+    ("plan", "64879f7d6b960a01909762d911a32d4582c20010c5641ee90278b644a9e3b525"),
+    ("operate", "2c29d39181de8f853de5e48ba983a5c88612b9dbaa5ab32c7748800a0840aeb8"),
+    ("admin", "8c6976e5b5410415bde908bd4dee15dfb167a9c873fc4bb8a81f6f2ab448a918"),
+];
+
+/// The least scope of each method that needs more than `read`, by what the method does.
+const NEEDED: [(&str, &str); 12] = [
+    ("CapacityService/Plan", "plan"),
+    ("CapacityService/Quote", "plan"),
+    ("CapacityService/Hold", "operate"),
+    ("CapacityService/Commit", "operate"),
+    ("CapacityService/Release", "operate"),
+    ("FleetService/Freeze", "operate"),
+    ("FleetService/Thaw", "operate"),
+    ("FleetService/ReleaseQuarantine", "operate"),
+    ("FleetService/AcceptClusterUid", "operate"),
+    ("FleetService/ForgetCluster", "operate"),
+    ("FleetService/ConfirmRemovals", "operate"),
+    ("FleetService/ListAuditEntries", "admin"),
+];
+
+/// Methods of the API, as `Service/Method`.
+fn methods() -> Vec<String> {
+    let set = FileDescriptorSet::decode(DESCRIPTOR_SET).expect("the set that the build script wrote");
+    let services = set.file.iter().flat_map(|file| &file.service).filter(|service| service.name() != "AgentService");
+    let of_service = |service: &prost_types::ServiceDescriptorProto| {
+        let name = service.name().to_owned();
+        service.method.iter().map(move |method| format!("{name}/{}", method.name())).collect::<Vec<_>>()
+    };
+    services.flat_map(of_service).collect()
+}
+
+/// The status code of gRPC-Web with an empty message. A stream that goes on is closed after its headers.
+fn call(address: &str, method: &str, token: Option<&str>) -> (String, String) {
+    let mut stream = TcpStream::connect(address).expect("the server listens");
+    stream.set_read_timeout(Some(Duration::from_millis(500))).expect("a timeout above zero");
+    let authorization = token.map(|token| format!("Authorization: Bearer {token}\r\n")).unwrap_or_default();
+    write!(
+        stream,
+        "POST /fleetwright.v1.{method} HTTP/1.1\r\nHost: {address}\r\n{authorization}Content-Type: \
+         application/grpc-web+proto\r\nContent-Length: 5\r\nConnection: close\r\n\r\n\0\0\0\0\0"
+    )
+    .expect("the server reads");
+    let mut answer = Vec::new();
+    // A watch without changes says nothing for 15 seconds: what came until then is enough.
+    let _ends_or_not = stream.read_to_end(&mut answer);
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let status = answer.split("grpc-status:").nth(1).and_then(|rest| rest.split_whitespace().next()).map(str::to_owned);
+    let http = answer.split_whitespace().nth(1).unwrap_or_default().to_owned();
+    (http, status.unwrap_or_default())
+}
+
+#[test]
+fn every_method_is_granted_to_the_scopes_of_its_table_and_to_no_other() {
+    let folder = TempDir::new();
+    let client = |(scope, digest): &(&str, &str)| {
+        format!("[[clients]]\nname = '{scope}'\nscope = '{scope}'\ntoken-sha256 = '{digest}'\n")
+    };
+    let file = folder.write_file("auth.toml", SCOPES.iter().map(client).collect::<String>());
+    let listeners = ["--listen-grpc", "127.0.0.1:0", "--listen-http", "127.0.0.1:0"];
+    let server = Program::new(PROGRAM, &[&["serve", "--dev", "--auth-file", &file], &listeners[..]].concat()).start();
+    let [_grpc, http] = server.wait_for_urls(TIMEOUT);
+    let address = authority(&http).to_owned();
+    let all = methods();
+    assert!(NEEDED.iter().all(|(method, _)| all.iter().any(|known| known == method)), "{all:?}");
+    let unauthenticated = |method: &str, token| {
+        let (http, status) = call(&address, method, token);
+        http == "401" || status == "16"
+    };
+    for method in &all {
+        let needed = NEEDED.iter().find(|(known, _)| known == method).map_or("read", |(_, scope)| scope);
+        let least = SCOPES.iter().position(|(scope, _)| *scope == needed).expect("it is a scope");
+        assert!(unauthenticated(method, None) && unauthenticated(method, Some("wrong")), "{method}");
+        for (at, (scope, _)) in SCOPES.iter().enumerate() {
+            let (http, status) = call(&address, method, Some(scope));
+            // 7 is PERMISSION_DENIED. What else an empty request fails with is none of this test.
+            let is_denied = http == "403" || status == "7";
+            assert_eq!(is_denied, at < least, "{method} with scope {scope}: HTTP {http}, gRPC status {status:?}");
+        }
+    }
+    assert_eq!(server.stop(TIMEOUT), 0);
+}
