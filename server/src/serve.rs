@@ -408,6 +408,19 @@ fn follow_replicas(tasks: &mut JoinSet<anyhow::Result<()>>, fleet: &FleetApi, st
     tasks.spawn(summaries::run(Arc::clone(&fleet.store), Arc::clone(&fleet.directory), stop.clone()));
 }
 
+/// Starts the threads of quotes, and the task that teaches them what becomes of launches in `regions`.
+fn start_capacity(
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+    fleet: &FleetApi,
+    regions: Vec<learning::TaughtRegion>,
+    stop: &CancellationToken,
+) -> anyhow::Result<CapacityApi> {
+    let estimates = Arc::<Estimates>::default();
+    let capacity = CapacityApi::new(fleet.clone(), CapacityThreads::start(&estimates)?);
+    tasks.spawn(learning::run(Arc::clone(&fleet.store), fleet.instance.to_string(), regions, estimates, stop.clone()));
+    Ok(capacity)
+}
+
 impl Server {
     /// Opens the listeners and starts every task.
     ///
@@ -447,7 +460,6 @@ impl Server {
             lease: components.lease,
             reads_interruptions: components.reads_interruptions,
         };
-        let estimates = Arc::<Estimates>::default();
         let (directory, changes) = (Arc::<Directory>::default(), Arc::<ResourceChanges>::default());
         let publisher = ViewPublisher::new(publisher, &directory, &changes);
         let mut tasks = JoinSet::new();
@@ -472,9 +484,7 @@ impl Server {
             simulated: components.simulated,
         };
         follow_replicas(&mut tasks, &fleet, &stop);
-        let (taught, process) = (Arc::clone(&estimates), fleet.instance.to_string());
-        tasks.spawn(learning::run(Arc::clone(&fleet.store), process, regions, taught, stop.clone()));
-        let capacity = CapacityApi::new(fleet.clone(), CapacityThreads::start(&estimates)?);
+        let capacity = start_capacity(&mut tasks, &fleet, regions, &stop)?;
         let registered = (replica, components.certificates.clone());
         tasks.spawn(replicas::run(Arc::clone(&fleet.store), registered, Arc::clone(&replicas), stop.clone()));
         tasks.spawn(Arc::clone(&authorizer).watch_files(stop.clone()));

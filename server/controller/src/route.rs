@@ -11,14 +11,7 @@ impl ClusterController {
     pub(crate) fn handle_event(&mut self, event: Event, ctx: &mut Context<'_>) {
         // No arm decides: every decision follows in `advance`, from the complete state.
         match event {
-            Event::Observed { observation, .. } => {
-                // An operator confirms one snapshot, not later ones.
-                self.operator_confirmed_until =
-                    self.operator_confirmed_until.filter(|_| !matches!(observation, Observation::Snapshot(_)));
-                if let Some(observation) = self.accept_observation(observation, ctx) {
-                    self.apply_accepted(observation, ctx);
-                }
-            }
+            Event::Observed { observation, .. } => self.handle_observation(observation, ctx),
             Event::QuarantineReleased { .. } => {
                 self.operator_confirmed_until = Some(ctx.now + CONFIRMATION_TTL);
                 if let Some(observation) = self.release_quarantine() {
@@ -78,6 +71,15 @@ impl ClusterController {
         }
         self.status_reporter.mark_dirty();
         self.disruption.mark_changed();
+    }
+
+    fn handle_observation(&mut self, observation: Observation, ctx: &mut Context<'_>) {
+        // An operator confirms one snapshot, not later ones.
+        self.operator_confirmed_until =
+            self.operator_confirmed_until.filter(|_| !matches!(observation, Observation::Snapshot(_)));
+        if let Some(observation) = self.accept_observation(observation, ctx) {
+            self.apply_accepted(observation, ctx);
+        }
     }
 
     fn apply_accepted(&mut self, observation: Observation, ctx: &mut Context<'_>) {

@@ -170,10 +170,7 @@ impl Coordinator {
                 let past = past.into_iter().map(|attempt| intents::recent_launch(attempt, now)).collect();
                 let history = Event::LaunchHistoryLoaded { cluster: cluster.clone(), past };
                 let moves = Event::MovesLoaded { cluster: cluster.clone(), moves: moves::decode(&moves) };
-                let extent = intents::extent_event(&cluster, &answer);
-                let replacements = replacements::loaded_event(&cluster, &answer, now);
-                let holds = holds::loaded_event(&cluster, &answer, now);
-                let past = [history, moves].into_iter().chain(extent).chain(replacements).chain(holds);
+                let past = [history, moves].into_iter().chain(loaded_events(&cluster, &answer, now));
                 self.handle_lease_answer(cluster, answer, past, now)
             }
             Input::Planned(answer) => self.handle_event(Event::Planned(answer), now),
@@ -573,4 +570,14 @@ impl Coordinator {
 
 fn earlier(known: Option<Timestamp>, at: Timestamp) -> Option<Timestamp> {
     Some(known.map_or(at, |known| known.min(at)))
+}
+
+/// What the previous owner left in the store for the next one.
+fn loaded_events(
+    cluster: &ClusterName,
+    answer: &Result<LeaseOutcome, StoreError>,
+    now: Timestamp,
+) -> impl Iterator<Item = Event> + use<> {
+    let extent = intents::extent_event(cluster, answer).into_iter();
+    extent.chain(replacements::loaded_event(cluster, answer, now)).chain(holds::loaded_event(cluster, answer, now))
 }

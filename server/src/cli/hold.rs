@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use fleetwright_proto::v1;
-use serde_json::Value;
 use tonic::Request;
 
 use super::exit::{Failure, Status};
 use super::fleet::cells::{lower, usd};
-use super::fleet::output_format::value;
+use super::fleet::output_format::message_document;
 use super::output;
 use super::pod_flags::PodFlags;
 use super::remote::{Format, ServerFlags, moment, rpc_failure};
@@ -181,14 +180,7 @@ fn wait(server: &ServerFlags, created: v1::Hold) -> Result<v1::Hold, Failure> {
 }
 
 fn print(hold: &v1::Hold, format: Format) -> Result<(), Failure> {
-    if format == Format::Table {
-        return output::print_document(&text(hold));
-    }
-    let value: Value = value("fleetwright.v1.Hold", hold)?;
-    output::print_document(&match format {
-        Format::Yaml => serde_saphyr::to_string(&value).map_err(Failure::internal)?,
-        _ => serde_json::to_string_pretty(&value).map_err(Failure::internal)? + "\n",
-    })
+    output::print_document(&message_document("fleetwright.v1.Hold", hold, format, || text(hold))?)
 }
 
 /// A line for each thing that the holder needs to know.

@@ -6,7 +6,7 @@ use tonic::Request;
 
 use super::exit::{Failure, Status};
 use super::fleet::cells::usd;
-use super::fleet::output_format::value;
+use super::fleet::output_format::message_document;
 use super::output;
 use super::pod_flags::PodFlags;
 use super::remote::{Format, ServerFlags, rpc_failure, table};
@@ -54,23 +54,13 @@ pub fn run(flags: &QuoteFlags) -> Result<Status, Failure> {
     let response = flags.server.ask_capacity(async |mut client| {
         Ok(client.quote(Request::new(request)).await.map_err(rpc_failure)?.into_inner())
     })?;
-    output::print_document(&document(&response, flags.output)?)?;
+    let document = message_document("fleetwright.v1.QuoteResponse", &response, flags.output, || text(&response))?;
+    output::print_document(&document)?;
     for cluster in &response.unreachable {
         eprintln!("warning: {cluster} is missing: no replica that answers decides for it now");
     }
     let fits = response.quotes.iter().any(|quote| quote.fits);
     Ok(if fits { Status::Done } else { Status::Leftover })
-}
-
-fn document(response: &v1::QuoteResponse, format: Format) -> Result<String, Failure> {
-    if format == Format::Table {
-        return Ok(text(response));
-    }
-    let value = value("fleetwright.v1.QuoteResponse", response)?;
-    match format {
-        Format::Yaml => serde_saphyr::to_string(&value).map_err(Failure::internal),
-        _ => Ok(serde_json::to_string_pretty(&value).map_err(Failure::internal)? + "\n"),
-    }
 }
 
 fn text(response: &v1::QuoteResponse) -> String {

@@ -7,12 +7,12 @@ use super::ledger::HoldPlan;
 use super::{CapacityHold, HOLD, HoldEnd, HoldId, HoldKind, HoldPlace};
 use crate::cluster::Target;
 use crate::cluster_controller::{ClusterController, Context};
-use crate::provisioning::pending_plan::have_limits_room;
+use crate::provisioning::pending_plan::{have_limits_room, is_node_still_usable};
 use crate::provisioning::{PlanAnswer, PlanJob, PlanRequest, Planned};
 use crate::{Decision, DecisionAnswer, DecisionInput, DecisionReason, Effect, PlannedMachine};
 use model::input::PlanningInput;
 use model::plan::{Plan, PlanReport, ReasonCode};
-use model::{ClaimName, MicroUsd, Millis, NodeStage, Pod, Requirement, Text};
+use model::{ClaimName, MicroUsd, Millis, Pod, Requirement, Text};
 
 /// Time until a hold is planned again whose plan did not hold any more.
 const RETRY: Millis = Millis::from_secs(1);
@@ -98,16 +98,8 @@ impl ClusterController {
             let pool = &input.pools[node.pool as usize];
             asked.revisions.get(&pool.name).is_some_and(|revision| self.may_launch(pool, node, revision, ctx))
         };
-        let stays = |node: u32| match &input.nodes[node as usize] {
-            node if node.stage == NodeStage::InFlight => {
-                let claim = ClaimName::from(node.name.as_text());
-                self.state.claim(&claim).is_some_and(|found| !found.deleting)
-                    && !self.state.is_marked_for_deletion(&claim)
-            }
-            node => self.state.node(&node.name).is_some() && !self.state.is_node_outgoing(&node.name),
-        };
         let holds = plan.nodes.iter().all(launchable)
-            && plan.placements.iter().all(|(_, node)| stays(*node))
+            && plan.placements.iter().all(|(_, node)| is_node_still_usable(&input, *node, &self.state))
             && have_limits_room(&self.state, &input, &plan);
         if !holds {
             return Err(Refusal::Later("the cluster changed while it was planned".to_owned(), RETRY));

@@ -203,7 +203,8 @@ impl PlanAssumptions {
     }
 }
 
-fn is_node_still_usable(input: &PlanningInput, node: u32, state: &ClusterState) -> bool {
+/// Whether an existing node of a plan may still get the pods that it gives it.
+pub(crate) fn is_node_still_usable(input: &PlanningInput, node: u32, state: &ClusterState) -> bool {
     let node = &input.nodes[node as usize];
     match node.stage {
         NodeStage::InFlight => {

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::kinds::Kind;
 use crate::cli::exit::Failure;
+use crate::cli::remote::Format;
 use crate::escape::escape_unprintable;
 use crate::fleet::resource::Resource;
 
@@ -42,6 +43,23 @@ pub(in crate::cli) fn value(name: &str, message: &impl Message) -> Result<Value,
     let dynamic = DynamicMessage::decode(descriptor, bytes.as_slice()).map_err(Failure::internal)?;
     let options = SerializeOptions::new().skip_default_fields(false);
     dynamic.serialize_with_options(serde_json::value::Serializer, &options).map_err(Failure::internal)
+}
+
+/// A message in a format; `table` is that for terminals.
+///
+/// # Errors
+/// As [`value`].
+pub(in crate::cli) fn message_document(
+    name: &str,
+    message: &impl Message,
+    format: Format,
+    table: impl FnOnce() -> String,
+) -> Result<String, Failure> {
+    match format {
+        Format::Table => Ok(table()),
+        Format::Json => serialized(&value(name, message)?, FleetFormat::Json),
+        Format::Yaml => serialized(&value(name, message)?, FleetFormat::Yaml),
+    }
 }
 
 /// Rows in a format.
