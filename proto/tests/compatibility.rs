@@ -99,3 +99,21 @@ fn sabotage_a_field_with_another_number_or_type_is_found() {
     }
     assert_eq!(removed(line, &now), [] as [&str; 0]);
 }
+
+/// Types that methods of the file name without their package although a method has that name too: protoc refuses them.
+fn ambiguous_types(text: &str) -> Vec<&str> {
+    let rpcs: Vec<&str> = text.lines().map(str::trim).filter(|line| line.starts_with("rpc ")).collect();
+    let names: BTreeSet<&str> = rpcs.iter().filter_map(|rpc| rpc[4..].split('(').next()).collect();
+    let types = rpcs.iter().flat_map(|rpc| rpc.split('(').skip(1).filter_map(|rest| rest.split(')').next()));
+    types.map(|name| name.trim_start_matches("stream ")).filter(|name| names.contains(name)).collect()
+}
+
+#[test]
+fn a_type_with_the_name_of_a_method_is_written_with_its_package() {
+    assert_eq!(ambiguous_types("  rpc Hold(HoldRequest) returns (Hold) {\n"), ["Hold"]);
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("fleetwright/v1");
+    for service in ["agent_service.proto", "capacity_service.proto", "fleet_service.proto"] {
+        let text = fs::read_to_string(folder.join(service)).expect("a file of the API");
+        assert_eq!(ambiguous_types(&text), Vec::<&str>::new(), "{service}");
+    }
+}
