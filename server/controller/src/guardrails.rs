@@ -1,31 +1,31 @@
 //! Guardrails: limits that every decision must pass before it takes effect.
 //!
-//! A guardrail never plans. It inspects a decision and lets it pass, holds it with a reason, or
-//! holds all decisions of the cluster. Each guardrail is a value with pure functions and has a test
+//! A guardrail never plans. It inspects a decision and lets it pass, blocks it with a reason, or
+//! blocks all decisions of the cluster. Each guardrail is a value with pure functions and has a test
 //! that fails while it is off. It is switched off by its own setting or by an operator's
 //! confirmation; `replacement` has neither, and only a test disables it (`disabled_guards`). A
-//! reason is a value ([`HoldReason`], [`QuarantineReason`](quarantine::QuarantineReason),
+//! reason is a value ([`BlockReason`], [`QuarantineReason`](quarantine::QuarantineReason),
 //! [`RemovalRefusal`](removal::RemovalRefusal)) and is compared as one; its `Display` is the
 //! sentence for operators. The guardrails:
 //!
-//! - [`quarantine`] holds everything in a cluster whose agent reported too large a loss, until a
+//! - [`quarantine`] blocks everything in a cluster whose agent reported too large a loss, until a
 //!   later snapshot and a second source confirm it or the operator releases it.
-//! - [`unannounced_deletions`] holds the removal of a Node that lost pods without a termination
+//! - [`unannounced_deletions`] blocks the removal of a Node that lost pods without a termination
 //!   event, until its window passes without further loss.
-//! - [`rate_limits`] holds launches and voluntary removals above a count in a sliding window, per
+//! - [`rate_limits`] blocks launches and voluntary removals above a count in a sliding window, per
 //!   cluster and fleet, until the window moves on.
-//! - [`launch_backoff`] holds launches for a pod that was bound to none of the machines launched
+//! - [`launch_backoff`] blocks launches for a pod that was bound to none of the machines launched
 //!   for it, for a delay that doubles.
-//! - [`circuit_breaker`] holds voluntary removals in a cluster whose launches fail, and in the
+//! - [`circuit_breaker`] blocks voluntary removals in a cluster whose launches fail, and in the
 //!   fleet when launches fail in several clusters of any replica, until launches succeed again.
-//! - [`freeze`] holds launches and voluntary removals that an operator froze, until the freeze is
+//! - [`freeze`] blocks launches and voluntary removals that an operator froze, until the freeze is
 //!   removed or ends.
-//! - [`mode`] holds every effect except records and views in shadow mode, until the setting
+//! - [`mode`] blocks every effect except records and views in shadow mode, until the setting
 //!   changes.
-//! - [`removal`] holds removals with incomplete evidence (absence from a listing, a vanished Node,
+//! - [`removal`] blocks removals with incomplete evidence (absence from a listing, a vanished Node,
 //!   bulk deletion by hand), until the evidence arrives, the cause ends, or the operator confirms
 //!   them.
-//! - `replacement` holds a drain until capacity for its pods is planned, and holds the removal of
+//! - `replacement` blocks a drain until capacity for its pods is planned, and blocks the removal of
 //!   the empty replacement until the drain has ended.
 //!
 //! Work that has begun is completed: an instance is launched for every created NodeClaim, and a
@@ -48,6 +48,7 @@
 //! their state, [`fleet_counters`] combines the counters of all replicas, `enforcement` applies the
 //! guardrails to decisions, [`view`] reports them.
 
+mod block;
 pub mod circuit_breaker;
 mod cluster;
 mod disabled_guards;
@@ -56,7 +57,6 @@ mod enforcement;
 mod fleet;
 pub mod fleet_counters;
 pub mod freeze;
-mod hold;
 pub mod launch_backoff;
 pub mod mode;
 mod object_counts;
@@ -76,6 +76,7 @@ mod snapshot_acceptance;
 pub mod unannounced_deletions;
 pub mod view;
 
+pub use block::{Block, BlockReason};
 pub(crate) use cluster::ClusterGuardrails;
 pub(super) use disabled_guards::DisabledGuards;
 pub(super) use disabled_guards::Guard;
@@ -83,7 +84,6 @@ pub(crate) use effect_filter::is_allowed_by_mode;
 pub(crate) use fleet::Guardrails;
 pub use freeze::Freeze;
 pub(crate) use freeze::Freezes;
-pub use hold::{Hold, HoldReason};
 pub use mode::Mode;
 pub use object_counts::ObjectCounts;
 pub use recent_launch::{RESTORE_WINDOW, RecentLaunch};

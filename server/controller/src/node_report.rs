@@ -1,13 +1,13 @@
 //! Why a node is there, or why it went: a report for operators, from the state of now.
 //!
-//! What holds a node from removal is named by the codes of plans of disruption ([`HoldCode`]). Holds that follow from the
-//! state are computed when the report is made ([`holds`]); whether anything would be saved is known from the last plan of
-//! disruption ([`planned_holds`]).
+//! What blocks a node from removal is named by the codes of plans of disruption ([`BlockCode`]). Blocks that follow from the
+//! state are computed when the report is made ([`blocks`]); whether anything would be saved is known from the last plan of
+//! disruption ([`planned_blocks`]).
 //!
-//! [`HoldCode`]: model::disruption_plan::HoldCode
+//! [`BlockCode`]: model::disruption_plan::BlockCode
 
-mod holds;
-pub(crate) mod planned_holds;
+mod blocks;
+pub(crate) mod planned_blocks;
 pub(crate) mod removed_nodes;
 mod verdicts;
 
@@ -16,8 +16,8 @@ use std::sync::Arc;
 
 use crate::cluster::NodeRecord;
 use crate::cluster_controller::{ClusterController, Context};
-use holds::LiveHolds;
-use model::disruption_plan::{Hold, HoldCode};
+use blocks::LiveBlocks;
+use model::disruption_plan::{Block, BlockCode};
 use model::removal::RemovalReason;
 use model::{ClaimName, MicroUsd, NodeName, PoolName, Text, Timestamp};
 pub use removed_nodes::RemovedNode;
@@ -57,7 +57,7 @@ pub struct PresentNode {
     pub pods: usize,
     /// Why it is being removed; `None` while it stays.
     pub leaves: Option<Text>,
-    /// Why it would go, in the order of precedence, and what holds it.
+    /// Why it would go, in the order of precedence, and what blocks it.
     pub verdicts: Vec<Verdict>,
     /// When it expires.
     pub expires: Option<Timestamp>,
@@ -65,15 +65,15 @@ pub struct PresentNode {
     pub planned_at: Option<Timestamp>,
 }
 
-/// A reason for which a node would go, and what holds it.
+/// A reason for which a node would go, and what blocks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
     /// Why it would go.
     pub reason: RemovalReason,
     /// The evidence for the reason, one sentence.
     pub evidence: Text,
-    /// What holds it; empty if it may go now.
-    pub by: Vec<Hold>,
+    /// What blocks it; empty if it may go now.
+    pub by: Vec<Block>,
 }
 
 impl ClusterController {
@@ -95,7 +95,7 @@ impl ClusterController {
         if let Some(machine) = self.claims.get(&claim) {
             let leaves = machine.termination_reason().map(|reason| Text::from(reason.to_string()));
             let message = format!("has no Node yet (stage {:?})", machine.stage());
-            let by = vec![Hold::new(HoldCode::NotInitialized, format!("NodeClaim/{claim}"), message)];
+            let by = vec![Block::new(BlockCode::NotInitialized, format!("NodeClaim/{claim}"), message)];
             let evidence = Text::from("it is being launched");
             return ReportedNode::Present(Box::new(PresentNode {
                 name: NodeName::from(name),
@@ -104,7 +104,7 @@ impl ClusterController {
                 claim: Some(claim),
                 leaves,
                 verdicts: vec![Verdict { reason: RemovalReason::Underutilized, evidence, by }],
-                planned_at: self.disruption.consolidation.planned_holds.at(),
+                planned_at: self.disruption.consolidation.planned_blocks.at(),
                 ..PresentNode::default()
             }));
         }
@@ -119,7 +119,7 @@ impl ClusterController {
         let machine = claim.and_then(|claim| self.claims.get(&claim.name));
         let leaves = machine.and_then(|machine| machine.termination_reason()).map(|why| Text::from(why.to_string()));
         let deleted = || node.deleting.then(|| Text::from("the Node was deleted in the cluster"));
-        let holds = LiveHolds::new(self, node, ctx);
+        let blocks = LiveBlocks::new(self, node, ctx);
         PresentNode {
             name: node.name.clone(),
             claim: claim.map(|claim| claim.name.clone()),
@@ -127,9 +127,9 @@ impl ClusterController {
             price: claim.map(|claim| self.price_of(&claim.name)).unwrap_or_default(),
             pods: self.state.non_daemon_pods_on(&node.name),
             leaves: leaves.or_else(deleted),
-            verdicts: holds.verdicts(),
-            expires: holds.expires(),
-            planned_at: self.disruption.consolidation.planned_holds.at(),
+            verdicts: blocks.verdicts(),
+            expires: blocks.expires(),
+            planned_at: self.disruption.consolidation.planned_blocks.at(),
         }
     }
 }

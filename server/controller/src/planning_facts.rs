@@ -31,7 +31,7 @@ pub struct PlanningFacts {
 pub struct FactsKey {
     /// Version of the state; `None` if nothing is known of the cluster.
     version: Option<u64>,
-    launch_hold: Option<Text>,
+    launch_block: Option<Text>,
     pools: BTreeMap<PoolName, PoolFacts>,
 }
 
@@ -61,7 +61,7 @@ impl PartialEq for PoolFacts {
 
 impl PartialEq for FactsKey {
     fn eq(&self, other: &Self) -> bool {
-        self.version == other.version && self.launch_hold == other.launch_hold && self.pools == other.pools
+        self.version == other.version && self.launch_block == other.launch_block && self.pools == other.pools
     }
 }
 
@@ -80,8 +80,8 @@ impl PlanningFacts {
 
     /// Why nothing may be launched in the cluster, if so.
     #[must_use]
-    pub fn launch_hold(&self) -> Option<&Text> {
-        self.key.launch_hold.as_ref()
+    pub fn launch_block(&self) -> Option<&Text> {
+        self.key.launch_block.as_ref()
     }
 
     /// Date of the prices; `None` if it is not known.
@@ -127,14 +127,14 @@ impl ClusterController {
     }
 
     fn facts_key(&self, ctx: &Context<'_>) -> FactsKey {
-        let launch_hold = self.why_nothing_is_launched(ctx);
+        let launch_block = self.why_nothing_is_launched(ctx);
         let of_pool = |pool: &model::NodePool| PoolFacts {
             catalogue: ctx.offerings.mask_catalogue(&pool.catalogue, Probing::Excluded, ctx.now),
             // A hold of the whole cluster says it once for all of them.
-            freeze: if launch_hold.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
+            freeze: if launch_block.is_some() { None } else { self.freeze_of_launches(&pool.name, ctx) },
         };
         let pools = self.state.pools().map(|record| (record.pool.name.clone(), of_pool(&record.pool))).collect();
-        FactsKey { version: Some(self.state.version()), launch_hold, pools }
+        FactsKey { version: Some(self.state.version()), launch_block, pools }
     }
 
     /// What holds all launches of the cluster.

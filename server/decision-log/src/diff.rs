@@ -41,7 +41,7 @@ pub fn disruption(input: &PlanningInput, then: &DisruptionAnswer, again: &Disrup
         .or_else(|| value("refused commands", &then.refused, &again.refused))
         .or_else(|| value("notes", &then.notes, &again.notes))
         .or_else(|| {
-            (then.holds != again.holds).then(|| "the reasons of nodes that stay differ in their words".to_owned())
+            (then.blocks != again.blocks).then(|| "the reasons of nodes that stay differ in their words".to_owned())
         })
         .or_else(|| {
             (then.planned != again.planned).then(|| "what was planned for the pods that move differs".to_owned())

@@ -4,7 +4,7 @@
 //! whole. The same holds for what was planned: it follows from the input of the plan.
 
 use controller::DisruptionRequest;
-use model::disruption_plan::{Command, DisruptionCosts, DisruptionPlan, HeldNode, HoldCode};
+use model::disruption_plan::{BlockCode, Command, DisruptionCosts, DisruptionPlan, HeldNode};
 use model::input::PlanningInput;
 use model::plan::Plan;
 use model::removal::RemovalReason;
@@ -22,7 +22,7 @@ use store::log::BlobHash;
 const FORM_OF_DISRUPTION: u8 = b'D';
 
 /// A node that stayed, why it would have gone, and what held it, by codes.
-pub type HeldCodes = (u32, (RemovalReason, Vec<HoldCode>));
+pub type HeldCodes = (u32, (RemovalReason, Vec<BlockCode>));
 
 /// A plan of disruption as it is recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub struct DisruptionAnswer {
     /// The nodes that stayed.
     pub held: Vec<HeldCodes>,
     /// Digest of the nodes that stayed with all sentences.
-    pub(crate) holds: [u8; 32],
+    pub(crate) blocks: [u8; 32],
     /// Digest of what was planned.
     pub(crate) planned: [u8; 32],
 }
@@ -53,7 +53,7 @@ impl DisruptionAnswer {
     pub(crate) fn of(planned: &DisruptionPlan, cache: &CatalogueCache) -> Result<Self, NotRecordable> {
         // Destructured, so that a new field does not compile until it is encoded.
         let DisruptionPlan { commands, held, cost, input, plan, refused, notes } = planned;
-        let codes = |held: &HeldNode| (held.node, (held.reason, held.by.iter().map(|hold| hold.code).collect()));
+        let codes = |held: &HeldNode| (held.node, (held.reason, held.by.iter().map(|block| block.code).collect()));
         Ok(Self {
             plan: plan.clone(),
             commands: commands.clone(),
@@ -61,13 +61,13 @@ impl DisruptionAnswer {
             refused: refused.clone(),
             notes: notes.clone(),
             held: held.iter().map(codes).collect(),
-            holds: content::hash(&held.to_bytes()),
+            blocks: content::hash(&held.to_bytes()),
             planned: digest(input, cache)?,
         })
     }
 
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let Self { plan, commands, cost, refused, notes, held, holds, planned } = self;
+        let Self { plan, commands, cost, refused, notes, held, blocks, planned } = self;
         let mut bytes = vec![FORM_OF_DISRUPTION];
         plan.put(&mut bytes);
         put_credits(plan, &mut bytes);
@@ -76,7 +76,7 @@ impl DisruptionAnswer {
         refused.put(&mut bytes);
         notes.put(&mut bytes);
         held.put(&mut bytes);
-        holds.put(&mut bytes);
+        blocks.put(&mut bytes);
         planned.put(&mut bytes);
         bytes
     }
@@ -96,7 +96,7 @@ impl DisruptionAnswer {
             refused: Codec::get(from)?,
             notes: Codec::get(from)?,
             held: Codec::get(from)?,
-            holds: Codec::get(from)?,
+            blocks: Codec::get(from)?,
             planned: Codec::get(from)?,
         };
         from.end()?;

@@ -9,7 +9,7 @@ use model::{DisruptionPolicy, NodeStage, PoolName, Text, Timestamp};
 use verifier::is_protected;
 
 use crate::candidates::Candidate;
-use crate::{Hold, HoldCode};
+use crate::{Block, BlockCode};
 
 /// What is left for further removals.
 #[derive(Debug, Clone)]
@@ -48,15 +48,15 @@ impl<'i> Allowances<'i> {
         Self { now, pools, pod_budgets, evictions: BTreeMap::new() }
     }
 
-    /// What holds `candidate` from removal for `reason` now; empty if nothing does. Forceful reasons are
+    /// What blocks `candidate` from removal for `reason` now; empty if nothing does. Forceful reasons are
     /// held by nothing.
-    pub(crate) fn holds(&self, candidate: &Candidate<'i>, reason: RemovalReason) -> Vec<Hold> {
+    pub(crate) fn blocks(&self, candidate: &Candidate<'i>, reason: RemovalReason) -> Vec<Block> {
         let Some(voluntary) = reason.disruption_reason() else { return Vec::new() };
-        let mut holds: Vec<Hold> = self.budget_hold(candidate, voluntary).into_iter().collect();
+        let mut blocks: Vec<Block> = self.budget_block(candidate, voluntary).into_iter().collect();
         if !ignores_pods(candidate, reason) {
-            holds.extend(self.pod_budget_holds(candidate));
+            blocks.extend(self.pod_budget_blocks(candidate));
         }
-        holds
+        blocks
     }
 
     /// How many further nodes of the pool may be removed for `reason`.
@@ -65,7 +65,7 @@ impl<'i> Allowances<'i> {
         self.pools.get(pool).map_or(0, left)
     }
 
-    fn budget_hold(&self, candidate: &Candidate<'i>, reason: DisruptionReason) -> Option<Hold> {
+    fn budget_block(&self, candidate: &Candidate<'i>, reason: DisruptionReason) -> Option<Block> {
         let pool = &candidate.pool.name;
         if self.nodes_left(pool, reason) > 0 {
             return None;
@@ -78,12 +78,12 @@ impl<'i> Allowances<'i> {
             reason.as_str(),
             nodes.unavailable
         );
-        Some(Hold::new(HoldCode::Budget, format!("NodePool/{pool}"), message))
+        Some(Block::new(BlockCode::Budget, format!("NodePool/{pool}"), message))
     }
 
-    /// A PodDisruptionBudget that allows an eviction holds no single node, because its pods are evicted one
+    /// A PodDisruptionBudget that allows an eviction blocks no single node, because its pods are evicted one
     /// after another; a further node needs allowed evictions for the sum.
-    fn pod_budget_holds(&self, candidate: &Candidate<'i>) -> Vec<Hold> {
+    fn pod_budget_blocks(&self, candidate: &Candidate<'i>) -> Vec<Block> {
         let exceeded = |(name, pods): (&'i Text, usize)| {
             let earlier = self.evictions.get(name).copied().unwrap_or(0);
             let allowed = self.pod_budgets.get(name).map_or(0, |budget| budget.allowed);
@@ -91,7 +91,7 @@ impl<'i> Allowances<'i> {
             let message = format!(
                 "allows {allowed} evictions now; removals before this one need {earlier}, and the pods of this node {pods}"
             );
-            (!fits).then(|| Hold::new(HoldCode::PodDisruptionBudget, format!("PodDisruptionBudget/{name}"), message))
+            (!fits).then(|| Block::new(BlockCode::PodDisruptionBudget, format!("PodDisruptionBudget/{name}"), message))
         };
         self.evictions_of(candidate).into_iter().filter_map(exceeded).collect()
     }
@@ -132,7 +132,7 @@ fn is_unavailable(candidate: &Candidate<'_>) -> bool {
     candidate.object.stage == NodeStage::Deleting || !candidate.claim.ready
 }
 
-/// Whether what protects pods does not hold the node.
+/// Whether what protects pods does not block the node.
 fn ignores_pods(candidate: &Candidate<'_>, reason: RemovalReason) -> bool {
     reason == RemovalReason::Drifted && candidate.claim.termination_grace_period.is_some()
 }

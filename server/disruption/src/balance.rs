@@ -9,7 +9,7 @@ use model::removal::RemovalReason;
 use model::{ConsolidationPolicy, MicroUsd, PoolName};
 
 use crate::candidates::Candidate;
-use crate::{Hold, HoldCode};
+use crate::{Block, BlockCode};
 
 /// The score that approves a removal is one over this number.
 const K: i128 = 2;
@@ -49,9 +49,9 @@ impl<'i> Balance<'i> {
         PriceAndDisruption { price: i128::from(candidate.node.price.0), disruption: UNIT + costs.sum::<i128>() }
     }
 
-    /// What holds nodes that would go together and save `saved`: a NodePool with the policy whose part of the
+    /// What blocks nodes that would go together and save `saved`: a NodePool with the policy whose part of the
     /// saving is too small. The saving is divided by the prices of the nodes.
-    pub(crate) fn hold(&self, nodes: &[&Candidate<'i>], saved: MicroUsd) -> Option<Hold> {
+    pub(crate) fn block(&self, nodes: &[&Candidate<'i>], saved: MicroUsd) -> Option<Block> {
         if self.pools.is_empty() {
             return None;
         }
@@ -73,11 +73,11 @@ impl<'i> Balance<'i> {
         let message = format!(
             "has consolidationPolicy: Balanced, and ${saved} an hour is too little for the pods that would be moved"
         );
-        Some(Hold::new(HoldCode::Policy, format!("NodePool/{pool}"), message))
+        Some(Block::new(BlockCode::Policy, format!("NodePool/{pool}"), message))
     }
 
-    /// As [`Balance::hold`], for one node.
-    pub(crate) fn hold_of_node(&self, candidate: &Candidate<'i>, saved: MicroUsd) -> Option<Hold> {
-        self.hold(&[candidate], saved).filter(|_| candidate.may_go(RemovalReason::Underutilized))
+    /// As [`Balance::block`], for one node.
+    pub(crate) fn block_of_node(&self, candidate: &Candidate<'i>, saved: MicroUsd) -> Option<Block> {
+        self.block(&[candidate], saved).filter(|_| candidate.may_go(RemovalReason::Underutilized))
     }
 }

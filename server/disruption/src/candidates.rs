@@ -1,4 +1,4 @@
-//! Which nodes may be removed for which reason, apart from what other removals use up, and what holds
+//! Which nodes may be removed for which reason, apart from what other removals use up, and what blocks
 //! the rest (Karpenter: disruption candidates).
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use model::running::{Consolidatable, RecentMove, RunningClaim, RunningCluster, R
 use model::{ConsolidationPolicy, DisruptionPolicy, Node, NodePool, NodeStage, PoolName, Timestamp};
 use verifier::{blocking_pod_budgets, is_do_not_disrupt_active, is_protected};
 
-use crate::{Hold, HoldCode, Settings};
+use crate::{Block, BlockCode, Settings};
 
 /// A node of a NodePool of ours.
 #[derive(Debug, Clone)]
@@ -20,24 +20,24 @@ pub(crate) struct Candidate<'i> {
     pub(crate) claim: &'i RunningClaim,
     pub(crate) pool: &'i NodePool,
     pub(crate) policy: &'i DisruptionPolicy,
-    /// What holds it from removal for each reason that applies to it, in the order of precedence.
-    pub(crate) reasons: Vec<(RemovalReason, Vec<Hold>)>,
-    /// What holds an empty node from consolidation once pods move to it.
-    in_use: Vec<Hold>,
+    /// What blocks it from removal for each reason that applies to it, in the order of precedence.
+    pub(crate) reasons: Vec<(RemovalReason, Vec<Block>)>,
+    /// What blocks an empty node from consolidation once pods move to it.
+    in_use: Vec<Block>,
     /// Whether a PodDisruptionBudget selects one of its pods.
     pub(crate) has_pod_budgets: bool,
 }
 
 impl Candidate<'_> {
-    /// Whether nothing that is known before planning holds it from removal for `reason`.
+    /// Whether nothing that is known before planning blocks it from removal for `reason`.
     pub(crate) fn may_go(&self, reason: RemovalReason) -> bool {
-        self.reasons.iter().any(|(known, holds)| *known == reason && holds.is_empty())
+        self.reasons.iter().any(|(known, blocks)| *known == reason && blocks.is_empty())
     }
 
     /// Whether pods of other nodes may move to it. A node whose `consolidateAfter` runs would begin it anew
     /// with every pod (Karpenter: consolidateAfter destination rule).
     pub(crate) fn takes_pods(&self) -> bool {
-        !self.reasons.iter().any(|(_, holds)| holds.iter().any(|hold| hold.code == HoldCode::ConsolidateAfter))
+        !self.reasons.iter().any(|(_, blocks)| blocks.iter().any(|block| block.code == BlockCode::ConsolidateAfter))
             || matches!(self.claim.consolidatable, Consolidatable::Never)
     }
 
@@ -73,7 +73,7 @@ pub(crate) fn collect<'i>(
         let has_pod_budgets = node.pods.iter().any(|pod| !pod.facts.pod_budgets.is_empty());
         let mut candidate = Candidate { node, object, claim, pool, policy, reasons, in_use, has_pod_budgets };
         let rules = Rules { judged: &judged, settings, blocked: &blocked, candidate: &candidate };
-        let in_use = candidate.is_empty().then(|| rules.holds_of_consolidation(RemovalReason::Underutilized));
+        let in_use = candidate.is_empty().then(|| rules.blocks_of_consolidation(RemovalReason::Underutilized));
         (candidate.reasons, candidate.in_use) = (rules.reasons(), in_use.unwrap_or_default());
         Some(candidate)
     };
@@ -111,27 +111,27 @@ impl Rules<'_, '_> {
         self.judged.now
     }
 
-    /// The reasons that apply, and what holds the node for each.
-    fn reasons(&self) -> Vec<(RemovalReason, Vec<Hold>)> {
+    /// The reasons that apply, and what blocks the node for each.
+    fn reasons(&self) -> Vec<(RemovalReason, Vec<Block>)> {
         let Candidate { claim, object, .. } = self.candidate;
         let mut reasons = Vec::new();
         if let Some(unhealthy) = claim.unhealthy.as_ref().filter(|_| self.settings.node_repair)
             && unhealthy.repair_from <= self.now()
         {
-            reasons.push((RemovalReason::Unhealthy, self.holds_of_repair(unhealthy.do_not_repair)));
+            reasons.push((RemovalReason::Unhealthy, self.blocks_of_repair(unhealthy.do_not_repair)));
         }
         if claim.expires.is_some_and(|expires| expires <= self.now()) {
             reasons.push((RemovalReason::Expired, self.deleting().into_iter().collect()));
         }
         if self.candidate.is_empty() && object.stage != NodeStage::InFlight {
-            reasons.push((RemovalReason::Empty, self.holds_of_consolidation(RemovalReason::Empty)));
+            reasons.push((RemovalReason::Empty, self.blocks_of_consolidation(RemovalReason::Empty)));
         }
         if claim.drift.is_some() {
-            reasons.push((RemovalReason::Drifted, self.holds_of_drift()));
+            reasons.push((RemovalReason::Drifted, self.blocks_of_drift()));
         }
         if !self.candidate.is_empty() || reasons.is_empty() {
             let reason = RemovalReason::Underutilized;
-            reasons.push((reason, self.holds_of_consolidation(reason)));
+            reasons.push((reason, self.blocks_of_consolidation(reason)));
         }
         reasons
     }
@@ -140,54 +140,60 @@ impl Rules<'_, '_> {
         format!("Node/{}", self.candidate.object.name)
     }
 
-    fn deleting(&self) -> Option<Hold> {
+    fn deleting(&self) -> Option<Block> {
         let is_deleting = self.candidate.object.stage == NodeStage::Deleting;
-        is_deleting.then(|| Hold::new(HoldCode::Deleting, self.node_title(), "is being deleted already"))
+        is_deleting.then(|| Block::new(BlockCode::Deleting, self.node_title(), "is being deleted already"))
     }
 
-    fn holds_of_repair(&self, do_not_repair: bool) -> Vec<Hold> {
-        let mut holds: Vec<Hold> = self.deleting().into_iter().collect();
+    fn blocks_of_repair(&self, do_not_repair: bool) -> Vec<Block> {
+        let mut blocks: Vec<Block> = self.deleting().into_iter().collect();
         if do_not_repair {
-            holds.push(Hold::new(HoldCode::DoNotDisrupt, self.node_title(), "has karpenter.sh/do-not-repair"));
+            blocks.push(Block::new(BlockCode::DoNotDisrupt, self.node_title(), "has karpenter.sh/do-not-repair"));
         }
         let pool = &self.candidate.pool.name;
         if let Some((unhealthy, nodes)) = self.blocked.get(pool) {
             let message = format!(
                 "has {unhealthy} unhealthy nodes of {nodes}: more than {MAX_UNHEALTHY_PERCENT} %, so none is repaired"
             );
-            holds.push(Hold::new(HoldCode::Policy, format!("NodePool/{pool}"), message));
+            blocks.push(Block::new(BlockCode::Policy, format!("NodePool/{pool}"), message));
         }
-        holds
+        blocks
     }
 
-    /// What holds the node from every voluntary removal.
-    fn holds_of_candidate(&self) -> Vec<Hold> {
+    /// What blocks the node from every voluntary removal.
+    fn blocks_of_candidate(&self) -> Vec<Block> {
         let Candidate { node, object, .. } = self.candidate;
-        let mut holds: Vec<Hold> = self.deleting().into_iter().collect();
+        let mut blocks: Vec<Block> = self.deleting().into_iter().collect();
         let title = self.node_title();
         if matches!(object.stage, NodeStage::InFlight | NodeStage::Registered) {
-            holds.push(Hold::new(HoldCode::NotInitialized, title.clone(), "is not initialized"));
+            blocks.push(Block::new(BlockCode::NotInitialized, title.clone(), "is not initialized"));
         }
         if is_do_not_disrupt_active(node.do_not_disrupt, object.created, self.now()) {
-            holds.push(Hold::new(HoldCode::DoNotDisrupt, title, "has karpenter.sh/do-not-disrupt"));
+            blocks.push(Block::new(BlockCode::DoNotDisrupt, title, "has karpenter.sh/do-not-disrupt"));
         }
         for pod in node.pods.iter().filter(|pod| pod.is_nominated) {
             let message = "is nominated for the node and does not run yet";
-            holds.push(Hold::new(HoldCode::Nominated, format!("Pod/{}", pod.facts.key), message));
+            blocks.push(Block::new(BlockCode::Nominated, format!("Pod/{}", pod.facts.key), message));
         }
-        holds
+        blocks
     }
 
-    /// What the pods of the node hold it by.
-    fn holds_of_pods(&self) -> Vec<Hold> {
-        self.candidate.node.pods.iter().filter(|pod| !pod.is_nominated).flat_map(|pod| self.holds_of_pod(pod)).collect()
+    /// What the pods of the node block its removal by.
+    fn blocks_of_pods(&self) -> Vec<Block> {
+        self.candidate
+            .node
+            .pods
+            .iter()
+            .filter(|pod| !pod.is_nominated)
+            .flat_map(|pod| self.blocks_of_pod(pod))
+            .collect()
     }
 
-    fn holds_of_pod(&self, pod: &RunningPod) -> Vec<Hold> {
+    fn blocks_of_pod(&self, pod: &RunningPod) -> Vec<Block> {
         let key = &pod.facts.key;
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if is_protected(&pod.facts, self.now()) {
-            holds.push(Hold::new(HoldCode::DoNotDisrupt, format!("Pod/{key}"), "has karpenter.sh/do-not-disrupt"));
+            blocks.push(Block::new(BlockCode::DoNotDisrupt, format!("Pod/{key}"), "has karpenter.sh/do-not-disrupt"));
         }
         let budgets = blocking_pod_budgets(self.judged, &pod.facts);
         for budget in budgets {
@@ -195,54 +201,54 @@ impl Rules<'_, '_> {
                 1 => format!("allows no eviction now, and selects pod {key}"),
                 _ => format!("selects pod {key} beside another budget: a pod with several is never evicted"),
             };
-            holds.push(Hold::new(HoldCode::PodDisruptionBudget, format!("PodDisruptionBudget/{budget}"), message));
+            blocks.push(Block::new(BlockCode::PodDisruptionBudget, format!("PodDisruptionBudget/{budget}"), message));
         }
-        holds
+        blocks
     }
 
-    fn holds_of_consolidation(&self, reason: RemovalReason) -> Vec<Hold> {
+    fn blocks_of_consolidation(&self, reason: RemovalReason) -> Vec<Block> {
         let Candidate { claim, pool, policy, .. } = self.candidate;
-        let mut holds = self.holds_of_candidate();
-        holds.extend(self.holds_of_pods());
+        let mut blocks = self.blocks_of_candidate();
+        blocks.extend(self.blocks_of_pods());
         let title = format!("NodePool/{}", pool.name);
         if let Some(replicas) = pool.replicas {
             let message = format!("has a fixed number of nodes (replicas: {replicas})");
-            holds.push(Hold::new(HoldCode::Static, title.clone(), message));
+            blocks.push(Block::new(BlockCode::Static, title.clone(), message));
         }
         match claim.consolidatable {
             Consolidatable::Never => {
-                holds.push(Hold::new(HoldCode::ConsolidateAfter, title.clone(), "has consolidateAfter: Never"));
+                blocks.push(Block::new(BlockCode::ConsolidateAfter, title.clone(), "has consolidateAfter: Never"));
             }
             Consolidatable::From(from) if from > self.now() => {
                 let message = format!("may be consolidated in {} seconds", (from - self.now()).as_secs().max(1));
-                holds.push(Hold::new(HoldCode::ConsolidateAfter, self.node_title(), message));
+                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
             }
             Consolidatable::From(_) => {}
         }
         if reason == RemovalReason::Underutilized && policy.policy == ConsolidationPolicy::WhenEmpty {
             let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
-            holds.push(Hold::new(HoldCode::Policy, title, message));
+            blocks.push(Block::new(BlockCode::Policy, title, message));
         }
-        holds.extend(self.hold_of_moves().filter(|_| reason == RemovalReason::Underutilized));
-        holds
+        blocks.extend(self.block_of_moves().filter(|_| reason == RemovalReason::Underutilized));
+        blocks
     }
 
     /// A pod that consolidation has moved lately stays where it is.
-    fn hold_of_moves(&self) -> Option<Hold> {
+    fn block_of_moves(&self) -> Option<Block> {
         let RecentMove { pod, until } = self.candidate.node.recent_move.as_ref()?;
         let message = format!(
             "was moved by consolidation, which may move it again in {} seconds (disruption.move-interval)",
             (*until - self.now()).as_secs().max(1)
         );
-        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{pod}"), message))
+        Some(Block::new(BlockCode::RecentlyMoved, format!("Pod/{pod}"), message))
     }
 
     /// Drift ignores what protects pods where the drain has a deadline, and never what protects the Node.
-    fn holds_of_drift(&self) -> Vec<Hold> {
-        let mut holds = self.holds_of_candidate();
+    fn blocks_of_drift(&self) -> Vec<Block> {
+        let mut blocks = self.blocks_of_candidate();
         if self.candidate.claim.termination_grace_period.is_none() {
-            holds.extend(self.holds_of_pods());
+            blocks.extend(self.blocks_of_pods());
         }
-        holds
+        blocks
     }
 }

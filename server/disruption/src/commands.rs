@@ -1,4 +1,4 @@
-//! The result: commands that the verifier accepts, what holds the other nodes, and the cost.
+//! The result: commands that the verifier accepts, what blocks the other nodes, and the cost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use verifier::{RemovalViolation, Violation, check, check_removals_but_last_pods}
 use crate::candidates::Candidate;
 use crate::placement_order::order_of_placement;
 use crate::working::{MovablePod, Step, WorkingCluster};
-use crate::{Command, DisruptionCosts, DisruptionPlan, HeldNode, Hold, HoldCode};
+use crate::{Block, BlockCode, Command, DisruptionCosts, DisruptionPlan, HeldNode};
 
 /// What was planned, before it is checked.
 pub(crate) struct Planned<'i> {
@@ -22,7 +22,7 @@ pub(crate) struct Planned<'i> {
     pub(crate) placed: Vec<(u32, u32)>,
     pub(crate) candidates: Vec<Option<Candidate<'i>>>,
     pub(crate) steps: Vec<Step>,
-    pub(crate) holds: BTreeMap<(u32, RemovalReason), Vec<Hold>>,
+    pub(crate) blocks: BTreeMap<(u32, RemovalReason), Vec<Block>>,
     pub(crate) notes: Vec<String>,
 }
 
@@ -201,9 +201,9 @@ impl<'i> Planned<'i> {
 
     /// Every node of a NodePool that stays.
     fn held(&mut self, removed: &BTreeSet<u32>) -> Vec<HeldNode> {
-        let Self { candidates, holds, .. } = self;
+        let Self { candidates, blocks, .. } = self;
         let stays = candidates.iter().flatten().filter(|candidate| !removed.contains(&candidate.node.node));
-        let mut held: Vec<HeldNode> = stays.map(|candidate| held_node(candidate, holds)).collect();
+        let mut held: Vec<HeldNode> = stays.map(|candidate| held_node(candidate, blocks)).collect();
         held.sort_by_key(|held| held.node);
         held
     }
@@ -234,7 +234,7 @@ impl<'i> Planned<'i> {
         'i: 'p,
     {
         let is_in_use =
-            |hold: &Hold| matches!(hold.code, HoldCode::NoSavings | HoldCode::NoCapacity | HoldCode::Budget);
+            |block: &Block| matches!(block.code, BlockCode::NoSavings | BlockCode::NoCapacity | BlockCode::Budget);
         let fixed: BTreeSet<u32> =
             held.iter().filter(|held| !held.by.iter().all(is_in_use)).map(|held| held.node).collect();
         let of_pools = self.candidates.iter().flatten().map(|candidate| candidate.node);
@@ -312,19 +312,19 @@ impl<'i> Outcome<'i> {
     }
 }
 
-/// What holds a node that stays. `holds` are those of nodes that nothing held before planning, by node and reason.
-fn held_node(candidate: &Candidate<'_>, holds: &mut BTreeMap<(u32, RemovalReason), Vec<Hold>>) -> HeldNode {
+/// What blocks a node that stays. `blocks` are those of nodes that nothing held before planning, by node and reason.
+fn held_node(candidate: &Candidate<'_>, blocks: &mut BTreeMap<(u32, RemovalReason), Vec<Block>>) -> HeldNode {
     let node = candidate.node.node;
-    let free = candidate.reasons.iter().find(|(_, holds)| holds.is_empty());
+    let free = candidate.reasons.iter().find(|(_, blocks)| blocks.is_empty());
     let first = candidate.reasons.first();
     let (reason, mut by) = match (free, first) {
-        (Some((reason, _)), _) => (*reason, holds.remove(&(node, *reason)).unwrap_or_default()),
-        (None, Some((reason, holds))) => (*reason, holds.clone()),
+        (Some((reason, _)), _) => (*reason, blocks.remove(&(node, *reason)).unwrap_or_default()),
+        (None, Some((reason, blocks))) => (*reason, blocks.clone()),
         (None, None) => (RemovalReason::Underutilized, Vec::new()),
     };
     if by.is_empty() {
         let object = format!("Node/{}", candidate.object.name);
-        by.push(Hold::new(HoldCode::NoSavings, object, "costs less than any way found to run its pods elsewhere"));
+        by.push(Block::new(BlockCode::NoSavings, object, "costs less than any way found to run its pods elsewhere"));
     }
     by.sort();
     by.dedup();

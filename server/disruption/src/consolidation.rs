@@ -19,7 +19,7 @@ use crate::balance::Balance;
 use crate::candidates::Candidate;
 use crate::cost::{DisruptionCost, Ratio};
 use crate::working::{Destination, Step, WorkingCluster};
-use crate::{Hold, HoldCode};
+use crate::{Block, BlockCode};
 
 /// What may happen to a candidate in a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +35,7 @@ pub(crate) enum Method {
 pub(crate) struct Found {
     pub(crate) steps: Vec<Step>,
     /// Why each node stays that was tried by [`Method::Replace`], which tries all that [`Method::Delete`] leaves.
-    pub(crate) holds: Vec<(u32, Hold)>,
+    pub(crate) blocks: Vec<(u32, Block)>,
 }
 
 /// A pass over the candidates.
@@ -113,9 +113,9 @@ impl<'w, 'r> Pass<'w, 'r> {
             }
             let candidate = self.candidate(node);
             let held = candidate
-                .and_then(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).into_iter().next());
+                .and_then(|candidate| allowances.blocks(candidate, RemovalReason::Underutilized).into_iter().next());
             let tried = match held {
-                Some(hold) => Err((method == Method::Replace).then_some(hold)),
+                Some(block) => Err((method == Method::Replace).then_some(block)),
                 None => self.try_node(node, method),
             };
             match tried {
@@ -124,7 +124,7 @@ impl<'w, 'r> Pass<'w, 'r> {
                     self.gone[node as usize] = true;
                     found.steps.push(step);
                 }
-                Err(hold) => found.holds.extend(hold.map(|hold| (node, hold))),
+                Err(block) => found.blocks.extend(block.map(|block| (node, block))),
             }
         }
         found
@@ -134,8 +134,8 @@ impl<'w, 'r> Pass<'w, 'r> {
         self.candidates.get(self.working.nodes[node as usize].running? as usize)?.as_ref()
     }
 
-    /// What becomes of `node`; `None` if it stays, and what holds it is found by [`Method::Replace`].
-    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Option<Hold>> {
+    /// What becomes of `node`; `None` if it stays, and what blocks it is found by [`Method::Replace`].
+    fn try_node(&mut self, node: u32, method: Method) -> Result<Step, Option<Block>> {
         let pods = self.pods_on(node);
         // Most nodes of a full cluster stay because of their largest pod.
         let has_room = |pod: &u32| self.snapshot.may_have_room(self.classes[*pod as usize]);
@@ -159,8 +159,8 @@ impl<'w, 'r> Pass<'w, 'r> {
             return Err(None);
         }
         // A replacement saves less than a removal.
-        if let Some(hold) = unbalanced {
-            return Err(Some(hold));
+        if let Some(block) = unbalanced {
+            return Err(Some(block));
         }
         let Some(unplaced) = trial.unplaced.first() else {
             return Err(Some(self.too_little(node, price, moved)));
@@ -172,9 +172,9 @@ impl<'w, 'r> Pass<'w, 'r> {
         self.replace(node, &pods, &trial).map_err(Some)
     }
 
-    /// What the policy `Balanced` holds `node` by, if its removal saves `saved`.
-    fn unbalanced(&self, node: u32, saved: MicroUsd) -> Option<Hold> {
-        self.balance.hold_of_node(self.candidate(node)?, saved)
+    /// What the policy `Balanced` blocks `node` by, if its removal saves `saved`.
+    fn unbalanced(&self, node: u32, saved: MicroUsd) -> Option<Block> {
+        self.balance.block_of_node(self.candidate(node)?, saved)
     }
 
     /// The pods that are on `node` now, in the order in which they are placed: large ones first.
@@ -218,7 +218,7 @@ impl<'w, 'r> Pass<'w, 'r> {
 
     /// A cheaper machine for the pods of `node` that fit nowhere else, or for all of them where that costs
     /// no more.
-    fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial) -> Result<Step, Hold> {
+    fn replace(&mut self, node: u32, pods: &[u32], trial: &Trial) -> Result<Step, Block> {
         let price = self.working.nodes[node as usize].price;
         if self.settings.most_for_replacement(price, pods.len()).is_none() {
             return Err(self.too_little(node, price, pods.len()));
@@ -241,8 +241,8 @@ impl<'w, 'r> Pass<'w, 'r> {
             },
         };
         let cost: i64 = machines.iter().map(|machine| machine.price.0).sum();
-        if let Some(hold) = self.unbalanced(node, MicroUsd(price.0 - cost)) {
-            return Err(hold);
+        if let Some(block) = self.unbalanced(node, MicroUsd(price.0 - cost)) {
+            return Err(block);
         }
         // The machines are in the domains of the node: rules that are broken on the node are broken on them.
         let launched = || machines.iter().flat_map(|machine| &machine.pods);
@@ -332,54 +332,54 @@ impl<'w, 'r> Pass<'w, 'r> {
         }
     }
 
-    fn no_place(&self, pod: u32) -> Hold {
+    fn no_place(&self, pod: u32) -> Block {
         let key = &self.working.pods[pod as usize].running.facts.key;
-        Hold::new(HoldCode::NoSavings, format!("Pod/{key}"), "fits on no other node, and no cheaper machine runs it")
+        Block::new(BlockCode::NoSavings, format!("Pod/{key}"), "fits on no other node, and no cheaper machine runs it")
     }
 
-    fn too_little(&self, node: u32, price: MicroUsd, moved: usize) -> Hold {
+    fn too_little(&self, node: u32, price: MicroUsd, moved: usize) -> Block {
         let message = format!(
             "costs ${price} an hour: its removal, which moves {moved} pods, does not save more than the churn price and the \
              least savings"
         );
-        Hold::new(HoldCode::NoSavings, self.title(node), message)
+        Block::new(BlockCode::NoSavings, self.title(node), message)
     }
 
-    fn no_machine(&self, node: u32, reason: NoReplacement, replaced: &Replaced) -> Hold {
+    fn no_machine(&self, node: u32, reason: NoReplacement, replaced: &Replaced) -> Block {
         let price = self.working.nodes[node as usize].price;
         let (code, message) = match reason {
             NoReplacement::NoMachine => (
-                HoldCode::NoCapacity,
+                BlockCode::NoCapacity,
                 "runs pods that fit on no other node, and no machine of its NodePool runs them".to_owned(),
             ),
             NoReplacement::NotCheaper(cheapest) if replaced.below < price => (
-                HoldCode::NoSavings,
+                BlockCode::NoSavings,
                 format!(
                     "costs ${price} an hour, and the cheapest machine for its pods ${cheapest}: less than the churn price and \
                      the least savings is saved"
                 ),
             ),
             NoReplacement::NotCheaper(cheapest) => (
-                HoldCode::NoSavings,
+                BlockCode::NoSavings,
                 format!(
                     "costs ${price} an hour, and the cheapest machine for the pods that fit nowhere else ${cheapest}"
                 ),
             ),
             NoReplacement::MinValues => {
-                (HoldCode::MinValues, "has too few cheaper machines for the minValues of its NodePool".to_owned())
+                (BlockCode::MinValues, "has too few cheaper machines for the minValues of its NodePool".to_owned())
             }
             NoReplacement::SpotFlexibility(0) => (
-                HoldCode::SpotFlexibility,
+                BlockCode::SpotFlexibility,
                 "is spot, and spot replaces spot only with the feature gate SpotToSpotConsolidation".to_owned(),
             ),
             NoReplacement::SpotFlexibility(options) => (
-                HoldCode::SpotFlexibility,
+                BlockCode::SpotFlexibility,
                 format!(
                     "is spot, and has {options} cheaper spot machines: at least 15 are needed to replace it by spot"
                 ),
             ),
         };
-        Hold::new(code, self.title(node), message)
+        Block::new(code, self.title(node), message)
     }
 
     fn title(&self, node: u32) -> String {
@@ -415,7 +415,7 @@ fn order_of_destinations(
     nodes.into_iter().map(|(_, _, _, node)| node).collect()
 }
 
-/// Whether a pass may remove `node`: a candidate that nothing holds, or a replacement.
+/// Whether a pass may remove `node`: a candidate that nothing blocks, or a replacement.
 pub(crate) fn is_tried(working: &WorkingCluster<'_>, candidates: &[Option<Candidate<'_>>], node: u32) -> bool {
     let state = &working.nodes[node as usize];
     let is_candidate = |at: u32| {

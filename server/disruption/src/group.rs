@@ -82,7 +82,7 @@ impl<'c> Groups<'c> {
             }
             let step = self.replace((working, candidates), group, cache);
             let members = || group.iter().filter_map(|node| candidate(working, candidates, *node)).collect::<Vec<_>>();
-            if let Some(step) = step.filter(|step| balance.hold(&members(), saved_by(working, step)).is_none()) {
+            if let Some(step) = step.filter(|step| balance.block(&members(), saved_by(working, step)).is_none()) {
                 take(working, candidates, allowances, group);
                 return Some(step);
             }
@@ -123,8 +123,8 @@ impl<'c> Groups<'c> {
         let mut allowances = allowances.clone();
         let fits = |node: &u32| {
             let candidate = candidate(working, candidates, *node);
-            let is_free =
-                candidate.is_some_and(|candidate| allowances.holds(candidate, RemovalReason::Underutilized).is_empty());
+            let is_free = candidate
+                .is_some_and(|candidate| allowances.blocks(candidate, RemovalReason::Underutilized).is_empty());
             candidate.filter(|_| is_free).into_iter().for_each(|candidate| allowances.take(candidate));
             is_free
         };

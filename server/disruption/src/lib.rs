@@ -1,4 +1,4 @@
-//! Disruption of a running cluster: which nodes are removed or replaced, and what holds the others.
+//! Disruption of a running cluster: which nodes are removed or replaced, and what blocks the others.
 //!
 //! [`plan`] computes everything that may start now, all together: the removals exceed no budget and no
 //! PodDisruptionBudget in sum, and the pods of one take capacity that the next one sees. Nodes that must go
@@ -6,7 +6,7 @@
 //! The result is a plan for the pods that move, which the verifier checks as it checks any plan, and removals,
 //! which it checks too.
 //!
-//! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [holds](Hold) the others),
+//! Reading order: [`plan`], `candidates` (which nodes may go for which reason, and what [blocks](Block) the others),
 //! `allowances` (what removals use up together), `balance` (the policy `Balanced`), `working` (the cluster while
 //! removals are planned), `evacuation` (places for pods of nodes that must go), `consolidation` with `cost` (one
 //! pass over all candidates), `group` (several nodes replaced at once), `commands` (the result, checked) with
@@ -25,6 +25,6 @@ mod planning;
 mod working;
 
 pub use model::disruption_plan::{
-    Command, DisruptionCosts, DisruptionPlan, DisruptionPlanSettings as Settings, HeldNode, Hold, HoldCode,
+    Block, BlockCode, Command, DisruptionCosts, DisruptionPlan, DisruptionPlanSettings as Settings, HeldNode,
 };
 pub use planning::plan;

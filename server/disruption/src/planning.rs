@@ -18,7 +18,7 @@ use crate::cost::DisruptionCost;
 use crate::evacuation::{Evacuation, evacuate};
 use crate::group::Groups;
 use crate::working::{Step, WorkingCluster};
-use crate::{DisruptionPlan, Hold, HoldCode};
+use crate::{Block, BlockCode, DisruptionPlan};
 
 /// Maximum number of plans until every pod of the drifted nodes that go has a place.
 const MAX_PLANS: usize = 6;
@@ -38,7 +38,7 @@ pub fn plan(
 ) -> Result<DisruptionPlan, Vec<Violation>> {
     let (placed, mut notes) = place_waiting_pods(input, cache)?;
     let mut candidates = candidates::collect(input, running, settings);
-    hold_for_waiting_pods(input, &placed, &mut candidates);
+    block_for_waiting_pods(input, &placed, &mut candidates);
     let mut planning = Planning {
         settings,
         allowances: Allowances::new(&candidates, &running.pod_budgets, input.now),
@@ -46,15 +46,15 @@ pub fn plan(
         working: WorkingCluster::new(input, running, &placed),
         candidates,
         steps: Vec::new(),
-        holds: BTreeMap::new(),
+        blocks: BTreeMap::new(),
         cache,
     };
     planning.remove_unhealthy_and_expired(&mut notes)?;
     planning.remove_empty();
     planning.remove_drifted()?;
     planning.consolidate();
-    let Planning { candidates, working, steps, holds, cache, .. } = planning;
-    let planned = Planned { input, running, placed, candidates, steps, holds, notes };
+    let Planning { candidates, working, steps, blocks, cache, .. } = planning;
+    let planned = Planned { input, running, placed, candidates, steps, blocks, notes };
     commands::finish(planned, working, cache)
 }
 
@@ -78,15 +78,15 @@ fn place_waiting_pods(
 }
 
 /// Pods that wait are planned on these nodes, so none of them is empty or underutilized.
-fn hold_for_waiting_pods(input: &PlanningInput, placed: &[(u32, u32)], candidates: &mut [Option<Candidate<'_>>]) {
+fn block_for_waiting_pods(input: &PlanningInput, placed: &[(u32, u32)], candidates: &mut [Option<Candidate<'_>>]) {
     let first: BTreeMap<u32, u32> = placed.iter().rev().map(|(pod, node)| (*node, *pod)).collect();
     for candidate in candidates.iter_mut().flatten() {
         let Some(pod) = first.get(&candidate.node.node) else { continue };
         let object = format!("Pod/{}", input.pods[*pod as usize].key());
-        let hold = Hold::new(HoldCode::PendingPods, object, "waits, and is planned on the node");
+        let block = Block::new(BlockCode::PendingPods, object, "waits, and is planned on the node");
         let consolidated = [RemovalReason::Empty, RemovalReason::Underutilized];
-        for (_, holds) in candidate.reasons.iter_mut().filter(|(reason, _)| consolidated.contains(reason)) {
-            holds.push(hold.clone());
+        for (_, blocks) in candidate.reasons.iter_mut().filter(|(reason, _)| consolidated.contains(reason)) {
+            blocks.push(block.clone());
         }
     }
 }
@@ -100,7 +100,7 @@ struct Planning<'i, 'c> {
     working: WorkingCluster<'i>,
     steps: Vec<Step>,
     /// Why nodes stay that nothing held before planning, by index and reason.
-    holds: BTreeMap<(u32, RemovalReason), Vec<Hold>>,
+    blocks: BTreeMap<(u32, RemovalReason), Vec<Block>>,
     cache: &'c mut CompileCache,
 }
 
@@ -120,7 +120,7 @@ impl Planning<'_, '_> {
         self.candidates.iter().enumerate().filter_map(is_free).collect()
     }
 
-    /// Forceful removals: neither budgets nor PodDisruptionBudgets hold them, but they use both up.
+    /// Forceful removals: neither budgets nor PodDisruptionBudgets block them, but they use both up.
     fn remove_unhealthy_and_expired(&mut self, notes: &mut Vec<String>) -> Result<(), Vec<Violation>> {
         for reason in [RemovalReason::Unhealthy, RemovalReason::Expired] {
             let leaving: Vec<usize> = self.free_for(reason);
@@ -159,12 +159,12 @@ impl Planning<'_, '_> {
                 candidate.take_into_use();
                 continue;
             }
-            let holds = self.allowances.holds(candidate, RemovalReason::Empty);
-            if holds.is_empty() {
+            let blocks = self.allowances.blocks(candidate, RemovalReason::Empty);
+            if blocks.is_empty() {
                 self.allowances.take(candidate);
                 self.apply(Step { removed: vec![(node, RemovalReason::Empty)], ..Step::default() });
             } else {
-                self.holds.insert((node, RemovalReason::Empty), holds);
+                self.blocks.insert((node, RemovalReason::Empty), blocks);
             }
         }
     }
@@ -183,13 +183,13 @@ impl Planning<'_, '_> {
             let mut leaving = Vec::new();
             for at in &order {
                 let Some(candidate) = &self.candidates[*at] else { continue };
-                let mut holds = allowances.holds(candidate, RemovalReason::Drifted);
-                holds.extend(static_hold(candidate));
-                if holds.is_empty() {
+                let mut blocks = allowances.blocks(candidate, RemovalReason::Drifted);
+                blocks.extend(static_block(candidate));
+                if blocks.is_empty() {
                     allowances.take(candidate);
                     leaving.push((candidate.node.node, RemovalReason::Drifted));
                 } else {
-                    self.holds.insert((candidate.node.node, RemovalReason::Drifted), holds);
+                    self.blocks.insert((candidate.node.node, RemovalReason::Drifted), blocks);
                 }
             }
             if leaving.is_empty() {
@@ -197,7 +197,7 @@ impl Planning<'_, '_> {
             }
             let Evacuation { step, unplaced } = evacuate(&self.working, &leaving, self.cache)?;
             if unplaced.is_empty() {
-                leaving.iter().for_each(|removed| drop(self.holds.remove(removed)));
+                leaving.iter().for_each(|removed| drop(self.blocks.remove(removed)));
                 self.allowances = allowances;
                 self.apply(step);
                 return Ok(());
@@ -205,8 +205,8 @@ impl Planning<'_, '_> {
             for (pod, why) in unplaced {
                 let pod = &self.working.pods[pod as usize];
                 let object = format!("Pod/{}", pod.running.facts.key);
-                let hold = Hold::new(HoldCode::NoCapacity, object, format!("has no other place: {why}"));
-                self.holds.entry((pod.node, RemovalReason::Drifted)).or_default().push(hold);
+                let block = Block::new(BlockCode::NoCapacity, object, format!("has no other place: {why}"));
+                self.blocks.entry((pod.node, RemovalReason::Drifted)).or_default().push(block);
                 let node = pod.node;
                 order.retain(|at| self.candidates[*at].as_ref().is_none_or(|candidate| candidate.node.node != node));
             }
@@ -223,7 +223,7 @@ impl Planning<'_, '_> {
             while let Some(step) =
                 groups.next(&self.working, (&self.candidates, &self.balance), &mut self.allowances, self.cache)
             {
-                step.removed.iter().for_each(|removed| drop(self.holds.remove(removed)));
+                step.removed.iter().for_each(|removed| drop(self.blocks.remove(removed)));
                 self.apply(step);
             }
         }
@@ -256,11 +256,11 @@ impl Planning<'_, '_> {
             false => Found::default(),
         };
         let replaces = replacements.steps.iter().any(|step| !step.replacements.is_empty());
-        for Found { steps, holds } in [removals, replacements] {
-            let of_reason = |(node, hold)| ((node, RemovalReason::Underutilized), vec![hold]);
-            self.holds.extend(holds.into_iter().map(of_reason));
+        for Found { steps, blocks } in [removals, replacements] {
+            let of_reason = |(node, block)| ((node, RemovalReason::Underutilized), vec![block]);
+            self.blocks.extend(blocks.into_iter().map(of_reason));
             for step in steps {
-                step.removed.iter().for_each(|removed| drop(self.holds.remove(removed)));
+                step.removed.iter().for_each(|removed| drop(self.blocks.remove(removed)));
                 self.apply(step);
             }
         }
@@ -269,10 +269,10 @@ impl Planning<'_, '_> {
 }
 
 /// A node of a static NodePool is replaced one for one, which is no plan for its pods.
-fn static_hold(candidate: &Candidate<'_>) -> Option<Hold> {
+fn static_block(candidate: &Candidate<'_>) -> Option<Block> {
     let replicas = candidate.pool.replicas?;
     let message = format!(
         "has a fixed number of nodes (replicas: {replicas}): its drifted nodes are replaced one for one by the server"
     );
-    Some(Hold::new(HoldCode::Static, format!("NodePool/{}", candidate.pool.name), message))
+    Some(Block::new(BlockCode::Static, format!("NodePool/{}", candidate.pool.name), message))
 }

@@ -1,4 +1,4 @@
-//! A plan of disruption: which nodes are removed or replaced, and what holds the others.
+//! A plan of disruption: which nodes are removed or replaced, and what blocks the others.
 
 use crate::input::PlanningInput;
 use crate::plan::Plan;
@@ -65,8 +65,8 @@ pub struct HeldNode {
     pub node: u32,
     /// Why it would go.
     pub reason: RemovalReason,
-    /// What holds it; not empty.
-    pub by: Vec<Hold>,
+    /// What blocks it; not empty.
+    pub by: Vec<Block>,
 }
 
 /// Cost per hour of the nodes of the NodePools, those that are being deleted and those that start included.
@@ -102,7 +102,7 @@ pub struct DisruptionPlan {
 
 /// Why a node stays, as a code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum HoldCode {
+pub enum BlockCode {
     /// The budgets of its NodePool allow no further removal for the reason now, or none of its disruption
     /// windows is open.
     Budget,
@@ -154,7 +154,7 @@ pub enum HoldCode {
     RecentlyMoved,
 }
 
-impl HoldCode {
+impl BlockCode {
     /// The code as printed.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -217,20 +217,20 @@ impl HoldCode {
     }
 }
 
-/// An object that holds a node.
+/// An object that blocks a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Hold {
+pub struct Block {
     /// Why.
-    pub code: HoldCode,
+    pub code: BlockCode,
     /// `Kind/name` or `Kind/namespace/name`.
     pub object: String,
     /// The reason as a sentence whose subject is the object.
     pub message: String,
 }
 
-impl Hold {
-    /// A hold by `object`.
-    pub fn new(code: HoldCode, object: impl Into<String>, message: impl Into<String>) -> Self {
+impl Block {
+    /// A block by `object`.
+    pub fn new(code: BlockCode, object: impl Into<String>, message: impl Into<String>) -> Self {
         Self { code, object: object.into(), message: message.into() }
     }
 }

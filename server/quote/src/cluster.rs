@@ -21,7 +21,7 @@ pub struct PreparedCluster {
     /// The account that it launches in.
     account: Text,
     /// Why nothing may be launched in it: a freeze, a quarantine.
-    launch_hold: Option<Text>,
+    launch_block: Option<Text>,
     full: PlanningInput,
     nodes: PlanningInput,
     setting: Option<Arc<LaunchSetting>>,
@@ -32,20 +32,20 @@ type PlanOrBlockers = Result<(Plan, MicroUsd), Vec<Blocker>>;
 
 impl PreparedCluster {
     /// Prepares `input` for quotes. Its pending pods are left out: pods that the server has planned already are on its
-    /// nodes, assigned. With a `launch_hold`, which says why nothing may be launched, only existing nodes are quoted.
+    /// nodes, assigned. With a `launch_block`, which says why nothing may be launched, only existing nodes are quoted.
     #[must_use]
     pub fn new(
         name: ClusterName,
         account: Text,
         input: PlanningInput,
-        launch_hold: Option<Text>,
+        launch_block: Option<Text>,
         settings: &mut LaunchSettings,
     ) -> Self {
         let (nodes, setting) = (condensed_nodes(&input), settings.of(&input));
         let mut full = PlanningInput { pods: Vec::new(), ..input };
         // Realised costs and searches are no part of a quote.
         (full.policy.search_steps, full.policy.nominations) = (0, true);
-        Self { name, account, launch_hold, full, nodes, setting }
+        Self { name, account, launch_block, full, nodes, setting }
     }
 
     /// Name of the cluster.
@@ -80,7 +80,7 @@ impl PreparedCluster {
         before: TableLengths,
         context: &mut QuoteContext<'_>,
     ) -> Answer {
-        if let Some(why) = self.launch_hold.as_ref().filter(|_| !plan.nodes.is_empty()) {
+        if let Some(why) = self.launch_block.as_ref().filter(|_| !plan.nodes.is_empty()) {
             return Answer::DoesNotFit(vec![for_all_pods(ReasonCode::HeldBack, why.to_string())]);
         }
         let new_nodes = launches::new_nodes(&self.full, plan, sets, before);

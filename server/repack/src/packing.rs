@@ -1,4 +1,4 @@
-//! One plan of a running cluster under given holds.
+//! One plan of a running cluster under given blocks.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use model::{MicroUsd, NodeStage, Pod, PodKey};
 use planner::{CompileCache, PlannedDecision, plan_with};
 use verifier::Violation;
 
-use crate::holds::Holds;
+use crate::blocks::Blocks;
 use crate::moves::keep_in_place;
 
 /// Maximum number of plans until every pod that moves has a place. Each further plan holds more
@@ -34,10 +34,10 @@ impl Packing {
     fn of_cluster_as_it_is(
         input: &PlanningInput,
         running: &RunningCluster,
-        holds: &Holds,
+        blocks: &Blocks,
         cache: &mut CompileCache,
     ) -> Result<Self, Vec<Violation>> {
-        let stays = stay_as_it_is(input, running, holds);
+        let stays = stay_as_it_is(input, running, blocks);
         let decision = plan_with(input, cache)?;
         Ok(Self::new(input.clone(), decision, (stays, running), false))
     }
@@ -65,9 +65,9 @@ impl Packing {
 
 /// Without a repacking, a node stays unless it is being deleted and no pod stays on it. Pods that leave
 /// it are pending in `input`, and are not among those of `running`.
-fn stay_as_it_is(input: &PlanningInput, running: &RunningCluster, holds: &Holds) -> Vec<bool> {
+fn stay_as_it_is(input: &PlanningInput, running: &RunningCluster, blocks: &Blocks) -> Vec<bool> {
     let stays = |(at, node): (usize, &RunningNode)| {
-        let keeps_pods = !holds.of_node(at).is_empty() || node.pods.iter().any(|pod| pod.pod.is_some());
+        let keeps_pods = !blocks.of_node(at).is_empty() || node.pods.iter().any(|pod| pod.pod.is_some());
         input.nodes[node.node as usize].stage != NodeStage::Deleting || keeps_pods
     };
     running.nodes.iter().enumerate().map(stays).collect()
@@ -85,19 +85,19 @@ pub(crate) struct Choice {
     pub(crate) rejected: Option<Packing>,
 }
 
-/// Plans all pods that `holds` lets move. Pods that find no place are added to `holds`, and the rest
+/// Plans all pods that `blocks` lets move. Pods that find no place are added to `blocks`, and the rest
 /// is planned again; `None` if some have none after [`MAX_PLANS`] plans.
 pub(crate) fn pack_until_placed(
     input: &PlanningInput,
     running: &RunningCluster,
-    holds: &mut Holds,
+    blocks: &mut Blocks,
     cache: &mut CompileCache,
 ) -> Result<Option<Packing>, Vec<Violation>> {
     let position = positions(running);
     // The first packing has the same pods without a place as the search, which costs more.
     let mut search_steps = 0;
     for _ in 0..MAX_PLANS {
-        let (mut repacked, stays) = repacked_input(input, running, holds);
+        let (mut repacked, stays) = repacked_input(input, running, blocks);
         repacked.policy.search_steps = search_steps;
         let decision = plan_with(&repacked, cache)?;
         let unplaced: Vec<(&Unschedulable, (usize, usize))> = decision
@@ -115,7 +115,7 @@ pub(crate) fn pack_until_placed(
         }
         for (entry, at) in unplaced {
             let reason = entry.reasons.first().map_or_else(|| "no reason is known".to_owned(), reason);
-            holds.add_unplaced(at, &repacked.pods[entry.pod as usize].key(), &reason);
+            blocks.add_unplaced(at, &repacked.pods[entry.pod as usize].key(), &reason);
         }
     }
     Ok(None)
@@ -141,19 +141,19 @@ fn positions(running: &RunningCluster) -> BTreeMap<PodKey, (usize, usize)> {
     pods.filter(|(_, _, pod)| pod.pod.is_some()).map(|(at, index, pod)| (pod.facts.key.clone(), (at, index))).collect()
 }
 
-/// `input` with the pods of `running` pending, except those that `holds` has, and without the nodes
-/// that have no hold; and whether each node of `running` stays.
-fn repacked_input(input: &PlanningInput, running: &RunningCluster, holds: &Holds) -> (PlanningInput, Vec<bool>) {
+/// `input` with the pods of `running` pending, except those that `blocks` has, and without the nodes
+/// that have no block; and whether each node of `running` stays.
+fn repacked_input(input: &PlanningInput, running: &RunningCluster, blocks: &Blocks) -> (PlanningInput, Vec<bool>) {
     let mut repacked = input.clone();
     let mut stays = Vec::with_capacity(running.nodes.len());
     for (at, node) in running.nodes.iter().enumerate() {
         let object = &mut repacked.nodes[node.node as usize];
-        let is_held = !holds.of_node(at).is_empty();
+        let is_held = !blocks.of_node(at).is_empty();
         if !is_held {
             object.stage = NodeStage::Deleting;
         }
         stays.push(is_held);
-        let movable = node.pods.iter().enumerate().filter(|(index, _)| !holds.holds_pod(at, *index));
+        let movable = node.pods.iter().enumerate().filter(|(index, _)| !blocks.blocks_pod(at, *index));
         for (facts, pod) in movable.filter_map(|(_, pod)| movable_pod(pod)) {
             let bound =
                 object.pods.iter_mut().find(|bound| bound.namespace == facts.namespace && bound.name == facts.name);
@@ -170,8 +170,8 @@ fn movable_pod(pod: &RunningPod) -> Option<(&PodKey, &Pod)> {
 }
 
 /// Whether the cluster as it is might be the better packing: it costs at least what stays in it.
-fn may_be_undercut(packing: &Packing, input: &PlanningInput, running: &RunningCluster, holds: &Holds) -> bool {
-    let least = price_of(&stay_as_it_is(input, running, holds), running);
+fn may_be_undercut(packing: &Packing, input: &PlanningInput, running: &RunningCluster, blocks: &Blocks) -> bool {
+    let least = price_of(&stay_as_it_is(input, running, blocks), running);
     least <= packing.cost() || packing.left_out() > 0
 }
 
@@ -184,16 +184,16 @@ pub(crate) fn choose(
     repacked: Option<Packing>,
     input: &PlanningInput,
     running: &RunningCluster,
-    holds: &Holds,
+    blocks: &Blocks,
     cache: &mut CompileCache,
 ) -> Result<Choice, Vec<Violation>> {
     let repacked = match repacked {
-        Some(packing) if !may_be_undercut(&packing, input, running, holds) => {
+        Some(packing) if !may_be_undercut(&packing, input, running, blocks) => {
             return Ok(Choice { packing, rejected: None });
         }
         repacked => repacked,
     };
-    let as_it_is = Packing::of_cluster_as_it_is(input, running, holds, cache)?;
+    let as_it_is = Packing::of_cluster_as_it_is(input, running, blocks, cache)?;
     let figures = |packing: &Packing| (packing.left_out(), packing.cost());
     Ok(match repacked {
         Some(packing) if figures(&packing) < figures(&as_it_is) => Choice { packing, rejected: None },

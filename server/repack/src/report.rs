@@ -9,7 +9,7 @@ use model::removal::RemovalReason;
 use model::running::{RunningCluster, RunningNode};
 use planner::PlannedDecision;
 
-use crate::holds::{Hold, HoldCode, Holder, Holds};
+use crate::blocks::{Block, BlockCode, Blocker, Blocks};
 use crate::packing::{Choice, Packing};
 
 /// What a running cluster costs per hour, over its nodes with a known price. Nodes that are
@@ -18,10 +18,10 @@ use crate::packing::{Choice, Packing};
 pub struct RepackCost {
     /// Price of the nodes that run now.
     pub now: MicroUsd,
-    /// Cost after a repacking if every hold were lifted that can be; at most the cost after the
+    /// Cost after a repacking if every block were lifted that can be; at most the cost after the
     /// repacking as it is planned.
     pub needed: MicroUsd,
-    /// What the holds cost: the cost after the repacking as it is planned, less `needed`.
+    /// What the blocks cost: the cost after the repacking as it is planned, less `needed`.
     pub held: MicroUsd,
 }
 
@@ -33,7 +33,7 @@ impl RepackCost {
     }
 }
 
-/// A node that stays, and everything that holds it.
+/// A node that stays, and everything that blocks it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldNode {
     /// Index into [`PlanningInput::nodes`].
@@ -42,16 +42,16 @@ pub struct HeldNode {
     pub price: MicroUsd,
     /// Why it would be removed.
     pub reason: RemovalReason,
-    /// What holds it, by code and object; not empty.
-    pub by: Vec<Holder>,
+    /// What blocks it, by code and object; not empty.
+    pub by: Vec<Blocker>,
 }
 
-/// What one object holds.
+/// What one object blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HolderTotal<'r> {
+pub struct BlockerTotal<'r> {
     /// The object, with the message for its first node.
-    pub holder: &'r Holder,
-    /// Number of nodes that it holds, alone or with others.
+    pub blocker: &'r Blocker,
+    /// Number of nodes that it blocks, alone or with others.
     pub nodes: usize,
     /// Price of these nodes per hour.
     pub price: MicroUsd,
@@ -86,32 +86,32 @@ pub struct RepackSummary {
 }
 
 impl RepackSummary {
-    /// What each object holds, by the price of its nodes, highest first: objects that can be changed
-    /// ([`HoldCode::is_liftable`]), or the others.
+    /// What each object blocks, by the price of its nodes, highest first: objects that can be changed
+    /// ([`BlockCode::is_liftable`]), or the others.
     #[must_use]
-    pub fn holders(&self, liftable: bool) -> Vec<HolderTotal<'_>> {
-        let mut totals: BTreeMap<(HoldCode, &str), HolderTotal<'_>> = BTreeMap::new();
+    pub fn blockers(&self, liftable: bool) -> Vec<BlockerTotal<'_>> {
+        let mut totals: BTreeMap<(BlockCode, &str), BlockerTotal<'_>> = BTreeMap::new();
         for node in &self.held {
             let mut counted = Vec::new();
-            for holder in &node.by {
-                let key = (holder.code, holder.object.as_str());
-                let is_listed = holder.code.is_liftable() == liftable && holder.code != HoldCode::NoSavings;
+            for blocker in &node.by {
+                let key = (blocker.code, blocker.object.as_str());
+                let is_listed = blocker.code.is_liftable() == liftable && blocker.code != BlockCode::NoSavings;
                 if !is_listed || counted.contains(&key) {
                     continue;
                 }
                 counted.push(key);
-                let total = totals.entry(key).or_insert(HolderTotal { holder, nodes: 0, price: MicroUsd(0) });
+                let total = totals.entry(key).or_insert(BlockerTotal { blocker, nodes: 0, price: MicroUsd(0) });
                 total.nodes += 1;
                 total.price.0 = total.price.0.saturating_add(node.price.0);
             }
         }
-        let mut totals: Vec<HolderTotal<'_>> = totals.into_values().collect();
+        let mut totals: Vec<BlockerTotal<'_>> = totals.into_values().collect();
         totals.sort_by_key(|total| Reverse(total.price));
         totals
     }
 }
 
-pub(crate) fn report(running: &RunningCluster, holds: &Holds, choice: Choice, needed: MicroUsd) -> Repacking {
+pub(crate) fn report(running: &RunningCluster, blocks: &Blocks, choice: Choice, needed: MicroUsd) -> Repacking {
     let Choice { packing, rejected } = choice;
     let now = MicroUsd(running.nodes.iter().map(|node| node.price.0).fold(0, i64::saturating_add));
     let after = packing.cost();
@@ -121,7 +121,7 @@ pub(crate) fn report(running: &RunningCluster, holds: &Holds, choice: Choice, ne
     let staying = running.nodes.iter().enumerate().zip(&packing.stays).filter(|(_, stays)| **stays);
     let names = &packing.input.nodes;
     let held = staying
-        .map(|((at, node), _)| held_node(node, names[node.node as usize].name.as_ref(), holds.of_node(at), unpaid))
+        .map(|((at, node), _)| held_node(node, names[node.node as usize].name.as_ref(), blocks.of_node(at), unpaid))
         .collect();
     let removed = packing.stays.iter().filter(|stays| !**stays).count();
     let mut notes = pending_note(&packing);
@@ -130,12 +130,12 @@ pub(crate) fn report(running: &RunningCluster, holds: &Holds, choice: Choice, ne
     Repacking { input: packing.input, decision: packing.decision, summary }
 }
 
-fn held_node(node: &RunningNode, name: &str, holds: &[Hold], unpaid: &str) -> HeldNode {
+fn held_node(node: &RunningNode, name: &str, blocks: &[Block], unpaid: &str) -> HeldNode {
     let is_empty = node.pods.iter().all(|pod| pod.pod.is_none());
-    let mut by: Vec<Holder> = holds.iter().map(|hold| hold.holder.clone()).collect();
+    let mut by: Vec<Blocker> = blocks.iter().map(|block| block.blocker.clone()).collect();
     if by.is_empty() {
         let object = format!("Node/{name}");
-        by.push(Holder { code: HoldCode::NoSavings, object, message: unpaid.to_owned() });
+        by.push(Blocker { code: BlockCode::NoSavings, object, message: unpaid.to_owned() });
     }
     by.sort();
     HeldNode {

@@ -89,7 +89,7 @@ impl WhatIfPlan {
 
     fn input(self) -> Result<PlanningInput, WhatIfError> {
         let mut input = self.facts.build();
-        let hold = self.facts.launch_hold().cloned();
+        let hold = self.facts.launch_block().cloned();
         // The cluster's task need not copy its state any more.
         drop(self.facts);
         if self.without_pending_pods {

@@ -167,7 +167,7 @@ impl Worker {
     }
 
     fn prepare(&mut self, name: &ClusterName, account: Text, facts: PlanningFacts) {
-        let (input, hold, key) = (facts.build(), facts.launch_hold().cloned(), facts.key().clone());
+        let (input, hold, key) = (facts.build(), facts.launch_block().cloned(), facts.key().clone());
         // The cluster's task need not copy its state any more.
         drop(facts);
         let prepared = PreparedCluster::new(name.clone(), account, input, hold, &mut self.settings);

@@ -24,8 +24,8 @@ pub(super) fn resolve(layers: &Layers) -> Result<GuardrailSettings, ConfigError>
             percent: count(layers, "guardrails.quarantine-percent")?,
             confirm_after: millis(layers, "guardrails.quarantine-confirm")?,
             window: millis(layers, "guardrails.quarantine-window")?,
-            hold_percent: count(layers, "guardrails.quarantine-hold-percent")?,
-            hold_for: millis(layers, "guardrails.quarantine-hold")?,
+            block_percent: count(layers, "guardrails.quarantine-hold-percent")?,
+            block_for: millis(layers, "guardrails.quarantine-hold")?,
             ..base.quarantine
         },
         launches: RateLimitRule {

@@ -4,7 +4,7 @@ use controller::node_report::{NodeReport, PresentNode, RemovedNode, ReportedNode
 use controller::pod_report::{PodDecision, PodReport, ReportedPod};
 use fleetwright_proto::v1;
 use model::ClusterName;
-use model::disruption_plan::Hold;
+use model::disruption_plan::Block;
 use tonic::Status;
 
 use super::api::FleetApi;
@@ -100,8 +100,8 @@ fn verdict(verdict: Verdict) -> v1::NodeVerdict {
     }
 }
 
-fn block(hold: Hold) -> v1::DisruptionBlock {
-    let Hold { code, object, message } = hold;
+fn block(block: Block) -> v1::DisruptionBlock {
+    let Block { code, object, message } = block;
     v1::DisruptionBlock { code: code.as_str().to_owned(), object, message, remedy: code.remedy().to_owned() }
 }
 

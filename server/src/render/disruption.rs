@@ -206,7 +206,7 @@ fn command_row(planned: &DisruptionPlan, command: &Command) -> [String; 5] {
 }
 
 fn held_rows(planned: &DisruptionPlan, held: &HeldNode) -> Vec<[String; 5]> {
-    let row = |(at, hold): (usize, &disruption::Hold)| {
+    let row = |(at, hold): (usize, &disruption::Block)| {
         let first = |text: String| if at == 0 { text } else { String::new() };
         [
             first(node_name(planned, held.node).to_owned()),

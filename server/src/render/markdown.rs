@@ -11,7 +11,7 @@ use std::io::{self, Write};
 
 use model::plan::PlannedNode;
 use model::{MicroUsd, NodeName};
-use repack::{HolderTotal, RepackSummary};
+use repack::{BlockerTotal, RepackSummary};
 
 use self::escape::{code, prose};
 use super::document::type_names;
@@ -67,18 +67,24 @@ fn limit(cost: MicroUsd, most: MicroUsd) -> String {
 
 fn write_repacking(rendering: &Rendering<'_>, summary: &RepackSummary, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "**{}**", repacking::headline(summary))?;
-    write_holders(summary, ("Holds", true), out)?;
-    write_holders(summary, ("Pods and pools that keep their nodes", false), out)?;
+    write_blockers(summary, ("Holds", true), out)?;
+    write_blockers(summary, ("Pods and pools that keep their nodes", false), out)?;
     writeln!(out, "\n{}\n", repacking::effect(rendering, summary))
 }
 
-fn write_holders(summary: &RepackSummary, (title, liftable): (&str, bool), out: &mut dyn Write) -> io::Result<()> {
-    let (holders, more) = repacking::listed(summary, liftable, repacking::LISTED_HOLDERS);
-    let row = |total: &HolderTotal<'_>| {
-        let (holder, nodes) = (total.holder, total.nodes.to_string());
-        [code(&holder.object), holder.code.as_str().to_owned(), nodes, total.price.to_string(), prose(&holder.message)]
+fn write_blockers(summary: &RepackSummary, (title, liftable): (&str, bool), out: &mut dyn Write) -> io::Result<()> {
+    let (blockers, more) = repacking::listed(summary, liftable, repacking::LISTED_BLOCKERS);
+    let row = |total: &BlockerTotal<'_>| {
+        let (blocker, nodes) = (total.blocker, total.nodes.to_string());
+        [
+            code(&blocker.object),
+            blocker.code.as_str().to_owned(),
+            nodes,
+            total.price.to_string(),
+            prose(&blocker.message),
+        ]
     };
-    let rows: Vec<[String; 5]> = holders.iter().map(row).collect();
+    let rows: Vec<[String; 5]> = blockers.iter().map(row).collect();
     write_table(title, ["Object", "Code", "Nodes:", "$/hour of nodes:", "Why"], rows, out)?;
     write_more(more, out)
 }

@@ -1,15 +1,15 @@
-//! A repacked cluster (`plan --repack`): what it costs and needs, and what holds it.
+//! A repacked cluster (`plan --repack`): what it costs and needs, and what blocks it.
 
 use model::MicroUsd;
-use repack::{HeldNode, Holder, HolderTotal, RepackSummary};
+use repack::{Blocker, BlockerTotal, HeldNode, RepackSummary};
 use serde::Serialize;
 
 use super::Rendering;
 use super::usd::{Usd, dollars_a_month};
 use super::wording::counted;
 
-/// Maximum number of holders in a summary.
-pub(super) const LISTED_HOLDERS: usize = 20;
+/// Maximum number of blockers in a summary.
+pub(super) const LISTED_BLOCKERS: usize = 20;
 
 /// The costs of a running cluster in a document.
 #[derive(Debug, Serialize)]
@@ -25,11 +25,11 @@ pub(super) struct RepackCostEntry {
 pub(super) struct HeldEntry<'r> {
     node: &'r str,
     reason: String,
-    by: Vec<HolderEntry<'r>>,
+    by: Vec<BlockerEntry<'r>>,
 }
 
 #[derive(Debug, Serialize)]
-struct HolderEntry<'r> {
+struct BlockerEntry<'r> {
     code: &'static str,
     object: &'r str,
     message: &'r str,
@@ -47,20 +47,20 @@ pub(super) fn held_entries<'r>(rendering: &Rendering<'r>, summary: &'r RepackSum
     let entry = |held: &'r HeldNode| HeldEntry {
         node: &rendering.input.nodes[held.node as usize].name,
         reason: held.reason.to_string(),
-        by: held.by.iter().map(holder_entry).collect(),
+        by: held.by.iter().map(blocker_entry).collect(),
     };
     summary.held.iter().map(entry).collect()
 }
 
-fn holder_entry(holder: &Holder) -> HolderEntry<'_> {
-    HolderEntry { code: holder.code.as_str(), object: &holder.object, message: &holder.message }
+fn blocker_entry(blocker: &Blocker) -> BlockerEntry<'_> {
+    BlockerEntry { code: blocker.code.as_str(), object: &blocker.object, message: &blocker.message }
 }
 
 /// What the cluster costs, needs and holds, in one sentence.
 pub(super) fn headline(summary: &RepackSummary) -> String {
     let cost = summary.cost;
     let and_month = |cost: MicroUsd| format!("${cost} an hour (about ${} a month)", dollars_a_month(cost));
-    let held = match (summary.holders(true).is_empty(), cost.held) {
+    let held = match (summary.blockers(true).is_empty(), cost.held) {
         (true, _) => "nothing that could be changed holds a node.".to_owned(),
         (false, MicroUsd(0)) => "what holds nodes costs nothing:".to_owned(),
         (false, held) => format!("these hold {}:", and_month(held)),
@@ -102,10 +102,10 @@ fn moves(rendering: &Rendering<'_>) -> (usize, usize) {
     (moved, rendering.input.pods.iter().filter(|pod| pod.moved_from.is_some()).count())
 }
 
-/// The holders to list, and the number of the others.
-pub(super) fn listed(summary: &RepackSummary, liftable: bool, most: usize) -> (Vec<HolderTotal<'_>>, usize) {
-    let mut holders = summary.holders(liftable);
-    let more = holders.len().saturating_sub(most);
-    holders.truncate(most);
-    (holders, more)
+/// The blockers to list, and the number of the others.
+pub(super) fn listed(summary: &RepackSummary, liftable: bool, most: usize) -> (Vec<BlockerTotal<'_>>, usize) {
+    let mut blockers = summary.blockers(liftable);
+    let more = blockers.len().saturating_sub(most);
+    blockers.truncate(most);
+    (blockers, more)
 }

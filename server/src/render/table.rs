@@ -1,7 +1,7 @@
 //! Renders a plan as a table: outcome, nodes to launch, unschedulable pods with reasons, cost,
 //! notes.
 
-mod holders;
+mod blockers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use super::columns::write_columns;
 use super::comparison::Comparison;
 use super::document::type_names;
 use super::names::{natural_order, ranges};
-use super::repacking::LISTED_HOLDERS;
+use super::repacking::LISTED_BLOCKERS;
 use super::usd::dollars_a_month;
 use super::wording::{and_more, counted};
 use super::{Rendering, workload};
@@ -48,8 +48,8 @@ pub(crate) fn write_names(rendering: &Rendering<'_>, out: &mut dyn Write) -> io:
 /// Errors of `out`.
 pub(crate) fn write(rendering: &Rendering<'_>, detail: Detail, out: &mut dyn Write) -> io::Result<()> {
     if let Some(summary) = rendering.repacking {
-        let most = if detail == Detail::Wide { usize::MAX } else { LISTED_HOLDERS };
-        holders::write(rendering, summary, most, out)?;
+        let most = if detail == Detail::Wide { usize::MAX } else { LISTED_BLOCKERS };
+        blockers::write(rendering, summary, most, out)?;
     }
     writeln!(out, "{}", outcome(rendering))?;
     write_nodes(rendering, detail, "NODES TO LAUNCH", &rendering.plan.nodes, out)?;

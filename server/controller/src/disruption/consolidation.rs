@@ -24,7 +24,7 @@ use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption_allowance::DisruptionDemand;
 use crate::guardrails::Guard;
 use crate::guardrails::shadow::ShadowInput;
-use crate::node_report::planned_holds::PlannedHolds;
+use crate::node_report::planned_blocks::PlannedBlocks;
 use crate::provisioning::pending_plan::have_limits_room;
 use crate::provisioning::{
     DisruptionFacts, DisruptionJob, DisruptionOutcome, PlanJob, PlanNumber, PlanRequest, PlannedPool,
@@ -198,7 +198,7 @@ impl ClusterController {
         let idle_until = self.next_look(ctx).min(searched_at);
         self.disruption.consolidation.record_idle(pending.version, idle_until);
         let Ok(planned) = outcome else { return };
-        self.disruption.consolidation.planned_holds = PlannedHolds::of(&planned, request.input.now);
+        self.disruption.consolidation.planned_blocks = PlannedBlocks::of(&planned, request.input.now);
         let removals = self.consolidated(&planned);
         self.disruption.consolidation.found_savings = !removals.is_empty();
         if removals.is_empty() || !self.holds_still(&pending, &request, &planned, &removals, ctx) {

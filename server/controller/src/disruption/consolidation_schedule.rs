@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::DecisionId;
-use crate::node_report::planned_holds::PlannedHolds;
+use crate::node_report::planned_blocks::PlannedBlocks;
 use crate::provisioning::PlanNumber;
 use model::{Millis, PoolName, Text, Timestamp};
 
@@ -33,7 +33,7 @@ pub(crate) struct Consolidation {
     /// When it has to be advanced without an event.
     pub next_wakeup: Option<Timestamp>,
     /// What the last plan found of the nodes that stay.
-    pub planned_holds: PlannedHolds,
+    pub planned_blocks: PlannedBlocks,
     /// Whether the limits of NodePools had no room for the machines of the last plan: the next one launches none in
     /// NodePools with limits.
     pub exceeded_limits: bool,

@@ -36,7 +36,7 @@ impl ClusterController {
         if plan_due.is_none() {
             self.status_reporter.replace_budget_blocked(held_by_budget);
             self.status_reporter.mark_dirty();
-            self.guardrails.replace_removal_hold(None);
+            self.guardrails.replace_removal_block(None);
         }
         // Graceful methods have not run while a plan is pending; what they replace goes on.
         if plan_due.is_none() && !self.is_shadow_removal(RemovalReason::Drifted, ctx) {

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::hold::Hold;
+use super::block::Block;
 use super::launch_backoff::{LaunchBackoff, LaunchDelay};
 use super::object_counts::ObjectCounts;
 use super::persisted_counts::PersistedCounts;
 use super::quarantine::Quarantine;
 use super::recent_launch::RecentLaunch;
-use super::removal::{HeldRemoval, HeldRemovals, HoldCause, RemovalRefusal};
+use super::removal::{BlockCause, HeldRemoval, HeldRemovals, RemovalRefusal};
 use super::settings::{LaunchBackoffRule, QuarantineRule};
 use super::shadow_content::ShadowContent;
 
@@ -30,10 +30,10 @@ pub(crate) struct ClusterGuardrails {
     /// Launches from before the takeover, oldest first; emptied by the first accepted snapshot.
     recent_launches: Vec<RecentLaunch>,
     /// Why launches were held at the last check.
-    held_launches: Option<Hold>,
+    held_launches: Option<Block>,
     /// Why removals were held at the last check.
-    held_removals: Option<Hold>,
-    /// Removals that the removal gate holds.
+    held_removals: Option<Block>,
+    /// Removals that the removal gate blocks.
     waiting_removals: HeldRemovals,
     /// Number of removals that the verifier has rejected.
     rejected_removals: usize,
@@ -48,7 +48,7 @@ pub(crate) struct ClusterGuardrails {
 impl ClusterGuardrails {
     /// Changes whenever the guardrail part of the cluster's view does.
     pub fn view_fingerprint(&self) -> impl PartialEq + use<> {
-        let reason = |held: &Option<Hold>| held.as_ref().map(|held| held.reason.clone());
+        let reason = |held: &Option<Block>| held.as_ref().map(|held| held.reason.clone());
         let quarantine = self.quarantine.as_ref().map(|quarantine| quarantine.reason().clone());
         let removals = (reason(&self.held_removals), self.waiting_removals.version(), self.rejected_removals);
         (quarantine, reason(&self.held_launches), removals)
@@ -175,12 +175,12 @@ impl ClusterGuardrails {
     }
 
     /// Why launches were held at the last check.
-    pub fn launch_hold(&self) -> Option<&Hold> {
+    pub fn launch_block(&self) -> Option<&Block> {
         self.held_launches.as_ref()
     }
 
     /// Records the result of a check of launches.
-    pub fn replace_launch_hold(&mut self, held: Option<Hold>) {
+    pub fn replace_launch_block(&mut self, held: Option<Block>) {
         self.held_launches = held;
     }
 }
@@ -188,32 +188,32 @@ impl ClusterGuardrails {
 /// Removals.
 impl ClusterGuardrails {
     /// Why voluntary removals were held at the last check.
-    pub fn removal_hold(&self) -> Option<&Hold> {
+    pub fn removal_block(&self) -> Option<&Block> {
         self.held_removals.as_ref()
     }
 
     /// Records the result of a check of voluntary removals.
-    pub fn replace_removal_hold(&mut self, held: Option<Hold>) {
+    pub fn replace_removal_block(&mut self, held: Option<Block>) {
         self.held_removals = held;
     }
 
     /// Has the removal of the machine of `claim` wait.
-    pub fn hold_removal(&mut self, cause: HoldCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
-        self.waiting_removals.hold(cause, claim, refusal, now);
+    pub fn block_removal(&mut self, cause: BlockCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
+        self.waiting_removals.block(cause, claim, refusal, now);
     }
 
     /// Ends the wait of a removal.
-    pub fn release_removal(&mut self, cause: HoldCause, claim: &ClaimName) {
+    pub fn release_removal(&mut self, cause: BlockCause, claim: &ClaimName) {
         self.waiting_removals.release(cause, claim);
     }
 
     /// Ends the waits of `cause` for which `keep` is false.
-    pub fn retain_waiting_removals(&mut self, cause: HoldCause, keep: impl Fn(&ClaimName) -> bool) {
+    pub fn retain_waiting_removals(&mut self, cause: BlockCause, keep: impl Fn(&ClaimName) -> bool) {
         self.waiting_removals.retain(cause, keep);
     }
 
-    /// Removals that the removal gate holds, with cause and NodeClaim, ordered by both.
-    pub fn waiting_removals(&self) -> impl Iterator<Item = (HoldCause, &ClaimName, &HeldRemoval)> {
+    /// Removals that the removal gate blocks, with cause and NodeClaim, ordered by both.
+    pub fn waiting_removals(&self) -> impl Iterator<Item = (BlockCause, &ClaimName, &HeldRemoval)> {
         self.waiting_removals.all()
     }
 

@@ -1,7 +1,7 @@
 //! Applies the guardrails to the decisions of one cluster.
 
 use super::rate_limits::Population;
-use super::{Freeze, GuardrailsView, Hold, HoldReason};
+use super::{Block, BlockReason, Freeze, GuardrailsView};
 use crate::cluster::{ClusterState, PodRecord, PoolRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::view::PoolView;
@@ -46,7 +46,7 @@ impl ClusterController {
         let mut waits = Vec::new();
         input.pods.retain(|pod| {
             let key = pod.key();
-            let Some(why) = guardrails.launch_delay(&key, ctx.now).map(Hold::from) else { return true };
+            let Some(why) = guardrails.launch_delay(&key, ctx.now).map(Block::from) else { return true };
             held.push(unplaced_pod(key, &why));
             waits.push(why);
             false
@@ -68,7 +68,7 @@ impl ClusterController {
         let prices = plan.nodes.iter().chain(&plan.static_nodes).map(|node| node.price);
         let (admitted, held) =
             ctx.guardrails.admit_launches(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now);
-        let Some(held) = held.map(Hold::from) else { return Vec::new() };
+        let Some(held) = held.map(Block::from) else { return Vec::new() };
         let cut: Vec<PlannedNode> = plan.nodes.drain(admitted.min(plan.nodes.len())..).collect();
         plan.static_nodes.truncate(admitted.saturating_sub(plan.nodes.len()));
         report.new_cost = MicroUsd(plan.nodes.iter().map(|node| node.price.0).sum());
@@ -81,12 +81,12 @@ impl ClusterController {
         let waiting =
             pods.into_iter().filter_map(|pod| input.pods.get(pod as usize)).map(|pod| unplaced_pod(pod.key(), &held));
         let waiting = waiting.collect();
-        self.guardrails.replace_launch_hold(Some(held));
+        self.guardrails.replace_launch_block(Some(held));
         waiting
     }
 
-    /// Schedules planning for the time when the hold ends.
-    fn schedule_retry(&mut self, held: &Hold, ctx: &Context<'_>) {
+    /// Schedules planning for the time when the block ends.
+    fn schedule_retry(&mut self, held: &Block, ctx: &Context<'_>) {
         let Some(until) = held.until else { return };
         let again = until.max(ctx.now + ctx.settings.retry_delay);
         self.provisioner.schedule_retry(again);
@@ -176,8 +176,8 @@ impl ClusterController {
             return removals;
         }
         if let Some(breaker) = ctx.guardrails.engaged_breaker(&ctx.settings.guardrails, &self.cluster) {
-            let held = Hold { reason: HoldReason::CircuitBreaker(breaker), until: None };
-            self.guardrails.replace_removal_hold(Some(held));
+            let held = Block { reason: BlockReason::CircuitBreaker(breaker), until: None };
+            self.guardrails.replace_removal_block(Some(held));
             return Vec::new();
         }
         let freeze_of = |removal: &Removal| self.freeze_of_removal(&removal.claim, reason, ctx);
@@ -187,13 +187,13 @@ impl ClusterController {
         let settings = &ctx.settings.guardrails;
         let (admitted, held) = ctx.guardrails.admit_removals(settings, self.population(ctx), prices, ctx.now);
         removals.truncate(admitted);
-        let frozen = frozen.map(|freeze| Hold { reason: HoldReason::Frozen(freeze), until: None });
-        let held = held.map(Hold::from).or(frozen);
+        let frozen = frozen.map(|freeze| Block { reason: BlockReason::Frozen(freeze), until: None });
+        let held = held.map(Block::from).or(frozen);
         if let Some(until) = held.as_ref().and_then(|held| held.until) {
             self.disruption.schedule_at(until);
         }
         if held.is_some() {
-            self.guardrails.replace_removal_hold(held);
+            self.guardrails.replace_removal_block(held);
         }
         removals
     }
@@ -259,7 +259,7 @@ pub(super) fn lacks_node(state: &ClusterState, pod: &PodRecord) -> bool {
     pod.node.as_ref().is_none_or(|node| state.are_pods_moved_from(node))
 }
 
-fn unplaced_pod(pod: PodKey, held: &Hold) -> UnplacedPod {
+fn unplaced_pod(pod: PodKey, held: &Block) -> UnplacedPod {
     let reason = Reason { pool: None, code: ReasonCode::HeldBack, message: held.reason.to_string() };
     UnplacedPod { pod, reasons: vec![reason] }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::circuit_breaker::{CircuitBreaker, EngagedBreaker};
 use super::fleet_counters::{CounterSnapshot, LocalCounters, bucket};
 use super::freeze::{Freeze, Freezes};
-use super::rate_limits::{LimitHold, Population, RateLimitKind, RateLimits};
+use super::rate_limits::{LimitBlock, Population, RateLimitKind, RateLimits};
 use super::recent_launch::RecentLaunch;
 use super::settings::GuardrailSettings;
 use model::{ClaimName, ClusterName, MicroUsd, Millis, Timestamp};
@@ -118,7 +118,7 @@ impl Guardrails {
         population: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
-    ) -> (usize, Option<LimitHold>) {
+    ) -> (usize, Option<LimitBlock>) {
         self.launches.admit(&settings.launches, RateLimitKind::Launches, population, prices, now)
     }
 
@@ -149,7 +149,7 @@ impl Guardrails {
         population: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
-    ) -> (usize, Option<LimitHold>) {
+    ) -> (usize, Option<LimitBlock>) {
         self.removals.admit(&settings.removals, RateLimitKind::Removals, population, prices, now)
     }
 

@@ -18,8 +18,8 @@
 //!
 //! | largest loss of a kind | accepted after | and second source |
 //! |---|---|---|
-//! | up to [`hold_percent`](QuarantineRule::hold_percent) | [`confirm_after`](QuarantineRule::confirm_after) | confirms it |
-//! | more | [`hold_for`](QuarantineRule::hold_for); 0: operator only | |
+//! | up to [`block_percent`](QuarantineRule::block_percent) | [`confirm_after`](QuarantineRule::confirm_after) | confirms it |
+//! | more | [`block_for`](QuarantineRule::block_for); 0: operator only | |
 //!
 //! The second source must be independent of the agent. For Nodes, NodeClaims and machines it is a
 //! complete cloud listing, requested since the quarantine began, in which none of the missing
@@ -135,9 +135,9 @@ impl SuspectedLoss {
         cluster: &ClusterName,
         evidence: LossEvidence,
     ) -> QuarantineReason {
-        let release = match (self.needs_operator(rule), rule.hold_for) {
+        let release = match (self.needs_operator(rule), rule.block_for) {
             (true, Millis::ZERO) => QuarantineRelease::Operator,
-            (true, hold) => QuarantineRelease::AfterMinutes(hold.as_mins()),
+            (true, block) => QuarantineRelease::AfterMinutes(block.as_mins()),
             (false, _) => {
                 QuarantineRelease::Confirmed { after_s: rule.confirm_after.as_secs(), source: self.second_source() }
             }
@@ -147,7 +147,7 @@ impl SuspectedLoss {
 
     /// Whether only time or the operator ends the quarantine.
     fn needs_operator(&self, rule: &QuarantineRule) -> bool {
-        self.percent > rule.hold_percent || self.unverifiable
+        self.percent > rule.block_percent || self.unverifiable
     }
 
     fn second_source(&self) -> SecondSource {
@@ -282,7 +282,7 @@ impl Quarantine {
     pub fn can_accept(&self, rule: &QuarantineRule, known: &[(ProviderId, bool)], now: Timestamp) -> bool {
         let waited = now.duration_since(self.since);
         if self.loss.needs_operator(rule) {
-            return rule.hold_for > Millis::ZERO && waited >= rule.hold_for;
+            return rule.block_for > Millis::ZERO && waited >= rule.block_for;
         }
         waited >= rule.confirm_after && self.is_corroborated(rule, known)
     }

@@ -61,7 +61,7 @@ pub struct ExceededLimit {
 
 /// An exceeded limit, and when capacity under it returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LimitHold {
+pub struct LimitBlock {
     /// The limit.
     pub limit: ExceededLimit,
     /// When the oldest event leaves the window.
@@ -232,7 +232,7 @@ impl RateLimits {
         population: Population<'_>,
         prices: impl IntoIterator<Item = MicroUsd>,
         now: Timestamp,
-    ) -> (usize, Option<LimitHold>) {
+    ) -> (usize, Option<LimitBlock>) {
         let cluster_usage = self.clusters.get(population.cluster).map(Usage::from).unwrap_or_default();
         let scopes = [
             (LimitScope::Cluster(population.cluster.clone()), cluster_usage, rule.cluster, population.machines),
@@ -251,7 +251,7 @@ impl RateLimits {
                     let oldest = used.oldest.unwrap_or(now);
                     let until = oldest + rule.window;
                     let limit = ExceededLimit { counted, scope, limit, window_minutes };
-                    return (admitted, Some(LimitHold { limit, until }));
+                    return (admitted, Some(LimitBlock { limit, until }));
                 }
             }
             admitted += 1;

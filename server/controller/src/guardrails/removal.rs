@@ -21,13 +21,13 @@ pub use refusal::{BulkDeletion, Distrust, ListingLoss, RemovalObstacle, RemovalR
 use std::collections::{BTreeMap, VecDeque};
 
 use super::Freeze;
-use super::rate_limits::LimitHold;
+use super::rate_limits::LimitBlock;
 use model::{ClaimName, Millis, Timestamp};
 
 /// Evidence for removing a machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Evidence {
-    /// The machine has a termination reason and no pods; only the state of its Node can hold the
+    /// The machine has a termination reason and no pods; only the state of its Node can block the
     /// removal.
     Terminating,
     /// Its NodeClaim or Node was deleted in the cluster, alone or with its NodePool.
@@ -74,7 +74,7 @@ pub struct RemovalConstraints {
     /// The freeze that covers the machine's NodePool.
     pub frozen: Option<Freeze>,
     /// The rate limit on removals that admits none.
-    pub capped: Option<LimitHold>,
+    pub capped: Option<LimitBlock>,
     /// The counts, when more machines were deleted by hand than may be removed at once.
     pub bulk: Option<BulkDeletion>,
     /// Machines of the NodePool that its budgets allow to start terminating now.
@@ -83,7 +83,7 @@ pub struct RemovalConstraints {
 
 /// Why a removal is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum HoldCause {
+pub enum BlockCause {
     /// More machines were deleted by hand than may be removed at once.
     ByHand,
     /// Its Node vanished under its pods.
@@ -100,7 +100,7 @@ pub enum GateDecision {
     /// The removal may begin.
     Proceed,
     /// The removal is held.
-    Hold {
+    Block {
         /// Why.
         refusal: RemovalRefusal,
         /// When to evaluate again, if no event comes first.
@@ -115,7 +115,7 @@ pub fn evaluate_removal(evidence: Evidence, facts: MachineFacts, constraints: &R
         Evidence::Terminating => evaluate_vanished(facts),
         Evidence::ByHand => evaluate_by_hand(facts, constraints),
         Evidence::Ended if facts.node == NodeState::Ready && facts.pods > 0 => {
-            hold(RemovalRefusal::EndedUnderReadyNode { pods: facts.pods })
+            block(RemovalRefusal::EndedUnderReadyNode { pods: facts.pods })
         }
         Evidence::Ended => GateDecision::Proceed,
         Evidence::Unknown => evaluate_unknown(facts, constraints),
@@ -127,50 +127,50 @@ fn evaluate_vanished(facts: MachineFacts) -> GateDecision {
     if facts.confirmed || (facts.pods == 0 && !with_most) {
         return GateDecision::Proceed;
     }
-    hold(if with_most { RemovalRefusal::MostNodesVanished } else { RemovalRefusal::NodeVanished { pods: facts.pods } })
+    block(if with_most { RemovalRefusal::MostNodesVanished } else { RemovalRefusal::NodeVanished { pods: facts.pods } })
 }
 
 fn evaluate_by_hand(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
     let Some(bulk) = constraints.bulk else { return GateDecision::Proceed };
     if !facts.confirmed {
         if let Some(frozen) = &constraints.frozen {
-            return hold(RemovalRefusal::Bulk(bulk, RemovalObstacle::Frozen(frozen.clone())));
+            return block(RemovalRefusal::Bulk(bulk, RemovalObstacle::Frozen(frozen.clone())));
         }
-        if let Some(LimitHold { limit, until }) = &constraints.capped {
-            return hold_until(RemovalRefusal::Bulk(bulk, RemovalObstacle::RateLimited(limit.clone())), *until);
+        if let Some(LimitBlock { limit, until }) = &constraints.capped {
+            return block_until(RemovalRefusal::Bulk(bulk, RemovalObstacle::RateLimited(limit.clone())), *until);
         }
     }
     if constraints.allowance == 0 {
-        return hold(RemovalRefusal::BulkOverBudget(bulk));
+        return block(RemovalRefusal::BulkOverBudget(bulk));
     }
     GateDecision::Proceed
 }
 
 fn evaluate_unknown(facts: MachineFacts, constraints: &RemovalConstraints) -> GateDecision {
     if facts.node == NodeState::Ready {
-        return hold(RemovalRefusal::UnknownUnderReadyNode);
+        return block(RemovalRefusal::UnknownUnderReadyNode);
     }
     if facts.confirmed {
         return GateDecision::Proceed;
     }
     if let Some(distrusted) = &constraints.distrusted {
-        return hold(RemovalRefusal::Unknown(RemovalObstacle::Distrusted(distrusted.clone())));
+        return block(RemovalRefusal::Unknown(RemovalObstacle::Distrusted(distrusted.clone())));
     }
     if let Some(frozen) = &constraints.frozen {
-        return hold(RemovalRefusal::Unknown(RemovalObstacle::Frozen(frozen.clone())));
+        return block(RemovalRefusal::Unknown(RemovalObstacle::Frozen(frozen.clone())));
     }
-    if let Some(LimitHold { limit, until }) = &constraints.capped {
-        return hold_until(RemovalRefusal::Unknown(RemovalObstacle::RateLimited(limit.clone())), *until);
+    if let Some(LimitBlock { limit, until }) = &constraints.capped {
+        return block_until(RemovalRefusal::Unknown(RemovalObstacle::RateLimited(limit.clone())), *until);
     }
     GateDecision::Proceed
 }
 
-fn hold(refusal: RemovalRefusal) -> GateDecision {
-    GateDecision::Hold { refusal, until: None }
+fn block(refusal: RemovalRefusal) -> GateDecision {
+    GateDecision::Block { refusal, until: None }
 }
 
-fn hold_until(refusal: RemovalRefusal, until: Timestamp) -> GateDecision {
-    GateDecision::Hold { refusal, until: Some(until) }
+fn block_until(refusal: RemovalRefusal, until: Timestamp) -> GateDecision {
+    GateDecision::Block { refusal, until: Some(until) }
 }
 
 /// A removal that is held.
@@ -185,7 +185,7 @@ pub struct HeldRemoval {
 /// Held removals of one cluster, and recent removals of machines deleted by hand.
 #[derive(Debug, Default)]
 pub(crate) struct HeldRemovals {
-    held: BTreeMap<(HoldCause, ClaimName), HeldRemoval>,
+    held: BTreeMap<(BlockCause, ClaimName), HeldRemoval>,
     /// Incremented whenever `held` changes.
     version: u64,
     /// Removals of machines deleted by hand within the window, oldest first.
@@ -195,8 +195,8 @@ pub(crate) struct HeldRemovals {
 }
 
 impl HeldRemovals {
-    /// Holds the removal of the machine of `claim`.
-    pub fn hold(&mut self, cause: HoldCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
+    /// Blocks the removal of the machine of `claim`.
+    pub fn block(&mut self, cause: BlockCause, claim: &ClaimName, refusal: RemovalRefusal, now: Timestamp) {
         let key = (cause, claim.clone());
         let since = self.held.get(&key).map_or(now, |held| held.since);
         let held = HeldRemoval { since, refusal };
@@ -206,25 +206,25 @@ impl HeldRemovals {
         }
     }
 
-    /// Releases a hold.
-    pub fn release(&mut self, cause: HoldCause, claim: &ClaimName) {
+    /// Releases a block.
+    pub fn release(&mut self, cause: BlockCause, claim: &ClaimName) {
         let known = !self.held.is_empty() && self.held.remove(&(cause, claim.clone())).is_some();
         self.version += u64::from(known);
     }
 
-    /// Releases the holds of `cause` for which `keep` is false.
-    pub fn retain(&mut self, cause: HoldCause, keep: impl Fn(&ClaimName) -> bool) {
+    /// Releases the blocks of `cause` for which `keep` is false.
+    pub fn retain(&mut self, cause: BlockCause, keep: impl Fn(&ClaimName) -> bool) {
         let before = self.held.len();
         self.held.retain(|(of, claim), _| *of != cause || keep(claim));
         self.version += u64::from(self.held.len() != before);
     }
 
-    /// All holds with cause and NodeClaim, ordered by both.
-    pub fn all(&self) -> impl Iterator<Item = (HoldCause, &ClaimName, &HeldRemoval)> {
+    /// All blocks with cause and NodeClaim, ordered by both.
+    pub fn all(&self) -> impl Iterator<Item = (BlockCause, &ClaimName, &HeldRemoval)> {
         self.held.iter().map(|((cause, claim), held)| (*cause, claim, held))
     }
 
-    /// Incremented whenever the holds change.
+    /// Incremented whenever the blocks change.
     pub fn version(&self) -> u64 {
         self.version
     }

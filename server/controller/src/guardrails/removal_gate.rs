@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rate_limits::LimitHold;
+use super::rate_limits::LimitBlock;
 use super::removal::{
-    BulkDeletion, Distrust, Evidence, GateDecision, HoldCause, MachineFacts, NodeState, RemovalConstraints,
+    BlockCause, BulkDeletion, Distrust, Evidence, GateDecision, MachineFacts, NodeState, RemovalConstraints,
     evaluate_removal,
 };
 use crate::cluster::{Key, NodeRecord, Observation};
@@ -144,17 +144,17 @@ impl ClusterController {
     pub(crate) fn may_terminate_without_node(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) -> bool {
         let facts = self.machine_facts(claim, ctx);
         let verdict = evaluate_removal(Evidence::Terminating, facts, &RemovalConstraints::default());
-        let may_begin = self.apply_gate_decision(HoldCause::NodeVanished, claim, verdict, ctx.now);
+        let may_begin = self.apply_gate_decision(BlockCause::NodeVanished, claim, verdict, ctx.now);
         if !may_begin {
             self.inspect_instance_of(claim, ctx);
         }
         may_begin
     }
 
-    /// Records or releases the hold that `verdict` asks for; returns whether the removal may begin.
+    /// Records or releases the block that `verdict` asks for; returns whether the removal may begin.
     pub(crate) fn apply_gate_decision(
         &mut self,
-        cause: HoldCause,
+        cause: BlockCause,
         claim: &ClaimName,
         verdict: GateDecision,
         now: Timestamp,
@@ -164,8 +164,8 @@ impl ClusterController {
                 self.guardrails.release_removal(cause, claim);
                 true
             }
-            GateDecision::Hold { refusal, .. } => {
-                self.guardrails.hold_removal(cause, claim, refusal, now);
+            GateDecision::Block { refusal, .. } => {
+                self.guardrails.block_removal(cause, claim, refusal, now);
                 false
             }
         }
@@ -193,7 +193,7 @@ impl ClusterController {
         let waiting: Vec<ClaimName> = deleted.iter().filter(stays).cloned().collect();
         let is_claimless = |claim: &ClaimName| self.gc.unclaimed_since(claim).is_some();
         self.guardrails
-            .retain_waiting_removals(HoldCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
+            .retain_waiting_removals(BlockCause::ByHand, |claim| waiting.contains(claim) || is_claimless(claim));
         self.terminate_deleted_by_hand(waiting, deleted, &TerminationReason::DeletedByHand, ctx);
     }
 
@@ -232,11 +232,11 @@ impl ClusterController {
                 allowance,
             };
             let verdict = evaluate_removal(Evidence::ByHand, facts, &constraints);
-            if let GateDecision::Hold { until, .. } = &verdict {
+            if let GateDecision::Block { until, .. } = &verdict {
                 let again = until.unwrap_or_else(|| ctx.now + RECHECK_INTERVAL).max(ctx.now + Millis::from_secs(1));
                 self.guardrails.schedule_removal_recheck(again);
             }
-            if self.apply_gate_decision(HoldCause::ByHand, &claim, verdict, ctx.now) {
+            if self.apply_gate_decision(BlockCause::ByHand, &claim, verdict, ctx.now) {
                 if counted {
                     self.guardrails.record_manual_removal(&claim, ctx.now);
                 }
@@ -312,7 +312,7 @@ impl ClusterController {
 
     /// How many of the machines with these prices the rate limit on removals admits, and why not
     /// more.
-    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitHold>) {
+    fn removal_headroom(&self, prices: Vec<MicroUsd>, ctx: &Context<'_>) -> (usize, Option<LimitBlock>) {
         ctx.guardrails.admit_removals(&ctx.settings.guardrails, self.population(ctx), prices, ctx.now)
     }
 
@@ -333,10 +333,10 @@ impl ClusterController {
         quarantine.or_else(|| self.gc.suspicion().map(|suspicion| Distrust::Listing(suspicion.loss.clone())))
     }
 
-    /// Drops the holds of machines that are gone.
-    pub(crate) fn drop_stale_holds(&mut self) {
+    /// Drops the blocks of machines that are gone.
+    pub(crate) fn drop_stale_blocks(&mut self) {
         let claims = &self.claims;
-        for cause in [HoldCause::ByHand, HoldCause::NodeVanished, HoldCause::Missing, HoldCause::Foreign] {
+        for cause in [BlockCause::ByHand, BlockCause::NodeVanished, BlockCause::Missing, BlockCause::Foreign] {
             self.guardrails.retain_waiting_removals(cause, |claim| claims.contains(claim));
         }
     }

@@ -82,9 +82,9 @@ pub struct QuarantineRule {
     /// Objects deleted one by one within this window are counted together; 0 accepts each deletion.
     pub window: Millis,
     /// Above this percentage of a kind, a second source does not suffice to accept the loss.
-    pub hold_percent: usize,
+    pub block_percent: usize,
     /// Such a loss is accepted after this delay; 0 waits for the operator.
-    pub hold_for: Millis,
+    pub block_for: Millis,
 }
 
 impl Default for QuarantineRule {
@@ -95,8 +95,8 @@ impl Default for QuarantineRule {
             free_machines: 3,
             free_pods: 20,
             window: Millis::from_mins(1),
-            hold_percent: 90,
-            hold_for: Millis::ZERO,
+            block_percent: 90,
+            block_for: Millis::ZERO,
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Display;
 
-use super::removal::{HeldRemoval, HoldCause};
-use super::{ClusterGuardrails, GuardrailSettings, Guardrails, Hold, Mode};
+use super::removal::{BlockCause, HeldRemoval};
+use super::{Block, ClusterGuardrails, GuardrailSettings, Guardrails, Mode};
 use model::{ClaimName, ClusterName, Text, Timestamp};
 
-/// What the guardrails hold in a cluster, and why.
+/// What the guardrails block in a cluster, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct GuardrailsView {
     /// Whether decisions take effect.
@@ -45,16 +45,16 @@ pub struct GuardrailsView {
     pub untrusted_listing: Option<(Text, Timestamp)>,
 }
 
-/// A removal that the removal gate holds.
+/// A removal that the removal gate blocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WaitingRemoval {
     /// NodeClaim of the machine.
     pub claim: ClaimName,
-    /// Start of the hold.
+    /// Start of the block.
     pub since: Timestamp,
     /// Sentence for operators.
     pub reason: Text,
-    /// What ends the hold; a phrase that continues the reason.
+    /// What ends the block; a phrase that continues the reason.
     pub release: Text,
 }
 
@@ -65,7 +65,7 @@ impl GuardrailsView {
         settings: &GuardrailSettings,
         cluster: &ClusterName,
     ) -> Self {
-        let reason = |held: Option<&Hold>| held.map(|held| sentence(&held.reason));
+        let reason = |held: Option<&Block>| held.map(|held| sentence(&held.reason));
         let (joined, failed) = guardrails.launch_outcomes(cluster);
         let (launched, removed) = guardrails.window_counts(cluster);
         let whole = guardrails
@@ -81,8 +81,8 @@ impl GuardrailsView {
             freezes: guardrails.freezes().for_cluster(cluster).map(|freeze| sentence(freeze)).collect(),
             frozen: whole.map(|freeze| sentence(freeze)),
             circuit_breaker: guardrails.engaged_breaker(settings, cluster).map(|engaged| sentence(&engaged)),
-            held_launches: reason(cluster_guardrails.launch_hold()),
-            held_removals: reason(cluster_guardrails.removal_hold()),
+            held_launches: reason(cluster_guardrails.launch_block()),
+            held_removals: reason(cluster_guardrails.removal_block()),
             pods_waiting: cluster_guardrails.count_delayed_pods(guardrails.now()),
             launched,
             removed,
@@ -124,7 +124,7 @@ impl GuardrailsView {
     }
 }
 
-fn waiting(cluster: &ClusterName, (_, claim, held): (HoldCause, &ClaimName, &HeldRemoval)) -> WaitingRemoval {
+fn waiting(cluster: &ClusterName, (_, claim, held): (BlockCause, &ClaimName, &HeldRemoval)) -> WaitingRemoval {
     let HeldRemoval { since, refusal } = held;
     let (reason, release) = (sentence(refusal), Text::from(refusal.release(cluster)));
     WaitingRemoval { claim: claim.clone(), since: *since, reason, release }

@@ -108,7 +108,7 @@ impl ClusterController {
         let (mut limited, mut limited_report) = (plan.clone(), report.clone());
         self.limit_launches(&input, &mut limited, &mut limited_report, ctx);
         if limited.nodes.len() < plan.nodes.len() {
-            let why = self.guardrails.launch_hold().map(|held| held.reason.to_string()).unwrap_or_default();
+            let why = self.guardrails.launch_block().map(|held| held.reason.to_string()).unwrap_or_default();
             return Err(Refusal::Later(format!("launches are limited: {why}"), ctx.settings.retry_delay));
         }
         Ok((input, (plan, report)))

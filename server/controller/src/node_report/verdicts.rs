@@ -1,30 +1,30 @@
-//! For which reasons a node would go, and what holds it from each.
+//! For which reasons a node would go, and what blocks it from each.
 
 use std::collections::BTreeSet;
 
 use super::Verdict;
-use super::holds::LiveHolds;
+use super::blocks::LiveBlocks;
 use crate::cluster::PodRecord;
 use crate::disruption::candidates::Candidate;
 use crate::disruption::settings::RepairMode;
 use crate::disruption::{expiry_of, repair_of};
-use model::disruption_plan::{Hold, HoldCode};
+use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::{ConsolidationPolicy, DisruptionReason};
 use model::removal::RemovalReason;
 use model::{Text, Timestamp};
 
 /// Codes of plans of disruption that the state alone does not show.
-const OF_PLANS: [HoldCode; 7] = [
-    HoldCode::NoCapacity,
-    HoldCode::NoSavings,
-    HoldCode::MinValues,
-    HoldCode::SpotFlexibility,
-    HoldCode::PendingPods,
-    HoldCode::Policy,
-    HoldCode::PodDisruptionBudget,
+const OF_PLANS: [BlockCode; 7] = [
+    BlockCode::NoCapacity,
+    BlockCode::NoSavings,
+    BlockCode::MinValues,
+    BlockCode::SpotFlexibility,
+    BlockCode::PendingPods,
+    BlockCode::Policy,
+    BlockCode::PodDisruptionBudget,
 ];
 
-impl LiveHolds<'_, '_> {
+impl LiveBlocks<'_, '_> {
     /// When the node expires.
     pub(super) fn expires(&self) -> Option<Timestamp> {
         expiry_of(self.managed?.claim, &self.view)
@@ -42,11 +42,11 @@ impl LiveHolds<'_, '_> {
         verdicts.sort_by_key(|verdict| verdict.reason);
         for verdict in &mut verdicts {
             if self.view.is_leaving(candidate.claim) {
-                verdict.by.insert(0, Hold::new(HoldCode::Deleting, self.node_title(), "is being deleted already"));
+                verdict.by.insert(0, Block::new(BlockCode::Deleting, self.node_title(), "is being deleted already"));
             }
             // The last plan repeats what the state shows, and a PodDisruptionBudget may select many pods.
             let mut seen = BTreeSet::new();
-            verdict.by.retain(|hold| seen.insert((hold.code, hold.object.clone())));
+            verdict.by.retain(|block| seen.insert((block.code, block.object.clone())));
         }
         verdicts
     }
@@ -61,14 +61,14 @@ impl LiveHolds<'_, '_> {
         let mut by = Vec::new();
         if !self.view.feature_gates.node_repair {
             let message = "is off: unhealthy nodes are not repaired";
-            by.push(Hold::new(HoldCode::Policy, "FeatureGate/NodeRepair", message));
+            by.push(Block::new(BlockCode::Policy, "FeatureGate/NodeRepair", message));
         }
         if self.node.do_not_repair {
-            by.push(Hold::new(HoldCode::DoNotDisrupt, title.clone(), "has karpenter.sh/do-not-repair"));
+            by.push(Block::new(BlockCode::DoNotDisrupt, title.clone(), "has karpenter.sh/do-not-repair"));
         }
         if repair.due > self.view.now {
             let message = format!("is repaired if the condition stays, {}", self.remaining(repair.due));
-            by.push(Hold::new(HoldCode::Policy, title, message));
+            by.push(Block::new(BlockCode::Policy, title, message));
         }
         let candidate = self.managed?;
         if self.view.repair == RepairMode::Voluntary {
@@ -79,7 +79,7 @@ impl LiveHolds<'_, '_> {
         if let Some(blocked) = repair.blocked {
             let message =
                 format!("has {} unhealthy nodes of {}: too many for a repair", blocked.unhealthy, blocked.nodes);
-            by.push(Hold::new(HoldCode::Guardrail, format!("NodePool/{}", candidate.claim.pool), message));
+            by.push(Block::new(BlockCode::Guardrail, format!("NodePool/{}", candidate.claim.pool), message));
         }
         by.extend(self.of_operation(RemovalReason::Unhealthy));
         Some(Verdict { reason: RemovalReason::Unhealthy, evidence: repair.evidence, by })
@@ -100,15 +100,15 @@ impl LiveHolds<'_, '_> {
         Some(Verdict { reason: RemovalReason::Drifted, evidence, by })
     }
 
-    /// What holds a node that is replaced first for a voluntary reason.
-    fn of_voluntary_replacement(&self, candidate: &Candidate<'_>, reason: DisruptionReason) -> Vec<Hold> {
+    /// What blocks a node that is replaced first for a voluntary reason.
+    fn of_voluntary_replacement(&self, candidate: &Candidate<'_>, reason: DisruptionReason) -> Vec<Block> {
         let mut by = self.of_node();
         if candidate.claim.termination_grace_period.is_none() {
             by.extend(self.of_pods());
         }
         if candidate.pool.pool.not_ready.is_some() {
             let title = format!("NodePool/{}", candidate.pool.pool.name);
-            by.push(Hold::new(HoldCode::NoCapacity, title, "is not ready, so that nothing can replace the node"));
+            by.push(Block::new(BlockCode::NoCapacity, title, "is not ready, so that nothing can replace the node"));
         }
         by.extend(self.of_replacements());
         // What is under way has its place in the budgets.
@@ -143,37 +143,37 @@ impl LiveHolds<'_, '_> {
             by.extend(
                 self.of_consolidation(candidate, by.is_empty())
                     .into_iter()
-                    .filter(|hold| !is_moved || hold.code == HoldCode::Policy),
+                    .filter(|block| !is_moved || block.code == BlockCode::Policy),
             );
         }
         let evidence = Text::from("it may go if its pods fit elsewhere at a lower price");
         Verdict { reason: RemovalReason::Underutilized, evidence, by }
     }
 
-    /// The last plan held the node by what holds it no more.
-    fn judged_again(&self, ended: &[Hold]) -> Hold {
-        let codes: BTreeSet<&str> = ended.iter().map(|hold| hold.code.as_str()).collect();
+    /// The last plan held the node by what blocks it no more.
+    fn judged_again(&self, ended: &[Block]) -> Block {
+        let codes: BTreeSet<&str> = ended.iter().map(|block| block.code.as_str()).collect();
         let codes: Vec<&str> = codes.into_iter().collect();
         let message =
             format!("was held by {} when disruption was planned last; the next plan judges it again", codes.join(", "));
-        Hold::new(HoldCode::NotPlanned, self.node_title(), message)
+        Block::new(BlockCode::NotPlanned, self.node_title(), message)
     }
 
     /// Whether consolidation looks at the node, and what its last plan found.
-    fn of_consolidation(&self, candidate: &Candidate<'_>, is_free: bool) -> Vec<Hold> {
+    fn of_consolidation(&self, candidate: &Candidate<'_>, is_free: bool) -> Vec<Block> {
         if candidate.pool.disruption.policy == ConsolidationPolicy::WhenEmpty {
             let title = format!("NodePool/{}", candidate.pool.pool.name);
             let message = "has consolidationPolicy: WhenEmpty, and pods run on the node";
-            return vec![Hold::new(HoldCode::Policy, title, message)];
+            return vec![Block::new(BlockCode::Policy, title, message)];
         }
         if !self.ctx.settings.consolidation.is_enabled {
-            return vec![Hold::new(HoldCode::Policy, "Setting/disruption.consolidation", "is false")];
+            return vec![Block::new(BlockCode::Policy, "Setting/disruption.consolidation", "is false")];
         }
-        let planned = &self.controller.disruption.consolidation.planned_holds;
+        let planned = &self.controller.disruption.consolidation.planned_blocks;
         match planned.of_node(&self.node.name) {
-            Some(holds) => {
-                let known: Vec<Hold> = holds.iter().filter(|hold| OF_PLANS.contains(&hold.code)).cloned().collect();
-                if known.is_empty() && is_free { vec![self.judged_again(holds)] } else { known }
+            Some(blocks) => {
+                let known: Vec<Block> = blocks.iter().filter(|block| OF_PLANS.contains(&block.code)).cloned().collect();
+                if known.is_empty() && is_free { vec![self.judged_again(blocks)] } else { known }
             }
             None if is_free => {
                 let message = match planned.at() {
@@ -182,7 +182,7 @@ impl LiveHolds<'_, '_> {
                     }
                     None => "has not been judged by a plan of disruption yet",
                 };
-                vec![Hold::new(HoldCode::NotPlanned, self.node_title(), message)]
+                vec![Block::new(BlockCode::NotPlanned, self.node_title(), message)]
             }
             None => Vec::new(),
         }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{LaunchState, ListedInstance, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::guardrails::removal::HoldCause;
+use crate::guardrails::removal::BlockCause;
 use crate::{Effect, Finding};
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
@@ -164,7 +164,7 @@ impl ClusterController {
         let due = missing.iter().filter(|(_, since)| !trusted || listing.requested_at.duration_since(**since) >= after);
         let due: Vec<(ClaimName, ProviderId)> =
             due.filter_map(|(claim, _)| Some((claim.clone(), self.claims.get(claim)?.provider_id().clone()))).collect();
-        self.guardrails.retain_waiting_removals(HoldCause::Missing, |claim| missing.contains_key(claim));
+        self.guardrails.retain_waiting_removals(BlockCause::Missing, |claim| missing.contains_key(claim));
         let claims = &self.claims;
         self.gc.remove_listed_foreign(listing);
         let (gc, region) = (&self.gc, &self.region);
@@ -174,7 +174,7 @@ impl ClusterController {
             };
             claims.get(claim).is_some_and(is_kept)
         };
-        self.guardrails.retain_waiting_removals(HoldCause::Foreign, is_foreign);
+        self.guardrails.retain_waiting_removals(BlockCause::Foreign, is_foreign);
         self.gc.replace_missing(missing);
         self.inspect_instances(due, ctx);
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use super::managed_claim::CloudRetry;
 use super::{LaunchState, Listing, ManagedClaim, StageKind};
 use crate::cluster_controller::{ClusterController, Context};
-use crate::guardrails::removal::{Evidence, HoldCause, ListingLoss, RemovalRefusal, evaluate_removal};
+use crate::guardrails::removal::{BlockCause, Evidence, ListingLoss, RemovalRefusal, evaluate_removal};
 use crate::{Effect, Finding, Inspection};
 use model::{ClaimName, Millis, ProviderId, Timestamp};
 
@@ -124,7 +124,7 @@ impl ClusterController {
         match found {
             Inspection::Runs => {
                 self.gc.clear_missing(&claim);
-                self.guardrails.release_removal(HoldCause::Missing, &claim);
+                self.guardrails.release_removal(BlockCause::Missing, &claim);
             }
             Inspection::Foreign => self.hold_foreign(&claim, provider_id, ctx),
             Inspection::Ended => self.apply_evidence(&claim, Evidence::Ended, ctx),
@@ -145,7 +145,7 @@ impl ClusterController {
             (circumstances.frozen, circumstances.capped) = (None, None);
         }
         let verdict = evaluate_removal(evidence, facts, &circumstances);
-        if self.apply_gate_decision(HoldCause::Missing, claim, verdict, ctx.now) {
+        if self.apply_gate_decision(BlockCause::Missing, claim, verdict, ctx.now) {
             if evidence == Evidence::Unknown && !stage.is_terminating() {
                 self.count_removal(claim, ctx);
             }
@@ -176,7 +176,7 @@ impl ClusterController {
     fn hold_foreign(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &mut Context<'_>) {
         let (cluster, cluster_uid) = (self.cluster.clone(), self.uid.clone());
         let refusal = RemovalRefusal::ForeignInstance { provider_id: provider_id.clone(), cluster, cluster_uid };
-        self.guardrails.hold_removal(HoldCause::Foreign, claim, refusal, ctx.now);
+        self.guardrails.block_removal(BlockCause::Foreign, claim, refusal, ctx.now);
     }
 
     /// Schedules a retry of the cloud call for `claim`.

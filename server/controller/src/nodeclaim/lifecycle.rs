@@ -68,7 +68,7 @@ impl ClusterController {
         for claim in &claims {
             self.advance_machine(claim, ctx);
         }
-        self.drop_stale_holds();
+        self.drop_stale_blocks();
     }
 
     fn advance_machine(&mut self, claim: &ClaimName, ctx: &mut Context<'_>) {
@@ -210,7 +210,7 @@ impl ClusterController {
             StageKind::Deleting => {
                 self.claims.remove(&claim);
                 self.state.forget_claim(&claim);
-                self.drop_stale_holds();
+                self.drop_stale_blocks();
                 self.close_launch(&claim, ctx);
             }
             _ => {}

@@ -6,7 +6,7 @@
 //! operator confirms it.
 
 use crate::cluster_controller::{ClusterController, Context};
-use crate::guardrails::removal::{HoldCause, RemovalRefusal};
+use crate::guardrails::removal::{BlockCause, RemovalRefusal};
 use crate::{Finding, Inspection};
 use model::{ClaimName, ProviderId, Text};
 
@@ -23,7 +23,7 @@ impl ClusterController {
     pub(crate) fn hold_elsewhere(&mut self, claim: &ClaimName, provider_id: &ProviderId, ctx: &Context<'_>) {
         let region = self.region.region().cloned().unwrap_or_default();
         let refusal = RemovalRefusal::OtherRegion { provider_id: provider_id.clone(), region };
-        self.guardrails.hold_removal(HoldCause::Foreign, claim, refusal, ctx.now);
+        self.guardrails.block_removal(BlockCause::Foreign, claim, refusal, ctx.now);
     }
 
     /// Reports how many machines are in another region, when their number has changed.

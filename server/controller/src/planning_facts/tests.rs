@@ -78,14 +78,14 @@ fn a_freeze_of_the_cluster_holds_all_launches_and_one_of_a_pool_those_of_the_poo
     let pool_name = before.build().pools[0].name.to_string();
     set_freezes(&region, vec![freeze(Some("prod"), Some(&pool_name))]);
     let frozen = facts(&controller);
-    assert!(frozen.key() != before.key() && frozen.launch_hold().is_none());
+    assert!(frozen.key() != before.key() && frozen.launch_block().is_none());
     let Some(NotReady::NodePool(why)) = &frozen.build().pools[0].not_ready else { panic!("it is frozen") };
     assert!(why.contains("is frozen by ana: audit (freeze 7)"), "{why}");
     set_freezes(&region, vec![freeze(Some("prod"), None)]);
     let frozen = facts(&controller);
-    assert_eq!(frozen.launch_hold().map(|why| &**why), Some("cluster prod is frozen by ana: audit (freeze 7)"));
+    assert_eq!(frozen.launch_block().map(|why| &**why), Some("cluster prod is frozen by ana: audit (freeze 7)"));
     assert_eq!(frozen.build().pools[0].not_ready, None, "the hold says it once");
     let only_disruption = Freeze { only_disruption: true, ..freeze(None, None) };
     set_freezes(&region, vec![freeze(Some("other"), None), only_disruption]);
-    assert_eq!(facts(&controller).launch_hold(), None);
+    assert_eq!(facts(&controller).launch_block(), None);
 }

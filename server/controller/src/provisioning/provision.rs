@@ -29,7 +29,7 @@ impl ClusterController {
         let due = self.provisioner.next_plan_at(ctx.settings, ctx.now).filter(|due| *due <= ctx.now && may_plan);
         let Some(due) = due else { return };
         self.holds.begin_plan_of_pods();
-        self.guardrails.replace_launch_hold(None);
+        self.guardrails.replace_launch_block(None);
         let has_backed_off_pods = self.guardrails.has_unbound_pods();
         let draft = self.provisioner.draft_plan(due, &self.state, has_backed_off_pods, ctx.settings, ctx.now);
         let Some(mut draft) = draft else { return self.clear_shadow_plan() };

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::BlockedRepair;
-use crate::guardrails::removal::HoldCause;
+use crate::guardrails::removal::BlockCause;
 use crate::nodeclaim::{StageKind, TerminationReason};
 use crate::status::{EventOrder, ObjectRef};
 use crate::{ClassFacts, Decision, Effect, Instruction, InstructionId, UnplacedPod};
@@ -133,8 +133,8 @@ impl ClusterController {
         let waiting = self.guardrails.waiting_removals().take(MAX_WAITING_EVENTS);
         let events = waiting.map(|(cause, claim, held)| {
             let reason = match cause {
-                HoldCause::Foreign => "ForeignInstance",
-                HoldCause::ByHand | HoldCause::NodeVanished | HoldCause::Missing => "RemovalHeld",
+                BlockCause::Foreign => "ForeignInstance",
+                BlockCause::ByHand | BlockCause::NodeVanished | BlockCause::Missing => "RemovalHeld",
             };
             let message =
                 format!("the removal of the machine waits {}: {}", held.refusal.release(&self.cluster), held.refusal);

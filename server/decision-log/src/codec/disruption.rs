@@ -1,7 +1,7 @@
 //! Encodings of what a plan of disruption is made from and answers, in encoding order.
 
 use model::cron::CronParts;
-use model::disruption_plan::{Command, DisruptionCosts, DisruptionPlanSettings, HeldNode, Hold, HoldCode};
+use model::disruption_plan::{Block, BlockCode, Command, DisruptionCosts, DisruptionPlanSettings, HeldNode};
 use model::disruption_policy::{
     Budget, BudgetLimit, BudgetWindow, ConsolidationPolicy, DisruptionPolicy, DisruptionReason,
 };
@@ -21,7 +21,7 @@ fieldless_enums! {
         Interrupted = 0, Unhealthy = 1, Expired = 2, Surplus = 3, Empty = 4, Drifted = 5, Underutilized = 6,
         Rebalanced = 7, Repaired = 8, HoldEnded = 9,
     }
-    HoldCode {
+    BlockCode {
         Budget = 0, PodDisruptionBudget = 1, DoNotDisrupt = 2, ConsolidateAfter = 3, NotInitialized = 4, Nominated = 5,
         Deleting = 6, Policy = 7, NoCapacity = 8, NoSavings = 9, MinValues = 10, SpotFlexibility = 11, PendingPods = 12,
         Static = 13, NotSynced = 14, NotManaged = 15, Frozen = 16, Shadow = 17, Guardrail = 18, BackOff = 19, Replacing = 20,
@@ -49,7 +49,7 @@ fields! {
     Command { reason, nodes, replacements, placements, savings }
     DisruptionCosts { before, after, lower_bound }
     HeldNode { node, reason, by }
-    Hold { code, object, message }
+    Block { code, object, message }
 }
 
 impl Codec for Cron {

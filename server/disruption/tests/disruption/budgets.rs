@@ -10,7 +10,7 @@ use crate::{CATALOGUE, NOW, node, plan_of, pod, pool, read_at, rendered_with, tw
 fn removed_at(now: i64, pool: &PoolText, nodes: &[NodeText]) -> usize {
     let text: String = nodes.iter().map(NodeText::text).collect();
     let plan = plan_of(&read_at(now, CATALOGUE, &(pool.text() + &text)), &Settings::default());
-    let stay = |held: &&disruption::HeldNode| held.by.iter().all(|hold| hold.object == "NodePool/default");
+    let stay = |held: &&disruption::HeldNode| held.by.iter().all(|block| block.object == "NodePool/default");
     let removed = plan.commands.iter().map(|command| command.nodes.len()).sum();
     assert_eq!(removed + plan.held.len(), nodes.len());
     assert_eq!(plan.held.iter().filter(stay).count(), plan.held.len(), "only the budget holds");
@@ -57,7 +57,7 @@ fn a_budget_applies_to_its_reasons() {
 }
 
 #[test]
-fn a_scheduled_budget_holds_from_its_time_for_its_duration() {
+fn a_scheduled_budget_blocks_from_its_time_for_its_duration() {
     let closed = pool("default").budgets("{nodes: \"0\", schedule: \"0 9 * * *\", duration: 8h}");
     let at =
         |hours: i64, seconds: i64| removed_at(NOW + (hours - 12) * 3_600_000 + seconds * 1_000, &closed, &empty(2));
@@ -128,7 +128,7 @@ fn each_pool_has_its_own_budgets() {
 }
 
 #[test]
-fn a_budget_holds_consolidation() {
+fn a_budget_blocks_consolidation() {
     let text = pool("default").budgets("{nodes: \"0\", reasons: [Underutilized]}").text()
         + &two_nodes(&node("n-1", "big"), &pod("web-1", "n-1", "1"));
     let line = |name: &str| format!("{name} stays (Underutilized): Budget NodePool/default\n");

@@ -3,7 +3,7 @@
 use disruption::Settings;
 use model::MicroUsd;
 
-use crate::holds::{first, web};
+use crate::blocks::{first, web};
 use crate::{
     CATALOGUE, NOW, node, plan, plan_of, plan_with, pod, pool, read_at, render, rendered, rendered_with, two_nodes,
 };

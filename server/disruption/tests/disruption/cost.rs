@@ -2,7 +2,7 @@
 
 use model::MicroUsd;
 
-use crate::holds::{first, web};
+use crate::blocks::{first, web};
 use crate::{node, plan, pod, pool, rendered, two_nodes};
 
 /// In dollars: before, after.

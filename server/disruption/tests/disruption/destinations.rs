@@ -1,6 +1,6 @@
 //! Where pods of removed nodes may go.
 
-use crate::holds::{FREE, first, web};
+use crate::blocks::{FREE, first, web};
 use crate::objects::{NodeText, PodText};
 use crate::{node, plan, pod, render, rendered, two_nodes};
 

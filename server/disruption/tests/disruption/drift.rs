@@ -2,7 +2,7 @@
 
 use disruption::Settings;
 
-use crate::holds::{FREE, first, web};
+use crate::blocks::{FREE, first, web};
 use crate::objects::{NodeText, pod_budget};
 use crate::{held, node, pod, pool, rendered, rendered_with, two_nodes};
 
@@ -134,7 +134,7 @@ fn nodes_without_pods_go_first_and_then_those_that_drifted_first() {
 }
 
 #[test]
-fn a_drifted_node_that_stays_names_what_holds_its_drift() {
+fn a_drifted_node_that_stays_names_what_blocks_its_drift() {
     // The budget of drift holds both. `n-2` is full, so consolidation finds nothing either.
     let text = pool("default").budgets("{nodes: \"0\", reasons: [Drifted]}").text()
         + &two_nodes(&node("n-1", "box").drifted(SINCE), &pod("web-1", "n-1", "3"));
@@ -143,13 +143,13 @@ fn a_drifted_node_that_stays_names_what_holds_its_drift() {
 }
 
 #[test]
-fn a_drifted_node_that_its_budget_holds_may_go_as_underutilized() {
+fn a_drifted_node_that_its_budget_blocks_may_go_as_underutilized() {
     let text = pool("default").budgets("{nodes: \"0\", reasons: [Drifted]}").text() + &two_nodes(&drifted(), &web());
     assert_eq!(rendered_with(&Settings::default(), &text), FREE);
 }
 
 #[test]
-fn a_drifted_node_whose_pod_has_no_place_stays_and_holds_no_other() {
+fn a_drifted_node_whose_pod_has_no_place_stays_and_blocks_no_other() {
     let text = two_nodes(&drifted(), &web())
         + &node("n-3", "box").label("disk: fast").drifted("2026-01-01T10:00:00Z").text()
         + &pod("db-1", "n-3", "3").spec("nodeSelector: {disk: fast}").text();

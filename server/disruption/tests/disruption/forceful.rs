@@ -1,8 +1,8 @@
-//! Removals that nothing holds: of unhealthy and of expired nodes.
+//! Removals that nothing blocks: of unhealthy and of expired nodes.
 
 use disruption::Settings;
 
-use crate::holds::{FREE, first, web};
+use crate::blocks::{FREE, first, web};
 use crate::objects::{NodeText, pod_budget};
 use crate::{node, plan, pod, pool, rendered, rendered_with, two_nodes};
 
@@ -70,7 +70,7 @@ fn a_repair_is_held_neither_by_budgets_nor_by_what_protects_pods_and_node() {
 }
 
 #[test]
-fn do_not_repair_holds_a_repair_and_nothing_else() {
+fn do_not_repair_blocks_a_repair_and_nothing_else() {
     let kept = unhealthy("n-1").annotation("karpenter.sh/do-not-repair: \"true\"");
     let others = node("n-2", "box").do_not_disrupt().text() + &pod("api-1", "n-2", "3").text();
     let stays = "n-2 stays (Underutilized): DoNotDisrupt Node/n-2\n";
@@ -93,7 +93,7 @@ fn breaker(unhealthy: usize, nodes: usize, starting: usize) -> usize {
     let plan = crate::plan_with(&REPAIR, &(pool("default").text() + &text));
     let is_blocked = |held: &&disruption::HeldNode| {
         held.reason == model::removal::RemovalReason::Unhealthy
-            && held.by.iter().all(|by| by.code == disruption::HoldCode::Policy && by.object == "NodePool/default")
+            && held.by.iter().all(|by| by.code == disruption::BlockCode::Policy && by.object == "NodePool/default")
     };
     let removed = plan.commands.iter().map(|command| command.nodes.len()).sum();
     assert_eq!(removed + plan.held.iter().filter(is_blocked).count(), unhealthy);

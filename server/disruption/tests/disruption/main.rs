@@ -5,13 +5,13 @@
 //!
 //! In most tests `n-1` is a `big` with one pod of one CPU, and `n-2` a `box` with one CPU free: `n-1` is not needed.
 
+mod blocks;
 mod budgets;
 mod consolidation;
 mod cost;
 mod destinations;
 mod drift;
 mod forceful;
-mod holds;
 mod objects;
 mod order;
 mod pod_budgets;
@@ -85,7 +85,7 @@ pub fn rendered_with(settings: &Settings, text: &str) -> String {
     render(&plan_with(settings, text))
 }
 
-/// Commands with launches and moves, then the nodes that stay with the code and object of each hold.
+/// Commands with launches and moves, then the nodes that stay with the code and object of each block.
 pub fn render(plan: &DisruptionPlan) -> String {
     let input = &plan.input;
     let node = |at: &u32| input.nodes[*at as usize].name.to_string();
@@ -105,7 +105,7 @@ pub fn render(plan: &DisruptionPlan) -> String {
         }
     }
     for held in &plan.held {
-        let by: Vec<String> = held.by.iter().map(|hold| format!("{} {}", hold.code.as_str(), hold.object)).collect();
+        let by: Vec<String> = held.by.iter().map(|block| format!("{} {}", block.code.as_str(), block.object)).collect();
         lines.push(format!("{} stays ({}): {}", node(&held.node), held.reason, by.join(", ")));
     }
     lines.join("\n") + "\n"

@@ -1,6 +1,6 @@
 //! PodDisruptionBudgets: of one node, of several pods, and of several nodes together.
 
-use crate::holds::{FREE, first, web};
+use crate::blocks::{FREE, first, web};
 use crate::objects::{pod_budget, pod_budget_with};
 use crate::{node, pod, rendered, two_nodes};
 
@@ -12,7 +12,7 @@ fn assert_held(text: &str, by: &str) {
 const BY_WEB: &str = "PodDisruptionBudget PodDisruptionBudget/shop/web";
 
 #[test]
-fn a_budget_that_allows_no_eviction_holds() {
+fn a_budget_that_allows_no_eviction_blocks() {
     assert_held(&(two_nodes(&first(), &web()) + &pod_budget("web", 0)), BY_WEB);
     assert_eq!(rendered(&(two_nodes(&first(), &web()) + &pod_budget("web", 1))), FREE);
     assert_eq!(rendered(&(two_nodes(&first(), &web()) + &pod_budget("other", 0))), FREE);
@@ -27,7 +27,7 @@ fn a_pod_with_several_budgets_is_never_evicted() {
 }
 
 #[test]
-fn a_budget_that_always_evicts_unhealthy_pods_does_not_hold_those() {
+fn a_budget_that_always_evicts_unhealthy_pods_does_not_block_those() {
     let budget = |policy: &str| {
         let spec = format!("maxUnavailable: 1, unhealthyPodEvictionPolicy: {policy}");
         pod_budget_with("web", "web", &spec, "status: {disruptionsAllowed: 0}")

@@ -6,7 +6,7 @@ mod clusters;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-use disruption::{DisruptionPlan, HoldCode};
+use disruption::{BlockCode, DisruptionPlan};
 use model::MicroUsd;
 use model::removal::RemovalReason;
 use verifier::check;
@@ -119,7 +119,7 @@ fn planning_again_on_the_result_proposes_nothing() {
         let cluster = Cluster::random(seed, false);
         let plan = planned(&cluster);
         let is_limited =
-            |hold: &disruption::Hold| matches!(hold.code, HoldCode::Budget | HoldCode::PodDisruptionBudget);
+            |block: &disruption::Block| matches!(block.code, BlockCode::Budget | BlockCode::PodDisruptionBudget);
         // While pods that are spread over zones move, machines in further zones would break their spread. Once they run,
         // nothing evicts them.
         let mut placements = plan.commands.iter().flat_map(|command| &command.placements);

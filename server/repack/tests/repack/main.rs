@@ -3,7 +3,7 @@
 //! Machine types of `lab-a`, on-demand, in dollars an hour: `box` has 4 CPUs and costs 0.20, `big`
 //! has 8 and costs 0.40. Two `box` are as dear as one `big`, and fewer nodes win.
 
-mod holds;
+mod blocks;
 mod outcome;
 
 use manifests::Source;
@@ -101,7 +101,7 @@ fn repack_all(captured: &Captured) -> Repacking {
     repack::repack(&captured.input, &captured.running).expect("a valid plan")
 }
 
-/// The repacked cluster as text: costs, launched nodes, moved pods, and what holds each node.
+/// The repacked cluster as text: costs, launched nodes, moved pods, and what blocks each node.
 pub fn rendered(text: &str) -> String {
     render(&repack(text))
 }
@@ -128,7 +128,7 @@ fn render(repacking: &Repacking) -> String {
     }
     for held in &repacking.summary.held {
         let name = &input.nodes[held.node as usize].name;
-        let line = |by: &repack::Holder| {
+        let line = |by: &repack::Blocker| {
             format!("{name} stays ({}): {}: {} {}", held.reason, by.code.as_str(), by.object, by.message)
         };
         lines.extend(held.by.iter().map(line));

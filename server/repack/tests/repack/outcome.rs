@@ -78,7 +78,7 @@ fn a_node_that_is_being_deleted_is_paid_now_and_not_needed() {
 }
 
 #[test]
-fn a_pending_pod_without_a_place_is_reported_and_holds_nothing() {
+fn a_pending_pod_without_a_place_is_reported_and_blocks_nothing() {
     let lost = pending_pod("lost").replace("spec: {", "spec: {nodeSelector: {disk: fast}, ");
     let text = rendered(&(three_nodes() + &lost));
     assert!(text.contains("\nlaunch box: web-1 web-2 web-3\nno place for lost\n"), "{text}");
@@ -112,9 +112,9 @@ fn a_node_of_a_managed_node_group_is_repacked_by_its_own_label() {
 /// `n-1` has a budget of zero, `n-2` do-not-disrupt and a pod without an owner, `n-3` a free pod;
 /// `n-4`, of a managed node group, a local volume. All are `big`: 1.60.
 ///
-/// The holds keep `n-1`, `n-2` and `n-4`: 1.20. Without them the five CPUs need one `big` (0.40).
+/// The blocks keep `n-1`, `n-2` and `n-4`: 1.20. Without them the five CPUs need one `big` (0.40).
 #[test]
-fn a_small_cluster_with_one_hold_of_each_kind() {
+fn a_small_cluster_with_one_block_of_each_kind() {
     let volume = "apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: disk}\nspec: {local: {path: /data}, nodeAffinity: \
                   {required: {nodeSelectorTerms: [{matchExpressions: [{key: kubernetes.io/hostname, operator: In, values: \
                   [n-4]}]}]}}}\n---\napiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: shop, \

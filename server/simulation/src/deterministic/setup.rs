@@ -199,8 +199,8 @@ fn process_config(seed: u64, pools: &[PoolRecord], off: Option<Guard>) -> Proces
         Some(Guard::Losses) => settings.guardrails.quarantine.window = Millis::ZERO,
         // Any loss is accepted when the agent repeats it after a while, without a second source.
         Some(Guard::SecondWitness) => {
-            settings.guardrails.quarantine.hold_percent = 0;
-            settings.guardrails.quarantine.hold_for = settings.guardrails.quarantine.confirm_after;
+            settings.guardrails.quarantine.block_percent = 0;
+            settings.guardrails.quarantine.block_for = settings.guardrails.quarantine.confirm_after;
         }
         Some(Guard::GarbageCollection) => settings.gc_after = None,
         Some(Guard::MoveInterval) => settings.consolidation.move_interval = Millis::ZERO,

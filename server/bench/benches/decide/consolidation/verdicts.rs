@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
 use binding::{bound_pod, launched_node};
-use disruption::{DisruptionPlan, HoldCode};
+use disruption::{BlockCode, DisruptionPlan};
 use model::input::PlanningInput;
 use model::resources::NODES;
 use model::{Node, NodeStage, Pod, PodKey, Text};
@@ -28,7 +28,7 @@ pub(super) fn confirm(
     (most, machines): (usize, i64),
 ) -> Result<(usize, Vec<String>)> {
     let (after, movable) = carried_out(captured, planned)?;
-    let held = planned.held.iter().filter(|held| held.by.iter().any(|hold| hold.code == HoldCode::NoSavings));
+    let held = planned.held.iter().filter(|held| held.by.iter().any(|block| block.code == BlockCode::NoSavings));
     let held: Vec<u32> = held.map(|held| held.node).collect();
     let step = held.len().div_ceil(most.max(1)).max(1);
     let prices: BTreeMap<u32, i64> = captured.running.nodes.iter().map(|node| (node.node, node.price.0)).collect();

@@ -1,4 +1,4 @@
-//! Why the removal gate holds a removal, as values. The sentences for operators are their
+//! Why the removal gate blocks a removal, as values. The sentences for operators are their
 //! [`Display`](fmt::Display).
 
 use std::fmt;
@@ -49,7 +49,7 @@ pub enum RemovalRefusal {
     },
 }
 
-/// A limit that holds removals on weak evidence.
+/// A limit that blocks removals on weak evidence.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RemovalObstacle {
     /// The evidence is not trusted as a whole.
@@ -94,7 +94,7 @@ pub struct BulkDeletion {
 }
 
 impl RemovalRefusal {
-    /// What ends the hold in `cluster`; a phrase that continues the reason.
+    /// What ends the block in `cluster`; a phrase that continues the reason.
     #[must_use]
     pub fn release(&self, cluster: &ClusterName) -> String {
         match self {

@@ -37,14 +37,14 @@ fn freeze() -> Freeze {
 }
 
 /// At most two machines of cluster c within ten minutes, until 5 ms.
-fn capped() -> LimitHold {
+fn capped() -> LimitBlock {
     let limit = ExceededLimit {
         counted: RateLimitKind::Removals,
         scope: LimitScope::Cluster(text("c")),
         limit: Limit::Machines(2),
         window_minutes: 10,
     };
-    LimitHold { limit, until: Timestamp::from_millis(5) }
+    LimitBlock { limit, until: Timestamp::from_millis(5) }
 }
 
 #[test]
@@ -81,14 +81,14 @@ fn an_unknown_instance_waits_for_distrust_freezes_and_limits_unless_confirmed() 
         // The cloud's report overrides all of them.
         assert!(judged(Evidence::Ended, lost, constraints), "{constraints:?}");
     }
-    let GateDecision::Hold { until, .. } = evaluate_removal(Evidence::Unknown, lost, &constraint_sets[2]) else {
+    let GateDecision::Block { until, .. } = evaluate_removal(Evidence::Unknown, lost, &constraint_sets[2]) else {
         panic!("it waits");
     };
     assert_eq!(until, Some(Timestamp::from_millis(5)));
 }
 
 #[test]
-fn a_node_that_vanished_under_its_pods_holds_its_machine() {
+fn a_node_that_vanished_under_its_pods_blocks_its_machine() {
     let calm = RemovalConstraints::default();
     let vanished = |with_most, pods| machine(NodeState::Vanished { with_most }, pods);
     assert!(!judged(Evidence::Terminating, vanished(false, 1), &calm));
@@ -120,21 +120,21 @@ fn a_tenth_of_the_machines_and_at_least_three_are_removed_at_once() {
 }
 
 #[test]
-fn a_hold_keeps_its_start_and_changes_the_version_with_its_reason() {
+fn a_block_keeps_its_start_and_changes_the_version_with_its_reason() {
     let mut waiting = HeldRemovals::default();
     let claim = text("a");
     let pods = |pods| RemovalRefusal::EndedUnderReadyNode { pods };
-    waiting.hold(HoldCause::Missing, &claim, pods(1), Timestamp::from_millis(1));
-    waiting.hold(HoldCause::Missing, &claim, pods(1), Timestamp::from_millis(2));
+    waiting.block(BlockCause::Missing, &claim, pods(1), Timestamp::from_millis(1));
+    waiting.block(BlockCause::Missing, &claim, pods(1), Timestamp::from_millis(2));
     assert_eq!(waiting.version(), 1);
-    waiting.hold(HoldCause::Missing, &claim, pods(2), Timestamp::from_millis(3));
+    waiting.block(BlockCause::Missing, &claim, pods(2), Timestamp::from_millis(3));
     assert_eq!(
         (waiting.version(), waiting.all().map(|(_, _, held)| held.since).collect()),
         (2, vec![Timestamp::from_millis(1)])
     );
-    waiting.release(HoldCause::Foreign, &claim);
+    waiting.release(BlockCause::Foreign, &claim);
     assert_eq!(waiting.version(), 2, "it waits for another reason");
-    waiting.release(HoldCause::Missing, &claim);
+    waiting.release(BlockCause::Missing, &claim);
     assert_eq!((waiting.version(), waiting.all().count()), (3, 0));
 }
 

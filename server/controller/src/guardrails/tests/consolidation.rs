@@ -68,7 +68,7 @@ fn changes(mut world: Fixture) -> (usize, usize) {
     (world.done.launches.len(), world.done.drained.len())
 }
 
-/// A cluster that stays as it is shows that nothing but `kept` holds it.
+/// A cluster that stays as it is shows that nothing but `kept` blocks it.
 fn assert_kept(kept: ClusterSnapshot) {
     assert_eq!(changes(world(kept)), (0, 0));
 }
@@ -286,7 +286,7 @@ fn nothing_moves_for_less_than_the_savings_that_are_required() {
 }
 
 #[test]
-fn a_freeze_holds_consolidation_until_it_ends() {
+fn a_freeze_blocks_consolidation_until_it_ends() {
     let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });

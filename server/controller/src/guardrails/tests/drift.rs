@@ -153,7 +153,7 @@ fn a_process_that_takes_over_uses_the_machine_that_was_launched_for_it() {
 }
 
 #[test]
-fn a_freeze_holds_the_replacement_and_not_only_the_removal() {
+fn a_freeze_blocks_the_replacement_and_not_only_the_removal() {
     let freeze = freeze(Some("c"), None, None);
     let mut world = Fixture::planned_by(real, |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });

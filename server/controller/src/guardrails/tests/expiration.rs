@@ -113,7 +113,7 @@ fn the_wait_leaves_half_of_the_grace_period_to_the_pods() {
 }
 
 #[test]
-fn do_not_disrupt_does_not_hold_it_and_its_pod_is_planned_when_it_leaves() {
+fn do_not_disrupt_does_not_block_it_and_its_pod_is_planned_when_it_leaves() {
     let mut world = Fixture::planned_by(real, |_| {});
     let mut shown = cluster(1);
     shown.pods[0].do_not_disrupt = Some(DoNotDisrupt::Always);
@@ -135,7 +135,7 @@ fn a_machine_that_expired_while_no_server_decided_is_removed_after_the_restart()
 }
 
 #[test]
-fn a_freeze_holds_it_and_its_end_lets_it_go() {
+fn a_freeze_blocks_it_and_its_end_lets_it_go() {
     let mut world = world(1, |_| {});
     let freeze = freeze(Some("c"), None, None);
     world.handle(Event::FreezesChanged { freezes: vec![freeze] });

@@ -114,7 +114,7 @@ fn sabotage_without_the_wait_a_recommended_machine_is_drained_before_its_replace
 }
 
 #[test]
-fn rate_limits_hold_recommended_machines_and_not_interrupted_ones() {
+fn rate_limits_block_recommended_machines_and_not_interrupted_ones() {
     let limited = |settings: &mut Settings| {
         replaces(settings);
         settings.guardrails.removals.cluster = Bound { machines: 1, usd_per_hour: MicroUsd(0), percent: 0, free: 0 };
@@ -124,9 +124,9 @@ fn rate_limits_hold_recommended_machines_and_not_interrupted_ones() {
         tell(&mut world, machine, InterruptionKind::RebalanceRecommendation, None);
     }
     world.run_to(20_000);
-    let hold = |world: &Fixture| world.controller.view(&text("c")).unwrap().guardrails.held_removals;
+    let block = |world: &Fixture| world.controller.view(&text("c")).unwrap().guardrails.held_removals;
     assert_eq!(world.done.launches.len(), 1, "one of four is replaced");
-    assert!(hold(&world).is_some_and(|why| why.contains("may lose no more than 1 machine")));
+    assert!(block(&world).is_some_and(|why| why.contains("may lose no more than 1 machine")));
     for machine in ["m0", "m1", "m2", "m3"] {
         tell(&mut world, machine, InterruptionKind::SpotInterrupted, None);
     }

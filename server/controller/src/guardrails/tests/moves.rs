@@ -53,8 +53,8 @@ fn drained(world: &Fixture) -> Vec<&str> {
     world.done.drained.iter().map(|(_, claim)| claim.as_ref()).collect()
 }
 
-/// What holds the Node of m1 as underutilized.
-fn holds(world: &Fixture) -> Vec<String> {
+/// What blocks the Node of m1 as underutilized.
+fn blocks(world: &Fixture) -> Vec<String> {
     let report = world.controller.node_report(&text("c"), "n-m1").expect("the cluster is there");
     let ReportedNode::Present(node) = report.node else { panic!("it is there") };
     let verdicts = node.verdicts.iter().filter(|verdict| verdict.reason == RemovalReason::Underutilized);
@@ -64,7 +64,7 @@ fn holds(world: &Fixture) -> Vec<String> {
         .collect()
 }
 
-/// The hold by the pod w3, `left` seconds before it may be moved again.
+/// The block by the pod w3, `left` seconds before it may be moved again.
 fn recently_moved(left: i64) -> Vec<String> {
     let why = "was moved by consolidation, which may move it again in";
     vec![format!("RecentlyMoved Pod/default/w3 {why} {left} s (disruption.move-interval)")]
@@ -77,7 +77,7 @@ fn a_moved_pod_keeps_its_node_for_the_interval() {
     world.run_to(10 * MINUTES);
     assert_eq!(drained(&world), ["m0"]);
     // 24 h are 86,400 s, of which 10 min less 30 s have passed.
-    assert_eq!(holds(&world), recently_moved(86_400 - 570));
+    assert_eq!(blocks(&world), recently_moved(86_400 - 570));
     // The pod was created at 30 s. Then the machine waits for no other event: a pass follows the plan within 10 s.
     world.run_to(DAY + 29_000);
     assert_eq!(drained(&world), ["m0"]);
@@ -123,7 +123,7 @@ fn taken_over(moves: impl FnOnce(Vec<DecidedMoves>) -> Vec<DecidedMoves>) -> Fix
 fn the_next_owner_of_the_cluster_leaves_moved_pods_as_well() {
     let next = taken_over(|moves| moves);
     assert_eq!(drained(&next), Vec::<&str>::new());
-    assert_eq!(holds(&next), recently_moved(86_400 - 570));
+    assert_eq!(blocks(&next), recently_moved(86_400 - 570));
 }
 
 #[test]

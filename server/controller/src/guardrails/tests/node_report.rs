@@ -1,4 +1,4 @@
-//! Why a node is there, and why one went: each hold has its cause here, with the code that it is reported by.
+//! Why a node is there, and why one went: each block has its cause here, with the code that it is reported by.
 //!
 //! The cluster of the consolidation tests: two machines of 2 cores, each with a pod of half a core. consolidateAfter is
 //! 30 s, and the first plan of disruption is due at 30 s.
@@ -9,7 +9,7 @@ use crate::cluster::{ClusterSnapshot, DoNotDisrupt, Key, NodeRecord, PodBudgetRe
 use crate::guardrails::{DisabledGuards, Mode};
 use crate::node_report::{PresentNode, ReportedNode, Verdict};
 use crate::{Event, Settings};
-use model::disruption_plan::Hold;
+use model::disruption_plan::Block;
 use model::disruption_policy::{BudgetLimit, BudgetWindow, ConsolidationPolicy};
 use model::removal::RemovalReason;
 use model::{Cron, LabelSelector, Millis, TimeZone, Timestamp};
@@ -44,18 +44,18 @@ fn verdict(world: &Fixture, reason: RemovalReason) -> Verdict {
     found.unwrap_or_else(|| panic!("no {reason} in {verdicts:?}")).clone()
 }
 
-fn names(holds: &[Hold]) -> Vec<String> {
-    holds.iter().map(|hold| format!("{} {}", hold.code.as_str(), hold.object)).collect()
+fn names(blocks: &[Block]) -> Vec<String> {
+    blocks.iter().map(|block| format!("{} {}", block.code.as_str(), block.object)).collect()
 }
 
-/// What holds `n-m0` as underutilized.
-fn holds(world: &Fixture) -> Vec<String> {
+/// What blocks `n-m0` as underutilized.
+fn blocks(world: &Fixture) -> Vec<String> {
     names(&verdict(world, RemovalReason::Underutilized).by)
 }
 
 /// The same at 60 s in the cluster `shown`.
-fn holds_of(shown: ClusterSnapshot) -> Vec<String> {
-    holds(&world_at(60_000, shown, |_| {}))
+fn blocks_of(shown: ClusterSnapshot) -> Vec<String> {
+    blocks(&world_at(60_000, shown, |_| {}))
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_node_waits_for_consolidate_after_and_then_for_nothing() {
     assert_eq!(verdict.by[0].message, "may be consolidated in 20 s: a pod came or went");
     let mut never = pool();
     never.disruption.consolidate_after = None;
-    assert_eq!(holds_of(half_empty(never)), ["ConsolidateAfter NodePool/p"]);
+    assert_eq!(blocks_of(half_empty(never)), ["ConsolidateAfter NodePool/p"]);
 }
 
 #[test]
@@ -78,17 +78,17 @@ fn what_would_not_save_is_known_from_the_last_plan() {
     let node = present(&world, "n-m0");
     assert_eq!(node.planned_at, Some(Timestamp::from_millis(30_000)));
     // The machines are spot, and fewer than the 15 that spot requires are cheaper.
-    assert_eq!(holds(&world), ["SpotFlexibility Node/n-m0"]);
+    assert_eq!(blocks(&world), ["SpotFlexibility Node/n-m0"]);
     let before = world_at(29_000, half_empty(pool()), |_| {});
     assert_eq!(present(&before, "n-m0").planned_at, None);
 }
 
 #[test]
-fn settings_of_the_nodepool_and_of_the_server_hold_a_node() {
+fn settings_of_the_nodepool_and_of_the_server_block_a_node() {
     let mut when_empty = pool();
     when_empty.disruption.policy = ConsolidationPolicy::WhenEmpty;
-    assert_eq!(holds_of(half_empty(when_empty)), ["Policy NodePool/p"]);
-    assert_eq!(holds_of(half_empty(pool_with(BudgetLimit::Nodes(0)))), ["Budget NodePool/p"]);
+    assert_eq!(blocks_of(half_empty(when_empty)), ["Policy NodePool/p"]);
+    assert_eq!(blocks_of(half_empty(pool_with(BudgetLimit::Nodes(0)))), ["Budget NodePool/p"]);
     let mut closed = pool();
     // The test runs on 1 January 1970.
     let schedule = Cron::parse("0 0 1 7 *").unwrap();
@@ -98,19 +98,19 @@ fn settings_of_the_nodepool_and_of_the_server_hold_a_node() {
     assert_eq!(names(&closed), ["Budget NodePool/p"]);
     assert_eq!(closed[0].message, "has no open disruption window now");
     let off = |settings: &mut Settings| settings.consolidation.is_enabled = false;
-    assert_eq!(holds(&world_at(60_000, half_empty(pool()), off)), ["Policy Setting/disruption.consolidation"]);
+    assert_eq!(blocks(&world_at(60_000, half_empty(pool()), off)), ["Policy Setting/disruption.consolidation"]);
     let of_cluster = |settings: &mut Settings| settings.disruption.max_unavailable_nodes = Some(BudgetLimit::Nodes(0));
-    assert_eq!(holds(&world_at(60_000, half_empty(pool()), of_cluster)), ["Budget Cluster/c"]);
+    assert_eq!(blocks(&world_at(60_000, half_empty(pool()), of_cluster)), ["Budget Cluster/c"]);
 }
 
 #[test]
-fn pods_and_their_budgets_hold_a_node() {
+fn pods_and_their_budgets_block_a_node() {
     let mut protected = half_empty(pool());
     protected.pods.iter_mut().for_each(|pod| pod.do_not_disrupt = Some(DoNotDisrupt::Always));
-    assert_eq!(holds_of(protected), ["DoNotDisrupt Pod/default/p0"]);
+    assert_eq!(blocks_of(protected), ["DoNotDisrupt Pod/default/p0"]);
     let mut of_node = half_empty(pool());
     of_node.nodes.iter_mut().for_each(|node| node.do_not_disrupt = Some(DoNotDisrupt::Always));
-    assert_eq!(holds_of(of_node), ["DoNotDisrupt Node/n-m0"]);
+    assert_eq!(blocks_of(of_node), ["DoNotDisrupt Node/n-m0"]);
     let budget = |name: &str| PodBudgetRecord {
         namespace: text("default"),
         name: text(name),
@@ -119,37 +119,37 @@ fn pods_and_their_budgets_hold_a_node() {
         evicts_unhealthy_always: false,
     };
     let one = ClusterSnapshot { budgets: vec![budget("all")], ..half_empty(pool()) };
-    assert_eq!(holds_of(one), ["PodDisruptionBudget PodDisruptionBudget/default/all"]);
+    assert_eq!(blocks_of(one), ["PodDisruptionBudget PodDisruptionBudget/default/all"]);
     let two = ClusterSnapshot { budgets: vec![budget("all"), budget("too")], ..half_empty(pool()) };
     let both = ["all", "too"].map(|name| format!("PodDisruptionBudget PodDisruptionBudget/default/{name}"));
-    assert_eq!(holds_of(two), both);
+    assert_eq!(blocks_of(two), both);
 }
 
 #[test]
-fn operators_and_guardrails_hold_a_node() {
+fn operators_and_guardrails_block_a_node() {
     let mut world = Fixture::consolidating(DisabledGuards::default(), |_| {});
     world.handle(Event::FreezesChanged { freezes: vec![freeze(Some("c"), None, None)] });
     world.connect("c", half_empty(pool()));
     world.run_to(60_000);
-    assert!(holds(&world).contains(&"Frozen Freeze/7".to_owned()), "{:?}", holds(&world));
+    assert!(blocks(&world).contains(&"Frozen Freeze/7".to_owned()), "{:?}", blocks(&world));
     let shadow = |settings: &mut Settings| settings.disruption.mode = Mode::Shadow;
-    assert!(holds(&world_at(60_000, half_empty(pool()), shadow)).contains(&"Shadow Cluster/c".to_owned()));
+    assert!(blocks(&world_at(60_000, half_empty(pool()), shadow)).contains(&"Shadow Cluster/c".to_owned()));
     let mut gone = world_at(10_000, half_empty(pool()), |_| {});
     gone.handle(Event::AgentDisconnected { cluster: text("c") });
-    assert!(holds(&gone).contains(&"NotSynced Cluster/c".to_owned()), "{:?}", holds(&gone));
+    assert!(blocks(&gone).contains(&"NotSynced Cluster/c".to_owned()), "{:?}", blocks(&gone));
 }
 
 #[test]
 fn a_node_of_another_manager_is_not_judged() {
     let mut shown = half_empty(pool());
     shown.claims[0].ours = false;
-    assert_eq!(holds_of(shown), ["NotManaged NodeClaim/m0"]);
+    assert_eq!(blocks_of(shown), ["NotManaged NodeClaim/m0"]);
     let mut without = half_empty(pool());
     without.claims.remove(0);
-    assert_eq!(holds_of(without), ["NotManaged Node/n-m0"]);
+    assert_eq!(blocks_of(without), ["NotManaged Node/n-m0"]);
     let mut unmanaged = pool();
     unmanaged.meta.managed = Some(false);
-    assert_eq!(holds_of(half_empty(unmanaged)), ["NotManaged NodePool/p"]);
+    assert_eq!(blocks_of(half_empty(unmanaged)), ["NotManaged NodePool/p"]);
 }
 
 #[test]

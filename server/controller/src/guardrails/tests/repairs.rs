@@ -46,7 +46,7 @@ fn a_voluntary_repair_launches_first_and_drains_without_a_deadline() {
 }
 
 #[test]
-fn a_budget_holds_a_voluntary_repair() {
+fn a_budget_blocks_a_voluntary_repair() {
     let mut world = world(RepairMode::Voluntary, BudgetLimit::Nodes(0));
     world.run_to(2 * DUE);
     assert_eq!((world.done.launches.len(), drains(&world)), (0, vec![]));

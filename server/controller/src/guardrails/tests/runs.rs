@@ -77,7 +77,7 @@ fn a_second_snapshot_that_shows_the_pods_again_ends_quarantine_at_once() {
 
 #[test]
 fn a_matching_snapshot_that_arrives_too_early_does_not_count() {
-    let rule = QuarantineRule { hold_percent: 0, hold_for: Millis::from_mins(1), ..QuarantineRule::default() };
+    let rule = QuarantineRule { block_percent: 0, block_for: Millis::from_mins(1), ..QuarantineRule::default() };
     let mut world = agent_that_lost_its_pods_under(rule);
     world.run_to(120_000);
     world.send_snapshot("c", snapshot(6, Vec::new()));

@@ -247,7 +247,7 @@ fn twice(rule: QuarantineRule, lacking: &ClusterSnapshot, listed: &[usize], agai
 
 /// Sabotage: a loss of any size is accepted after a minute, without a second source.
 fn without_second_source() -> QuarantineRule {
-    QuarantineRule { hold_percent: 0, hold_for: Millis::from_mins(1), ..QuarantineRule::default() }
+    QuarantineRule { block_percent: 0, block_for: Millis::from_mins(1), ..QuarantineRule::default() }
 }
 
 const ALL: [usize; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
@@ -402,9 +402,9 @@ fn when_nearly_everything_is_gone_no_second_source_suffices() {
     let rule = QuarantineRule::default();
     assert!(quarantine(&twice(rule, &nothing, &[], 24 * 3_600_000)).is_some());
     // 9 of 10 machines are 90 %, which is not more than that.
-    let at_the_limit = QuarantineRule { hold_percent: 99, ..rule };
+    let at_the_limit = QuarantineRule { block_percent: 99, ..rule };
     assert!(quarantine(&twice(at_the_limit, &nothing, &[], 160_000)).is_some());
-    let hours = QuarantineRule { hold_for: Millis::from_hours(3), ..rule };
+    let hours = QuarantineRule { block_for: Millis::from_hours(3), ..rule };
     assert!(quarantine(&twice(hours, &nothing, &[], 100_000 + 3 * 3_600_000 - 1)).is_some());
     assert!(quarantine(&twice(hours, &nothing, &[], 100_000 + 3 * 3_600_000)).is_none());
 }

@@ -34,8 +34,8 @@ fn taken_over(snapshot: ClusterSnapshot) -> SynchronousController {
 
 fn taken_over_by(mut settings: Settings, snapshot: ClusterSnapshot) -> SynchronousController {
     // This test covers what follows after the quarantine accepted a snapshot.
-    settings.guardrails.quarantine.hold_percent = 0;
-    settings.guardrails.quarantine.hold_for = Millis::from_mins(1);
+    settings.guardrails.quarantine.block_percent = 0;
+    settings.guardrails.quarantine.block_for = Millis::from_mins(1);
     let mut controller = SynchronousController::new(settings, one_machine);
     let adopted = Event::LeaseAcquired { cluster: text("c"), uid: text("uid-1"), launches: Vec::new() };
     controller.handle(adopted, Timestamp::from_millis(0));

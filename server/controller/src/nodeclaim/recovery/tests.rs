@@ -400,8 +400,8 @@ fn an_empty_first_snapshot_is_not_accepted_while_launches_are_recorded() {
     for left in [launched(&decided, "aws:///z/i-9"), open(&decided)] {
         let mut settings = Settings { identity: 2, first_number: 1_000, ..Settings::default() };
         // This test covers what follows after the quarantine accepted the snapshot.
-        settings.guardrails.quarantine.hold_percent = 0;
-        settings.guardrails.quarantine.hold_for = Millis::from_mins(1);
+        settings.guardrails.quarantine.block_percent = 0;
+        settings.guardrails.quarantine.block_for = Millis::from_mins(1);
         let (mut controller, effects) = successor_with(settings, vec![left.clone()], ClusterSnapshot::default());
         let quarantine =
             |controller: &SynchronousController| controller.view(&text("c")).unwrap().guardrails.quarantine;

@@ -1,4 +1,4 @@
-//! What holds a node. In each test the same cluster without the hold loses `n-1`, so a guard that is switched off fails
+//! What blocks a node. In each test the same cluster without the block loses `n-1`, so a guard that is switched off fails
 //! the test of its name.
 
 use disruption::Settings;
@@ -35,12 +35,12 @@ fn assert_closed(text: &str, by: &str) {
 }
 
 #[test]
-fn a_node_that_nothing_holds_goes() {
+fn a_node_that_nothing_blocks_goes() {
     assert_eq!(rendered(&two_nodes(&first(), &web())), FREE);
 }
 
 #[test]
-fn do_not_disrupt_on_a_pod_holds_while_it_lasts() {
+fn do_not_disrupt_on_a_pod_blocks_while_it_lasts() {
     let with = |value: &str| two_nodes(&first(), &web().do_not_disrupt(value));
     let by = "DoNotDisrupt Pod/shop/web-1";
     assert_held(&with("true"), by);
@@ -55,7 +55,7 @@ fn do_not_disrupt_on_a_pod_holds_while_it_lasts() {
 }
 
 #[test]
-fn do_not_disrupt_on_a_node_holds_while_it_lasts() {
+fn do_not_disrupt_on_a_node_blocks_while_it_lasts() {
     let with =
         |value: &str| two_nodes(&first().annotation(&format!("karpenter.sh/do-not-disrupt: \"{value}\"")), &web());
     let by = "DoNotDisrupt Node/n-1";
@@ -76,7 +76,7 @@ fn plan_after_move(text: &str) -> DisruptionPlan {
 }
 
 #[test]
-fn a_pod_that_was_moved_lately_holds_its_node_from_consolidation() {
+fn a_pod_that_was_moved_lately_blocks_its_node_from_consolidation() {
     let plan = plan_after_move(&two_nodes(&first(), &web()));
     let by = "RecentlyMoved Pod/shop/web-1";
     let expected = format!("Underutilized n-2: saves 0.20\n  api-1 to n-1\nn-1 stays (Underutilized): {by}\n");
@@ -86,7 +86,7 @@ fn a_pod_that_was_moved_lately_holds_its_node_from_consolidation() {
 }
 
 #[test]
-fn a_pod_that_was_moved_lately_holds_its_node_from_no_other_removal() {
+fn a_pod_that_was_moved_lately_blocks_its_node_from_no_other_removal() {
     let drifted = render(&plan_after_move(&two_nodes(&first().drifted("2026-01-01T11:00:00Z"), &web())));
     assert!(drifted.starts_with("Drifted n-1: saves 0.40\n  web-1 to n-2\n"), "{drifted}");
     let empty = render(&plan_after_move(&first().text()));
@@ -94,7 +94,7 @@ fn a_pod_that_was_moved_lately_holds_its_node_from_no_other_removal() {
 }
 
 #[test]
-fn do_not_disrupt_on_daemon_set_and_static_pods_holds() {
+fn do_not_disrupt_on_daemon_set_and_static_pods_blocks() {
     let with = |bound: &PodText| two_nodes(&first(), &web()) + &bound.text();
     let agent = || pod("agent-1", "n-1", "100m").owner("DaemonSet");
     assert_held(&with(&agent().do_not_disrupt("true")), "DoNotDisrupt Pod/shop/agent-1");
@@ -105,7 +105,7 @@ fn do_not_disrupt_on_daemon_set_and_static_pods_holds() {
 }
 
 #[test]
-fn do_not_disrupt_on_finished_and_terminating_pods_holds_nothing() {
+fn do_not_disrupt_on_finished_and_terminating_pods_blocks_nothing() {
     for phase in ["Succeeded", "Failed"] {
         let finished = pod("batch-1", "n-1", "1").do_not_disrupt("true").phase(phase);
         assert_eq!(rendered(&(two_nodes(&first(), &web()) + &finished.text())), FREE, "{phase}");
@@ -131,7 +131,7 @@ fn assert_waiting(rendered: &str) {
 }
 
 #[test]
-fn consolidate_after_holds_until_its_time_or_the_condition() {
+fn consolidate_after_blocks_until_its_time_or_the_condition() {
     let no_condition = "{type: Registered, status: \"True\"}";
     let event = |time: &str| format!("lastPodEventTime: 2026-01-01T{time}Z");
     // Ten minutes before 12:00 is 11:50.
@@ -153,7 +153,7 @@ fn without_a_pod_event_consolidate_after_counts_from_initialization() {
 }
 
 #[test]
-fn consolidate_after_never_holds_whatever_the_condition_says() {
+fn consolidate_after_never_blocks_whatever_the_condition_says() {
     let by = "ConsolidateAfter NodePool/default";
     let expected = format!("n-1 stays (Underutilized): {by}\nn-2 stays (Underutilized): {by}\n");
     assert_eq!(waiting("Never", "{type: Consolidatable, status: \"True\"}", ""), expected);
@@ -173,13 +173,13 @@ fn a_node_claim_without_a_node_is_held_and_takes_no_pods() {
 }
 
 #[test]
-fn a_nominated_pod_holds() {
+fn a_nominated_pod_blocks() {
     let nominated = |to: &str| two_nodes(&first(), &web()) + &pod("new-1", "", "1").pending(to).text();
     assert_held(&nominated("n-1"), "Nominated Pod/shop/new-1");
 }
 
 #[test]
-fn a_pod_that_waits_holds_the_node_that_it_is_planned_on() {
+fn a_pod_that_waits_blocks_the_node_that_it_is_planned_on() {
     let waiting =
         |selector: &str| two_nodes(&first(), &web()) + &pod("new-1", "", "1").pending("").spec(selector).text();
     assert_held(&waiting("nodeSelector: {kubernetes.io/hostname: n-1}"), "PendingPods Pod/shop/new-1");
@@ -188,7 +188,7 @@ fn a_pod_that_waits_holds_the_node_that_it_is_planned_on() {
 }
 
 #[test]
-fn a_pod_that_waits_for_a_machine_of_its_own_holds_nothing() {
+fn a_pod_that_waits_for_a_machine_of_its_own_blocks_nothing() {
     let large = pod("new-1", "", "8").pending("").text();
     assert_eq!(rendered(&(two_nodes(&first(), &web()) + &large)), FREE);
 }
@@ -209,7 +209,7 @@ fn a_node_that_is_being_deleted_is_held_by_that() {
 }
 
 #[test]
-fn when_empty_holds_nodes_with_pods_only() {
+fn when_empty_blocks_nodes_with_pods_only() {
     let pool = pool("default").disruption("consolidateAfter: 0s, consolidationPolicy: WhenEmpty, budgets: []").text();
     let with = |text: &str| rendered_with(&Settings::default(), &(pool.clone() + text));
     let by = "Policy NodePool/default";
@@ -232,7 +232,7 @@ fn balanced(policy: &str, pods: usize) -> String {
 }
 
 #[test]
-fn the_policy_balanced_holds_nodes_whose_removal_disrupts_more_than_twice_what_it_saves() {
+fn the_policy_balanced_blocks_nodes_whose_removal_disrupts_more_than_twice_what_it_saves() {
     let goes = "Underutilized n-1: saves 0.20";
     // Disruption of `n-1` is 1 + 3 of 4 + 2 in all: 2/3, twice the third that is saved.
     assert_eq!(balanced("Balanced", 3), goes);
@@ -242,7 +242,7 @@ fn the_policy_balanced_holds_nodes_whose_removal_disrupts_more_than_twice_what_i
 }
 
 #[test]
-fn a_pod_that_nothing_else_can_run_holds() {
+fn a_pod_that_nothing_else_can_run_blocks() {
     // No machine of the pool has the label.
     let with = |selector: &str| two_nodes(&first().label("disk: fast"), &web().spec(selector));
     assert_held(&with("nodeSelector: {disk: fast}"), "NoCapacity Node/n-1");
@@ -265,7 +265,7 @@ fn nodes_of_a_static_pool_are_held() {
 }
 
 #[test]
-fn all_that_holds_a_node_is_named() {
+fn all_that_blocks_a_node_is_named() {
     let text = two_nodes(&first().do_not_disrupt(), &web().do_not_disrupt("true"))
         + &crate::objects::pod_budget("db", 0)
         + &pod("db-1", "n-1", "1").text()
@@ -276,8 +276,8 @@ fn all_that_holds_a_node_is_named() {
 }
 
 #[test]
-fn every_hold_has_a_sentence() {
+fn every_block_has_a_sentence() {
     let plan = crate::plan(&two_nodes(&first(), &web().do_not_disrupt("true")));
-    let messages: Vec<&str> = plan.held.iter().flat_map(|held| &held.by).map(|hold| hold.message.as_str()).collect();
+    let messages: Vec<&str> = plan.held.iter().flat_map(|held| &held.by).map(|block| block.message.as_str()).collect();
     assert_eq!(messages, ["has karpenter.sh/do-not-disrupt"]);
 }

@@ -1,9 +1,9 @@
-//! What holds a node. In each test the same cluster without the hold is repacked onto one `box`, so
+//! What blocks a node. In each test the same cluster without the block is repacked onto one `box`, so
 //! a guard that is switched off fails the test of its name.
 
 use crate::{node, owned_pod, pod, rendered, repack};
 
-/// The three nodes with `held` as what runs on `n-1`. The hold keeps `n-1`, whose free CPUs then
+/// The three nodes with `held` as what runs on `n-1`. The block keeps `n-1`, whose free CPUs then
 /// carry the other pods: 0.40 instead of 0.20.
 fn cluster(held: &str) -> String {
     let others = node("n-2", "big", "")
@@ -39,7 +39,7 @@ fn guarded_pod() -> String {
 }
 
 #[test]
-fn a_budget_without_allowed_disruptions_holds() {
+fn a_budget_without_allowed_disruptions_blocks() {
     let held = guarded_pod() + &budget("db", "maxUnavailable: 1", "status: {disruptionsAllowed: 0}");
     let budget_line =
         "PodDisruptionBudget: PodDisruptionBudget/shop/db allows no eviction now, and selects pod shop/web-1";
@@ -51,7 +51,7 @@ fn a_budget_without_allowed_disruptions_holds() {
 }
 
 #[test]
-fn a_pod_with_two_budgets_holds() {
+fn a_pod_with_two_budgets_blocks() {
     let allowed = "status: {disruptionsAllowed: 1}";
     let held = guarded_pod() + &budget("a", "maxUnavailable: 1", allowed) + &budget("b", "maxUnavailable: 1", allowed);
     let line = |name| {
@@ -64,7 +64,7 @@ fn a_pod_with_two_budgets_holds() {
 }
 
 #[test]
-fn do_not_disrupt_on_a_pod_holds_while_it_lasts() {
+fn do_not_disrupt_on_a_pod_blocks_while_it_lasts() {
     let held = |value: &str| {
         node("n-1", "big", "") + &pod("web-1", "web", "n-1", &format!("karpenter.sh/do-not-disrupt: \"{value}\""), "")
     };
@@ -77,7 +77,7 @@ fn do_not_disrupt_on_a_pod_holds_while_it_lasts() {
 }
 
 #[test]
-fn do_not_disrupt_on_a_node_holds_it_and_not_its_pods() {
+fn do_not_disrupt_on_a_node_blocks_it_and_not_its_pods() {
     let held = |value: &str| {
         let annotation = format!(", annotations: {{karpenter.sh/do-not-disrupt: \"{value}\"}}");
         node("n-1", "big", &annotation) + &pod("web-1", "web", "n-1", "", "")
@@ -96,7 +96,7 @@ fn do_not_disrupt_on_a_node_holds_it_and_not_its_pods() {
 }
 
 #[test]
-fn safe_to_evict_false_holds() {
+fn safe_to_evict_false_blocks() {
     let held = |value: &str| {
         let annotation = format!("cluster-autoscaler.kubernetes.io/safe-to-evict: \"{value}\"");
         node("n-1", "big", "") + &pod("web-1", "web", "n-1", &annotation, "")
@@ -119,7 +119,7 @@ fn pod_with_volume(source: &str, key: &str, value: &str) -> String {
 }
 
 #[test]
-fn a_volume_on_the_disk_of_the_node_holds() {
+fn a_volume_on_the_disk_of_the_node_blocks() {
     let line = "LocalVolume: PersistentVolume/disk is on the disk of the node, and pod shop/web-1 uses it";
     assert_held(&pod_with_volume("local: {path: /data}", "kubernetes.io/hostname", "n-1"), line);
     // A CSI driver may have volumes on one node as well.
@@ -129,7 +129,7 @@ fn a_volume_on_the_disk_of_the_node_holds() {
 }
 
 #[test]
-fn a_pod_without_an_owner_holds() {
+fn a_pod_without_an_owner_blocks() {
     let held = |kind: &str| node("n-1", "big", "") + &owned_pod("web-1", "web", "n-1", "", "", kind);
     assert_held(&held(""), "NoOwner: Pod/shop/web-1 has no owner that would start it again");
     assert_free(&held("Job"));
@@ -148,8 +148,8 @@ fn daemon_and_mirror_pods_end_with_their_node() {
     // As in Karpenter, do-not-disrupt protects its node on every pod.
     let protected = daemon.replace("annotations: {", "annotations: {karpenter.sh/do-not-disrupt: \"true\"");
     let nodes = node("n-1", "big", "") + &pod("web-1", "web", "n-1", "", "") + &protected;
-    let holders = repack(&cluster(&nodes)).summary.held;
-    assert_eq!(holders[0].by[0].object, "Pod/shop/agent-1");
+    let blockers = repack(&cluster(&nodes)).summary.held;
+    assert_eq!(blockers[0].by[0].object, "Pod/shop/agent-1");
 }
 
 #[test]
@@ -181,14 +181,14 @@ fn a_pod_that_fits_nowhere_else_keeps_its_node() {
     let special = |name: &str| node(name, "big", "").replace("labels: {", "labels: {disk: fast, ");
     let held = special("n-1") + &pod("web-1", "web", "n-1", "", ", nodeSelector: {disk: fast}");
     let text = rendered(&cluster(&held));
-    // The need of the pod is no hold: nobody can lift it.
+    // The need of the pod is no block: nobody can lift it.
     let head = "now 1.20, needed 0.40, held 0.00\nmove web-2 to n-1\nmove web-3 to n-1\nn-1 stays (Underutilized): \
                 NoCapacity: Pod/shop/web-1 has no other place: pool default: Requirements: ";
     assert!(text.starts_with(head), "{text}");
 }
 
 #[test]
-fn all_that_holds_a_node_is_named() {
+fn all_that_blocks_a_node_is_named() {
     let annotations =
         "karpenter.sh/do-not-disrupt: \"true\", cluster-autoscaler.kubernetes.io/safe-to-evict: \"false\"";
     let held = node("n-1", "big", "")
@@ -200,8 +200,8 @@ fn all_that_holds_a_node_is_named() {
 }
 
 #[test]
-fn holders_are_listed_by_the_price_of_their_nodes() {
-    // `n-4` is a `box`, and the budget holds it and `n-1`: 0.20 + 0.40 = 0.60. `n-2` costs 0.40.
+fn blockers_are_listed_by_the_price_of_their_nodes() {
+    // `n-4` is a `box`, and the budget blocks it and `n-1`: 0.20 + 0.40 = 0.60. `n-2` costs 0.40.
     let text = guarded_pod()
         + &node("n-2", "big", "")
         + &pod("web-2", "web", "n-2", "karpenter.sh/do-not-disrupt: \"true\"", "")
@@ -209,7 +209,7 @@ fn holders_are_listed_by_the_price_of_their_nodes() {
         + &pod("web-4", "guarded", "n-4", "", "")
         + &budget("db", "maxUnavailable: 0", "");
     let repacking = repack(&text);
-    let line = |total: &repack::HolderTotal<'_>| format!("{} {} {}", total.holder.object, total.nodes, total.price);
-    let holders: Vec<String> = repacking.summary.holders(true).iter().map(line).collect();
-    assert_eq!(holders, ["PodDisruptionBudget/shop/db 2 0.60", "Pod/shop/web-2 1 0.40"]);
+    let line = |total: &repack::BlockerTotal<'_>| format!("{} {} {}", total.blocker.object, total.nodes, total.price);
+    let blockers: Vec<String> = repacking.summary.blockers(true).iter().map(line).collect();
+    assert_eq!(blockers, ["PodDisruptionBudget/shop/db 2 0.60", "Pod/shop/web-2 1 0.40"]);
 }

@@ -1,17 +1,17 @@
-//! What holds a node from removal now, by the state of its cluster.
+//! What blocks a node from removal now, by the state of its cluster.
 
 use crate::cluster::{NodeRecord, PodRecord};
 use crate::cluster_controller::{ClusterController, Context};
 use crate::disruption::candidates::{Candidate, Candidates};
 use crate::disruption::method::DisruptionView;
-use crate::guardrails::HoldReason;
-use model::disruption_plan::{Hold, HoldCode};
+use crate::guardrails::BlockReason;
+use model::disruption_plan::{Block, BlockCode};
 use model::disruption_policy::DisruptionReason;
 use model::removal::RemovalReason;
 use model::{Millis, Timestamp};
 
-/// The holds of one node.
-pub(super) struct LiveHolds<'r, 'c> {
+/// The blocks of one node.
+pub(super) struct LiveBlocks<'r, 'c> {
     pub(super) controller: &'r ClusterController,
     pub(super) node: &'r NodeRecord,
     pub(super) ctx: &'r Context<'c>,
@@ -21,7 +21,7 @@ pub(super) struct LiveHolds<'r, 'c> {
     pub(super) managed: Option<Candidate<'r>>,
 }
 
-impl<'r, 'c> LiveHolds<'r, 'c> {
+impl<'r, 'c> LiveBlocks<'r, 'c> {
     pub(super) fn new(controller: &'r ClusterController, node: &'r NodeRecord, ctx: &'r Context<'c>) -> Self {
         let state = &controller.state;
         let view = DisruptionView {
@@ -52,92 +52,92 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
     }
 
     /// Why this server does not manage the node.
-    pub(super) fn unmanaged(&self) -> Hold {
+    pub(super) fn unmanaged(&self) -> Block {
         let state = &self.controller.state;
-        let hold = |object: String, message: String| Hold::new(HoldCode::NotManaged, object, message);
+        let block = |object: String, message: String| Block::new(BlockCode::NotManaged, object, message);
         let Some(claim) = state.claim_of_node(self.node) else {
-            return hold(self.node_title(), "belongs to no NodeClaim".to_owned());
+            return block(self.node_title(), "belongs to no NodeClaim".to_owned());
         };
         if !claim.ours {
             let message = "was not created by this server and was not handed over to it".to_owned();
-            return hold(format!("NodeClaim/{}", claim.name), message);
+            return block(format!("NodeClaim/{}", claim.name), message);
         }
         let title = format!("NodePool/{}", claim.pool);
         match state.pool(&claim.pool) {
-            None => hold(title, "does not exist any more".to_owned()),
+            None => block(title, "does not exist any more".to_owned()),
             Some(pool) => {
                 let why = state.unmanaged_reason(pool).unwrap_or_default();
-                hold(title, format!("is not managed by this server: {why}"))
+                block(title, format!("is not managed by this server: {why}"))
             }
         }
     }
 
-    /// What holds every removal for `reason` in the cluster or the NodePool, whatever the node.
-    pub(super) fn of_operation(&self, reason: RemovalReason) -> Vec<Hold> {
+    /// What blocks every removal for `reason` in the cluster or the NodePool, whatever the node.
+    pub(super) fn of_operation(&self, reason: RemovalReason) -> Vec<Block> {
         let (controller, title) = (self.controller, self.cluster_title());
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if !controller.connected {
-            holds.push(Hold::new(HoldCode::NotSynced, title.clone(), "has no connected agent"));
+            blocks.push(Block::new(BlockCode::NotSynced, title.clone(), "has no connected agent"));
         } else if !controller.state.is_synced() {
-            holds.push(Hold::new(HoldCode::NotSynced, title.clone(), "has sent no complete snapshot yet"));
+            blocks.push(Block::new(BlockCode::NotSynced, title.clone(), "has sent no complete snapshot yet"));
         }
         if controller.guardrails.is_quarantined() {
             let message = "is quarantined: its snapshot is not accepted";
-            holds.push(Hold::new(HoldCode::Guardrail, title.clone(), message));
+            blocks.push(Block::new(BlockCode::Guardrail, title.clone(), message));
         }
         if let Some(breaker) = self.ctx.guardrails.engaged_breaker(&self.ctx.settings.guardrails, &controller.cluster) {
-            holds.push(Hold::new(HoldCode::Guardrail, "CircuitBreaker/fleet", breaker.to_string()));
+            blocks.push(Block::new(BlockCode::Guardrail, "CircuitBreaker/fleet", breaker.to_string()));
         }
         if controller.is_shadow_removal(reason, self.ctx) {
             let message = "is in shadow mode: its removals are recorded and not carried out";
-            holds.push(Hold::new(HoldCode::Shadow, title.clone(), message));
+            blocks.push(Block::new(BlockCode::Shadow, title.clone(), message));
         }
-        if let Some(hold) = controller.guardrails.removal_hold()
-            && let HoldReason::RateLimit(limit) = &hold.reason
+        if let Some(block) = controller.guardrails.removal_block()
+            && let BlockReason::RateLimit(limit) = &block.reason
         {
-            holds.push(Hold::new(HoldCode::Guardrail, title, limit.to_string()));
+            blocks.push(Block::new(BlockCode::Guardrail, title, limit.to_string()));
         }
-        holds.extend(self.of_claim(reason));
-        holds
+        blocks.extend(self.of_claim(reason));
+        blocks
     }
 
-    fn of_claim(&self, reason: RemovalReason) -> Vec<Hold> {
+    fn of_claim(&self, reason: RemovalReason) -> Vec<Block> {
         let Some(Candidate { claim, .. }) = self.managed else { return Vec::new() };
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if let Some(freeze) = self.controller.freeze_of_removal(&claim.name, reason, self.ctx) {
-            holds.push(Hold::new(HoldCode::Frozen, format!("Freeze/{}", freeze.id), freeze.to_string()));
+            blocks.push(Block::new(BlockCode::Frozen, format!("Freeze/{}", freeze.id), freeze.to_string()));
         }
         if let Some(until) = self.controller.pods_uncertain_until(&claim.name, self.ctx) {
             let message = format!("lost pods that may exist: it is judged again {}", self.remaining(until));
-            holds.push(Hold::new(HoldCode::Guardrail, self.node_title(), message));
+            blocks.push(Block::new(BlockCode::Guardrail, self.node_title(), message));
         }
-        holds
+        blocks
     }
 
-    /// What holds the node from every voluntary removal.
-    pub(super) fn of_node(&self) -> Vec<Hold> {
+    /// What blocks the node from every voluntary removal.
+    pub(super) fn of_node(&self) -> Vec<Block> {
         let (state, title) = (&self.controller.state, self.node_title());
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if !self.node.is_initialized() {
-            holds.push(Hold::new(HoldCode::NotInitialized, title.clone(), "is not initialized"));
+            blocks.push(Block::new(BlockCode::NotInitialized, title.clone(), "is not initialized"));
         }
         if self.node.blocks_disruption(self.now()) {
             let message = self.protection(self.node.protection_end());
-            holds.push(Hold::new(HoldCode::DoNotDisrupt, title, message));
+            blocks.push(Block::new(BlockCode::DoNotDisrupt, title, message));
         }
         let nominated = state.nominated_pods().filter(|pod| state.nominated_node(pod) == Some(&self.node.name));
-        holds.extend(nominated.map(|pod| {
+        blocks.extend(nominated.map(|pod| {
             let message = "is nominated for the node and does not run yet";
-            Hold::new(HoldCode::Nominated, format!("Pod/{}", pod.key), message)
+            Block::new(BlockCode::Nominated, format!("Pod/{}", pod.key), message)
         }));
         let assigned = state.assignments().iter().filter(|(pod, _)| {
             let elsewhere = state.pod(pod).is_some_and(|pod| pod.node.as_ref() != Some(&self.node.name));
             elsewhere && state.assigned_node(pod).is_some_and(|node| node.name == self.node.name)
         });
-        holds.extend(assigned.map(|(pod, _)| {
-            Hold::new(HoldCode::PendingPods, format!("Pod/{pod}"), "waits, and is planned on the node")
+        blocks.extend(assigned.map(|(pod, _)| {
+            Block::new(BlockCode::PendingPods, format!("Pod/{pod}"), "waits, and is planned on the node")
         }));
-        holds
+        blocks
     }
 
     fn protection(&self, end: Option<Timestamp>) -> String {
@@ -145,109 +145,109 @@ impl<'r, 'c> LiveHolds<'r, 'c> {
         format!("has karpenter.sh/do-not-disrupt{end}")
     }
 
-    /// What the pods of the node hold it by.
-    pub(super) fn of_pods(&self) -> Vec<Hold> {
+    /// What the pods of the node block its removal by.
+    pub(super) fn of_pods(&self) -> Vec<Block> {
         self.controller.state.pods_on(&self.node.name).flat_map(|pod| self.of_pod(pod)).collect()
     }
 
-    fn of_pod(&self, pod: &PodRecord) -> Vec<Hold> {
+    fn of_pod(&self, pod: &PodRecord) -> Vec<Block> {
         if pod.blocks_disruption(self.now()) {
             let message = self.protection(pod.protection_end());
-            return vec![Hold::new(HoldCode::DoNotDisrupt, format!("Pod/{}", pod.key), message)];
+            return vec![Block::new(BlockCode::DoNotDisrupt, format!("Pod/{}", pod.key), message)];
         }
         if !pod.is_workload() || pod.terminating {
             return Vec::new();
         }
         let budgets: Vec<_> = self.controller.state.pod_budgets_of(pod).collect();
         let title = |name: &str| format!("PodDisruptionBudget/{}/{name}", pod.key.namespace);
-        let hold = |name: &str, message: String| Hold::new(HoldCode::PodDisruptionBudget, title(name), message);
+        let block = |name: &str, message: String| Block::new(BlockCode::PodDisruptionBudget, title(name), message);
         match budgets.as_slice() {
             [one] if one.allowed <= 0 && (pod.ready || !one.evicts_unhealthy_always) => {
-                vec![hold(&one.name, format!("allows no eviction now, and selects pod {}", pod.key))]
+                vec![block(&one.name, format!("allows no eviction now, and selects pod {}", pod.key))]
             }
             [] | [_] => Vec::new(),
             several => {
                 let message =
                     format!("selects pod {} beside another budget: a pod with several is never evicted", pod.key);
-                several.iter().map(|one| hold(&one.name, message.clone())).collect()
+                several.iter().map(|one| block(&one.name, message.clone())).collect()
             }
         }
     }
 
-    /// What the budgets and windows of the NodePool, and the budget of the cluster, hold it by.
-    pub(super) fn of_budgets(&self, reason: DisruptionReason) -> Vec<Hold> {
+    /// What the budgets and windows of the NodePool, and the budget of the cluster, block its removal by.
+    pub(super) fn of_budgets(&self, reason: DisruptionReason) -> Vec<Block> {
         let Some(Candidate { pool, .. }) = self.managed else { return Vec::new() };
         let nodes = self.candidates.nodes_of(&pool.pool.name);
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         let title = format!("NodePool/{}", pool.pool.name);
         let (unavailable, total) = (nodes.unavailable_for(reason), nodes.total);
         if !pool.disruption.is_window_open(self.now()) {
-            holds.push(Hold::new(HoldCode::Budget, title, "has no open disruption window now"));
+            blocks.push(Block::new(BlockCode::Budget, title, "has no open disruption window now"));
         } else if pool.disruption.allowance(reason, total, unavailable, self.now()) == 0 {
             let message = format!(
                 "its budgets allow no further removal as {} now: {unavailable} of {total} nodes are leaving, being replaced \
                  or not ready",
                 reason.as_str()
             );
-            holds.push(Hold::new(HoldCode::Budget, title, message));
+            blocks.push(Block::new(BlockCode::Budget, title, message));
         }
         if self.candidates.cluster_allowance(reason) == 0 {
             let message = "has as many unavailable nodes as disruption.max-unavailable-nodes allows";
-            holds.push(Hold::new(HoldCode::Budget, self.cluster_title(), message));
+            blocks.push(Block::new(BlockCode::Budget, self.cluster_title(), message));
         }
-        holds
+        blocks
     }
 
     /// The replacement under way, and the wait after one that failed.
-    pub(super) fn of_replacements(&self) -> Vec<Hold> {
+    pub(super) fn of_replacements(&self) -> Vec<Block> {
         let Some(Candidate { claim, pool, .. }) = self.managed else { return Vec::new() };
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if let Some(begun) = self.controller.state.replacement_of(&claim.name) {
             let since = self.now().duration_since(begun.since).as_secs();
             let message =
                 format!("has been replaced for {since} s as {}: its pods wait for nodes", begun.reason.as_str());
-            holds.push(Hold::new(HoldCode::Replacing, self.node_title(), message));
+            blocks.push(Block::new(BlockCode::Replacing, self.node_title(), message));
         }
         if let Some(until) = self.view.backoff.until(&pool.pool.name, self.now()) {
             let message =
                 format!("waits after a replacement that failed; the next may begin {}", self.remaining(until));
-            holds.push(Hold::new(HoldCode::BackOff, format!("NodePool/{}", pool.pool.name), message));
+            blocks.push(Block::new(BlockCode::BackOff, format!("NodePool/{}", pool.pool.name), message));
         }
-        holds
+        blocks
     }
 
     /// The pod that consolidation has moved within `disruption.move-interval` and may move again last.
-    pub(super) fn of_moves(&self) -> Option<Hold> {
+    pub(super) fn of_moves(&self) -> Option<Block> {
         let state = &self.controller.state;
         let moved = state.recent_move_to(&self.node.name, self.view.move_interval, self.now())?;
         let left = self.remaining(moved.until);
         let message = format!("was moved by consolidation, which may move it again {left} (disruption.move-interval)");
-        Some(Hold::new(HoldCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
+        Some(Block::new(BlockCode::RecentlyMoved, format!("Pod/{}", moved.pod), message))
     }
 
     /// The wait of `consolidateAfter`, and a fixed number of nodes.
-    pub(super) fn of_wait(&self) -> Vec<Hold> {
+    pub(super) fn of_wait(&self) -> Vec<Block> {
         let Some(Candidate { pool, .. }) = self.managed else { return Vec::new() };
         let title = format!("NodePool/{}", pool.pool.name);
-        let mut holds = Vec::new();
+        let mut blocks = Vec::new();
         if let Some(replicas) = pool.pool.replicas {
             let message = format!("has a fixed number of nodes (replicas: {replicas})");
-            holds.push(Hold::new(HoldCode::Static, title.clone(), message));
+            blocks.push(Block::new(BlockCode::Static, title.clone(), message));
         }
         let last = self.controller.state.last_pod_event(&self.node.name);
         match (pool.disruption.consolidate_after, last) {
-            (None, _) => holds.push(Hold::new(HoldCode::ConsolidateAfter, title, "has consolidateAfter: Never")),
+            (None, _) => blocks.push(Block::new(BlockCode::ConsolidateAfter, title, "has consolidateAfter: Never")),
             (Some(_), None) => {
                 let message = "has no known time of its last pod event: consolidateAfter has not begun";
-                holds.push(Hold::new(HoldCode::ConsolidateAfter, self.node_title(), message));
+                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
             }
             (Some(wait), Some(last)) if last + wait > self.now() => {
                 let message = format!("may be consolidated {}: a pod came or went", self.remaining(last + wait));
-                holds.push(Hold::new(HoldCode::ConsolidateAfter, self.node_title(), message));
+                blocks.push(Block::new(BlockCode::ConsolidateAfter, self.node_title(), message));
             }
             (Some(_), Some(_)) => {}
         }
-        holds
+        blocks
     }
 
     /// `in 30 s`, at least one.

@@ -1,26 +1,26 @@
-//! A hold on launches or removals, and its reason.
+//! A block on launches or removals, and its reason.
 
 use std::fmt;
 
 use super::Freeze;
 use super::circuit_breaker::EngagedBreaker;
 use super::launch_backoff::{LaunchDelay, UnboundLaunches};
-use super::rate_limits::{ExceededLimit, LimitHold};
+use super::rate_limits::{ExceededLimit, LimitBlock};
 use model::Timestamp;
 
-/// A hold on launches or removals.
+/// A block on launches or removals.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
+pub struct Block {
     /// The cause; equal as long as the cause is.
-    pub reason: HoldReason,
+    pub reason: BlockReason,
     /// When capacity under the limit returns if no event comes first; `None` when only an event can
-    /// end the hold.
+    /// end the block.
     pub until: Option<Timestamp>,
 }
 
 /// Why launches or removals are held; its [`Display`](fmt::Display) is a sentence for operators.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum HoldReason {
+pub enum BlockReason {
     /// A rate limit is exhausted.
     RateLimit(ExceededLimit),
     /// The pod is in launch backoff.
@@ -31,19 +31,19 @@ pub enum HoldReason {
     Frozen(Freeze),
 }
 
-impl From<LimitHold> for Hold {
-    fn from(held: LimitHold) -> Self {
-        Self { reason: HoldReason::RateLimit(held.limit), until: Some(held.until) }
+impl From<LimitBlock> for Block {
+    fn from(held: LimitBlock) -> Self {
+        Self { reason: BlockReason::RateLimit(held.limit), until: Some(held.until) }
     }
 }
 
-impl From<LaunchDelay> for Hold {
+impl From<LaunchDelay> for Block {
     fn from(delay: LaunchDelay) -> Self {
-        Self { reason: HoldReason::LaunchBackoff(delay.launches), until: Some(delay.until) }
+        Self { reason: BlockReason::LaunchBackoff(delay.launches), until: Some(delay.until) }
     }
 }
 
-impl fmt::Display for HoldReason {
+impl fmt::Display for BlockReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::RateLimit(limit) => limit.fmt(f),
